@@ -1,0 +1,1 @@
+//! Channels and sessions: order, history, recovery, presence, permissions. Pure: no runtime, no clock, no randomness, no sockets.

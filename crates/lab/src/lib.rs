@@ -1,0 +1,1 @@
+//! Load generators, floors and self-checking scenarios: how every figure in docs/performance.md was made.

@@ -1,0 +1,1 @@
+//! Shards, HTTP, operations, metrics: the server that people embed or run.
