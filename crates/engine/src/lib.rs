@@ -1,1 +1,28 @@
-//! Channels and sessions: order, history, recovery, presence, permissions. Pure: no runtime, no clock, no randomness, no sockets.
+//! Channels and sessions: order, history, recovery, presence, permissions.
+//!
+//! Pure: no runtime, no clock, no randomness, no sockets. `now_ms` (Unix milliseconds) and a seed come in, values come out;
+//! so tests and fuzzers can drive whole sessions without a network.
+//!
+//! - [`Channels`] owns the channels whose home is one shard: their order, history, presence.
+//! - [`Hub`] knows which connections of one shard listen to which channel.
+//! - [`Session`] is one client's protocol life: commands and answers in, messages and requests out.
+
+pub mod channels;
+pub mod claims;
+pub mod duration;
+mod history;
+pub mod hub;
+mod idempotency;
+mod namespace;
+pub mod request;
+pub mod session;
+mod settings;
+pub mod wheel;
+
+pub use channels::Channels;
+pub use claims::{ConnectionClaims, SubscriptionClaims, TokenError, Verifier};
+pub use hub::Hub;
+pub use namespace::{ChannelOptions, ChannelSettings, Namespace, Namespaces, RecoveryMode};
+pub use request::{ConnectionId, Delivery, Position, Request, Response, ShardId};
+pub use session::{Context, Effects, Session};
+pub use settings::{ClientSettings, PersonalChannel, SubscriptionTokenSettings, TokenSettings};

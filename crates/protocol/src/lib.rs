@@ -1,1 +1,15 @@
-//! The words on the wire: commands, replies, codes, and the WebSocket envelope. Pure: slices in, events or bytes out.
+//! The words on the wire: commands, replies, codes, and the WebSocket envelope.
+//!
+//! Pure: slices in, values, events or bytes out. No runtime, no clock, no randomness, no sockets.
+//! Source of the client protocol: `client.proto` of the Centrifugal protocol, version 2, in its JSON form.
+
+pub mod code;
+pub mod command;
+pub mod data;
+pub mod encode;
+pub mod publication;
+pub mod websocket;
+
+pub use code::{Disconnect, Error, Unsubscribe};
+pub use command::Command;
+pub use publication::{ClientInfo, Publication};

@@ -1,1 +1,33 @@
 //! Shards, HTTP, operations, metrics: the server that people embed or run.
+//!
+//! ```no_run
+//! let mut settings = touchline_server::Settings::default();
+//! settings.http_api.key = "a long secret".into();
+//! settings.client.token.hmac_secret_key = "another long secret".into();
+//! let running = touchline_server::Server::bind(settings)?.start()?;
+//! println!("listening on {}", running.address());
+//! running.stop();
+//! # Ok::<(), touchline_server::StartError>(())
+//! ```
+
+mod auth;
+mod clock;
+mod http;
+mod inbox;
+mod metrics;
+mod node;
+mod operation;
+mod origin;
+mod server;
+mod settings;
+mod shard;
+
+pub use server::{Running, Server, StartError};
+pub use settings::{
+    ChannelOptions, ChannelSettings, ClientSettings, EndpointSettings, HttpApiSettings, HttpServerSettings, Namespace, NodeSettings,
+    Page, Settings, ShutdownSettings, WebSocketSettings,
+};
+pub use touchline_engine::{PersonalChannel, SubscriptionTokenSettings, TokenSettings};
+
+/// The version of this server, as clients and `info` see it.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

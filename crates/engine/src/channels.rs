@@ -1,0 +1,324 @@
+//! The channels whose home is one shard. The home gives each publication its place, so a channel has one total order,
+//! and it answers a subscribe in that same order: nothing can fall between what is recovered and what is delivered live.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use touchline_protocol::publication::Place;
+use touchline_protocol::websocket::{Opcode, encode_frame};
+use touchline_protocol::{ClientInfo, Error, Publication, encode};
+
+use crate::history::HistoryRing;
+use crate::idempotency::Idempotency;
+use crate::namespace::{ChannelOptions, Namespaces};
+use crate::request::{ConnectionId, Delivery, Epoch, Event, History, Position, Publish, Request, Response, ShardId, Subscribe, Subscribed};
+
+/// Shortest time between two looks at a channel's expiry, milliseconds: busy channels trim themselves when they publish.
+const EXPIRY_STEP_MS: u64 = 1_000;
+
+#[derive(Debug)]
+struct Channel {
+    name: Arc<str>,
+    /// Subscribers on each shard.
+    listeners: Box<[u32]>,
+    history: Option<Box<Stored>>,
+    presence: Option<Box<HashMap<ConnectionId, Arc<ClientInfo>>>>,
+}
+
+/// What a channel with history keeps.
+#[derive(Debug)]
+struct Stored {
+    ring: HistoryRing,
+    size: usize,
+    ttl_ms: u64,
+    meta_ttl_ms: u64,
+    /// When an unused, empty history is forgotten with its position.
+    forgotten_ms: u64,
+    version: u64,
+    version_epoch: Box<str>,
+}
+
+impl Channel {
+    fn is_needed(&self) -> bool {
+        self.history.is_some() || self.presence.is_some() || self.listeners.iter().any(|n| *n > 0)
+    }
+}
+
+/// The channels at home on one shard.
+#[derive(Debug)]
+pub struct Channels {
+    namespaces: Arc<Namespaces>,
+    shards: usize,
+    random: u64,
+    table: HashMap<Arc<str>, Channel>,
+    /// When to look at which channel's expiry: one entry for each channel with history.
+    expiries: BinaryHeap<Reverse<(u64, Arc<str>)>>,
+    idempotency: Idempotency,
+    outgoing: Vec<(ShardId, Delivery)>,
+}
+
+impl Channels {
+    /// No channels yet. `seed` makes the epochs: it must be random, so that no epoch of an earlier life comes again.
+    pub fn new(namespaces: Arc<Namespaces>, shards: usize, seed: u64) -> Self {
+        Channels {
+            namespaces,
+            shards,
+            random: seed,
+            table: HashMap::new(),
+            expiries: BinaryHeap::new(),
+            idempotency: Idempotency::default(),
+            outgoing: Vec::new(),
+        }
+    }
+
+    /// Carries a request out. The answer goes to the asker first, then what [`Channels::deliveries`] gives to the shards.
+    pub fn execute(&mut self, channel: &Arc<str>, request: Request, now_ms: u64) -> Response {
+        let namespaces = Arc::clone(&self.namespaces);
+        let options = match namespaces.resolve(channel) {
+            Ok(options) => options,
+            Err(error) => return Response::Refused(error),
+        };
+        match request {
+            Request::Subscribe(subscribe) => self.subscribe(channel, options, *subscribe, now_ms),
+            Request::Unsubscribe { connection, leave } => self.unsubscribe(channel, connection, leave, now_ms),
+            Request::Publish(publish) => self.publish(channel, options, *publish, now_ms),
+            Request::Presence if !options.presence => Response::Refused(Error::NOT_AVAILABLE),
+            Request::PresenceStats if !options.presence => Response::Refused(Error::NOT_AVAILABLE),
+            Request::Presence => Response::Presence(self.members(channel).cloned().collect()),
+            Request::PresenceStats => self.presence_stats(channel),
+            Request::History(_) | Request::HistoryRemove if !options.has_history() => Response::Refused(Error::NOT_AVAILABLE),
+            Request::History(history) => self.history(channel, options, &history, now_ms),
+            Request::HistoryRemove => self.history_remove(channel),
+        }
+    }
+
+    /// What is to be delivered since the last call, in order.
+    pub fn deliveries(&mut self) -> std::vec::Drain<'_, (ShardId, Delivery)> {
+        self.outgoing.drain(..)
+    }
+
+    /// Lets go of what has expired. Call it about once a second.
+    pub fn expire(&mut self, now_ms: u64) {
+        self.idempotency.forget(now_ms, usize::MAX);
+        while self.expiries.peek().is_some_and(|Reverse((at, _))| *at <= now_ms) {
+            let Some(Reverse((_, name))) = self.expiries.pop() else { return };
+            self.expire_channel(name, now_ms);
+        }
+    }
+
+    /// Channels with at least one subscriber: name and number of subscribers.
+    pub fn active(&self) -> impl Iterator<Item = (&Arc<str>, u64)> {
+        let counted = self.table.values().map(|c| (&c.name, c.listeners.iter().map(|n| u64::from(*n)).sum::<u64>()));
+        counted.filter(|(_, subscribers)| *subscribers > 0)
+    }
+
+    /// Channels that cost memory: with subscribers, members or a history.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether no channel is known.
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    fn subscribe(&mut self, name: &Arc<str>, options: &ChannelOptions, subscribe: Subscribe, now_ms: u64) -> Response {
+        let channel = self.channel(name, options, now_ms);
+        channel.listeners[usize::from(subscribe.connection.shard)] += 1;
+        let mut subscribed = Subscribed::default();
+        if let Some(stored) = &mut channel.history {
+            stored.ring.trim(now_ms);
+            subscribed.position = stored.ring.position();
+            subscribed.recovered = subscribe.recover.map(|from| stored.ring.recover(&from));
+        }
+        if let Some(info) = subscribe.info {
+            if subscribe.presence {
+                channel.presence.get_or_insert_default().insert(subscribe.connection, Arc::clone(&info));
+            }
+            if subscribe.join {
+                self.tell_membership(name, "join", &info);
+            }
+        }
+        Response::Subscribed(subscribed)
+    }
+
+    fn unsubscribe(&mut self, name: &Arc<str>, connection: ConnectionId, leave: Option<Arc<ClientInfo>>, now_ms: u64) -> Response {
+        let Some(channel) = self.table.get_mut(name) else { return Response::Done };
+        let listeners = &mut channel.listeners[usize::from(connection.shard)];
+        debug_assert!(*listeners > 0, "only subscribers leave");
+        *listeners = listeners.saturating_sub(1);
+        if let Some(members) = &mut channel.presence {
+            members.remove(&connection);
+            if members.is_empty() {
+                channel.presence = None;
+            }
+        }
+        if let Some(stored) = &mut channel.history {
+            stored.forgotten_ms = now_ms + stored.meta_ttl_ms;
+        }
+        if !channel.is_needed() {
+            self.table.remove(name);
+        } else if let Some(info) = leave {
+            self.tell_membership(name, "leave", &info);
+        }
+        Response::Done
+    }
+
+    fn publish(&mut self, name: &Arc<str>, options: &ChannelOptions, mut publish: Publish, now_ms: u64) -> Response {
+        let key = std::mem::take(&mut publish.idempotency_key);
+        if !key.is_empty()
+            && let Some(result) = self.idempotency.get(name, &key, now_ms)
+        {
+            return Response::Published(result);
+        }
+        let position = if options.has_history() && !publish.skip_history {
+            self.publish_stored(name, options, &publish, now_ms)
+        } else {
+            if let Some(channel) = self.table.get(name) {
+                let publication = Publication::encode(name, &publish.content, None);
+                deliver(&mut self.outgoing, channel, Event::Publication(Arc::new(publication)));
+            }
+            Position::default()
+        };
+        let position = (!position.epoch.as_str().is_empty()).then_some(position);
+        if !key.is_empty() {
+            self.idempotency.put(name, key, position.clone(), now_ms);
+        }
+        Response::Published(position)
+    }
+
+    fn publish_stored(&mut self, name: &Arc<str>, options: &ChannelOptions, publish: &Publish, now_ms: u64) -> Position {
+        self.channel(name, options, now_ms);
+        let Some(channel) = self.table.get_mut(name) else { return Default::default() };
+        let Some(stored) = &mut channel.history else { return Default::default() };
+        if publish.version > 0 {
+            if stored.version_epoch == publish.version_epoch && publish.version <= stored.version {
+                return stored.ring.position();
+            }
+            stored.version = publish.version;
+            stored.version_epoch = publish.version_epoch.clone();
+        }
+        let epoch = stored.ring.position().epoch;
+        let place = Place { offset: stored.ring.next_offset(), epoch: epoch.as_str(), time_ms: now_ms };
+        let publication = Arc::new(Publication::encode(name, &publish.content, Some(place)));
+        stored.ring.trim(now_ms);
+        stored.ring.append(Arc::clone(&publication), stored.size, now_ms + stored.ttl_ms);
+        stored.forgotten_ms = now_ms + stored.meta_ttl_ms;
+        let position = stored.ring.position();
+        deliver(&mut self.outgoing, channel, Event::Publication(publication));
+        position
+    }
+
+    fn presence_stats(&self, name: &Arc<str>) -> Response {
+        let users: HashSet<&str> = self.members(name).map(|info| &*info.user).collect();
+        Response::PresenceStats { clients: self.members(name).count() as u64, users: users.len() as u64 }
+    }
+
+    fn history(&mut self, name: &Arc<str>, options: &ChannelOptions, history: &History, now_ms: u64) -> Response {
+        let channel = self.channel(name, options, now_ms);
+        let Some(stored) = &mut channel.history else { return Response::Refused(Error::NOT_AVAILABLE) };
+        stored.ring.trim(now_ms);
+        let position = stored.ring.position();
+        let since = history.since.as_ref().map(|(offset, _)| *offset);
+        if history.since.as_ref().is_some_and(|(_, epoch)| !stored.ring.is_epoch(epoch)) {
+            return Response::Refused(Error::UNRECOVERABLE_POSITION);
+        }
+        if history.reverse && since == Some(0) {
+            return Response::Refused(Error::BAD_REQUEST);
+        }
+        let publications = stored.ring.read(since, history.reverse, history.limit.unwrap_or(usize::MAX));
+        Response::History { publications, position }
+    }
+
+    fn history_remove(&mut self, name: &Arc<str>) -> Response {
+        if let Some(stored) = self.table.get_mut(name).and_then(|channel| channel.history.as_mut()) {
+            stored.ring.clear();
+        }
+        Response::Done
+    }
+
+    fn members(&self, name: &Arc<str>) -> impl Iterator<Item = &Arc<ClientInfo>> {
+        self.table.get(name).and_then(|channel| channel.presence.as_ref()).into_iter().flat_map(|members| members.values())
+    }
+
+    /// The channel, made if need be. One with history gets an epoch and its time to live.
+    fn channel(&mut self, name: &Arc<str>, options: &ChannelOptions, now_ms: u64) -> &mut Channel {
+        let Channels { table, random, expiries, shards, .. } = self;
+        let channel = table.entry(Arc::clone(name)).or_insert_with(|| {
+            let history = options.has_history().then(|| {
+                let stored = Stored::new(options, Epoch::from_bits(next_random(random)), now_ms);
+                expiries.push(Reverse((now_ms + EXPIRY_STEP_MS, Arc::clone(name))));
+                Box::new(stored)
+            });
+            Channel { name: Arc::clone(name), listeners: vec![0; *shards].into(), history, presence: None }
+        });
+        if let Some(stored) = &mut channel.history {
+            stored.forgotten_ms = now_ms + stored.meta_ttl_ms;
+        }
+        channel
+    }
+
+    fn expire_channel(&mut self, name: Arc<str>, now_ms: u64) {
+        let Some(channel) = self.table.get_mut(&name) else { return };
+        let is_listened = channel.listeners.iter().any(|n| *n > 0);
+        let Some(stored) = &mut channel.history else { return };
+        stored.ring.trim(now_ms);
+        let next_ms = match stored.ring.next_expiry_ms() {
+            Some(at) => at,
+            None if is_listened => now_ms + stored.meta_ttl_ms,
+            None if stored.forgotten_ms > now_ms => stored.forgotten_ms,
+            None => {
+                channel.history = None;
+                if !channel.is_needed() {
+                    self.table.remove(&name);
+                }
+                return;
+            }
+        };
+        self.expiries.push(Reverse((next_ms.max(now_ms + EXPIRY_STEP_MS), name)));
+    }
+
+    fn tell_membership(&mut self, name: &Arc<str>, kind: &str, info: &ClientInfo) {
+        let Some(channel) = self.table.get(name) else { return };
+        let mut message = Vec::with_capacity(160);
+        encode::push_member(&mut message, name, kind, info);
+        let mut frame = Vec::with_capacity(message.len() + 4);
+        encode_frame(Opcode::Text, &message, &mut frame);
+        deliver(&mut self.outgoing, channel, Event::Membership(Bytes::from(frame)));
+    }
+}
+
+impl Stored {
+    fn new(options: &ChannelOptions, epoch: Epoch, now_ms: u64) -> Self {
+        let meta_ttl_ms = options.history_meta_ttl.as_millis() as u64;
+        Stored {
+            ring: HistoryRing::new(epoch),
+            size: options.history_size,
+            ttl_ms: options.history_ttl.as_millis() as u64,
+            meta_ttl_ms,
+            forgotten_ms: now_ms + meta_ttl_ms,
+            version: 0,
+            version_epoch: Box::default(),
+        }
+    }
+}
+
+/// One message to each shard that has subscribers.
+fn deliver(outgoing: &mut Vec<(ShardId, Delivery)>, channel: &Channel, event: Event) {
+    for (shard, listeners) in channel.listeners.iter().enumerate() {
+        if *listeners > 0 {
+            outgoing.push((shard as ShardId, Delivery { channel: Arc::clone(&channel.name), event: event.clone() }));
+        }
+    }
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014): spreads a seed over the epochs.
+fn next_random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

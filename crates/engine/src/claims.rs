@@ -1,0 +1,211 @@
+//! What tokens say. Verifying them needs cryptography and is the server's; what follows from them is decided here.
+
+use std::collections::HashMap;
+
+use base64_json::Base64Json;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// Why a token is no good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// It was good until its `exp`: the client should get a new one.
+    #[error("token expired")]
+    Expired,
+    /// Bad signature, algorithm, audience, issuer, shape, or not valid yet.
+    #[error("token invalid")]
+    Invalid,
+}
+
+/// Verifies tokens. The time is an argument, so a verifier is a function of its input.
+pub trait Verifier {
+    /// Verifies a connection token.
+    ///
+    /// # Errors
+    /// See [`TokenError`].
+    fn connection(&self, token: &str, now_s: u64) -> Result<ConnectionClaims, TokenError>;
+
+    /// Verifies a subscription token.
+    ///
+    /// # Errors
+    /// See [`TokenError`].
+    fn subscription(&self, token: &str, now_s: u64) -> Result<SubscriptionClaims, TokenError>;
+}
+
+/// Claims of a connection token. `aud`, `iss`, `nbf` are the verifier's.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ConnectionClaims {
+    /// The user; empty = anonymous.
+    pub sub: String,
+    /// End of the token, Unix seconds.
+    #[serde(deserialize_with = "seconds")]
+    pub exp: Option<u64>,
+    /// End of the connection, Unix seconds, if other than `exp`; 0 = never.
+    #[serde(deserialize_with = "seconds")]
+    pub expire_at: Option<u64>,
+    /// Shown to others as `conn_info`.
+    pub info: Option<Box<RawValue>>,
+    /// The same in base64.
+    pub b64info: Option<Base64Json>,
+    /// Channels to subscribe the connection to.
+    pub channels: Vec<String>,
+    /// The same with options.
+    pub subs: HashMap<String, SubscribeOptions>,
+}
+
+/// Claims of a subscription token.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct SubscriptionClaims {
+    /// The user; must be the connection's.
+    pub sub: String,
+    /// The channel.
+    pub channel: String,
+    /// The client id, in tokens made for one connection.
+    pub client: String,
+    /// End of the token, Unix seconds.
+    #[serde(deserialize_with = "seconds")]
+    pub exp: Option<u64>,
+    /// End of the subscription, Unix seconds, if other than `exp`; 0 = never.
+    #[serde(deserialize_with = "seconds")]
+    pub expire_at: Option<u64>,
+    /// Shown to others as `chan_info`.
+    pub info: Option<Box<RawValue>>,
+    /// The same in base64.
+    pub b64info: Option<Base64Json>,
+    /// Options other than the namespace's.
+    #[serde(rename = "override")]
+    pub overrides: Overrides,
+}
+
+/// Options of one server-side subscription.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct SubscribeOptions {
+    /// Shown to others as `chan_info`.
+    pub info: Option<Box<RawValue>>,
+    /// The same in base64.
+    pub b64info: Option<Base64Json>,
+    /// For the client, in the subscribe result.
+    pub data: Option<Box<RawValue>>,
+    /// The same in base64.
+    pub b64data: Option<Base64Json>,
+    /// Options other than the namespace's.
+    #[serde(rename = "override")]
+    pub overrides: Overrides,
+}
+
+/// Options of one subscription that differ from its namespace's.
+#[derive(Debug, Default, Clone, Deserialize)]
+#[serde(default)]
+pub struct Overrides {
+    /// Take part in presence.
+    pub presence: Option<BoolValue>,
+    /// Join and leave are told to others.
+    pub join_leave: Option<BoolValue>,
+    /// This client is told of others' joins and leaves.
+    pub force_push_join_leave: Option<BoolValue>,
+    /// The subscription has a position.
+    pub force_positioning: Option<BoolValue>,
+    /// The subscription can be recovered.
+    pub force_recovery: Option<BoolValue>,
+}
+
+/// `{"value": true}`, as the server API writes an option that may be absent.
+#[derive(Debug, Default, Clone, Copy, Deserialize)]
+#[serde(default)]
+pub struct BoolValue {
+    /// The value.
+    pub value: bool,
+}
+
+/// When a connection or subscription ends: `expire_at` if given (0 = never), else `exp`.
+pub fn expiry(exp: Option<u64>, expire_at: Option<u64>) -> Option<u64> {
+    match expire_at {
+        Some(0) => None,
+        Some(at) => Some(at),
+        None => exp.filter(|at| *at > 0),
+    }
+}
+
+/// Seconds as a whole or a decimal number: some libraries write `exp` with a fraction.
+fn seconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let number = Option::<f64>::deserialize(deserializer)?;
+    // The cast saturates: below zero is zero, beyond the range is its end.
+    Ok(number.map(|seconds| seconds as u64))
+}
+
+/// JSON that arrived as base64.
+pub mod base64_json {
+    use serde::{Deserialize, Deserializer, de::Error};
+    use serde_json::value::RawValue;
+
+    /// A JSON value, decoded from a base64 string.
+    #[derive(Debug)]
+    pub struct Base64Json(pub Box<RawValue>);
+
+    impl<'de> Deserialize<'de> for Base64Json {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            let text = String::deserialize(deserializer)?;
+            let bytes = super::decode_base64(&text).ok_or_else(|| D::Error::custom("not base64"))?;
+            let json = String::from_utf8(bytes).map_err(D::Error::custom)?;
+            RawValue::from_string(json).map(Base64Json).map_err(D::Error::custom)
+        }
+    }
+}
+
+/// Decodes standard base64 (RFC 4648 section 4), with or without padding.
+pub fn decode_base64(text: &str) -> Option<Vec<u8>> {
+    let text = text.trim_end_matches('=').as_bytes();
+    let mut out = Vec::with_capacity(text.len() * 3 / 4);
+    for chunk in text.chunks(4) {
+        if chunk.len() == 1 {
+            return None;
+        }
+        let mut bits = 0u32;
+        for index in 0..4 {
+            let value = match chunk.get(index) {
+                None => 0,
+                Some(byte @ b'A'..=b'Z') => byte - b'A',
+                Some(byte @ b'a'..=b'z') => byte - b'a' + 26,
+                Some(byte @ b'0'..=b'9') => byte - b'0' + 52,
+                Some(b'+' | b'-') => 62,
+                Some(b'/' | b'_') => 63,
+                Some(_) => return None,
+            };
+            bits = bits << 6 | u32::from(value);
+        }
+        out.extend_from_slice(&bits.to_be_bytes()[1..chunk.len()]);
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_decoded_with_and_without_padding() {
+        let cases: &[(&str, Option<&[u8]>)] = &[
+            ("", Some(b"")),
+            ("Zg==", Some(b"f")),
+            ("Zm8=", Some(b"fo")),
+            ("Zm9v", Some(b"foo")),
+            ("Zm9vYg", Some(b"foob")),
+            ("Z", None),
+            ("Zm9v!", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(decode_base64(text).as_deref(), *expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_connection_ends_when_its_token_says() {
+        assert_eq!(expiry(None, None), None);
+        assert_eq!(expiry(Some(5), None), Some(5));
+        assert_eq!(expiry(Some(5), Some(9)), Some(9));
+        assert_eq!(expiry(Some(5), Some(0)), None);
+    }
+}

@@ -1,0 +1,75 @@
+//! Durations of the configuration: `"25s"`, `"1h30m"`, `"500ms"`, as Go and Centrifugo write them; a bare number is seconds.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, de};
+
+/// Reads one duration, for `#[serde(with = "duration")]`.
+///
+/// # Errors
+/// When the text is no duration.
+pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "a duration such as \"25s\", \"1h30m\" or \"500ms\"")]
+    enum Written {
+        Text(String),
+        Seconds(u64),
+    }
+    match Written::deserialize(deserializer)? {
+        Written::Seconds(seconds) => Ok(Duration::from_secs(seconds)),
+        Written::Text(text) => parse(&text)
+            .ok_or_else(|| de::Error::custom(format!("{text:?} is not a duration such as \"25s\", \"1h30m\" or \"500ms\""))),
+    }
+}
+
+/// Parses a sequence of decimal numbers with units (`d h m s ms us`), or a bare number of seconds.
+pub fn parse(text: &str) -> Option<Duration> {
+    if let Ok(seconds) = text.parse::<u32>() {
+        return Some(Duration::from_secs(seconds.into()));
+    }
+    let mut rest = text;
+    let mut total = Duration::ZERO;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let number: f64 = rest[..digits].parse().ok()?;
+        rest = &rest[digits..];
+        let letters = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
+        let unit_seconds = match &rest[..letters] {
+            "d" => 86_400.0,
+            "h" => 3_600.0,
+            "m" => 60.0,
+            "s" => 1.0,
+            "ms" => 1e-3,
+            "us" | "µs" => 1e-6,
+            _ => return None,
+        };
+        rest = &rest[letters..];
+        total = total.checked_add(Duration::try_from_secs_f64(number * unit_seconds).ok()?)?;
+    }
+    (!text.is_empty()).then_some(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read_as_go_writes_them() {
+        let cases = [
+            ("25s", Some(Duration::from_secs(25))),
+            ("1h30m", Some(Duration::from_secs(5_400))),
+            ("500ms", Some(Duration::from_millis(500))),
+            ("0.5s", Some(Duration::from_millis(500))),
+            ("720h0m0s", Some(Duration::from_secs(720 * 3_600))),
+            ("0", Some(Duration::ZERO)),
+            ("10", Some(Duration::from_secs(10))),
+            ("", None),
+            ("s", None),
+            ("5 apples", None),
+            ("-1s", None),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(parse(text), expected, "{text:?}");
+        }
+    }
+}

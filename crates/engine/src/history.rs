@@ -1,0 +1,210 @@
+//! The publications that a channel keeps, newest last, bounded by count and age.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use touchline_protocol::Publication;
+
+use crate::namespace::RecoveryMode;
+use crate::request::{Epoch, Position, Recover};
+
+/// A ring of publications with consecutive offsets that ends at the channel's top.
+#[derive(Debug)]
+pub(crate) struct HistoryRing {
+    epoch: Epoch,
+    top: u64,
+    kept: VecDeque<Kept>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    publication: Arc<Publication>,
+    expires_ms: u64,
+}
+
+impl HistoryRing {
+    /// An empty history at offset 0 of a new epoch.
+    pub(crate) fn new(epoch: Epoch) -> Self {
+        HistoryRing { epoch, top: 0, kept: VecDeque::new() }
+    }
+
+    pub(crate) fn position(&self) -> Position {
+        Position { offset: self.top, epoch: self.epoch }
+    }
+
+    /// The offset that the next publication takes.
+    pub(crate) fn next_offset(&self) -> u64 {
+        self.top + 1
+    }
+
+    /// Keeps a publication with the next offset; at most `size` stay.
+    pub(crate) fn append(&mut self, publication: Arc<Publication>, size: usize, expires_ms: u64) {
+        debug_assert_eq!(publication.offset, self.next_offset(), "offsets are consecutive");
+        self.top = publication.offset;
+        while self.kept.len() >= size.max(1) {
+            self.kept.pop_front();
+        }
+        self.kept.push_back(Kept { publication, expires_ms });
+    }
+
+    /// Lets go of what is too old. The top stays.
+    pub(crate) fn trim(&mut self, now_ms: u64) {
+        while self.kept.front().is_some_and(|kept| kept.expires_ms <= now_ms) {
+            self.kept.pop_front();
+        }
+        if self.kept.is_empty() {
+            self.kept = VecDeque::new();
+        }
+    }
+
+    /// Lets go of everything. The top stays.
+    pub(crate) fn clear(&mut self) {
+        self.kept = VecDeque::new();
+    }
+
+    /// When the oldest publication is due to go.
+    pub(crate) fn next_expiry_ms(&self) -> Option<u64> {
+        self.kept.front().map(|kept| kept.expires_ms)
+    }
+
+    /// What a client at `from` missed; `None` when that can't be told without a gap.
+    pub(crate) fn recover(&self, from: &Recover) -> Option<Vec<Arc<Publication>>> {
+        let is_same_epoch = from.epoch.is_empty() || *from.epoch == *self.epoch.as_str();
+        match from.mode {
+            RecoveryMode::Cache => self.recover_latest(is_same_epoch && from.offset == self.top),
+            RecoveryMode::Stream if !is_same_epoch || from.offset > self.top => None,
+            RecoveryMode::Stream => {
+                let missed = usize::try_from(self.top - from.offset).ok()?;
+                if missed > from.limit || missed > self.kept.len() {
+                    return None;
+                }
+                let start = self.kept.len() - missed;
+                Some(self.kept.range(start..).map(|kept| Arc::clone(&kept.publication)).collect())
+            }
+        }
+    }
+
+    fn recover_latest(&self, is_unmoved: bool) -> Option<Vec<Arc<Publication>>> {
+        match self.kept.back() {
+            _ if is_unmoved => Some(Vec::new()),
+            Some(latest) => Some(vec![Arc::clone(&latest.publication)]),
+            None => None,
+        }
+    }
+
+    /// Publications on one side of an offset (all, if none is given), at most `limit`.
+    pub(crate) fn read(&self, since: Option<u64>, reverse: bool, limit: usize) -> Vec<Arc<Publication>> {
+        let oldest = self.top + 1 - self.kept.len() as u64;
+        // The number of kept publications with offsets at or below `offset`.
+        let up_to = |offset: u64| (offset + 1).saturating_sub(oldest).min(self.kept.len() as u64) as usize;
+        let clone = |kept: &Kept| Arc::clone(&kept.publication);
+        if reverse {
+            let end = since.map_or(self.kept.len(), |offset| up_to(offset.saturating_sub(1)));
+            self.kept.range(..end).rev().take(limit).map(clone).collect()
+        } else {
+            let start = since.map_or(0, |offset| up_to(offset.min(self.top)));
+            self.kept.range(start..).take(limit).map(clone).collect()
+        }
+    }
+
+    pub(crate) fn is_epoch(&self, epoch: &str) -> bool {
+        epoch.is_empty() || epoch == self.epoch.as_str()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use touchline_protocol::publication::{Content, Place};
+
+    fn ring(published: u64, size: usize) -> HistoryRing {
+        let mut ring = HistoryRing::new(Epoch::from_bits(1));
+        for offset in 1..=published {
+            let place = Place { offset, epoch: "e", time_ms: 1 };
+            let content = Content { data: "1".into(), ..Content::default() };
+            ring.append(Arc::new(Publication::encode("c", &content, Some(place))), size, 100 + offset);
+        }
+        ring
+    }
+
+    fn offsets(found: &[Arc<Publication>]) -> Vec<u64> {
+        found.iter().map(|p| p.offset).collect()
+    }
+
+    fn recover(ring: &HistoryRing, offset: u64, mode: RecoveryMode) -> Option<Vec<u64>> {
+        let from = Recover { offset, epoch: ring.epoch.as_str().into(), mode, limit: 300 };
+        ring.recover(&from).map(|found| offsets(&found))
+    }
+
+    #[test]
+    fn a_client_gets_exactly_what_it_missed_or_the_word_that_it_cannot() {
+        let ring = ring(10, 5);
+        let cases = [
+            (10, Some(vec![])),
+            (9, Some(vec![10])),
+            (5, Some(vec![6, 7, 8, 9, 10])),
+            (4, None),
+            (0, None),
+            (11, None),
+        ];
+        for (offset, expected) in cases {
+            assert_eq!(recover(&ring, offset, RecoveryMode::Stream), expected, "from {offset}");
+        }
+    }
+
+    #[test]
+    fn another_epoch_is_not_recovered_and_an_empty_one_is() {
+        let ring = ring(3, 5);
+        let from = |epoch: &str| Recover { offset: 1, epoch: epoch.into(), mode: RecoveryMode::Stream, limit: 300 };
+        assert!(ring.recover(&from("other")).is_none());
+        assert_eq!(ring.recover(&from("")).map(|f| f.len()), Some(2));
+    }
+
+    #[test]
+    fn more_than_the_limit_is_not_recovered() {
+        let ring = ring(10, 10);
+        let from = |limit| Recover { offset: 5, epoch: "".into(), mode: RecoveryMode::Stream, limit };
+        assert!(ring.recover(&from(4)).is_none());
+        assert!(ring.recover(&from(5)).is_some());
+    }
+
+    #[test]
+    fn cache_mode_gives_the_latest_unless_the_client_has_it() {
+        let mut ring = ring(3, 5);
+        assert_eq!(recover(&ring, 0, RecoveryMode::Cache), Some(vec![3]));
+        assert_eq!(recover(&ring, 3, RecoveryMode::Cache), Some(vec![]));
+        ring.clear();
+        assert_eq!(recover(&ring, 3, RecoveryMode::Cache), Some(vec![]));
+        assert_eq!(recover(&ring, 2, RecoveryMode::Cache), None);
+    }
+
+    #[test]
+    fn history_is_read_forward_and_backward_from_any_offset() {
+        let ring = ring(10, 5);
+        let cases: &[(Option<u64>, bool, usize, &[u64])] = &[
+            (None, false, 100, &[6, 7, 8, 9, 10]),
+            (None, false, 2, &[6, 7]),
+            (None, true, 2, &[10, 9]),
+            (Some(8), false, 100, &[9, 10]),
+            (Some(8), true, 100, &[7, 6]),
+            (Some(0), false, 1, &[6]),
+            (Some(99), false, 9, &[]),
+            (Some(99), true, 1, &[10]),
+            (Some(6), true, 9, &[]),
+        ];
+        for (since, reverse, limit, expected) in cases {
+            assert_eq!(offsets(&ring.read(*since, *reverse, *limit)), *expected, "{since:?} {reverse} {limit}");
+        }
+    }
+
+    #[test]
+    fn what_expires_goes_and_the_top_stays() {
+        let mut ring = ring(4, 5);
+        ring.trim(102);
+        assert_eq!(offsets(&ring.read(None, false, 9)), [3, 4]);
+        ring.trim(1_000);
+        assert_eq!(ring.position().offset, 4);
+        assert_eq!(recover(&ring, 4, RecoveryMode::Stream), Some(vec![]));
+        assert_eq!(recover(&ring, 3, RecoveryMode::Stream), None);
+    }
+}

@@ -1,0 +1,285 @@
+//! Namespaces: which options a channel has, found from its name.
+//!
+//! Option names and defaults are those of Centrifugo 6, so that its configuration means the same here.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use regex::Regex;
+use serde::Deserialize;
+use touchline_protocol::Error;
+
+use crate::duration;
+
+/// What a channel of one namespace is and who may do what with it. Everything is off unless switched on.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ChannelOptions {
+    /// Keep who is in the channel, and answer `presence` and `presence_stats`.
+    pub presence: bool,
+    /// Send join and leave events to the subscribers who asked for them.
+    pub join_leave: bool,
+    /// Send join and leave events to every subscriber.
+    pub force_push_join_leave: bool,
+    /// Publications kept, 0 … 100,000. History is on when this and `history_ttl` are both above zero.
+    pub history_size: usize,
+    /// How long a publication is kept.
+    #[serde(with = "duration")]
+    pub history_ttl: Duration,
+    /// How long offset and epoch outlive the last use of an empty history; zero = `channel.history_meta_ttl`.
+    #[serde(with = "duration")]
+    pub history_meta_ttl: Duration,
+    /// Every subscription is told its position.
+    pub force_positioning: bool,
+    /// A client may ask for a positioned subscription.
+    pub allow_positioning: bool,
+    /// Every subscription can be recovered.
+    pub force_recovery: bool,
+    /// A client may ask for a recoverable subscription.
+    pub allow_recovery: bool,
+    /// `stream` gives all that was missed, `cache` the latest publication only.
+    pub force_recovery_mode: RecoveryMode,
+    /// Authenticated clients may subscribe without a subscription token.
+    pub allow_subscribe_for_client: bool,
+    /// The permission above is for anonymous clients too.
+    pub allow_subscribe_for_anonymous: bool,
+    /// Authenticated clients may publish.
+    pub allow_publish_for_client: bool,
+    /// Subscribers of the channel may publish.
+    pub allow_publish_for_subscriber: bool,
+    /// The permission for clients is for anonymous ones too.
+    pub allow_publish_for_anonymous: bool,
+    /// Authenticated clients may read the history.
+    pub allow_history_for_client: bool,
+    /// Subscribers may read the history.
+    pub allow_history_for_subscriber: bool,
+    /// The permission for clients is for anonymous ones too.
+    pub allow_history_for_anonymous: bool,
+    /// Authenticated clients may ask for presence.
+    pub allow_presence_for_client: bool,
+    /// Subscribers may ask for presence.
+    pub allow_presence_for_subscriber: bool,
+    /// The permission for clients is for anonymous ones too.
+    pub allow_presence_for_anonymous: bool,
+    /// Channels named `…#user1,user2` are open to exactly those users.
+    pub allow_user_limited_channels: bool,
+    /// The part of the name behind the namespace must match; empty = any.
+    #[serde(with = "pattern")]
+    pub channel_regex: Option<Regex>,
+}
+
+impl Default for ChannelOptions {
+    fn default() -> Self {
+        ChannelOptions {
+            presence: false,
+            join_leave: false,
+            force_push_join_leave: false,
+            history_size: 0,
+            history_ttl: Duration::ZERO,
+            history_meta_ttl: Duration::ZERO,
+            force_positioning: false,
+            allow_positioning: false,
+            force_recovery: false,
+            allow_recovery: false,
+            force_recovery_mode: RecoveryMode::Stream,
+            allow_subscribe_for_client: false,
+            allow_subscribe_for_anonymous: false,
+            allow_publish_for_client: false,
+            allow_publish_for_subscriber: false,
+            allow_publish_for_anonymous: false,
+            allow_history_for_client: false,
+            allow_history_for_subscriber: false,
+            allow_history_for_anonymous: false,
+            allow_presence_for_client: false,
+            allow_presence_for_subscriber: false,
+            allow_presence_for_anonymous: false,
+            allow_user_limited_channels: false,
+            channel_regex: None,
+        }
+    }
+}
+
+impl ChannelOptions {
+    /// Whether the channel has offsets and keeps publications.
+    pub fn has_history(&self) -> bool {
+        self.history_size > 0 && !self.history_ttl.is_zero()
+    }
+}
+
+/// What a returning client gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RecoveryMode {
+    /// Every publication that it missed, in order, or the word that it can't have them.
+    #[default]
+    #[serde(alias = "")]
+    Stream,
+    /// The latest publication.
+    Cache,
+}
+
+/// A namespace of the configuration.
+#[derive(Debug, Clone, Default)]
+pub struct Namespace {
+    /// The part of a channel's name before the boundary.
+    pub name: String,
+    /// What its channels are.
+    pub options: ChannelOptions,
+}
+
+/// The `channel` part of the configuration: options by namespace, and how names are written.
+#[derive(Debug, Clone)]
+pub struct ChannelSettings {
+    /// Options of channels whose name has no namespace.
+    pub without_namespace: ChannelOptions,
+    /// The configured namespaces.
+    pub namespaces: Vec<Namespace>,
+    /// Default for namespaces that leave `history_meta_ttl` at zero.
+    pub history_meta_ttl: Duration,
+    /// Longest channel name, bytes.
+    pub max_length: usize,
+    /// Channels that start with it can be subscribed only with a subscription token. Empty = no such channels.
+    pub private_prefix: String,
+    /// Separates the namespace from the rest of the name.
+    pub namespace_boundary: String,
+    /// Separates the name from the users it is limited to.
+    pub user_boundary: String,
+    /// Separates those users.
+    pub user_separator: String,
+}
+
+impl Default for ChannelSettings {
+    fn default() -> Self {
+        ChannelSettings {
+            without_namespace: ChannelOptions::default(),
+            namespaces: Vec::new(),
+            history_meta_ttl: Duration::from_secs(30 * 24 * 3600),
+            max_length: 255,
+            private_prefix: "$".into(),
+            namespace_boundary: ":".into(),
+            user_boundary: "#".into(),
+            user_separator: ",".into(),
+        }
+    }
+}
+
+/// The namespaces of a running node: finds the options of a channel.
+#[derive(Debug)]
+pub struct Namespaces {
+    settings: ChannelSettings,
+    by_name: HashMap<String, usize>,
+}
+
+impl Namespaces {
+    /// Indexes the settings; a namespace's zero `history_meta_ttl` takes the common one.
+    pub fn new(mut settings: ChannelSettings) -> Self {
+        let common = settings.history_meta_ttl;
+        let all = settings.namespaces.iter_mut().map(|n| &mut n.options);
+        for options in all.chain([&mut settings.without_namespace]) {
+            if options.history_meta_ttl.is_zero() {
+                options.history_meta_ttl = common;
+            }
+        }
+        let by_name = settings.namespaces.iter().enumerate().map(|(i, n)| (n.name.clone(), i)).collect();
+        Namespaces { settings, by_name }
+    }
+
+    /// The options of a channel.
+    ///
+    /// # Errors
+    /// 107 for an empty, too long or ill-formed name or one that its namespace's pattern refuses, 102 for an unknown namespace.
+    pub fn resolve(&self, channel: &str) -> Result<&ChannelOptions, Error> {
+        let settings = &self.settings;
+        if channel.is_empty() || channel.len() > settings.max_length || channel.bytes().any(|b| b < 0x20 || b == 0x7f) {
+            return Err(Error::BAD_REQUEST);
+        }
+        let name = channel.strip_prefix(settings.private_prefix.as_str()).unwrap_or(channel);
+        let (options, rest) = match name.split_once(settings.namespace_boundary.as_str()) {
+            Some((namespace, rest)) if !settings.namespace_boundary.is_empty() => {
+                let index = self.by_name.get(namespace).ok_or(Error::UNKNOWN_CHANNEL)?;
+                (&settings.namespaces[*index].options, rest)
+            }
+            _ => (&settings.without_namespace, name),
+        };
+        match &options.channel_regex {
+            Some(pattern) if !pattern.is_match(rest) => Err(Error::BAD_REQUEST),
+            _ => Ok(options),
+        }
+    }
+
+    /// Whether only a subscription token opens this channel.
+    pub fn is_private(&self, channel: &str) -> bool {
+        !self.settings.private_prefix.is_empty() && channel.starts_with(self.settings.private_prefix.as_str())
+    }
+
+    /// For a channel named with users, whether `user` is one of them; `None` for any other channel.
+    pub fn is_user_allowed(&self, channel: &str, user: &str) -> Option<bool> {
+        if self.settings.user_boundary.is_empty() {
+            return None;
+        }
+        let (_, users) = channel.rsplit_once(self.settings.user_boundary.as_str())?;
+        Some(!user.is_empty() && users.split(self.settings.user_separator.as_str()).any(|u| u == user))
+    }
+
+    /// How names are written.
+    pub fn settings(&self) -> &ChannelSettings {
+        &self.settings
+    }
+}
+
+/// A regular expression as a string in the configuration; empty = none.
+mod pattern {
+    use regex::Regex;
+    use serde::{Deserialize, Deserializer, de::Error};
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Regex>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        if text.is_empty() {
+            return Ok(None);
+        }
+        Regex::new(&text).map(Some).map_err(|error| D::Error::custom(format!("channel_regex: {error}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn namespaces() -> Namespaces {
+        Namespaces::new(ChannelSettings {
+            namespaces: vec![Namespace {
+                name: "match".into(),
+                options: ChannelOptions { channel_regex: Regex::new("^[a-z#0-9,]+$").ok(), ..Default::default() },
+            }],
+            ..Default::default()
+        })
+    }
+
+    #[test]
+    fn a_name_finds_its_namespace_or_the_reason_why_not() {
+        let namespaces = namespaces();
+        let long = "x".repeat(256);
+        let cases: &[(&str, Option<Error>)] = &[
+            ("news", None),
+            ("match:live", None),
+            ("$match:live", None),
+            ("match:LIVE", Some(Error::BAD_REQUEST)),
+            ("chat:live", Some(Error::UNKNOWN_CHANNEL)),
+            ("", Some(Error::BAD_REQUEST)),
+            ("a\nb", Some(Error::BAD_REQUEST)),
+            (&long, Some(Error::BAD_REQUEST)),
+        ];
+        for (name, expected) in cases {
+            assert_eq!(namespaces.resolve(name).err(), *expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_user_limited_channel_admits_its_users_only() {
+        let namespaces = namespaces();
+        assert_eq!(namespaces.is_user_allowed("dialog#1,2", "2"), Some(true));
+        assert_eq!(namespaces.is_user_allowed("dialog#1,2", "3"), Some(false));
+        assert_eq!(namespaces.is_user_allowed("dialog#", ""), Some(false));
+        assert_eq!(namespaces.is_user_allowed("news", "3"), None);
+    }
+}

@@ -1,0 +1,193 @@
+//! What travels between a session, or an operation of the server API, and the home of a channel.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use touchline_protocol::publication::Content;
+use touchline_protocol::{ClientInfo, Error, Publication};
+
+use crate::namespace::RecoveryMode;
+
+/// A shard of this node, from 0 on.
+pub type ShardId = u16;
+
+/// Where a connection lives. A slot that has a new tenant has a new generation, so a stale id reaches nobody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ConnectionId {
+    /// The shard that owns the connection.
+    pub shard: ShardId,
+    /// The slot on that shard.
+    pub slot: u32,
+    /// The slot's tenant.
+    pub generation: u32,
+}
+
+/// A place in a channel.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Position {
+    /// The offset; 0 = before the first publication.
+    pub offset: u64,
+    /// The epoch; empty in a channel without history.
+    pub epoch: Epoch,
+}
+
+/// One life of a channel's history: eight letters.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Epoch([u8; 8]);
+
+impl Epoch {
+    /// Eight letters out of 64 bits.
+    pub fn from_bits(bits: u64) -> Self {
+        const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyzABCDEF";
+        let mut letters = [0; 8];
+        for (index, letter) in letters.iter_mut().enumerate() {
+            *letter = LETTERS[(bits >> (index * 5)) as usize & 31];
+        }
+        Epoch(letters)
+    }
+
+    /// As it stands on the wire; empty for a channel without history.
+    pub fn as_str(&self) -> &str {
+        if self.0[0] == 0 { "" } else { std::str::from_utf8(&self.0).unwrap_or_default() }
+    }
+}
+
+impl std::fmt::Debug for Epoch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A request to the home of one channel.
+#[derive(Debug)]
+pub enum Request {
+    /// Adds a subscriber and tells its position.
+    Subscribe(Box<Subscribe>),
+    /// Takes a subscriber away.
+    Unsubscribe {
+        /// The subscriber.
+        connection: ConnectionId,
+        /// It said so itself, so others are told at once.
+        leave: Option<Arc<ClientInfo>>,
+    },
+    /// Appends a publication.
+    Publish(Box<Publish>),
+    /// Asks who is there.
+    Presence,
+    /// Asks how many are there.
+    PresenceStats,
+    /// Asks for publications.
+    History(Box<History>),
+    /// Drops the publications, keeps the position.
+    HistoryRemove,
+}
+
+/// A new subscriber.
+#[derive(Debug)]
+pub struct Subscribe {
+    /// The subscriber.
+    pub connection: ConnectionId,
+    /// Who it is, where somebody is to see it (presence, join, leave).
+    pub info: Option<Arc<ClientInfo>>,
+    /// It is counted and shown in presence.
+    pub presence: bool,
+    /// Others are told that it came.
+    pub join: bool,
+    /// What it wants back.
+    pub recover: Option<Recover>,
+}
+
+/// A position from which a returning client wants to go on.
+#[derive(Debug, Clone)]
+pub struct Recover {
+    /// The last offset that it has.
+    pub offset: u64,
+    /// Its epoch; empty = whichever is current.
+    pub epoch: Box<str>,
+    /// All that was missed, or the latest only.
+    pub mode: RecoveryMode,
+    /// More missed publications than this can't be recovered.
+    pub limit: usize,
+}
+
+/// A publication to be.
+#[derive(Debug, Default)]
+pub struct Publish {
+    /// What it says.
+    pub content: Content,
+    /// Deliver it, but don't keep it.
+    pub skip_history: bool,
+    /// The same key again within five minutes gives the first result and publishes nothing.
+    pub idempotency_key: Box<str>,
+    /// A version at or below the channel's is dropped; 0 = unversioned.
+    pub version: u64,
+    /// Versions compare within one epoch of the application.
+    pub version_epoch: Box<str>,
+}
+
+/// Which publications are asked for.
+#[derive(Debug, Default, Clone)]
+pub struct History {
+    /// How many at most; `None` = all, 0 = the position only.
+    pub limit: Option<usize>,
+    /// Behind this position (before it, if reversed).
+    pub since: Option<(u64, Box<str>)>,
+    /// Newest first.
+    pub reverse: bool,
+}
+
+/// A home's answer.
+#[derive(Debug)]
+pub enum Response {
+    /// To [`Request::Subscribe`].
+    Subscribed(Subscribed),
+    /// To [`Request::Publish`]; no position in a channel without history.
+    Published(Option<Position>),
+    /// To [`Request::Presence`].
+    Presence(Vec<Arc<ClientInfo>>),
+    /// To [`Request::PresenceStats`].
+    PresenceStats {
+        /// Connections in the channel.
+        clients: u64,
+        /// Distinct users among them; all anonymous ones count as one.
+        users: u64,
+    },
+    /// To [`Request::History`].
+    History {
+        /// What was asked for.
+        publications: Vec<Arc<Publication>>,
+        /// The channel's top.
+        position: Position,
+    },
+    /// To [`Request::HistoryRemove`].
+    Done,
+    /// To any request.
+    Refused(Error),
+}
+
+/// Where a subscription begins.
+#[derive(Debug, Clone, Default)]
+pub struct Subscribed {
+    /// The channel's top; every publication behind it will be delivered.
+    pub position: Position,
+    /// What came of recovery, if it was asked for: everything missed, or `None` = it can't be had.
+    pub recovered: Option<Option<Vec<Arc<Publication>>>>,
+}
+
+/// What the home of a channel sends to a shard that listens to it.
+#[derive(Debug, Clone)]
+pub struct Delivery {
+    /// The channel.
+    pub channel: Arc<str>,
+    /// What is to be delivered.
+    pub event: Event,
+}
+
+/// An event of a channel.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// For every subscriber.
+    Publication(Arc<Publication>),
+    /// A join or leave push, for those who want them: a WebSocket frame.
+    Membership(Bytes),
+}

@@ -1,0 +1,96 @@
+//! Commands that the home of a channel answers: publish, presence, history.
+
+use touchline_protocol::command::{HistoryRequest, PublishRequest};
+use touchline_protocol::publication::Content;
+use touchline_protocol::{ClientInfo, Disconnect, Error, data, encode};
+
+use super::{Action, Context, Session, Ticket, references};
+use crate::request::{History, Publish, Request, Response};
+
+impl Session {
+    pub(super) fn publish(&mut self, command: u32, request: PublishRequest<'_>, context: &mut Context<'_>) {
+        let channel = &*request.channel;
+        if channel.is_empty() {
+            return context.disconnect(Disconnect::BAD_REQUEST);
+        }
+        match self.content(channel, &request, context) {
+            Ok(content) => {
+                let publish = Publish { content, ..Publish::default() };
+                context.request(channel.into(), Some(Ticket::Reply { command }), Request::Publish(Box::new(publish)));
+            }
+            Err(error) => context.effects.refuse(command, error),
+        }
+    }
+
+    fn content(&self, channel: &str, request: &PublishRequest<'_>, context: &Context<'_>) -> Result<Content, Error> {
+        let data = data::take(request.data.ok_or(Error::BAD_REQUEST)?)?;
+        let options = context.node.namespaces.resolve(channel)?;
+        if !self.may(options, channel, Action::Publish, context) {
+            return Err(Error::PERMISSION_DENIED);
+        }
+        let subscription = self.find(channel, context.hub).map(|index| &self.subscriptions[index]);
+        let chan_info = subscription.and_then(|s| s.extra.as_ref()).and_then(|extra| extra.chan_info.clone());
+        Ok(Content { data, info: Some(self.info(chan_info)), ..Content::default() })
+    }
+
+    pub(super) fn presence(&mut self, command: u32, channel: &str, request: Request, context: &mut Context<'_>) {
+        if channel.is_empty() {
+            return context.disconnect(Disconnect::BAD_REQUEST);
+        }
+        let checked = context.node.namespaces.resolve(channel).and_then(|options| match () {
+            () if !options.presence => Err(Error::NOT_AVAILABLE),
+            () if !self.may(options, channel, Action::Presence, context) => Err(Error::PERMISSION_DENIED),
+            () => Ok(()),
+        });
+        match checked {
+            Ok(()) => context.request(channel.into(), Some(Ticket::Reply { command }), request),
+            Err(error) => context.effects.refuse(command, error),
+        }
+    }
+
+    pub(super) fn history(&mut self, command: u32, request: HistoryRequest<'_>, context: &mut Context<'_>) {
+        let channel = &*request.channel;
+        if channel.is_empty() {
+            return context.disconnect(Disconnect::BAD_REQUEST);
+        }
+        let checked = context.node.namespaces.resolve(channel).and_then(|options| match () {
+            () if !options.has_history() => Err(Error::NOT_AVAILABLE),
+            () if !self.may(options, channel, Action::History, context) => Err(Error::PERMISSION_DENIED),
+            () => Ok(()),
+        });
+        if let Err(error) = checked {
+            return context.effects.refuse(command, error);
+        }
+        let most = context.node.client.history_max_publication_limit;
+        let history = History {
+            limit: Some(usize::try_from(request.limit).map_or(most, |limit| limit.min(most))),
+            since: request.since.map(|since| (since.offset, Box::from(&*since.epoch))),
+            reverse: request.reverse,
+        };
+        context.request(channel.into(), Some(Ticket::Reply { command }), Request::History(Box::new(history)));
+    }
+}
+
+/// Writes a home's answer as the reply to a command.
+pub(super) fn reply(command: u32, response: Response, context: &mut Context<'_>) {
+    let out = context.effects.message();
+    match response {
+        Response::Published(_) => encode::reply_empty(out, command, "publish"),
+        Response::Presence(members) => {
+            encode::reply(out, command, "presence", |out| encode::presence(out, members.iter().map(|m| -> &ClientInfo { m })));
+        }
+        Response::PresenceStats { clients, users } => {
+            encode::reply(out, command, "presence_stats", |out| encode::presence_stats(out, clients, users));
+        }
+        Response::History { publications, position } => encode::reply(out, command, "history", |out| {
+            encode::history(out, references(&publications), position.epoch.as_str(), position.offset);
+        }),
+        Response::Refused(error) => {
+            context.effects.errors.push(error.code);
+            encode::reply(&mut context.effects.messages, command, "error", |out| encode::error(out, &error));
+        }
+        Response::Subscribed(_) | Response::Done => {
+            encode::reply(out, command, "error", |out| encode::error(out, &Error::INTERNAL));
+        }
+    }
+}

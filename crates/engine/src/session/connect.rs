@@ -1,0 +1,181 @@
+//! Connect: who the client is, and which server-side subscriptions it has from the start.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use touchline_protocol::command::{ConnectRequest, SubscribeRequest};
+use touchline_protocol::{Disconnect, Error, data, encode};
+
+use super::{Connecting, Context, Heartbeat, Phase, REFUSED_CLOSE_MS, ServerSubscription, Session, Ticket};
+use crate::claims::{ConnectionClaims, SubscribeOptions, TokenError, expiry};
+use crate::request::Response;
+
+impl Session {
+    pub(super) fn connect(&mut self, command: u32, request: ConnectRequest<'_>, context: &mut Context<'_>) {
+        if !matches!(self.phase, Phase::AwaitingConnect) || command == 0 {
+            return context.disconnect(Disconnect::BAD_REQUEST);
+        }
+        let claims = match self.authenticate(&request.token, context) {
+            Ok(claims) => claims,
+            Err(Refusal::Error(error)) => return self.refuse_connect(command, error, context),
+            Err(Refusal::Disconnect(why)) => return context.disconnect(why),
+        };
+        self.user = claims.sub.as_str().into();
+        self.conn_info = match claims.info.or(claims.b64info.map(|b| b.0)).map(|info| data::take(&info)).transpose() {
+            Ok(info) => info.map(Box::new),
+            Err(_) => return context.disconnect(Disconnect::INVALID_TOKEN),
+        };
+        if let Some(at) = expiry(claims.exp, claims.expire_at) {
+            if at <= context.now_s() {
+                return self.refuse_connect(command, Error::EXPIRED, context);
+            }
+            self.expire_at_s = u32::try_from(at).unwrap_or(u32::MAX);
+        }
+        let connecting = Connecting { command, awaited: 0, subs: Vec::new(), deferred: String::new(), held: Vec::new() };
+        self.phase = Phase::Connecting(Box::new(connecting));
+        self.subscribe_at_connect(claims.channels, claims.subs, &request.subs, context);
+        self.finish_connect(context);
+    }
+
+    fn authenticate(&self, token: &str, context: &Context<'_>) -> Result<ConnectionClaims, Refusal> {
+        let settings = &context.node.client;
+        if !token.is_empty() {
+            let claims = match context.node.verifier.connection(token, context.now_s()) {
+                Ok(claims) => claims,
+                Err(TokenError::Expired) => return Err(Refusal::Error(Error::TOKEN_EXPIRED)),
+                Err(TokenError::Invalid) => return Err(Refusal::Disconnect(Disconnect::INVALID_TOKEN)),
+            };
+            if claims.sub.is_empty() && settings.disallow_anonymous_connection_tokens {
+                return Err(Refusal::Disconnect(Disconnect::PERMISSION_DENIED));
+            }
+            return Ok(claims);
+        }
+        let is_near_enough = self.is_loopback || !settings.anonymous_on_loopback_only;
+        if is_near_enough && (settings.allow_anonymous_connect_without_token || settings.insecure) {
+            return Ok(ConnectionClaims::default());
+        }
+        let keys = &settings.token;
+        let has_tokens = [&keys.hmac_secret_key, &keys.rsa_public_key, &keys.ecdsa_public_key].iter().any(|key| !key.is_empty());
+        Err(Refusal::Disconnect(if has_tokens { Disconnect::PERMISSION_DENIED } else { Disconnect::BAD_REQUEST }))
+    }
+
+    /// An error reply to connect ends the session; the client closes the link, or is closed after a while.
+    fn refuse_connect(&mut self, command: u32, error: Error, context: &mut Context<'_>) {
+        context.effects.refuse(command, error);
+        self.phase = Phase::Refused;
+        self.heartbeat = Heartbeat::Due(context.now_ms + REFUSED_CLOSE_MS);
+    }
+
+    fn subscribe_at_connect(
+        &mut self,
+        channels: Vec<String>,
+        mut subs: HashMap<String, SubscribeOptions>,
+        positions: &HashMap<Cow<'_, str>, SubscribeRequest<'_>>,
+        context: &mut Context<'_>,
+    ) {
+        for channel in channels {
+            subs.entry(channel).or_default();
+        }
+        let personal = &context.node.client.subscribe_to_user_personal_channel;
+        if personal.enabled && !self.user.is_empty() {
+            let names = context.node.namespaces.settings();
+            let namespace = &personal.personal_channel_namespace;
+            let boundary = if namespace.is_empty() { "" } else { &names.namespace_boundary };
+            subs.entry(format!("{namespace}{boundary}{}{}", names.user_boundary, self.user)).or_default();
+        }
+        for (channel, options) in subs {
+            let position = positions.get(channel.as_str());
+            let recover = position.filter(|p| p.recover).map(|p| (p.offset, Box::from(&*p.epoch)));
+            let subscription = match ServerSubscription::from_claims(options, recover) {
+                Ok(subscription) => subscription,
+                Err(_) => return context.disconnect(Disconnect::INVALID_TOKEN),
+            };
+            let make_ticket = |serial| Ticket::Connect { serial };
+            if let Err(error) = self.subscribe_server_side(&channel, subscription, make_ticket, context) {
+                // A token that names a channel which can't be is the backend's mistake: the client can't mend it.
+                let why = if error == Error::LIMIT_EXCEEDED { Disconnect::CHANNEL_LIMIT } else { Disconnect::BAD_REQUEST };
+                return context.disconnect(why);
+            }
+            if let Phase::Connecting(connecting) = &mut self.phase {
+                connecting.awaited += 1;
+            }
+        }
+    }
+
+    pub(super) fn subscribed_at_connect(&mut self, serial: u32, response: Response, context: &mut Context<'_>) {
+        if !matches!(self.phase, Phase::Connecting(_)) {
+            return;
+        }
+        let mut result = Vec::new();
+        let name = match self.activate(serial, &response, context) {
+            Some(index) => {
+                let subscription = &self.subscriptions[index];
+                if let Response::Subscribed(subscribed) = &response {
+                    subscription.write_result(&mut result, subscribed, context.now_s());
+                }
+                context.hub.name(subscription.channel).to_string()
+            }
+            None => return context.disconnect(Disconnect::SERVER_ERROR),
+        };
+        if let Phase::Connecting(connecting) = &mut self.phase {
+            connecting.awaited -= 1;
+            connecting.subs.push((name, result));
+        }
+        self.finish_connect(context);
+    }
+
+    /// Answers the connect once every server-side subscription is there, then goes on with what was sent ahead.
+    fn finish_connect(&mut self, context: &mut Context<'_>) {
+        if context.effects.disconnect.is_some() || !matches!(&self.phase, Phase::Connecting(c) if c.awaited == 0) {
+            return;
+        }
+        let Phase::Connecting(connecting) = std::mem::replace(&mut self.phase, Phase::Connected) else { return };
+        let settings = &context.node.client;
+        let interval_ms = settings.ping_interval.as_millis() as u64;
+        let first_ms = interval_ms / 2 + context.random % (interval_ms / 2).max(1);
+        self.heartbeat = Heartbeat::Due(context.now_ms + first_ms);
+        let client = self.client_id();
+        let result = encode::ConnectResult {
+            client: &client,
+            version: context.node.version,
+            ttl_s: self.connection_ttl_s(context.now_s()),
+            subs: &connecting.subs,
+            ping_s: settings.ping_interval.as_secs().max(1),
+            time_ms: if settings.connect_include_server_time { context.now_ms } else { 0 },
+        };
+        encode::reply_connect(context.effects.message(), connecting.command, &result);
+        if !connecting.held.is_empty() {
+            // The reply first, then what was held back: they must not share a message with later replies.
+            context.effects.released = connecting.held;
+        }
+        if !connecting.deferred.is_empty() {
+            self.receive(&connecting.deferred, context);
+        }
+    }
+
+    /// Seconds until the client must show a new token; none = never.
+    pub(super) fn connection_ttl_s(&self, now_s: u64) -> Option<u64> {
+        (self.expire_at_s > 0).then(|| u64::from(self.expire_at_s).saturating_sub(now_s).max(1))
+    }
+}
+
+enum Refusal {
+    Error(Error),
+    Disconnect(Disconnect),
+}
+
+impl ServerSubscription {
+    fn from_claims(options: SubscribeOptions, recover: Option<(u64, Box<str>)>) -> Result<Self, Error> {
+        let take = |json: Option<Box<serde_json::value::RawValue>>| -> Result<Option<Bytes>, Error> {
+            json.map(|json| data::take(&json)).transpose()
+        };
+        Ok(ServerSubscription {
+            info: take(options.info.or(options.b64info.map(|b| b.0)))?,
+            data: take(options.data.or(options.b64data.map(|b| b.0)))?,
+            overrides: options.overrides,
+            recover,
+            expire_at_s: 0,
+        })
+    }
+}

@@ -1,0 +1,453 @@
+//! One client's protocol life: commands, answers and ticks in; messages, requests and a farewell out.
+//!
+//! A session decides; it does nothing itself. Its shard gives it a [`Context`] and carries the [`Effects`] out.
+
+mod ask;
+mod connect;
+mod refresh;
+mod server;
+mod subscribe;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use touchline_protocol::command::{self, Command};
+use touchline_protocol::{ClientInfo, Disconnect, Error, Publication, encode};
+
+use crate::claims::Verifier;
+use crate::hub::{Hub, LocalChannel, Membership};
+use crate::namespace::{ChannelOptions, Namespaces};
+use crate::request::{ConnectionId, Request, Response};
+use crate::settings::ClientSettings;
+
+pub use server::ServerSubscription;
+
+/// How long a refused client may take to close the connection, milliseconds.
+const REFUSED_CLOSE_MS: u64 = 5_000;
+
+/// What all sessions of a node share.
+pub struct Node {
+    /// The `client` settings.
+    pub client: ClientSettings,
+    /// The channels' options.
+    pub namespaces: Arc<Namespaces>,
+    /// Verifies tokens.
+    pub verifier: Box<dyn Verifier + Send + Sync>,
+    /// The server's version, for connect replies.
+    pub version: &'static str,
+    /// Bytes that a client may send ahead while its connect is under way.
+    pub deferred_max: usize,
+}
+
+/// What a session sees of the world while it decides.
+pub struct Context<'a> {
+    /// Unix milliseconds.
+    pub now_ms: u64,
+    /// A random number, new for each call.
+    pub random: u64,
+    /// The session's own address.
+    pub id: ConnectionId,
+    /// What all sessions of the node share.
+    pub node: &'a Node,
+    /// The listeners of the session's shard.
+    pub hub: &'a mut Hub,
+    /// What the session wants done.
+    pub effects: &'a mut Effects,
+}
+
+/// What a session wants done. Reused from call to call.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// Messages for the client, one a line.
+    pub messages: Vec<u8>,
+    /// A ping for the client.
+    pub ping: bool,
+    /// Pushes that were held back while the connect was under way, for after the messages.
+    pub released: Vec<Bytes>,
+    /// Requests to homes of channels.
+    pub requests: Vec<Outbound>,
+    /// Ends the connection.
+    pub disconnect: Option<Disconnect>,
+    /// Errors that the client was told, by number; for metrics.
+    pub errors: Vec<u32>,
+}
+
+/// A request to the home of a channel.
+#[derive(Debug)]
+pub struct Outbound {
+    /// The channel.
+    pub channel: Arc<str>,
+    /// Comes back with the answer; none = no answer is wanted.
+    pub ticket: Option<Ticket>,
+    /// The request.
+    pub request: Request,
+}
+
+/// What an answer is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ticket {
+    /// A command that gets the answer as its reply.
+    Reply {
+        /// The command.
+        command: u32,
+    },
+    /// A subscription of the client.
+    Subscribe {
+        /// The command.
+        command: u32,
+        /// The subscription.
+        serial: u32,
+    },
+    /// A server-side subscription that the connect reply waits for.
+    Connect {
+        /// The subscription.
+        serial: u32,
+    },
+    /// A server-side subscription made by the server API.
+    Server {
+        /// The subscription.
+        serial: u32,
+    },
+}
+
+impl Effects {
+    /// Starts a new message and gives the buffer for it.
+    fn message(&mut self) -> &mut Vec<u8> {
+        if !self.messages.is_empty() {
+            self.messages.push(b'\n');
+        }
+        &mut self.messages
+    }
+
+    fn refuse(&mut self, command: u32, error: Error) {
+        self.errors.push(error.code);
+        encode::reply(self.message(), command, "error", |out| encode::error(out, &error));
+    }
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// Nothing heard yet.
+    AwaitingConnect,
+    /// Server-side subscriptions are being made before the connect reply.
+    Connecting(Box<Connecting>),
+    /// Open.
+    Connected,
+    /// Connect was refused; the client is to close.
+    Refused,
+    /// Over.
+    Closed,
+}
+
+/// A connect under way.
+#[derive(Debug)]
+struct Connecting {
+    command: u32,
+    /// Server-side subscriptions without an answer.
+    awaited: usize,
+    /// Channel and `SubscribeResult` as JSON.
+    subs: Vec<(String, Vec<u8>)>,
+    /// Commands that came after the connect.
+    deferred: String,
+    /// Pushes of the new subscriptions, for after the reply.
+    held: Vec<Bytes>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Heartbeat {
+    /// The next ping is due at this time; before the connect: the end of patience.
+    Due(u64),
+    /// A ping was sent; its answer is due at the first time, the next ping at the second.
+    Awaited(u64, u64),
+}
+
+/// One subscription of a session.
+#[derive(Debug)]
+struct Subscription {
+    channel: LocalChannel,
+    /// None while the home's answer is under way.
+    membership: Option<Membership>,
+    serial: u32,
+    /// Unix seconds; 0 = never.
+    expire_at_s: u32,
+    is_server_side: bool,
+    is_positioned: bool,
+    is_recoverable: bool,
+    wants_membership_events: bool,
+    announces_leave: bool,
+    rejects_unrecovered: bool,
+    /// The offset from which recovery was asked.
+    recover_offset: Option<u64>,
+    extra: Option<Box<Extra>>,
+}
+
+/// What few subscriptions have.
+#[derive(Debug, Default)]
+struct Extra {
+    chan_info: Option<Bytes>,
+    data: Option<Bytes>,
+}
+
+/// One client's protocol life.
+#[derive(Debug)]
+pub struct Session {
+    phase: Phase,
+    heartbeat: Heartbeat,
+    client: [u8; 16],
+    user: Box<str>,
+    conn_info: Option<Box<Bytes>>,
+    subscriptions: Vec<Subscription>,
+    next_serial: u32,
+    /// Unix seconds; 0 = never.
+    expire_at_s: u32,
+    is_loopback: bool,
+}
+
+impl Session {
+    /// A session of a client that has not spoken yet. `client` is random; `is_loopback` says where it comes from.
+    pub fn new(client: [u8; 16], is_loopback: bool, now_ms: u64, client_settings: &ClientSettings) -> Self {
+        Session {
+            phase: Phase::AwaitingConnect,
+            heartbeat: Heartbeat::Due(now_ms + client_settings.stale_close_delay.as_millis() as u64),
+            client,
+            user: Box::default(),
+            conn_info: None,
+            subscriptions: Vec::new(),
+            next_serial: 0,
+            expire_at_s: 0,
+            is_loopback,
+        }
+    }
+
+    /// The client id: a version 4 UUID (RFC 9562) out of the session's random bytes.
+    pub fn client_id(&self) -> Box<str> {
+        let mut bytes = self.client;
+        bytes[6] = bytes[6] & 0x0f | 0x40;
+        bytes[8] = bytes[8] & 0x3f | 0x80;
+        let mut text = String::with_capacity(36);
+        for (index, byte) in bytes.iter().enumerate() {
+            if matches!(index, 4 | 6 | 8 | 10) {
+                text.push('-');
+            }
+            for digit in [byte >> 4, byte & 15] {
+                text.push(char::from_digit(digit.into(), 16).unwrap_or('0'));
+            }
+        }
+        text.into()
+    }
+
+    /// The user; empty = anonymous, or not connected yet.
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// Whether the connect was answered.
+    pub fn is_connected(&self) -> bool {
+        matches!(self.phase, Phase::Connected)
+    }
+
+    /// Whether the session reads commands.
+    pub fn is_listening(&self) -> bool {
+        !matches!(self.phase, Phase::Refused | Phase::Closed)
+    }
+
+    /// Subscriptions, those under way included.
+    pub fn subscription_count(&self) -> usize {
+        self.subscriptions.len()
+    }
+
+    /// When [`Session::tick`] is due, Unix milliseconds.
+    pub fn deadline_ms(&self, client: &ClientSettings) -> u64 {
+        let heartbeat = match self.heartbeat {
+            Heartbeat::Due(at) | Heartbeat::Awaited(at, _) => at,
+        };
+        heartbeat.min(self.next_expiry_ms(client))
+    }
+
+    /// Takes a message of the client: one or more commands.
+    pub fn receive(&mut self, text: &str, context: &mut Context<'_>) {
+        if let Phase::Connecting(connecting) = &mut self.phase {
+            return connecting.defer(text, context);
+        }
+        let mut commands = command::read_all(text);
+        let mut is_empty = true;
+        while let Some(command) = commands.next() {
+            let Ok(command) = command else { return context.disconnect(Disconnect::BAD_REQUEST) };
+            is_empty = false;
+            self.command(command, context);
+            if context.effects.disconnect.is_some() || !self.is_listening() {
+                return;
+            }
+            if let Phase::Connecting(connecting) = &mut self.phase {
+                return connecting.defer(&text[commands.byte_offset()..], context);
+            }
+        }
+        if is_empty {
+            context.disconnect(Disconnect::BAD_REQUEST);
+        }
+    }
+
+    fn command(&mut self, command: Command<'_>, context: &mut Context<'_>) {
+        let id = command.id;
+        if let Some(request) = command.connect {
+            return self.connect(id, request, context);
+        }
+        if !self.is_connected() {
+            return context.disconnect(Disconnect::BAD_REQUEST);
+        }
+        if command.send.is_some() {
+            return context.disconnect(Disconnect::NOT_AVAILABLE);
+        }
+        if id == 0 {
+            return self.pong(context);
+        }
+        match command {
+            Command { subscribe: Some(request), .. } => self.subscribe(id, request, context),
+            Command { unsubscribe: Some(request), .. } => self.unsubscribe(id, &request.channel, context),
+            Command { publish: Some(request), .. } => self.publish(id, request, context),
+            Command { presence: Some(request), .. } => self.presence(id, &request.channel, Request::Presence, context),
+            Command { presence_stats: Some(request), .. } => self.presence(id, &request.channel, Request::PresenceStats, context),
+            Command { history: Some(request), .. } => self.history(id, request, context),
+            Command { rpc: Some(_), .. } => context.effects.refuse(id, Error::NOT_AVAILABLE),
+            Command { refresh: Some(request), .. } => self.refresh(id, &request.token, context),
+            Command { sub_refresh: Some(request), .. } => self.sub_refresh(id, request, context),
+            _ => context.disconnect(Disconnect::BAD_REQUEST),
+        }
+    }
+
+    /// Takes a home's answer.
+    pub fn answer(&mut self, ticket: Ticket, response: Response, context: &mut Context<'_>) {
+        match ticket {
+            Ticket::Reply { command } => ask::reply(command, response, context),
+            Ticket::Subscribe { command, serial } => self.subscribed(command, serial, response, context),
+            Ticket::Connect { serial } => self.subscribed_at_connect(serial, response, context),
+            Ticket::Server { serial } => self.subscribed_by_server(serial, response, context),
+        }
+    }
+
+    /// Holds a push back while the connect is under way. Gives it back if it can be sent at once.
+    pub fn hold(&mut self, frame: Bytes) -> Option<Bytes> {
+        match &mut self.phase {
+            Phase::Connecting(connecting) => {
+                connecting.held.push(frame);
+                None
+            }
+            _ => Some(frame),
+        }
+    }
+
+    /// Whether pushes must go through [`Session::hold`].
+    pub fn is_holding(&self) -> bool {
+        matches!(self.phase, Phase::Connecting(_))
+    }
+
+    /// Does what is due: pings, and ends what has expired.
+    pub fn tick(&mut self, context: &mut Context<'_>) {
+        self.expire(context);
+        if context.effects.disconnect.is_some() {
+            return;
+        }
+        let now_ms = context.now_ms;
+        match (&self.phase, self.heartbeat) {
+            (_, Heartbeat::Due(at) | Heartbeat::Awaited(at, _)) if at > now_ms => {}
+            (Phase::AwaitingConnect | Phase::Connecting(_), _) => context.disconnect(Disconnect::STALE),
+            (Phase::Refused | Phase::Closed, _) => context.disconnect(Disconnect::CONNECTION_CLOSED),
+            (Phase::Connected, Heartbeat::Awaited(..)) => context.disconnect(Disconnect::NO_PONG),
+            (Phase::Connected, Heartbeat::Due(_)) => {
+                let settings = &context.node.client;
+                let pong_ms = now_ms + settings.pong_timeout.as_millis() as u64;
+                self.heartbeat = Heartbeat::Awaited(pong_ms, now_ms + settings.ping_interval.as_millis() as u64);
+                context.effects.ping = true;
+            }
+        }
+    }
+
+    fn pong(&mut self, context: &mut Context<'_>) {
+        match self.heartbeat {
+            Heartbeat::Awaited(_, next) => self.heartbeat = Heartbeat::Due(next),
+            Heartbeat::Due(_) => context.disconnect(Disconnect::BAD_REQUEST),
+        }
+    }
+
+    /// Gives everything back that the session holds: its subscriptions, here and at the channels' homes.
+    pub fn close(&mut self, context: &mut Context<'_>) {
+        self.phase = Phase::Closed;
+        for subscription in std::mem::take(&mut self.subscriptions) {
+            self.let_go(subscription, context);
+        }
+    }
+
+    /// Who this is, as others see it.
+    fn info(&self, chan_info: Option<Bytes>) -> Arc<ClientInfo> {
+        let conn_info = self.conn_info.as_ref().map(|info| Bytes::clone(info));
+        Arc::new(ClientInfo { user: self.user.clone(), client: self.client_id(), conn_info, chan_info })
+    }
+
+    fn find(&self, channel: &str, hub: &Hub) -> Option<usize> {
+        let channel = hub.find(channel)?;
+        self.subscriptions.iter().position(|s| s.channel == channel)
+    }
+
+    /// Whether a permission of the namespace is this client's.
+    fn may(&self, options: &ChannelOptions, channel: &str, action: Action, context: &Context<'_>) -> bool {
+        let (for_client, for_subscriber, for_anonymous) = action.permissions(options);
+        let is_known = !self.user.is_empty() || for_anonymous;
+        let is_allowed = for_client || for_subscriber && self.find(channel, context.hub).is_some();
+        is_known && is_allowed || self.is_insecure(context)
+    }
+
+    fn is_insecure(&self, context: &Context<'_>) -> bool {
+        let settings = &context.node.client;
+        settings.insecure && (self.is_loopback || !settings.anonymous_on_loopback_only)
+    }
+}
+
+/// What a client may be permitted to do in a channel.
+#[derive(Debug, Clone, Copy)]
+enum Action {
+    Publish,
+    History,
+    Presence,
+}
+
+impl Action {
+    /// For clients, for subscribers, for anonymous ones too.
+    fn permissions(self, o: &ChannelOptions) -> (bool, bool, bool) {
+        match self {
+            Action::Publish => (o.allow_publish_for_client, o.allow_publish_for_subscriber, o.allow_publish_for_anonymous),
+            Action::History => (o.allow_history_for_client, o.allow_history_for_subscriber, o.allow_history_for_anonymous),
+            Action::Presence => (o.allow_presence_for_client, o.allow_presence_for_subscriber, o.allow_presence_for_anonymous),
+        }
+    }
+}
+
+impl Context<'_> {
+    fn disconnect(&mut self, why: Disconnect) {
+        self.effects.disconnect.get_or_insert(why);
+    }
+
+    fn now_s(&self) -> u64 {
+        self.now_ms / 1_000
+    }
+
+    fn request(&mut self, channel: Arc<str>, ticket: Option<Ticket>, request: Request) {
+        self.effects.requests.push(Outbound { channel, ticket, request });
+    }
+}
+
+impl Connecting {
+    fn defer(&mut self, text: &str, context: &mut Context<'_>) {
+        if self.deferred.len() + text.len() > context.node.deferred_max {
+            return context.disconnect(Disconnect::TOO_MANY_REQUESTS);
+        }
+        if !text.trim_ascii().is_empty() {
+            self.deferred.push_str(text);
+            self.deferred.push('\n');
+        }
+    }
+}
+
+/// The publications of an answer, as the encoder takes them.
+fn references(publications: &[Arc<Publication>]) -> impl ExactSizeIterator<Item = &Publication> {
+    publications.iter().map(|publication| &**publication)
+}

@@ -1,0 +1,96 @@
+//! The ends of tokens: how a client prolongs its connection and subscriptions, and what happens if it doesn't.
+
+use touchline_protocol::command::SubRefreshRequest;
+use touchline_protocol::{Disconnect, Error, Unsubscribe, data, encode};
+
+use super::subscribe::{Refusal, subscription_expiry};
+use super::{Context, Session};
+use crate::claims::{TokenError, expiry};
+use crate::settings::ClientSettings;
+
+impl Session {
+    pub(super) fn refresh(&mut self, command: u32, token: &str, context: &mut Context<'_>) {
+        if token.is_empty() {
+            return context.disconnect(Disconnect::BAD_REQUEST);
+        }
+        let claims = match context.node.verifier.connection(token, context.now_s()) {
+            Ok(claims) if claims.sub == *self.user => claims,
+            Err(TokenError::Expired) => return context.disconnect(Disconnect::EXPIRED),
+            Ok(_) | Err(TokenError::Invalid) => return context.disconnect(Disconnect::INVALID_TOKEN),
+        };
+        let named = claims.channels.iter().chain(claims.subs.keys());
+        let is_new = |channel: &String| self.find(channel, context.hub).is_none();
+        if named.into_iter().any(is_new) {
+            return context.disconnect(Disconnect::INSUFFICIENT_STATE);
+        }
+        let expire_at = expiry(claims.exp, claims.expire_at);
+        if expire_at.is_some_and(|at| at <= context.now_s()) {
+            return context.disconnect(Disconnect::EXPIRED);
+        }
+        self.expire_at_s = expire_at.map_or(0, |at| u32::try_from(at).unwrap_or(u32::MAX));
+        if let Some(Ok(info)) = claims.info.map(|info| data::take(&info)) {
+            self.conn_info = Some(Box::new(info));
+        }
+        let ttl_s = self.connection_ttl_s(context.now_s());
+        encode::reply_refresh(context.effects.message(), command, &self.client_id(), context.node.version, ttl_s);
+    }
+
+    pub(super) fn sub_refresh(&mut self, command: u32, request: SubRefreshRequest<'_>, context: &mut Context<'_>) {
+        if request.token.is_empty() {
+            return context.effects.refuse(command, Error::BAD_REQUEST);
+        }
+        let claims = match self.verify_subscription(&request.token, context) {
+            Ok(claims) => claims,
+            Err(Refusal::Error(Error::TOKEN_EXPIRED)) => return context.disconnect(Disconnect::SUBSCRIPTION_EXPIRED),
+            Err(Refusal::Error(_)) => return context.disconnect(Disconnect::INVALID_TOKEN),
+            Err(Refusal::Disconnect(why)) => return context.disconnect(why),
+        };
+        // centrifuge-python leaves the channel out: then the token says it.
+        let channel = if request.channel.is_empty() { &*claims.channel } else { &*request.channel };
+        let Some(index) = self.find(channel, context.hub) else {
+            return context.effects.refuse(command, Error::PERMISSION_DENIED);
+        };
+        if claims.channel != channel {
+            return context.disconnect(Disconnect::INVALID_TOKEN);
+        }
+        let Ok(expire_at_s) = subscription_expiry(&claims, context.now_s()) else {
+            return context.disconnect(Disconnect::SUBSCRIPTION_EXPIRED);
+        };
+        let subscription = &mut self.subscriptions[index];
+        subscription.expire_at_s = expire_at_s;
+        let ttl_s = subscription.ttl_s(context.now_s());
+        encode::reply_sub_refresh(context.effects.message(), command, ttl_s);
+    }
+
+    /// The first time at which something of this session ends, Unix milliseconds; never = the end of time.
+    pub(super) fn next_expiry_ms(&self, client: &ClientSettings) -> u64 {
+        let end = |at_s: u32, delay: std::time::Duration| match at_s {
+            0 => u64::MAX,
+            at_s => u64::from(at_s) * 1_000 + delay.as_millis() as u64,
+        };
+        let subscriptions = self.subscriptions.iter().map(|s| end(s.expire_at_s, client.expired_sub_close_delay));
+        subscriptions.fold(end(self.expire_at_s, client.expired_close_delay), u64::min)
+    }
+
+    /// Ends what is past its expiry and the delay after it.
+    pub(super) fn expire(&mut self, context: &mut Context<'_>) {
+        let now_ms = context.now_ms;
+        let settings = &context.node.client;
+        if self.next_expiry_ms(settings) > now_ms {
+            return;
+        }
+        let is_over = |at_s: u32, delay: std::time::Duration| {
+            at_s > 0 && u64::from(at_s) * 1_000 + delay.as_millis() as u64 <= now_ms
+        };
+        if is_over(self.expire_at_s, settings.expired_close_delay) {
+            return context.disconnect(Disconnect::EXPIRED);
+        }
+        let delay = settings.expired_sub_close_delay;
+        while let Some(index) = self.subscriptions.iter().position(|s| is_over(s.expire_at_s, delay)) {
+            if self.subscriptions[index].is_server_side {
+                return context.disconnect(Disconnect::SUBSCRIPTION_EXPIRED);
+            }
+            self.end(index, Unsubscribe::EXPIRED, context);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What the server API does to a session: subscribe, unsubscribe, refresh.
+
+use bytes::Bytes;
+use touchline_protocol::{Disconnect, Error, Unsubscribe, encode};
+
+use super::subscribe::Grant;
+use super::{Context, Session, Ticket};
+use crate::claims::Overrides;
+use crate::request::Response;
+
+/// A server-side subscription to be made.
+#[derive(Debug, Default, Clone)]
+pub struct ServerSubscription {
+    /// Shown to others as `chan_info`.
+    pub info: Option<Bytes>,
+    /// For the client.
+    pub data: Option<Bytes>,
+    /// Options other than the namespace's.
+    pub overrides: Overrides,
+    /// Position from which to recover.
+    pub recover: Option<(u64, Box<str>)>,
+    /// Unix seconds; 0 = never.
+    pub expire_at_s: u32,
+}
+
+impl Session {
+    /// Subscribes the client to a channel; it is told by a push once the channel's home has answered.
+    ///
+    /// # Errors
+    /// 102, 107 for a bad channel, 106 at the limit of channels. A channel that it has already is no error.
+    pub fn server_subscribe(&mut self, channel: &str, subscription: ServerSubscription, context: &mut Context<'_>) -> Result<(), Error> {
+        if !self.is_connected() || self.find(channel, context.hub).is_some() {
+            return Ok(());
+        }
+        self.subscribe_server_side(channel, subscription, |serial| Ticket::Server { serial }, context)
+    }
+
+    pub(super) fn subscribe_server_side(
+        &mut self,
+        channel: &str,
+        subscription: ServerSubscription,
+        make_ticket: impl FnOnce(u32) -> Ticket,
+        context: &mut Context<'_>,
+    ) -> Result<(), Error> {
+        let grant = Grant {
+            chan_info: subscription.info,
+            data: subscription.data,
+            overrides: subscription.overrides,
+            expire_at_s: subscription.expire_at_s,
+            recover: subscription.recover,
+            is_server_side: true,
+            ..Grant::default()
+        };
+        self.begin(channel, grant, make_ticket, context)
+    }
+
+    pub(super) fn subscribed_by_server(&mut self, serial: u32, response: Response, context: &mut Context<'_>) {
+        let Some(index) = self.activate(serial, &response, context) else { return };
+        let Response::Subscribed(subscribed) = response else { return };
+        let subscription = &self.subscriptions[index];
+        let position = subscription.is_positioned.then_some(subscribed.position).unwrap_or_default();
+        let result = encode::SubscribeResult {
+            recoverable: subscription.is_recoverable,
+            positioned: subscription.is_positioned,
+            epoch: position.epoch.as_str(),
+            offset: position.offset,
+            data: subscription.data(),
+            ..Default::default()
+        };
+        let name = context.hub.name(subscription.channel);
+        encode::push_subscribe(context.effects.message(), name, &result);
+        for missed in subscribed.recovered.flatten().into_iter().flatten() {
+            let name = context.hub.name(self.subscriptions[index].channel);
+            encode::push(context.effects.message(), name, "pub", |out| out.extend_from_slice(missed.json()));
+        }
+    }
+
+    /// Ends the client's subscription to a channel and tells it; an empty channel means all of them.
+    pub fn server_unsubscribe(&mut self, channel: &str, context: &mut Context<'_>) {
+        if channel.is_empty() {
+            while let Some(last) = self.subscriptions.len().checked_sub(1) {
+                self.end(last, Unsubscribe::SERVER, context);
+            }
+        } else if let Some(index) = self.find(channel, context.hub) {
+            self.end(index, Unsubscribe::SERVER, context);
+        }
+    }
+
+    /// Prolongs the connection to `expire_at_s` (Unix seconds; `None` = for ever) or, if it is over, ends it; the client is told.
+    pub fn server_refresh(&mut self, is_expired: bool, expire_at_s: Option<u64>, context: &mut Context<'_>) {
+        let now_s = context.now_s();
+        if is_expired || expire_at_s.is_some_and(|at| at <= now_s) {
+            return context.disconnect(Disconnect::EXPIRED);
+        }
+        self.expire_at_s = expire_at_s.map_or(0, |at| u32::try_from(at).unwrap_or(u32::MAX));
+        if let Some(ttl_s) = self.connection_ttl_s(now_s) {
+            encode::push_refresh(context.effects.message(), ttl_s);
+        }
+    }
+}

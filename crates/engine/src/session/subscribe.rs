@@ -1,0 +1,291 @@
+//! Subscribe and unsubscribe: who may, what the home answers, how a subscription ends.
+
+use bytes::Bytes;
+use touchline_protocol::command::{FLAG_REJECT_UNRECOVERED, SubscribeRequest};
+use touchline_protocol::{Disconnect, Error, Unsubscribe, data, encode};
+
+use super::{Action, Context, Extra, Session, Subscription, Ticket, references};
+use crate::claims::{BoolValue, Overrides, SubscriptionClaims, TokenError, expiry};
+use crate::namespace::ChannelOptions;
+use crate::request::{Recover, Request, Response, Subscribe, Subscribed};
+
+/// What a subscription is to be, once it is allowed.
+#[derive(Debug, Default)]
+pub(super) struct Grant {
+    pub(super) chan_info: Option<Bytes>,
+    pub(super) data: Option<Bytes>,
+    pub(super) overrides: Overrides,
+    pub(super) expire_at_s: u32,
+    pub(super) positioned: bool,
+    pub(super) recoverable: bool,
+    pub(super) membership_events: bool,
+    pub(super) recover: Option<(u64, Box<str>)>,
+    pub(super) is_server_side: bool,
+    pub(super) rejects_unrecovered: bool,
+}
+
+/// Why a subscribe was not carried out.
+pub(super) enum Refusal {
+    Error(Error),
+    Disconnect(Disconnect),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Refusal::Error(error)
+    }
+}
+
+impl Session {
+    pub(super) fn subscribe(&mut self, command: u32, request: SubscribeRequest<'_>, context: &mut Context<'_>) {
+        match self.grant(&request, context) {
+            Ok(grant) => {
+                let make_ticket = |serial| Ticket::Subscribe { command, serial };
+                if let Err(error) = self.begin(&request.channel, grant, make_ticket, context) {
+                    context.effects.refuse(command, error);
+                }
+            }
+            Err(Refusal::Error(error)) => context.effects.refuse(command, error),
+            Err(Refusal::Disconnect(why)) => context.disconnect(why),
+        }
+    }
+
+    /// Decides whether the client may subscribe; the order of the checks is the official server's.
+    fn grant(&self, request: &SubscribeRequest<'_>, context: &Context<'_>) -> Result<Grant, Refusal> {
+        let channel = &*request.channel;
+        if channel.is_empty() || !matches!(&*request.delta, "" | "fossil") {
+            return Err(Refusal::Disconnect(Disconnect::BAD_REQUEST));
+        }
+        if channel.len() > context.node.namespaces.settings().max_length || request.tf.is_some() {
+            return Err(Error::BAD_REQUEST.into());
+        }
+        if self.find(channel, context.hub).is_some() {
+            return Err(Error::ALREADY_SUBSCRIBED.into());
+        }
+        let options = context.node.namespaces.resolve(channel)?;
+        let mut grant = if request.token.is_empty() {
+            self.check_open(channel, options, context)?;
+            Grant::default()
+        } else {
+            self.check_token(channel, &request.token, context)?
+        };
+        let has_history = self.may(options, channel, Action::History, context);
+        let has_presence = self.may(options, channel, Action::Presence, context);
+        grant.positioned = request.positioned && (options.allow_positioning || has_history);
+        grant.recoverable = request.recoverable && (options.allow_recovery || has_history);
+        grant.membership_events = request.join_leave && has_presence;
+        grant.recover = request.recover.then(|| (request.offset, Box::from(&*request.epoch)));
+        grant.rejects_unrecovered = request.flag & FLAG_REJECT_UNRECOVERED != 0;
+        Ok(grant)
+    }
+
+    /// Whether the channel is open to this client without a token.
+    fn check_open(&self, channel: &str, options: &ChannelOptions, context: &Context<'_>) -> Result<(), Error> {
+        let namespaces = &context.node.namespaces;
+        if namespaces.is_private(channel) && !self.is_insecure(context) {
+            return Err(Error::PERMISSION_DENIED);
+        }
+        let is_listed = namespaces.is_user_allowed(channel, &self.user);
+        let is_client_allowed =
+            options.allow_subscribe_for_client && (!self.user.is_empty() || options.allow_subscribe_for_anonymous);
+        let is_allowed = match is_listed {
+            Some(false) => false,
+            Some(true) if options.allow_user_limited_channels => true,
+            _ => is_client_allowed,
+        };
+        if is_allowed || self.is_insecure(context) { Ok(()) } else { Err(Error::PERMISSION_DENIED) }
+    }
+
+    fn check_token(&self, channel: &str, token: &str, context: &Context<'_>) -> Result<Grant, Refusal> {
+        let claims = self.verify_subscription(token, context)?;
+        if claims.channel != channel {
+            return Err(Refusal::Disconnect(Disconnect::INVALID_TOKEN));
+        }
+        let expire_at_s = subscription_expiry(&claims, context.now_s())?;
+        let info = claims.info.or(claims.b64info.map(|b| b.0));
+        let chan_info = info.map(|info| data::take(&info)).transpose()?;
+        Ok(Grant { chan_info, overrides: claims.overrides, expire_at_s, ..Grant::default() })
+    }
+
+    /// Verifies a subscription token of this client.
+    pub(super) fn verify_subscription(&self, token: &str, context: &Context<'_>) -> Result<SubscriptionClaims, Refusal> {
+        let claims = match context.node.verifier.subscription(token, context.now_s()) {
+            Ok(claims) => claims,
+            Err(TokenError::Expired) => return Err(Error::TOKEN_EXPIRED.into()),
+            Err(TokenError::Invalid) => return Err(Error::PERMISSION_DENIED.into()),
+        };
+        let is_own = claims.sub == *self.user && (claims.client.is_empty() || claims.client == *self.client_id());
+        if is_own { Ok(claims) } else { Err(Refusal::Disconnect(Disconnect::INVALID_TOKEN)) }
+    }
+
+    /// Notes the subscription and asks the channel's home for its place in the channel.
+    pub(super) fn begin(
+        &mut self,
+        channel: &str,
+        grant: Grant,
+        make_ticket: impl FnOnce(u32) -> Ticket,
+        context: &mut Context<'_>,
+    ) -> Result<(), Error> {
+        let options = context.node.namespaces.resolve(channel)?;
+        if self.subscriptions.len() >= context.node.client.channel_limit {
+            return Err(Error::LIMIT_EXCEEDED);
+        }
+        let overrides = &grant.overrides;
+        let option = |value: Option<BoolValue>, default: bool| value.map_or(default, |v| v.value);
+        let has_history = options.has_history();
+        let is_recoverable = has_history && (option(overrides.force_recovery, options.force_recovery) || grant.recoverable);
+        let is_positioned =
+            has_history && (is_recoverable || option(overrides.force_positioning, options.force_positioning) || grant.positioned);
+        let announces = option(overrides.join_leave, options.join_leave);
+        let presence = option(overrides.presence, options.presence);
+        let is_told = option(overrides.force_push_join_leave, options.force_push_join_leave) || grant.membership_events;
+        let recover = grant.recover.filter(|_| is_recoverable).map(|(offset, epoch)| Recover {
+            offset,
+            epoch,
+            mode: options.force_recovery_mode,
+            limit: context.node.client.recovery_max_publication_limit,
+        });
+        let info = (presence || announces).then(|| self.info(grant.chan_info.clone()));
+        let request = Subscribe { connection: context.id, info, presence, join: announces, recover: recover.clone() };
+        self.next_serial += 1;
+        let has_extra = grant.chan_info.is_some() || grant.data.is_some();
+        let local = context.hub.acquire(channel);
+        if self.subscriptions.capacity() == 0 {
+            // Most clients have one subscription: no room for more until they come.
+            self.subscriptions.reserve_exact(1);
+        }
+        self.subscriptions.push(Subscription {
+            channel: local,
+            membership: None,
+            serial: self.next_serial,
+            expire_at_s: grant.expire_at_s,
+            is_server_side: grant.is_server_side,
+            is_positioned,
+            is_recoverable,
+            wants_membership_events: is_told,
+            announces_leave: announces,
+            rejects_unrecovered: grant.rejects_unrecovered,
+            recover_offset: recover.map(|r| r.offset),
+            extra: has_extra.then(|| Box::new(Extra { chan_info: grant.chan_info, data: grant.data })),
+        });
+        let name = context.hub.name(local).clone();
+        context.request(name, Some(make_ticket(self.next_serial)), Request::Subscribe(Box::new(request)));
+        Ok(())
+    }
+
+    /// Takes the home's answer: from now on the client hears the channel. Gives the subscription, if it is still wanted.
+    pub(super) fn activate(&mut self, serial: u32, response: &Response, context: &mut Context<'_>) -> Option<usize> {
+        let index = self.subscriptions.iter().position(|s| s.serial == serial)?;
+        if !matches!(response, Response::Subscribed(_)) {
+            let subscription = self.subscriptions.swap_remove(index);
+            context.hub.release(subscription.channel);
+            return None;
+        }
+        let subscription = &mut self.subscriptions[index];
+        debug_assert!(subscription.membership.is_none(), "a home answers once");
+        let membership = context.hub.join(subscription.channel, context.id.slot, subscription.wants_membership_events);
+        subscription.membership = Some(membership);
+        Some(index)
+    }
+
+    pub(super) fn subscribed(&mut self, command: u32, serial: u32, response: Response, context: &mut Context<'_>) {
+        let index = self.activate(serial, &response, context);
+        let subscribed = match response {
+            Response::Subscribed(subscribed) => subscribed,
+            Response::Refused(error) => return context.effects.refuse(command, error),
+            _ => return context.effects.refuse(command, Error::INTERNAL),
+        };
+        // Unsubscribed meanwhile: the reply is owed all the same.
+        let Some(index) = index else { return encode::reply_empty(context.effects.message(), command, "subscribe") };
+        if self.subscriptions[index].rejects_unrecovered && matches!(subscribed.recovered, Some(None)) {
+            self.remove(index, context);
+            return context.effects.refuse(command, Error::UNRECOVERABLE_POSITION);
+        }
+        let now_s = context.now_s();
+        let subscription = &mut self.subscriptions[index];
+        encode::reply(context.effects.message(), command, "subscribe", |out| {
+            subscription.write_result(out, &subscribed, now_s);
+        });
+        subscription.recover_offset = None;
+    }
+
+    pub(super) fn unsubscribe(&mut self, command: u32, channel: &str, context: &mut Context<'_>) {
+        if channel.is_empty() {
+            return context.disconnect(Disconnect::BAD_REQUEST);
+        }
+        if let Some(index) = self.find(channel, context.hub) {
+            self.remove(index, context);
+        }
+        encode::reply_empty(context.effects.message(), command, "unsubscribe");
+    }
+
+    /// Ends a subscription without a word to the client.
+    pub(super) fn remove(&mut self, index: usize, context: &mut Context<'_>) {
+        let subscription = self.subscriptions.swap_remove(index);
+        self.let_go(subscription, context);
+    }
+
+    /// Ends a subscription and tells the client why.
+    pub(super) fn end(&mut self, index: usize, why: Unsubscribe, context: &mut Context<'_>) {
+        let name = context.hub.name(self.subscriptions[index].channel).clone();
+        self.remove(index, context);
+        encode::push_unsubscribe(context.effects.message(), &name, why);
+    }
+
+    /// Gives a subscription back: here, and at the channel's home.
+    pub(super) fn let_go(&self, subscription: Subscription, context: &mut Context<'_>) {
+        let name = context.hub.name(subscription.channel).clone();
+        if let Some(membership) = subscription.membership {
+            context.hub.leave(subscription.channel, membership);
+        }
+        context.hub.release(subscription.channel);
+        let chan_info = || subscription.extra.as_ref().and_then(|extra| extra.chan_info.clone());
+        let leave = subscription.announces_leave.then(|| self.info(chan_info()));
+        context.request(name, None, Request::Unsubscribe { connection: context.id, leave });
+    }
+}
+
+impl Subscription {
+    pub(super) fn write_result(&self, out: &mut Vec<u8>, subscribed: &Subscribed, now_s: u64) {
+        let recovered = subscribed.recovered.as_ref().and_then(Option::as_ref);
+        // A recovered client goes on from the offset that it named: the publications take it to the top.
+        let offset = if recovered.is_some_and(|missed| !missed.is_empty()) {
+            self.recover_offset.unwrap_or(subscribed.position.offset)
+        } else {
+            subscribed.position.offset
+        };
+        let result = encode::SubscribeResult {
+            ttl_s: self.ttl_s(now_s),
+            recoverable: self.is_recoverable,
+            positioned: self.is_positioned,
+            epoch: if self.is_positioned { subscribed.position.epoch.as_str() } else { "" },
+            offset: if self.is_positioned { offset } else { 0 },
+            recovered: recovered.is_some(),
+            was_recovering: subscribed.recovered.is_some(),
+            data: self.data(),
+        };
+        encode::subscribe_result(out, &result, references(recovered.map_or(&[], Vec::as_slice)));
+    }
+
+    /// JSON for the client, from the token or the server API.
+    pub(super) fn data(&self) -> Option<&[u8]> {
+        self.extra.as_ref().and_then(|extra| extra.data.as_deref())
+    }
+
+    /// Seconds until the client must show a new token; none = never.
+    pub(super) fn ttl_s(&self, now_s: u64) -> Option<u64> {
+        (self.expire_at_s > 0).then(|| u64::from(self.expire_at_s).saturating_sub(now_s).max(1))
+    }
+}
+
+/// When a token's subscription ends, Unix seconds; 0 = never.
+///
+/// # Errors
+/// 110 when that is over already.
+pub(super) fn subscription_expiry(claims: &SubscriptionClaims, now_s: u64) -> Result<u32, Error> {
+    match expiry(claims.exp, claims.expire_at) {
+        None => Ok(0),
+        Some(at) if at <= now_s => Err(Error::EXPIRED),
+        Some(at) => Ok(u32::try_from(at).unwrap_or(u32::MAX)),
+    }
+}

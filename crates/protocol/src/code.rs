@@ -1,0 +1,154 @@
+//! The numbers of the protocol: errors of a command, reasons of an unsubscribe, reasons of a disconnect.
+//!
+//! Source: Centrifugal client protocol v2 and its page of codes. Numbers of our own are 4000–4999.
+
+use std::borrow::Cow;
+
+/// Why a command, or an operation of the server API, was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Error {
+    /// The number on the wire.
+    pub code: u32,
+    /// A fixed text; it never contains input.
+    pub message: &'static str,
+    /// The same request may succeed later; SDKs retry it by themselves.
+    pub temporary: bool,
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.code, self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+macro_rules! errors {
+    ($($(#[$doc:meta])* $name:ident = $code:literal, $message:literal, $temporary:literal;)*) => {
+        impl Error {
+            $($(#[$doc])* pub const $name: Error = Error { code: $code, message: $message, temporary: $temporary };)*
+            /// Every error there is, in the order of their numbers; documentation and metrics are made from it.
+            pub const ALL: &'static [Error] = &[$(Error::$name),*];
+        }
+    };
+}
+
+errors! {
+    /// A fault of the server.
+    INTERNAL = 100, "internal server error", true;
+    /// The caller has not proved who it is.
+    UNAUTHORIZED = 101, "unauthorized", false;
+    /// The channel's namespace is not configured.
+    UNKNOWN_CHANNEL = 102, "unknown channel", false;
+    /// The caller may not do this.
+    PERMISSION_DENIED = 103, "permission denied", false;
+    /// No such method.
+    METHOD_NOT_FOUND = 104, "method not found", false;
+    /// The connection has this subscription already.
+    ALREADY_SUBSCRIBED = 105, "already subscribed", false;
+    /// A limit of the configuration is reached.
+    LIMIT_EXCEEDED = 106, "limit exceeded", false;
+    /// The request is malformed or contradicts itself.
+    BAD_REQUEST = 107, "bad request", false;
+    /// The feature is not switched on for this channel or server.
+    NOT_AVAILABLE = 108, "not available", false;
+    /// The token's time is over: get a new one.
+    TOKEN_EXPIRED = 109, "token expired", false;
+    /// The connection's or subscription's time is over.
+    EXPIRED = 110, "expired", false;
+    /// Overload, or a rate limit: try later.
+    TOO_MANY_REQUESTS = 111, "too many requests", true;
+    /// The asked position is of another epoch, or no longer in the history.
+    UNRECOVERABLE_POSITION = 112, "unrecoverable position", false;
+}
+
+/// Why the server ended a connection; on a WebSocket it is the close code and reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disconnect {
+    /// The number on the wire. 3500–3999 and 4500–4999 are final; after any other the client reconnects.
+    pub code: u16,
+    /// A short text, at most 123 bytes on a WebSocket.
+    pub reason: Cow<'static, str>,
+}
+
+impl Disconnect {
+    /// Whether a client should come back by itself after this code.
+    pub fn is_reconnect(&self) -> bool {
+        !matches!(self.code, 3500..=3999 | 4500..=4999)
+    }
+}
+
+macro_rules! disconnects {
+    ($($(#[$doc:meta])* $name:ident = $code:literal, $reason:literal;)*) => {
+        impl Disconnect {
+            $($(#[$doc])* pub const $name: Disconnect = Disconnect { code: $code, reason: Cow::Borrowed($reason) };)*
+            /// Every disconnect there is, in the order of their numbers.
+            pub const ALL: &'static [Disconnect] = &[$(Disconnect::$name),*];
+        }
+    };
+}
+
+disconnects! {
+    /// The connection was closed without another reason.
+    CONNECTION_CLOSED = 3000, "connection closed";
+    /// The node shuts down; come back, to another node or to this one.
+    SHUTDOWN = 3001, "shutdown";
+    /// A fault of the server.
+    SERVER_ERROR = 3004, "internal server error";
+    /// The connection's token expired and was not refreshed.
+    EXPIRED = 3005, "connection expired";
+    /// A server-side subscription's time is over.
+    SUBSCRIPTION_EXPIRED = 3006, "subscription expired";
+    /// The client reads slower than it is sent to: its queue is full.
+    SLOW = 3008, "slow";
+    /// Writing to the socket failed.
+    WRITE_ERROR = 3009, "write error";
+    /// What the client holds and what the server has no longer fit: recover.
+    INSUFFICIENT_STATE = 3010, "insufficient state";
+    /// Somebody asked this client to reconnect.
+    FORCE_RECONNECT = 3011, "force reconnect";
+    /// A ping was not answered in time.
+    NO_PONG = 3012, "no pong";
+    /// Too many commands.
+    TOO_MANY_REQUESTS = 3013, "too many requests";
+    /// The token is broken, forged or for somebody else.
+    INVALID_TOKEN = 3500, "invalid token";
+    /// A command is malformed, or not allowed in this state.
+    BAD_REQUEST = 3501, "bad request";
+    /// No connect command came in time.
+    STALE = 3502, "stale";
+    /// Somebody asked to end this connection for good.
+    FORCE_NO_RECONNECT = 3503, "force disconnect";
+    /// The user has too many connections.
+    CONNECTION_LIMIT = 3504, "connection limit";
+    /// The connection has too many channels.
+    CHANNEL_LIMIT = 3505, "channel limit";
+    /// The transport can't do what was asked of it.
+    INAPPROPRIATE_PROTOCOL = 3506, "inappropriate protocol";
+    /// The client may not connect.
+    PERMISSION_DENIED = 3507, "permission denied";
+    /// The feature is not switched on.
+    NOT_AVAILABLE = 3508, "not available";
+    /// Too many commands of this connection failed.
+    TOO_MANY_ERRORS = 3509, "too many errors";
+}
+
+/// Why the server ended a subscription. Below 2500 the client stays unsubscribed, from 2500 on it subscribes again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unsubscribe {
+    /// The number on the wire.
+    pub code: u32,
+    /// A short text.
+    pub reason: &'static str,
+}
+
+impl Unsubscribe {
+    /// The server API ended it.
+    pub const SERVER: Unsubscribe = Unsubscribe { code: 2000, reason: "server unsubscribe" };
+    /// The client's position and the channel's no longer fit: recover.
+    pub const INSUFFICIENT_STATE: Unsubscribe = Unsubscribe { code: 2500, reason: "insufficient state" };
+    /// The subscription's token expired and was not refreshed.
+    pub const EXPIRED: Unsubscribe = Unsubscribe { code: 2501, reason: "subscription expired" };
+    /// Every unsubscribe code there is.
+    pub const ALL: &'static [Unsubscribe] = &[Self::SERVER, Self::INSUFFICIENT_STATE, Self::EXPIRED];
+}

@@ -1,0 +1,243 @@
+//! Commands of a client, read from their JSON form. Unknown fields are passed over, `null` is absence, as the official server has it.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+/// One command: an id and exactly one of the requests.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Command<'a> {
+    /// Echoed by the reply; zero where none is expected.
+    #[serde(deserialize_with = "nullable")]
+    pub id: u32,
+    /// Opens the session.
+    #[serde(borrow)]
+    pub connect: Option<ConnectRequest<'a>>,
+    /// Subscribes to a channel.
+    #[serde(borrow)]
+    pub subscribe: Option<SubscribeRequest<'a>>,
+    /// Ends a subscription.
+    #[serde(borrow)]
+    pub unsubscribe: Option<ChannelRequest<'a>>,
+    /// Publishes into a channel.
+    #[serde(borrow)]
+    pub publish: Option<PublishRequest<'a>>,
+    /// Asks who is in a channel.
+    #[serde(borrow)]
+    pub presence: Option<ChannelRequest<'a>>,
+    /// Asks how many are in a channel.
+    #[serde(borrow)]
+    pub presence_stats: Option<ChannelRequest<'a>>,
+    /// Asks for publications of a channel.
+    #[serde(borrow)]
+    pub history: Option<HistoryRequest<'a>>,
+    /// Not for clients of this version of the protocol: an error.
+    #[serde(borrow)]
+    pub ping: Option<&'a RawValue>,
+    /// An asynchronous message without a reply.
+    #[serde(borrow)]
+    pub send: Option<&'a RawValue>,
+    /// Calls a method.
+    #[serde(borrow)]
+    pub rpc: Option<RpcRequest<'a>>,
+    /// Shows a new connection token.
+    #[serde(borrow)]
+    pub refresh: Option<RefreshRequest<'a>>,
+    /// Shows a new subscription token.
+    #[serde(borrow)]
+    pub sub_refresh: Option<SubRefreshRequest<'a>>,
+}
+
+/// Opens the session.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ConnectRequest<'a> {
+    /// A connection token, or empty.
+    #[serde(borrow, deserialize_with = "nullable_text")]
+    pub token: Cow<'a, str>,
+    /// Anything, for hooks.
+    #[serde(borrow)]
+    pub data: Option<&'a RawValue>,
+    /// Positions of server-side subscriptions, for recovery.
+    #[serde(borrow, deserialize_with = "nullable")]
+    pub subs: HashMap<Cow<'a, str>, SubscribeRequest<'a>>,
+    /// Name of the client's program.
+    #[serde(borrow, deserialize_with = "nullable_text")]
+    pub name: Cow<'a, str>,
+    /// Version of the client's program.
+    #[serde(borrow, deserialize_with = "nullable_text")]
+    pub version: Cow<'a, str>,
+}
+
+/// Subscribes to a channel, perhaps from a position on.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct SubscribeRequest<'a> {
+    /// The channel.
+    #[serde(borrow, deserialize_with = "nullable_text")]
+    pub channel: Cow<'a, str>,
+    /// A subscription token, or empty.
+    #[serde(borrow, deserialize_with = "nullable_text")]
+    pub token: Cow<'a, str>,
+    /// Give what was published since `offset`.
+    #[serde(deserialize_with = "nullable")]
+    pub recover: bool,
+    /// Epoch of `offset`; empty = whichever is current.
+    #[serde(borrow, deserialize_with = "nullable_text")]
+    pub epoch: Cow<'a, str>,
+    /// The last offset that the client has.
+    #[serde(deserialize_with = "nullable")]
+    pub offset: u64,
+    /// The client wants to know its position.
+    #[serde(deserialize_with = "nullable")]
+    pub positioned: bool,
+    /// The client wants to recover.
+    #[serde(deserialize_with = "nullable")]
+    pub recoverable: bool,
+    /// The client wants join and leave events.
+    #[serde(deserialize_with = "nullable")]
+    pub join_leave: bool,
+    /// A delta format that the client understands.
+    #[serde(borrow, deserialize_with = "nullable_text")]
+    pub delta: Cow<'a, str>,
+    /// A filter over tags.
+    #[serde(borrow)]
+    pub tf: Option<&'a RawValue>,
+    /// Bits; 2 = refuse with error 112 if not recovered.
+    #[serde(deserialize_with = "nullable")]
+    pub flag: i64,
+}
+
+/// The bit of [`SubscribeRequest::flag`] that turns an unrecovered subscription into error 112.
+pub const FLAG_REJECT_UNRECOVERED: i64 = 2;
+
+/// A request about a channel.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ChannelRequest<'a> {
+    /// The channel.
+    #[serde(borrow, deserialize_with = "nullable_text")]
+    pub channel: Cow<'a, str>,
+}
+
+/// Publishes into a channel.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct PublishRequest<'a> {
+    /// The channel.
+    #[serde(borrow, deserialize_with = "nullable_text")]
+    pub channel: Cow<'a, str>,
+    /// What to publish.
+    #[serde(borrow)]
+    pub data: Option<&'a RawValue>,
+}
+
+/// Asks for publications of a channel.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct HistoryRequest<'a> {
+    /// The channel.
+    #[serde(borrow, deserialize_with = "nullable_text")]
+    pub channel: Cow<'a, str>,
+    /// How many; 0 = the position only, -1 = as many as allowed.
+    #[serde(deserialize_with = "nullable")]
+    pub limit: i32,
+    /// Publications behind this position (before it, if reversed).
+    #[serde(borrow)]
+    pub since: Option<StreamPosition<'a>>,
+    /// Newest first.
+    #[serde(deserialize_with = "nullable")]
+    pub reverse: bool,
+}
+
+/// A position in a channel.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct StreamPosition<'a> {
+    /// The offset.
+    #[serde(deserialize_with = "nullable")]
+    pub offset: u64,
+    /// Its epoch; empty = whichever is current.
+    #[serde(borrow, deserialize_with = "nullable_text")]
+    pub epoch: Cow<'a, str>,
+}
+
+/// Calls a method.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct RpcRequest<'a> {
+    /// Its argument.
+    #[serde(borrow)]
+    pub data: Option<&'a RawValue>,
+    /// Its name.
+    #[serde(borrow, deserialize_with = "nullable_text")]
+    pub method: Cow<'a, str>,
+}
+
+/// Shows a new connection token.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct RefreshRequest<'a> {
+    /// The token.
+    #[serde(borrow, deserialize_with = "nullable_text")]
+    pub token: Cow<'a, str>,
+}
+
+/// Shows a new subscription token.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct SubRefreshRequest<'a> {
+    /// The channel; a client that leaves it out means the token's.
+    #[serde(borrow, deserialize_with = "nullable_text")]
+    pub channel: Cow<'a, str>,
+    /// The token.
+    #[serde(borrow, deserialize_with = "nullable_text")]
+    pub token: Cow<'a, str>,
+}
+
+/// The commands of one frame, in order: JSON values, one after the other, usually one a line.
+pub fn read_all(text: &str) -> impl Iterator<Item = Result<Command<'_>, serde_json::Error>> {
+    serde_json::Deserializer::from_str(text).into_iter()
+}
+
+fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// Text that borrows from the input unless it holds escapes.
+fn nullable_text<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'a, str>, D::Error> {
+    #[derive(Deserialize)]
+    struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+    Ok(Option::<Text<'de>>::deserialize(deserializer)?.map(|text| text.0).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_commands_share_a_frame() {
+        let text = "{\"id\":1,\"connect\":{\"token\":null}}\n{\"id\":2,\"subscribe\":{\"channel\":\"a\",\"offset\":7}}\n";
+        let commands: Vec<_> = read_all(text).map(|c| c.expect("the case is valid")).collect();
+        assert_eq!(commands.len(), 2);
+        assert!(commands[0].connect.as_ref().is_some_and(|c| c.token.is_empty()));
+        assert!(commands[1].subscribe.as_ref().is_some_and(|s| s.channel == "a" && s.offset == 7));
+    }
+
+    #[test]
+    fn text_without_escapes_is_borrowed() {
+        let command: Command<'_> = serde_json::from_str(r#"{"unsubscribe":{"channel":"plain"}}"#).expect("valid");
+        assert!(matches!(command.unsubscribe.map(|u| u.channel), Some(Cow::Borrowed("plain"))));
+    }
+
+    #[test]
+    fn wrong_types_are_refused_and_unknown_fields_passed_over() {
+        assert!(serde_json::from_str::<Command<'_>>(r#"{"id":"one"}"#).is_err());
+        assert!(serde_json::from_str::<Command<'_>>(r#"{"id":-1}"#).is_err());
+        assert!(serde_json::from_str::<Command<'_>>(r#"{"subscribe":[]}"#).is_ok_and(|c| c.subscribe.is_some()));
+        assert!(serde_json::from_str::<Command<'_>>(r#"{"id":1,"new":{"field":[1]}}"#).is_ok());
+    }
+}

@@ -1,0 +1,34 @@
+//! Responses.
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::{Response, StatusCode};
+
+pub(super) type Answer = Response<Full<Bytes>>;
+
+pub(super) const JSON: &str = "application/json";
+pub(super) const TEXT: &str = "text/plain; charset=utf-8";
+
+pub(super) fn body(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
+    let mut response = Response::new(Full::new(body.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+pub(super) fn text(status: StatusCode, why: &'static str) -> Answer {
+    body(status, TEXT, why)
+}
+
+pub(super) fn method_not_allowed(allowed: &'static str) -> Answer {
+    let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n");
+    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    response
+}
+
+pub(super) fn page(content_type: &'static str, bytes: Bytes) -> Answer {
+    let mut response = body(StatusCode::OK, content_type, bytes);
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    response
+}

@@ -1,0 +1,125 @@
+//! Which request goes where.
+
+use std::cell::Cell;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::header::AUTHORIZATION;
+use hyper::{Method, Request, StatusCode};
+use prometheus_client::registry::Registry;
+use touchline_engine::ShardId;
+
+use super::respond::{self, Answer, JSON};
+use super::upgrade;
+use crate::auth::is_same_secret;
+use crate::metrics::NodeCollector;
+use crate::node::Node;
+use crate::operation::{self, ErrorMode};
+
+/// Answers one request.
+pub(super) async fn answer(node: &Node, shard: ShardId, request: Request<Incoming>, is_upgraded: &Cell<bool>) -> Answer {
+    let settings = &node.settings;
+    let path = request.uri().path();
+    if path == settings.websocket.handler_prefix && !settings.websocket.disabled {
+        let response = upgrade::answer(node, &request);
+        is_upgraded.set(response.status() == StatusCode::SWITCHING_PROTOCOLS);
+        return response;
+    }
+    if path == "/api" || path.starts_with("/api/") {
+        return api(node, shard, request).await;
+    }
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    let or = |prefix: &str, default: &'static str| if prefix.is_empty() { default.to_owned() } else { prefix.to_owned() };
+    if settings.health.enabled && path == or(&settings.health.handler_prefix, "/health") {
+        return if is_read { health(node) } else { respond::method_not_allowed("GET, HEAD") };
+    }
+    if settings.prometheus.enabled && path == or(&settings.prometheus.handler_prefix, "/metrics") {
+        return if is_read { metrics(node) } else { respond::method_not_allowed("GET, HEAD") };
+    }
+    match settings.pages.iter().find(|page| page.path == path) {
+        Some(_) if !is_read => respond::method_not_allowed("GET, HEAD"),
+        Some(page) => respond::page(page.content_type, page.body.clone()),
+        None => respond::text(StatusCode::NOT_FOUND, "not found\n"),
+    }
+}
+
+/// Whether the node is ready to serve.
+fn health(node: &Node) -> Answer {
+    if *node.draining.borrow() {
+        return respond::text(StatusCode::SERVICE_UNAVAILABLE, "draining\n");
+    }
+    respond::body(StatusCode::OK, JSON, "{}")
+}
+
+fn metrics(node: &Node) -> Answer {
+    let mut registry = Registry::with_prefix("touchline");
+    registry.register_collector(Box::new(NodeCollector(node.shards.iter().map(|s| s.metrics.clone()).collect())));
+    let mut text = String::new();
+    if prometheus_client::encoding::text::encode(&mut text, &registry).is_err() {
+        return respond::text(StatusCode::INTERNAL_SERVER_ERROR, "metrics could not be written\n");
+    }
+    respond::body(StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", text)
+}
+
+/// Answers a request of the server API.
+async fn api(node: &Node, shard: ShardId, request: Request<Incoming>) -> Answer {
+    let started_us = node.clock.elapsed_us();
+    let metrics = &node.shards[usize::from(shard)].metrics;
+    if node.settings.http_api.disabled {
+        return respond::text(StatusCode::NOT_FOUND, "not found\n");
+    }
+    if *request.method() != Method::POST {
+        return respond::method_not_allowed("POST");
+    }
+    if !is_authorized(node, &request) {
+        return respond::text(StatusCode::UNAUTHORIZED, "unauthorized: send the key of http_api.key as X-API-Key\n");
+    }
+    metrics.api_requests.add(1);
+    let mode = match request.headers().get("x-centrifugo-error-mode").map(|mode| mode.as_bytes()) {
+        Some(b"transport") => ErrorMode::Transport,
+        _ => ErrorMode::Inside,
+    };
+    let method = request.uri().path().strip_prefix("/api").unwrap_or_default().trim_start_matches('/').to_owned();
+    let body = match read_body(request.into_body(), node.settings.http_api.body_size_limit).await {
+        Ok(body) => body,
+        Err(status) => return respond::text(status, "the body is larger than http_api.body_size_limit, or broken off\n"),
+    };
+    match operation::serve(node, &method, &body).await {
+        Ok(reply) => {
+            if method == "publish" {
+                metrics.publish_latency.observe_us(node.clock.elapsed_us().saturating_sub(started_us));
+            }
+            if let Some(error) = &reply.error {
+                metrics.count_error(error.code);
+            }
+            respond::body(reply.status(mode), JSON, reply.body)
+        }
+        Err(malformed) => respond::body(StatusCode::BAD_REQUEST, respond::TEXT, format!("malformed request: {malformed}\n")),
+    }
+}
+
+async fn read_body(body: Incoming, limit: usize) -> Result<Bytes, StatusCode> {
+    match Limited::new(body, limit).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(StatusCode::PAYLOAD_TOO_LARGE),
+        Err(_) => Err(StatusCode::BAD_REQUEST),
+    }
+}
+
+/// Whether the request shows the key of the server API.
+fn is_authorized(node: &Node, request: &Request<Incoming>) -> bool {
+    let settings = &node.settings.http_api;
+    if settings.insecure {
+        return true;
+    }
+    let key = settings.key.as_bytes();
+    let is_key = |shown: &[u8]| !key.is_empty() && is_same_secret(shown, key);
+    let headers = request.headers();
+    let in_header = headers.get("x-api-key").is_some_and(|shown| is_key(shown.as_bytes()));
+    let in_authorization = headers.get(AUTHORIZATION).and_then(|value| value.as_bytes().split_at_checked(7));
+    let in_authorization = in_authorization.is_some_and(|(scheme, shown)| scheme.eq_ignore_ascii_case(b"apikey ") && is_key(shown));
+    let query = request.uri().query().unwrap_or_default().split('&');
+    let in_query = query.filter_map(|pair| pair.strip_prefix("api_key=")).any(|shown| is_key(shown.as_bytes()));
+    in_header || in_authorization || in_query
+}

@@ -1,0 +1,75 @@
+//! All that can reach a shard from elsewhere. Each shard has one inbox, served in order; it is the only door to the shard's state.
+
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+use touchline_engine::session::{ServerSubscription, Ticket};
+use touchline_engine::{ConnectionId, Delivery, Request, Response};
+use touchline_protocol::Disconnect;
+
+/// A message to a shard.
+pub(crate) enum Message {
+    /// A socket whose WebSocket handshake is done.
+    Adopt(Box<Adopted>),
+    /// To the home of a channel.
+    Request { channel: Arc<str>, request: Request, asker: Asker },
+    /// From the home of a channel to a session of this shard.
+    Answer { connection: ConnectionId, ticket: Ticket, response: Response },
+    /// From the home of a channel to its subscribers here. The time is when it was accepted, microseconds of the node's clock.
+    Delivery { delivery: Delivery, accepted_us: u64 },
+    /// From the server API, to every connection of a user.
+    User(Box<UserOrder>),
+    /// From the server API, about the shard as a whole.
+    Inspect(Inspection),
+    /// Tell the clients to go, spread over a time.
+    Drain { over_ms: u64, done: oneshot::Sender<()> },
+}
+
+/// A fresh WebSocket.
+pub(crate) struct Adopted {
+    pub(crate) socket: TcpStream,
+    /// What the client sent right behind the handshake.
+    pub(crate) early: Bytes,
+    pub(crate) is_loopback: bool,
+}
+
+/// Who gets the answer to a request.
+pub(crate) enum Asker {
+    Session(ConnectionId, Ticket),
+    Operation(oneshot::Sender<Response>),
+    Nobody,
+}
+
+/// Something to do with the connections of one user.
+pub(crate) struct UserOrder {
+    pub(crate) user: String,
+    /// Only this client id; empty = all of the user's.
+    pub(crate) client: String,
+    pub(crate) action: UserAction,
+    pub(crate) done: oneshot::Sender<Result<(), touchline_protocol::Error>>,
+}
+
+/// What to do with them.
+#[derive(Clone)]
+pub(crate) enum UserAction {
+    Subscribe { channel: String, subscription: ServerSubscription },
+    Unsubscribe { channel: String },
+    Disconnect { why: Disconnect, except: Vec<String> },
+    Refresh { is_expired: bool, expire_at_s: Option<u64> },
+}
+
+/// Questions about a shard.
+pub(crate) enum Inspection {
+    /// Channels at home here that fit a pattern (empty = all), with their subscribers.
+    Channels { pattern: String, reply: oneshot::Sender<Vec<(Arc<str>, u64)>> },
+    /// Hashes of the users connected here, and channels with subscribers.
+    Users { reply: oneshot::Sender<UserCensus> },
+}
+
+/// Who is connected to one shard.
+pub(crate) struct UserCensus {
+    pub(crate) users: Vec<Box<str>>,
+    pub(crate) channels: u64,
+}

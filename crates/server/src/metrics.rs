@@ -1,0 +1,189 @@
+//! What is counted. Each shard has counters of its own that only its thread writes; a scrape sums them.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::{MetricType, TypedMetric};
+
+use std::sync::Arc;
+
+/// A number with one writer and any readers.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    /// Adds. One thread writes, so a load and a store do, without a locked instruction.
+    pub(crate) fn add(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    pub(crate) fn subtract(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_sub(n), Relaxed);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// Upper bounds of the latency buckets, microseconds.
+const BOUNDS_US: [u64; 14] =
+    [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000];
+
+/// A latency histogram with one writer.
+#[derive(Debug, Default)]
+pub(crate) struct Latency {
+    buckets: [Count; BOUNDS_US.len() + 1],
+    sum_us: Count,
+}
+
+impl Latency {
+    pub(crate) fn observe_us(&self, us: u64) {
+        self.buckets[BOUNDS_US.partition_point(|bound| *bound < us)].add(1);
+        self.sum_us.add(us);
+    }
+}
+
+/// Numbers on the wire that are counted by themselves: errors 100–119, disconnects 3000–3019 and 3500–3519.
+const ERRORS: std::ops::Range<u32> = 100..120;
+
+macro_rules! shard_metrics {
+    ($($kind:ident $name:ident: $help:literal;)*) => {
+        /// The counters of one shard.
+        #[derive(Debug, Default)]
+        pub(crate) struct ShardMetrics {
+            $(#[doc = $help] pub(crate) $name: Count,)*
+            pub(crate) errors: [Count; (ERRORS.end - ERRORS.start) as usize],
+            pub(crate) disconnects: [Count; 40],
+            pub(crate) publish_latency: Latency,
+            pub(crate) delivery_latency: Latency,
+        }
+
+        const PLAIN: &[(&str, &str, Kind, fn(&ShardMetrics) -> &Count)] = &[
+            $((stringify!($name), $help, Kind::$kind, |m| &m.$name),)*
+        ];
+    };
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Counter,
+    Gauge,
+}
+
+shard_metrics! {
+    Gauge connections: "Open client connections";
+    Gauge subscriptions: "Subscriptions of open connections";
+    Gauge channels: "Channels held in memory at home on this node";
+    Gauge queued_bytes: "Bytes that wait for connections whose sockets are full";
+    Gauge publications_waiting: "Publications that wait to be delivered";
+    Counter connects: "Connections that were opened";
+    Counter publications: "Publications accepted";
+    Counter deliveries: "Publications, joins and leaves handed to connections";
+    Counter writes: "Writes to sockets";
+    Counter written_bytes: "Bytes written to sockets";
+    Counter messages_received: "Messages received from clients";
+    Counter api_requests: "Requests of the server API";
+    Counter accept_errors: "Connections that could not be accepted, for want of file descriptors most often";
+    Counter panics: "Connections ended by a fault of the server";
+}
+
+impl ShardMetrics {
+    pub(crate) fn count_error(&self, code: u32) {
+        if let Some(count) = code.checked_sub(ERRORS.start).and_then(|i| self.errors.get(i as usize)) {
+            count.add(1);
+        }
+    }
+
+    pub(crate) fn count_disconnect(&self, code: u16) {
+        if let Some(count) = disconnect_index(code).and_then(|i| self.disconnects.get(i)) {
+            count.add(1);
+        }
+    }
+}
+
+fn disconnect_index(code: u16) -> Option<usize> {
+    match code {
+        3000..3020 => Some(usize::from(code - 3000)),
+        3500..3520 => Some(usize::from(code - 3500) + 20),
+        _ => None,
+    }
+}
+
+/// Sums the shards' counters when somebody asks.
+#[derive(Debug)]
+pub(crate) struct NodeCollector(pub(crate) Vec<Arc<ShardMetrics>>);
+
+impl NodeCollector {
+    fn sum(&self, pick: impl Fn(&ShardMetrics) -> u64) -> u64 {
+        self.0.iter().map(|shard| pick(shard)).sum()
+    }
+
+    fn latency(&self, pick: fn(&ShardMetrics) -> &Latency) -> SummedLatency {
+        let bounds = BOUNDS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::MAX]);
+        let counts = (0..=BOUNDS_US.len()).map(|i| self.sum(|m| pick(m).buckets[i].get()));
+        SummedLatency { buckets: bounds.zip(counts).collect(), sum_us: self.sum(|m| pick(m).sum_us.get()) }
+    }
+}
+
+impl Collector for NodeCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        for (name, help, kind, pick) in PLAIN {
+            let value = self.sum(|m| pick(m).get());
+            match kind {
+                Kind::Counter => {
+                    let metric = ConstCounter::new(value);
+                    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)?;
+                }
+                Kind::Gauge => {
+                    let metric = ConstGauge::new(value as i64);
+                    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)?;
+                }
+            }
+        }
+        let mut family = encoder.encode_descriptor("errors", "Errors told to clients, by number", None, MetricType::Counter)?;
+        for code in ERRORS {
+            let count = self.sum(|m| m.errors[(code - ERRORS.start) as usize].get());
+            if count > 0 {
+                ConstCounter::new(count).encode(family.encode_family(&[("code", code.to_string())])?)?;
+            }
+        }
+        let mut family =
+            encoder.encode_descriptor("disconnects", "Connections ended by the server, by number", None, MetricType::Counter)?;
+        for code in (3000..3020u16).chain(3500..3520) {
+            let index = disconnect_index(code).unwrap_or_default();
+            let count = self.sum(|m| m.disconnects[index].get());
+            if count > 0 {
+                ConstCounter::new(count).encode(family.encode_family(&[("code", code.to_string())])?)?;
+            }
+        }
+        let latencies: [(&str, &str, fn(&ShardMetrics) -> &Latency); 2] = [
+            ("publish_seconds", "From a publish request's arrival to its answer", |m| &m.publish_latency),
+            ("delivery_seconds", "From a publication's acceptance to its last write on a shard", |m| &m.delivery_latency),
+        ];
+        for (name, help, pick) in latencies {
+            let latency = self.latency(pick);
+            latency.encode(encoder.encode_descriptor(name, help, None, MetricType::Histogram)?)?;
+        }
+        Ok(())
+    }
+}
+
+struct SummedLatency {
+    buckets: Vec<(f64, u64)>,
+    sum_us: u64,
+}
+
+impl EncodeMetric for SummedLatency {
+    fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let count = self.buckets.iter().map(|(_, n)| n).sum();
+        encoder.encode_histogram::<()>(self.sum_us as f64 / 1e6, count, &self.buckets, None)
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Histogram
+    }
+}

@@ -1,0 +1,105 @@
+//! What the shards of a node share: settings, who is home for which channel, and the ways to reach each other.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{oneshot, watch};
+use touchline_engine::{Request, Response, ShardId, session};
+use touchline_protocol::Error;
+
+use crate::clock::Clock;
+use crate::inbox::{Asker, Inspection, Message, UserAction, UserOrder};
+use crate::metrics::ShardMetrics;
+use crate::settings::Settings;
+
+/// The way to one shard.
+pub(crate) struct ShardHandle {
+    pub(crate) inbox: UnboundedSender<Message>,
+    pub(crate) metrics: Arc<ShardMetrics>,
+    /// Publications in the inbox.
+    pub(crate) backlog: AtomicUsize,
+}
+
+/// One server process.
+pub(crate) struct Node {
+    pub(crate) settings: Settings,
+    pub(crate) session: session::Node,
+    pub(crate) clock: Clock,
+    pub(crate) id: String,
+    pub(crate) shards: Vec<ShardHandle>,
+    hasher: RandomState,
+    /// Turns true when the node begins to stop.
+    pub(crate) draining: watch::Sender<bool>,
+    pub(crate) is_stopped: AtomicBool,
+}
+
+impl Node {
+    pub(crate) fn new(settings: Settings, session: session::Node, clock: Clock, id: String, shards: Vec<ShardHandle>) -> Self {
+        let draining = watch::Sender::new(false);
+        Node { settings, session, clock, id, shards, hasher: RandomState::new(), draining, is_stopped: AtomicBool::new(false) }
+    }
+
+    /// The shard that gives the channel its order.
+    pub(crate) fn home(&self, channel: &str) -> ShardId {
+        (self.hasher.hash_one(channel) % self.shards.len() as u64) as ShardId
+    }
+
+    /// Puts a message into a shard's inbox. A shard that has ended loses it: so does the node then.
+    pub(crate) fn send(&self, shard: ShardId, message: Message) {
+        let handle = &self.shards[usize::from(shard)];
+        if matches!(message, Message::Delivery { .. }) {
+            handle.backlog.fetch_add(1, Relaxed);
+        }
+        let _ = handle.inbox.send(message);
+    }
+
+    /// Asks the home of a channel.
+    pub(crate) async fn ask(&self, channel: &str, request: Request) -> Response {
+        let (reply, answer) = oneshot::channel();
+        let message = Message::Request { channel: channel.into(), request, asker: Asker::Operation(reply) };
+        self.send(self.home(channel), message);
+        answer.await.unwrap_or(Response::Refused(Error::INTERNAL))
+    }
+
+    /// Does something with all connections of a user, on every shard.
+    pub(crate) async fn order(&self, user: &str, client: &str, action: UserAction) -> Result<(), Error> {
+        let mut answers = Vec::with_capacity(self.shards.len());
+        for shard in 0..self.shards.len() {
+            let (done, answer) = oneshot::channel();
+            let order = UserOrder { user: user.into(), client: client.into(), action: action.clone(), done };
+            self.send(shard as ShardId, Message::User(Box::new(order)));
+            answers.push(answer);
+        }
+        for answer in answers {
+            answer.await.unwrap_or(Err(Error::INTERNAL))?;
+        }
+        Ok(())
+    }
+
+    /// Asks every shard the same.
+    pub(crate) async fn inspect<T>(&self, mut ask: impl FnMut(oneshot::Sender<T>) -> Inspection) -> Vec<T> {
+        let mut answers = Vec::with_capacity(self.shards.len());
+        for shard in 0..self.shards.len() {
+            let (reply, answer) = oneshot::channel();
+            self.send(shard as ShardId, Message::Inspect(ask(reply)));
+            answers.push(answer);
+        }
+        let mut found = Vec::with_capacity(answers.len());
+        for answer in answers {
+            found.extend(answer.await.ok());
+        }
+        found
+    }
+
+    /// Whether some shard has fallen so far behind that publishers must wait.
+    pub(crate) fn is_overloaded(&self) -> bool {
+        self.shards.iter().any(|shard| shard.backlog.load(Relaxed) > self.settings.node.publish_backlog_max)
+    }
+
+    /// Client connections of the whole node.
+    pub(crate) fn connections(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.metrics.connections.get()).sum()
+    }
+}

@@ -1,0 +1,47 @@
+//! `channels`.
+
+use serde::Deserialize;
+use touchline_protocol::Error;
+use touchline_protocol::encode::{Object, number, text};
+
+use super::{Json, nullable};
+use crate::inbox::Inspection;
+use crate::node::Node;
+
+/// A request about one channel.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct ChannelRequest {
+    #[serde(deserialize_with = "nullable")]
+    pub(super) channel: String,
+}
+
+/// Asks for channels that have subscribers.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct ChannelsRequest {
+    /// `*` stands for any run of characters; empty = every channel.
+    #[serde(deserialize_with = "nullable")]
+    pattern: String,
+}
+
+/// Errors: none but 100. Result: `channels`, each with `num_clients`.
+pub(super) async fn channels(node: &Node, request: ChannelsRequest) -> Result<Json, Error> {
+    let ask = |reply| Inspection::Channels { pattern: request.pattern.clone(), reply };
+    let mut out = Vec::new();
+    let mut object = Object::open(&mut out);
+    let list = object.key("channels");
+    list.push(b'{');
+    for (index, (name, subscribers)) in node.inspect(ask).await.into_iter().flatten().enumerate() {
+        if index > 0 {
+            list.push(b',');
+        }
+        text(list, &name);
+        list.extend_from_slice(b":{\"num_clients\":");
+        number(list, subscribers);
+        list.push(b'}');
+    }
+    list.push(b'}');
+    object.close();
+    Ok(out)
+}

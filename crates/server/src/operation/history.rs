@@ -1,0 +1,57 @@
+//! `history` and `history_remove`.
+
+use serde::Deserialize;
+use touchline_engine::request::History;
+use touchline_engine::{Request, Response};
+use touchline_protocol::{Error, encode};
+
+use super::channels::ChannelRequest;
+use super::{Json, done, nullable};
+use crate::node::Node;
+
+/// Asks for publications of a channel.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct HistoryRequest {
+    #[serde(deserialize_with = "nullable")]
+    channel: String,
+    #[serde(deserialize_with = "nullable")]
+    limit: i64,
+    since: Option<Since>,
+    #[serde(deserialize_with = "nullable")]
+    reverse: bool,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Since {
+    offset: u64,
+    epoch: String,
+}
+
+/// Errors: 102, 107, 108, 112. Result: `publications`, `offset`, `epoch`, always there.
+pub(super) async fn history(node: &Node, request: HistoryRequest) -> Result<Json, Error> {
+    let history = History {
+        limit: usize::try_from(request.limit).ok(),
+        since: request.since.map(|since| (since.offset, since.epoch.into())),
+        reverse: request.reverse,
+    };
+    match node.ask(&request.channel, Request::History(Box::new(history))).await {
+        Response::History { publications, position } => {
+            let mut out = Vec::new();
+            encode::history(&mut out, publications.iter().map(|p| &**p), position.epoch.as_str(), position.offset);
+            Ok(out)
+        }
+        Response::Refused(error) => Err(error),
+        _ => Err(Error::INTERNAL),
+    }
+}
+
+/// Errors: 102, 107, 108. The position stays.
+pub(super) async fn history_remove(node: &Node, request: ChannelRequest) -> Result<Json, Error> {
+    match node.ask(&request.channel, Request::HistoryRemove).await {
+        Response::Done => Ok(done()),
+        Response::Refused(error) => Err(error),
+        _ => Err(Error::INTERNAL),
+    }
+}

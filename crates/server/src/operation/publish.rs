@@ -1,0 +1,118 @@
+//! `publish` and `broadcast`.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use touchline_engine::request::{Position, Publish};
+use touchline_engine::{Request, Response};
+use touchline_protocol::Error;
+use touchline_protocol::encode::Object;
+use touchline_protocol::publication::{Content, Tags};
+
+use super::{Json, nullable, payload, write_outcome};
+use crate::node::Node;
+
+/// Channels that one broadcast reaches.
+const CHANNELS_MAX: usize = 10_000;
+
+/// Publishes into one channel.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct PublishRequest<'a> {
+    #[serde(deserialize_with = "nullable")]
+    channel: String,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    #[serde(deserialize_with = "nullable")]
+    b64data: String,
+    #[serde(deserialize_with = "nullable")]
+    skip_history: bool,
+    #[serde(deserialize_with = "nullable")]
+    tags: Tags,
+    #[serde(deserialize_with = "nullable")]
+    idempotency_key: String,
+    #[serde(deserialize_with = "nullable")]
+    version: u64,
+    #[serde(deserialize_with = "nullable")]
+    version_epoch: String,
+}
+
+/// Publishes the same into many channels.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct BroadcastRequest<'a> {
+    #[serde(deserialize_with = "nullable")]
+    channels: Vec<String>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    #[serde(deserialize_with = "nullable")]
+    b64data: String,
+    #[serde(deserialize_with = "nullable")]
+    skip_history: bool,
+    #[serde(deserialize_with = "nullable")]
+    tags: Tags,
+    #[serde(deserialize_with = "nullable")]
+    idempotency_key: String,
+    #[serde(deserialize_with = "nullable")]
+    version: u64,
+    #[serde(deserialize_with = "nullable")]
+    version_epoch: String,
+}
+
+/// Errors: 102, 107, 111. Result: `offset`, `epoch` in a channel with history.
+pub(super) async fn publish(node: &Node, request: PublishRequest<'_>) -> Result<Json, Error> {
+    let data = payload(request.data, &request.b64data)?.ok_or(Error::BAD_REQUEST)?;
+    let publish = Publish {
+        content: Content { data, tags: request.tags, info: None },
+        skip_history: request.skip_history,
+        idempotency_key: request.idempotency_key.into(),
+        version: request.version,
+        version_epoch: request.version_epoch.into(),
+    };
+    publish_one(node, &request.channel, publish).await
+}
+
+/// Errors: 107. Result: `responses`, one for each channel, each with `result` or `error`.
+pub(super) async fn broadcast(node: &Node, request: BroadcastRequest<'_>) -> Result<Json, Error> {
+    if request.channels.is_empty() || request.channels.len() > CHANNELS_MAX {
+        return Err(Error::BAD_REQUEST);
+    }
+    let data = payload(request.data, &request.b64data)?.ok_or(Error::BAD_REQUEST)?;
+    let mut out = b"{\"responses\":[".to_vec();
+    for (index, channel) in request.channels.iter().enumerate() {
+        let publish = Publish {
+            content: Content { data: data.clone(), tags: request.tags.clone(), info: None },
+            skip_history: request.skip_history,
+            idempotency_key: request.idempotency_key.as_str().into(),
+            version: request.version,
+            version_epoch: request.version_epoch.as_str().into(),
+        };
+        if index > 0 {
+            out.push(b',');
+        }
+        write_outcome(&mut out, &publish_one(node, channel, publish).await);
+    }
+    out.extend_from_slice(b"]}");
+    Ok(out)
+}
+
+async fn publish_one(node: &Node, channel: &str, publish: Publish) -> Result<Json, Error> {
+    node.session.namespaces.resolve(channel)?;
+    if node.is_overloaded() {
+        return Err(Error::TOO_MANY_REQUESTS);
+    }
+    match node.ask(channel, Request::Publish(Box::new(publish))).await {
+        Response::Published(position) => Ok(published(position)),
+        Response::Refused(error) => Err(error),
+        _ => Err(Error::INTERNAL),
+    }
+}
+
+fn published(position: Option<Position>) -> Json {
+    let mut out = Vec::with_capacity(40);
+    let mut object = Object::open(&mut out);
+    if let Some(position) = position {
+        object.number("offset", position.offset).text("epoch", position.epoch.as_str());
+    }
+    object.close();
+    out
+}

@@ -1,0 +1,224 @@
+//! From settings to a running node: check and bind everything first, then start the shards.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use aws_lc_rs::rand;
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::oneshot;
+use touchline_engine::{Namespaces, ShardId, session};
+
+use crate::auth::TokenVerifier;
+use crate::clock::Clock;
+use crate::http;
+use crate::inbox::Message;
+use crate::node::{Node, ShardHandle};
+use crate::settings::Settings;
+use crate::shard::Shard;
+
+/// Tasks that a shard's thread runs before it looks at its sockets again.
+const TASKS_PER_LOOK: u32 = 31;
+
+/// Why a node can't start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// `http_server.address` is no IP address.
+    #[error("http_server.address {address:?} is no IP address")]
+    Address {
+        /// What was given.
+        address: String,
+        /// What is wrong with it.
+        source: std::net::AddrParseError,
+    },
+    /// The address can't be bound: most often somebody else has it.
+    #[error("can't listen on {address}")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A configured public key can't be read.
+    #[error("a public key in client.token or client.subscription_token is no PEM of its kind")]
+    Key(#[from] jsonwebtoken::errors::Error),
+    /// A limit of the settings contradicts another.
+    #[error("client.pong_timeout must be shorter than client.ping_interval, and both above zero")]
+    PingInterval,
+    /// The system refused threads, sockets or random numbers.
+    #[error("the system refused {what}")]
+    System {
+        /// What was asked for.
+        what: &'static str,
+        /// The system's reason, if it gave one.
+        source: io::Error,
+    },
+}
+
+/// A node whose settings are good and whose addresses are bound.
+pub struct Server {
+    node: Arc<Node>,
+    inboxes: Vec<UnboundedReceiver<Message>>,
+    listeners: Vec<TcpListener>,
+    address: SocketAddr,
+}
+
+impl Server {
+    /// Checks the settings and binds every address. Nothing is served yet.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn bind(settings: Settings) -> Result<Server, StartError> {
+        let client = &settings.client;
+        if client.pong_timeout.is_zero() || client.pong_timeout >= client.ping_interval {
+            return Err(StartError::PingInterval);
+        }
+        let http = &settings.http_server;
+        let ip = http.bind_address().map_err(|source| StartError::Address { address: http.address.clone(), source })?;
+        let verifier = TokenVerifier::new(client)?;
+        let shards = match settings.node.shards {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            shards => shards.min(usize::from(ShardId::MAX)),
+        };
+        let (listeners, address) = listen(SocketAddr::new(ip, http.port), http.backlog, shards)?;
+        let session = session::Node {
+            client: client.clone(),
+            namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
+            verifier: Box::new(verifier),
+            version: crate::VERSION,
+            deferred_max: settings.websocket.message_size_limit * 2,
+        };
+        let (handles, inboxes) = (0..shards).map(|_| shard_handle()).unzip();
+        let id = format!("{:016x}{:016x}", random_number()?, random_number()?);
+        let node = Arc::new(Node::new(settings, session, Clock::start(), id, handles));
+        Ok(Server { node, inboxes, listeners, address })
+    }
+
+    /// The address that was bound.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Starts the shards, one thread each.
+    ///
+    /// # Errors
+    /// [`StartError::System`].
+    pub fn start(self) -> Result<Running, StartError> {
+        let Server { node, inboxes, listeners, address } = self;
+        let mut threads = Vec::with_capacity(inboxes.len());
+        for (id, (inbox, listener)) in inboxes.into_iter().zip(listeners).enumerate() {
+            let seed = random_number()?;
+            let node = Arc::clone(&node);
+            let thread = std::thread::Builder::new().name(format!("shard-{id}"));
+            let started = thread.spawn(move || {
+                if let Err(error) = run_shard(&node, id as ShardId, inbox, listener, seed) {
+                    tracing::error!(shard = id, %error, "a shard could not run");
+                }
+            });
+            threads.push(started.map_err(|source| StartError::System { what: "a thread", source })?);
+        }
+        Ok(Running { node, threads, address })
+    }
+}
+
+/// A running node. It stops by [`Running::stop`]; dropped, it runs on.
+pub struct Running {
+    node: Arc<Node>,
+    threads: Vec<JoinHandle<()>>,
+    address: SocketAddr,
+}
+
+impl Running {
+    /// The address that it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Drains and stops: accepts no more, tells clients to go (3001) spread over `shutdown.spread`, answers the requests that are under way.
+    /// Blocks until all have gone, or `shutdown.timeout` is over.
+    pub fn stop(self) {
+        let settings = &self.node.settings.shutdown;
+        let until = Instant::now() + settings.timeout;
+        self.node.draining.send_replace(true);
+        let over_ms = settings.spread.min(settings.timeout).as_millis() as u64;
+        let mut drains: Vec<oneshot::Receiver<()>> = Vec::with_capacity(self.threads.len());
+        for shard in 0..self.threads.len() {
+            let (done, drained) = oneshot::channel();
+            self.node.send(shard as ShardId, Message::Drain { over_ms, done });
+            drains.push(drained);
+        }
+        while Instant::now() < until && drains.iter_mut().any(|drained| drained.try_recv() == Err(oneshot::error::TryRecvError::Empty)) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.node.is_stopped.store(true, Relaxed);
+        for thread in self.threads {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// One shard's thread: its runtime, its poller, its listener, its loop.
+fn run_shard(node: &Arc<Node>, id: ShardId, inbox: UnboundedReceiver<Message>, listener: TcpListener, seed: u64) -> io::Result<()> {
+    let runtime: LocalRuntime =
+        Builder::new_current_thread().enable_all().event_interval(TASKS_PER_LOOK).build_local(LocalOptions::default())?;
+    runtime.block_on(async {
+        let poll = mio::Poll::new()?;
+        let registry = poll.registry().try_clone()?;
+        let poller = AsyncFd::with_interest(poll, Interest::READABLE)?;
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        tokio::task::spawn_local(http::accept(Arc::clone(node), id, listener));
+        Shard::new(id, Arc::clone(node), registry, seed).run(inbox, poller).await;
+        Ok(())
+    })
+}
+
+fn shard_handle() -> (ShardHandle, UnboundedReceiver<Message>) {
+    let (inbox, receiver) = unbounded_channel();
+    (ShardHandle { inbox, metrics: Arc::default(), backlog: Default::default() }, receiver)
+}
+
+/// One listener for each shard on the same address; the kernel spreads connections over them.
+fn listen(address: SocketAddr, backlog: u32, count: usize) -> Result<(Vec<TcpListener>, SocketAddr), StartError> {
+    let mut bound = address;
+    let mut listeners = Vec::with_capacity(count);
+    if address.port() != 0 {
+        // A group of listeners would share the port with another process of the same user: that must be an error.
+        probe(address).map_err(|source| StartError::Bind { address, source })?;
+    }
+    for _ in 0..count {
+        let listener = listen_once(bound, backlog).map_err(|source| StartError::Bind { address: bound, source })?;
+        bound = listener.local_addr().map_err(|source| StartError::Bind { address: bound, source })?;
+        listeners.push(listener);
+    }
+    Ok((listeners, bound))
+}
+
+fn probe(address: SocketAddr) -> io::Result<()> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())
+}
+
+fn listen_once(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
+    Ok(socket.into())
+}
+
+fn random_number() -> Result<u64, StartError> {
+    let mut bytes = [0; 8];
+    let refused = |_| StartError::System { what: "random numbers", source: io::ErrorKind::Other.into() };
+    rand::fill(&mut bytes).map_err(refused)?;
+    Ok(u64::from_ne_bytes(bytes))
+}

@@ -1,0 +1,171 @@
+//! All that a node can be told: one value, made by the command line or by the program that embeds the server.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use serde::Deserialize;
+use touchline_engine::duration;
+pub use touchline_engine::{ChannelOptions, ChannelSettings, ClientSettings, Namespace};
+
+/// The settings of one node. Sections and keys are those of Centrifugo 6 where the concept is the same.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// Where the node listens.
+    pub http_server: HttpServerSettings,
+    /// The server API.
+    pub http_api: HttpApiSettings,
+    /// Client connections.
+    pub client: ClientSettings,
+    /// Channels and their namespaces.
+    pub channel: ChannelSettings,
+    /// The WebSocket transport.
+    pub websocket: WebSocketSettings,
+    /// How the node stops.
+    pub shutdown: ShutdownSettings,
+    /// The node itself.
+    pub node: NodeSettings,
+    /// `GET /health`.
+    pub health: EndpointSettings,
+    /// `GET /metrics`.
+    pub prometheus: EndpointSettings,
+    /// Pages served beside the endpoints, by exact path (the demo); empty in production.
+    pub pages: Vec<Page>,
+}
+
+/// Where the node listens.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HttpServerSettings {
+    /// Address to bind; empty = every address.
+    pub address: String,
+    /// Port to bind; 0 = any free one.
+    pub port: u16,
+    /// Connections the kernel may hold until the node takes them.
+    pub backlog: u32,
+    /// Time a client has to send the head of a request.
+    #[serde(with = "duration")]
+    pub header_timeout: Duration,
+}
+
+impl Default for HttpServerSettings {
+    fn default() -> Self {
+        let header_timeout = Duration::from_secs(10);
+        HttpServerSettings { address: String::new(), port: 8000, backlog: 65_535, header_timeout }
+    }
+}
+
+/// The server API.
+#[derive(Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HttpApiSettings {
+    /// The secret that callers show. Empty and not `insecure`: every call is refused.
+    pub key: String,
+    /// No key is asked for. For development.
+    pub insecure: bool,
+    /// The API is not served at all.
+    pub disabled: bool,
+    /// Largest request body, bytes.
+    pub body_size_limit: usize,
+}
+
+impl Default for HttpApiSettings {
+    fn default() -> Self {
+        HttpApiSettings { key: String::new(), insecure: false, disabled: false, body_size_limit: 10 * 1024 * 1024 }
+    }
+}
+
+impl std::fmt::Debug for HttpApiSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HttpApiSettings")
+            .field("key", &if self.key.is_empty() { "unset" } else { "set" })
+            .field("insecure", &self.insecure)
+            .field("disabled", &self.disabled)
+            .field("body_size_limit", &self.body_size_limit)
+            .finish()
+    }
+}
+
+/// The WebSocket transport.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WebSocketSettings {
+    /// Not served.
+    pub disabled: bool,
+    /// Its path.
+    pub handler_prefix: String,
+    /// Largest message of a client, bytes.
+    pub message_size_limit: usize,
+}
+
+impl Default for WebSocketSettings {
+    fn default() -> Self {
+        WebSocketSettings { disabled: false, handler_prefix: "/connection/websocket".into(), message_size_limit: 65_536 }
+    }
+}
+
+/// How the node stops.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ShutdownSettings {
+    /// Longest time that a stop takes.
+    #[serde(with = "duration")]
+    pub timeout: Duration,
+    /// Time over which clients are told to go, so that they don't all come back at once.
+    #[serde(with = "duration")]
+    pub spread: Duration,
+}
+
+impl Default for ShutdownSettings {
+    fn default() -> Self {
+        ShutdownSettings { timeout: Duration::from_secs(30), spread: Duration::from_secs(5) }
+    }
+}
+
+/// The node itself.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct NodeSettings {
+    /// The node's name in `info`; empty = the host's name.
+    pub name: String,
+    /// Event loops, one thread each; 0 = as many as cores.
+    pub shards: usize,
+    /// Publications that may wait at one shard before publishers are refused with 111.
+    pub publish_backlog_max: usize,
+}
+
+impl Default for NodeSettings {
+    fn default() -> Self {
+        NodeSettings { name: String::new(), shards: 0, publish_backlog_max: 65_536 }
+    }
+}
+
+/// An endpoint that can be switched on.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EndpointSettings {
+    /// Served or not.
+    pub enabled: bool,
+    /// Its path; empty = the default one (`/health`, `/metrics`).
+    pub handler_prefix: String,
+}
+
+/// A static page.
+#[derive(Debug, Clone)]
+pub struct Page {
+    /// The exact path of the request.
+    pub path: String,
+    /// Media type, with charset.
+    pub content_type: &'static str,
+    /// What is sent.
+    pub body: bytes::Bytes,
+}
+
+impl HttpServerSettings {
+    /// The address to bind.
+    ///
+    /// # Errors
+    /// When `address` is no IP address.
+    pub fn bind_address(&self) -> Result<IpAddr, std::net::AddrParseError> {
+        if self.address.is_empty() { Ok(IpAddr::from([0, 0, 0, 0])) } else { self.address.parse() }
+    }
+}

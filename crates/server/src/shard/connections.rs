@@ -1,0 +1,127 @@
+//! The connections of a shard: slots with generations, in chunks that never move.
+
+use mio::net::TcpStream;
+use touchline_engine::{ConnectionId, Session};
+use touchline_protocol::websocket::Assembly;
+
+use super::outbox::{Due, Queue};
+
+/// Connections in one allocation.
+const CHUNK: usize = 256;
+/// No slot.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// One client connection. Nothing in it is a buffer while it is idle.
+pub(super) struct Connection {
+    pub(super) socket: TcpStream,
+    pub(super) session: Session,
+    /// Part of a message that has begun to arrive.
+    pub(super) assembly: Assembly,
+    /// What is to be written, in order.
+    pub(super) due: Due,
+    /// What the socket would not take.
+    pub(super) queue: Option<Box<Queue>>,
+    pub(super) stage: Stage,
+    /// When the wheel will call, Unix milliseconds.
+    pub(super) booked_ms: u64,
+    /// Neighbours in the list of the user's connections.
+    pub(super) next_of_user: u32,
+    pub(super) previous_of_user: u32,
+    pub(super) is_listed: bool,
+}
+
+/// How far a connection is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Open.
+    Open,
+    /// We have sent a close frame and wait for the client's, until this time (Unix milliseconds).
+    Closing(u64),
+    /// Everything is said: the socket is closed once what is due is written, or at this time.
+    Ending(u64),
+}
+
+struct Slot {
+    generation: u32,
+    connection: Option<Connection>,
+}
+
+/// The slots of a shard.
+#[derive(Default)]
+pub(super) struct Connections {
+    chunks: Vec<Vec<Slot>>,
+    free: Vec<u32>,
+    open: usize,
+}
+
+impl Connections {
+    /// The slot that the next [`Connections::insert`] takes, and its generation.
+    pub(super) fn vacant(&mut self) -> (u32, u32) {
+        if self.free.is_empty() {
+            let first = (self.chunks.len() * CHUNK) as u32;
+            self.chunks.push((0..CHUNK).map(|_| Slot { generation: 0, connection: None }).collect());
+            self.free.extend((first..first + CHUNK as u32).rev());
+        }
+        let slot = self.free.last().copied().unwrap_or(NONE);
+        (slot, self.slot(slot).generation)
+    }
+
+    /// Puts a connection into the vacant slot.
+    pub(super) fn insert(&mut self, connection: Connection) {
+        if let Some(slot) = self.free.pop() {
+            self.open += 1;
+            self.slot_mut(slot).connection = Some(connection);
+        }
+    }
+
+    pub(super) fn get(&self, slot: u32) -> Option<&Connection> {
+        self.slot(slot).connection.as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, slot: u32) -> Option<&mut Connection> {
+        self.slot_mut(slot).connection.as_mut()
+    }
+
+    /// Takes a connection out; its slot has a new generation from then on.
+    pub(super) fn remove(&mut self, slot: u32) -> Option<Connection> {
+        let entry = self.slot_mut(slot);
+        let connection = entry.connection.take()?;
+        entry.generation = entry.generation.wrapping_add(1);
+        self.free.push(slot);
+        self.open -= 1;
+        Some(connection)
+    }
+
+    /// Gives up a slot whose connection can't be taken apart in order.
+    pub(super) fn forget(&mut self, slot: u32) {
+        drop(self.remove(slot));
+    }
+
+    pub(super) fn generation(&self, slot: u32) -> u32 {
+        self.slot(slot).generation
+    }
+
+    /// Whether the id is of the connection that is there now.
+    pub(super) fn is_current(&self, id: ConnectionId) -> bool {
+        let slot = self.slot(id.slot);
+        slot.generation == id.generation && slot.connection.is_some()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.open
+    }
+
+    /// The slots that are taken.
+    pub(super) fn slots(&self) -> impl Iterator<Item = u32> {
+        let all = self.chunks.iter().flatten().zip(0u32..);
+        all.filter(|(slot, _)| slot.connection.is_some()).map(|(_, index)| index)
+    }
+
+    fn slot(&self, slot: u32) -> &Slot {
+        &self.chunks[slot as usize / CHUNK][slot as usize % CHUNK]
+    }
+
+    fn slot_mut(&mut self, slot: u32) -> &mut Slot {
+        &mut self.chunks[slot as usize / CHUNK][slot as usize % CHUNK]
+    }
+}

@@ -1,0 +1,159 @@
+//! From a publication to the sockets: note it at every listener, then write each socket once.
+
+use bytes::Bytes;
+use touchline_engine::Delivery;
+use touchline_engine::request::Event;
+use touchline_protocol::Disconnect;
+
+use super::connections::Stage;
+use super::outbox::{Frame, Written};
+use super::{Shard, TICK_MS};
+
+/// Notes an event at everyone here who is to have it.
+pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
+    let Shard { hub, connections, outbox, metrics, .. } = shard;
+    // The last listener may have left while the event was under way.
+    let Some(channel) = hub.find(&delivery.channel) else { return };
+    let frame = match &delivery.event {
+        Event::Publication(publication) => Frame::Publication(publication.clone()),
+        Event::Membership(frame) => Frame::Bytes(frame.clone()),
+    };
+    let number = outbox.add(frame, accepted_us);
+    let mut delivered = 0;
+    let mut note = |slot: u32| {
+        let Some(connection) = connections.get_mut(slot) else { return };
+        delivered += 1;
+        if connection.session.is_holding() {
+            connection.session.hold(bytes_of(&delivery.event));
+        } else {
+            outbox.note(slot, &mut connection.due, number);
+        }
+    };
+    match &delivery.event {
+        Event::Publication(_) => hub.listeners(channel).for_each(&mut note),
+        Event::Membership(_) => hub.membership_listeners(channel).for_each(&mut note),
+    }
+    outbox.settle();
+    metrics.deliveries.add(delivered);
+}
+
+fn bytes_of(event: &Event) -> Bytes {
+    match event {
+        Event::Publication(publication) => publication.websocket_json().clone(),
+        Event::Membership(frame) => frame.clone(),
+    }
+}
+
+impl Shard {
+    /// Notes a connection's own frame.
+    pub(super) fn note_own(&mut self, slot: u32, frame: Bytes) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let number = self.outbox.add(Frame::Bytes(frame), 0);
+        self.outbox.note(slot, &mut connection.due, number);
+    }
+
+    /// Writes what the next connections in line are due.
+    pub(super) fn write_due(&mut self, most: usize) {
+        for _ in 0..most {
+            let Some(slot) = self.outbox.next_waiting() else { break };
+            self.write(slot);
+        }
+        for age_us in self.outbox.finished_us.drain(..) {
+            self.metrics.delivery_latency.observe_us(age_us);
+        }
+    }
+
+    fn write(&mut self, slot: u32) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let queued_before = connection.queue.as_ref().map_or(0, |queue| queue.bytes);
+        let written = self.outbox.write(connection, self.node.clock.elapsed_us());
+        self.after_write(slot, written, queued_before);
+    }
+
+    /// The socket takes bytes again.
+    pub(super) fn flush_blocked(&mut self, slot: u32) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let Some(queued_before) = connection.queue.as_ref().map(|queue| queue.bytes) else { return };
+        let written = self.outbox.flush(connection);
+        self.after_write(slot, written, queued_before);
+    }
+
+    fn after_write(&mut self, slot: u32, written: Written, queued_before: usize) {
+        let queued = match written {
+            Written::Nothing => queued_before,
+            Written::All(bytes) => {
+                self.metrics.writes.add(1);
+                self.metrics.written_bytes.add(bytes as u64);
+                0
+            }
+            Written::Blocked { queued } => queued,
+            Written::Broken => {
+                self.metrics.queued_bytes.subtract(queued_before as u64);
+                if let Some(connection) = self.connections.get_mut(slot) {
+                    connection.queue = None;
+                }
+                return self.remove(slot);
+            }
+        };
+        self.metrics.queued_bytes.add((queued as u64).wrapping_sub(queued_before as u64));
+        let Some(connection) = self.connections.get(slot) else { return };
+        if matches!(connection.stage, Stage::Ending(_)) && queued == 0 {
+            return self.remove(slot);
+        }
+        if queued > self.node.settings.client.queue_max_size && connection.stage == Stage::Open {
+            self.disconnect(slot, Disconnect::SLOW);
+        }
+    }
+
+    /// Tells some clients to go, while the node drains.
+    pub(super) fn drain_some(&mut self) {
+        let Some(drain) = &mut self.drain else { return };
+        let from = drain.slots.len().saturating_sub(drain.each_tick);
+        for slot in drain.slots.split_off(from) {
+            self.disconnect(slot, Disconnect::SHUTDOWN);
+        }
+        let is_done = self.connections.len() == 0;
+        if let Some(drain) = &mut self.drain {
+            // Who came in after the drain began is told too.
+            if drain.slots.is_empty() {
+                let open = |slot: &u32| self.connections.get(*slot).is_some_and(|c| c.stage == Stage::Open);
+                drain.slots = self.connections.slots().filter(open).collect();
+            }
+            if is_done && let Some(done) = drain.done.take() {
+                let _ = done.send(());
+            }
+        }
+    }
+
+    /// Books the wheel for the session's next deadline, unless it will call in time anyway.
+    pub(super) fn book(&mut self, slot: u32) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let wanted_ms = match connection.stage {
+            Stage::Closing(until_ms) | Stage::Ending(until_ms) => until_ms,
+            Stage::Open => connection.session.deadline_ms(&self.node.session.client),
+        };
+        if connection.booked_ms <= self.now_ms || wanted_ms + TICK_MS < connection.booked_ms {
+            connection.booked_ms = self.wheel.book(slot, wanted_ms);
+        }
+    }
+
+    /// The wheel calls: does what the session has due.
+    pub(super) fn tick_connection(&mut self, slot: u32, booked_ms: u64) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if connection.booked_ms != booked_ms {
+            return;
+        }
+        connection.booked_ms = 0;
+        match connection.stage {
+            Stage::Closing(until_ms) | Stage::Ending(until_ms) if until_ms <= self.now_ms => return self.remove(slot),
+            Stage::Closing(_) | Stage::Ending(_) => {}
+            Stage::Open => {
+                let is_due = connection.session.deadline_ms(&self.node.session.client) <= self.now_ms;
+                if is_due {
+                    self.with_session(slot, |session, context| session.tick(context));
+                }
+            }
+        }
+        self.book(slot);
+    }
+}

@@ -1,0 +1,260 @@
+//! The event loop of one core: it owns connections, channels at home here, and everything that is done with them.
+//!
+//! One turn: read from sockets, serve the inbox, tick, write what is due; then the thread's other tasks (HTTP) run. Each step is bounded,
+//! so nothing starves behind a channel with many subscribers.
+
+mod connections;
+mod deliver;
+mod inspect;
+mod outbox;
+mod read;
+mod users;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use mio::event::Event;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::oneshot;
+use touchline_engine::wheel::Wheel;
+use touchline_engine::{Channels, Delivery, Effects, Hub, Response, ShardId};
+
+use crate::inbox::{Asker, Message};
+use crate::metrics::ShardMetrics;
+use crate::node::Node;
+use connections::Connections;
+use outbox::Outbox;
+use users::Users;
+
+/// Sockets served in one turn.
+const EVENTS_MAX: usize = 256;
+/// Messages of the inbox served in one turn.
+const MESSAGES_MAX: usize = 256;
+/// Writes to sockets in one turn: some 150 µs, the time for which other tasks of the thread may wait.
+const WRITES_MAX: usize = 32;
+/// Deliveries noted and not yet written, above which the inbox must wait.
+const NOTES_MAX: usize = 2_000_000;
+/// Length of a tick, milliseconds.
+const TICK_MS: u64 = 100;
+/// Ticks that the wheel reaches ahead: somewhat more than the usual time between pings.
+const WHEEL_TICKS: usize = 512;
+/// Bytes read from a socket at once.
+const SCRATCH_SIZE: usize = 64 * 1024;
+
+/// One event loop and all it owns.
+pub(crate) struct Shard {
+    id: ShardId,
+    node: Arc<Node>,
+    metrics: Arc<ShardMetrics>,
+    registry: mio::Registry,
+    connections: Connections,
+    users: Users,
+    hub: Hub,
+    channels: Channels,
+    outbox: Outbox,
+    wheel: Wheel,
+    /// Keys due in the current tick.
+    due: Vec<(u32, u64)>,
+    /// Connections with more to read than one turn allows.
+    unread: Vec<u32>,
+    scratch: Vec<u8>,
+    effects: Effects,
+    random: u64,
+    now_ms: u64,
+    drain: Option<Drain>,
+}
+
+/// A drain under way: connections are told to go, some at each tick.
+struct Drain {
+    slots: Vec<u32>,
+    each_tick: usize,
+    done: Option<oneshot::Sender<()>>,
+}
+
+impl Shard {
+    /// An empty shard. `seed` must be random.
+    pub(crate) fn new(id: ShardId, node: Arc<Node>, registry: mio::Registry, seed: u64) -> Self {
+        let now_ms = node.clock.now_ms();
+        let namespaces = Arc::clone(&node.session.namespaces);
+        Shard {
+            id,
+            metrics: Arc::clone(&node.shards[usize::from(id)].metrics),
+            registry,
+            connections: Connections::default(),
+            users: Users::default(),
+            hub: Hub::default(),
+            channels: Channels::new(namespaces, node.shards.len(), seed),
+            outbox: Outbox::default(),
+            wheel: Wheel::new(TICK_MS, WHEEL_TICKS, now_ms),
+            due: Vec::new(),
+            unread: Vec::new(),
+            scratch: vec![0; SCRATCH_SIZE],
+            effects: Effects::default(),
+            random: seed | 1,
+            now_ms,
+            drain: None,
+            node,
+        }
+    }
+
+    /// Turns until the node has stopped.
+    pub(crate) async fn run(mut self, mut inbox: UnboundedReceiver<Message>, mut poller: AsyncFd<mio::Poll>) {
+        let mut events = mio::Events::with_capacity(EVENTS_MAX);
+        let mut batch = Vec::with_capacity(MESSAGES_MAX);
+        let mut ticks = tokio::time::interval(Duration::from_millis(TICK_MS));
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        let mut is_tick_due = false;
+        while !self.node.is_stopped.load(Relaxed) {
+            if self.has_work() {
+                tokio::task::yield_now().await;
+            } else {
+                tokio::select! {
+                    biased;
+                    _ = ticks.tick() => is_tick_due = true,
+                    _ = poller.readable() => {}
+                    received = inbox.recv_many(&mut batch, MESSAGES_MAX) => if received == 0 { return },
+                }
+            }
+            self.now_ms = self.node.clock.now_ms();
+            poll(&mut poller, &mut events);
+            for event in &events {
+                self.serve_socket(event);
+            }
+            events.clear();
+            self.serve_unread();
+            while batch.len() < MESSAGES_MAX && self.outbox.notes() < NOTES_MAX {
+                let Ok(message) = inbox.try_recv() else { break };
+                batch.push(message);
+            }
+            for message in batch.drain(..) {
+                self.serve_message(message);
+            }
+            if is_tick_due || self.has_work() && self.is_behind_ticks() {
+                is_tick_due = false;
+                self.tick();
+            }
+            self.write_due(WRITES_MAX);
+        }
+    }
+
+    fn has_work(&self) -> bool {
+        !self.outbox.is_empty() || !self.unread.is_empty()
+    }
+
+    /// A busy shard never waits for its ticker, so it looks at the clock.
+    fn is_behind_ticks(&self) -> bool {
+        self.wheel.is_behind(self.now_ms)
+    }
+
+    fn serve_socket(&mut self, event: &Event) {
+        let slot = event.token().0 as u32;
+        if event.is_writable() {
+            self.flush_blocked(slot);
+        }
+        if event.is_readable() || event.is_read_closed() || event.is_error() {
+            self.read(slot, event.is_read_closed() || event.is_error());
+        }
+    }
+
+    fn serve_message(&mut self, message: Message) {
+        match message {
+            Message::Request { channel, request, asker } => {
+                let response = self.channels.execute(&channel, request, self.now_ms);
+                self.reply(asker, response);
+                self.send_deliveries();
+            }
+            Message::Answer { connection, ticket, response } => self.guarded(connection.slot, |shard, slot| {
+                if shard.connections.is_current(connection) {
+                    shard.with_session(slot, |session, context| session.answer(ticket, response, context));
+                }
+            }),
+            Message::Delivery { delivery, accepted_us } => {
+                self.node.shards[usize::from(self.id)].backlog.fetch_sub(1, Relaxed);
+                self.deliver(delivery, accepted_us);
+            }
+            Message::Adopt(adopted) => self.adopt(*adopted),
+            Message::User(order) => self.obey(*order),
+            Message::Inspect(inspection) => self.inspect(inspection),
+            Message::Drain { over_ms, done } => {
+                let slots: Vec<u32> = self.connections.slots().collect();
+                let each_tick = slots.len().div_ceil((over_ms / TICK_MS).max(1) as usize).max(1);
+                self.drain = Some(Drain { slots, each_tick, done: Some(done) });
+            }
+        }
+    }
+
+    fn reply(&mut self, asker: Asker, response: Response) {
+        if matches!(response, Response::Published(_)) {
+            self.metrics.publications.add(1);
+        }
+        match asker {
+            Asker::Session(connection, ticket) => {
+                self.node.send(connection.shard, Message::Answer { connection, ticket, response });
+            }
+            Asker::Operation(reply) => {
+                let _ = reply.send(response);
+            }
+            Asker::Nobody => {}
+        }
+    }
+
+    fn send_deliveries(&mut self) {
+        let accepted_us = self.node.clock.elapsed_us();
+        for (shard, delivery) in self.channels.deliveries() {
+            self.node.send(shard, Message::Delivery { delivery, accepted_us });
+        }
+    }
+
+    fn deliver(&mut self, delivery: Delivery, accepted_us: u64) {
+        deliver::note(self, &delivery, accepted_us);
+    }
+
+    fn tick(&mut self) {
+        let mut due = std::mem::take(&mut self.due);
+        self.wheel.advance(self.now_ms, &mut due);
+        for (slot, booked_ms) in due.drain(..) {
+            self.guarded(slot, |shard, slot| shard.tick_connection(slot, booked_ms));
+        }
+        self.due = due;
+        self.channels.expire(self.now_ms);
+        self.metrics.channels.add((self.channels.len() as u64).wrapping_sub(self.metrics.channels.get()));
+        self.metrics.publications_waiting.add((self.outbox.frames() as u64).wrapping_sub(self.metrics.publications_waiting.get()));
+        self.drain_some();
+    }
+
+    /// Runs what one connection causes. A panic ends that connection only, and is counted.
+    fn guarded(&mut self, slot: u32, work: impl FnOnce(&mut Shard, u32)) {
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(self, slot)));
+        if outcome.is_err() {
+            self.metrics.panics.add(1);
+            tracing::error!(shard = self.id, slot, "a connection was ended by a fault of the server");
+            self.scratch.resize(SCRATCH_SIZE, 0);
+            self.effects = Effects::default();
+            let removal = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.remove(slot)));
+            if removal.is_err() {
+                self.connections.forget(slot);
+            }
+        }
+    }
+
+    /// A pseudo-random number: xorshift64 (Marsaglia 2003), seeded at random.
+    fn next_random(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+}
+
+/// Takes what the shard's own poller has, without waiting. Its descriptor counts as unready once everything was taken.
+fn poll(poller: &mut AsyncFd<mio::Poll>, events: &mut mio::Events) {
+    let _ = poller.try_io_mut(Interest::READABLE, |poller| {
+        poller.poll(events, Some(Duration::ZERO))?;
+        let is_full = events.iter().count() >= EVENTS_MAX;
+        if is_full { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
+    });
+}

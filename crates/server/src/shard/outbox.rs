@@ -1,0 +1,332 @@
+//! What connections are due, and how it gets to their sockets.
+//!
+//! Everything that a connection is sent, shared or its own, is a *frame* noted at the connection in order. A connection with notes waits in
+//! one line; when its turn comes, all its frames leave in one write. So publications that arrive while a round is under way pile up and
+//! leave together. Only a socket that would block gets a queue of its own.
+
+use std::collections::VecDeque;
+use std::io::Write;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use touchline_protocol::Publication;
+
+use super::connections::Connection;
+
+const NONE: u32 = u32::MAX;
+/// Notes kept for reuse while nothing is due.
+const SPARE_NOTES: usize = 4_096;
+
+/// One frame, shared by all who are due it.
+pub(super) enum Frame {
+    Publication(Arc<Publication>),
+    Bytes(Bytes),
+}
+
+impl Frame {
+    fn bytes(&self) -> &Bytes {
+        match self {
+            Frame::Publication(publication) => publication.websocket_json(),
+            Frame::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+struct Entry {
+    frame: Frame,
+    /// Connections that are still due it.
+    readers: u32,
+    accepted_us: u64,
+}
+
+/// A frame noted at a connection.
+struct Note {
+    frame: u32,
+    next: u32,
+}
+
+/// The frames that a connection is due: a list in the outbox.
+pub(super) struct Due {
+    first: u32,
+    last: u32,
+    is_waiting: bool,
+}
+
+impl Default for Due {
+    fn default() -> Self {
+        Due { first: NONE, last: NONE, is_waiting: false }
+    }
+}
+
+/// What a blocked socket has not taken yet.
+#[derive(Default)]
+pub(super) struct Queue {
+    frames: VecDeque<Bytes>,
+    /// Bytes of the first frame that have been written.
+    written: usize,
+    pub(super) bytes: usize,
+}
+
+impl Queue {
+    fn push(&mut self, frame: Bytes) {
+        self.bytes += frame.len();
+        self.frames.push_back(frame);
+    }
+
+    /// Drops every frame of which nothing was written.
+    pub(super) fn clear_unbegun(&mut self) {
+        self.frames.truncate(usize::from(self.written > 0));
+        self.bytes = self.frames.front().map_or(0, |frame| frame.len() - self.written);
+    }
+
+    /// Writes until the socket blocks. True when everything is written.
+    fn flush(&mut self, socket: &mut impl Write, gathered: &mut Vec<u8>) -> std::io::Result<bool> {
+        /// Bytes offered to a socket at once.
+        const SLICE: usize = 64 * 1024;
+        while !self.frames.is_empty() {
+            gathered.clear();
+            let mut skipped = self.written;
+            for frame in &self.frames {
+                gathered.extend_from_slice(&frame[skipped..]);
+                skipped = 0;
+                if gathered.len() >= SLICE {
+                    break;
+                }
+            }
+            let mut taken = match socket.write(gathered) {
+                Ok(taken) => taken,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            self.bytes -= taken;
+            while let Some(frame) = self.frames.front() {
+                let left = frame.len() - self.written;
+                if taken < left {
+                    self.written += taken;
+                    break;
+                }
+                taken -= left;
+                self.written = 0;
+                self.frames.pop_front();
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// What came of writing what a connection is due.
+pub(super) enum Written {
+    /// All of it; so many bytes in one write.
+    All(usize),
+    /// Nothing was due.
+    Nothing,
+    /// The socket is full: the rest waits in the connection's queue, which has so many bytes now.
+    Blocked { queued: usize },
+    /// The socket is broken.
+    Broken,
+}
+
+/// The frames and notes of a shard.
+#[derive(Default)]
+pub(super) struct Outbox {
+    frames: VecDeque<Entry>,
+    /// The number of the first of `frames`.
+    base: u32,
+    notes: Vec<Note>,
+    free: Vec<u32>,
+    /// Connections with something due, first come first served.
+    waiting: VecDeque<u32>,
+    /// The frames of the last write, one behind the other: subscribers of one channel are often due the same.
+    gathered: Vec<u8>,
+    gathered_frames: Vec<u32>,
+    wanted: Vec<u32>,
+    /// Ages of frames that their last reader has been written, microseconds.
+    pub(super) finished_us: Vec<u64>,
+}
+
+impl Outbox {
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Notes in use.
+    pub(super) fn notes(&self) -> usize {
+        self.notes.len() - self.free.len()
+    }
+
+    /// Frames in use.
+    pub(super) fn frames(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Takes a frame, to be noted at connections.
+    pub(super) fn add(&mut self, frame: Frame, accepted_us: u64) -> u32 {
+        self.frames.push_back(Entry { frame, readers: 0, accepted_us });
+        self.base.wrapping_add(self.frames.len() as u32 - 1)
+    }
+
+    /// Forgets frames that nobody was noted for.
+    pub(super) fn settle(&mut self) {
+        while self.frames.front().is_some_and(|entry| entry.readers == 0) {
+            self.frames.pop_front();
+            self.base = self.base.wrapping_add(1);
+        }
+    }
+
+    /// Notes a frame at a connection.
+    pub(super) fn note(&mut self, slot: u32, due: &mut Due, frame: u32) {
+        let note = Note { frame, next: NONE };
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.notes[index as usize] = note;
+                index
+            }
+            None => {
+                self.notes.push(note);
+                self.notes.len() as u32 - 1
+            }
+        };
+        self.entry(frame).readers += 1;
+        if due.first == NONE {
+            due.first = index;
+        } else {
+            self.notes[due.last as usize].next = index;
+        }
+        due.last = index;
+        if !due.is_waiting {
+            due.is_waiting = true;
+            self.waiting.push_back(slot);
+        }
+    }
+
+    /// The connection whose turn it is.
+    pub(super) fn next_waiting(&mut self) -> Option<u32> {
+        let next = self.waiting.pop_front();
+        if next.is_none() && self.notes.capacity() > SPARE_NOTES && self.notes() == 0 {
+            self.notes = Vec::new();
+            self.free = Vec::new();
+            self.waiting = VecDeque::new();
+            self.gathered = Vec::new();
+            self.gathered_frames.clear();
+        }
+        next
+    }
+
+    /// Writes all that a connection is due.
+    pub(super) fn write(&mut self, connection: &mut Connection, now_us: u64) -> Written {
+        connection.due.is_waiting = false;
+        self.collect(&mut connection.due);
+        if self.wanted.is_empty() {
+            return Written::Nothing;
+        }
+        let written = if let Some(queue) = &mut connection.queue {
+            for &frame in &self.wanted {
+                queue.push(self.frames[frame.wrapping_sub(self.base) as usize].frame.bytes().clone());
+            }
+            Written::Blocked { queued: queue.bytes }
+        } else {
+            self.write_wanted(connection)
+        };
+        self.release(now_us);
+        written
+    }
+
+    /// Forgets all that a connection is due.
+    pub(super) fn discard(&mut self, due: &mut Due) {
+        self.collect(due);
+        self.release(0);
+    }
+
+    /// Writes what waits in a blocked connection's queue. The queue is gone when it is empty.
+    pub(super) fn flush(&mut self, connection: &mut Connection) -> Written {
+        let Some(queue) = &mut connection.queue else { return Written::Nothing };
+        self.gathered_frames.clear();
+        let before = queue.bytes;
+        match queue.flush(&mut connection.socket, &mut self.gathered) {
+            Ok(true) => {
+                connection.queue = None;
+                Written::All(before)
+            }
+            Ok(false) => Written::Blocked { queued: queue.bytes },
+            Err(_) => Written::Broken,
+        }
+    }
+
+    /// Moves a connection's notes into `wanted`.
+    fn collect(&mut self, due: &mut Due) {
+        self.wanted.clear();
+        let mut index = due.first;
+        while index != NONE {
+            let note = &self.notes[index as usize];
+            self.wanted.push(note.frame);
+            self.free.push(index);
+            index = note.next;
+        }
+        (due.first, due.last) = (NONE, NONE);
+    }
+
+    fn write_wanted(&mut self, connection: &mut Connection) -> Written {
+        let frame_at = |frame: u32| frame.wrapping_sub(self.base) as usize;
+        let bytes: &[u8] = if let [only] = self.wanted[..] {
+            self.frames[frame_at(only)].frame.bytes()
+        } else {
+            if self.wanted != self.gathered_frames {
+                self.gathered.clear();
+                for &frame in &self.wanted {
+                    self.gathered.extend_from_slice(self.frames[frame_at(frame)].frame.bytes());
+                }
+                self.gathered_frames.clone_from(&self.wanted);
+            }
+            &self.gathered
+        };
+        let taken = loop {
+            match connection.socket.write(bytes) {
+                Ok(taken) => break taken,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break 0,
+                Err(_) => return Written::Broken,
+            }
+        };
+        if taken == bytes.len() {
+            return Written::All(taken);
+        }
+        let mut queue = Box::<Queue>::default();
+        let mut skipped = taken;
+        for &frame in &self.wanted {
+            let frame = self.frames[frame_at(frame)].frame.bytes();
+            if skipped >= frame.len() {
+                skipped -= frame.len();
+                continue;
+            }
+            queue.push(frame.clone());
+            if skipped > 0 {
+                queue.written = skipped;
+                queue.bytes -= skipped;
+                skipped = 0;
+            }
+        }
+        let queued = queue.bytes;
+        connection.queue = Some(queue);
+        Written::Blocked { queued }
+    }
+
+    /// Counts the wanted frames as read once, and forgets those that all have.
+    fn release(&mut self, now_us: u64) {
+        for index in 0..self.wanted.len() {
+            let frame = self.wanted[index];
+            let entry = self.entry(frame);
+            debug_assert!(entry.readers > 0);
+            entry.readers -= 1;
+            let age_us = now_us.saturating_sub(entry.accepted_us);
+            if entry.readers == 0 && entry.accepted_us > 0 && now_us > 0 {
+                self.finished_us.push(age_us);
+            }
+        }
+        self.settle();
+    }
+
+    fn entry(&mut self, frame: u32) -> &mut Entry {
+        &mut self.frames[frame.wrapping_sub(self.base) as usize]
+    }
+}

@@ -1,0 +1,282 @@
+//! From a socket to its session, and from the session's decisions back to the socket and to the channels' homes.
+
+use std::io::Read;
+
+use bytes::Bytes;
+use mio::{Interest, Token};
+use touchline_engine::{ConnectionId, Context, Session};
+use touchline_protocol::Disconnect;
+use touchline_protocol::websocket::{Event, Opcode, Role, encode_close, encode_frame};
+
+use super::connections::{Connection, NONE, Stage};
+use super::outbox::Due;
+use super::{SCRATCH_SIZE, Shard};
+use crate::inbox::{Adopted, Asker, Message};
+
+/// Reads of one connection in one turn; what is left waits for the next, so that one busy client stops nobody.
+const READS_MAX: usize = 2;
+/// Time that a client has to answer a close frame, milliseconds.
+const CLOSE_MS: u64 = 5_000;
+/// A server ping: the text message `{}`.
+const PING: &[u8] = b"\x81\x02{}";
+
+impl Shard {
+    /// Takes a fresh WebSocket in.
+    pub(super) fn adopt(&mut self, adopted: Adopted) {
+        let mut socket = mio::net::TcpStream::from_std(adopted.socket);
+        let (slot, _) = self.connections.vacant();
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if self.registry.register(&mut socket, Token(slot as usize), interest).is_err() {
+            return;
+        }
+        let mut client = [0; 16];
+        client[..8].copy_from_slice(&self.next_random().to_ne_bytes());
+        client[8..].copy_from_slice(&self.next_random().to_ne_bytes());
+        let session = Session::new(client, adopted.is_loopback, self.now_ms, &self.node.session.client);
+        self.connections.insert(Connection {
+            socket,
+            session,
+            assembly: Default::default(),
+            due: Due::default(),
+            queue: None,
+            stage: Stage::Open,
+            booked_ms: 0,
+            next_of_user: NONE,
+            previous_of_user: NONE,
+            is_listed: false,
+        });
+        self.metrics.connections.add(1);
+        self.metrics.connects.add(1);
+        self.book(slot);
+        if !adopted.early.is_empty() {
+            let mut early = adopted.early.to_vec();
+            self.guarded(slot, |shard, slot| shard.receive(slot, &mut early));
+        }
+    }
+
+    /// Reads what a socket has. `until_end` reads on behind a short read: the peer has closed its side.
+    pub(super) fn read(&mut self, slot: u32, until_end: bool) {
+        self.guarded(slot, |shard, slot| shard.read_some(slot, until_end));
+    }
+
+    /// Goes on with connections that had more than one turn allows.
+    pub(super) fn serve_unread(&mut self) {
+        for slot in std::mem::take(&mut self.unread) {
+            self.read(slot, true);
+        }
+    }
+
+    fn read_some(&mut self, slot: u32, until_end: bool) {
+        for _ in 0..READS_MAX {
+            let Some(connection) = self.connections.get_mut(slot) else { return };
+            match connection.socket.read(&mut self.scratch) {
+                Ok(0) => return self.remove(slot),
+                Ok(length) => {
+                    let mut scratch = std::mem::take(&mut self.scratch);
+                    self.receive(slot, &mut scratch[..length]);
+                    self.scratch = scratch;
+                    // A short read has emptied the socket; new bytes will be a new event (epoll(7), edge-triggered).
+                    if length < SCRATCH_SIZE && !until_end {
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+                Err(_) => return self.remove(slot),
+            }
+        }
+        self.unread.push(slot);
+    }
+
+    /// Serves the WebSocket messages in freshly read bytes.
+    fn receive(&mut self, slot: u32, input: &mut [u8]) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let mut assembly = std::mem::take(&mut connection.assembly);
+        let generation = self.connections.generation(slot);
+        let limit = self.node.settings.websocket.message_size_limit;
+        let mut at = 0;
+        loop {
+            match assembly.next(Role::Server, limit, input, &mut at) {
+                Ok(None) => break,
+                Ok(Some(event)) => self.serve_event(slot, event),
+                Err(violation) => {
+                    let why = Disconnect { code: violation.code, reason: violation.reason.into() };
+                    return self.disconnect(slot, why);
+                }
+            }
+            if self.connections.generation(slot) != generation {
+                return;
+            }
+        }
+        if let Some(connection) = self.connections.get_mut(slot) {
+            connection.assembly = assembly;
+        }
+    }
+
+    fn serve_event(&mut self, slot: u32, event: Event<'_>) {
+        let Some(connection) = self.connections.get(slot) else { return };
+        if connection.stage != Stage::Open {
+            // We have said goodbye: only the client's own goodbye matters.
+            if matches!(event, Event::Close { .. }) {
+                self.end(slot);
+            }
+            return;
+        }
+        match event {
+            Event::Text(text) => {
+                self.metrics.messages_received.add(1);
+                self.receive_text(slot, text);
+            }
+            Event::Binary(bytes) => match std::str::from_utf8(bytes) {
+                Ok(text) => self.receive_text(slot, text),
+                Err(_) => self.disconnect(slot, Disconnect::BAD_REQUEST),
+            },
+            Event::Ping(payload) => {
+                let mut frame = Vec::with_capacity(payload.len() + 2);
+                encode_frame(Opcode::Pong, payload, &mut frame);
+                self.note_own(slot, frame.into());
+            }
+            Event::Pong(_) => {}
+            Event::Close { code, .. } => {
+                let mut frame = Vec::new();
+                match code {
+                    Some(code) => encode_close(code, "", &mut frame),
+                    None => encode_frame(Opcode::Close, &[], &mut frame),
+                }
+                self.note_own(slot, frame.into());
+                self.leave(slot);
+                self.end(slot);
+            }
+        }
+    }
+
+    fn receive_text(&mut self, slot: u32, text: &str) {
+        if self.connections.get(slot).is_some_and(|c| c.session.is_listening()) {
+            self.with_session(slot, |session, context| session.receive(text, context));
+        }
+    }
+
+    /// Lets a session decide, then does what it wants.
+    pub(super) fn with_session(&mut self, slot: u32, decide: impl FnOnce(&mut Session, &mut Context<'_>)) {
+        let random = self.next_random();
+        let id = ConnectionId { shard: self.id, slot, generation: self.connections.generation(slot) };
+        let Some(connection) = self.connections.get_mut(slot).filter(|c| c.stage == Stage::Open) else { return };
+        let was_connected = connection.session.is_connected();
+        let subscriptions_before = connection.session.subscription_count();
+        let node = &self.node.session;
+        let mut context = Context { now_ms: self.now_ms, random, id, node, hub: &mut self.hub, effects: &mut self.effects };
+        decide(&mut connection.session, &mut context);
+        let subscriptions = connection.session.subscription_count();
+        let has_connected = !was_connected && connection.session.is_connected();
+        self.metrics.subscriptions.add((subscriptions as u64).wrapping_sub(subscriptions_before as u64));
+        if has_connected {
+            self.list_user(slot);
+        }
+        self.perform(slot);
+        self.book(slot);
+    }
+
+    fn list_user(&mut self, slot: u32) {
+        let limit = self.node.settings.client.user_connection_limit;
+        if limit > 0
+            && let Some(user) = self.connections.get(slot).map(|c| c.session.user()).filter(|user| !user.is_empty())
+            && self.users.connections_of(user, &self.connections).len() >= limit
+        {
+            self.effects.disconnect = Some(Disconnect::CONNECTION_LIMIT);
+            return;
+        }
+        self.users.insert(slot, &mut self.connections);
+    }
+
+    /// Does what a session wants.
+    fn perform(&mut self, slot: u32) {
+        for code in self.effects.errors.drain(..) {
+            self.metrics.count_error(code);
+        }
+        if !self.effects.messages.is_empty() {
+            let mut frame = Vec::with_capacity(self.effects.messages.len() + 10);
+            encode_frame(Opcode::Text, &self.effects.messages, &mut frame);
+            self.effects.messages.clear();
+            self.note_own(slot, frame.into());
+        }
+        for frame in std::mem::take(&mut self.effects.released) {
+            self.note_own(slot, frame);
+        }
+        if std::mem::take(&mut self.effects.ping) {
+            self.note_own(slot, Bytes::from_static(PING));
+        }
+        self.send_requests(slot);
+        if let Some(why) = self.effects.disconnect.take() {
+            self.disconnect(slot, why);
+        }
+    }
+
+    fn send_requests(&mut self, slot: u32) {
+        let generation = self.connections.generation(slot);
+        for outbound in self.effects.requests.drain(..) {
+            let connection = ConnectionId { shard: self.id, slot, generation };
+            let asker = outbound.ticket.map_or(Asker::Nobody, |ticket| Asker::Session(connection, ticket));
+            let home = self.node.home(&outbound.channel);
+            let message = Message::Request { channel: outbound.channel, request: outbound.request, asker };
+            self.node.send(home, message);
+        }
+    }
+
+    /// Ends a connection with a reason: the client is told, and has a while to close.
+    pub(super) fn disconnect(&mut self, slot: u32, why: Disconnect) {
+        let until_ms = self.now_ms + CLOSE_MS;
+        let Some(connection) = self.connections.get_mut(slot).filter(|c| c.stage == Stage::Open) else { return };
+        connection.stage = Stage::Closing(until_ms);
+        if why == Disconnect::SLOW {
+            // What it did not read in time it will not read in order: it has to recover.
+            self.outbox.discard(&mut connection.due);
+            if let Some(queue) = &mut connection.queue {
+                let before = queue.bytes;
+                queue.clear_unbegun();
+                self.metrics.queued_bytes.subtract((before - queue.bytes) as u64);
+            }
+        }
+        self.metrics.count_disconnect(why.code);
+        let mut frame = Vec::new();
+        encode_close(why.code, &why.reason, &mut frame);
+        self.note_own(slot, frame.into());
+        self.leave(slot);
+        self.book(slot);
+    }
+
+    /// Closes the socket once what is due is written.
+    fn end(&mut self, slot: u32) {
+        let until_ms = self.now_ms + CLOSE_MS;
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        connection.stage = Stage::Ending(until_ms);
+        // The line serves it even if nothing is due, and then the socket is closed.
+        self.note_own(slot, Bytes::new());
+        self.book(slot);
+    }
+
+    /// Ends the session: its subscriptions are given back.
+    fn leave(&mut self, slot: u32) {
+        self.users.remove(slot, &mut self.connections);
+        let id = ConnectionId { shard: self.id, slot, generation: self.connections.generation(slot) };
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let subscriptions = connection.session.subscription_count();
+        let node = &self.node.session;
+        let mut context = Context { now_ms: self.now_ms, random: 0, id, node, hub: &mut self.hub, effects: &mut self.effects };
+        connection.session.close(&mut context);
+        self.metrics.subscriptions.subtract(subscriptions as u64);
+        self.send_requests(slot);
+    }
+
+    /// Takes a connection away: the peer has gone, or everything is said.
+    pub(super) fn remove(&mut self, slot: u32) {
+        if self.connections.get(slot).is_none() {
+            return;
+        }
+        self.leave(slot);
+        if let Some(mut connection) = self.connections.remove(slot) {
+            self.outbox.discard(&mut connection.due);
+            self.metrics.queued_bytes.subtract(connection.queue.map_or(0, |queue| queue.bytes) as u64);
+            self.metrics.connections.subtract(1);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Which connections a user has on this shard: a table of users whose connections are linked through their slots.
+
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use super::connections::{Connections, NONE};
+
+/// Finds connections by user, for a few bytes each.
+#[derive(Default)]
+pub(super) struct Users {
+    hasher: DefaultHashBuilder,
+    /// The first connection of each user.
+    first: HashTable<u32>,
+}
+
+impl Users {
+    /// Lists a connection under its session's user.
+    pub(super) fn insert(&mut self, slot: u32, connections: &mut Connections) {
+        let Users { hasher, first } = self;
+        let Some(user) = connections.get(slot).map(|c| c.session.user()) else { return };
+        let hash = hasher.hash_one(user);
+        let is_same = |&other: &u32| connections.get(other).is_some_and(|c| c.session.user() == user);
+        let next = match first.find_mut(hash, is_same) {
+            Some(head) => std::mem::replace(head, slot),
+            None => {
+                first.insert_unique(hash, slot, |&s| connections.get(s).map_or(0, |c| hasher.hash_one(c.session.user())));
+                NONE
+            }
+        };
+        if next != NONE
+            && let Some(neighbour) = connections.get_mut(next)
+        {
+            neighbour.previous_of_user = slot;
+        }
+        if let Some(connection) = connections.get_mut(slot) {
+            connection.next_of_user = next;
+            connection.previous_of_user = NONE;
+            connection.is_listed = true;
+        }
+    }
+
+    /// Takes a connection off its user's list.
+    pub(super) fn remove(&mut self, slot: u32, connections: &mut Connections) {
+        let Some(connection) = connections.get_mut(slot).filter(|c| c.is_listed) else { return };
+        connection.is_listed = false;
+        let (previous, next) = (connection.previous_of_user, connection.next_of_user);
+        let hash = self.hasher.hash_one(connection.session.user());
+        if let Some(neighbour) = (next != NONE).then(|| connections.get_mut(next)).flatten() {
+            neighbour.previous_of_user = previous;
+        }
+        if let Some(neighbour) = (previous != NONE).then(|| connections.get_mut(previous)).flatten() {
+            neighbour.next_of_user = next;
+        } else if let Ok(mut entry) = self.first.find_entry(hash, |&head| head == slot) {
+            if next == NONE {
+                entry.remove();
+            } else {
+                *entry.get_mut() = next;
+            }
+        }
+    }
+
+    /// The user's connections.
+    pub(super) fn connections_of(&self, user: &str, connections: &Connections) -> Vec<u32> {
+        let is_it = |&head: &u32| connections.get(head).is_some_and(|c| c.session.user() == user);
+        let mut next = self.first.find(self.hasher.hash_one(user), is_it).copied().unwrap_or(NONE);
+        let mut found = Vec::new();
+        while next != NONE {
+            found.push(next);
+            next = connections.get(next).map_or(NONE, |c| c.next_of_user);
+        }
+        found
+    }
+
+    /// One connection of each user.
+    pub(super) fn heads(&self) -> impl Iterator<Item = u32> {
+        self.first.iter().copied()
+    }
+}
