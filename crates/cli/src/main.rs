@@ -1,2 +1,46 @@
-//! The touchline binary.
-fn main() {}
+//! The `touchline` binary: what was typed, what it means, do it.
+
+mod api;
+mod arguments;
+mod commands;
+mod config;
+mod demo;
+mod http_client;
+mod logging;
+
+use std::io;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser as _;
+
+use arguments::{Arguments, Command};
+
+fn main() -> ExitCode {
+    match run(Arguments::parse()) {
+        Ok(code) => code,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("touchline: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<ExitCode> {
+    match arguments.command.unwrap_or_else(Command::development) {
+        Command::Serve(arguments) => commands::serve::run(arguments),
+        Command::Check(arguments) => commands::check::run(&arguments),
+        Command::Genconfig(arguments) => commands::genconfig::run(&arguments),
+        Command::Token(arguments) => commands::token::run(&arguments),
+        Command::Publish(arguments) => commands::publish::run(&arguments),
+        Command::Watch(arguments) => commands::watch::run(&arguments),
+        Command::Match(arguments) => commands::match_replay::run(&arguments),
+        Command::Version => commands::version::run(),
+    }
+}
+
+/// Whoever read our output has seen enough (`touchline watch … | head -1`).
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe))
+}

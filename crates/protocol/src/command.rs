@@ -198,8 +198,11 @@ pub struct SubRefreshRequest<'a> {
     pub token: Cow<'a, str>,
 }
 
+/// Commands read one by one; it knows how far it has read.
+pub type Commands<'a> = serde_json::StreamDeserializer<'a, serde_json::de::StrRead<'a>, Command<'a>>;
+
 /// The commands of one frame, in order: JSON values, one after the other, usually one a line.
-pub fn read_all(text: &str) -> impl Iterator<Item = Result<Command<'_>, serde_json::Error>> {
+pub fn read_all(text: &str) -> Commands<'_> {
     serde_json::Deserializer::from_str(text).into_iter()
 }
 

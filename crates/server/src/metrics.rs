@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use prometheus_client::metrics::{MetricType, TypedMetric};
+use prometheus_client::metrics::MetricType;
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ macro_rules! shard_metrics {
         pub(crate) struct ShardMetrics {
             $(#[doc = $help] pub(crate) $name: Count,)*
             pub(crate) errors: [Count; (ERRORS.end - ERRORS.start) as usize],
-            pub(crate) disconnects: [Count; 40],
+            pub(crate) disconnects: [[Count; 20]; 2],
             pub(crate) publish_latency: Latency,
             pub(crate) delivery_latency: Latency,
         }
@@ -99,16 +99,16 @@ impl ShardMetrics {
     }
 
     pub(crate) fn count_disconnect(&self, code: u16) {
-        if let Some(count) = disconnect_index(code).and_then(|i| self.disconnects.get(i)) {
-            count.add(1);
+        if let Some((kind, number)) = disconnect_index(code) {
+            self.disconnects[kind][number].add(1);
         }
     }
 }
 
-fn disconnect_index(code: u16) -> Option<usize> {
+fn disconnect_index(code: u16) -> Option<(usize, usize)> {
     match code {
-        3000..3020 => Some(usize::from(code - 3000)),
-        3500..3520 => Some(usize::from(code - 3500) + 20),
+        3000..3020 => Some((0, usize::from(code - 3000))),
+        3500..3520 => Some((1, usize::from(code - 3500))),
         _ => None,
     }
 }
@@ -154,8 +154,8 @@ impl Collector for NodeCollector {
         let mut family =
             encoder.encode_descriptor("disconnects", "Connections ended by the server, by number", None, MetricType::Counter)?;
         for code in (3000..3020u16).chain(3500..3520) {
-            let index = disconnect_index(code).unwrap_or_default();
-            let count = self.sum(|m| m.disconnects[index].get());
+            let Some((kind, number)) = disconnect_index(code) else { continue };
+            let count = self.sum(|m| m.disconnects[kind][number].get());
             if count > 0 {
                 ConstCounter::new(count).encode(family.encode_family(&[("code", code.to_string())])?)?;
             }
@@ -180,7 +180,7 @@ struct SummedLatency {
 impl EncodeMetric for SummedLatency {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
         let count = self.buckets.iter().map(|(_, n)| n).sum();
-        encoder.encode_histogram::<()>(self.sum_us as f64 / 1e6, count, &self.buckets, None)
+        encoder.encode_histogram::<NoLabelSet>(self.sum_us as f64 / 1e6, count, &self.buckets, None)
     }
 
     fn metric_type(&self) -> MetricType {

@@ -9,8 +9,6 @@ use std::time::{Duration, Instant};
 
 use aws_lc_rs::rand;
 use socket2::{Domain, Protocol, Socket, Type};
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
@@ -22,7 +20,7 @@ use crate::http;
 use crate::inbox::Message;
 use crate::node::{Node, ShardHandle};
 use crate::settings::Settings;
-use crate::shard::Shard;
+use crate::shard::{Poller, Shard};
 
 /// Tasks that a shard's thread runs before it looks at its sockets again.
 const TASKS_PER_LOOK: u32 = 31;
@@ -169,9 +167,8 @@ fn run_shard(node: &Arc<Node>, id: ShardId, inbox: UnboundedReceiver<Message>, l
     let runtime: LocalRuntime =
         Builder::new_current_thread().enable_all().event_interval(TASKS_PER_LOOK).build_local(LocalOptions::default())?;
     runtime.block_on(async {
-        let poll = mio::Poll::new()?;
-        let registry = poll.registry().try_clone()?;
-        let poller = AsyncFd::with_interest(poll, Interest::READABLE)?;
+        let poller = Poller::new()?;
+        let registry = poller.registry()?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
         tokio::task::spawn_local(http::accept(Arc::clone(node), id, listener));
         Shard::new(id, Arc::clone(node), registry, seed).run(inbox, poller).await;

@@ -61,7 +61,8 @@ async fn serve(node: Arc<Node>, shard: ShardId, stream: TcpStream, peer: SocketA
     let service = service_fn(|request: Request<Incoming>| {
         let node = Arc::clone(&node);
         let is_upgraded = Rc::clone(&is_upgraded);
-        async move { Ok::<_, std::convert::Infallible>(route::answer(&node, shard, request, &is_upgraded).await) }
+        // Boxed, because only a connection that can move gives its socket back.
+        Box::pin(async move { Ok::<_, std::convert::Infallible>(route::answer(&node, shard, request, &is_upgraded).await) })
     });
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -7,17 +7,15 @@ mod connections;
 mod deliver;
 mod inspect;
 mod outbox;
+mod poller;
 mod read;
 mod users;
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use mio::event::Event;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use touchline_engine::wheel::Wheel;
@@ -28,6 +26,7 @@ use crate::metrics::ShardMetrics;
 use crate::node::Node;
 use connections::Connections;
 use outbox::Outbox;
+pub(crate) use poller::Poller;
 use users::Users;
 
 /// Sockets served in one turn.
@@ -102,7 +101,7 @@ impl Shard {
     }
 
     /// Turns until the node has stopped.
-    pub(crate) async fn run(mut self, mut inbox: UnboundedReceiver<Message>, mut poller: AsyncFd<mio::Poll>) {
+    pub(crate) async fn run(mut self, mut inbox: UnboundedReceiver<Message>, mut poller: Poller) {
         let mut events = mio::Events::with_capacity(EVENTS_MAX);
         let mut batch = Vec::with_capacity(MESSAGES_MAX);
         let mut ticks = tokio::time::interval(Duration::from_millis(TICK_MS));
@@ -115,12 +114,12 @@ impl Shard {
                 tokio::select! {
                     biased;
                     _ = ticks.tick() => is_tick_due = true,
-                    _ = poller.readable() => {}
+                    () = poller.ready() => {}
                     received = inbox.recv_many(&mut batch, MESSAGES_MAX) => if received == 0 { return },
                 }
             }
             self.now_ms = self.node.clock.now_ms();
-            poll(&mut poller, &mut events);
+            poller.poll(&mut events, EVENTS_MAX);
             for event in &events {
                 self.serve_socket(event);
             }
@@ -248,13 +247,4 @@ impl Shard {
         self.random ^= self.random << 17;
         self.random
     }
-}
-
-/// Takes what the shard's own poller has, without waiting. Its descriptor counts as unready once everything was taken.
-fn poll(poller: &mut AsyncFd<mio::Poll>, events: &mut mio::Events) {
-    let _ = poller.try_io_mut(Interest::READABLE, |poller| {
-        poller.poll(events, Some(Duration::ZERO))?;
-        let is_full = events.iter().count() >= EVENTS_MAX;
-        if is_full { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
-    });
 }

@@ -1,0 +1,219 @@
+//! What can be typed. A bare `touchline` is `touchline serve --dev`.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Touchline, a live-event server: a reporter posts an event, every fan sees it in milliseconds.
+///
+/// Without a command it serves the demo on this machine, as `touchline serve --dev`.
+#[derive(Debug, Parser)]
+#[command(name = "touchline", version, max_term_width = 100)]
+pub(crate) struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the server.
+    Serve(ServeArguments),
+    /// Say what a configuration means, and what is wrong with it.
+    Check(CheckArguments),
+    /// Print a small configuration with fresh secrets.
+    Genconfig(GenconfigArguments),
+    /// Print a token for a client: to connect, or with --channel to subscribe.
+    Token(TokenArguments),
+    /// Publish JSON into a channel by the server API.
+    Publish(PublishArguments),
+    /// Print the publications of a channel as they come, one JSON line each; reconnects and recovers.
+    Watch(WatchArguments),
+    /// Play a recorded match into a channel.
+    Match(MatchArguments),
+    /// Print the version.
+    Version,
+}
+
+impl Command {
+    /// What a bare `touchline` does.
+    pub(crate) fn development() -> Self {
+        Command::Serve(ServeArguments { dev: true, ..ServeArguments::default() })
+    }
+}
+
+/// Arguments of `serve`.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct ServeArguments {
+    /// Configuration file, .toml or .json; else the one that TOUCHLINE_CONFIG names.
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// For development: makes secrets, serves the demo, lets anonymous clients of this machine in.
+    #[arg(long)]
+    pub(crate) dev: bool,
+    /// With --dev: don't play the recorded match.
+    #[arg(long)]
+    pub(crate) no_match: bool,
+    /// Port to listen on (http_server.port).
+    #[arg(long, short, value_name = "PORT")]
+    pub(crate) port: Option<u16>,
+    /// IP address to listen on (http_server.address).
+    #[arg(long, short, value_name = "ADDRESS")]
+    pub(crate) address: Option<IpAddr>,
+    /// none, error, warn, info, debug or trace (log.level).
+    #[arg(long, value_name = "LEVEL")]
+    pub(crate) log_level: Option<String>,
+    /// Event loops, one thread each (node.shards).
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) shards: Option<u16>,
+}
+
+/// Arguments of `check`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct CheckArguments {
+    /// Configuration file, .toml or .json.
+    pub(crate) config: PathBuf,
+}
+
+/// Arguments of `genconfig`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct GenconfigArguments {
+    /// Add every other key, commented out, with its default and what it means.
+    #[arg(long)]
+    pub(crate) all: bool,
+}
+
+/// Arguments of `token`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct TokenArguments {
+    /// The user's id; empty for an anonymous one.
+    #[arg(long, short)]
+    pub(crate) user: String,
+    /// How long it is good; 0 is for ever.
+    #[arg(long, default_value = "1h", value_name = "DURATION", value_parser = duration)]
+    pub(crate) exp: Duration,
+    /// Make a subscription token for this channel.
+    #[arg(long, value_name = "CHANNEL")]
+    pub(crate) channel: Option<String>,
+    /// More claims, as a JSON object.
+    #[arg(long, value_name = "JSON")]
+    pub(crate) claims: Option<String>,
+    /// The secret to sign with; else the one of the configuration or the environment.
+    #[arg(long, conflicts_with = "config")]
+    pub(crate) secret: Option<String>,
+    /// Configuration file with the secret.
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// How to reach the server API.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ApiArguments {
+    /// The server.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8000")]
+    pub(crate) api: String,
+    /// Key of the server API; else the one of --config or TOUCHLINE_HTTP_API_KEY.
+    #[arg(long, conflicts_with = "config")]
+    pub(crate) key: Option<String>,
+    /// Configuration file with the key.
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// Arguments of `publish`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct PublishArguments {
+    /// The channel.
+    pub(crate) channel: String,
+    /// The publication, JSON; `-` reads it from standard input.
+    pub(crate) data: String,
+    /// Where to.
+    #[command(flatten)]
+    pub(crate) api: ApiArguments,
+}
+
+/// Arguments of `watch`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct WatchArguments {
+    /// The channel.
+    pub(crate) channel: String,
+    /// The server's WebSocket endpoint.
+    #[arg(long, value_name = "URL", default_value = "ws://127.0.0.1:8000/connection/websocket")]
+    pub(crate) url: String,
+    /// Connection token (see `touchline token`).
+    #[arg(long)]
+    pub(crate) token: Option<String>,
+    /// Subscription token.
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) subscription_token: Option<String>,
+    /// End after this many publications.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+}
+
+/// Arguments of `match`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct MatchArguments {
+    /// The recording; without it, the one of the demo.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) replay: Option<PathBuf>,
+    /// How many times faster than it was.
+    #[arg(long, default_value_t = 30.0, value_parser = speed)]
+    pub(crate) speed: f64,
+    /// The channel to play into. Its history is removed first.
+    #[arg(long, default_value = "match:live")]
+    pub(crate) channel: String,
+    /// Begin again when it is over.
+    #[arg(long = "loop")]
+    pub(crate) again: bool,
+    /// Where to.
+    #[command(flatten)]
+    pub(crate) api: ApiArguments,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    touchline_engine::duration::parse(text).ok_or_else(|| "expected a duration such as 30s, 1h or 7d".to_owned())
+}
+
+fn speed(text: &str) -> Result<f64, String> {
+    let speed: f64 = text.parse().map_err(|_| "expected a number".to_owned())?;
+    if (0.01..=100_000.0).contains(&speed) { Ok(speed) } else { Err("expected a number from 0.01 to 100000".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_arguments_are_well_formed() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn a_bare_touchline_serves_for_development() {
+        let arguments = Arguments::try_parse_from(["touchline"]).expect("nothing is needed");
+        assert!(arguments.command.is_none());
+        assert!(matches!(Command::development(), Command::Serve(ServeArguments { dev: true, config: None, .. })));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for line in [
+            "token --user u --exp soon",
+            "token",
+            "match --speed 0",
+            "match --speed nan",
+            "serve --port 70000",
+            "serve --address localhost",
+            "publish news",
+            "fly",
+        ] {
+            let words = std::iter::once("touchline").chain(line.split(' '));
+            assert!(Arguments::try_parse_from(words).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! `touchline check CONFIG`: what a configuration means, and what is wrong with it.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::arguments::CheckArguments;
+use crate::config::{Reading, Severity, Sources, read_to_serve};
+
+/// Prints the findings; fails if `touchline serve` would.
+pub(crate) fn run(arguments: &CheckArguments) -> Result<ExitCode> {
+    let sources = Sources { file: Some(arguments.config.clone()), variables: std::env::vars().collect(), ..Sources::default() };
+    let reading = read_to_serve(&sources);
+    write!(std::io::stdout(), "{}", report(&reading))?;
+    Ok(if reading.configuration.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// One line for each finding, and a last line with the verdict.
+pub(crate) fn report(reading: &Reading) -> String {
+    let mut text = String::new();
+    let mut counts = [0; 3];
+    for finding in &reading.findings {
+        let (index, word) = match finding.severity {
+            Severity::Error => (0, "error"),
+            Severity::Warning => (1, "warning"),
+            Severity::Note => (2, "note"),
+        };
+        counts[index] += 1;
+        let _ = writeln!(text, "{word}: {finding}");
+    }
+    let verdict = if reading.configuration.is_some() { "ok" } else { "not ok" };
+    let _ = writeln!(text, "{verdict}: {} errors, {} warnings, {} notes", counts[0], counts[1], counts[2]);
+    text
+}

@@ -1,0 +1,103 @@
+//! `touchline genconfig`: a small configuration with fresh secrets.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::arguments::GenconfigArguments;
+use crate::config::keys::{KEYS, Key, Kind, OPTIONS};
+use crate::config::random_secret;
+
+/// Prints it.
+pub(crate) fn run(arguments: &GenconfigArguments) -> Result<ExitCode> {
+    let mut text = configuration(&random_secret()?, &random_secret()?);
+    if arguments.all {
+        text.push_str(&every_key());
+    }
+    write!(std::io::stdout(), "{text}")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Every key as a comment, to be copied up into its section. The path is written whole, so that each line stands alone.
+fn every_key() -> String {
+    let line = |path: &str, key: &Key| {
+        let value = match key.kind {
+            Kind::Boolean | Kind::Integer(..) | Kind::Texts => key.default.to_owned(),
+            _ => format!("{:?}", key.default),
+        };
+        format!("# {path} = {value}\n#     {}{}\n", key.meaning, if key.is_ours { " (Touchline's own)" } else { "" })
+    };
+    let mut text = String::from("\n# Every key, with its default.\n#\n");
+    KEYS.iter().for_each(|key| text.push_str(&line(key.path, key)));
+    text.push_str("#\n# Options of channel.without_namespace and of each of channel.namespaces.\n#\n");
+    OPTIONS.iter().for_each(|key| text.push_str(&line(key.path, key)));
+    text
+}
+
+fn configuration(token_secret: &str, api_key: &str) -> String {
+    format!(
+        r#"# Made by `touchline genconfig`. All keys: docs/configuration.md
+
+[http_server]
+port = 8000
+
+[client]
+# Pages that may open connections, as "https://example.com"; those of the server's own host always may.
+allowed_origins = []
+
+[client.token]
+# Your backend signs its users' tokens with it (HS256); `touchline token --config <this file>` does too.
+hmac_secret_key = "{token_secret}"
+
+[http_api]
+# Your backend shows it to publish.
+key = "{api_key}"
+
+[health]
+enabled = true
+
+[prometheus]
+enabled = true
+
+# Channels named "news:…". Everything that is not switched on is off.
+[[channel.namespaces]]
+name = "news"
+allow_subscribe_for_client = true
+history_size = 100
+history_ttl = "1h"
+force_recovery = true
+"#
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Severity, Sources, read_to_serve};
+
+    #[test]
+    fn the_list_of_every_key_is_comments_that_hold_toml() {
+        let all = every_key();
+        assert!(all.lines().all(|line| line.is_empty() || line.starts_with('#')));
+        let lines = all.lines().filter_map(|line| line.strip_prefix("# ")).filter(|line| line.contains(" = ") && !line.starts_with(' '));
+        let mut count = 0;
+        for line in lines {
+            assert!(line.parse::<toml::Table>().is_ok(), "{line}");
+            count += 1;
+        }
+        assert_eq!(count, KEYS.len() + OPTIONS.len());
+    }
+
+    #[test]
+    fn what_it_makes_is_enough_to_serve() {
+        let path = std::env::temp_dir().join(format!("touchline-genconfig-{}.toml", std::process::id()));
+        let secret = random_secret().expect("the system has randomness");
+        std::fs::write(&path, configuration(&secret, "a-key-of-twenty-bytes")).expect("the directory is writable");
+        let (configuration, findings) =
+            read_to_serve(&Sources { file: Some(path.clone()), ..Sources::default() }).into_result().expect("no faults");
+        std::fs::remove_file(path).expect("it was written");
+        assert_eq!(configuration.settings.client.token.hmac_secret_key, secret);
+        assert!(findings.iter().all(|finding| finding.severity == Severity::Note), "{findings:?}");
+    }
+}

@@ -1,0 +1,12 @@
+//! One file for each command: what it does from its arguments to its exit code.
+
+mod banner;
+pub(crate) mod check;
+mod dev;
+pub(crate) mod genconfig;
+pub(crate) mod match_replay;
+pub(crate) mod publish;
+pub(crate) mod serve;
+pub(crate) mod token;
+pub(crate) mod version;
+pub(crate) mod watch;

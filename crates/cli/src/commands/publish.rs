@@ -1,0 +1,30 @@
+//! `touchline publish CHANNEL JSON`.
+
+use std::io::{Read as _, Write as _};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use serde_json::{Value as Json, json};
+
+use crate::api::Api;
+use crate::arguments::PublishArguments;
+
+/// Publishes and prints the result.
+pub(crate) fn run(arguments: &PublishArguments) -> Result<ExitCode> {
+    let data = read_data(&arguments.data)?;
+    let api = Api::from_arguments(&arguments.api)?;
+    let result = api.call("publish", &json!({"channel": arguments.channel, "data": data})).context("failed to publish")?;
+    writeln!(std::io::stdout(), "{result}")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read_data(text: &str) -> Result<Json> {
+    let mut piped = String::new();
+    let text = if text == "-" {
+        std::io::stdin().read_to_string(&mut piped).context("failed to read standard input")?;
+        piped.as_str()
+    } else {
+        text
+    };
+    serde_json::from_str(text).with_context(|| format!("the publication is no JSON (text goes in quotes of its own: '\"{}\"')", text.trim()))
+}

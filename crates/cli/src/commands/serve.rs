@@ -1,0 +1,135 @@
+//! `touchline serve`: configuration, server, signals, drain.
+
+use std::error::Error as _;
+use std::io;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, anyhow};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use touchline_server::{Running, Server, Settings, StartError};
+
+use crate::arguments::ServeArguments;
+use crate::config::{self, DevelopmentSecrets, Finding, Flags, Severity, Sources};
+use crate::{commands::dev, logging};
+
+/// Exit code of a process that was told twice to stop: 128 and the number of SIGINT, as shells have it.
+const STOPPED_AT_ONCE: u8 = 130;
+
+/// Runs the server until a signal asks it to stop.
+pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
+    let sources = sources(&arguments)?;
+    let reading = if arguments.dev { config::read(&sources) } else { config::read_to_serve(&sources) };
+    let (configuration, findings) = reading.into_result()?;
+    logging::start(&configuration.log);
+    log(&findings);
+    let mut settings = configuration.settings;
+    if arguments.dev {
+        settings.pages = crate::demo::pages();
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().context("failed to start the signal loop")?;
+    runtime.block_on(async {
+        let mut signals = Signals::listen()?;
+        let running = start(settings.clone())?;
+        let _player = if arguments.dev { dev::begin(&settings, running.address(), !arguments.no_match)? } else { None };
+        tracing::info!(address = %running.address(), version = touchline_server::VERSION, "ready");
+        signals.next().await;
+        tracing::info!("stopping: clients are told to go; a second signal stops at once");
+        Ok(stop(running, &mut signals).await)
+    })
+}
+
+fn sources(arguments: &ServeArguments) -> Result<Sources> {
+    Ok(Sources {
+        file: arguments.config.clone().or_else(|| std::env::var_os("TOUCHLINE_CONFIG").map(Into::into)),
+        variables: std::env::vars().collect(),
+        flags: Flags { address: arguments.address, port: arguments.port, log_level: arguments.log_level.clone(), shards: arguments.shards },
+        development: if arguments.dev { Some(DevelopmentSecrets::random()?) } else { None },
+    })
+}
+
+fn log(findings: &[Finding]) {
+    for finding in findings {
+        match finding.severity {
+            Severity::Error => tracing::error!("{finding}"),
+            Severity::Warning => tracing::warn!("{finding}"),
+            Severity::Note => tracing::debug!("{finding}"),
+        }
+    }
+}
+
+fn start(settings: Settings) -> Result<Running> {
+    let port = settings.http_server.port;
+    Server::bind(settings).and_then(Server::start).map_err(|error| explain(error, port))
+}
+
+/// Adds the remedy where there is a usual one.
+fn explain(error: StartError, port: u16) -> anyhow::Error {
+    let mut cause = error.source();
+    let mut kind = None;
+    while let Some(error) = cause {
+        kind = kind.or_else(|| error.downcast_ref::<io::Error>().map(io::Error::kind));
+        cause = error.source();
+    }
+    let other = if port == u16::MAX { 8000 } else { port.max(1023) + 1 };
+    let remedy = match kind {
+        Some(io::ErrorKind::AddrInUse) => {
+            format!("port {port} is taken: stop who has it (`ss -ltnp 'sport = :{port}'` tells), or choose another, as --port {other}")
+        }
+        Some(io::ErrorKind::PermissionDenied) => format!("port {port} needs a privilege: choose one above 1023, as --port 8000"),
+        Some(io::ErrorKind::AddrNotAvailable) => "this machine has no such address: see `ip address`, or leave --address away".to_owned(),
+        _ => return anyhow!(error).context("failed to start"),
+    };
+    anyhow!(error).context(remedy)
+}
+
+/// SIGTERM and SIGINT.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self> {
+        let listen = |kind| signal(kind).context("failed to listen for signals");
+        Ok(Signals { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+/// Drains, unless a second signal comes.
+async fn stop(running: Running, signals: &mut Signals) -> ExitCode {
+    let (done, stopped) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        running.stop();
+        let _ = done.send(());
+    });
+    tokio::select! {
+        _ = stopped => {
+            tracing::info!("stopped");
+            ExitCode::SUCCESS
+        }
+        () = signals.next() => ExitCode::from(STOPPED_AT_ONCE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_taken_port_is_told_with_its_remedy() {
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let mut settings = Settings::default();
+        settings.http_server.address = "127.0.0.1".into();
+        settings.http_server.port = taken.local_addr().expect("it is bound").port();
+        let error = start(settings).err().expect("the port is taken");
+        let text = format!("{error:#}");
+        assert!(text.contains("is taken: stop who has it") && text.contains("--port"), "{text}");
+    }
+}

@@ -1,0 +1,113 @@
+//! `touchline token`: a JSON Web Token (RFC 7519) signed with HS256.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result, bail};
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Map, Value as Json, json};
+use touchline_server::TokenSettings;
+
+use crate::api::configured;
+use crate::arguments::TokenArguments;
+
+/// Prints the token alone, so that it can be used by `$(touchline token …)`.
+pub(crate) fn run(arguments: &TokenArguments) -> Result<ExitCode> {
+    let settings = token_settings(arguments)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
+    let token = sign(&settings.hmac_secret_key, &claims(arguments, &settings, now)?);
+    writeln!(std::io::stdout(), "{token}")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn token_settings(arguments: &TokenArguments) -> Result<TokenSettings> {
+    if let Some(secret) = &arguments.secret {
+        return Ok(TokenSettings { hmac_secret_key: secret.clone(), ..TokenSettings::default() });
+    }
+    let client = configured(arguments.config.as_deref())?.client;
+    let has_own_keys = arguments.channel.is_some() && client.subscription_token.enabled;
+    let settings = if has_own_keys { client.subscription_token.keys() } else { client.token };
+    if settings.hmac_secret_key.is_empty() {
+        bail!("no secret to sign with: give --secret, --config with client.token.hmac_secret_key, or TOUCHLINE_CLIENT_TOKEN_HMAC_SECRET_KEY");
+    }
+    Ok(settings)
+}
+
+/// The claims that the arguments ask for; `--claims` wins over all others.
+fn claims(arguments: &TokenArguments, settings: &TokenSettings, now: Duration) -> Result<Json> {
+    let mut claims = Map::new();
+    claims.insert("sub".into(), json!(arguments.user));
+    claims.insert("iat".into(), json!(now.as_secs()));
+    if !arguments.exp.is_zero() {
+        claims.insert("exp".into(), json!((now + arguments.exp).as_secs()));
+    }
+    let from_settings = [("aud", Some(&settings.audience)), ("iss", Some(&settings.issuer)), ("channel", arguments.channel.as_ref())];
+    for (name, value) in from_settings {
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            claims.insert(name.into(), json!(value));
+        }
+    }
+    if let Some(more) = &arguments.claims {
+        let more: Map<String, Json> = serde_json::from_str(more).context("--claims must be a JSON object")?;
+        claims.extend(more);
+    }
+    Ok(Json::Object(claims))
+}
+
+fn sign(secret: &str, claims: &Json) -> String {
+    let head = URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256","typ":"JWT"}"#);
+    let signed = format!("{head}.{}", URL_SAFE_NO_PAD.encode(claims.to_string()));
+    let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+    let signature = hmac::sign(&key, signed.as_bytes());
+    format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arguments(claims: Option<&str>) -> TokenArguments {
+        TokenArguments {
+            user: "42".into(),
+            exp: Duration::from_secs(3_600),
+            channel: None,
+            claims: claims.map(str::to_owned),
+            secret: Some("secret".into()),
+            config: None,
+        }
+    }
+
+    #[test]
+    fn a_token_verifies_with_its_secret_only() {
+        let token = sign("secret", &json!({"sub": "42"}));
+        let (signed, signature) = token.rsplit_once('.').expect("it has three parts");
+        let signature = URL_SAFE_NO_PAD.decode(signature).expect("it is base64");
+        let verifies = |secret: &str| hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), signed.as_bytes(), &signature).is_ok();
+        assert!(verifies("secret") && !verifies("guess"));
+    }
+
+    /// Made with Python's `hmac` and `base64`.
+    #[test]
+    fn a_token_is_what_others_make_of_the_same_claims() {
+        let token = sign("secret", &json!({"sub": "42"}));
+        assert_eq!(token, "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiI0MiJ9.79CVgMIG_JB921dVUeJDWNJubJojFodH3-XtC_1C408");
+    }
+
+    #[test]
+    fn claims_are_those_that_were_asked_for() {
+        let now = Duration::from_secs(1_000);
+        let settings = TokenSettings { audience: "fans".into(), ..TokenSettings::default() };
+        let found = claims(&arguments(None), &settings, now).expect("claims are fine");
+        assert_eq!(found, json!({"sub": "42", "iat": 1_000, "exp": 4_600, "aud": "fans"}));
+        let mut subscription = arguments(Some(r#"{"info": {"name": "Ann"}, "exp": 5000}"#));
+        subscription.channel = Some("match:live".into());
+        let found = claims(&subscription, &settings, now).expect("claims are fine");
+        assert_eq!(found, json!({"sub": "42", "iat": 1_000, "exp": 5_000, "aud": "fans", "channel": "match:live", "info": {"name": "Ann"}}));
+        let forever = TokenArguments { exp: Duration::ZERO, ..arguments(None) };
+        assert_eq!(claims(&forever, &settings, now).expect("claims are fine").get("exp"), None);
+        assert!(claims(&arguments(Some("[1]")), &settings, now).is_err());
+    }
+}

@@ -1,0 +1,274 @@
+//! One channel followed by the client protocol (JSON): what to send, what to print, where we are. No sockets here.
+
+use serde::Deserialize;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+/// Ids of our commands; a new subscribe on the same link takes the same one.
+const CONNECT: u32 = 1;
+const SUBSCRIBE: u32 = 2;
+
+/// What a message of the server asks of the watcher.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// A publication as it came, for stdout.
+    Print(String),
+    /// What happened, for stderr.
+    Tell(String),
+    /// A message to the server.
+    Send(String),
+    /// The server pings this often, seconds.
+    Pings(u32),
+    /// The link is to be made anew.
+    Reconnect(String),
+    /// It is over for good.
+    Fail(String),
+}
+
+/// What we want and what we have.
+pub(super) struct Follower {
+    channel: String,
+    token: Option<String>,
+    subscription_token: Option<String>,
+    position: Option<Position>,
+    answers_pings: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Position {
+    offset: u64,
+    epoch: String,
+}
+
+#[derive(Deserialize)]
+struct Reply<'a> {
+    #[serde(default)]
+    id: u32,
+    error: Option<ErrorReply>,
+    connect: Option<ConnectResult>,
+    #[serde(borrow)]
+    subscribe: Option<SubscribeResult<'a>>,
+    #[serde(borrow)]
+    push: Option<Push<'a>>,
+}
+
+#[derive(Deserialize)]
+struct ErrorReply {
+    code: u32,
+    #[serde(default)]
+    message: String,
+    #[serde(default)]
+    temporary: bool,
+}
+
+#[derive(Deserialize)]
+struct ConnectResult {
+    #[serde(default)]
+    ping: u32,
+    #[serde(default)]
+    pong: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(default)]
+#[derive(Default)]
+struct SubscribeResult<'a> {
+    epoch: String,
+    offset: u64,
+    positioned: bool,
+    recoverable: bool,
+    recovered: bool,
+    was_recovering: bool,
+    #[serde(borrow)]
+    publications: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Push<'a> {
+    #[serde(default)]
+    channel: String,
+    #[serde(borrow, rename = "pub")]
+    publication: Option<&'a RawValue>,
+    unsubscribe: Option<Reason>,
+    disconnect: Option<Reason>,
+}
+
+#[derive(Deserialize)]
+struct Reason {
+    code: u32,
+    #[serde(default)]
+    reason: String,
+}
+
+#[derive(Deserialize)]
+struct Offset {
+    #[serde(default)]
+    offset: u64,
+}
+
+impl Follower {
+    /// A follower that has seen nothing yet.
+    pub(super) fn new(channel: String, token: Option<String>, subscription_token: Option<String>) -> Self {
+        Follower { channel, token, subscription_token, position: None, answers_pings: false }
+    }
+
+    /// What opens a link: connect and subscribe in one frame.
+    pub(super) fn greeting(&self) -> String {
+        let mut connect = json!({"name": "touchline watch", "version": touchline_server::VERSION});
+        if let Some(token) = &self.token {
+            connect["token"] = json!(token);
+        }
+        format!("{}\n{}", json!({"id": CONNECT, "connect": connect}), self.subscribe())
+    }
+
+    fn subscribe(&self) -> String {
+        let mut subscribe = json!({"channel": self.channel, "positioned": true, "recoverable": true});
+        if let Some(token) = &self.subscription_token {
+            subscribe["token"] = json!(token);
+        }
+        if let Some(Position { offset, epoch }) = &self.position {
+            subscribe["recover"] = json!(true);
+            subscribe["offset"] = json!(offset);
+            subscribe["epoch"] = json!(epoch);
+        }
+        json!({"id": SUBSCRIBE, "subscribe": subscribe}).to_string()
+    }
+
+    /// Takes one frame of the server: replies and pushes, one a line.
+    pub(super) fn take(&mut self, frame: &str) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        for line in frame.split('\n').filter(|line| !line.trim().is_empty()) {
+            match serde_json::from_str::<Reply<'_>>(line) {
+                Ok(reply) => self.take_reply(reply, &mut effects),
+                Err(error) => effects.push(Effect::Fail(format!("the server does not speak the protocol ({error})"))),
+            }
+        }
+        effects
+    }
+
+    fn take_reply(&mut self, reply: Reply<'_>, effects: &mut Vec<Effect>) {
+        if let Some(error) = reply.error {
+            let verb = if reply.id == CONNECT { "connect" } else { "subscribe" };
+            let text = format!("failed to {verb}: error {}: {}", error.code, error.message);
+            effects.push(if error.temporary { Effect::Reconnect(text) } else { Effect::Fail(text) });
+        } else if let Some(connect) = reply.connect {
+            self.answers_pings = connect.pong;
+            effects.push(Effect::Pings(connect.ping));
+        } else if let Some(subscribe) = reply.subscribe {
+            self.take_subscription(subscribe, effects);
+        } else if let Some(push) = reply.push {
+            self.take_push(push, effects);
+        } else if reply.id == 0 && self.answers_pings {
+            effects.push(Effect::Send("{}".to_owned()));
+        }
+    }
+
+    fn take_subscription(&mut self, result: SubscribeResult<'_>, effects: &mut Vec<Effect>) {
+        let channel = &self.channel;
+        effects.push(Effect::Tell(if !result.was_recovering {
+            format!("watching {channel}")
+        } else if result.recovered {
+            format!("back on {channel}: caught up with {} publications", result.publications.len())
+        } else {
+            format!("back on {channel}: what was missed could not be recovered")
+        }));
+        let has_position = result.positioned || result.recoverable;
+        self.position = has_position.then_some(Position { offset: result.offset, epoch: result.epoch });
+        for publication in result.publications {
+            self.take_publication(publication, effects);
+        }
+    }
+
+    fn take_push(&mut self, push: Push<'_>, effects: &mut Vec<Effect>) {
+        if let Some(Reason { code, reason }) = push.disconnect {
+            effects.push(ended(code, &reason));
+        } else if push.channel == self.channel {
+            if let Some(publication) = push.publication {
+                self.take_publication(publication, effects);
+            } else if let Some(Reason { code, reason }) = push.unsubscribe {
+                let text = format!("unsubscribed: {reason} ({code})");
+                if code < 2500 {
+                    effects.push(Effect::Fail(text));
+                } else {
+                    effects.extend([Effect::Tell(text), Effect::Send(self.subscribe())]);
+                }
+            }
+        }
+    }
+
+    fn take_publication(&mut self, publication: &RawValue, effects: &mut Vec<Effect>) {
+        if let (Some(position), Ok(Offset { offset })) = (&mut self.position, serde_json::from_str(publication.get())) {
+            position.offset = position.offset.max(offset);
+        }
+        effects.push(Effect::Print(publication.get().to_owned()));
+    }
+}
+
+/// The end of a link by a disconnect code, which tells whether to come back.
+pub(super) fn ended(code: u32, reason: &str) -> Effect {
+    let text = format!("disconnected: {reason} ({code})");
+    let is_final = matches!(code, 1009 | 3500..=3999 | 4500..=4999);
+    if is_final { Effect::Fail(text) } else { Effect::Reconnect(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Effect::{Fail, Pings, Print, Reconnect, Send, Tell};
+
+    fn follower() -> Follower {
+        Follower::new("match:live".into(), Some("jwt".into()), None)
+    }
+
+    #[test]
+    fn a_greeting_connects_and_subscribes() {
+        let greeting = follower().greeting();
+        let (connect, subscribe) = greeting.split_once('\n').expect("two commands");
+        assert!(connect.contains(r#""token":"jwt""#), "{connect}");
+        assert!(!subscribe.contains("recover\""), "{subscribe}");
+    }
+
+    #[test]
+    fn publications_are_printed_as_they_came_and_move_the_position() {
+        let mut follower = follower();
+        let replies = r#"{"id":1,"connect":{"client":"c","version":"1","ping":25,"pong":true}}
+{"id":2,"subscribe":{"recoverable":true,"positioned":true,"epoch":"abc","offset":3}}"#;
+        assert_eq!(follower.take(replies), [Pings(25), Tell("watching match:live".into())]);
+        let push = r#"{"push":{"channel":"match:live","pub":{"data":{"a": 1},"offset":4}}}"#;
+        assert_eq!(follower.take(push), [Print(r#"{"data":{"a": 1},"offset":4}"#.into())]);
+        assert_eq!(follower.take("{}"), [Send("{}".into())]);
+        let greeting = follower.greeting();
+        assert!(greeting.contains(r#""epoch":"abc","offset":4"#) && greeting.contains(r#""recover":true"#), "{greeting}");
+        let back = r#"{"id":2,"subscribe":{"recoverable":true,"epoch":"abc","offset":4,"recovered":true,"was_recovering":true,"publications":[{"data":1,"offset":5},{"data":2,"offset":6}]}}"#;
+        let effects = follower.take(back);
+        assert_eq!(effects[0], Tell("back on match:live: caught up with 2 publications".into()));
+        assert_eq!(effects[2], Print(r#"{"data":2,"offset":6}"#.into()));
+        assert_eq!(follower.position, Some(Position { offset: 6, epoch: "abc".into() }));
+        let lost = r#"{"id":2,"subscribe":{"recoverable":true,"epoch":"xyz","offset":1,"was_recovering":true}}"#;
+        assert_eq!(follower.take(lost), [Tell("back on match:live: what was missed could not be recovered".into())]);
+        assert_eq!(follower.position, Some(Position { offset: 1, epoch: "xyz".into() }));
+    }
+
+    #[test]
+    fn codes_tell_whether_to_come_back() {
+        let mut follower = follower();
+        for (message, expected) in [
+            (r#"{"push":{"disconnect":{"code":3001,"reason":"shutdown"}}}"#, Reconnect("disconnected: shutdown (3001)".into())),
+            (r#"{"push":{"disconnect":{"code":3500,"reason":"invalid token"}}}"#, Fail("disconnected: invalid token (3500)".into())),
+            (r#"{"id":2,"error":{"code":102,"message":"unknown channel"}}"#, Fail("failed to subscribe: error 102: unknown channel".into())),
+            (
+                r#"{"id":1,"error":{"code":100,"message":"internal","temporary":true}}"#,
+                Reconnect("failed to connect: error 100: internal".into()),
+            ),
+            (
+                r#"{"push":{"channel":"match:live","unsubscribe":{"code":2000,"reason":"server unsubscribe"}}}"#,
+                Fail("unsubscribed: server unsubscribe (2000)".into()),
+            ),
+        ] {
+            assert_eq!(follower.take(message), [expected], "{message}");
+        }
+        let insufficient = r#"{"push":{"channel":"match:live","unsubscribe":{"code":2500,"reason":"insufficient state"}}}"#;
+        assert_eq!(follower.take(insufficient)[1], Send(follower.subscribe()));
+        assert!(matches!(follower.take("no json")[..], [Fail(_)]));
+    }
+}

@@ -1,0 +1,184 @@
+//! What single keys cannot tell: values that don't go together, or that hardly mean what their writer thinks.
+
+use std::collections::HashSet;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use touchline_server::{ChannelOptions, ClientSettings, Settings, TokenSettings};
+
+use super::finding::Finding;
+use super::keys::{NAMESPACES, WITHOUT_NAMESPACE};
+
+/// Shortest HMAC secret that is as strong as HS256, bytes (RFC 7518, 3.2).
+const SECRET_LEN_MIN: usize = 32;
+/// Shortest API key that nobody guesses, bytes.
+const API_KEY_LEN_MIN: usize = 16;
+
+/// Checks settings that were read without a fault.
+pub(crate) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
+    addresses(settings, findings);
+    api(settings, findings);
+    client(&settings.client, findings);
+    channels(settings, findings);
+}
+
+fn addresses(settings: &Settings, findings: &mut Vec<Finding>) {
+    let server = &settings.http_server;
+    if let Err(error) = server.bind_address() {
+        findings.push(Finding::error(format!("http_server.address: expected an IP address, found {:?} ({error})", server.address), None));
+    }
+    let prefixes = [
+        ("websocket.handler_prefix", &settings.websocket.handler_prefix),
+        ("health.handler_prefix", &settings.health.handler_prefix),
+        ("prometheus.handler_prefix", &settings.prometheus.handler_prefix),
+    ];
+    for (key, prefix) in prefixes {
+        if !prefix.is_empty() && !prefix.starts_with('/') {
+            findings.push(Finding::error(format!("{key}: a path begins with \"/\", found {prefix:?}"), None));
+        }
+    }
+    if settings.websocket.disabled {
+        findings.push(Finding::warning("websocket.disabled: clients have no other way in yet", None));
+    }
+}
+
+fn api(settings: &Settings, findings: &mut Vec<Finding>) {
+    let api = &settings.http_api;
+    if api.insecure && !api.disabled {
+        findings.push(Finding::warning("http_api.insecure: whoever reaches the port can publish and disconnect", None));
+    } else if !api.key.is_empty() && api.key.len() < API_KEY_LEN_MIN {
+        findings.push(Finding::warning(format!("http_api.key: shorter than {API_KEY_LEN_MIN} bytes, it can be guessed"), None));
+    }
+}
+
+fn client(client: &ClientSettings, findings: &mut Vec<Finding>) {
+    if client.ping_interval.is_zero() {
+        findings.push(Finding::error("client.ping_interval: must be above zero", None));
+    } else if client.pong_timeout.is_zero() || client.pong_timeout >= client.ping_interval {
+        findings.push(Finding::error("client.pong_timeout: must be above zero and shorter than client.ping_interval", None));
+    }
+    if client.insecure && !client.anonymous_on_loopback_only {
+        findings.push(Finding::warning("client.insecure: whoever reaches the port may read and write every channel", None));
+    }
+    if client.allowed_origins.is_empty() {
+        findings.push(Finding::note("client.allowed_origins: empty, so browsers may come from the server's own host only"));
+    }
+    for origin in client.allowed_origins.iter().filter(|origin| *origin != "*") {
+        if !origin.contains("://") || origin.ends_with('/') {
+            findings.push(Finding::warning(format!("client.allowed_origins: {origin:?} matches nothing; an origin is scheme://host[:port]"), None));
+        }
+    }
+    tokens("client.token", &client.token, findings);
+    if client.subscription_token.enabled {
+        tokens("client.subscription_token", &client.subscription_token.keys(), findings);
+    }
+}
+
+fn tokens(section: &str, token: &TokenSettings, findings: &mut Vec<Finding>) {
+    if !token.hmac_secret_key.is_empty() && token.hmac_secret_key.len() < SECRET_LEN_MIN {
+        let text = format!("{section}.hmac_secret_key: shorter than {SECRET_LEN_MIN} bytes, so tokens can be forged by guessing");
+        findings.push(Finding::warning(text, None));
+    }
+    for (name, pem) in [("rsa_public_key", &token.rsa_public_key), ("ecdsa_public_key", &token.ecdsa_public_key)] {
+        if !pem.is_empty() && !is_public_key(pem) {
+            let text = format!("{section}.{name}: expected a public key in PEM (\"-----BEGIN PUBLIC KEY-----\" …), found something else");
+            findings.push(Finding::error(text, None));
+        }
+    }
+}
+
+/// Whether a text has the shape of a public key in PEM (RFC 7468). The server reads what is in it.
+fn is_public_key(pem: &str) -> bool {
+    let Some(rest) = pem.trim().strip_prefix("-----BEGIN ") else { return false };
+    let Some((label, rest)) = rest.split_once("-----") else { return false };
+    let Some(body) = rest.trim_end().strip_suffix(&format!("-----END {label}-----")) else { return false };
+    let body: String = body.split_whitespace().collect();
+    label.ends_with("PUBLIC KEY") && !body.is_empty() && STANDARD.decode(body).is_ok()
+}
+
+fn channels(settings: &Settings, findings: &mut Vec<Finding>) {
+    let channel = &settings.channel;
+    let common = channel.history_meta_ttl;
+    options(WITHOUT_NAMESPACE, &channel.without_namespace, common, findings);
+    let mut names = HashSet::new();
+    for namespace in &channel.namespaces {
+        let name = namespace.name.as_str();
+        let path = format!("{NAMESPACES}[{name}]");
+        if !is_namespace_name(name) {
+            let text = format!("{path}.name: expected two or more of letters, digits, \"-\", \"_\" and \".\"");
+            findings.push(Finding::error(text, None));
+        }
+        if !names.insert(name) {
+            findings.push(Finding::error(format!("{path}.name: used twice"), None));
+        }
+        options(&path, &namespace.options, common, findings);
+    }
+    let personal = &settings.client.subscribe_to_user_personal_channel;
+    let namespace = personal.personal_channel_namespace.as_str();
+    if personal.enabled && !namespace.is_empty() && !names.contains(namespace) {
+        let key = "client.subscribe_to_user_personal_channel.personal_channel_namespace";
+        findings.push(Finding::error(format!("{key}: there is no namespace {namespace:?}"), None));
+    }
+    if channel.namespace_boundary.is_empty() && !names.is_empty() {
+        findings.push(Finding::warning("channel.namespace_boundary: empty, so no channel is in a namespace", None));
+    }
+}
+
+/// As Centrifugo has it, so that a name is good on both.
+fn is_namespace_name(name: &str) -> bool {
+    name.len() >= 2 && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+}
+
+fn options(path: &str, options: &ChannelOptions, history_meta_ttl: std::time::Duration, findings: &mut Vec<Finding>) {
+    let mut warn = |text: &str| findings.push(Finding::warning(format!("{path}: {text}"), None));
+    if (options.history_size > 0) != !options.history_ttl.is_zero() {
+        warn("history stays off, it needs both history_size and history_ttl");
+    } else if !options.has_history() {
+        let wanting = [
+            (options.force_recovery, "force_recovery"),
+            (options.allow_recovery, "allow_recovery"),
+            (options.force_positioning, "force_positioning"),
+            (options.allow_positioning, "allow_positioning"),
+        ];
+        for (_, name) in wanting.iter().filter(|(is_on, _)| *is_on) {
+            warn(&format!("{name} does nothing without history_size and history_ttl"));
+        }
+    }
+    if options.force_push_join_leave && !options.join_leave {
+        warn("force_push_join_leave does nothing without join_leave");
+    }
+    let anonymous = [
+        (options.allow_subscribe_for_anonymous, options.allow_subscribe_for_client, "subscribe"),
+        (options.allow_publish_for_anonymous, options.allow_publish_for_client || options.allow_publish_for_subscriber, "publish"),
+        (options.allow_history_for_anonymous, options.allow_history_for_client || options.allow_history_for_subscriber, "history"),
+        (options.allow_presence_for_anonymous, options.allow_presence_for_client || options.allow_presence_for_subscriber, "presence"),
+    ];
+    for (_, _, verb) in anonymous.iter().filter(|(anonymous, client, _)| *anonymous && !*client) {
+        warn(&format!("allow_{verb}_for_anonymous does nothing without allow_{verb}_for_client"));
+    }
+    let meta_ttl = if options.history_meta_ttl.is_zero() { history_meta_ttl } else { options.history_meta_ttl };
+    if options.has_history() && options.history_ttl > meta_ttl {
+        findings.push(Finding::error(format!("{path}.history_ttl: must not be longer than history_meta_ttl"), None));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_public_key_in_pem_passes() {
+        let good = "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE\nAAAA\n-----END PUBLIC KEY-----\n";
+        assert!(is_public_key(good));
+        for bad in ["", "key", "/etc/key.pem", &good.replace("PUBLIC", "PRIVATE"), &good.replace("AAAA", "?"), &good.replace("-----END", "END")] {
+            assert!(!is_public_key(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn namespace_names_are_those_of_centrifugo() {
+        for (name, expected) in [("match", true), ("a.b-c_1", true), ("a", false), ("", false), ("a b", false), ("чат", false), ("a:b", false)] {
+            assert_eq!(is_namespace_name(name), expected, "{name}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! `serve --dev`: what a developer's machine needs, filled in where nothing was written.
+
+use anyhow::Context as _;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use super::low::{Node, Place, Value};
+
+/// The namespace of the demo.
+const MATCH: &str = "match";
+
+/// Options of the demo's namespace: anybody may watch and nobody but the reporter, through the server API, may publish.
+const MATCH_OPTIONS: &[&str] = &[
+    "presence",
+    "join_leave",
+    "force_push_join_leave",
+    "force_recovery",
+    "force_positioning",
+    "allow_subscribe_for_client",
+    "allow_subscribe_for_anonymous",
+    "allow_history_for_client",
+    "allow_history_for_anonymous",
+    "allow_presence_for_client",
+    "allow_presence_for_anonymous",
+];
+
+/// Secrets for one run.
+#[derive(Clone)]
+pub(crate) struct DevelopmentSecrets {
+    /// For the server API.
+    pub(crate) api_key: String,
+    /// For tokens.
+    pub(crate) token_secret: String,
+}
+
+impl DevelopmentSecrets {
+    /// Fresh random ones.
+    ///
+    /// # Errors
+    /// When the system has no randomness to give.
+    pub(crate) fn random() -> anyhow::Result<Self> {
+        Ok(DevelopmentSecrets { api_key: random_secret()?, token_secret: random_secret()? })
+    }
+}
+
+/// 32 random bytes as text that needs no quoting anywhere.
+///
+/// # Errors
+/// When the system has no randomness to give.
+pub(crate) fn random_secret() -> anyhow::Result<String> {
+    let mut bytes = [0; 32];
+    aws_lc_rs::rand::fill(&mut bytes).ok().context("failed to get randomness from the system")?;
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
+}
+
+/// Fills in what is absent.
+pub(crate) fn fill(secrets: &DevelopmentSecrets, tree: &mut Node) {
+    let text = |text: &str| Value::Text(text.to_owned());
+    let mut fill = |path: &str, value| {
+        if tree.get(path).is_none() {
+            tree.set(path, node(value));
+        }
+    };
+    fill("http_server.address", text("127.0.0.1"));
+    fill("http_api.key", text(&secrets.api_key));
+    fill("client.token.hmac_secret_key", text(&secrets.token_secret));
+    fill("client.allow_anonymous_connect_without_token", Value::Boolean(true));
+    fill("client.anonymous_on_loopback_only", Value::Boolean(true));
+    fill("channel.without_namespace.allow_subscribe_for_client", Value::Boolean(true));
+    fill("channel.without_namespace.allow_subscribe_for_anonymous", Value::Boolean(true));
+    fill("channel.namespaces", Value::List(Vec::new()));
+    fill("health.enabled", Value::Boolean(true));
+    fill("prometheus.enabled", Value::Boolean(true));
+    if tree.get("client.allowed_origins").is_none() {
+        let port = written_port(tree);
+        let origins = ["localhost", "127.0.0.1"].map(|host| node(Value::Text(format!("http://{host}:{port}"))));
+        tree.set("client.allowed_origins", node(Value::List(origins.into())));
+    }
+    if let Some(namespaces) = tree.list_mut("channel.namespaces")
+        && !namespaces.iter().any(|namespace| namespace.text("name") == Some(MATCH))
+    {
+        namespaces.push(demo_namespace());
+    }
+}
+
+fn demo_namespace() -> Node {
+    let mut namespace = Node::empty_table(Place::Defaults);
+    namespace.set("name", node(Value::Text(MATCH.to_owned())));
+    namespace.set("history_size", node(Value::Integer(500)));
+    namespace.set("history_ttl", node(Value::Text("24h".to_owned())));
+    for option in MATCH_OPTIONS {
+        namespace.set(option, node(Value::Boolean(true)));
+    }
+    namespace
+}
+
+fn written_port(tree: &Node) -> String {
+    match tree.get("http_server.port").map(|node| &node.value) {
+        Some(Value::Integer(port)) => port.to_string(),
+        Some(Value::Text(port)) => port.clone(),
+        _ => "8000".to_owned(),
+    }
+}
+
+fn node(value: Value) -> Node {
+    Node { place: Place::Defaults, value }
+}

@@ -1,0 +1,101 @@
+//! Environment variables: `TOUCHLINE_<SECTION>_<KEY>`, and `CENTRIFUGO_…` by the same rule for those who come from there.
+//!
+//! An option of a namespace that the file names is `TOUCHLINE_CHANNEL_NAMESPACES_<NAME>_<OPTION>`.
+
+use super::finding::Finding;
+use super::keys::{KEYS, Key, NAMESPACES, OPTIONS, WITHOUT_NAMESPACE};
+use super::low::{Node, Place, Value};
+use super::nearest::nearest;
+use super::theirs::{THEIR_OPTIONS, THEIRS};
+
+/// Weaker first: ours win over theirs.
+const PREFIXES: [&str; 2] = ["CENTRIFUGO_", "TOUCHLINE_"];
+
+/// Variables that other parts of the program read.
+const NOT_KEYS: [&str; 2] = ["TOUCHLINE_CONFIG", "TOUCHLINE_URL"];
+
+/// Writes what the environment says over the file's tree.
+pub(crate) fn apply(variables: &[(String, String)], tree: &mut Node, findings: &mut Vec<Finding>) {
+    for prefix in PREFIXES {
+        let mut mine: Vec<(&str, &str, &str)> = variables
+            .iter()
+            .filter(|(name, _)| !NOT_KEYS.contains(&name.as_str()))
+            .filter_map(|(name, value)| Some((name.as_str(), name.strip_prefix(prefix)?, value.as_str())))
+            .collect();
+        // The list of namespaces comes before the options of its entries.
+        mine.sort_by_key(|(_, suffix, _)| (suffix.len() != variable(NAMESPACES).len(), *suffix));
+        for (name, suffix, value) in mine {
+            apply_one(name, suffix, value, tree, findings);
+        }
+    }
+}
+
+fn apply_one(name: &str, suffix: &str, value: &str, tree: &mut Node, findings: &mut Vec<Finding>) {
+    let place = Place::Variable(name.to_owned());
+    let node = Node { place: place.clone(), value: Value::Text(value.to_owned()) };
+    if suffix == variable(NAMESPACES) {
+        match namespaces(value, &place) {
+            Some(list) => tree.set(NAMESPACES, list),
+            None => findings.push(Finding::error(format!("{NAMESPACES}: expected a JSON list or names"), Some(&place))),
+        }
+    } else if let Some(path) = path_of(suffix) {
+        tree.set(&path, node);
+    } else if let Some((item, option)) = namespace_option(suffix, tree) {
+        item.set(option, node);
+    } else if !is_someone_elses(suffix) {
+        let known = KEYS.iter().map(|key| key.path);
+        let hint = nearest(suffix, known).map_or(String::new(), |path| format!("; did you mean {}{}?", PREFIXES[1], variable(path)));
+        findings.push(Finding::warning(format!("no key has this name{hint}"), Some(&place)));
+    }
+}
+
+/// The variable of a key, without its prefix.
+pub(crate) fn variable(path: &str) -> String {
+    path.replace(['.', '-'], "_").to_ascii_uppercase()
+}
+
+fn path_of(suffix: &str) -> Option<String> {
+    let option = |name: &str| suffix == variable(&format!("{WITHOUT_NAMESPACE}.{name}"));
+    let options = OPTIONS.iter().map(|key| key.path).chain(THEIR_OPTIONS.iter().map(|theirs| theirs.path));
+    if let Some(name) = options.into_iter().find(|name| option(name)) {
+        return Some(format!("{WITHOUT_NAMESPACE}.{name}"));
+    }
+    if let Some(Key { path, .. }) = KEYS.iter().find(|key| variable(key.path) == suffix) {
+        return Some((*path).to_owned());
+    }
+    let theirs = THEIRS.iter().map(|theirs| (theirs.path, variable(theirs.path)));
+    let (path, rest) = theirs.filter_map(|(path, name)| Some((path, suffix.strip_prefix(&name)?))).max_by_key(|(path, _)| path.len())?;
+    match rest.strip_prefix('_') {
+        Some(inner) => Some(format!("{path}.{}", inner.to_ascii_lowercase())),
+        None => rest.is_empty().then(|| path.to_owned()),
+    }
+}
+
+/// The entry of `channel.namespaces` and the option that a variable names.
+fn namespace_option<'t>(suffix: &str, tree: &'t mut Node) -> Option<(&'t mut Node, &'static str)> {
+    let rest = suffix.strip_prefix(variable(NAMESPACES).as_str())?.strip_prefix('_')?;
+    let known = || OPTIONS.iter().map(|key| key.path).chain(THEIR_OPTIONS.iter().map(|theirs| theirs.path));
+    tree.list_mut(NAMESPACES)?.iter_mut().find_map(|item| {
+        let option = rest.strip_prefix(variable(item.text("name")?).as_str())?.strip_prefix('_')?;
+        let path = known().find(|path| variable(path) == option)?;
+        Some((item, path))
+    })
+}
+
+/// A JSON list of tables, or names separated by spaces.
+fn namespaces(text: &str, place: &Place) -> Option<Node> {
+    if text.trim_start().starts_with('[') {
+        return Node::from_json(serde_json::from_str(text).ok()?, place);
+    }
+    let named = |name: &str| {
+        let mut item = Node::empty_table(place.clone());
+        item.set("name", Node { place: place.clone(), value: Value::Text(name.to_owned()) });
+        item
+    };
+    Some(Node { place: place.clone(), value: Value::List(text.split_whitespace().map(named).collect()) })
+}
+
+/// Kubernetes writes `TOUCHLINE_SERVICE_HOST`, `TOUCHLINE_PORT_8000_TCP` and the like for a service of that name; `…_VAR_…` is free.
+fn is_someone_elses(suffix: &str) -> bool {
+    suffix.starts_with("VAR_") || ["PORT", "SERVICE_"].iter().any(|word| suffix.starts_with(word) || suffix.contains(&format!("_{word}")))
+}

@@ -1,0 +1,99 @@
+//! Reads a configuration file. What it holds is not judged here, only its syntax.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::rc::Rc;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::finding::Finding;
+use super::low::{Node, Place, Value};
+
+/// Reads a file; faults are findings, and what could not be read is an empty table.
+pub(crate) fn read(path: &Path, findings: &mut Vec<Finding>) -> Node {
+    let name: Rc<str> = path.to_string_lossy().into();
+    let whole = Place::File(name.clone(), None);
+    let empty = Node::empty_table(whole.clone());
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) => {
+            findings.push(Finding::error(format!("cannot be read: {error}"), Some(&whole)));
+            return empty;
+        }
+    };
+    let extension = path.extension().map(|e| e.to_string_lossy().to_ascii_lowercase()).unwrap_or_default();
+    let read = match extension.as_str() {
+        "toml" => from_toml(&text, &name),
+        "json" => from_json(&text, &name),
+        "yaml" | "yml" => Err(Finding::error("YAML is not read here: write it as TOML or JSON (one to one, the keys stay)", Some(&whole))),
+        _ => Err(Finding::error("the name of a configuration must end in .toml or .json", Some(&whole))),
+    };
+    read.unwrap_or_else(|finding| {
+        findings.push(finding);
+        empty
+    })
+}
+
+fn from_json(text: &str, name: &Rc<str>) -> Result<Node, Finding> {
+    let whole = Place::File(name.clone(), None);
+    let json: serde_json::Value = serde_json::from_str(text).map_err(|error| {
+        let place = Place::File(name.clone(), Some((error.line(), error.column())));
+        let reason = error.to_string();
+        let reason = reason.split(" at line ").next().unwrap_or_default();
+        Finding::error(format!("is not JSON: {reason}"), Some(&place))
+    })?;
+    match Node::from_json(json, &whole) {
+        Some(node) if matches!(node.value, Value::Table(_)) => Ok(node),
+        _ => Err(Finding::error("must be a JSON object", Some(&whole))),
+    }
+}
+
+fn from_toml(text: &str, name: &Rc<str>) -> Result<Node, Finding> {
+    let places = Places { name, text };
+    match DeTable::parse(text) {
+        Ok(table) => Ok(places.table(table.get_ref(), Place::File(name.clone(), None))),
+        Err(error) => {
+            let place = error.span().map_or(Place::File(name.clone(), None), |span| places.at(span.start));
+            Err(Finding::error(format!("is not TOML: {}", error.message()), Some(&place)))
+        }
+    }
+}
+
+/// Turns byte positions of one text into places.
+struct Places<'a> {
+    name: &'a Rc<str>,
+    text: &'a str,
+}
+
+impl Places<'_> {
+    fn at(&self, position: usize) -> Place {
+        let before = self.text.get(..position).unwrap_or(self.text);
+        let line = before.matches('\n').count() + 1;
+        let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+        Place::File(self.name.clone(), Some((line, column)))
+    }
+
+    fn table(&self, table: &DeTable<'_>, place: Place) -> Node {
+        let fields: BTreeMap<String, Node> =
+            table.iter().map(|(key, value)| (key.get_ref().to_string(), self.node(value, self.at(key.span().start)))).collect();
+        Node { place, value: Value::Table(fields) }
+    }
+
+    /// A field's place is that of its key: there the eye looks for it.
+    fn node(&self, value: &Spanned<DeValue<'_>>, place: Place) -> Node {
+        let value = match value.get_ref() {
+            DeValue::Table(table) => return self.table(table, place),
+            DeValue::Array(items) => Value::List(items.iter().map(|item| self.node(item, self.at(item.span().start))).collect()),
+            DeValue::String(text) => Value::Text(text.to_string()),
+            DeValue::Boolean(value) => Value::Boolean(*value),
+            DeValue::Integer(digits) => match i64::from_str_radix(digits.as_str(), digits.radix()) {
+                Ok(number) => Value::Integer(number),
+                Err(_) => Value::Float(f64::MAX),
+            },
+            DeValue::Float(digits) => Value::Float(digits.as_str().parse().unwrap_or(f64::NAN)),
+            DeValue::Datetime(_) => Value::Date,
+        };
+        Node { place, value }
+    }
+}

@@ -1,0 +1,53 @@
+//! One thing that is to be said about a configuration.
+
+use std::fmt;
+
+use super::low::Place;
+
+/// How much a finding matters. Errors come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Severity {
+    /// The configuration cannot be used.
+    Error,
+    /// It can, but hardly means what its writer thinks.
+    Warning,
+    /// Good to know.
+    Note,
+}
+
+/// A fault, a warning or a note, and where it belongs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Finding {
+    /// How much it matters.
+    pub(crate) severity: Severity,
+    /// The text, beginning with the key; never with the value of a secret.
+    pub(crate) text: String,
+    /// Where it was written; `None` when nothing was.
+    pub(crate) place: Option<Place>,
+}
+
+impl Finding {
+    /// A fault that stops the start.
+    pub(crate) fn error(text: impl Into<String>, place: Option<&Place>) -> Self {
+        Finding { severity: Severity::Error, text: text.into(), place: place.cloned() }
+    }
+
+    /// Something that is not as its writer thinks.
+    pub(crate) fn warning(text: impl Into<String>, place: Option<&Place>) -> Self {
+        Finding { severity: Severity::Warning, text: text.into(), place: place.cloned() }
+    }
+
+    /// Something good to know.
+    pub(crate) fn note(text: impl Into<String>) -> Self {
+        Finding { severity: Severity::Note, text: text.into(), place: None }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Some(place) if *place != Place::Defaults => write!(f, "{place}: {}", self.text),
+            _ => f.write_str(&self.text),
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! What the command line says about the configuration.
+
+use std::net::IpAddr;
+
+use super::low::{Node, Place, Value};
+
+/// Flags that set a key.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Flags {
+    /// `--address`.
+    pub(crate) address: Option<IpAddr>,
+    /// `--port`.
+    pub(crate) port: Option<u16>,
+    /// `--log-level`.
+    pub(crate) log_level: Option<String>,
+    /// `--shards`.
+    pub(crate) shards: Option<u16>,
+}
+
+/// Writes what was typed over all else.
+pub(crate) fn apply(flags: &Flags, tree: &mut Node) {
+    let mut set = |path, flag, value| {
+        if let Some(value) = value {
+            tree.set(path, Node { place: Place::Flag(flag), value });
+        }
+    };
+    set("http_server.address", "--address", flags.address.map(|address| Value::Text(address.to_string())));
+    set("http_server.port", "--port", flags.port.map(|port| Value::Integer(port.into())));
+    set("log.level", "--log-level", flags.log_level.clone().map(Value::Text));
+    set("node.shards", "--shards", flags.shards.map(|shards| Value::Integer(shards.into())));
+}

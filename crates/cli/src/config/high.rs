@@ -1,0 +1,299 @@
+//! What the written tree means: the settings of the server and of the logger.
+//!
+//! Every key is found in a table of [`keys`] or of [`theirs`], or is an error that names the nearest known one. Values are
+//! brought to the type of their key, then each section goes through its own `Deserialize`.
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value as Json, json};
+use touchline_server::{ChannelOptions, ChannelSettings, Namespace, Settings};
+
+use super::finding::Finding;
+use super::keys::{self, KEYS, Kind, NAMESPACES, OPTIONS, WITHOUT_NAMESPACE};
+use super::low::{Node, Value};
+use super::nearest::nearest;
+use super::theirs::{self, Fate, THEIR_OPTIONS, THEIRS};
+use super::{Configuration, LogSettings};
+
+/// Interprets the tree. `None` if something in it has no meaning; the findings tell what.
+pub(crate) fn interpret(tree: &Node, findings: &mut Vec<Finding>) -> Option<Configuration> {
+    let mut reader = Reader { findings, sections: Map::new(), without_namespace: Map::new(), namespaces: Vec::new() };
+    if let Value::Table(table) = &tree.value {
+        table.iter().for_each(|(key, node)| reader.read(key, node));
+    }
+    reader.finish()
+}
+
+struct Reader<'a> {
+    findings: &'a mut Vec<Finding>,
+    /// Checked values by path.
+    sections: Map<String, Json>,
+    without_namespace: Map<String, Json>,
+    namespaces: Vec<(String, Map<String, Json>)>,
+}
+
+impl Reader<'_> {
+    fn read(&mut self, path: &str, node: &Node) {
+        if let Some(key) = keys::find(KEYS, path) {
+            if let Some(value) = self.coerce(path, key.kind, node) {
+                self.sections.insert(path.to_owned(), value);
+            }
+        } else if let Some(entry) = theirs::find(THEIRS, path) {
+            self.leave_out(path, entry.fate, node);
+        } else if path == NAMESPACES {
+            self.read_namespaces(node);
+        } else if keys::is_section(path) || theirs::is_above(path) {
+            self.read_section(path, node);
+        } else {
+            self.refuse_unknown(path, node);
+        }
+    }
+
+    fn read_section(&mut self, path: &str, node: &Node) {
+        let Value::Table(table) = &node.value else {
+            let text = format!("{path}: expected a table, found {}", node.value.name());
+            return self.findings.push(Finding::error(text, Some(&node.place)));
+        };
+        if path == WITHOUT_NAMESPACE {
+            self.without_namespace = self.read_options(path, table.iter());
+            let options = self.without_namespace.clone();
+            self.refuse_unasked_proxies(path, node, &options);
+        } else {
+            table.iter().for_each(|(key, node)| self.read(&format!("{path}.{key}"), node));
+        }
+    }
+
+    fn read_namespaces(&mut self, node: &Node) {
+        let Value::List(items) = &node.value else {
+            let text = format!("{NAMESPACES}: expected a list of tables, found {}", node.value.name());
+            return self.findings.push(Finding::error(text, Some(&node.place)));
+        };
+        for (index, item) in items.iter().enumerate() {
+            let Value::Table(table) = &item.value else {
+                let text = format!("{NAMESPACES}[{index}]: expected a table, found {}", item.value.name());
+                self.findings.push(Finding::error(text, Some(&item.place)));
+                continue;
+            };
+            let Some(name) = item.text("name") else {
+                self.findings.push(Finding::error(format!("{NAMESPACES}[{index}].name: expected text, found none"), Some(&item.place)));
+                continue;
+            };
+            let options = self.read_options(&format!("{NAMESPACES}[{name}]"), table.iter().filter(|(key, _)| *key != "name"));
+            self.refuse_unasked_proxies(&format!("{NAMESPACES}[{name}]"), item, &options);
+            self.namespaces.push((name.to_owned(), options));
+        }
+    }
+
+    fn read_options<'n>(&mut self, path: &str, fields: impl Iterator<Item = (&'n String, &'n Node)>) -> Map<String, Json> {
+        let mut options = Map::new();
+        for (name, node) in fields {
+            let path = format!("{path}.{name}");
+            if let Some(key) = keys::find(OPTIONS, name) {
+                if let Some(value) = self.coerce(&path, key.kind, node) {
+                    options.insert(name.clone(), value);
+                }
+            } else if let Some(entry) = theirs::find(THEIR_OPTIONS, name) {
+                self.leave_out(&path, entry.fate, node);
+            } else {
+                self.refuse_unknown(&path, node);
+            }
+        }
+        options
+    }
+
+    /// Where a backend decides in Centrifugo, a permission beside it would here let everybody in.
+    fn refuse_unasked_proxies(&mut self, path: &str, node: &Node, options: &Map<String, Json>) {
+        for (switch, permissions) in theirs::PROXIED {
+            let is_on = node.get(switch).is_some_and(|node| !theirs::is_idle(node));
+            let permission = permissions.iter().find(|permission| options.get(**permission) == Some(&Json::Bool(true)));
+            if let (true, Some(permission)) = (is_on, permission) {
+                let text = format!("{path}: {switch} is not supported yet, and {permission} would hold without asking your backend; switch one of them off");
+                self.findings.push(Finding::error(text, Some(&node.place)));
+            }
+        }
+    }
+
+    fn coerce(&mut self, path: &str, kind: Kind, node: &Node) -> Option<Json> {
+        if kind == Kind::Duration && matches!(&node.value, Value::Text(text) if text.starts_with('-')) {
+            let text = format!("{path}: a negative duration switches nothing off here; the default holds");
+            self.findings.push(Finding::warning(text, Some(&node.place)));
+            return None;
+        }
+        match coerce(kind, &node.value) {
+            Ok(value) => Some(value),
+            Err(found) => {
+                let text = format!("{path}: expected {}, found {found}", kind.name());
+                self.findings.push(Finding::error(text, Some(&node.place)));
+                None
+            }
+        }
+    }
+
+    fn leave_out(&mut self, path: &str, fate: Fate, node: &Node) {
+        if theirs::is_idle(node) {
+            return;
+        }
+        let place = Some(&node.place);
+        match fate {
+            Fate::Moot => {}
+            Fate::LeftOut(consequence) => {
+                let consequence = if consequence.is_empty() { String::new() } else { format!("; {consequence}") };
+                let names = theirs::names_within(node);
+                self.findings.push(Finding::warning(format!("not supported yet: {path}{names}{consequence}"), place));
+            }
+            Fate::Refused(reason) => self.findings.push(Finding::error(format!("not supported yet: {path}; {reason}"), place)),
+        }
+    }
+
+    fn refuse_unknown(&mut self, path: &str, node: &Node) {
+        let known = keys::paths();
+        let theirs = THEIRS.iter().map(|theirs| theirs.path);
+        let shape = without_names(path);
+        let hint = match nearest(&shape, known.iter().map(String::as_str).chain(theirs)) {
+            Some(meant) => format!("; did you mean {meant}?"),
+            None => "; docs/configuration.md lists all keys".into(),
+        };
+        self.findings.push(Finding::error(format!("{path}: unknown key{hint}"), Some(&node.place)));
+    }
+
+    /// The values of one section as a tree of their own.
+    fn section<T: DeserializeOwned + Default>(&mut self, name: &str) -> T {
+        let prefix = format!("{name}.");
+        let mut tree = Map::new();
+        for (path, value) in &self.sections {
+            let Some(rest) = path.strip_prefix(&prefix) else { continue };
+            match rest.split_once('.') {
+                None => {
+                    tree.insert(rest.to_owned(), value.clone());
+                }
+                Some((inner, key)) => {
+                    let inner = tree.entry(inner).or_insert_with(|| json!({}));
+                    inner[key] = value.clone();
+                }
+            }
+        }
+        self.build(name, Json::Object(tree))
+    }
+
+    fn build<T: DeserializeOwned + Default>(&mut self, path: &str, tree: Json) -> T {
+        serde_json::from_value(tree).unwrap_or_else(|error| {
+            self.findings.push(Finding::error(format!("{path}: {error}"), None));
+            T::default()
+        })
+    }
+
+    fn finish(mut self) -> Option<Configuration> {
+        let is_faulty = |reader: &Self| reader.findings.iter().any(|finding| finding.severity == super::Severity::Error);
+        let settings = Settings {
+            http_server: self.section("http_server"),
+            http_api: self.section("http_api"),
+            client: self.section("client"),
+            channel: self.channel(),
+            websocket: self.section("websocket"),
+            shutdown: self.section("shutdown"),
+            node: self.section("node"),
+            health: self.section("health"),
+            prometheus: self.section("prometheus"),
+            pages: Vec::new(),
+        };
+        let log = LogSettings { level: self.text("log.level", "info"), format: self.text("log.format", "text") };
+        (!is_faulty(&self)).then_some(Configuration { settings, log })
+    }
+
+    fn channel(&mut self) -> ChannelSettings {
+        let without_namespace = std::mem::take(&mut self.without_namespace);
+        let without_namespace: ChannelOptions = self.build(WITHOUT_NAMESPACE, Json::Object(without_namespace));
+        let mut namespaces = Vec::new();
+        for (name, options) in std::mem::take(&mut self.namespaces) {
+            let options = self.build(&format!("{NAMESPACES}[{name}]"), Json::Object(options));
+            namespaces.push(Namespace { name, options });
+        }
+        let defaults = ChannelSettings::default();
+        let number = |path: &str| self.sections.get(path).and_then(Json::as_u64).and_then(|n| usize::try_from(n).ok());
+        let duration = |path: &str| self.sections.get(path).and_then(Json::as_str).and_then(touchline_engine::duration::parse);
+        ChannelSettings {
+            history_meta_ttl: duration("channel.history_meta_ttl").unwrap_or(defaults.history_meta_ttl),
+            max_length: number("channel.max_length").unwrap_or(defaults.max_length),
+            private_prefix: self.text("channel.private_prefix", &defaults.private_prefix),
+            namespace_boundary: self.text("channel.namespace_boundary", &defaults.namespace_boundary),
+            user_boundary: self.text("channel.user_boundary", &defaults.user_boundary),
+            user_separator: self.text("channel.user_separator", &defaults.user_separator),
+            without_namespace,
+            namespaces,
+        }
+    }
+
+    fn text(&self, path: &str, default: &str) -> String {
+        self.sections.get(path).and_then(Json::as_str).unwrap_or(default).to_owned()
+    }
+}
+
+/// `channel.namespaces[chat].x` as `channel.namespaces[].x`.
+fn without_names(path: &str) -> String {
+    match (path.find('['), path.find(']')) {
+        (Some(open), Some(close)) if open < close => format!("{}{}", &path[..=open], &path[close..]),
+        _ => path.to_owned(),
+    }
+}
+
+/// Brings a value to its key's kind. Text that says it is as good as the thing itself: the environment knows nothing else.
+///
+/// # Errors
+/// What was found instead, without the value of a secret.
+fn coerce(kind: Kind, value: &Value) -> Result<Json, String> {
+    let good = match (kind, value) {
+        (Kind::Boolean, Value::Boolean(value)) => Some(json!(value)),
+        (Kind::Boolean, Value::Text(text)) => match text.as_str() {
+            "1" | "t" | "T" | "true" | "True" | "TRUE" => Some(json!(true)),
+            "0" | "f" | "F" | "false" | "False" | "FALSE" => Some(json!(false)),
+            _ => None,
+        },
+        (Kind::Integer(least, most), Value::Integer(number)) => within(u64::try_from(*number).ok(), least, most),
+        (Kind::Integer(least, most), Value::Text(text)) => within(text.parse().ok(), least, most),
+        (Kind::Duration, Value::Integer(seconds)) => u64::try_from(*seconds).ok().map(|seconds| json!(format!("{seconds}s"))),
+        (Kind::Duration, Value::Text(text)) => touchline_engine::duration::parse(text).map(|_| json!(text)),
+        (Kind::Text | Kind::Secret | Kind::Pem, Value::Text(text)) => Some(json!(text)),
+        (Kind::Pattern, Value::Text(text)) => {
+            let compiled: Result<ChannelOptions, _> = serde_json::from_value(json!({ "channel_regex": text }));
+            return compiled.map(|_| json!(text)).map_err(|error| reason_of(&error.to_string()));
+        }
+        (Kind::Choice(words), Value::Text(text)) => words.contains(&text.as_str()).then(|| json!(text)),
+        (Kind::Texts, Value::Text(text)) => texts(text),
+        (Kind::Texts, Value::List(items)) => {
+            let items: Option<Vec<&str>> = items.iter().map(|item| if let Value::Text(text) = &item.value { Some(text.as_str()) } else { None }).collect();
+            items.map(|items| json!(items))
+        }
+        _ => None,
+    };
+    good.ok_or_else(|| found(kind, value))
+}
+
+fn within(number: Option<u64>, least: u64, most: u64) -> Option<Json> {
+    number.filter(|number| (least..=most).contains(number)).map(|number| json!(number))
+}
+
+/// A JSON list, or words separated by spaces.
+fn texts(text: &str) -> Option<Json> {
+    if text.trim_start().starts_with('[') {
+        let items: Vec<String> = serde_json::from_str(text).ok()?;
+        return Some(json!(items));
+    }
+    Some(json!(text.split_whitespace().collect::<Vec<_>>()))
+}
+
+fn found(kind: Kind, value: &Value) -> String {
+    if matches!(kind, Kind::Secret | Kind::Pem) {
+        return value.name().to_owned();
+    }
+    match value {
+        Value::Text(text) => format!("{:?}", text.chars().take(40).collect::<String>()),
+        Value::Integer(number) => number.to_string(),
+        Value::Boolean(value) => value.to_string(),
+        other => other.name().to_owned(),
+    }
+}
+
+/// The last line of a regular expression's fault, which is the reason.
+fn reason_of(error: &str) -> String {
+    let reason = error.lines().last().unwrap_or_default().trim();
+    format!("a faulty one ({})", reason.strip_prefix("error: ").unwrap_or(reason))
+}

@@ -1,0 +1,191 @@
+//! Every key that we act on: its kind, its default, what it means. `docs/configuration.md` is made from this table.
+//!
+//! Names and defaults are Centrifugo 6's where the concept is; the others are marked as ours.
+
+use Kind::{Boolean, Choice, Duration, Integer, Pattern, Pem, Secret, Text, Texts};
+
+/// What a key's value must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// True or false.
+    Boolean,
+    /// A whole number within bounds.
+    Integer(u64, u64),
+    /// A time such as `25s`.
+    Duration,
+    /// Any text.
+    Text,
+    /// Text that is never shown.
+    Secret,
+    /// A public key in PEM.
+    Pem,
+    /// A regular expression.
+    Pattern,
+    /// One of a few words.
+    Choice(&'static [&'static str]),
+    /// A list of texts.
+    Texts,
+}
+
+impl Kind {
+    /// Its name in the reference and in errors.
+    pub(crate) fn name(self) -> String {
+        match self {
+            Boolean => "true or false".into(),
+            Integer(least, u64::MAX) => format!("a number from {least}"),
+            Integer(least, most) => format!("a number from {least} to {most}"),
+            Duration => "a duration such as \"25s\", \"1h30m\" or \"500ms\"".into(),
+            Text => "text".into(),
+            Secret => "text (a secret)".into(),
+            Pem => "a public key in PEM".into(),
+            Pattern => "a regular expression".into(),
+            Choice(words) => format!("one of {}", words.iter().map(|w| format!("\"{w}\"")).collect::<Vec<_>>().join(", ")),
+            Texts => "a list of texts".into(),
+        }
+    }
+}
+
+/// One key.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Key {
+    /// Its dotted path; for channel options, the name alone.
+    pub(crate) path: &'static str,
+    /// What its value must be.
+    pub(crate) kind: Kind,
+    /// What holds if it is not written, as it would be written.
+    pub(crate) default: &'static str,
+    /// What it does.
+    pub(crate) meaning: &'static str,
+    /// Centrifugo has no such key.
+    pub(crate) is_ours: bool,
+}
+
+const fn key(path: &'static str, kind: Kind, default: &'static str, meaning: &'static str) -> Key {
+    Key { path, kind, default, meaning, is_ours: false }
+}
+
+const fn ours(path: &'static str, kind: Kind, default: &'static str, meaning: &'static str) -> Key {
+    Key { path, kind, default, meaning, is_ours: true }
+}
+
+/// Any count of things.
+const COUNT: Kind = Integer(0, u32::MAX as u64);
+/// A count of which there must be some.
+const SOME: Kind = Integer(1, u32::MAX as u64);
+/// The words of `log.level`.
+const LEVELS: Kind = Choice(&["none", "error", "warn", "info", "debug", "trace"]);
+
+/// Keys by their whole path.
+pub(crate) const KEYS: &[Key] = &[
+    key("http_server.address", Text, "", "Address to bind; empty is every IPv4 address. With `--dev`: `127.0.0.1`."),
+    key("http_server.port", Integer(0, 65_535), "8000", "Port to bind; 0 is any free one."),
+    ours("http_server.backlog", SOME, "65535", "Connections that the kernel may hold until the node takes them."),
+    ours("http_server.header_timeout", Duration, "10s", "Time a client has to send the head of a request."),
+    key("log.level", LEVELS, "info", "How much is logged, to stderr."),
+    ours("log.format", Choice(&["text", "json"]), "text", "How it is written."),
+    key("http_api.key", Secret, "", "The secret that callers of the server API show, as `X-API-Key` or `Authorization: apikey …`."),
+    key("http_api.insecure", Boolean, "false", "The server API asks for no key. For development."),
+    key("http_api.disabled", Boolean, "false", "The server API is not served."),
+    ours("http_api.body_size_limit", SOME, "10485760", "Largest body of a request to the server API, bytes."),
+    key("client.allowed_origins", Texts, "[]", "Origins that browsers may come from: `*`, or `scheme://host[:port]` with `*` as a wildcard. A page of the server's own host always may."),
+    key("client.token.hmac_secret_key", Secret, "", "Secret of connection tokens signed with HS256, HS384 or HS512."),
+    key("client.token.rsa_public_key", Pem, "", "Public key of tokens signed with RS256, RS384 or RS512."),
+    key("client.token.ecdsa_public_key", Pem, "", "Public key of tokens signed with ES256 or ES384."),
+    key("client.token.audience", Text, "", "If set, the `aud` claim must contain it."),
+    key("client.token.issuer", Text, "", "If set, the `iss` claim must equal it."),
+    key("client.subscription_token.enabled", Boolean, "false", "Subscription tokens have keys of their own, those below."),
+    key("client.subscription_token.hmac_secret_key", Secret, "", "As for connection tokens."),
+    key("client.subscription_token.rsa_public_key", Pem, "", "As for connection tokens."),
+    key("client.subscription_token.ecdsa_public_key", Pem, "", "As for connection tokens."),
+    key("client.subscription_token.audience", Text, "", "As for connection tokens."),
+    key("client.subscription_token.issuer", Text, "", "As for connection tokens."),
+    key("client.allow_anonymous_connect_without_token", Boolean, "false", "A client without a token is let in as the anonymous user, whose id is empty."),
+    ours("client.anonymous_on_loopback_only", Boolean, "false", "Anonymous and insecure clients are taken from this machine only. `--dev` sets it."),
+    key("client.disallow_anonymous_connection_tokens", Boolean, "false", "A token without a user is refused."),
+    key("client.insecure", Boolean, "false", "No token is needed and every channel is open. For development."),
+    key("client.channel_limit", COUNT, "128", "Channels that one connection may have at once."),
+    key("client.user_connection_limit", COUNT, "0", "Connections that one user may have on this node; 0 is any number."),
+    key("client.connection_limit", COUNT, "0", "Connections that this node takes; 0 is any number."),
+    key("client.queue_max_size", SOME, "1048576", "Bytes that may wait for one slow connection until it is ended with 3008."),
+    key("client.ping_interval", Duration, "25s", "Time between two pings to a connection."),
+    key("client.pong_timeout", Duration, "8s", "Time a client has to answer a ping; shorter than the interval."),
+    key("client.stale_close_delay", Duration, "10s", "Time a client has to send its connect command."),
+    key("client.expired_close_delay", Duration, "25s", "Time past a token's expiry until the connection is ended."),
+    key("client.expired_sub_close_delay", Duration, "25s", "Time past a subscription's expiry until it is ended."),
+    key("client.history_max_publication_limit", COUNT, "300", "Publications that one history call of a client gives."),
+    key("client.recovery_max_publication_limit", COUNT, "300", "Publications that one recovery gives; a client that missed more must reload."),
+    key("client.subscribe_to_user_personal_channel.enabled", Boolean, "false", "Every user is subscribed to a channel of its own: `#<user>`, or `<namespace>:#<user>`."),
+    key("client.subscribe_to_user_personal_channel.personal_channel_namespace", Text, "", "Namespace of those channels."),
+    key("client.connect_include_server_time", Boolean, "false", "The connect reply carries the server's time."),
+    key("channel.history_meta_ttl", Duration, "720h", "How long offset and epoch outlive a channel's last use, where its namespace doesn't say."),
+    key("channel.max_length", SOME, "255", "Longest channel name, bytes."),
+    key("channel.private_prefix", Text, "$", "Channels that begin with it need a subscription token. Empty: there are none."),
+    key("channel.namespace_boundary", Text, ":", "Separates the namespace from the rest of a channel's name."),
+    key("channel.user_boundary", Text, "#", "Separates a channel's name from the users it is limited to."),
+    key("channel.user_separator", Text, ",", "Separates those users."),
+    key("websocket.disabled", Boolean, "false", "The WebSocket transport is not served."),
+    key("websocket.handler_prefix", Text, "/connection/websocket", "Its path."),
+    key("websocket.message_size_limit", SOME, "65536", "Largest message of a client, bytes."),
+    key("shutdown.timeout", Duration, "30s", "Longest time that a stop takes."),
+    ours("shutdown.spread", Duration, "5s", "Time over which clients are told to go, so that they don't all come back at once."),
+    key("node.name", Text, "", "The node's name in `info`; empty is the host's name."),
+    ours("node.shards", Integer(0, 1024), "0", "Event loops, one thread each; 0 is as many as cores."),
+    ours("node.publish_backlog_max", SOME, "65536", "Publications that may wait at one shard until publishers are refused with error 111."),
+    key("health.enabled", Boolean, "false", "`GET /health` is served. `--dev` sets it."),
+    key("health.handler_prefix", Text, "/health", "Its path."),
+    key("prometheus.enabled", Boolean, "false", "`GET /metrics` is served. `--dev` sets it."),
+    key("prometheus.handler_prefix", Text, "/metrics", "Its path."),
+];
+
+/// Options of channels: under `channel.without_namespace`, and in each of `channel.namespaces`.
+pub(crate) const OPTIONS: &[Key] = &[
+    key("presence", Boolean, "false", "Keep who is in the channel; answer `presence` and `presence_stats`."),
+    key("join_leave", Boolean, "false", "Send join and leave events to the subscribers who asked for them."),
+    key("force_push_join_leave", Boolean, "false", "Send join and leave events to every subscriber."),
+    key("history_size", Integer(0, 100_000), "0", "Publications kept. History is on when this and `history_ttl` are both above zero."),
+    key("history_ttl", Duration, "0s", "How long a publication is kept."),
+    key("history_meta_ttl", Duration, "0s", "How long offset and epoch outlive the channel's last use; 0 is `channel.history_meta_ttl`."),
+    key("force_positioning", Boolean, "false", "Every subscription is told its position, and a gap is never hidden."),
+    key("allow_positioning", Boolean, "false", "A client may ask for it."),
+    key("force_recovery", Boolean, "false", "Every subscription can be recovered after a lost connection."),
+    key("allow_recovery", Boolean, "false", "A client may ask for it."),
+    key("force_recovery_mode", Choice(&["stream", "cache", ""]), "stream", "`stream` gives all that was missed, `cache` the latest publication only."),
+    key("allow_subscribe_for_client", Boolean, "false", "Clients with a user may subscribe without a subscription token."),
+    key("allow_subscribe_for_anonymous", Boolean, "false", "… and so may anonymous ones."),
+    key("allow_publish_for_client", Boolean, "false", "Clients with a user may publish."),
+    key("allow_publish_for_subscriber", Boolean, "false", "Subscribers may publish."),
+    key("allow_publish_for_anonymous", Boolean, "false", "… and so may anonymous ones."),
+    key("allow_history_for_client", Boolean, "false", "Clients with a user may read the history."),
+    key("allow_history_for_subscriber", Boolean, "false", "Subscribers may read the history."),
+    key("allow_history_for_anonymous", Boolean, "false", "… and so may anonymous ones."),
+    key("allow_presence_for_client", Boolean, "false", "Clients with a user may ask for presence."),
+    key("allow_presence_for_subscriber", Boolean, "false", "Subscribers may ask for presence."),
+    key("allow_presence_for_anonymous", Boolean, "false", "… and so may anonymous ones."),
+    key("allow_user_limited_channels", Boolean, "false", "Channels named `…#user1,user2` are open to exactly those users."),
+    key("channel_regex", Pattern, "", "The part of the name behind the namespace must match; empty is any."),
+];
+
+/// The list of namespaces.
+pub(crate) const NAMESPACES: &str = "channel.namespaces";
+/// The options of channels without a namespace.
+pub(crate) const WITHOUT_NAMESPACE: &str = "channel.without_namespace";
+
+/// The key with this path in a table.
+pub(crate) fn find(keys: &'static [Key], path: &str) -> Option<&'static Key> {
+    keys.iter().find(|key| key.path == path)
+}
+
+/// Whether some key of a table lies beneath this path.
+pub(crate) fn is_section(path: &str) -> bool {
+    let lies_beneath = |key: &str| key.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
+    KEYS.iter().any(|key| lies_beneath(key.path)) || path == WITHOUT_NAMESPACE
+}
+
+/// Every path that can be written, for suggestions.
+pub(crate) fn paths() -> Vec<String> {
+    let options = OPTIONS.iter().flat_map(|option| [format!("{WITHOUT_NAMESPACE}.{}", option.path), format!("{NAMESPACES}[].{}", option.path)]);
+    let sections = KEYS.iter().filter_map(|key| key.path.rsplit_once('.')).map(|(section, _)| section.to_owned());
+    let mut all: Vec<String> = KEYS.iter().map(|key| key.path.to_owned()).chain(options).chain(sections).collect();
+    all.extend([NAMESPACES.to_owned(), WITHOUT_NAMESPACE.to_owned()]);
+    all
+}

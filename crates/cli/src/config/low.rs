@@ -1,0 +1,148 @@
+//! Exactly what was written, as one tree: each value remembers where it came from.
+//!
+//! The tree has no `Debug`: it holds secrets.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::rc::Rc;
+
+/// Where a value was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// A file, with line and column where its format tells them.
+    File(Rc<str>, Option<(usize, usize)>),
+    /// An environment variable.
+    Variable(String),
+    /// A flag of the command line.
+    Flag(&'static str),
+    /// Nowhere: what `--dev` fills in, or the empty beginning.
+    Defaults,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::File(name, Some((line, column))) => write!(f, "{name}:{line}:{column}"),
+            Place::File(name, None) => f.write_str(name),
+            Place::Variable(name) => f.write_str(name),
+            Place::Flag(name) => f.write_str(name),
+            Place::Defaults => f.write_str("defaults"),
+        }
+    }
+}
+
+/// A value and its place.
+#[derive(Clone)]
+pub(crate) struct Node {
+    /// Where it was written.
+    pub(crate) place: Place,
+    /// What was written.
+    pub(crate) value: Value,
+}
+
+/// What TOML, JSON and the environment can say.
+#[derive(Clone)]
+pub(crate) enum Value {
+    /// Keys and values.
+    Table(BTreeMap<String, Node>),
+    /// Values in order.
+    List(Vec<Node>),
+    /// Text; everything in the environment is.
+    Text(String),
+    /// A whole number.
+    Integer(i64),
+    /// A number with a fraction.
+    Float(f64),
+    /// True or false.
+    Boolean(bool),
+    /// A date or a time, which no key wants.
+    Date,
+}
+
+impl Value {
+    /// What it is, for an error.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Value::Table(_) => "a table",
+            Value::List(_) => "a list",
+            Value::Text(_) => "text",
+            Value::Integer(_) => "a number",
+            Value::Float(_) => "a number with a fraction",
+            Value::Boolean(_) => "true or false",
+            Value::Date => "a date",
+        }
+    }
+}
+
+impl Node {
+    /// A table with nothing in it.
+    pub(crate) fn empty_table(place: Place) -> Self {
+        Node { place, value: Value::Table(BTreeMap::new()) }
+    }
+
+    /// The value at a dotted path, if every table on the way exists.
+    pub(crate) fn get(&self, path: &str) -> Option<&Node> {
+        path.split('.').try_fold(self, |node, key| match &node.value {
+            Value::Table(table) => table.get(key),
+            _ => None,
+        })
+    }
+
+    /// Writes a value at a dotted path over what is there; makes the tables on the way. A value that is in the way gives way.
+    pub(crate) fn set(&mut self, path: &str, node: Node) {
+        let (key, rest) = path.split_once('.').map_or((path, None), |(key, rest)| (key, Some(rest)));
+        if !matches!(self.value, Value::Table(_)) {
+            *self = Node::empty_table(node.place.clone());
+        }
+        let Value::Table(table) = &mut self.value else { return };
+        match rest {
+            None => {
+                table.insert(key.to_owned(), node);
+            }
+            Some(rest) => {
+                let inner = table.entry(key.to_owned()).or_insert_with(|| Node::empty_table(node.place.clone()));
+                inner.set(rest, node);
+            }
+        }
+    }
+
+    /// The items of the list at a dotted path.
+    pub(crate) fn list_mut(&mut self, path: &str) -> Option<&mut Vec<Node>> {
+        let mut node = self;
+        for key in path.split('.') {
+            let Value::Table(table) = &mut node.value else { return None };
+            node = table.get_mut(key)?;
+        }
+        match &mut node.value {
+            Value::List(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    /// The text at a key of this table.
+    pub(crate) fn text(&self, key: &str) -> Option<&str> {
+        match &self.get(key)?.value {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The tree of a JSON value; a null says nothing.
+    pub(crate) fn from_json(json: serde_json::Value, place: &Place) -> Option<Node> {
+        use serde_json::Value as Json;
+        let value = match json {
+            Json::Null => return None,
+            Json::Bool(value) => Value::Boolean(value),
+            Json::Number(number) => match number.as_i64() {
+                Some(value) => Value::Integer(value),
+                None => Value::Float(number.as_f64().unwrap_or(f64::MAX)),
+            },
+            Json::String(text) => Value::Text(text),
+            Json::Array(items) => Value::List(items.into_iter().filter_map(|item| Node::from_json(item, place)).collect()),
+            Json::Object(fields) => Value::Table(
+                fields.into_iter().filter_map(|(key, value)| Some((key, Node::from_json(value, place)?))).collect(),
+            ),
+        };
+        Some(Node { place: place.clone(), value })
+    }
+}

@@ -1,0 +1,131 @@
+//! Makes `docs/configuration.md` from the tables of keys. The test repairs the file and fails, so that a stale one is never committed.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use crate::config::keys::{KEYS, Key, Kind, OPTIONS};
+use crate::config::theirs::{Fate, THEIR_OPTIONS, THEIRS, Theirs};
+
+const HEAD: &str = r#"# Configuration
+
+*Made from the tables in `crates/cli/src/config/` by `cargo test -p touchline`; edit those.*
+
+One file, the environment and flags; each wins over the one before it.
+
+- **File**: `touchline serve --config FILE` (or `TOUCHLINE_CONFIG=FILE`), TOML or JSON by its extension. `touchline genconfig` prints a
+  small one with fresh secrets, `touchline genconfig --all` adds every key as a comment, `touchline check FILE` says what is wrong with one.
+- **Environment**: `TOUCHLINE_` and the key in capitals with `_` for `.`: `TOUCHLINE_HTTP_API_KEY`, `TOUCHLINE_CLIENT_TOKEN_HMAC_SECRET_KEY`.
+  Lists are words separated by spaces, or JSON. `TOUCHLINE_CHANNEL_NAMESPACES='news chat'` (or a JSON list) names the namespaces;
+  `TOUCHLINE_CHANNEL_NAMESPACES_CHAT_HISTORY_SIZE=10` sets an option of one. Names that begin with `CENTRIFUGO_` are read too; ours win.
+- **Flags**: `--port`, `--address`, `--log-level`, `--shards`.
+
+Paths and defaults are those of Centrifugo 6 where the concept is; **own** marks the others. A configuration of Centrifugo 6 can be used as it is:
+keys that are not supported yet are left out with a warning each, and the few that would make the server stricter are refused (the lists are below).
+A key that nobody knows is an error that names the nearest one.
+
+A duration is text as `25s`, `1h30m`, `500ms` or `7d`; a bare number is seconds. (In Centrifugo a bare number is nanoseconds, and a negative
+duration switches pings off; here it is left out with a warning.)
+"#;
+
+const OPTIONS_HEAD: &str = r#"
+## Options of channels
+
+Under `channel.without_namespace` for channels whose name has no namespace, and in each of `channel.namespaces`:
+
+```toml
+[[channel.namespaces]]
+name = "news"                      # channels named news:…
+allow_subscribe_for_client = true
+history_size = 100
+history_ttl = "1h"
+force_recovery = true
+```
+
+Everything is off that is not switched on.
+"#;
+
+const SECRETS: &str = r#"
+## Secrets
+
+`touchline serve` refuses to start unless clients can be told apart (`client.token.hmac_secret_key` or a public key) or anonymous ones are let
+in on purpose (`client.allow_anonymous_connect_without_token`, `client.insecure`), and unless the server API has a key or is switched off.
+`touchline serve --dev` makes secrets for one run, binds `127.0.0.1`, lets anonymous clients of this machine in, opens channels without a namespace
+for reading, adds the namespace `match` and serves the demo. It fills in only what is not written.
+"#;
+
+#[test]
+fn the_reference_is_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let expected = reference();
+    if std::fs::read_to_string(&path).unwrap_or_default() != expected {
+        std::fs::write(&path, expected).expect("docs/ is writable");
+        panic!("docs/configuration.md was stale and has been rewritten: look at it and commit it");
+    }
+}
+
+fn reference() -> String {
+    let mut text = HEAD.to_owned();
+    let mut section = "";
+    for key in KEYS {
+        let (of_key, _) = key.path.split_once('.').expect("every key is in a section");
+        if of_key != section {
+            section = of_key;
+            let _ = write!(text, "\n## `{section}`\n");
+            heading(&mut text);
+        }
+        row(&mut text, key);
+    }
+    text.push_str(OPTIONS_HEAD);
+    heading(&mut text);
+    OPTIONS.iter().for_each(|key| row(&mut text, key));
+    text.push_str(SECRETS);
+    theirs(&mut text);
+    text
+}
+
+fn heading(text: &mut String) {
+    text.push_str("\n| key | type | default | meaning |\n|---|---|---|---|\n");
+}
+
+fn row(text: &mut String, key: &Key) {
+    let kind = match key.kind {
+        Kind::Duration => "duration".to_owned(),
+        Kind::Boolean => "boolean".to_owned(),
+        Kind::Integer(least, most) if most >= u64::from(u32::MAX) => format!("number from {least}"),
+        Kind::Integer(least, most) => format!("number, {least} … {most}"),
+        Kind::Choice(words) => words.iter().filter(|word| !word.is_empty()).map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
+        Kind::Secret => "secret".to_owned(),
+        Kind::Pem => "PEM".to_owned(),
+        Kind::Texts => "list of texts".to_owned(),
+        Kind::Text | Kind::Pattern => key.kind.name(),
+    };
+    let default = if key.default.is_empty() { String::new() } else { format!("`{}`", key.default) };
+    let own = if key.is_ours { " **own**" } else { "" };
+    let _ = writeln!(text, "| `{}`{own} | {kind} | {default} | {} |", key.path, key.meaning);
+}
+
+fn theirs(text: &mut String) {
+    text.push_str("\n## Keys of Centrifugo 6 that are not supported yet\n\nLeft out with a warning, each with all beneath it:\n\n");
+    let all = || THEIRS.iter().map(|theirs| (String::new(), theirs)).chain(THEIR_OPTIONS.iter().map(|theirs| ("option ".to_owned(), theirs)));
+    list(text, all(), |fate| match fate {
+        Fate::LeftOut(consequence) => Some(consequence),
+        _ => None,
+    });
+    text.push_str("\nRefused:\n\n");
+    list(text, all(), |fate| match fate {
+        Fate::Refused(reason) => Some(reason),
+        _ => None,
+    });
+    text.push_str("- options `subscribe_proxy_enabled`, `subscribe_stream_proxy_enabled` and `publish_proxy_enabled` beside an `allow_…` permission that would then hold without asking the backend\n");
+    text.push_str("\nLeft out in silence, because they change nothing here:\n\n");
+    list(text, all(), |fate| if fate == Fate::Moot { Some("") } else { None });
+}
+
+fn list<'a>(text: &mut String, all: impl Iterator<Item = (String, &'a Theirs)>, take: fn(Fate) -> Option<&'static str>) {
+    for (prefix, theirs) in all {
+        if let Some(note) = take(theirs.fate) {
+            let note = if note.is_empty() { String::new() } else { format!(": {note}") };
+            let _ = writeln!(text, "- {prefix}`{}`{note}", theirs.path);
+        }
+    }
+}

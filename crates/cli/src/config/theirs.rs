@@ -1,0 +1,194 @@
+//! Keys of Centrifugo 6 that we don't act on yet.
+//!
+//! Most are left out with one warning each. A few make the server stricter: to leave them out would let in more than
+//! the configuration allows, so they are refused.
+
+use super::low::{Node, Value};
+
+/// What becomes of such a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// Left out with a warning; the text says what that changes, if it is not plain.
+    LeftOut(&'static str),
+    /// An error: leaving it out would be unsafe, for this reason.
+    Refused(&'static str),
+    /// Left out in silence: it is true here whatever it says.
+    Moot,
+}
+
+use Fate::{LeftOut, Moot, Refused};
+
+/// A key, or a section with all beneath it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Theirs {
+    /// Its dotted path; for channel options, the name alone.
+    pub(crate) path: &'static str,
+    /// What becomes of it.
+    pub(crate) fate: Fate,
+}
+
+const fn left_out(path: &'static str) -> Theirs {
+    Theirs { path, fate: LeftOut("") }
+}
+
+const fn with(path: &'static str, fate: Fate) -> Theirs {
+    Theirs { path, fate }
+}
+
+const ONE_PORT: Fate = LeftOut("the server API, health and metrics are on the main port");
+const NO_TLS: Fate = LeftOut("the server speaks plain HTTP: put a proxy in front of it");
+const STRICTER_TOKENS: Fate = Refused("without it, tokens that it refuses would be good");
+
+/// Keys and sections by their whole path.
+pub(crate) const THEIRS: &[Theirs] = &[
+    with("http_server.internal_address", ONE_PORT),
+    with("http_server.internal_port", ONE_PORT),
+    with("http_server.tls", NO_TLS),
+    with("http_server.tls_autocert", NO_TLS),
+    with("http_server.tls_external", NO_TLS),
+    with("http_server.internal_tls", NO_TLS),
+    left_out("http_server.http3"),
+    left_out("http_server.h2c_external"),
+    with("log.file", LeftOut("logs go to stderr")),
+    left_out("http_api.handler_prefix"),
+    left_out("http_api.error_mode"),
+    with("http_api.external", Moot),
+    left_out("client.proxy"),
+    with("client.presence_update_interval", Moot),
+    with("client.concurrency", Moot),
+    with("client.channel_position_check_delay", Moot),
+    left_out("client.channel_position_max_time_lag"),
+    left_out("client.connection_rate_limit"),
+    left_out("client.insecure_skip_token_signature_verify"),
+    left_out("client.user_id_http_header"),
+    left_out("client.subscribe_to_user_personal_channel.single_connection"),
+    left_out("client.connect_code_to_unidirectional_disconnect"),
+    left_out("client.token.hmac_previous_secret_key"),
+    left_out("client.token.hmac_previous_secret_key_valid_until"),
+    left_out("client.token.jwks_public_endpoint"),
+    with("client.token.audience_regex", STRICTER_TOKENS),
+    with("client.token.issuer_regex", STRICTER_TOKENS),
+    with("client.token.user_id_claim", Refused("without it, users would be taken from another claim")),
+    left_out("client.token.insecure_skip_jwks_endpoint_safety_check"),
+    left_out("client.subscription_token.hmac_previous_secret_key"),
+    left_out("client.subscription_token.hmac_previous_secret_key_valid_until"),
+    left_out("client.subscription_token.jwks_public_endpoint"),
+    with("client.subscription_token.audience_regex", STRICTER_TOKENS),
+    with("client.subscription_token.issuer_regex", STRICTER_TOKENS),
+    with("client.subscription_token.user_id_claim", Refused("without it, users would be taken from another claim")),
+    left_out("client.subscription_token.insecure_skip_jwks_endpoint_safety_check"),
+    left_out("channel.proxy"),
+    with("channel.publication_data_format", LeftOut("publications are any JSON")),
+    left_out("websocket.compression"),
+    with("websocket.compression_min_size", Moot),
+    with("websocket.compression_level", Moot),
+    with("websocket.read_buffer_size", Moot),
+    with("websocket.use_write_buffer_pool", Moot),
+    with("websocket.write_buffer_size", Moot),
+    with("websocket.write_timeout", Moot),
+    with("websocket.decompressed_message_size_limit", Moot),
+    with("node.info_metrics_aggregate_interval", Moot),
+    left_out("prometheus.instrument_http_handlers"),
+    left_out("prometheus.recovered_publications_histogram"),
+    left_out("prometheus.native_histograms"),
+    with("engine", LeftOut("this node keeps its channels in its own memory")),
+    with("broker", LeftOut("this node keeps its channels in its own memory")),
+    with("presence_manager", LeftOut("this node keeps presence in its own memory")),
+    left_out("map_broker"),
+    left_out("controller"),
+    left_out("shared_poll"),
+    left_out("rpc"),
+    left_out("proxies"),
+    left_out("grpc_api"),
+    left_out("consumers"),
+    left_out("sse"),
+    left_out("http_stream"),
+    left_out("webtransport"),
+    left_out("uni_sse"),
+    left_out("uni_http_stream"),
+    left_out("uni_websocket"),
+    left_out("uni_grpc"),
+    with("emulation", Moot),
+    left_out("admin"),
+    left_out("swagger"),
+    with("debug", Moot),
+    with("dev", LeftOut("`touchline serve --dev` is something else")),
+    left_out("init"),
+    left_out("opentelemetry"),
+    left_out("graphite"),
+    with("usage_stats", Moot),
+    left_out("pid_file"),
+    with("enable_unreleased_features", Moot),
+];
+
+/// Options of channels that we don't act on yet.
+pub(crate) const THEIR_OPTIONS: &[Theirs] = &[
+    left_out("auto_cache_recovery"),
+    left_out("allowed_delta_types"),
+    left_out("delta_publish"),
+    left_out("allow_tags_filter"),
+    with("publication_data_format", LeftOut("publications are any JSON")),
+    left_out("subscribe_proxy_enabled"),
+    with("subscribe_proxy_name", Moot),
+    left_out("publish_proxy_enabled"),
+    with("publish_proxy_name", Moot),
+    left_out("sub_refresh_proxy_enabled"),
+    with("sub_refresh_proxy_name", Moot),
+    left_out("subscribe_stream_proxy_enabled"),
+    with("subscribe_stream_proxy_name", Moot),
+    left_out("subscribe_stream_proxy_bidirectional"),
+    left_out("subscription_type"),
+    left_out("map"),
+    left_out("shared_poll"),
+    left_out("map_clients_presence_channel_prefix"),
+    left_out("map_users_presence_channel_prefix"),
+];
+
+/// A proxy's switch, the permissions that hold where it is left out, and what is then not asked.
+pub(crate) const PROXIED: &[(&str, &[&str])] = &[
+    ("subscribe_proxy_enabled", &["allow_subscribe_for_client"]),
+    ("subscribe_stream_proxy_enabled", &["allow_subscribe_for_client"]),
+    ("publish_proxy_enabled", &["allow_publish_for_client", "allow_publish_for_subscriber"]),
+];
+
+/// The entry that covers this path.
+pub(crate) fn find(table: &'static [Theirs], path: &str) -> Option<&'static Theirs> {
+    table.iter().find(|theirs| path.strip_prefix(theirs.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
+}
+
+/// Whether a value says nothing: off, empty or what holds here anyway. A whole default configuration is written so.
+pub(crate) fn is_idle(node: &Node) -> bool {
+    match &node.value {
+        Value::Boolean(value) => !value,
+        Value::Integer(value) => *value == 0,
+        Value::Float(value) => *value == 0.0,
+        Value::Text(text) => matches!(text.as_str(), "" | "0" | "0s" | "false" | "[]" | "{}" | "stream" | "memory"),
+        Value::List(items) => items.is_empty(),
+        Value::Table(table) => {
+            let idle_if = |key: &str, idle: fn(&Value) -> bool| table.get(key).is_some_and(|node| idle(&node.value));
+            idle_if("enabled", |value| matches!(value, Value::Boolean(false)))
+                || idle_if("type", |value| matches!(value, Value::Text(text) if text == "memory"))
+                || table.values().all(is_idle)
+        }
+        Value::Date => false,
+    }
+}
+
+/// The keys of a section, for a warning: names, never values.
+pub(crate) fn names_within(node: &Node) -> String {
+    match &node.value {
+        Value::Table(table) => {
+            let names: Vec<&str> = table.keys().map(String::as_str).take(6).collect();
+            let more = if table.len() > names.len() { ", …" } else { "" };
+            format!(" ({}{more})", names.join(", "))
+        }
+        Value::List(items) if items.len() == 1 => " (1 entry)".into(),
+        Value::List(items) => format!(" ({} entries)", items.len()),
+        _ => String::new(),
+    }
+}
+
+/// Whether an entry lies beneath this path.
+pub(crate) fn is_above(path: &str) -> bool {
+    THEIRS.iter().any(|theirs| theirs.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
+}

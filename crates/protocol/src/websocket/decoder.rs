@@ -1,0 +1,266 @@
+//! From bytes to messages.
+
+use super::head::{HEAD_MAX, Head};
+use super::{Opcode, Role, mask};
+
+/// A message, or a control frame between its fragments.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// A whole text message, checked to be UTF-8.
+    Text(&'a str),
+    /// A whole binary message.
+    Binary(&'a [u8]),
+    /// To be answered by a pong with the same payload, at most 125 bytes.
+    Ping(&'a [u8]),
+    /// The answer to a ping.
+    Pong(&'a [u8]),
+    /// The peer's goodbye; `code` is none if it gave none.
+    Close {
+        /// Why, by RFC 6455 section 7.4.
+        code: Option<u16>,
+        /// The same in words; may be empty.
+        reason: &'a str,
+    },
+}
+
+/// What the peer did that ends the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Violation {
+    /// The close code to answer with: 1002 protocol error, 1007 invalid text, 1009 too big.
+    pub code: u16,
+    /// The same in words.
+    pub reason: &'static str,
+}
+
+impl Violation {
+    pub(super) const TOO_BIG: Violation = Violation { code: 1009, reason: "a message is too big" };
+    const TEXT: Violation = Violation { code: 1007, reason: "text is not UTF-8" };
+
+    pub(super) const fn protocol(reason: &'static str) -> Self {
+        Violation { code: 1002, reason }
+    }
+}
+
+/// What outlives one read: the beginning of a frame, and the fragments of a message. A pointer wide, and empty when idle.
+#[derive(Debug, Default)]
+pub struct Assembly(Option<Box<Parts>>);
+
+#[derive(Debug, Default)]
+struct Parts {
+    /// A frame of which the rest has not come.
+    frame: Vec<u8>,
+    /// The kind of the message under way, and its fragments.
+    message: Option<Opcode>,
+    fragments: Vec<u8>,
+    /// What the last event borrowed can be dropped.
+    is_delivered: bool,
+}
+
+impl Assembly {
+    /// Gives the next event in `input`, of which `at` bytes are used up already; moves `at` on. `None` = everything is used up, what was
+    /// incomplete is kept.
+    ///
+    /// # Errors
+    /// A [`Violation`] ends the connection: nothing more may be read from it. Sizes are judged by the head, before anything is kept.
+    pub fn next<'a>(
+        &'a mut self,
+        role: Role,
+        message_size_max: usize,
+        input: &'a mut [u8],
+        at: &mut usize,
+    ) -> Result<Option<Event<'a>>, Violation> {
+        self.drop_delivered();
+        loop {
+            let rest = input.len() - *at;
+            if rest == 0 {
+                return Ok(None);
+            }
+            let has_part = self.0.as_ref().is_some_and(|parts| !parts.frame.is_empty());
+            if has_part {
+                if !self.complete(role, message_size_max, &input[*at..], at)? {
+                    return Ok(None);
+                }
+                let Some((head, mut payload)) = self.take_completed(role)? else { continue };
+                mask(head.key, 0, &mut payload);
+                match self.accept(head, message_size_max)? {
+                    Accepted::Fragment => self.push_fragment(&payload),
+                    Accepted::LastFragment => return self.push_last(&payload).map(Some),
+                    Accepted::Whole => return self.keep(head.opcode, payload).map(Some),
+                }
+                continue;
+            }
+            let head = match Head::read(&input[*at..], role)? {
+                Some(head) => head,
+                None => {
+                    self.begin(&input[*at..]);
+                    *at = input.len();
+                    return Ok(None);
+                }
+            };
+            self.check(head, message_size_max)?;
+            if rest < head.length + head.payload {
+                self.begin(&input[*at..]);
+                *at = input.len();
+                return Ok(None);
+            }
+            let start = *at + head.length;
+            let end = start + head.payload;
+            *at = end;
+            mask(head.key, 0, &mut input[start..end]);
+            match self.accept(head, message_size_max)? {
+                Accepted::Fragment => self.push_fragment(&input[start..end]),
+                Accepted::LastFragment => {
+                    let last = &input[start..end];
+                    return self.push_last(last).map(Some);
+                }
+                Accepted::Whole => return event(head.opcode, &input[start..end]).map(Some),
+            }
+        }
+    }
+
+    /// Whether nothing is kept.
+    pub fn is_idle(&self) -> bool {
+        self.0.as_ref().is_none_or(|parts| parts.is_delivered)
+    }
+
+    /// Bytes kept.
+    pub fn buffered_bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, |parts| parts.frame.len() + parts.fragments.len())
+    }
+
+    /// Frees what the last event was made of. The next call does it too.
+    pub fn release(&mut self) {
+        self.drop_delivered();
+    }
+
+    fn parts(&mut self) -> &mut Parts {
+        self.0.get_or_insert_default()
+    }
+
+    fn begin(&mut self, bytes: &[u8]) {
+        self.parts().frame.extend_from_slice(bytes);
+    }
+
+    fn drop_delivered(&mut self) {
+        let Some(parts) = self.0.as_mut().filter(|parts| parts.is_delivered) else { return };
+        if parts.message.is_some() {
+            // A control frame came between fragments: they stay.
+            parts.frame = Vec::new();
+            parts.is_delivered = false;
+        } else {
+            self.0 = None;
+        }
+    }
+
+    /// Adds to the kept frame what it lacks. True when it is whole.
+    fn complete(&mut self, role: Role, max: usize, input: &[u8], at: &mut usize) -> Result<bool, Violation> {
+        let mut used = 0;
+        loop {
+            let parts = self.parts();
+            if let Some(head) = Head::read(&parts.frame, role)? {
+                let lacking = head.length + head.payload - parts.frame.len();
+                let taken = lacking.min(input.len() - used);
+                parts.frame.extend_from_slice(&input[used..used + taken]);
+                self.check(head, max)?;
+                *at += used + taken;
+                return Ok(taken == lacking);
+            }
+            debug_assert!(parts.frame.len() < HEAD_MAX);
+            let Some(byte) = input.get(used) else {
+                *at += used;
+                return Ok(false);
+            };
+            parts.frame.push(*byte);
+            used += 1;
+        }
+    }
+
+    fn take_completed(&mut self, role: Role) -> Result<Option<(Head, Vec<u8>)>, Violation> {
+        let mut frame = std::mem::take(&mut self.parts().frame);
+        let Some(head) = Head::read(&frame, role)? else { return Ok(None) };
+        frame.drain(..head.length);
+        if self.0.as_ref().is_some_and(|parts| parts.message.is_none()) {
+            self.0 = None;
+        }
+        Ok(Some((head, frame)))
+    }
+
+    /// Whether the frame may come now and fits.
+    fn check(&self, head: Head, max: usize) -> Result<(), Violation> {
+        let under_way = self.0.as_ref().and_then(|parts| parts.message);
+        match (head.opcode, under_way) {
+            (Opcode::Continuation, None) => return Err(Violation::protocol("a continuation has nothing to go on with")),
+            (Opcode::Text | Opcode::Binary, Some(_)) => return Err(Violation::protocol("a message begins inside another")),
+            _ => {}
+        }
+        let before = self.0.as_ref().map_or(0, |parts| parts.fragments.len());
+        let is_too_big = !head.opcode.is_control() && head.payload > max.saturating_sub(before);
+        if is_too_big { Err(Violation::TOO_BIG) } else { Ok(()) }
+    }
+
+    fn accept(&mut self, head: Head, max: usize) -> Result<Accepted, Violation> {
+        self.check(head, max)?;
+        Ok(match (head.opcode, head.is_final) {
+            (Opcode::Continuation, true) => Accepted::LastFragment,
+            (Opcode::Continuation, false) => Accepted::Fragment,
+            (opcode @ (Opcode::Text | Opcode::Binary), false) => {
+                self.parts().message = Some(opcode);
+                Accepted::Fragment
+            }
+            _ => Accepted::Whole,
+        })
+    }
+
+    fn push_fragment(&mut self, payload: &[u8]) {
+        self.parts().fragments.extend_from_slice(payload);
+    }
+
+    fn push_last(&mut self, payload: &[u8]) -> Result<Event<'_>, Violation> {
+        let parts = self.parts();
+        parts.fragments.extend_from_slice(payload);
+        parts.is_delivered = true;
+        let opcode = parts.message.take().unwrap_or(Opcode::Binary);
+        event(opcode, &parts.fragments)
+    }
+
+    /// Keeps the payload of a frame that came in parts for as long as its event is looked at.
+    fn keep(&mut self, opcode: Opcode, payload: Vec<u8>) -> Result<Event<'_>, Violation> {
+        let parts = self.parts();
+        parts.frame = payload;
+        parts.is_delivered = true;
+        event(opcode, &parts.frame)
+    }
+}
+
+enum Accepted {
+    /// A message or control frame of its own.
+    Whole,
+    Fragment,
+    LastFragment,
+}
+
+fn event(opcode: Opcode, payload: &[u8]) -> Result<Event<'_>, Violation> {
+    Ok(match opcode {
+        Opcode::Text => Event::Text(simdutf8::basic::from_utf8(payload).map_err(|_| Violation::TEXT)?),
+        Opcode::Binary | Opcode::Continuation => Event::Binary(payload),
+        Opcode::Ping => Event::Ping(payload),
+        Opcode::Pong => Event::Pong(payload),
+        Opcode::Close => return close(payload),
+    })
+}
+
+fn close(payload: &[u8]) -> Result<Event<'_>, Violation> {
+    match payload {
+        [] => Ok(Event::Close { code: None, reason: "" }),
+        [_] => Err(Violation::protocol("a close code is cut in half")),
+        [a, b, reason @ ..] => {
+            let code = u16::from_be_bytes([*a, *b]);
+            // RFC 6455 section 7.4.2 and the registry of close codes: the rest is reserved, or never sent.
+            if !matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999) {
+                return Err(Violation::protocol("a close code that may not be sent"));
+            }
+            let reason = simdutf8::basic::from_utf8(reason).map_err(|_| Violation::TEXT)?;
+            Ok(Event::Close { code: Some(code), reason })
+        }
+    }
+}

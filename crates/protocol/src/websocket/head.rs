@@ -1,0 +1,112 @@
+//! The head of a frame (RFC 6455 section 5.2).
+
+use super::Violation;
+
+/// Which end of the connection reads: a server demands masked frames, a client demands unmasked ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Reads what clients send.
+    Server,
+    /// Reads what a server sends.
+    Client,
+}
+
+/// The kinds of frames (RFC 6455 section 11.8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Opcode {
+    /// Goes on with a message.
+    Continuation = 0,
+    /// Begins a message of UTF-8 text.
+    Text = 1,
+    /// Begins a message of bytes.
+    Binary = 2,
+    /// Ends the connection.
+    Close = 8,
+    /// Asks for a pong.
+    Ping = 9,
+    /// Answers a ping.
+    Pong = 10,
+}
+
+impl Opcode {
+    fn from_bits(bits: u8) -> Option<Self> {
+        Some(match bits {
+            0 => Opcode::Continuation,
+            1 => Opcode::Text,
+            2 => Opcode::Binary,
+            8 => Opcode::Close,
+            9 => Opcode::Ping,
+            10 => Opcode::Pong,
+            _ => return None,
+        })
+    }
+
+    pub(super) fn is_control(self) -> bool {
+        self as u8 >= 8
+    }
+}
+
+/// Longest payload of a control frame.
+pub(super) const CONTROL_MAX: usize = 125;
+/// Longest head: two bytes, eight of length, four of mask.
+pub(super) const HEAD_MAX: usize = 14;
+
+/// What a frame says of itself.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Head {
+    pub(super) is_final: bool,
+    pub(super) opcode: Opcode,
+    pub(super) key: [u8; 4],
+    pub(super) payload: usize,
+    /// Bytes of the head itself.
+    pub(super) length: usize,
+}
+
+impl Head {
+    /// Reads a head; `None` when there is not enough of it yet.
+    ///
+    /// # Errors
+    /// 1002 for what RFC 6455 forbids, as soon as it can be seen; 1009 for a length that no machine holds.
+    pub(super) fn read(bytes: &[u8], role: Role) -> Result<Option<Head>, Violation> {
+        let &[first, second, ..] = bytes else { return Ok(None) };
+        if first & 0x70 != 0 {
+            return Err(Violation::protocol("reserved bits are set"));
+        }
+        let opcode = Opcode::from_bits(first & 0x0f).ok_or(Violation::protocol("the opcode is reserved"))?;
+        let is_final = first & 0x80 != 0;
+        let is_masked = second & 0x80 != 0;
+        if is_masked != (role == Role::Server) {
+            return Err(Violation::protocol(if is_masked { "a frame of a server is masked" } else { "a frame of a client is not masked" }));
+        }
+        let short = usize::from(second & 0x7f);
+        if opcode.is_control() && (!is_final || short > CONTROL_MAX) {
+            return Err(Violation::protocol("a control frame is fragmented or too long"));
+        }
+        let (payload, at) = match short {
+            126 => match bytes.get(2..4) {
+                Some(&[a, b]) => (u64::from(u16::from_be_bytes([a, b])), 4),
+                _ => return Ok(None),
+            },
+            127 => match bytes.get(2..10).and_then(|bytes| bytes.try_into().ok()) {
+                Some(bytes) => (u64::from_be_bytes(bytes), 10),
+                None => return Ok(None),
+            },
+            short => (short as u64, 2),
+        };
+        let is_minimal = match short {
+            126 => payload > 125,
+            127 => payload > 0xffff && payload >> 63 == 0,
+            _ => true,
+        };
+        if !is_minimal {
+            return Err(Violation::protocol("a length is not in its shortest form"));
+        }
+        let payload = usize::try_from(payload).map_err(|_| Violation::TOO_BIG)?;
+        if role == Role::Client {
+            return Ok(Some(Head { is_final, opcode, key: [0; 4], payload, length: at }));
+        }
+        let key = bytes.get(at..at + 4).and_then(|key| key.try_into().ok());
+        Ok(key.map(|key| Head { is_final, opcode, key, payload, length: at + 4 }))
+    }
+}

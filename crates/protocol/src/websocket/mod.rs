@@ -1,0 +1,29 @@
+//! WebSocket framing (RFC 6455 section 5) without I/O: slices in, events or bytes out.
+//!
+//! A message that lies whole in the caller's buffer is unmasked in place and handed out from there; only what is incomplete is copied, so an
+//! idle connection holds nothing.
+
+mod decoder;
+mod encoder;
+mod head;
+
+pub use decoder::{Assembly, Event, Violation};
+pub use encoder::{encode_close, encode_frame, encode_header, encode_masked_frame};
+pub use head::{Opcode, Role};
+
+/// Applies a mask in place (RFC 6455 section 5.3). `offset` is how many bytes of the payload went before.
+pub fn mask(key: [u8; 4], offset: usize, bytes: &mut [u8]) {
+    let mut key = key;
+    key.rotate_left(offset % 4);
+    let wide = u64::from_ne_bytes([key[0], key[1], key[2], key[3], key[0], key[1], key[2], key[3]]);
+    if wide == 0 {
+        return;
+    }
+    let (chunks, rest) = bytes.as_chunks_mut::<8>();
+    for chunk in chunks {
+        *chunk = (u64::from_ne_bytes(*chunk) ^ wide).to_ne_bytes();
+    }
+    for (byte, key) in rest.iter_mut().zip(key.iter().cycle()) {
+        *byte ^= key;
+    }
+}

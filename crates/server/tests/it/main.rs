@@ -1,0 +1,8 @@
+//! The server as its users see it: over real sockets, by clients that share no code with it.
+
+mod bad_input;
+mod drain;
+mod operations;
+mod ordering;
+mod sessions;
+mod support;

@@ -1,0 +1,300 @@
+//! A running server, a bare HTTP call and a bare WebSocket. They share no code with the server.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use touchline_server::{ChannelOptions, Namespace, Running, Server, Settings};
+
+pub(crate) const KEY: &str = "api-key";
+pub(crate) const SECRET: &str = "token-secret";
+/// No step of a test takes longer.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) struct TestServer {
+    running: Option<Running>,
+    pub(crate) address: SocketAddr,
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.stop();
+        }
+    }
+}
+
+pub(crate) fn open() -> ChannelOptions {
+    ChannelOptions { allow_subscribe_for_client: true, allow_subscribe_for_anonymous: true, ..Default::default() }
+}
+
+pub(crate) fn settings() -> Settings {
+    let mut settings = Settings::default();
+    settings.http_server.address = "127.0.0.1".into();
+    settings.http_server.port = 0;
+    settings.http_api.key = KEY.into();
+    settings.client.token.hmac_secret_key = SECRET.into();
+    settings.client.allow_anonymous_connect_without_token = true;
+    settings.health.enabled = true;
+    settings.prometheus.enabled = true;
+    settings.shutdown.spread = Duration::from_millis(50);
+    settings.shutdown.timeout = Duration::from_secs(3);
+    settings.channel.without_namespace = open();
+    let history = ChannelOptions {
+        history_size: 1_000,
+        history_ttl: Duration::from_secs(600),
+        force_recovery: true,
+        allow_history_for_subscriber: true,
+        allow_history_for_anonymous: true,
+        allow_publish_for_subscriber: true,
+        allow_publish_for_anonymous: true,
+        ..open()
+    };
+    let room = ChannelOptions {
+        presence: true,
+        join_leave: true,
+        force_push_join_leave: true,
+        allow_presence_for_subscriber: true,
+        allow_presence_for_anonymous: true,
+        ..open()
+    };
+    for (name, options) in [("history", history), ("room", room), ("closed", ChannelOptions::default())] {
+        settings.channel.namespaces.push(Namespace { name: name.into(), options });
+    }
+    settings
+}
+
+impl TestServer {
+    pub(crate) fn start() -> Self {
+        Self::with(|_| {})
+    }
+
+    pub(crate) fn with(change: impl FnOnce(&mut Settings)) -> Self {
+        let mut settings = settings();
+        change(&mut settings);
+        let running = Server::bind(settings).expect("the settings are good").start().expect("the server starts");
+        TestServer { address: running.address(), running: Some(running) }
+    }
+
+    pub(crate) fn stop(&mut self) {
+        self.running.take().expect("it stops once").stop();
+    }
+
+    pub(crate) fn socket(&self) -> TcpStream {
+        let socket = TcpStream::connect(self.address).expect("the server listens");
+        socket.set_read_timeout(Some(PATIENCE)).expect("sockets have timeouts");
+        socket.set_nodelay(true).expect("sockets have this option");
+        socket
+    }
+
+    /// Sends raw bytes and reads to the end, or to the timeout.
+    pub(crate) fn raw(&self, bytes: &[u8]) -> String {
+        let mut socket = self.socket();
+        let _ = socket.write_all(bytes);
+        let mut reply = Vec::new();
+        let _ = socket.read_to_end(&mut reply);
+        String::from_utf8_lossy(&reply).into_owned()
+    }
+
+    pub(crate) fn http(&self, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
+        let length = body.len();
+        let reply = self.raw(
+            format!("{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n{body}").as_bytes(),
+        );
+        let status = reply.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+        (status, reply.split_once("\r\n\r\n").map_or(String::new(), |(_, body)| body.to_owned()))
+    }
+
+    pub(crate) fn api(&self, operation: &str, body: Value) -> Value {
+        let (status, text) = self.http("POST", &format!("/api/{operation}"), &format!("X-API-Key: {KEY}\r\n"), &body.to_string());
+        assert!(status == 200 || status == 503, "{operation}: {status} {text}");
+        serde_json::from_str(&text).expect("replies are JSON")
+    }
+
+    pub(crate) fn publish(&self, channel: &str, data: Value) -> Value {
+        self.api("publish", json!({"channel": channel, "data": data}))
+    }
+
+    /// A counter or gauge of `/metrics`.
+    pub(crate) fn metric(&self, name: &str) -> u64 {
+        let (_, text) = self.http("GET", "/metrics", "", "");
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|value| value.parse().ok()).unwrap_or(0)
+    }
+
+    pub(crate) fn websocket(&self) -> WebSocket {
+        let mut socket = self.socket();
+        socket.write_all(handshake("").as_bytes()).expect("the server listens");
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            socket.read_exact(&mut byte).unwrap_or_else(|_| panic!("no handshake: {}", String::from_utf8_lossy(&head)));
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8_lossy(&head).into_owned();
+        assert!(head.starts_with("HTTP/1.1 101") && head.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{head}");
+        WebSocket { socket, lines: Vec::new() }
+    }
+
+    /// An open session of the anonymous user.
+    pub(crate) fn connected(&self) -> WebSocket {
+        let mut websocket = self.websocket();
+        let reply = websocket.ask(json!({"id": 1, "connect": {}}));
+        assert!(reply["connect"]["client"].is_string(), "{reply}");
+        websocket
+    }
+}
+
+pub(crate) fn handshake(extra: &str) -> String {
+    format!(
+        "GET /connection/websocket HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{extra}\r\n"
+    )
+}
+
+/// What a server frame says.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Heard {
+    Text(String),
+    Pong(Vec<u8>),
+    Close(u16, String),
+    /// The socket was closed without a close frame.
+    End,
+}
+
+pub(crate) struct WebSocket {
+    pub(crate) socket: TcpStream,
+    lines: Vec<String>,
+}
+
+/// A masked frame, with a mask of zeros.
+pub(crate) fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+    let mut out = vec![first];
+    match payload.len() {
+        length @ 0..126 => out.push(0x80 | length as u8),
+        length @ 126..65_536 => {
+            out.push(0x80 | 126);
+            out.extend_from_slice(&(length as u16).to_be_bytes());
+        }
+        length => {
+            out.push(0x80 | 127);
+            out.extend_from_slice(&(length as u64).to_be_bytes());
+        }
+    }
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(payload);
+    out
+}
+
+impl WebSocket {
+    pub(crate) fn send(&mut self, text: &str) {
+        let _ = self.socket.write_all(&frame(0x81, text.as_bytes()));
+    }
+
+    pub(crate) fn send_json(&mut self, command: Value) {
+        self.send(&command.to_string());
+    }
+
+    pub(crate) fn hear(&mut self) -> Heard {
+        let mut head = [0; 2];
+        if self.socket.read_exact(&mut head).is_err() {
+            return Heard::End;
+        }
+        let length = match head[1] {
+            126 => {
+                let mut bytes = [0; 2];
+                self.socket.read_exact(&mut bytes).expect("frames are whole");
+                u16::from_be_bytes(bytes).into()
+            }
+            127 => {
+                let mut bytes = [0; 8];
+                self.socket.read_exact(&mut bytes).expect("frames are whole");
+                u64::from_be_bytes(bytes) as usize
+            }
+            length => usize::from(length),
+        };
+        let mut payload = vec![0; length];
+        if self.socket.read_exact(&mut payload).is_err() {
+            return Heard::End;
+        }
+        match head[0] {
+            0x81 => Heard::Text(String::from_utf8(payload).expect("text is UTF-8")),
+            0x8a => Heard::Pong(payload),
+            0x88 if payload.len() < 2 => Heard::Close(0, String::new()),
+            0x88 => {
+                let code = u16::from_be_bytes([payload[0], payload[1]]);
+                Heard::Close(code, String::from_utf8_lossy(&payload[2..]).into_owned())
+            }
+            other => panic!("unexpected frame {other:#x}"),
+        }
+    }
+
+    /// The next message that is no ping; pings are answered.
+    pub(crate) fn next(&mut self) -> Result<Value, Heard> {
+        loop {
+            while !self.lines.is_empty() {
+                let line = self.lines.remove(0);
+                if line == "{}" {
+                    self.send("{}");
+                    continue;
+                }
+                return Ok(serde_json::from_str(&line).expect("messages are JSON"));
+            }
+            match self.hear() {
+                Heard::Text(text) => self.lines = text.lines().map(str::to_owned).collect(),
+                other => return Err(other),
+            }
+        }
+    }
+
+    pub(crate) fn message(&mut self) -> Value {
+        self.next().expect("a message comes")
+    }
+
+    /// Sends a command and gives its reply; pushes before it are passed over.
+    pub(crate) fn ask(&mut self, command: Value) -> Value {
+        let id = command["id"].clone();
+        self.send_json(command);
+        loop {
+            let message = self.message();
+            if message["id"] == id {
+                return message;
+            }
+        }
+    }
+
+    /// The next publication's data; other pushes are passed over.
+    pub(crate) fn publication(&mut self) -> Value {
+        loop {
+            let message = self.message();
+            if !message["push"]["pub"].is_null() {
+                return message["push"]["pub"].clone();
+            }
+        }
+    }
+
+    /// Reads on until the close frame.
+    pub(crate) fn close(&mut self) -> Heard {
+        loop {
+            match self.next() {
+                Ok(_) => {}
+                Err(heard) => return heard,
+            }
+        }
+    }
+}
+
+/// Waits for a condition.
+pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < end, "waited too long until {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+pub(crate) fn token(claims: Value) -> String {
+    use jsonwebtoken::{EncodingKey, Header, encode};
+    encode(&Header::default(), &claims, &EncodingKey::from_secret(SECRET.as_bytes())).expect("claims are JSON")
+}

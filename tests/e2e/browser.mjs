@@ -1,0 +1,10 @@
+// Chromium, and the one way in which the tests start it.
+import { existsSync } from 'node:fs';
+import { chromium } from 'playwright-core';
+
+export async function launch() {
+  const executablePath = ['/usr/bin/chromium', '/usr/bin/chromium-browser', '/usr/bin/google-chrome'].find(existsSync);
+  if (!executablePath) throw new Error('the tests need Chromium (Debian package chromium)');
+  const quiet = ['--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
+  return chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-gpu', ...quiet] });
+}

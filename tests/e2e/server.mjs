@@ -1,0 +1,99 @@
+// Starts the real binary on a free port, and talks to its server API.
+import { spawn } from 'node:child_process';
+import { createHmac } from 'node:crypto';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+export const SECRET = 'end-to-end-secret';
+export const KEY = 'end-to-end-key';
+const binary = process.env.TOUCHLINE_BIN ?? new URL('../../target/debug/touchline', import.meta.url).pathname;
+
+const open = { allow_subscribe_for_client: true, allow_subscribe_for_anonymous: true };
+const history = { history_size: 100, history_ttl: '60s', force_recovery: true, allow_history_for_subscriber: true, allow_history_for_anonymous: true };
+
+export function config(port, change = {}) {
+  return {
+    http_server: { address: '127.0.0.1', port },
+    http_api: { key: KEY },
+    client: {
+      token: { hmac_secret_key: SECRET },
+      allow_anonymous_connect_without_token: true,
+      allowed_origins: ['http://127.0.0.1:*'],
+      ...change.client,
+    },
+    channel: {
+      without_namespace: open,
+      namespaces: [
+        { name: 'history', ...open, ...history, allow_publish_for_subscriber: true, allow_publish_for_anonymous: true },
+        { name: 'cache', ...open, history_size: 1, history_ttl: '60s', force_recovery: true, force_recovery_mode: 'cache' },
+        { name: 'room', ...open, presence: true, join_leave: true, force_push_join_leave: true, allow_presence_for_subscriber: true, allow_presence_for_anonymous: true, allow_publish_for_client: true },
+        { name: 'closed' },
+        { name: 'dialog', allow_user_limited_channels: true },
+      ],
+    },
+    health: { enabled: true },
+    prometheus: { enabled: true },
+    log: { level: 'warn' },
+    shutdown: { spread: '200ms', timeout: '5s' },
+  };
+}
+
+export function freePort() {
+  return new Promise((resolve, reject) => {
+    const probe = createServer().once('error', reject);
+    probe.listen(0, '127.0.0.1', () => {
+      const { port } = probe.address();
+      probe.close(() => resolve(port));
+    });
+  });
+}
+
+export class Server {
+  static async start({ args, change, port } = {}) {
+    const server = new Server();
+    server.port = port ?? (await freePort());
+    server.directory = mkdtempSync(join(tmpdir(), 'touchline-'));
+    const file = join(server.directory, 'config.json');
+    writeFileSync(file, JSON.stringify(config(server.port, change)));
+    server.output = '';
+    server.process = spawn(binary, args?.(server.port) ?? ['serve', '--config', file], { stdio: ['ignore', 'pipe', 'pipe'] });
+    for (const stream of [server.process.stdout, server.process.stderr]) stream.on('data', (data) => (server.output += data));
+    server.exit = new Promise((resolve) => server.process.once('exit', (code, signal) => resolve(code ?? signal)));
+    await server.until(async () => (await fetch(`${server.http}/health`)).ok);
+    return server;
+  }
+
+  get http() { return `http://127.0.0.1:${this.port}`; }
+  get websocket() { return `ws://127.0.0.1:${this.port}/connection/websocket`; }
+
+  async until(condition, seconds = 15) {
+    for (const end = Date.now() + seconds * 1000; Date.now() < end; await new Promise((r) => setTimeout(r, 20))) {
+      if (this.process.exitCode !== null) break;
+      try { if (await condition()) return; } catch { /* not yet */ }
+    }
+    throw new Error(`the server did not get there; it said:\n${this.output}`);
+  }
+
+  async api(method, body = {}) {
+    const headers = { 'X-API-Key': KEY, 'Content-Type': 'application/json' };
+    const response = await fetch(`${this.http}/api/${method}`, { method: 'POST', headers, body: JSON.stringify(body) });
+    if (!response.ok) throw new Error(`${method}: HTTP ${response.status} ${await response.text()}`);
+    return response.json();
+  }
+
+  async stop(signal = 'SIGTERM') {
+    this.process.kill(signal);
+    const code = await this.exit;
+    rmSync(this.directory, { recursive: true, force: true });
+    return code;
+  }
+}
+
+const base64 = (value) => Buffer.from(value).toString('base64url');
+
+export function token(claims, secret = SECRET) {
+  const head = `${base64(JSON.stringify({ alg: 'HS256', typ: 'JWT' }))}.${base64(JSON.stringify(claims))}`;
+  return `${head}.${createHmac('sha256', secret).update(head).digest('base64url')}`;
+}

@@ -1,0 +1,75 @@
+"""Starts the real binary for the Python SDK's tests."""
+
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import time
+import urllib.request
+
+import jwt
+import pytest
+
+SECRET = "end-to-end-secret-that-is-long-enough"
+KEY = "end-to-end-key"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BINARY = os.environ.get("TOUCHLINE_BIN", str(ROOT / "target/debug/touchline"))
+OPEN = {"allow_subscribe_for_client": True, "allow_subscribe_for_anonymous": True}
+
+
+class Server:
+    """A running server: its addresses, its API, its tokens."""
+
+    def __init__(self, port: int):
+        self.http = f"http://127.0.0.1:{port}"
+        self.websocket = f"ws://127.0.0.1:{port}/connection/websocket"
+
+    def api(self, method: str, **body):
+        request = urllib.request.Request(
+            f"{self.http}/api/{method}", json.dumps(body).encode(), {"X-API-Key": KEY, "Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=10) as response:
+            return json.load(response)
+
+    @staticmethod
+    def token(**claims) -> str:
+        return jwt.encode(claims, SECRET, algorithm="HS256")
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    history = {"history_size": 100, "history_ttl": "60s", "force_recovery": True}
+    config = {
+        "http_server": {"address": "127.0.0.1", "port": port},
+        "http_api": {"key": KEY},
+        "client": {"token": {"hmac_secret_key": SECRET}, "allow_anonymous_connect_without_token": True},
+        "channel": {
+            "without_namespace": OPEN,
+            "namespaces": [
+                {"name": "history", **OPEN, **history, "allow_history_for_subscriber": True},
+                {"name": "room", **OPEN, "presence": True, "join_leave": True, "force_push_join_leave": True,
+                 "allow_presence_for_subscriber": True, "allow_publish_for_client": True},
+                {"name": "closed"},
+            ],
+        },
+        "health": {"enabled": True},
+        "shutdown": {"spread": "100ms", "timeout": "5s"},
+    }
+    file = tmp_path_factory.mktemp("touchline") / "config.json"
+    file.write_text(json.dumps(config))
+    process = subprocess.Popen([BINARY, "serve", "--config", str(file)])
+    running = Server(port)
+    for _ in range(300):
+        try:
+            urllib.request.urlopen(f"{running.http}/health", timeout=1).close()
+            break
+        except OSError:
+            assert process.poll() is None, "the server ended"
+            time.sleep(0.05)
+    yield running
+    process.terminate()
+    assert process.wait(10) == 0

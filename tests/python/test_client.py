@@ -1,0 +1,178 @@
+"""The official Python SDK against the real server."""
+
+import asyncio
+import time
+import uuid
+
+import pytest
+from centrifuge import Client, ClientEventHandler, SubscriptionEventHandler
+
+
+class Events(SubscriptionEventHandler):
+    """Puts what happens to a subscription into queues."""
+
+    def __init__(self):
+        self.publications, self.joins, self.subscribed, self.gone = (asyncio.Queue() for _ in range(4))
+
+    async def on_publication(self, ctx):
+        await self.publications.put(ctx)
+
+    async def on_join(self, ctx):
+        await self.joins.put(ctx)
+
+    async def on_subscribed(self, ctx):
+        await self.subscribed.put(ctx)
+
+    async def on_unsubscribed(self, ctx):
+        await self.gone.put(ctx)
+
+
+class ClientEvents(ClientEventHandler):
+    """Puts what happens to a connection into queues."""
+
+    def __init__(self):
+        self.disconnected, self.connecting = asyncio.Queue(), asyncio.Queue()
+
+    async def on_disconnected(self, ctx):
+        await self.disconnected.put(ctx)
+
+    async def on_connecting(self, ctx):
+        await self.connecting.put(ctx)
+
+
+def run(scenario):
+    asyncio.run(asyncio.wait_for(scenario, 30))
+
+
+def unique(prefix: str) -> str:
+    return f"{prefix}{uuid.uuid4().hex}"
+
+
+async def api(server, method, **body):
+    return await asyncio.to_thread(server.api, method, **body)
+
+
+async def follow(client, channel, **options):
+    events = Events()
+    subscription = client.new_subscription(channel, events, **options)
+    await subscription.subscribe()
+    return subscription, events
+
+
+def test_it_connects_subscribes_and_sees_what_is_published(server):
+    async def scenario():
+        client = Client(server.websocket)
+        await client.connect()
+        channel = unique("news")
+        subscription, events = await follow(client, channel)
+        await subscription.ready(timeout=5)
+        await api(server, "publish", channel=channel, data={"n": 1})
+        assert (await events.publications.get()).pub.data == {"n": 1}
+        await client.disconnect()
+
+    run(scenario())
+
+
+def test_it_publishes_and_tells_presence(server):
+    async def scenario():
+        client = Client(server.websocket, token=server.token(sub="ann"))
+        await client.connect()
+        channel = unique("room:")
+        subscription, events = await follow(client, channel)
+        await subscription.ready(timeout=5)
+        await subscription.publish({"hello": True})
+        publication = (await events.publications.get()).pub
+        assert (publication.data, publication.info.user) == ({"hello": True}, "ann")
+        assert (await events.joins.get()).info.user == "ann"
+        stats = await subscription.presence_stats()
+        assert (stats.num_clients, stats.num_users) == (1, 1)
+        assert [info.user for info in (await subscription.presence()).clients.values()] == ["ann"]
+        await client.disconnect()
+
+    run(scenario())
+
+
+def test_it_recovers_exactly_what_it_missed(server):
+    async def scenario():
+        user, channel = unique("u"), unique("history:")
+        told = ClientEvents()
+        client = Client(server.websocket, events=told, token=server.token(sub=user), min_reconnect_delay=0.3)
+        await client.connect()
+        subscription, events = await follow(client, channel)
+        await subscription.ready(timeout=5)
+        await api(server, "publish", channel=channel, data=1)
+        assert (await events.publications.get()).pub.data == 1
+        while not told.connecting.empty():
+            told.connecting.get_nowait()
+        await api(server, "disconnect", user=user, disconnect={"code": 3000, "reason": "come back"})
+        await told.connecting.get()
+        for n in range(2, 6):
+            await api(server, "publish", channel=channel, data=n)
+        assert [(await events.publications.get()).pub.data for _ in range(4)] == [2, 3, 4, 5]
+        history = await subscription.history(limit=10)
+        assert [publication.data for publication in history.publications] == [1, 2, 3, 4, 5]
+        await client.disconnect()
+
+    run(scenario())
+
+
+def test_it_refreshes_its_token(server):
+    async def scenario():
+        asked = []
+
+        async def get_token(*_):
+            asked.append(time.time())
+            return server.token(sub="ann", exp=int(time.time()) + (2 if len(asked) == 1 else 3600))
+
+        client = Client(server.websocket, get_token=get_token)
+        await client.connect()
+        await client.ready(timeout=5)
+        for _ in range(100):
+            if len(asked) >= 2:
+                break
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(0.2)
+        assert len(asked) == 2 and str(client.state).lower().endswith("connected")
+        await client.disconnect()
+
+    run(scenario())
+
+
+def test_a_subscription_token_opens_a_private_channel(server):
+    async def scenario():
+        channel = unique("$closed:")
+        client = Client(server.websocket, token=server.token(sub="ann"))
+        await client.connect()
+
+        async def get_token(*_):
+            return server.token(sub="ann", channel=channel)
+
+        subscription, _ = await follow(client, channel, get_token=get_token)
+        await subscription.ready(timeout=5)
+        _, refused = await follow(client, unique("closed:"))
+        assert (await refused.gone.get()).code == 103
+        await client.disconnect()
+
+    run(scenario())
+
+
+def test_a_final_disconnect_code_is_final(server):
+    async def scenario():
+        user, told = unique("u"), ClientEvents()
+        client = Client(server.websocket, events=told, token=server.token(sub=user))
+        await client.connect()
+        await client.ready(timeout=5)
+        await api(server, "disconnect", user=user)
+        assert (await told.disconnected.get()).code == 3503
+
+    run(scenario())
+
+
+def test_a_bad_token_is_refused(server):
+    async def scenario():
+        told = ClientEvents()
+        client = Client(server.websocket, events=told, token="no.such.token")
+        await client.connect()
+        assert (await told.disconnected.get()).code == 3500
+
+    run(scenario())
