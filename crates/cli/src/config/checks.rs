@@ -131,7 +131,7 @@ fn is_namespace_name(name: &str) -> bool {
 
 fn options(path: &str, options: &ChannelOptions, history_meta_ttl: std::time::Duration, findings: &mut Vec<Finding>) {
     let mut warn = |text: &str| findings.push(Finding::warning(format!("{path}: {text}"), None));
-    if (options.history_size > 0) != !options.history_ttl.is_zero() {
+    if (options.history_size == 0) != options.history_ttl.is_zero() {
         warn("history stays off, it needs both history_size and history_ttl");
     } else if !options.has_history() {
         let wanting = [

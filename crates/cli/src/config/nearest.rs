@@ -20,7 +20,7 @@ fn plain(name: &str) -> String {
 
 fn score(name: &str, candidate: &str) -> usize {
     match candidate.strip_suffix(name) {
-        Some(before) if before.is_empty() => 0,
+        Some("") => 0,
         Some(before) if before.ends_with('_') => 1,
         _ => distance(name, candidate),
     }

@@ -249,7 +249,7 @@ fn nothing_is_served_without_secrets_unless_that_was_asked_for() {
         let file = File::new("c.toml", text);
         read_to_serve(&Sources { file: Some(file.0.clone()), ..Sources::default() })
     };
-    let error = serve("").into_result().err().expect("there are no secrets").to_string();
+    let error = serve("").into_result().expect_err("there are no secrets").to_string();
     for part in ["client.token.hmac_secret_key: missing", "http_api.key: missing", "`touchline genconfig > touchline.toml`", "`touchline serve --dev`"] {
         assert!(error.contains(part), "{part}: {error}");
     }
