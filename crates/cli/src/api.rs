@@ -55,7 +55,8 @@ impl Api {
             404 => bail!("there is no server API at {} (404)", url.authority()),
             status => bail!("the server answered {status}: {}", excerpt(&answer.body)),
         }
-        let mut reply: Json = serde_json::from_slice(&answer.body).with_context(|| format!("what answers is no server API: {}", excerpt(&answer.body)))?;
+        let mut reply: Json =
+            serde_json::from_slice(&answer.body).with_context(|| format!("what answers is no server API: {}", excerpt(&answer.body)))?;
         if let Some(error) = reply.get("error") {
             let number = error["code"].as_u64().unwrap_or_default();
             bail!("error {number}: {}", error["message"].as_str().unwrap_or_default());
@@ -69,7 +70,7 @@ impl Api {
 /// # Errors
 /// When they have faults.
 pub(crate) fn configured(file: Option<&Path>) -> Result<touchline_server::Settings> {
-    let sources = Sources { file: file.map(Path::to_owned), variables: std::env::vars().collect(), ..Sources::default() };
+    let sources = Sources { file: file.map(Path::to_owned), variables: config::process_variables(), ..Sources::default() };
     let (configuration, _) = config::read(&sources).into_result()?;
     Ok(configuration.settings)
 }

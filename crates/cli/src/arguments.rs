@@ -1,4 +1,4 @@
-//! What can be typed. A bare `touchline` is `touchline serve --dev`.
+//! What can be typed. A bare `touchline` is `touchline serve --dev`; with a configuration it is `touchline serve`, as people of Centrifugo type it.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -10,12 +10,28 @@ use clap::{Args, Parser, Subcommand};
 ///
 /// Without a command it serves the demo on this machine, as `touchline serve --dev`.
 #[derive(Debug, Parser)]
-#[command(name = "touchline", version, max_term_width = 100)]
+#[command(name = "touchline", version, max_term_width = 100, args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
     /// What to do.
     #[command(subcommand)]
-    pub(crate) command: Option<Command>,
+    command: Option<Command>,
+    /// Without a command: how to serve.
+    #[command(flatten)]
+    serve: ServeArguments,
 }
+
+impl Arguments {
+    /// The command that was meant.
+    pub(crate) fn meant(self) -> Command {
+        self.command.unwrap_or_else(|| {
+            let has_configuration = self.serve.config.is_some() || std::env::var_os(CONFIG_VARIABLE).is_some();
+            Command::Serve(ServeArguments { dev: self.serve.dev || !has_configuration, ..self.serve })
+        })
+    }
+}
+
+/// Names the configuration file where no flag does.
+pub(crate) const CONFIG_VARIABLE: &str = "TOUCHLINE_CONFIG";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -36,13 +52,6 @@ pub(crate) enum Command {
     Match(MatchArguments),
     /// Print the version.
     Version,
-}
-
-impl Command {
-    /// What a bare `touchline` does.
-    pub(crate) fn development() -> Self {
-        Command::Serve(ServeArguments { dev: true, ..ServeArguments::default() })
-    }
 }
 
 /// Arguments of `serve`.
@@ -194,10 +203,19 @@ mod tests {
     }
 
     #[test]
-    fn a_bare_touchline_serves_for_development() {
-        let arguments = Arguments::try_parse_from(["touchline"]).expect("nothing is needed");
-        assert!(arguments.command.is_none());
-        assert!(matches!(Command::development(), Command::Serve(ServeArguments { dev: true, config: None, .. })));
+    fn a_bare_touchline_serves_for_development_unless_it_has_a_configuration() {
+        for (line, expected) in [
+            ("touchline", true),
+            ("touchline --port 9000", true),
+            ("touchline --config x.toml", false),
+            ("touchline --config x.toml --dev", true),
+            ("touchline serve", false),
+            ("touchline serve --dev", true),
+        ] {
+            let arguments = Arguments::try_parse_from(line.split(' ')).expect("the line is good");
+            let command = arguments.meant();
+            assert!(matches!(command, Command::Serve(ServeArguments { dev, .. }) if dev == expected), "{line}: {command:?}");
+        }
     }
 
     #[test]

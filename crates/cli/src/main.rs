@@ -28,7 +28,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: Arguments) -> Result<ExitCode> {
-    match arguments.command.unwrap_or_else(Command::development) {
+    match arguments.meant() {
         Command::Serve(arguments) => commands::serve::run(arguments),
         Command::Check(arguments) => commands::check::run(&arguments),
         Command::Genconfig(arguments) => commands::genconfig::run(&arguments),

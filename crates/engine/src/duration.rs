@@ -17,8 +17,9 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duratio
     }
     match Written::deserialize(deserializer)? {
         Written::Seconds(seconds) => Ok(Duration::from_secs(seconds)),
-        Written::Text(text) => parse(&text)
-            .ok_or_else(|| de::Error::custom(format!("{text:?} is not a duration such as \"25s\", \"1h30m\" or \"500ms\""))),
+        Written::Text(text) => {
+            parse(&text).ok_or_else(|| de::Error::custom(format!("{text:?} is not a duration such as \"25s\", \"1h30m\" or \"500ms\"")))
+        }
     }
 }
 

@@ -139,14 +139,7 @@ mod tests {
     #[test]
     fn a_client_gets_exactly_what_it_missed_or_the_word_that_it_cannot() {
         let ring = ring(10, 5);
-        let cases = [
-            (10, Some(vec![])),
-            (9, Some(vec![10])),
-            (5, Some(vec![6, 7, 8, 9, 10])),
-            (4, None),
-            (0, None),
-            (11, None),
-        ];
+        let cases = [(10, Some(vec![])), (9, Some(vec![10])), (5, Some(vec![6, 7, 8, 9, 10])), (4, None), (0, None), (11, None)];
         for (offset, expected) in cases {
             assert_eq!(recover(&ring, offset, RecoveryMode::Stream), expected, "from {offset}");
         }

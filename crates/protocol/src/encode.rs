@@ -255,11 +255,7 @@ pub struct SubscribeResult<'a> {
 }
 
 /// `SubscribeResult`, with the publications it missed.
-pub fn subscribe_result<'p>(
-    out: &mut Vec<u8>,
-    result: &SubscribeResult<'_>,
-    missed: impl ExactSizeIterator<Item = &'p Publication>,
-) {
+pub fn subscribe_result<'p>(out: &mut Vec<u8>, result: &SubscribeResult<'_>, missed: impl ExactSizeIterator<Item = &'p Publication>) {
     let mut object = Object::open(out);
     object.flag("expires", result.ttl_s.is_some()).number("ttl", result.ttl_s.unwrap_or(0));
     object.flag("recoverable", result.recoverable).text("epoch", result.epoch);

@@ -74,11 +74,7 @@ impl Publication {
         let skipped = HEAD_MAX - head.len();
         buffer[skipped..HEAD_MAX].copy_from_slice(&head);
         let at = |index: usize| u32::try_from(index - skipped).expect("a publication is limited to megabytes");
-        Publication {
-            offset: place.map_or(0, |p| p.offset),
-            object: (at(start), at(end)),
-            frame: Bytes::from(buffer).slice(skipped..),
-        }
+        Publication { offset: place.map_or(0, |p| p.offset), object: (at(start), at(end)), frame: Bytes::from(buffer).slice(skipped..) }
     }
 
     /// The whole push as a WebSocket text frame from the server.

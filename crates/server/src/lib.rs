@@ -24,8 +24,8 @@ mod shard;
 
 pub use server::{Running, Server, StartError};
 pub use settings::{
-    ChannelOptions, ChannelSettings, ClientSettings, EndpointSettings, HttpApiSettings, HttpServerSettings, Namespace, NodeSettings,
-    Page, Settings, ShutdownSettings, WebSocketSettings,
+    ChannelOptions, ChannelSettings, ClientSettings, EndpointSettings, HttpApiSettings, HttpServerSettings, Namespace, NodeSettings, Page,
+    Settings, ShutdownSettings, WebSocketSettings,
 };
 pub use touchline_engine::{PersonalChannel, SubscriptionTokenSettings, TokenSettings};
 

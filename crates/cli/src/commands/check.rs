@@ -7,11 +7,11 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::arguments::CheckArguments;
-use crate::config::{Reading, Severity, Sources, read_to_serve};
+use crate::config::{Reading, Severity, Sources, process_variables, read_to_serve};
 
 /// Prints the findings; fails if `touchline serve` would.
 pub(crate) fn run(arguments: &CheckArguments) -> Result<ExitCode> {
-    let sources = Sources { file: Some(arguments.config.clone()), variables: std::env::vars().collect(), ..Sources::default() };
+    let sources = Sources { file: Some(arguments.config.clone()), variables: process_variables(), ..Sources::default() };
     let reading = read_to_serve(&sources);
     write!(std::io::stdout(), "{}", report(&reading))?;
     Ok(if reading.configuration.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -1,7 +1,154 @@
-//! stub
-use crate::{api::Api, arguments::MatchArguments};
-pub(crate) struct Recording;
-impl Recording { pub(crate) fn parse(_: &str) -> anyhow::Result<Self> { Ok(Recording) } }
-pub(crate) struct Player;
-impl Player { pub(crate) fn start(_: Api, _: String, _: Recording, _: f64) -> anyhow::Result<Self> { Ok(Player) } }
-pub(crate) fn run(_: &MatchArguments) -> anyhow::Result<std::process::ExitCode> { anyhow::bail!("later") }
+//! `touchline match`: plays a recorded match by the server API, as a reporter would post it.
+
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Value as Json, json};
+
+use crate::api::Api;
+use crate::arguments::MatchArguments;
+use crate::demo;
+
+/// Pause between the end of a match and the next kick-off.
+const PAUSE_BETWEEN_MATCHES: Duration = Duration::from_secs(15);
+/// Pause after a fault of the server, when the match goes on by itself.
+const PAUSE_AFTER_FAULT: Duration = Duration::from_secs(5);
+
+/// Plays what the arguments say.
+pub(crate) fn run(arguments: &MatchArguments) -> Result<ExitCode> {
+    let recording = match &arguments.replay {
+        Some(path) => {
+            let text = std::fs::read_to_string(path).with_context(|| format!("failed to read {}", path.display()))?;
+            Recording::parse(&text).with_context(|| format!("{} is no recorded match", path.display()))?
+        }
+        None => Recording::parse(demo::RECORDING)?,
+    };
+    let api = Api::from_arguments(&arguments.api)?;
+    let (_never, stop) = channel();
+    loop {
+        eprintln!("touchline: playing {} events in {:.0?}", recording.events.len(), recording.length().div_f64(arguments.speed));
+        recording.play(&api, &arguments.channel, arguments.speed, &stop)?;
+        if !arguments.again {
+            return Ok(ExitCode::SUCCESS);
+        }
+        std::thread::sleep(PAUSE_BETWEEN_MATCHES);
+    }
+}
+
+/// A match: what happened, and when.
+pub(crate) struct Recording {
+    events: Vec<(Duration, Json)>,
+}
+
+impl Recording {
+    /// Reads `{"events": [{"at": seconds since the recording began, "data": publication}, …]}`.
+    ///
+    /// # Errors
+    /// When the text is something else, or an event comes before the one above it.
+    pub(crate) fn parse(text: &str) -> Result<Self> {
+        let mut recording: Json = serde_json::from_str(text).context("no JSON")?;
+        let Json::Array(written) = recording["events"].take() else { bail!("it has no list of events") };
+        let mut events = Vec::with_capacity(written.len());
+        let mut last = Duration::ZERO;
+        for (index, mut event) in written.into_iter().enumerate() {
+            let at = event["at"].as_f64().and_then(|at| Duration::try_from_secs_f64(at).ok());
+            let at = at.filter(|at| *at >= last).with_context(|| format!("event {index} has no good time \"at\""))?;
+            let data = event["data"].take();
+            if data.is_null() {
+                bail!("event {index} has no \"data\"");
+            }
+            last = at;
+            events.push((at, data));
+        }
+        if events.is_empty() {
+            bail!("it has no events");
+        }
+        Ok(Recording { events })
+    }
+
+    fn length(&self) -> Duration {
+        self.events.last().map_or(Duration::ZERO, |(at, _)| *at)
+    }
+
+    /// Forgets the match before, then posts each event at its time. Ends early when the other end of `stop` is gone.
+    fn play(&self, api: &Api, channel: &str, speed: f64, stop: &Receiver<()>) -> Result<()> {
+        api.call("history_remove", &json!({"channel": channel})).context("failed to remove the history")?;
+        let began = Instant::now();
+        for (at, data) in &self.events {
+            let due = began + at.div_f64(speed);
+            if !waits(due.saturating_duration_since(Instant::now()), stop) {
+                return Ok(());
+            }
+            api.call("publish", &json!({"channel": channel, "data": data})).context("failed to publish")?;
+        }
+        Ok(())
+    }
+}
+
+/// Waits; false when there is nothing more to wait for.
+fn waits(pause: Duration, stop: &Receiver<()>) -> bool {
+    matches!(stop.recv_timeout(pause), Err(RecvTimeoutError::Timeout))
+}
+
+/// A match that plays over and over on a thread of its own, until this is dropped.
+pub(crate) struct Player {
+    _stop: Sender<()>,
+}
+
+impl Player {
+    /// Kicks off.
+    ///
+    /// # Errors
+    /// When the system has no thread left.
+    pub(crate) fn start(api: Api, channel_name: String, recording: Recording, speed: f64) -> Result<Self> {
+        let (stop, stopped) = channel();
+        let play = move || {
+            loop {
+                let pause = match recording.play(&api, &channel_name, speed, &stopped) {
+                    Ok(()) => PAUSE_BETWEEN_MATCHES,
+                    Err(error) => {
+                        tracing::debug!("the match stopped: {error:#}");
+                        PAUSE_AFTER_FAULT
+                    }
+                };
+                if !waits(pause, &stopped) {
+                    break;
+                }
+            }
+        };
+        std::thread::Builder::new().name("match".into()).spawn(play).context("failed to start the match")?;
+        Ok(Player { _stop: stop })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recording_is_events_in_order() {
+        let good = Recording::parse(r#"{"events": [{"at": 0, "data": 1}, {"at": 2.5, "data": {"type": "goal"}}]}"#).expect("it is one");
+        assert_eq!(good.length(), Duration::from_millis(2_500));
+        for bad in [
+            "",
+            "{}",
+            r#"{"events": []}"#,
+            r#"{"events": [{"data": 1}]}"#,
+            r#"{"events": [{"at": -1, "data": 1}]}"#,
+            r#"{"events": [{"at": 1}]}"#,
+        ] {
+            assert!(Recording::parse(bad).is_err(), "{bad}");
+        }
+        assert!(Recording::parse(r#"{"events": [{"at": 2, "data": 1}, {"at": 1, "data": 2}]}"#).is_err());
+    }
+
+    #[test]
+    fn a_wait_ends_when_its_player_is_dropped() {
+        let (stop, stopped) = channel();
+        assert!(waits(Duration::from_millis(1), &stopped));
+        drop(stop);
+        assert!(!waits(Duration::from_secs(60), &stopped));
+    }
+}

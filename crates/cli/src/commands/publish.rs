@@ -26,5 +26,6 @@ fn read_data(text: &str) -> Result<Json> {
     } else {
         text
     };
-    serde_json::from_str(text).with_context(|| format!("the publication is no JSON (text goes in quotes of its own: '\"{}\"')", text.trim()))
+    serde_json::from_str(text)
+        .with_context(|| format!("the publication is no JSON (text goes in quotes of its own: '\"{}\"')", text.trim()))
 }

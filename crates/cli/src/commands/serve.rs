@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, anyhow};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use touchline_server::{Running, Server, Settings, StartError};
 
-use crate::arguments::ServeArguments;
+use crate::arguments::{CONFIG_VARIABLE, ServeArguments};
 use crate::config::{self, DevelopmentSecrets, Finding, Flags, Severity, Sources};
 use crate::{commands::dev, logging};
 
@@ -40,8 +40,8 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
 
 fn sources(arguments: &ServeArguments) -> Result<Sources> {
     Ok(Sources {
-        file: arguments.config.clone().or_else(|| std::env::var_os("TOUCHLINE_CONFIG").map(Into::into)),
-        variables: std::env::vars().collect(),
+        file: arguments.config.clone().or_else(|| std::env::var_os(CONFIG_VARIABLE).map(Into::into)),
+        variables: config::process_variables(),
         flags: Flags { address: arguments.address, port: arguments.port, log_level: arguments.log_level.clone(), shards: arguments.shards },
         development: if arguments.dev { Some(DevelopmentSecrets::random()?) } else { None },
     })

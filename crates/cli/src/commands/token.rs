@@ -31,7 +31,9 @@ fn token_settings(arguments: &TokenArguments) -> Result<TokenSettings> {
     let has_own_keys = arguments.channel.is_some() && client.subscription_token.enabled;
     let settings = if has_own_keys { client.subscription_token.keys() } else { client.token };
     if settings.hmac_secret_key.is_empty() {
-        bail!("no secret to sign with: give --secret, --config with client.token.hmac_secret_key, or TOUCHLINE_CLIENT_TOKEN_HMAC_SECRET_KEY");
+        bail!(
+            "no secret to sign with: give --secret, --config with client.token.hmac_secret_key, or TOUCHLINE_CLIENT_TOKEN_HMAC_SECRET_KEY"
+        );
     }
     Ok(settings)
 }
@@ -85,7 +87,8 @@ mod tests {
         let token = sign("secret", &json!({"sub": "42"}));
         let (signed, signature) = token.rsplit_once('.').expect("it has three parts");
         let signature = URL_SAFE_NO_PAD.decode(signature).expect("it is base64");
-        let verifies = |secret: &str| hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), signed.as_bytes(), &signature).is_ok();
+        let verifies =
+            |secret: &str| hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), signed.as_bytes(), &signature).is_ok();
         assert!(verifies("secret") && !verifies("guess"));
     }
 
@@ -105,7 +108,10 @@ mod tests {
         let mut subscription = arguments(Some(r#"{"info": {"name": "Ann"}, "exp": 5000}"#));
         subscription.channel = Some("match:live".into());
         let found = claims(&subscription, &settings, now).expect("claims are fine");
-        assert_eq!(found, json!({"sub": "42", "iat": 1_000, "exp": 5_000, "aud": "fans", "channel": "match:live", "info": {"name": "Ann"}}));
+        assert_eq!(
+            found,
+            json!({"sub": "42", "iat": 1_000, "exp": 5_000, "aud": "fans", "channel": "match:live", "info": {"name": "Ann"}})
+        );
         let forever = TokenArguments { exp: Duration::ZERO, ..arguments(None) };
         assert_eq!(claims(&forever, &settings, now).expect("claims are fine").get("exp"), None);
         assert!(claims(&arguments(Some("[1]")), &settings, now).is_err());

@@ -65,7 +65,10 @@ fn client(client: &ClientSettings, findings: &mut Vec<Finding>) {
     }
     for origin in client.allowed_origins.iter().filter(|origin| *origin != "*") {
         if !origin.contains("://") || origin.ends_with('/') {
-            findings.push(Finding::warning(format!("client.allowed_origins: {origin:?} matches nothing; an origin is scheme://host[:port]"), None));
+            findings.push(Finding::warning(
+                format!("client.allowed_origins: {origin:?} matches nothing; an origin is scheme://host[:port]"),
+                None,
+            ));
         }
     }
     tokens("client.token", &client.token, findings);
@@ -170,14 +173,18 @@ mod tests {
     fn only_a_public_key_in_pem_passes() {
         let good = "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE\nAAAA\n-----END PUBLIC KEY-----\n";
         assert!(is_public_key(good));
-        for bad in ["", "key", "/etc/key.pem", &good.replace("PUBLIC", "PRIVATE"), &good.replace("AAAA", "?"), &good.replace("-----END", "END")] {
+        for bad in
+            ["", "key", "/etc/key.pem", &good.replace("PUBLIC", "PRIVATE"), &good.replace("AAAA", "?"), &good.replace("-----END", "END")]
+        {
             assert!(!is_public_key(bad), "{bad}");
         }
     }
 
     #[test]
     fn namespace_names_are_those_of_centrifugo() {
-        for (name, expected) in [("match", true), ("a.b-c_1", true), ("a", false), ("", false), ("a b", false), ("чат", false), ("a:b", false)] {
+        for (name, expected) in
+            [("match", true), ("a.b-c_1", true), ("a", false), ("", false), ("a b", false), ("чат", false), ("a:b", false)]
+        {
             assert_eq!(is_namespace_name(name), expected, "{name}");
         }
     }

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json, json};
 use touchline_server::{ChannelOptions, ChannelSettings, Namespace, Settings};
 
+use super::coerce::coerce;
 use super::finding::Finding;
 use super::keys::{self, KEYS, Kind, NAMESPACES, OPTIONS, WITHOUT_NAMESPACE};
 use super::low::{Node, Value};
@@ -106,7 +107,9 @@ impl Reader<'_> {
             let is_on = node.get(switch).is_some_and(|node| !theirs::is_idle(node));
             let permission = permissions.iter().find(|permission| options.get(**permission) == Some(&Json::Bool(true)));
             if let (true, Some(permission)) = (is_on, permission) {
-                let text = format!("{path}: {switch} is not supported yet, and {permission} would hold without asking your backend; switch one of them off");
+                let text = format!(
+                    "{path}: {switch} is not supported yet, and {permission} would hold without asking your backend; switch one of them off"
+                );
                 self.findings.push(Finding::error(text, Some(&node.place)));
             }
         }
@@ -233,67 +236,4 @@ fn without_names(path: &str) -> String {
         (Some(open), Some(close)) if open < close => format!("{}{}", &path[..=open], &path[close..]),
         _ => path.to_owned(),
     }
-}
-
-/// Brings a value to its key's kind. Text that says it is as good as the thing itself: the environment knows nothing else.
-///
-/// # Errors
-/// What was found instead, without the value of a secret.
-fn coerce(kind: Kind, value: &Value) -> Result<Json, String> {
-    let good = match (kind, value) {
-        (Kind::Boolean, Value::Boolean(value)) => Some(json!(value)),
-        (Kind::Boolean, Value::Text(text)) => match text.as_str() {
-            "1" | "t" | "T" | "true" | "True" | "TRUE" => Some(json!(true)),
-            "0" | "f" | "F" | "false" | "False" | "FALSE" => Some(json!(false)),
-            _ => None,
-        },
-        (Kind::Integer(least, most), Value::Integer(number)) => within(u64::try_from(*number).ok(), least, most),
-        (Kind::Integer(least, most), Value::Text(text)) => within(text.parse().ok(), least, most),
-        (Kind::Duration, Value::Integer(seconds)) => u64::try_from(*seconds).ok().map(|seconds| json!(format!("{seconds}s"))),
-        (Kind::Duration, Value::Text(text)) => touchline_engine::duration::parse(text).map(|_| json!(text)),
-        (Kind::Text | Kind::Secret | Kind::Pem, Value::Text(text)) => Some(json!(text)),
-        (Kind::Pattern, Value::Text(text)) => {
-            let compiled: Result<ChannelOptions, _> = serde_json::from_value(json!({ "channel_regex": text }));
-            return compiled.map(|_| json!(text)).map_err(|error| reason_of(&error.to_string()));
-        }
-        (Kind::Choice(words), Value::Text(text)) => words.contains(&text.as_str()).then(|| json!(text)),
-        (Kind::Texts, Value::Text(text)) => texts(text),
-        (Kind::Texts, Value::List(items)) => {
-            let items: Option<Vec<&str>> = items.iter().map(|item| if let Value::Text(text) = &item.value { Some(text.as_str()) } else { None }).collect();
-            items.map(|items| json!(items))
-        }
-        _ => None,
-    };
-    good.ok_or_else(|| found(kind, value))
-}
-
-fn within(number: Option<u64>, least: u64, most: u64) -> Option<Json> {
-    number.filter(|number| (least..=most).contains(number)).map(|number| json!(number))
-}
-
-/// A JSON list, or words separated by spaces.
-fn texts(text: &str) -> Option<Json> {
-    if text.trim_start().starts_with('[') {
-        let items: Vec<String> = serde_json::from_str(text).ok()?;
-        return Some(json!(items));
-    }
-    Some(json!(text.split_whitespace().collect::<Vec<_>>()))
-}
-
-fn found(kind: Kind, value: &Value) -> String {
-    if matches!(kind, Kind::Secret | Kind::Pem) {
-        return value.name().to_owned();
-    }
-    match value {
-        Value::Text(text) => format!("{:?}", text.chars().take(40).collect::<String>()),
-        Value::Integer(number) => number.to_string(),
-        Value::Boolean(value) => value.to_string(),
-        other => other.name().to_owned(),
-    }
-}
-
-/// The last line of a regular expression's fault, which is the reason.
-fn reason_of(error: &str) -> String {
-    let reason = error.lines().last().unwrap_or_default().trim();
-    format!("a faulty one ({})", reason.strip_prefix("error: ").unwrap_or(reason))
 }

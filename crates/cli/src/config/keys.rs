@@ -76,6 +76,7 @@ const SOME: Kind = Integer(1, u32::MAX as u64);
 const LEVELS: Kind = Choice(&["none", "error", "warn", "info", "debug", "trace"]);
 
 /// Keys by their whole path.
+#[rustfmt::skip] // a table: one row each
 pub(crate) const KEYS: &[Key] = &[
     key("http_server.address", Text, "", "Address to bind; empty is every IPv4 address. With `--dev`: `127.0.0.1`."),
     key("http_server.port", Integer(0, 65_535), "8000", "Port to bind; 0 is any free one."),
@@ -87,7 +88,12 @@ pub(crate) const KEYS: &[Key] = &[
     key("http_api.insecure", Boolean, "false", "The server API asks for no key. For development."),
     key("http_api.disabled", Boolean, "false", "The server API is not served."),
     ours("http_api.body_size_limit", SOME, "10485760", "Largest body of a request to the server API, bytes."),
-    key("client.allowed_origins", Texts, "[]", "Origins that browsers may come from: `*`, or `scheme://host[:port]` with `*` as a wildcard. A page of the server's own host always may."),
+    key(
+        "client.allowed_origins",
+        Texts,
+        "[]",
+        "Origins that browsers may come from: `*`, or `scheme://host[:port]` with `*` as a wildcard. A page of the server's own host always may.",
+    ),
     key("client.token.hmac_secret_key", Secret, "", "Secret of connection tokens signed with HS256, HS384 or HS512."),
     key("client.token.rsa_public_key", Pem, "", "Public key of tokens signed with RS256, RS384 or RS512."),
     key("client.token.ecdsa_public_key", Pem, "", "Public key of tokens signed with ES256 or ES384."),
@@ -99,8 +105,18 @@ pub(crate) const KEYS: &[Key] = &[
     key("client.subscription_token.ecdsa_public_key", Pem, "", "As for connection tokens."),
     key("client.subscription_token.audience", Text, "", "As for connection tokens."),
     key("client.subscription_token.issuer", Text, "", "As for connection tokens."),
-    key("client.allow_anonymous_connect_without_token", Boolean, "false", "A client without a token is let in as the anonymous user, whose id is empty."),
-    ours("client.anonymous_on_loopback_only", Boolean, "false", "Anonymous and insecure clients are taken from this machine only. `--dev` sets it."),
+    key(
+        "client.allow_anonymous_connect_without_token",
+        Boolean,
+        "false",
+        "A client without a token is let in as the anonymous user, whose id is empty.",
+    ),
+    ours(
+        "client.anonymous_on_loopback_only",
+        Boolean,
+        "false",
+        "Anonymous and insecure clients are taken from this machine only. `--dev` sets it.",
+    ),
     key("client.disallow_anonymous_connection_tokens", Boolean, "false", "A token without a user is refused."),
     key("client.insecure", Boolean, "false", "No token is needed and every channel is open. For development."),
     key("client.channel_limit", COUNT, "128", "Channels that one connection may have at once."),
@@ -113,11 +129,26 @@ pub(crate) const KEYS: &[Key] = &[
     key("client.expired_close_delay", Duration, "25s", "Time past a token's expiry until the connection is ended."),
     key("client.expired_sub_close_delay", Duration, "25s", "Time past a subscription's expiry until it is ended."),
     key("client.history_max_publication_limit", COUNT, "300", "Publications that one history call of a client gives."),
-    key("client.recovery_max_publication_limit", COUNT, "300", "Publications that one recovery gives; a client that missed more must reload."),
-    key("client.subscribe_to_user_personal_channel.enabled", Boolean, "false", "Every user is subscribed to a channel of its own: `#<user>`, or `<namespace>:#<user>`."),
+    key(
+        "client.recovery_max_publication_limit",
+        COUNT,
+        "300",
+        "Publications that one recovery gives; a client that missed more must reload.",
+    ),
+    key(
+        "client.subscribe_to_user_personal_channel.enabled",
+        Boolean,
+        "false",
+        "Every user is subscribed to a channel of its own: `#<user>`, or `<namespace>:#<user>`.",
+    ),
     key("client.subscribe_to_user_personal_channel.personal_channel_namespace", Text, "", "Namespace of those channels."),
     key("client.connect_include_server_time", Boolean, "false", "The connect reply carries the server's time."),
-    key("channel.history_meta_ttl", Duration, "720h", "How long offset and epoch outlive a channel's last use, where its namespace doesn't say."),
+    key(
+        "channel.history_meta_ttl",
+        Duration,
+        "720h",
+        "How long offset and epoch outlive a channel's last use, where its namespace doesn't say.",
+    ),
     key("channel.max_length", SOME, "255", "Longest channel name, bytes."),
     key("channel.private_prefix", Text, "$", "Channels that begin with it need a subscription token. Empty: there are none."),
     key("channel.namespace_boundary", Text, ":", "Separates the namespace from the rest of a channel's name."),
@@ -138,6 +169,7 @@ pub(crate) const KEYS: &[Key] = &[
 ];
 
 /// Options of channels: under `channel.without_namespace`, and in each of `channel.namespaces`.
+#[rustfmt::skip] // a table: one row each
 pub(crate) const OPTIONS: &[Key] = &[
     key("presence", Boolean, "false", "Keep who is in the channel; answer `presence` and `presence_stats`."),
     key("join_leave", Boolean, "false", "Send join and leave events to the subscribers who asked for them."),
@@ -149,7 +181,12 @@ pub(crate) const OPTIONS: &[Key] = &[
     key("allow_positioning", Boolean, "false", "A client may ask for it."),
     key("force_recovery", Boolean, "false", "Every subscription can be recovered after a lost connection."),
     key("allow_recovery", Boolean, "false", "A client may ask for it."),
-    key("force_recovery_mode", Choice(&["stream", "cache", ""]), "stream", "`stream` gives all that was missed, `cache` the latest publication only."),
+    key(
+        "force_recovery_mode",
+        Choice(&["stream", "cache", ""]),
+        "stream",
+        "`stream` gives all that was missed, `cache` the latest publication only.",
+    ),
     key("allow_subscribe_for_client", Boolean, "false", "Clients with a user may subscribe without a subscription token."),
     key("allow_subscribe_for_anonymous", Boolean, "false", "… and so may anonymous ones."),
     key("allow_publish_for_client", Boolean, "false", "Clients with a user may publish."),
@@ -183,7 +220,8 @@ pub(crate) fn is_section(path: &str) -> bool {
 
 /// Every path that can be written, for suggestions.
 pub(crate) fn paths() -> Vec<String> {
-    let options = OPTIONS.iter().flat_map(|option| [format!("{WITHOUT_NAMESPACE}.{}", option.path), format!("{NAMESPACES}[].{}", option.path)]);
+    let options =
+        OPTIONS.iter().flat_map(|option| [format!("{WITHOUT_NAMESPACE}.{}", option.path), format!("{NAMESPACES}[].{}", option.path)]);
     let sections = KEYS.iter().filter_map(|key| key.path.rsplit_once('.')).map(|(section, _)| section.to_owned());
     let mut all: Vec<String> = KEYS.iter().map(|key| key.path.to_owned()).chain(options).chain(sections).collect();
     all.extend([NAMESPACES.to_owned(), WITHOUT_NAMESPACE.to_owned()]);

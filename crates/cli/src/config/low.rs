@@ -139,9 +139,9 @@ impl Node {
             },
             Json::String(text) => Value::Text(text),
             Json::Array(items) => Value::List(items.into_iter().filter_map(|item| Node::from_json(item, place)).collect()),
-            Json::Object(fields) => Value::Table(
-                fields.into_iter().filter_map(|(key, value)| Some((key, Node::from_json(value, place)?))).collect(),
-            ),
+            Json::Object(fields) => {
+                Value::Table(fields.into_iter().filter_map(|(key, value)| Some((key, Node::from_json(value, place)?))).collect())
+            }
         };
         Some(Node { place: place.clone(), value })
     }

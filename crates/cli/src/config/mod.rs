@@ -4,6 +4,7 @@
 //! Nothing stops at the first fault: a reading gathers all its findings.
 
 mod checks;
+mod coerce;
 mod development;
 mod environment;
 mod file;
@@ -37,6 +38,11 @@ pub(crate) struct Sources {
     pub(crate) flags: Flags,
     /// Fill what is absent for a developer's machine.
     pub(crate) development: Option<DevelopmentSecrets>,
+}
+
+/// The process's environment, without what is no text.
+pub(crate) fn process_variables() -> Vec<(String, String)> {
+    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).collect()
 }
 
 /// What the process is to do.
@@ -105,7 +111,8 @@ impl Reading {
         match self.configuration {
             Some(configuration) => Ok((configuration, self.findings)),
             None => {
-                let errors: Vec<String> = self.findings.iter().filter(|f| f.severity == Severity::Error).map(|f| format!("  {f}")).collect();
+                let errors: Vec<String> =
+                    self.findings.iter().filter(|f| f.severity == Severity::Error).map(|f| format!("  {f}")).collect();
                 anyhow::bail!("the configuration cannot be used:\n{}", errors.join("\n"))
             }
         }

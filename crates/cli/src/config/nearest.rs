@@ -51,7 +51,9 @@ mod tests {
 
     #[test]
     fn distances_are_counted_in_edits() {
-        for (a, b, expected) in [("", "", 0), ("", "abc", 3), ("port", "prot", 1), ("kitten", "sitting", 3), ("key", "key", 0), ("ключ", "клюв", 1)] {
+        for (a, b, expected) in
+            [("", "", 0), ("", "abc", 3), ("port", "prot", 1), ("kitten", "sitting", 3), ("key", "key", 0), ("ключ", "клюв", 1)]
+        {
             assert_eq!(distance(a, b), expected, "{a} {b}");
             assert_eq!(distance(b, a), expected, "{b} {a}");
         }

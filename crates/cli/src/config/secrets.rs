@@ -20,7 +20,9 @@ pub(crate) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
     }
     let api = &settings.http_api;
     if api.key.is_empty() && !api.insecure && !api.disabled {
-        let text = format!("http_api.key: missing, so no backend could publish. Set it, or switch the server API off by http_api.disabled = true. {HOW}");
+        let text = format!(
+            "http_api.key: missing, so no backend could publish. Set it, or switch the server API off by http_api.disabled = true. {HOW}"
+        );
         findings.push(Finding::error(text, None));
     }
 }

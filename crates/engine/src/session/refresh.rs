@@ -79,9 +79,7 @@ impl Session {
         if self.next_expiry_ms(settings) > now_ms {
             return;
         }
-        let is_over = |at_s: u32, delay: std::time::Duration| {
-            at_s > 0 && u64::from(at_s) * 1_000 + delay.as_millis() as u64 <= now_ms
-        };
+        let is_over = |at_s: u32, delay: std::time::Duration| at_s > 0 && u64::from(at_s) * 1_000 + delay.as_millis() as u64 <= now_ms;
         if is_over(self.expire_at_s, settings.expired_close_delay) {
             return context.disconnect(Disconnect::EXPIRED);
         }

@@ -86,8 +86,7 @@ impl Session {
             return Err(Error::PERMISSION_DENIED);
         }
         let is_listed = namespaces.is_user_allowed(channel, &self.user);
-        let is_client_allowed =
-            options.allow_subscribe_for_client && (!self.user.is_empty() || options.allow_subscribe_for_anonymous);
+        let is_client_allowed = options.allow_subscribe_for_client && (!self.user.is_empty() || options.allow_subscribe_for_anonymous);
         let is_allowed = match is_listed {
             Some(false) => false,
             Some(true) if options.allow_user_limited_channels => true,

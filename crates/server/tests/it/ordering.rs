@@ -226,7 +226,11 @@ fn drive(address: SocketAddr, first: usize, totals: &Totals, is_published: &Atom
         if is_published.load(Relaxed) && clients.iter().all(stands_at_top) {
             return;
         }
-        assert!(Instant::now() < end, "clients are behind: {:?}", clients.iter().filter(|c| !stands_at_top(c)).map(|c| (&c.stage, &c.position)).next());
+        assert!(
+            Instant::now() < end,
+            "clients are behind: {:?}",
+            clients.iter().filter(|c| !stands_at_top(c)).map(|c| (&c.stage, &c.position)).next()
+        );
     }
 }
 
@@ -262,8 +266,14 @@ fn every_client_sees_every_publication_once_and_in_order() {
     let tops: Vec<AtomicU64> = (0..CHANNELS).map(|_| AtomicU64::new(0)).collect();
     let (is_over, is_published) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        let publishers: Vec<_> =
-            (0..PUBLISHERS).map(|number| scope.spawn({ let (tops, is_over) = (&tops, &is_over); move || publish(address, number, tops, is_over) })).collect();
+        let publishers: Vec<_> = (0..PUBLISHERS)
+            .map(|number| {
+                scope.spawn({
+                    let (tops, is_over) = (&tops, &is_over);
+                    move || publish(address, number, tops, is_over)
+                })
+            })
+            .collect();
         for driver in 0..DRIVERS {
             let (totals, is_published, tops) = (&totals, &is_published, &tops);
             scope.spawn(move || drive(address, driver, totals, is_published, tops));

@@ -255,7 +255,10 @@ mod tests {
         for (message, expected) in [
             (r#"{"push":{"disconnect":{"code":3001,"reason":"shutdown"}}}"#, Reconnect("disconnected: shutdown (3001)".into())),
             (r#"{"push":{"disconnect":{"code":3500,"reason":"invalid token"}}}"#, Fail("disconnected: invalid token (3500)".into())),
-            (r#"{"id":2,"error":{"code":102,"message":"unknown channel"}}"#, Fail("failed to subscribe: error 102: unknown channel".into())),
+            (
+                r#"{"id":2,"error":{"code":102,"message":"unknown channel"}}"#,
+                Fail("failed to subscribe: error 102: unknown channel".into()),
+            ),
             (
                 r#"{"id":1,"error":{"code":100,"message":"internal","temporary":true}}"#,
                 Reconnect("failed to connect: error 100: internal".into()),

@@ -59,7 +59,9 @@ impl Socket {
             101 if !is_accepted => Err(ConnectError::Refused("the server's Sec-WebSocket-Accept does not answer our key".to_owned())),
             101 => Ok(Socket { stream, assembly: Assembly::default(), input: Vec::new(), used: 0 }),
             429 | 500..=599 => Err(ConnectError::Lost(format!("the server is not ready ({status})"))),
-            status => Err(ConnectError::Refused(format!("no WebSocket at ws://{}{}: the server answered {status}", url.authority(), url.path))),
+            status => {
+                Err(ConnectError::Refused(format!("no WebSocket at ws://{}{}: the server answered {status}", url.authority(), url.path)))
+            }
         }
     }
 

@@ -144,12 +144,21 @@ fn a_wrong_type_names_key_expected_and_found_but_no_secret() {
         ("http_server.port = \"http\"", "http_server.port: expected a number from 0 to 65535, found \"http\""),
         ("http_server = 8000", "http_server: expected a table, found a number"),
         ("client.insecure = \"yes\"", "client.insecure: expected true or false, found \"yes\""),
-        ("client.ping_interval = \"soon\"", "client.ping_interval: expected a duration such as \"25s\", \"1h30m\" or \"500ms\", found \"soon\""),
+        (
+            "client.ping_interval = \"soon\"",
+            "client.ping_interval: expected a duration such as \"25s\", \"1h30m\" or \"500ms\", found \"soon\"",
+        ),
         ("client.allowed_origins = [1]", "client.allowed_origins: expected a list of texts, found a list"),
         ("http_api.key = 1234567890", "http_api.key: expected text (a secret), found a number"),
         ("client.token.hmac_secret_key = [\"tops3cret\"]", "client.token.hmac_secret_key: expected text (a secret), found a list"),
-        ("log.level = \"loud\"", "log.level: expected one of \"none\", \"error\", \"warn\", \"info\", \"debug\", \"trace\", found \"loud\""),
-        ("log.level = 2026-11-21", "log.level: expected one of \"none\", \"error\", \"warn\", \"info\", \"debug\", \"trace\", found a date"),
+        (
+            "log.level = \"loud\"",
+            "log.level: expected one of \"none\", \"error\", \"warn\", \"info\", \"debug\", \"trace\", found \"loud\"",
+        ),
+        (
+            "log.level = 2026-11-21",
+            "log.level: expected one of \"none\", \"error\", \"warn\", \"info\", \"debug\", \"trace\", found a date",
+        ),
         ("channel.namespaces = \"news\"", "channel.namespaces: expected a list of tables, found text"),
         ("channel.namespaces = [{presence = true}]", "channel.namespaces[0].name: expected text, found none"),
         (
@@ -218,7 +227,10 @@ fn settings_that_do_not_go_together_are_told() {
     let namespace = |options: &str| format!("[[channel.namespaces]]\nname = \"chat\"\n{options}");
     for (text, expected) in [
         ("client.pong_timeout = \"25s\"".to_owned(), "Error client.pong_timeout: must be above zero and shorter than client.ping_interval"),
-        (namespace("force_recovery = true"), "Warning channel.namespaces[chat]: force_recovery does nothing without history_size and history_ttl"),
+        (
+            namespace("force_recovery = true"),
+            "Warning channel.namespaces[chat]: force_recovery does nothing without history_size and history_ttl",
+        ),
         (namespace("history_size = 5"), "Warning channel.namespaces[chat]: history stays off, it needs both history_size and history_ttl"),
         (
             namespace("history_size = 5\nhistory_ttl = \"2h\"\nhistory_meta_ttl = \"1h\""),
@@ -250,7 +262,12 @@ fn nothing_is_served_without_secrets_unless_that_was_asked_for() {
         read_to_serve(&Sources { file: Some(file.0.clone()), ..Sources::default() })
     };
     let error = serve("").into_result().expect_err("there are no secrets").to_string();
-    for part in ["client.token.hmac_secret_key: missing", "http_api.key: missing", "`touchline genconfig > touchline.toml`", "`touchline serve --dev`"] {
+    for part in [
+        "client.token.hmac_secret_key: missing",
+        "http_api.key: missing",
+        "`touchline genconfig > touchline.toml`",
+        "`touchline serve --dev`",
+    ] {
         assert!(error.contains(part), "{part}: {error}");
     }
     for (text, expected) in [
@@ -267,7 +284,8 @@ fn nothing_is_served_without_secrets_unless_that_was_asked_for() {
 
 #[test]
 fn development_fills_in_what_is_absent_and_nothing_else() {
-    let secrets = DevelopmentSecrets { api_key: "a generated key of the api".into(), token_secret: "a generated secret for all tokens".into() };
+    let secrets =
+        DevelopmentSecrets { api_key: "a generated key of the api".into(), token_secret: "a generated secret for all tokens".into() };
     let file = File::new("c.toml", "[http_api]\nkey = \"the one that was written\"\n[[channel.namespaces]]\nname = \"chat\"");
     let mut sources = Sources { file: Some(file.0.clone()), development: Some(secrets), ..Sources::default() };
     sources.flags.port = Some(9000);
@@ -314,8 +332,11 @@ fn fields<T: DeserializeOwned>() -> Vec<String> {
 fn every_field_of_the_settings_has_a_key() {
     use touchline_server::*;
     let documented = |section: &str| -> Vec<String> {
-        let mut names: Vec<String> =
-            KEYS.iter().filter_map(|key| key.path.strip_prefix(section)?.strip_prefix('.')).map(|rest| rest.split('.').next().unwrap_or(rest).to_owned()).collect();
+        let mut names: Vec<String> = KEYS
+            .iter()
+            .filter_map(|key| key.path.strip_prefix(section)?.strip_prefix('.'))
+            .map(|rest| rest.split('.').next().unwrap_or(rest).to_owned())
+            .collect();
         names.sort();
         names.dedup();
         names

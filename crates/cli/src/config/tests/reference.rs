@@ -106,7 +106,8 @@ fn row(text: &mut String, key: &Key) {
 
 fn theirs(text: &mut String) {
     text.push_str("\n## Keys of Centrifugo 6 that are not supported yet\n\nLeft out with a warning, each with all beneath it:\n\n");
-    let all = || THEIRS.iter().map(|theirs| (String::new(), theirs)).chain(THEIR_OPTIONS.iter().map(|theirs| ("option ".to_owned(), theirs)));
+    let all =
+        || THEIRS.iter().map(|theirs| (String::new(), theirs)).chain(THEIR_OPTIONS.iter().map(|theirs| ("option ".to_owned(), theirs)));
     list(text, all(), |fate| match fate {
         Fate::LeftOut(consequence) => Some(consequence),
         _ => None,

@@ -1,0 +1,276 @@
+//! The binary as people run it: a server, and the commands beside it.
+
+use std::io::{BufRead, BufReader, Read as _};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_touchline");
+const KEY: &str = "a key with blanks\n";
+const SECRET: &str = "a secret of this test, long enough for HS256";
+/// Longest time that anything here may take.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+const CONFIGURATION: &str = r#"
+http_server.address = "127.0.0.1"
+http_api.key = "the-key-of-this-test"
+client.token.hmac_secret_key = "a secret of this test, long enough for HS256"
+shutdown.spread = "100ms"
+[[channel.namespaces]]
+name = "news"
+allow_subscribe_for_client = true
+history_size = 10
+history_ttl = "1m"
+force_recovery = true
+"#;
+
+fn touchline(arguments: &[&str]) -> Command {
+    let mut command = Command::new(BINARY);
+    command.args(arguments).env_clear().stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    touchline(arguments).output().expect("the binary runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A running server, killed if the test forgets it.
+struct Server {
+    child: Child,
+    log: BufReader<std::process::ChildStderr>,
+    file: PathBuf,
+    address: String,
+}
+
+impl Server {
+    fn start(name: &str) -> Self {
+        let file = std::env::temp_dir().join(format!("touchline-commands-{}-{name}.toml", std::process::id()));
+        std::fs::write(&file, CONFIGURATION).expect("the temporary directory is writable");
+        Server::start_with(file, "0")
+    }
+
+    fn start_with(file: PathBuf, port: &str) -> Self {
+        let path = file.display().to_string();
+        let mut child = touchline(&["serve", "--config", &path, "--port", port, "--shards", "2"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary runs");
+        let mut log = BufReader::new(child.stderr.take().expect("it is piped"));
+        let mut line = String::new();
+        while !line.contains("ready address=") {
+            line.clear();
+            assert!(log.read_line(&mut line).expect("it logs") > 0, "the server ended");
+        }
+        let address = line.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next()).expect("it tells its address");
+        Server { child, log, file, address: address.to_owned() }
+    }
+
+    fn path(&self) -> String {
+        self.file.display().to_string()
+    }
+
+    fn api(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    fn publish(&self, channel: &str, data: &str) -> Output {
+        run(&["publish", channel, data, "--api", &self.api(), "--config", &self.path()])
+    }
+
+    fn watch(&self, arguments: &[&str]) -> (Child, BufReader<ChildStdout>) {
+        let token = text(&run(&["token", "--user", "42", "--config", &self.path()]).stdout);
+        let url = format!("ws://{}/connection/websocket", self.address);
+        let mut command = touchline(&["watch", "news:a", "--url", &url, "--token", token.trim()]);
+        let mut child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+        let out = BufReader::new(child.stdout.take().expect("it is piped"));
+        (child, out)
+    }
+
+    /// Asks it to stop and gives its exit code.
+    fn stop(&mut self) -> Option<i32> {
+        let killed = Command::new("kill").arg(self.child.id().to_string()).status().expect("kill is there");
+        assert!(killed.success());
+        self.child.wait().expect("it is ours").code()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_file(&self.file);
+    }
+}
+
+/// Waits until a watcher says on stderr that it watches.
+fn wait_until_watching(watcher: &mut Child) {
+    let mut log = BufReader::new(watcher.stderr.take().expect("it is piped"));
+    let mut line = String::new();
+    let began = Instant::now();
+    while !line.contains("watching news:a") {
+        line.clear();
+        assert!(log.read_line(&mut line).expect("it tells") > 0 && began.elapsed() < DEADLINE, "the watcher ended");
+    }
+    // What it says later must not break its pipe.
+    std::thread::spawn(move || log.read_to_end(&mut Vec::new()));
+}
+
+fn line(out: &mut BufReader<ChildStdout>) -> String {
+    let mut line = String::new();
+    out.read_line(&mut line).expect("it prints");
+    line
+}
+
+#[test]
+fn a_publication_reaches_a_watcher_and_a_restart_is_survived() {
+    let mut server = Server::start("restart");
+    let (mut watcher, mut out) = server.watch(&[]);
+    wait_until_watching(&mut watcher);
+    let published = server.publish("news:a", r#"{"goal": "1:0"}"#);
+    assert!(published.status.success(), "{}", text(&published.stderr));
+    assert!(text(&published.stdout).contains(r#""offset":1"#), "{}", text(&published.stdout));
+    assert!(line(&mut out).contains(r#""data":{"goal":"1:0"}"#));
+
+    assert_eq!(server.stop(), Some(0));
+    let port = server.address.rsplit(':').next().expect("an address has a port").to_owned();
+    let again = std::env::temp_dir().join(format!("touchline-commands-{}-again.toml", std::process::id()));
+    std::fs::copy(&server.file, &again).expect("the temporary directory is writable");
+    let server = Server::start_with(again, &port);
+    // The new server's history is another one, so that only what comes after the watcher is seen.
+    let (seen, was_seen) = std::sync::mpsc::channel::<()>();
+    let (api, path) = (server.api(), server.path());
+    let publisher = std::thread::spawn(move || {
+        while was_seen.recv_timeout(Duration::from_millis(100)) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            run(&["publish", "news:a", "\"back\"", "--api", &api, "--config", &path]);
+        }
+    });
+    assert!(line(&mut out).contains(r#""data":"back""#));
+    drop(seen);
+    publisher.join().expect("it publishes");
+    watcher.kill().expect("it still runs");
+    watcher.wait().expect("it is ours");
+}
+
+#[test]
+fn a_watcher_ends_after_as_many_as_asked_for() {
+    let server = Server::start("count");
+    let (mut watcher, mut out) = server.watch(&["--count", "2"]);
+    wait_until_watching(&mut watcher);
+    for data in ["1", "2", "3"] {
+        assert!(server.publish("news:a", data).status.success());
+    }
+    assert!(watcher.wait().expect("it is ours").success());
+    let mut all = String::new();
+    out.read_to_string(&mut all).expect("it prints");
+    assert_eq!(all.lines().count(), 2, "{all}");
+}
+
+#[test]
+fn what_fails_says_so_and_exits_with_one() {
+    let server = Server::start("fails");
+    let unknown = server.publish("nothing:here", "1");
+    assert_eq!(text(&unknown.stderr), "touchline: failed to publish: error 102: unknown channel\n");
+    let port = server.address.rsplit(':').next().expect("an address has a port");
+    let url = format!("ws://{}/connection/websocket", server.address);
+    let api = server.api();
+    let path = server.path();
+    let cases: &[(&[&str], &str)] = &[
+        (&["publish", "news:a", "1", "--api", &api, "--key", KEY], "no header can carry"),
+        (&["publish", "news:a", "1", "--api", &api, "--key", "guess"], "the server refused the key (401)"),
+        (&["publish", "news:a", "{", "--api", &api, "--key", "k"], "the publication is no JSON"),
+        (&["publish", "news:a", "1", "--api", "https://example.com", "--key", "k"], "https:// is not spoken here yet"),
+        (&["watch", "news:a", "--url", &url], "disconnected"),
+        (&["watch", "news:a", "--url", &url, "--token", "forged"], "disconnected: invalid token (3500)"),
+        (&["watch", "news:a", "--url", "wss://example.com"], "wss:// is not spoken here yet"),
+        (&["watch", "news:a", "--url", &api], "is no ws:// URL"),
+        (&["serve", "--config", &path, "--port", port], "is taken: stop who has it"),
+        (&["serve"], "`touchline genconfig > touchline.toml`"),
+        (&["serve", "--config", "/no/such.toml"], "/no/such.toml: cannot be read"),
+        (&["token", "--user", "42"], "no secret to sign with"),
+        (&["match", "--replay", "/no/such.json"], "failed to read /no/such.json"),
+    ];
+    for (arguments, expected) in cases {
+        let output = run(arguments);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(text(&output.stderr).contains(expected), "{arguments:?}: {}", text(&output.stderr));
+        assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_recorded_match_is_played_in_order_and_in_time() {
+    let server = Server::start("match");
+    let recording = server.file.with_extension("json");
+    let events = r#"{"events": [{"at": 0, "data": "kick-off"}, {"at": 10, "data": "goal"}, {"at": 20, "data": "end"}]}"#;
+    std::fs::write(&recording, events).expect("the temporary directory is writable");
+    assert!(server.publish("news:a", "\"of the match before\"").status.success());
+    let (mut watcher, mut out) = server.watch(&["--count", "3"]);
+    wait_until_watching(&mut watcher);
+    let began = Instant::now();
+    let (api, replay, path) = (server.api(), recording.display().to_string(), server.path());
+    let play = ["match", "--replay", &replay, "--speed", "50", "--channel", "news:a", "--api", &api, "--config", &path];
+    let played = run(&play);
+    std::fs::remove_file(&recording).expect("it was written");
+    assert!(played.status.success(), "{}", text(&played.stderr));
+    assert!(began.elapsed() >= Duration::from_millis(400), "{:?}", began.elapsed());
+    let found: Vec<String> = (0..3).map(|_| line(&mut out)).collect();
+    for (line, expected) in found.iter().zip(["kick-off", "goal", "end"]) {
+        assert!(line.contains(&format!(r#""data":"{expected}""#)), "{found:?}");
+    }
+    watcher.wait().expect("it is ours");
+}
+
+#[test]
+fn a_token_is_alone_on_its_line() {
+    let output = run(&["token", "--user", "42", "--secret", SECRET]);
+    let token = text(&output.stdout);
+    assert!(output.status.success() && output.stderr.is_empty());
+    assert_eq!((token.matches('.').count(), token.lines().count()), (2, 1));
+}
+
+#[test]
+fn a_check_tells_good_from_bad() {
+    let server = Server::start("check");
+    let good = run(&["check", &server.path()]);
+    assert_eq!((good.status.code(), text(&good.stdout).lines().last()), (Some(0), Some("ok: 0 errors, 0 warnings, 1 notes")));
+    let bad = server.file.with_extension("bad.toml");
+    std::fs::write(&bad, "client.chanel_limit = 3").expect("the temporary directory is writable");
+    let output = run(&["check", &bad.display().to_string()]);
+    std::fs::remove_file(&bad).expect("it was written");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stdout).contains(":1:8: client.chanel_limit: unknown key; did you mean client.channel_limit?"),
+        "{}",
+        text(&output.stdout)
+    );
+}
+
+#[test]
+fn a_second_signal_does_not_wait_for_the_drain() {
+    let file = std::env::temp_dir().join(format!("touchline-commands-{}-twice.toml", std::process::id()));
+    std::fs::write(&file, CONFIGURATION.replace("\"100ms\"", "\"20s\"")).expect("the temporary directory is writable");
+    let mut server = Server::start_with(file, "0");
+    // Enough watchers that some are told to go late.
+    let watchers: Vec<(Child, BufReader<ChildStdout>)> = (0..8).map(|_| server.watch(&[])).collect();
+    let mut watchers: Vec<Child> = watchers.into_iter().map(|(child, _)| child).collect();
+    watchers.iter_mut().for_each(wait_until_watching);
+    let kill = || Command::new("kill").arg(server.child.id().to_string()).status().expect("kill is there");
+    assert!(kill().success());
+    let mut line = String::new();
+    while !line.contains("stopping") {
+        line.clear();
+        assert!(server.log.read_line(&mut line).expect("it logs") > 0, "the server ended");
+    }
+    let began = Instant::now();
+    assert!(kill().success());
+    assert_eq!(server.child.wait().expect("it is ours").code(), Some(130));
+    assert!(began.elapsed() < Duration::from_secs(10));
+    for mut watcher in watchers {
+        let _ = watcher.kill();
+        let _ = watcher.wait();
+    }
+}

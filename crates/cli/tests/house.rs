@@ -1,0 +1,157 @@
+//! The rules of the house: licences, what pure crates may not know, sizes, leftovers. A rule that is broken names the place.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Licences that may be linked into the binary.
+const LICENCES: &[&str] = &[
+    "MIT",
+    "Apache-2.0",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "ISC",
+    "Zlib",
+    "Unicode-3.0",
+    "Unicode-DFS-2016",
+    "0BSD",
+    "CC0-1.0",
+    "OpenSSL",
+    "Unlicense",
+    "MIT-0",
+    "CDLA-Permissive-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+];
+/// Crates with a better one in the graph, or with an open advisory.
+const BANNED: &[&str] = &["ring", "openssl", "native-tls", "rsa", "chrono", "async-std", "rand_core_06"];
+/// What a pure crate may not use: runtimes, clocks, randomness, sockets, threads.
+const IMPURE: &[&str] = &["tokio", "mio::", "std::net", "Instant::now", "SystemTime", "thread::spawn", "rand::", "std::fs"];
+const PURE: &[&str] = &["protocol", "engine"];
+const FILE_LINES_MAX: usize = 600;
+const FUNCTION_LINES_MAX: usize = 70;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn metadata() -> Value {
+    let arguments = ["metadata", "--format-version", "1", "--locked", "--filter-platform", "x86_64-unknown-linux-gnu"];
+    let output = Command::new(env!("CARGO")).args(arguments).current_dir(root()).output().expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("metadata is JSON")
+}
+
+fn sources() -> Vec<(PathBuf, String)> {
+    fn walk(directory: &Path, found: &mut Vec<(PathBuf, String)>) {
+        for entry in std::fs::read_dir(directory).expect("the directory is there").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                walk(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(&path).expect("sources are text");
+                found.push((path, text));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(&root().join("crates"), &mut found);
+    found
+}
+
+fn report(what: &str, broken: &[String]) {
+    assert!(broken.is_empty(), "{what}:\n  {}", broken.join("\n  "));
+}
+
+#[test]
+fn every_dependency_has_a_licence_that_we_may_link() {
+    let mut broken = Vec::new();
+    for package in metadata()["packages"].as_array().into_iter().flatten() {
+        let licence = package["license"].as_str().unwrap_or("none");
+        let is_good = |term: &str| LICENCES.contains(&term.trim_matches(['(', ')', ' ']));
+        // One of several alternatives is enough; every part of a conjunction is needed.
+        let any = licence.replace('/', " OR ").split(" OR ").any(|choice| choice.split(" AND ").all(is_good));
+        let all = licence.split(" AND ").all(|part| part.split(" OR ").any(is_good));
+        if !any && !all {
+            broken.push(format!("{}: {licence}", package["name"]));
+        }
+    }
+    report("licences to be looked at", &broken);
+}
+
+#[test]
+fn banned_crates_are_absent() {
+    let data = metadata();
+    let resolved = data["resolve"]["nodes"].as_array().into_iter().flatten().filter_map(|node| node["id"].as_str());
+    let names =
+        resolved.filter(|id| BANNED.iter().any(|banned| id.contains(&format!("#{banned}@")) || id.contains(&format!("/{banned}#"))));
+    report("banned crates", &names.map(str::to_owned).collect::<Vec<_>>());
+}
+
+#[test]
+fn pure_crates_know_no_runtime_no_clock_no_socket() {
+    let mut broken = Vec::new();
+    for (path, text) in sources() {
+        let is_pure =
+            PURE.iter().any(|name| path.components().any(|c| c.as_os_str() == *name)) && path.components().any(|c| c.as_os_str() == "src");
+        for (number, line) in text.lines().enumerate().filter(|_| is_pure) {
+            let code = line.split("//").next().unwrap_or_default();
+            broken
+                .extend(IMPURE.iter().filter(|word| code.contains(*word)).map(|word| format!("{}:{} {word}", path.display(), number + 1)));
+        }
+    }
+    report("impure", &broken);
+}
+
+#[test]
+fn files_and_functions_fit_their_reader() {
+    let mut broken = Vec::new();
+    for (path, text) in sources() {
+        let lines = text.lines().count();
+        if lines > FILE_LINES_MAX {
+            broken.push(format!("{}: {lines} lines", path.display()));
+        }
+        for (start, length) in functions(&text) {
+            if length > FUNCTION_LINES_MAX {
+                broken.push(format!("{}:{start} a function of {length} lines", path.display()));
+            }
+        }
+    }
+    report("too long", &broken);
+}
+
+/// First line and length of each function, by the indentation that the formatter guarantees.
+fn functions(text: &str) -> Vec<(usize, usize)> {
+    let mut open: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut found = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let indent = line.len() - line.trim_start().len();
+        let code = line.trim_start();
+        let is_function =
+            ["fn ", "pub fn ", "pub(crate) fn ", "pub(super) fn ", "async fn ", "pub(crate) async fn ", "pub(super) async fn "];
+        if is_function.iter().any(|start| code.starts_with(start)) && !code.ends_with(';') && !code.ends_with('}') {
+            open.insert(indent, number);
+        }
+        if code == "}"
+            && let Some(start) = open.remove(&indent)
+        {
+            found.push((start + 1, number - start + 1));
+        }
+    }
+    found
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    let words = [["TO", "DO"], ["FIX", "ME"], ["XX", "X"]].map(|word| word.concat());
+    let mut broken = Vec::new();
+    for (path, text) in sources() {
+        for (number, line) in text.lines().enumerate() {
+            if words.iter().any(|word| line.contains(word.as_str())) {
+                broken.push(format!("{}:{} {}", path.display(), number + 1, line.trim()));
+            }
+        }
+    }
+    report("left for later", &broken);
+}
