@@ -24,7 +24,7 @@ struct Channel {
     /// Subscribers on each shard.
     listeners: Box<[u32]>,
     history: Option<Box<Stored>>,
-    presence: Option<Box<HashMap<ConnectionId, Arc<ClientInfo>>>>,
+    presence: Option<HashMap<ConnectionId, Arc<ClientInfo>>>,
 }
 
 /// What a channel with history keeps.

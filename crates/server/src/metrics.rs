@@ -159,7 +159,8 @@ impl Collector for NodeCollector {
                 ConstCounter::new(count).encode(family.encode_family(&[("code", code.to_string())])?)?;
             }
         }
-        let latencies: [(&str, &str, fn(&ShardMetrics) -> &Latency); 2] = [
+        type Pick = fn(&ShardMetrics) -> &Latency;
+        let latencies: [(&str, &str, Pick); 2] = [
             ("publish_seconds", "From a publish request's arrival to its answer", |m| &m.publish_latency),
             ("delivery_seconds", "From a publication's acceptance to its last write on a shard", |m| &m.delivery_latency),
         ];
