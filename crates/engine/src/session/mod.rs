@@ -379,7 +379,7 @@ impl Session {
 
     /// Who this is, as others see it.
     fn info(&self, chan_info: Option<Bytes>) -> Arc<ClientInfo> {
-        let conn_info = self.conn_info.as_ref().map(|info| Bytes::clone(info));
+        let conn_info = self.conn_info.as_deref().cloned();
         Arc::new(ClientInfo { user: self.user.clone(), client: self.client_id(), conn_info, chan_info })
     }
 

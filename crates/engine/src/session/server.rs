@@ -58,7 +58,7 @@ impl Session {
         let Some(index) = self.activate(serial, &response, context) else { return };
         let Response::Subscribed(subscribed) = response else { return };
         let subscription = &self.subscriptions[index];
-        let position = subscription.is_positioned.then_some(subscribed.position).unwrap_or_default();
+        let position = if subscription.is_positioned { subscribed.position } else { crate::Position::default() };
         let result = encode::SubscribeResult {
             recoverable: subscription.is_recoverable,
             positioned: subscription.is_positioned,
