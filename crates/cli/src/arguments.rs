@@ -50,6 +50,8 @@ pub(crate) enum Command {
     Watch(WatchArguments),
     /// Play a recorded match into a channel.
     Match(MatchArguments),
+    /// Measure: load generators, floors, and scenarios that check themselves.
+    Lab(touchline_lab::LabArguments),
     /// Print the version.
     Version,
 }

@@ -1,0 +1,195 @@
+//! What can be typed behind `touchline lab`.
+
+use std::net::SocketAddr;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::wire::Dialect;
+
+/// Arguments of `touchline lab`.
+#[derive(Debug, Args)]
+pub struct LabArguments {
+    /// What to measure.
+    #[command(subcommand)]
+    pub(crate) part: Part,
+    /// How to measure.
+    #[command(flatten)]
+    pub(crate) options: Options,
+}
+
+/// A scenario, or a process that one starts.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Part {
+    /// What to measure.
+    #[command(flatten)]
+    Scenario(Scenario),
+    /// Holds subscribers; orders come on standard input.
+    #[command(hide = true)]
+    Worker,
+    /// The floor's sender; orders come on standard input.
+    #[command(hide = true)]
+    FloorServer,
+}
+
+/// What to measure.
+#[derive(Debug, Clone, Subcommand)]
+pub(crate) enum Scenario {
+    /// Every figure that has a bound, one after the other.
+    All,
+    /// The bare machine: one thread, plain sockets, one prebuilt frame, one send each.
+    Floor(Fanout),
+    /// Publications to many subscribers, beside the floor.
+    Fanout(Fanout),
+    /// Memory and CPU of connections that only wait.
+    Idle(Idle),
+    /// CPU of a connection opened and subscribed with a token.
+    Connect(Opening),
+    /// Many connections at once, on one process.
+    Storm(Opening),
+    /// Publishing over HTTP into a channel without subscribers.
+    Publish(Publish),
+    /// Clients that return at once and recover what they missed.
+    Recovery(Recovery),
+    /// More and more connections, over as many server processes as they need.
+    Ladder(Ladder),
+}
+
+/// How to measure, whatever it is.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Options {
+    /// Runs of everything; medians are printed.
+    #[arg(long, global = true, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) runs: u32,
+    /// Print the results as JSON.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Shards of the server under test; as many as cores without it.
+    #[arg(long, global = true, value_name = "COUNT")]
+    pub(crate) shards: Option<u16>,
+    /// A server that runs already, instead of a fresh Touchline for each run.
+    #[arg(long, global = true, value_name = "HOST:PORT", requires = "pid")]
+    pub(crate) server: Option<SocketAddr>,
+    /// Its HTTP API, where that has another address.
+    #[arg(long, global = true, value_name = "HOST:PORT", requires = "server")]
+    pub(crate) api: Option<SocketAddr>,
+    /// Its process, for CPU time and memory.
+    #[arg(long, global = true, value_name = "PID", requires = "server")]
+    pub(crate) pid: Option<u32>,
+    /// Its API key.
+    #[arg(long, global = true, default_value = "lab")]
+    pub(crate) key: String,
+    /// The secret of its tokens; without it, clients of a running server come without a token.
+    #[arg(long, global = true, value_name = "SECRET", requires = "server")]
+    pub(crate) token_secret: Option<String>,
+    /// Path of its WebSocket endpoint.
+    #[arg(long, global = true, default_value = "/connection/websocket")]
+    pub(crate) path: String,
+    /// What it speaks: the Centrifugal protocol, or `raw` (a text frame with a channel's name subscribes, the first frame acknowledges).
+    #[arg(long, global = true, value_enum, default_value_t = Dialect::Centrifugal)]
+    pub(crate) dialect: Dialect,
+    /// No progress line.
+    #[arg(long, global = true)]
+    pub(crate) quiet: bool,
+}
+
+/// The fan-outs that have a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Preset {
+    /// 10,000 subscribers of one channel, 10 publications a second, 100 in all.
+    Steady,
+    /// 5,000 subscribers of one channel, 60 publications, the next as soon as the last is answered.
+    Burst,
+    /// 10,000 subscribers over 1,000 channels, 1,000 publications a second, 5,000 in all.
+    Sparse,
+    /// 1,000 subscribers of one channel, 20 publications a second, 100 in all.
+    Light,
+}
+
+/// A fan-out.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Fanout {
+    /// A fan-out by name; the options below change it.
+    #[arg(long, value_enum, default_value_t = Preset::Steady)]
+    pub(crate) preset: Preset,
+    /// Subscribers.
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) connections: Option<usize>,
+    /// Channels that they are spread over.
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) channels: Option<usize>,
+    /// Publications, of all channels together.
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) messages: Option<usize>,
+    /// Publications a second; 0 is as fast as one publisher can.
+    #[arg(long, value_name = "PER_SECOND")]
+    pub(crate) rate: Option<f64>,
+    /// Bytes of a publication's data.
+    #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u32).range(64..=60_000))]
+    pub(crate) size: u32,
+    /// Of the floor: events in one send.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub(crate) coalesce: u32,
+}
+
+/// Connections that wait.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Idle {
+    /// Connections, each with one subscription.
+    #[arg(long, value_name = "COUNT", default_value_t = 18_000)]
+    pub(crate) connections: usize,
+    /// How long their CPU is measured, seconds; pings come every 25.
+    #[arg(long, default_value_t = 50)]
+    pub(crate) seconds: u64,
+}
+
+/// Connections that come.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Opening {
+    /// Connections.
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) connections: Option<usize>,
+    /// Connections being opened at a time.
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) concurrency: Option<usize>,
+}
+
+/// Publishing.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Publish {
+    /// HTTP connections that publish, one request at a time each.
+    #[arg(long, value_name = "COUNT", default_value_t = 16)]
+    pub(crate) connections: usize,
+    /// For how long.
+    #[arg(long, default_value_t = 4)]
+    pub(crate) seconds: u64,
+}
+
+/// Clients that return.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Recovery {
+    /// Clients.
+    #[arg(long, value_name = "COUNT", default_value_t = 5_000)]
+    pub(crate) connections: usize,
+    /// Publications that each of them has missed.
+    #[arg(long, value_name = "COUNT", default_value_t = 50)]
+    pub(crate) publications: usize,
+}
+
+/// Steps up.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Ladder {
+    /// CONNECTIONS:CONCURRENCY of each step.
+    #[arg(long, value_delimiter = ',', default_value = "1000:5,4000:5,8000:500,16000:2000,32000:2000,65536:8192,100000:32768", value_parser = step)]
+    pub(crate) steps: Vec<(usize, usize)>,
+    /// Publications of each step.
+    #[arg(long, value_name = "COUNT", default_value_t = 10)]
+    pub(crate) messages: usize,
+    /// Publications a second.
+    #[arg(long, value_name = "PER_SECOND", default_value_t = 1.0)]
+    pub(crate) rate: f64,
+}
+
+fn step(text: &str) -> Result<(usize, usize), String> {
+    let parts = text.split_once(':').and_then(|(n, c)| Some((n.parse().ok()?, c.parse().ok()?)));
+    parts.filter(|(n, c)| *n > 0 && *c > 0).ok_or_else(|| "expected CONNECTIONS:CONCURRENCY, as 8000:500".to_owned())
+}

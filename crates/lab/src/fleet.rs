@@ -1,0 +1,208 @@
+//! The workers of a scenario, spoken to as one.
+
+use std::io::{BufRead as _, BufReader, IsTerminal as _, Write as _};
+use std::net::SocketAddr;
+use std::process::ChildStdin;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::ledger::{Times, Wrongs};
+use crate::process::Part;
+use crate::wire::Dialect;
+use crate::worker::{Crowd, Order, Report};
+
+/// Subscribers of one worker: below the limit of 20,000 open files of a process.
+const PER_WORKER: usize = 16_500;
+/// A worker that says nothing for so long is lost.
+const SILENCE: Duration = Duration::from_secs(120);
+
+/// What a fleet is to be.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    /// The servers that subscribers are spread over.
+    pub(crate) servers: Vec<SocketAddr>,
+    pub(crate) path: String,
+    pub(crate) dialect: Dialect,
+    pub(crate) connections: usize,
+    pub(crate) prefix: String,
+    pub(crate) channels: usize,
+    pub(crate) data_size: usize,
+    pub(crate) token_secret: Option<String>,
+    /// Says how far things are on standard error.
+    pub(crate) shows_progress: bool,
+}
+
+/// Everybody is in.
+#[derive(Debug, Default)]
+pub(crate) struct Opened {
+    pub(crate) failed: usize,
+    pub(crate) first_failure: Option<String>,
+    pub(crate) recovered: u64,
+    pub(crate) wrongs: Wrongs,
+    pub(crate) times: Times,
+    pub(crate) seconds: f64,
+}
+
+/// A round of publications has arrived.
+#[derive(Debug, Default)]
+pub(crate) struct Delivered {
+    pub(crate) count: u64,
+    pub(crate) wrongs: Wrongs,
+    pub(crate) times: Times,
+    pub(crate) reads: u64,
+}
+
+/// The workers.
+pub(crate) struct Fleet {
+    workers: Vec<(Part, ChildStdin)>,
+    reports: Receiver<(usize, Report)>,
+    shows_progress: bool,
+}
+
+impl Fleet {
+    /// Starts as many workers as the connections need.
+    ///
+    /// # Errors
+    /// When one can't be started.
+    pub(crate) fn start(plan: &Plan) -> Result<Self> {
+        let (sender, reports) = channel();
+        let mut workers = Vec::new();
+        let share = plan.connections.div_ceil(plan.servers.len());
+        let mut first = 0;
+        for (group, server) in plan.servers.iter().enumerate() {
+            let end = plan.connections.min((group + 1) * share);
+            while first < end {
+                let connections = (end - first).min(share.div_ceil(share.div_ceil(PER_WORKER)));
+                let mut part = Part::start(&["lab", "worker"])?;
+                let mut orders = part.0.stdin.take().context("the worker has no standard input")?;
+                let crowd = Crowd {
+                    server: *server,
+                    path: plan.path.clone(),
+                    dialect: plan.dialect,
+                    connections,
+                    prefix: plan.prefix.clone(),
+                    channels: plan.channels,
+                    first,
+                    network: network(),
+                    data_size: plan.data_size,
+                    token_secret: plan.token_secret.clone(),
+                };
+                give(&mut orders, &Order::Become(crowd))?;
+                let lines = BufReader::new(part.0.stdout.take().context("the worker has no standard output")?).lines();
+                let (sender, number) = (sender.clone(), workers.len());
+                std::thread::spawn(move || {
+                    for line in lines.map_while(Result::ok) {
+                        let Ok(report) = serde_json::from_str(&line) else { break };
+                        if sender.send((number, report)).is_err() {
+                            break;
+                        }
+                    }
+                });
+                workers.push((part, orders));
+                first += connections;
+            }
+        }
+        Ok(Fleet { workers, reports, shows_progress: plan.shows_progress })
+    }
+
+    /// Opens everybody, so many at a time in all.
+    pub(crate) fn open(&mut self, concurrency: usize) -> Result<Opened> {
+        let each = concurrency.div_ceil(self.workers.len());
+        self.order(&Order::Open { concurrency: each })?;
+        let mut all = Opened::default();
+        self.gather("opening", |report| {
+            let Report::Opened { failed, first_failure, recovered, wrongs, times, seconds, .. } = report else { return false };
+            all.failed += failed;
+            all.first_failure = all.first_failure.take().or(first_failure);
+            all.recovered += recovered;
+            all.wrongs.add(wrongs);
+            all.times.add_pairs(&times);
+            all.seconds = all.seconds.max(seconds);
+            true
+        })?;
+        Ok(all)
+    }
+
+    /// Opens everybody; a failure to open is an error.
+    pub(crate) fn open_all(&mut self, concurrency: usize) -> Result<Opened> {
+        let opened = self.open(concurrency)?;
+        if opened.failed > 0 {
+            bail!("{} connections failed to open; the first: {}", opened.failed, opened.first_failure.unwrap_or_default());
+        }
+        Ok(opened)
+    }
+
+    /// Announces that each subscriber is due so many more.
+    pub(crate) fn expect(&mut self, each: usize, patience: Duration) -> Result<()> {
+        self.order(&Order::Expect { each: each as u64, patience_ms: patience.as_millis() as u64 })
+    }
+
+    /// Waits for what was announced.
+    pub(crate) fn delivered(&mut self) -> Result<Delivered> {
+        let mut all = Delivered::default();
+        self.gather("delivered", |report| {
+            let Report::Delivered { delivered, wrongs, times, reads } = report else { return false };
+            all.count += delivered;
+            all.wrongs.add(wrongs);
+            all.times.add_pairs(&times);
+            all.reads += reads;
+            true
+        })?;
+        Ok(all)
+    }
+
+    /// Closes everybody; what went wrong since the last report.
+    pub(crate) fn close(&mut self) -> Result<Wrongs> {
+        self.order(&Order::Close)?;
+        let mut all = Wrongs::default();
+        self.gather("closing", |report| {
+            let Report::Closed { wrongs } = report else { return false };
+            all.add(wrongs);
+            true
+        })?;
+        Ok(all)
+    }
+
+    fn order(&mut self, order: &Order) -> Result<()> {
+        self.workers.iter_mut().try_for_each(|(_, orders)| give(orders, order))
+    }
+
+    /// Hears every worker once; `take` says whether a report was the one.
+    fn gather(&mut self, what: &str, mut take: impl FnMut(Report) -> bool) -> Result<()> {
+        let mut missing = self.workers.len();
+        let mut progress = vec![(0, 0); missing];
+        while missing > 0 {
+            match self.reports.recv_timeout(SILENCE) {
+                Ok((worker, Report::Progress { done, total })) => {
+                    progress[worker] = (done, total);
+                    self.show(what, progress.iter().map(|p| p.0).sum(), progress.iter().map(|p| p.1).sum());
+                }
+                Ok((_, report)) => missing -= usize::from(take(report)),
+                Err(RecvTimeoutError::Timeout) => bail!("a worker says nothing while {what}"),
+                Err(RecvTimeoutError::Disconnected) => bail!("a worker has ended while {what}"),
+            }
+        }
+        Ok(())
+    }
+
+    fn show(&self, what: &str, done: u64, total: u64) {
+        if self.shows_progress && std::io::stderr().is_terminal() {
+            eprint!("\r\x1b[K  {what} {done}/{total}\r");
+        }
+    }
+}
+
+fn give(orders: &mut ChildStdin, order: &Order) -> Result<()> {
+    let mut line = serde_json::to_vec(order)?;
+    line.push(b'\n');
+    orders.write_all(&line).context("a worker has ended")?;
+    Ok(orders.flush()?)
+}
+
+/// Another loopback network for each fleet: closed connections keep their ports for a minute.
+fn network() -> u8 {
+    static NEXT: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
+    1 + NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % 200
+}

@@ -1,0 +1,95 @@
+//! The floor: what the bare machine takes for a delivery. One thread, plain sockets, one prebuilt frame an event, one send each.
+
+use std::io::{BufRead as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use serde::{Deserialize, Serialize};
+use socket2::{Domain, Socket, Type};
+
+use crate::process::now_us;
+use crate::wire;
+use crate::worker::channel_name;
+
+const BACKLOG: i32 = 4_096;
+
+/// What the floor's sender is told.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FloorOrder {
+    /// Accept so many readers and acknowledge each.
+    Accept { connections: usize },
+    /// Send events to all of them.
+    Send { prefix: String, messages: usize, rate: f64, coalesce: usize, size: usize },
+}
+
+/// What it says.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FloorReport {
+    /// Where it listens.
+    Listening { address: SocketAddr },
+    /// Everybody is in.
+    Accepted,
+    /// Everything is sent.
+    Sent,
+}
+
+/// Obeys until standard input ends.
+pub(crate) fn serve() -> Result<()> {
+    let listener = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())?;
+    listener.listen(BACKLOG)?;
+    let address = listener.local_addr()?.as_socket().context("the floor listens on TCP")?;
+    say(&FloorReport::Listening { address })?;
+    let mut readers: Vec<TcpStream> = Vec::new();
+    for line in std::io::stdin().lock().lines() {
+        match serde_json::from_str(&line?)? {
+            FloorOrder::Accept { connections } => {
+                let mut acknowledgement = Vec::new();
+                touchline_protocol::websocket::encode_frame(touchline_protocol::websocket::Opcode::Text, b"{}", &mut acknowledgement);
+                while readers.len() < connections {
+                    let mut reader: TcpStream = listener.accept()?.0.into();
+                    reader.set_nodelay(true)?;
+                    reader.write_all(&acknowledgement)?;
+                    readers.push(reader);
+                }
+                say(&FloorReport::Accepted)?;
+            }
+            FloorOrder::Send { prefix, messages, rate, coalesce, size } => {
+                send(&mut readers, &channel_name(&prefix, 0), messages, rate, coalesce, size)?;
+                say(&FloorReport::Sent)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn send(readers: &mut [TcpStream], channel: &str, messages: usize, rate: f64, coalesce: usize, size: usize) -> Result<()> {
+    let began = Instant::now();
+    let mut sent = 0;
+    while sent < messages {
+        if rate > 0.0 {
+            let due = began + Duration::from_secs_f64(sent as f64 / rate);
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        }
+        let batch = coalesce.min(messages - sent);
+        let posted_us = now_us();
+        let frames: Vec<u8> = (sent + 1..=sent + batch)
+            .flat_map(|number| wire::publication_frame(channel, &wire::data(number as u64, posted_us, size)))
+            .collect();
+        for reader in readers.iter_mut() {
+            reader.write_all(&frames)?;
+        }
+        sent += batch;
+    }
+    Ok(())
+}
+
+fn say(report: &FloorReport) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    serde_json::to_writer(&mut out, report)?;
+    out.write_all(b"\n")?;
+    Ok(out.flush()?)
+}

@@ -1,0 +1,147 @@
+//! What subscribers were due and what they got. A publication that is missing, doubled or out of order is never hidden by an average.
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+/// Times, microseconds.
+#[derive(Debug, Clone)]
+pub(crate) struct Times(Histogram<u64>);
+
+impl Default for Times {
+    fn default() -> Self {
+        // Three digits need no more than a few dozen kilobytes; the bounds are right by construction.
+        Times(Histogram::new(3).unwrap_or_else(|_| unreachable!("three digits are within bounds")))
+    }
+}
+
+impl Times {
+    pub(crate) fn record(&mut self, us: u64) {
+        let _ = self.0.record(us);
+    }
+
+    pub(crate) fn mean_ms(&self) -> f64 {
+        self.0.mean() / 1e3
+    }
+
+    /// Milliseconds that the given share (0 to 1) did not exceed.
+    pub(crate) fn quantile_ms(&self, share: f64) -> f64 {
+        self.0.value_at_quantile(share) as f64 / 1e3
+    }
+
+    /// Pairs of value and count: how times travel between processes.
+    pub(crate) fn to_pairs(&self) -> Vec<(u64, u64)> {
+        self.0.iter_recorded().map(|step| (step.value_iterated_to(), step.count_at_value())).collect()
+    }
+
+    pub(crate) fn add_pairs(&mut self, pairs: &[(u64, u64)]) {
+        for (value, count) in pairs {
+            let _ = self.0.record_n(*value, *count);
+        }
+    }
+}
+
+/// Counts of what was wrong.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Wrongs {
+    /// Publications that never came.
+    pub(crate) lost: u64,
+    /// Publications that came again, or after a later one.
+    pub(crate) repeated: u64,
+    /// Connections that ended before they should.
+    pub(crate) closed: u64,
+}
+
+impl Wrongs {
+    pub(crate) fn add(&mut self, other: Wrongs) {
+        self.lost += other.lost;
+        self.repeated += other.repeated;
+        self.closed += other.closed;
+    }
+
+    pub(crate) fn total(self) -> u64 {
+        self.lost + self.repeated + self.closed
+    }
+}
+
+/// How far one subscriber is.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Progress {
+    /// Number of the last publication that came.
+    pub(crate) last: u64,
+    /// Number of the last one that is due.
+    due: u64,
+}
+
+/// All that a worker's subscribers are due.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    pub(crate) delivered: u64,
+    pub(crate) expected: u64,
+    pub(crate) wrongs: Wrongs,
+    pub(crate) times: Times,
+}
+
+impl Ledger {
+    /// A new round begins.
+    pub(crate) fn reset(&mut self) {
+        *self = Ledger::default();
+    }
+
+    /// A subscriber is due so many more.
+    pub(crate) fn expect(&mut self, subscriber: &mut Progress, more: u64) {
+        subscriber.due = subscriber.last + more;
+        self.expected += more;
+    }
+
+    /// A publication has come.
+    pub(crate) fn receive(&mut self, subscriber: &mut Progress, number: u64, age_us: u64) {
+        if number <= subscriber.last {
+            self.wrongs.repeated += 1;
+            return;
+        }
+        self.wrongs.lost += number - subscriber.last - 1;
+        subscriber.last = number;
+        self.delivered += 1;
+        self.times.record(age_us);
+    }
+
+    /// Whether nothing more is to come.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.delivered + self.wrongs.lost >= self.expected
+    }
+
+    /// The round is over: what a subscriber is still due is lost.
+    pub(crate) fn settle(&mut self, subscriber: &mut Progress) {
+        self.wrongs.lost += subscriber.due.saturating_sub(subscriber.last);
+        subscriber.last = subscriber.last.max(subscriber.due);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gaps_and_repetitions_are_counted() {
+        let mut ledger = Ledger::default();
+        let mut one = Progress::default();
+        ledger.expect(&mut one, 5);
+        for number in [1, 2, 2, 4] {
+            ledger.receive(&mut one, number, 10);
+        }
+        assert!(!ledger.is_complete());
+        assert_eq!((ledger.delivered, ledger.wrongs), (3, Wrongs { lost: 1, repeated: 1, closed: 0 }));
+        ledger.settle(&mut one);
+        assert_eq!(ledger.wrongs.lost, 2);
+        assert_eq!(one.last, 5);
+    }
+
+    #[test]
+    fn times_travel() {
+        let mut times = Times::default();
+        (1..=1_000).for_each(|us| times.record(us * 1_000));
+        let mut other = Times::default();
+        other.add_pairs(&times.to_pairs());
+        assert!((other.quantile_ms(0.99) / 990.0 - 1.0).abs() < 0.01 && (other.mean_ms() / 500.5 - 1.0).abs() < 0.01);
+    }
+}

@@ -1,0 +1,147 @@
+//! Publishers over HTTP: one that is paced or waits for each answer, and many at once for the publish scenario.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use mio::{Events, Interest, Poll, Token};
+
+use crate::ledger::Times;
+use crate::process::now_us;
+use crate::wire;
+use crate::worker::channel_name;
+
+/// The API of the server under test.
+#[derive(Debug, Clone)]
+pub(crate) struct Api {
+    pub(crate) address: SocketAddr,
+    pub(crate) key: String,
+}
+
+impl Api {
+    fn request(&self, channel: &str, data: &str) -> Vec<u8> {
+        let body = format!(r#"{{"channel":"{channel}","data":{data}}}"#);
+        format!(
+            "POST /api/publish HTTP/1.1\r\nHost: {}\r\nX-API-Key: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            self.address,
+            self.key,
+            body.len()
+        )
+        .into_bytes()
+    }
+}
+
+/// Bytes of a whole answer at the beginning of `bytes`; an error for one that is none of success.
+fn answer(bytes: &[u8]) -> Result<Option<usize>> {
+    let Some(end) = wire::find(bytes, b"\r\n\r\n") else { return Ok(None) };
+    let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok()).unwrap_or(0);
+    let whole = end + 4 + length;
+    let Some(body) = bytes.get(end + 4..whole) else { return Ok(None) };
+    if !head.starts_with("http/1.1 200") || wire::find(body, b"\"error\"").is_some() {
+        bail!("a publish was refused: {head} {}", String::from_utf8_lossy(body));
+    }
+    Ok(Some(whole))
+}
+
+/// One publisher: numbers the publications of each channel, and waits for each answer.
+pub(crate) struct Publisher {
+    api: Api,
+    socket: TcpStream,
+    prefix: String,
+    channels: usize,
+    size: usize,
+    /// Publications sent so far, of all channels.
+    sent: usize,
+    answer: Vec<u8>,
+}
+
+impl Publisher {
+    pub(crate) fn new(api: Api, prefix: &str, channels: usize, size: usize) -> Result<Self> {
+        let socket = TcpStream::connect(api.address)?;
+        socket.set_nodelay(true)?;
+        socket.set_read_timeout(Some(Duration::from_secs(20)))?;
+        Ok(Publisher { api, socket, prefix: prefix.to_owned(), channels, size, sent: 0, answer: vec![0; 4_096] })
+    }
+
+    /// Publishes so many, channel after channel; `rate` a second, or without a pause where it is zero.
+    pub(crate) fn publish(&mut self, messages: usize, rate: f64) -> Result<()> {
+        let began = Instant::now();
+        for index in 0..messages {
+            if rate > 0.0 {
+                let due = began + Duration::from_secs_f64(index as f64 / rate);
+                std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            }
+            self.publish_one()?;
+        }
+        Ok(())
+    }
+
+    fn publish_one(&mut self) -> Result<()> {
+        let channel = channel_name(&self.prefix, self.sent % self.channels);
+        let number = (self.sent / self.channels + 1) as u64;
+        let request = self.api.request(&channel, &wire::data(number, now_us(), self.size));
+        self.sent += 1;
+        self.socket.write_all(&request)?;
+        let mut length = 0;
+        loop {
+            let more = self.socket.read(&mut self.answer[length..])?;
+            if more == 0 {
+                bail!("the server closed the publisher's connection");
+            }
+            length += more;
+            if answer(&self.answer[..length])?.is_some() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// What many publishers got done.
+pub(crate) struct Published {
+    pub(crate) count: u64,
+    pub(crate) times: Times,
+    pub(crate) seconds: f64,
+}
+
+/// Publishes over so many connections, one request at a time on each, for so long.
+pub(crate) fn publish_from_many(api: &Api, connections: usize, size: usize, lasting: Duration) -> Result<Published> {
+    let mut poll = Poll::new()?;
+    let request = api.request("lab:publish", &wire::data(1, now_us(), size));
+    let mut sockets = Vec::new();
+    for index in 0..connections {
+        let socket = TcpStream::connect(api.address)?;
+        socket.set_nodelay(true)?;
+        socket.set_nonblocking(true)?;
+        let mut socket = mio::net::TcpStream::from_std(socket);
+        poll.registry().register(&mut socket, Token(index), Interest::READABLE)?;
+        socket.write_all(&request)?;
+        sockets.push((socket, Instant::now(), Vec::new()));
+    }
+    let (began, mut count, mut times) = (Instant::now(), 0, Times::default());
+    let mut events = Events::with_capacity(connections);
+    let mut scratch = [0; 4_096];
+    while began.elapsed() < lasting {
+        poll.poll(&mut events, Some(Duration::from_millis(100)))?;
+        for event in &events {
+            let (socket, asked, rest) = &mut sockets[event.token().0];
+            loop {
+                match socket.read(&mut scratch) {
+                    Ok(0) => bail!("the server closed a publisher's connection"),
+                    Ok(length) => rest.extend_from_slice(&scratch[..length]),
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                    Err(error) => return Err(error.into()),
+                }
+                if answer(rest)?.is_some() {
+                    rest.clear();
+                    count += 1;
+                    times.record(asked.elapsed().as_micros() as u64);
+                    *asked = Instant::now();
+                    socket.write_all(&request)?;
+                }
+            }
+        }
+    }
+    Ok(Published { count, times, seconds: began.elapsed().as_secs_f64() })
+}

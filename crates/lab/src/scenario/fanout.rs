@@ -1,0 +1,195 @@
+//! Publications to many subscribers, beside the floor.
+
+use std::io::{BufRead as _, BufReader, Lines, Write as _};
+use std::net::SocketAddr;
+use std::process::{ChildStdin, ChildStdout};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::exact;
+use crate::arguments::{Fanout, Options, Preset};
+use crate::fleet::{Delivered, Fleet, Plan};
+use crate::floor::{FloorOrder, FloorReport};
+use crate::process::{Meter, Part};
+use crate::publisher::Publisher;
+use crate::report::{Figure, Results};
+use crate::subject::{PLAIN, Subject};
+use crate::wire::Dialect;
+
+/// What the slowest of subscribers may take after the last publication.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Between the last subscription and the first publication.
+const REST: Duration = Duration::from_secs(1);
+const OPENED_AT_ONCE: usize = 500;
+
+/// Numbers of a fan-out.
+#[derive(Debug, Clone, Copy)]
+struct Numbers {
+    scenario: &'static str,
+    connections: usize,
+    channels: usize,
+    messages: usize,
+    rate: f64,
+    size: usize,
+    /// Sockets of the floor: where a publication goes to a tenth of a thousandth, so does an event of the floor.
+    floor_sockets: usize,
+    coalesce: usize,
+}
+
+impl Numbers {
+    fn of(fanout: &Fanout) -> Self {
+        let (scenario, connections, channels, messages, rate) = match fanout.preset {
+            Preset::Steady => ("steady fan-out", 10_000, 1, 100, 10.0),
+            Preset::Burst => ("burst fan-out", 5_000, 1, 60, 0.0),
+            Preset::Sparse => ("sparse fan-out", 10_000, 1_000, 5_000, 1_000.0),
+            Preset::Light => ("light fan-out", 1_000, 1, 100, 20.0),
+        };
+        let connections = fanout.connections.unwrap_or(connections);
+        let channels = fanout.channels.unwrap_or(channels).max(1);
+        let messages = fanout.messages.unwrap_or(messages).div_ceil(channels) * channels;
+        Numbers {
+            scenario,
+            connections,
+            channels,
+            messages,
+            rate: fanout.rate.unwrap_or(rate),
+            size: fanout.size as usize,
+            floor_sockets: connections.div_ceil(channels),
+            coalesce: fanout.coalesce as usize,
+        }
+    }
+
+    fn each(&self) -> usize {
+        self.messages / self.channels
+    }
+}
+
+/// One run of the floor, alone.
+pub(super) fn floor(fanout: &Fanout, results: &mut Results) -> Result<()> {
+    let numbers = Numbers::of(fanout);
+    let floor = run_floor(&numbers)?;
+    results.add(Figure::new("floor", "CPU per delivery", "µs"), floor.us);
+    results.add(Figure::new("floor", "mean latency", "ms"), floor.delivered.times.mean_ms());
+    results.add(Figure::new("floor", "p99 latency", "ms"), floor.delivered.times.quantile_ms(0.99));
+    results.add(exact("floor"), floor.delivered.wrongs.total() as f64);
+    Ok(())
+}
+
+/// One run of the floor and one of the server.
+pub(super) fn fanout(fanout: &Fanout, options: &Options, results: &mut Results) -> Result<()> {
+    let numbers = Numbers::of(fanout);
+    let floor = run_floor(&Numbers { coalesce: 1, ..numbers })?;
+    let server = run_server(&numbers, options)?;
+    let figure = |name, unit| Figure::new(numbers.scenario, name, unit);
+    let (us, ratio) = (figure("CPU per delivery", "µs"), figure("CPU per delivery / floor", "×"));
+    let latency = figure("mean latency", "ms");
+    let (us, ratio, latency) = match fanout.preset {
+        Preset::Steady => (us, ratio.bound(1.10, 1.03), latency),
+        Preset::Burst => (us, ratio.bound(0.35, 0.1), latency.bound(45.0, 22.5)),
+        Preset::Sparse => (us.bound(8.0, 6.5), ratio, latency),
+        Preset::Light => (us, ratio, latency),
+    };
+    results.add(us, server.us);
+    results.add(figure("floor: CPU per delivery", "µs"), floor.us);
+    results.add(ratio, server.us / floor.us);
+    results.add(latency, server.delivered.times.mean_ms());
+    results.add(figure("p99 latency", "ms"), server.delivered.times.quantile_ms(0.99));
+    results.add(figure("floor: mean latency", "ms"), floor.delivered.times.mean_ms());
+    results.add(figure("floor: p99 latency", "ms"), floor.delivered.times.quantile_ms(0.99));
+    results.add(figure("events a read", ""), server.delivered.count as f64 / server.delivered.reads.max(1) as f64);
+    results.add(figure("deliveries", "/s"), server.delivered.count as f64 / server.seconds);
+    results.add(exact(numbers.scenario), (server.delivered.wrongs.total() + floor.delivered.wrongs.total()) as f64);
+    Ok(())
+}
+
+struct Outcome {
+    /// CPU of the sender, microseconds per delivery.
+    us: f64,
+    delivered: Delivered,
+    seconds: f64,
+}
+
+fn run_server(numbers: &Numbers, options: &Options) -> Result<Outcome> {
+    let subject = Subject::start(options)?;
+    let mut fleet = Fleet::start(&subject.plan(numbers.connections, PLAIN, numbers.channels, numbers.size, false))?;
+    fleet.open_all(OPENED_AT_ONCE)?;
+    let mut publisher = Publisher::new(subject.api.clone(), PLAIN, numbers.channels, numbers.size)?;
+    std::thread::sleep(REST);
+    fleet.expect(numbers.each(), PATIENCE + lasting(numbers))?;
+    let (meter, began) = (Meter::start(subject.pid)?, Instant::now());
+    publisher.publish(numbers.messages, numbers.rate)?;
+    let delivered = fleet.delivered()?;
+    let seconds = began.elapsed().as_secs_f64();
+    Ok(Outcome { us: meter.stop()? / delivered.count.max(1) as f64, delivered, seconds })
+}
+
+fn lasting(numbers: &Numbers) -> Duration {
+    if numbers.rate > 0.0 { Duration::from_secs_f64(numbers.messages as f64 / numbers.rate) } else { Duration::ZERO }
+}
+
+fn run_floor(numbers: &Numbers) -> Result<Outcome> {
+    let (mut floor, server) = Floor::start()?;
+    let connections = numbers.floor_sockets;
+    let plan = Plan {
+        servers: vec![server],
+        path: String::new(),
+        dialect: Dialect::Plain,
+        connections,
+        prefix: PLAIN.to_owned(),
+        channels: 1,
+        data_size: numbers.size,
+        token_secret: None,
+        shows_progress: true,
+    };
+    let mut fleet = Fleet::start(&plan)?;
+    floor.order(&FloorOrder::Accept { connections })?;
+    fleet.open_all(OPENED_AT_ONCE)?;
+    floor.wait("accept", |report| matches!(report, FloorReport::Accepted))?;
+    std::thread::sleep(REST);
+    fleet.expect(numbers.messages, PATIENCE + lasting(numbers))?;
+    let (meter, began) = (Meter::start(floor.part.pid())?, Instant::now());
+    let Numbers { messages, rate, coalesce, size, .. } = *numbers;
+    floor.order(&FloorOrder::Send { prefix: PLAIN.to_owned(), messages, rate, coalesce, size })?;
+    floor.wait("send", |report| matches!(report, FloorReport::Sent))?;
+    let delivered = fleet.delivered()?;
+    let seconds = began.elapsed().as_secs_f64();
+    Ok(Outcome { us: meter.stop()? / delivered.count.max(1) as f64, delivered, seconds })
+}
+
+/// The process that sends what the floor sends.
+struct Floor {
+    part: Part,
+    orders: ChildStdin,
+    reports: Lines<BufReader<ChildStdout>>,
+}
+
+impl Floor {
+    fn start() -> Result<(Self, SocketAddr)> {
+        let mut part = Part::start(&["lab", "floor-server"])?;
+        let orders = part.0.stdin.take().context("the floor has no standard input")?;
+        let reports = BufReader::new(part.0.stdout.take().context("the floor has no standard output")?).lines();
+        let mut floor = Floor { part, orders, reports };
+        match floor.report()? {
+            FloorReport::Listening { address } => Ok((floor, address)),
+            other => bail!("the floor said {other:?}"),
+        }
+    }
+
+    fn order(&mut self, order: &FloorOrder) -> Result<()> {
+        let mut line = serde_json::to_vec(order)?;
+        line.push(b'\n');
+        self.orders.write_all(&line)?;
+        Ok(self.orders.flush()?)
+    }
+
+    fn report(&mut self) -> Result<FloorReport> {
+        let line = self.reports.next().context("the floor has ended")??;
+        Ok(serde_json::from_str(&line)?)
+    }
+
+    fn wait(&mut self, what: &str, is_it: impl Fn(&FloorReport) -> bool) -> Result<()> {
+        let report = self.report()?;
+        if is_it(&report) { Ok(()) } else { bail!("the floor said {report:?} instead of the end of {what}") }
+    }
+}

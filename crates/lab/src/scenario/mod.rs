@@ -1,0 +1,75 @@
+//! What is measured, and how: each scenario drives servers and workers, and adds to the results.
+
+mod connections;
+mod fanout;
+mod ladder;
+mod publish;
+mod recovery;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use crate::arguments::{Fanout, Idle, Opening, Options, Preset, Publish, Recovery, Scenario};
+use crate::report::{Figure, Results};
+
+/// Runs a scenario as often as asked and prints what came out.
+pub(crate) fn run(scenario: &Scenario, options: &Options) -> Result<ExitCode> {
+    let mut results = Results::default();
+    match scenario {
+        Scenario::All => everything().iter().try_for_each(|one| repeat(one, options, &mut results))?,
+        one => repeat(one, options, &mut results)?,
+    }
+    results.print(options.json)
+}
+
+fn everything() -> [Scenario; 8] {
+    let fanout =
+        |preset| Scenario::Fanout(Fanout { preset, connections: None, channels: None, messages: None, rate: None, size: 128, coalesce: 1 });
+    let opening = Opening { connections: None, concurrency: None };
+    [
+        fanout(Preset::Steady),
+        fanout(Preset::Burst),
+        fanout(Preset::Sparse),
+        Scenario::Connect(opening.clone()),
+        Scenario::Storm(opening),
+        Scenario::Publish(Publish { connections: 16, seconds: 4 }),
+        Scenario::Recovery(Recovery { connections: 5_000, publications: 50 }),
+        Scenario::Idle(Idle { connections: 18_000, seconds: 50 }),
+    ]
+}
+
+fn repeat(scenario: &Scenario, options: &Options, results: &mut Results) -> Result<()> {
+    for run in 1..=options.runs {
+        if !options.quiet {
+            eprintln!("{}, run {run} of {}", name(scenario), options.runs);
+        }
+        match scenario {
+            Scenario::All => {}
+            Scenario::Floor(fanout) => fanout::floor(fanout, results)?,
+            Scenario::Fanout(fanout) => fanout::fanout(fanout, options, results)?,
+            Scenario::Idle(idle) => connections::idle(idle, options, results)?,
+            Scenario::Connect(opening) => connections::connect(opening, options, results)?,
+            Scenario::Storm(opening) => connections::storm(opening, options, results)?,
+            Scenario::Publish(publish) => publish::publish(publish, options, results)?,
+            Scenario::Recovery(recovery) => recovery::recovery(recovery, options, results)?,
+            Scenario::Ladder(ladder) => ladder::ladder(ladder, options, results)?,
+        }
+    }
+    Ok(())
+}
+
+fn name(scenario: &Scenario) -> String {
+    match scenario {
+        Scenario::Fanout(fanout) => format!("fanout {:?}", fanout.preset).to_lowercase(),
+        other => {
+            let debug = format!("{other:?}").to_lowercase();
+            debug.split(['(', ' ']).next().unwrap_or_default().to_owned()
+        }
+    }
+}
+
+/// Nothing may be lost, doubled, out of order or closed, in any scenario.
+const fn exact(scenario: &'static str) -> Figure {
+    Figure::new(scenario, "lost, doubled, out of order, closed", "").bound(0.0, 0.0)
+}

@@ -1,0 +1,134 @@
+//! The server under test: a fresh Touchline, or one that runs already.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::json;
+
+use crate::arguments::Options;
+use crate::fleet::Plan;
+use crate::process::Part;
+use crate::publisher::Api;
+use crate::wire::Dialect;
+
+/// Secret of the tokens that a server of our own accepts.
+const SECRET: &str = "the lab's own secret, good on loopback only";
+const START_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Prefix of channels without history.
+pub(crate) const PLAIN: &str = "lab:c";
+/// Prefix of channels with history.
+pub(crate) const HISTORY: &str = "history:c";
+
+/// A server and how to reach it.
+pub(crate) struct Subject {
+    pub(crate) address: SocketAddr,
+    pub(crate) api: Api,
+    pub(crate) pid: u32,
+    token_secret: Option<String>,
+    path: String,
+    dialect: Dialect,
+    _own: Option<(Part, Configuration)>,
+}
+
+/// A configuration file that is removed at the end.
+struct Configuration(PathBuf);
+
+impl Drop for Configuration {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+impl Subject {
+    /// The server of the options, or a fresh one.
+    ///
+    /// # Errors
+    /// When a fresh one does not start.
+    pub(crate) fn start(options: &Options) -> Result<Self> {
+        if let (Some(address), Some(pid)) = (options.server, options.pid) {
+            return Ok(Subject {
+                address,
+                api: Api { address: options.api.unwrap_or(address), key: options.key.clone() },
+                pid,
+                token_secret: options.token_secret.clone(),
+                path: options.path.clone(),
+                dialect: options.dialect,
+                _own: None,
+            });
+        }
+        let address = free_address()?;
+        let file = std::env::temp_dir().join(format!("touchline-lab-{}-{}.json", std::process::id(), address.port()));
+        let configuration = Configuration(file.clone());
+        std::fs::write(&file, configured(address).to_string()).context("failed to write the server's configuration")?;
+        let mut words = vec!["serve".to_owned(), "--config".to_owned(), file.display().to_string()];
+        if let Some(shards) = options.shards {
+            words.extend(["--shards".to_owned(), shards.to_string()]);
+        }
+        let program = std::env::current_exe().context("this program has no path")?;
+        let child: Child = Command::new(program).args(&words).stdin(Stdio::null()).spawn().context("failed to start a server")?;
+        let mut own = Part(child);
+        let began = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            if let Some(status) = own.0.try_wait()? {
+                bail!("the server under test ended at once: {status}");
+            }
+            if began.elapsed() > START_PATIENCE {
+                bail!("the server under test does not listen");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(Subject {
+            address,
+            api: Api { address, key: "lab".to_owned() },
+            pid: own.pid(),
+            token_secret: Some(SECRET.to_owned()),
+            path: "/connection/websocket".to_owned(),
+            dialect: Dialect::Centrifugal,
+            _own: Some((own, configuration)),
+        })
+    }
+
+    /// Subscribers of this server. With `has_tokens` they come with a token each, where the server has a secret.
+    pub(crate) fn plan(&self, connections: usize, prefix: &str, channels: usize, data_size: usize, has_tokens: bool) -> Plan {
+        Plan {
+            servers: vec![self.address],
+            path: self.path.clone(),
+            dialect: self.dialect,
+            connections,
+            prefix: prefix.to_owned(),
+            channels,
+            data_size,
+            token_secret: self.token_secret.clone().filter(|_| has_tokens),
+            shows_progress: true,
+        }
+    }
+}
+
+fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
+}
+
+fn configured(address: SocketAddr) -> serde_json::Value {
+    let open = json!({"allow_subscribe_for_client": true, "allow_subscribe_for_anonymous": true});
+    let mut history = json!({"name": "history", "history_size": 1_000, "history_ttl": "1h", "force_recovery": true});
+    let mut lab = json!({"name": "lab"});
+    for (option, value) in open.as_object().into_iter().flatten() {
+        history[option] = value.clone();
+        lab[option] = value.clone();
+    }
+    json!({
+        "http_server": {"address": address.ip(), "port": address.port()},
+        "http_api": {"key": "lab"},
+        "client": {
+            "token": {"hmac_secret_key": SECRET},
+            "allow_anonymous_connect_without_token": true,
+            "allowed_origins": ["*"],
+        },
+        "channel": {"without_namespace": open, "namespaces": [lab, history]},
+        "log": {"level": "error"},
+    })
+}

@@ -1,0 +1,73 @@
+//! The opening of a crowd: so many at a time, each timed from its first packet to its subscription.
+
+use std::time::{Duration, Instant};
+
+use super::Report;
+use crate::ledger::{Ledger, Times};
+
+/// An opening that makes no progress for so long has failed.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(super) struct Opening {
+    concurrency: usize,
+    began: Instant,
+    progressed: Instant,
+    /// Subscribers that have been dialled.
+    dialled: usize,
+    open: usize,
+    failed: usize,
+    first_failure: Option<String>,
+    times: Times,
+}
+
+impl Opening {
+    pub(super) fn new(concurrency: usize) -> Self {
+        let now = Instant::now();
+        Opening { concurrency, began: now, progressed: now, dialled: 0, open: 0, failed: 0, first_failure: None, times: Times::default() }
+    }
+
+    /// The next subscriber to dial, if there is room.
+    pub(super) fn next(&mut self, total: usize) -> Option<usize> {
+        if self.dialled >= total || self.dialled - self.finished() >= self.concurrency {
+            return None;
+        }
+        self.dialled += 1;
+        Some(self.dialled - 1)
+    }
+
+    pub(super) fn done(&mut self, took_us: u64) {
+        self.open += 1;
+        self.times.record(took_us);
+        self.progressed = Instant::now();
+    }
+
+    pub(super) fn failed(&mut self, why: String) {
+        self.failed += 1;
+        self.first_failure.get_or_insert(why);
+        self.progressed = Instant::now();
+    }
+
+    pub(super) fn finished(&self) -> usize {
+        self.open + self.failed
+    }
+
+    pub(super) fn is_over(&mut self, total: usize) -> bool {
+        if self.finished() < total && self.progressed.elapsed() > PATIENCE {
+            self.failed = total - self.open;
+            self.first_failure.get_or_insert("no progress for 20 seconds".to_owned());
+        }
+        self.finished() >= total
+    }
+
+    pub(super) fn report(&mut self, ledger: &mut Ledger) -> Report {
+        Report::Opened {
+            open: self.open,
+            failed: self.failed,
+            first_failure: self.first_failure.take(),
+            recovered: ledger.delivered,
+            wrongs: std::mem::take(&mut ledger.wrongs),
+            times: self.times.to_pairs(),
+            seconds: self.progressed.duration_since(self.began).as_secs_f64(),
+        }
+    }
+}
