@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 use std::process::ChildStdin;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -201,8 +202,8 @@ fn give(orders: &mut ChildStdin, order: &Order) -> Result<()> {
     Ok(orders.flush()?)
 }
 
-/// Another loopback network for each fleet: closed connections keep their ports for a minute.
+/// Another loopback network for each fleet, beginning somewhere else in each process: closed connections keep their ports for a minute.
 fn network() -> u8 {
-    static NEXT: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(0);
-    1 + NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed) % 200
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    1 + ((std::process::id() + NEXT.fetch_add(1, Relaxed)) % 250) as u8
 }

@@ -20,8 +20,22 @@ const BACKLOG: i32 = 4_096;
 pub(crate) enum FloorOrder {
     /// Accept so many readers and acknowledge each.
     Accept { connections: usize },
-    /// Send events to all of them.
-    Send { prefix: String, messages: usize, rate: f64, coalesce: usize, size: usize },
+    /// Send events, each to the readers of one channel after the other.
+    Send(Sending),
+}
+
+/// What the floor sends.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Sending {
+    pub(crate) prefix: String,
+    pub(crate) channels: usize,
+    /// Events, of all channels together.
+    pub(crate) messages: usize,
+    /// Events a second; as fast as possible where it is zero.
+    pub(crate) rate: f64,
+    /// Events in one send.
+    pub(crate) coalesce: usize,
+    pub(crate) size: usize,
 }
 
 /// What it says.
@@ -57,8 +71,8 @@ pub(crate) fn serve() -> Result<()> {
                 }
                 say(&FloorReport::Accepted)?;
             }
-            FloorOrder::Send { prefix, messages, rate, coalesce, size } => {
-                send(&mut readers, &channel_name(&prefix, 0), messages, rate, coalesce, size)?;
+            FloorOrder::Send(sending) => {
+                send(&mut readers, &sending)?;
                 say(&FloorReport::Sent)?;
             }
         }
@@ -66,23 +80,26 @@ pub(crate) fn serve() -> Result<()> {
     Ok(())
 }
 
-fn send(readers: &mut [TcpStream], channel: &str, messages: usize, rate: f64, coalesce: usize, size: usize) -> Result<()> {
+fn send(readers: &mut [TcpStream], sending: &Sending) -> Result<()> {
+    let Sending { ref prefix, channels, messages, rate, coalesce, size } = *sending;
     let began = Instant::now();
-    let mut sent = 0;
+    let (mut sent, mut round) = (0, 0);
     while sent < messages {
         if rate > 0.0 {
             let due = began + Duration::from_secs_f64(sent as f64 / rate);
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
         }
-        let batch = coalesce.min(messages - sent);
+        let (channel, first) = (round % channels, round / channels * coalesce + 1);
         let posted_us = now_us();
-        let frames: Vec<u8> = (sent + 1..=sent + batch)
-            .flat_map(|number| wire::publication_frame(channel, &wire::data(number as u64, posted_us, size)))
+        let name = channel_name(prefix, channel);
+        let frames: Vec<u8> = (first..first + coalesce)
+            .flat_map(|number| wire::publication_frame(&name, &wire::data(number as u64, posted_us, size)))
             .collect();
-        for reader in readers.iter_mut() {
+        for reader in readers.iter_mut().skip(channel).step_by(channels) {
             reader.write_all(&frames)?;
         }
-        sent += batch;
+        round += 1;
+        sent += coalesce;
     }
     Ok(())
 }

@@ -58,7 +58,12 @@ impl Wrongs {
         self.closed += other.closed;
     }
 
+    /// All of it; told in detail on standard error if there is any.
     pub(crate) fn total(self) -> u64 {
+        if self != Wrongs::default() {
+            eprintln!("lost {}, doubled or out of order {}, closed {}", self.lost, self.repeated, self.closed);
+        }
+
         self.lost + self.repeated + self.closed
     }
 }

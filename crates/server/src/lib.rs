@@ -12,6 +12,7 @@
 
 mod auth;
 mod clock;
+mod handshake;
 mod http;
 mod inbox;
 mod metrics;

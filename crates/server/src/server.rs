@@ -16,7 +16,6 @@ use touchline_engine::{Namespaces, ShardId, session};
 
 use crate::auth::TokenVerifier;
 use crate::clock::Clock;
-use crate::http;
 use crate::inbox::Message;
 use crate::node::{Node, ShardHandle};
 use crate::settings::Settings;
@@ -169,9 +168,7 @@ fn run_shard(node: &Arc<Node>, id: ShardId, inbox: UnboundedReceiver<Message>, l
     runtime.block_on(async {
         let poller = Poller::new()?;
         let registry = poller.registry()?;
-        let listener = tokio::net::TcpListener::from_std(listener)?;
-        tokio::task::spawn_local(http::accept(Arc::clone(node), id, listener));
-        Shard::new(id, Arc::clone(node), registry, seed).run(inbox, poller).await;
+        Shard::new(id, Arc::clone(node), registry, listener, seed)?.run(inbox, poller).await;
         Ok(())
     })
 }

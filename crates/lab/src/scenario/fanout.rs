@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use super::exact;
 use crate::arguments::{Fanout, Options, Preset};
 use crate::fleet::{Delivered, Fleet, Plan};
-use crate::floor::{FloorOrder, FloorReport};
+use crate::floor::{FloorOrder, FloorReport, Sending};
 use crate::process::{Meter, Part};
 use crate::publisher::Publisher;
 use crate::report::{Figure, Results};
@@ -32,8 +32,6 @@ struct Numbers {
     messages: usize,
     rate: f64,
     size: usize,
-    /// Sockets of the floor: where a publication goes to a tenth of a thousandth, so does an event of the floor.
-    floor_sockets: usize,
     coalesce: usize,
 }
 
@@ -47,7 +45,8 @@ impl Numbers {
         };
         let connections = fanout.connections.unwrap_or(connections);
         let channels = fanout.channels.unwrap_or(channels).max(1);
-        let messages = fanout.messages.unwrap_or(messages).div_ceil(channels) * channels;
+        let round = channels * fanout.coalesce as usize;
+        let messages = fanout.messages.unwrap_or(messages).div_ceil(round) * round;
         Numbers {
             scenario,
             connections,
@@ -55,9 +54,13 @@ impl Numbers {
             messages,
             rate: fanout.rate.unwrap_or(rate),
             size: fanout.size as usize,
-            floor_sockets: connections.div_ceil(channels),
             coalesce: fanout.coalesce as usize,
         }
+    }
+
+    /// The floor of one channel's subscribers alone: as hot in the caches as sockets can be.
+    fn of_one_channel(self) -> Self {
+        Numbers { connections: self.connections.div_ceil(self.channels), channels: 1, ..self }
     }
 
     fn each(&self) -> usize {
@@ -79,7 +82,8 @@ pub(super) fn floor(fanout: &Fanout, results: &mut Results) -> Result<()> {
 /// One run of the floor and one of the server.
 pub(super) fn fanout(fanout: &Fanout, options: &Options, results: &mut Results) -> Result<()> {
     let numbers = Numbers::of(fanout);
-    let floor = run_floor(&Numbers { coalesce: 1, ..numbers })?;
+    let floor = run_floor(&numbers.of_one_channel())?;
+    let spread = if numbers.channels > 1 { Some(run_floor(&numbers)?) } else { None };
     let server = run_server(&numbers, options)?;
     let figure = |name, unit| Figure::new(numbers.scenario, name, unit);
     let (us, ratio) = (figure("CPU per delivery", "µs"), figure("CPU per delivery / floor", "×"));
@@ -92,6 +96,9 @@ pub(super) fn fanout(fanout: &Fanout, options: &Options, results: &mut Results) 
     };
     results.add(us, server.us);
     results.add(figure("floor: CPU per delivery", "µs"), floor.us);
+    if let Some(spread) = spread {
+        results.add(figure("floor of as many sockets: CPU per delivery", "µs"), spread.us);
+    }
     results.add(ratio, server.us / floor.us);
     results.add(latency, server.delivered.times.mean_ms());
     results.add(figure("p99 latency", "ms"), server.delivered.times.quantile_ms(0.99));
@@ -130,14 +137,14 @@ fn lasting(numbers: &Numbers) -> Duration {
 
 fn run_floor(numbers: &Numbers) -> Result<Outcome> {
     let (mut floor, server) = Floor::start()?;
-    let connections = numbers.floor_sockets;
+    let connections = numbers.connections;
     let plan = Plan {
         servers: vec![server],
         path: String::new(),
         dialect: Dialect::Plain,
         connections,
         prefix: PLAIN.to_owned(),
-        channels: 1,
+        channels: numbers.channels,
         data_size: numbers.size,
         token_secret: None,
         shows_progress: true,
@@ -147,10 +154,10 @@ fn run_floor(numbers: &Numbers) -> Result<Outcome> {
     fleet.open_all(OPENED_AT_ONCE)?;
     floor.wait("accept", |report| matches!(report, FloorReport::Accepted))?;
     std::thread::sleep(REST);
-    fleet.expect(numbers.messages, PATIENCE + lasting(numbers))?;
+    fleet.expect(numbers.each(), PATIENCE + lasting(numbers))?;
     let (meter, began) = (Meter::start(floor.part.pid())?, Instant::now());
-    let Numbers { messages, rate, coalesce, size, .. } = *numbers;
-    floor.order(&FloorOrder::Send { prefix: PLAIN.to_owned(), messages, rate, coalesce, size })?;
+    let Numbers { channels, messages, rate, coalesce, size, .. } = *numbers;
+    floor.order(&FloorOrder::Send(Sending { prefix: PLAIN.to_owned(), channels, messages, rate, coalesce, size }))?;
     floor.wait("send", |report| matches!(report, FloorReport::Sent))?;
     let delivered = fleet.delivered()?;
     let seconds = began.elapsed().as_secs_f64();

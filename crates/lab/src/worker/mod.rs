@@ -122,6 +122,8 @@ struct Worker {
     /// Epoch of the channels' histories, for recovery.
     epoch: String,
     opening: Option<Opening>,
+    /// How often the crowd has come.
+    visits: usize,
     /// When an expectation is given up.
     patience: Option<Instant>,
     ledger: Ledger,
@@ -144,6 +146,7 @@ impl Worker {
             tokens,
             epoch: String::new(),
             opening: None,
+            visits: 0,
             patience: None,
             ledger: Ledger::default(),
             reads: 0,
@@ -182,6 +185,7 @@ impl Worker {
             Order::Open { concurrency } => {
                 self.ledger.reset();
                 self.opening = Some(Opening::new(concurrency));
+                self.visits += 1;
             }
             Order::Expect { each, patience_ms } => {
                 self.ledger.reset();
@@ -231,7 +235,7 @@ impl Worker {
     fn open_more(&mut self) {
         let Some(opening) = self.opening.as_mut() else { return };
         while let Some(index) = opening.next(self.subscribers.len()) {
-            if let Err(error) = self.subscribers[index].dial(&self.crowd, index, self.poll.registry()) {
+            if let Err(error) = self.subscribers[index].dial(&self.crowd, index, self.visits, self.poll.registry()) {
                 opening.failed(format!("dial: {error}"));
             }
         }

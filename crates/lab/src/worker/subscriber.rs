@@ -14,8 +14,11 @@ use crate::ledger::{Ledger, Progress};
 use crate::process::now_us;
 use crate::wire::{self, Dialect};
 
-/// Connections from one source address: the kernel's search for a free port becomes slow beyond.
+/// Connections from one source address, each from a port that we choose: the kernel's own search becomes slow beyond a few thousand.
 const PER_ADDRESS: usize = 4_000;
+/// The first of those ports; each time that a crowd comes, it comes from the next 4,000, because closed connections keep theirs for a while.
+const FIRST_PORT: usize = 10_000;
+const PORT_BLOCKS: usize = 12;
 const PING: u8 = 0x89;
 const CLOSE: u8 = 0x88;
 
@@ -79,12 +82,15 @@ impl Subscriber {
         self.rest = Vec::new();
     }
 
-    /// Begins to connect, from an address of its own thousand.
-    pub(super) fn dial(&mut self, crowd: &Crowd, index: usize, registry: &Registry) -> Result<()> {
+    /// Begins to connect. `visit` counts the times that the crowd has come.
+    pub(super) fn dial(&mut self, crowd: &Crowd, index: usize, visit: usize, registry: &Registry) -> Result<()> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
-        let address = Ipv4Addr::new(127, crowd.network, 0, 1 + ((crowd.first + index) / PER_ADDRESS) as u8);
-        socket.bind(&SocketAddr::from((address, 0)).into())?;
+        socket.set_reuse_address(true)?;
+        let number = crowd.first + index;
+        let address = Ipv4Addr::new(127, crowd.network, 0, 1 + (number / PER_ADDRESS) as u8);
+        let port = FIRST_PORT + visit % PORT_BLOCKS * PER_ADDRESS + number % PER_ADDRESS;
+        socket.bind(&SocketAddr::from((address, port as u16)).into())?;
         match socket.connect(&crowd.server.into()) {
             Err(error) if error.raw_os_error() != Some(EINPROGRESS) => return Err(error.into()),
             _ => {}

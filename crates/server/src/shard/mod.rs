@@ -5,12 +5,15 @@
 
 mod connections;
 mod deliver;
+mod door;
 mod inspect;
 mod outbox;
 mod poller;
 mod read;
 mod users;
 
+use std::io;
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -25,6 +28,8 @@ use crate::inbox::{Asker, Message};
 use crate::metrics::ShardMetrics;
 use crate::node::Node;
 use connections::Connections;
+use door::Door;
+pub(crate) use door::is_loopback;
 use outbox::Outbox;
 pub(crate) use poller::Poller;
 use users::Users;
@@ -50,6 +55,7 @@ pub(crate) struct Shard {
     node: Arc<Node>,
     metrics: Arc<ShardMetrics>,
     registry: mio::Registry,
+    door: Door,
     connections: Connections,
     users: Users,
     hub: Hub,
@@ -76,12 +82,16 @@ struct Drain {
 
 impl Shard {
     /// An empty shard. `seed` must be random.
-    pub(crate) fn new(id: ShardId, node: Arc<Node>, registry: mio::Registry, seed: u64) -> Self {
+    ///
+    /// # Errors
+    /// When the poller does not take the listener.
+    pub(crate) fn new(id: ShardId, node: Arc<Node>, registry: mio::Registry, listener: TcpListener, seed: u64) -> io::Result<Self> {
         let now_ms = node.clock.now_ms();
         let namespaces = Arc::clone(&node.session.namespaces);
-        Shard {
+        Ok(Shard {
             id,
             metrics: Arc::clone(&node.shards[usize::from(id)].metrics),
+            door: Door::new(listener, &registry)?,
             registry,
             connections: Connections::default(),
             users: Users::default(),
@@ -97,7 +107,7 @@ impl Shard {
             now_ms,
             drain: None,
             node,
-        }
+        })
     }
 
     /// Turns until the node has stopped.
@@ -125,6 +135,7 @@ impl Shard {
             }
             events.clear();
             self.serve_unread();
+            self.accept();
             while batch.len() < MESSAGES_MAX && self.outbox.notes() < NOTES_MAX {
                 let Ok(message) = inbox.try_recv() else { break };
                 batch.push(message);
@@ -141,7 +152,7 @@ impl Shard {
     }
 
     fn has_work(&self) -> bool {
-        !self.outbox.is_empty() || !self.unread.is_empty()
+        !self.outbox.is_empty() || !self.unread.is_empty() || self.has_guests()
     }
 
     /// A busy shard never waits for its ticker, so it looks at the clock.
@@ -150,7 +161,14 @@ impl Shard {
     }
 
     fn serve_socket(&mut self, event: &Event) {
-        let slot = event.token().0 as u32;
+        let token = event.token();
+        if token == door::DOOR {
+            return self.door.knock();
+        }
+        if door::is_visitor(token) {
+            return self.hear_visitor(token);
+        }
+        let slot = token.0 as u32;
         if event.is_writable() {
             self.flush_blocked(slot);
         }
@@ -219,25 +237,30 @@ impl Shard {
             self.guarded(slot, |shard, slot| shard.tick_connection(slot, booked_ms));
         }
         self.due = due;
+        self.dismiss_visitors();
         self.channels.expire(self.now_ms);
         self.metrics.channels.add((self.channels.len() as u64).wrapping_sub(self.metrics.channels.get()));
         self.metrics.publications_waiting.add((self.outbox.frames() as u64).wrapping_sub(self.metrics.publications_waiting.get()));
         self.drain_some();
     }
 
-    /// Runs what one connection causes. A panic ends that connection only, and is counted.
+    /// Runs what one connection causes. A panic ends that connection only.
     fn guarded(&mut self, slot: u32, work: impl FnOnce(&mut Shard, u32)) {
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(self, slot)));
+        if !self.isolated(|shard| work(shard, slot)) && !self.isolated(|shard| shard.remove(slot)) {
+            self.connections.forget(slot);
+        }
+    }
+
+    /// Runs something that a peer causes. False when it panicked, which is counted.
+    fn isolated(&mut self, work: impl FnOnce(&mut Shard)) -> bool {
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(self)));
         if outcome.is_err() {
             self.metrics.panics.add(1);
-            tracing::error!(shard = self.id, slot, "a connection was ended by a fault of the server");
+            tracing::error!(shard = self.id, "a connection was ended by a fault of the server");
             self.scratch.resize(SCRATCH_SIZE, 0);
             self.effects = Effects::default();
-            let removal = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.remove(slot)));
-            if removal.is_err() {
-                self.connections.forget(slot);
-            }
         }
+        outcome.is_ok()
     }
 
     /// A pseudo-random number: xorshift64 (Marsaglia 2003), seeded at random.

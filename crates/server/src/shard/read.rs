@@ -3,6 +3,7 @@
 use std::io::Read;
 
 use bytes::Bytes;
+use mio::net::TcpStream;
 use mio::{Interest, Token};
 use touchline_engine::{ConnectionId, Context, Session};
 use touchline_protocol::Disconnect;
@@ -21,18 +22,27 @@ const CLOSE_MS: u64 = 5_000;
 const PING: &[u8] = b"\x81\x02{}";
 
 impl Shard {
-    /// Takes a fresh WebSocket in.
+    /// Takes a WebSocket in that hyper has upgraded.
     pub(super) fn adopt(&mut self, adopted: Adopted) {
-        let mut socket = mio::net::TcpStream::from_std(adopted.socket);
+        let Adopted { socket, early, is_loopback } = adopted;
+        self.seat(TcpStream::from_std(socket), false, early.to_vec(), is_loopback);
+    }
+
+    /// Takes a fresh WebSocket in. `early` is what the client sent right behind the handshake.
+    pub(super) fn seat(&mut self, mut socket: TcpStream, is_registered: bool, mut early: Vec<u8>, is_loopback: bool) {
         let (slot, _) = self.connections.vacant();
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        if self.registry.register(&mut socket, Token(slot as usize), interest).is_err() {
+        let (token, interest) = (Token(slot as usize), Interest::READABLE | Interest::WRITABLE);
+        let registered = match is_registered {
+            true => self.registry.reregister(&mut socket, token, interest),
+            false => self.registry.register(&mut socket, token, interest),
+        };
+        if registered.is_err() {
             return;
         }
         let mut client = [0; 16];
         client[..8].copy_from_slice(&self.next_random().to_ne_bytes());
         client[8..].copy_from_slice(&self.next_random().to_ne_bytes());
-        let session = Session::new(client, adopted.is_loopback, self.now_ms, &self.node.session.client);
+        let session = Session::new(client, is_loopback, self.now_ms, &self.node.session.client);
         self.connections.insert(Connection {
             socket,
             session,
@@ -48,8 +58,7 @@ impl Shard {
         self.metrics.connections.add(1);
         self.metrics.connects.add(1);
         self.book(slot);
-        if !adopted.early.is_empty() {
-            let mut early = adopted.early.to_vec();
+        if !early.is_empty() {
             self.guarded(slot, |shard, slot| shard.receive(slot, &mut early));
         }
     }

@@ -1,0 +1,122 @@
+//! The WebSocket handshake (RFC 6455 section 4.2), whoever has parsed the request: hyper, or the shard itself.
+
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hyper::header::HeaderMap;
+
+use crate::node::Node;
+use crate::origin;
+
+/// RFC 6455 section 1.3.
+const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+/// The subprotocol that JSON clients may offer.
+pub(crate) const SUBPROTOCOL: &str = "centrifuge-json";
+/// Header fields of a request.
+pub(crate) const HEADERS_MAX: usize = 64;
+
+/// The header fields of a request. Names are asked for in lower case.
+pub(crate) trait Headers {
+    /// The values of a field, in order.
+    fn values<'a>(&'a self, name: &'static str) -> impl Iterator<Item = &'a [u8]>;
+
+    /// The first value of a field.
+    fn value<'a>(&'a self, name: &'static str) -> Option<&'a [u8]> {
+        self.values(name).next()
+    }
+
+    /// Whether a comma-separated field has a token, whatever its case.
+    fn has_token(&self, name: &'static str, token: &str) -> bool {
+        self.values(name)
+            .flat_map(|value| value.split(|byte| *byte == b','))
+            .any(|part| part.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
+    }
+}
+
+impl Headers for HeaderMap {
+    fn values<'a>(&'a self, name: &'static str) -> impl Iterator<Item = &'a [u8]> {
+        self.get_all(name).iter().map(|value| value.as_bytes())
+    }
+}
+
+impl Headers for &[httparse::Header<'_>] {
+    fn values<'a>(&'a self, name: &'static str) -> impl Iterator<Item = &'a [u8]> {
+        self.iter().filter(move |header| header.name.eq_ignore_ascii_case(name)).map(|header| header.value)
+    }
+}
+
+/// A handshake that is granted.
+pub(crate) struct Granted {
+    /// What proves that the server has understood the handshake.
+    pub(crate) accept_key: String,
+    pub(crate) with_subprotocol: bool,
+}
+
+/// Why one is not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It asks for no upgrade to WebSocket.
+    NoUpgrade,
+    /// The version is not 13.
+    Version,
+    /// The key is not 16 bytes in base64.
+    Key,
+    /// The page's origin is not allowed.
+    Origin,
+    /// The node drains, or holds as many connections as it may.
+    Full,
+}
+
+/// Grants the handshake of a `GET` request of HTTP/1.1, or says why not.
+pub(crate) fn examine(node: &Node, headers: &impl Headers) -> Result<Granted, Refusal> {
+    if !headers.has_token("connection", "upgrade") || !headers.has_token("upgrade", "websocket") {
+        return Err(Refusal::NoUpgrade);
+    }
+    if headers.value("sec-websocket-version") != Some(b"13") {
+        return Err(Refusal::Version);
+    }
+    let key = headers.value("sec-websocket-key").filter(|key| is_nonce(key)).ok_or(Refusal::Key)?;
+    if let Some(origin) = headers.value("origin") {
+        let text = |value| std::str::from_utf8(value).unwrap_or_default();
+        if !origin::is_allowed(Some(text(origin)), headers.value("host").map(text), &node.settings.client.allowed_origins) {
+            return Err(Refusal::Origin);
+        }
+    }
+    let limit = node.settings.client.connection_limit as u64;
+    if *node.draining.borrow() || limit > 0 && node.connections() >= limit {
+        return Err(Refusal::Full);
+    }
+    Ok(Granted { accept_key: accept_key(key), with_subprotocol: headers.has_token("sec-websocket-protocol", SUBPROTOCOL) })
+}
+
+fn accept_key(key: &[u8]) -> String {
+    STANDARD.encode(digest(&SHA1_FOR_LEGACY_USE_ONLY, &[key, GUID].concat()))
+}
+
+/// 16 bytes in base64.
+fn is_nonce(key: &[u8]) -> bool {
+    let mut bytes = [0; 18];
+    key.len() == 24 && STANDARD.decode_slice(key, &mut bytes) == Ok(16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_accept_key_is_the_one_of_the_rfc() {
+        assert_eq!(accept_key(b"dGhlIHNhbXBsZSBub25jZQ=="), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+        assert!(is_nonce(b"dGhlIHNhbXBsZSBub25jZQ=="));
+        assert!(!is_nonce(b"dGhlIHNhbXBsZSBub25jZQ"));
+        assert!(!is_nonce(b"dGhlIHNhbXBsZSBub25jZQ!="));
+    }
+
+    #[test]
+    fn tokens_are_found_in_lists() {
+        let headers = [httparse::Header { name: "Connection", value: b"keep-alive, Upgrade" }];
+        let headers = &headers[..];
+        assert!(headers.has_token("connection", "upgrade"));
+        assert!(!headers.has_token("connection", "up"));
+        assert!(!headers.has_token("upgrade", "websocket"));
+    }
+}

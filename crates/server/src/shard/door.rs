@@ -1,0 +1,187 @@
+//! Where connections come in. A WebSocket handshake that arrives in one piece is answered on the spot, without a task, a timer or a buffer of
+//! its own; every other request goes to hyper, with the bytes that have been read.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use mio::net::{TcpListener, TcpStream};
+use mio::{Interest, Token};
+
+use super::Shard;
+use crate::handshake::{self, HEADERS_MAX, Headers, SUBPROTOCOL};
+use crate::http;
+use crate::node::Node;
+
+/// The listener's token.
+pub(super) const DOOR: Token = Token(usize::MAX);
+/// Tokens of visitors begin here; those of connections are below.
+const VISITORS: usize = 1 << 32;
+/// Connections accepted in one turn.
+const ACCEPTS_MAX: usize = 32;
+/// Pause when a connection can't be accepted, milliseconds: without file descriptors, trying again at once would spin.
+const PAUSE_MS: u64 = 100;
+
+/// The listener of a shard, and those who have come in and said nothing yet.
+pub(super) struct Door {
+    listener: TcpListener,
+    /// Somebody may be waiting outside.
+    is_knocked: bool,
+    /// Nobody is let in before this time, Unix milliseconds.
+    closed_until_ms: u64,
+    visitors: HashMap<usize, Visitor>,
+    /// Visitors by the time until which they must have spoken.
+    patience: VecDeque<(u64, usize)>,
+    next_visitor: usize,
+}
+
+struct Visitor {
+    socket: TcpStream,
+    peer: IpAddr,
+}
+
+impl Door {
+    /// A door at a listener that is non-blocking.
+    ///
+    /// # Errors
+    /// When the poller does not take the listener.
+    pub(super) fn new(listener: std::net::TcpListener, registry: &mio::Registry) -> std::io::Result<Self> {
+        let mut listener = TcpListener::from_std(listener);
+        registry.register(&mut listener, DOOR, Interest::READABLE)?;
+        let (visitors, patience) = Default::default();
+        Ok(Door { listener, is_knocked: true, closed_until_ms: 0, visitors, patience, next_visitor: VISITORS })
+    }
+
+    pub(super) fn knock(&mut self) {
+        self.is_knocked = true;
+    }
+}
+
+/// Whether a token is a visitor's.
+pub(super) fn is_visitor(token: Token) -> bool {
+    token.0 >= VISITORS && token != DOOR
+}
+
+impl Shard {
+    /// Whether somebody can be let in at once.
+    pub(super) fn has_guests(&self) -> bool {
+        self.door.is_knocked && self.door.closed_until_ms <= self.now_ms && self.drain.is_none()
+    }
+
+    /// Lets in who waits outside, up to a turn's share. Once the node drains, nobody; who waits is refused when the listener is gone.
+    pub(super) fn accept(&mut self) {
+        for _ in 0..ACCEPTS_MAX {
+            if !self.has_guests() {
+                return;
+            }
+            match self.door.listener.accept() {
+                Ok((socket, peer)) => self.welcome(Visitor { socket, peer: peer.ip() }, None),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => self.door.is_knocked = false,
+                Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
+                Err(error) => {
+                    self.metrics.accept_errors.add(1);
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    self.door.closed_until_ms = self.now_ms + PAUSE_MS;
+                }
+            }
+        }
+    }
+
+    /// A visitor has something to say.
+    pub(super) fn hear_visitor(&mut self, token: Token) {
+        if let Some(visitor) = self.door.visitors.remove(&token.0) {
+            self.welcome(visitor, Some(token));
+        }
+    }
+
+    /// Sends visitors away who have said nothing in time.
+    pub(super) fn dismiss_visitors(&mut self) {
+        while let Some((until_ms, visitor)) = self.door.patience.front().copied() {
+            if until_ms > self.now_ms && self.door.visitors.contains_key(&visitor) {
+                break;
+            }
+            self.door.patience.pop_front();
+            self.door.visitors.remove(&visitor);
+        }
+    }
+
+    /// Serves a visitor. A panic on the way ends that visit only, and is counted.
+    fn welcome(&mut self, visitor: Visitor, known: Option<Token>) {
+        self.isolated(|shard| shard.hear(visitor, known));
+    }
+
+    /// Hears what a visitor has to say. `known` is its token, if the poller has it.
+    fn hear(&mut self, mut visitor: Visitor, known: Option<Token>) {
+        let length = match visitor.socket.read(&mut self.scratch) {
+            Ok(0) => return,
+            Ok(length) => length,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return self.wait_for(visitor, known),
+            Err(_) => return,
+        };
+        // Small writes should leave at once. A socket that refuses the option is about to fail anyway.
+        let _ = visitor.socket.set_nodelay(true);
+        let Some((answer, head)) = grant(&self.node, &self.scratch[..length]) else {
+            return self.hand_to_http(visitor, known, length);
+        };
+        // A fresh socket has room for so little.
+        if matches!(visitor.socket.write(&answer), Ok(written) if written == answer.len()) {
+            let early = self.scratch[head..length].to_vec();
+            self.seat(visitor.socket, known.is_some(), early, is_loopback(visitor.peer));
+        }
+    }
+
+    fn wait_for(&mut self, mut visitor: Visitor, known: Option<Token>) {
+        let token = known.unwrap_or(Token(self.door.next_visitor));
+        if known.is_none() {
+            if self.registry.register(&mut visitor.socket, token, Interest::READABLE | Interest::WRITABLE).is_err() {
+                return;
+            }
+            self.door.next_visitor += 1;
+            let until_ms = self.now_ms + self.node.settings.http_server.header_timeout.as_millis() as u64;
+            self.door.patience.push_back((until_ms, token.0));
+        }
+        self.door.visitors.insert(token.0, visitor);
+    }
+
+    fn hand_to_http(&mut self, mut visitor: Visitor, known: Option<Token>, length: usize) {
+        if known.is_some() && self.registry.deregister(&mut visitor.socket).is_err() {
+            return;
+        }
+        let early = Bytes::copy_from_slice(&self.scratch[..length]);
+        tokio::task::spawn_local(http::serve(Arc::clone(&self.node), self.id, visitor.socket.into(), early, visitor.peer));
+    }
+}
+
+/// Whether a peer is on this machine.
+pub(crate) fn is_loopback(peer: IpAddr) -> bool {
+    peer.to_canonical().is_loopback()
+}
+
+/// The answer to a whole, good handshake without a body, and the length of its head. Everything else is for hyper to judge.
+fn grant(node: &Node, bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
+    let endpoint = &node.settings.websocket;
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut request = httparse::Request::new(&mut headers);
+    let Ok(httparse::Status::Complete(head)) = request.parse(bytes) else { return None };
+    let path = request.path?.split('?').next()?;
+    let is_plain = request.method == Some("GET") && request.version == Some(1) && head <= http::HEAD_MAX;
+    if !is_plain || path != endpoint.handler_prefix || endpoint.disabled {
+        return None;
+    }
+    let headers: &[httparse::Header<'_>] = request.headers;
+    if headers.value("content-length").is_some() || headers.value("transfer-encoding").is_some() {
+        return None;
+    }
+    let granted = handshake::examine(node, &headers).ok()?;
+    let mut answer = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: ".to_vec();
+    answer.extend_from_slice(granted.accept_key.as_bytes());
+    if granted.with_subprotocol {
+        answer.extend_from_slice(b"\r\nSec-WebSocket-Protocol: ");
+        answer.extend_from_slice(SUBPROTOCOL.as_bytes());
+    }
+    answer.extend_from_slice(b"\r\n\r\n");
+    Some((answer, head))
+}
