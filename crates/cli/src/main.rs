@@ -16,10 +16,6 @@ use clap::Parser as _;
 
 use arguments::{Arguments, Command};
 
-/// A fifth less CPU than the system's allocator for a connection that comes, and less memory after many have gone.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     match run(Arguments::parse()) {
         Ok(code) => code,
