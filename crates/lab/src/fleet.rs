@@ -135,9 +135,10 @@ impl Fleet {
         Ok(opened)
     }
 
-    /// Announces that each subscriber is due so many more.
+    /// Announces that each subscriber is due so many more, and waits until all workers know.
     pub(crate) fn expect(&mut self, each: usize, patience: Duration) -> Result<()> {
-        self.order(&Order::Expect { each: each as u64, patience_ms: patience.as_millis() as u64 })
+        self.order(&Order::Expect { each: each as u64, patience_ms: patience.as_millis() as u64 })?;
+        self.gather("expecting", |report| matches!(report, Report::Expecting))
     }
 
     /// Waits for what was announced.

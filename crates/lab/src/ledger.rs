@@ -59,9 +59,9 @@ impl Wrongs {
     }
 
     /// All of it; told in detail on standard error if there is any.
-    pub(crate) fn total(self) -> u64 {
+    pub(crate) fn total(self, who: &str) -> u64 {
         if self != Wrongs::default() {
-            eprintln!("lost {}, doubled or out of order {}, closed {}", self.lost, self.repeated, self.closed);
+            eprintln!("{who}: lost {}, doubled or out of order {}, closed {}", self.lost, self.repeated, self.closed);
         }
 
         self.lost + self.repeated + self.closed

@@ -68,7 +68,9 @@ impl Results {
 
 fn line(figure: Figure, values: &[f64]) -> Line {
     let median = median(values);
-    Line { figure, median, values: values.to_vec(), is_kept: figure.must.map(|must| median <= must) }
+    // What must never happen must not happen once.
+    let judged = if figure.must == Some(0.0) { values.iter().copied().fold(0.0, f64::max) } else { median };
+    Line { figure, median, values: values.to_vec(), is_kept: figure.must.map(|must| judged <= must) }
 }
 
 fn median(values: &[f64]) -> f64 {
@@ -132,6 +134,8 @@ mod tests {
         let figure = Figure::new("s", "n", "µs").bound(2.0, 1.0);
         assert_eq!(line(figure, &[1.0, 2.0, 9.0]).is_kept, Some(true));
         assert_eq!(line(figure, &[1.0, 2.1, 9.0]).is_kept, Some(false));
+        let never = Figure::new("s", "n", "").bound(0.0, 0.0);
+        assert_eq!(line(never, &[0.0, 0.0, 1.0]).is_kept, Some(false));
         assert_eq!(line(Figure::new("s", "n", "µs"), &[1.0]).is_kept, None);
     }
 }

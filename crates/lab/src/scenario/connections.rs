@@ -68,6 +68,6 @@ pub(super) fn idle(idle: &Idle, options: &Options, results: &mut Results) -> Res
     results.add(Figure::new("idle", "RSS per connection, all closed and back", "B").bound(1_500.0, 700.0), returned);
     results.add(Figure::new("idle", "CPU per connection and second", "µs").bound(0.6, 0.3), us);
     wrongs.add(fleet.close()?);
-    results.add(exact("idle"), wrongs.total() as f64);
+    results.add(exact("idle"), wrongs.total("server") as f64);
     Ok(())
 }

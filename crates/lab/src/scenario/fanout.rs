@@ -75,7 +75,7 @@ pub(super) fn floor(fanout: &Fanout, results: &mut Results) -> Result<()> {
     results.add(Figure::new("floor", "CPU per delivery", "µs"), floor.us);
     results.add(Figure::new("floor", "mean latency", "ms"), floor.delivered.times.mean_ms());
     results.add(Figure::new("floor", "p99 latency", "ms"), floor.delivered.times.quantile_ms(0.99));
-    results.add(exact("floor"), floor.delivered.wrongs.total() as f64);
+    results.add(exact("floor"), floor.delivered.wrongs.total("floor") as f64);
     Ok(())
 }
 
@@ -106,7 +106,7 @@ pub(super) fn fanout(fanout: &Fanout, options: &Options, results: &mut Results) 
     results.add(figure("floor: p99 latency", "ms"), floor.delivered.times.quantile_ms(0.99));
     results.add(figure("events a read", ""), server.delivered.count as f64 / server.delivered.reads.max(1) as f64);
     results.add(figure("deliveries", "/s"), server.delivered.count as f64 / server.seconds);
-    results.add(exact(numbers.scenario), (server.delivered.wrongs.total() + floor.delivered.wrongs.total()) as f64);
+    results.add(exact(numbers.scenario), (server.delivered.wrongs.total("server") + floor.delivered.wrongs.total("floor")) as f64);
     Ok(())
 }
 

@@ -49,6 +49,6 @@ fn climb((connections, concurrency): (usize, usize), ladder: &Ladder, options: &
     results.add(Figure::new(scenario, "average time of one event to all", "ms"), delivered.times.mean_ms());
     results.add(Figure::new(scenario, "p99 of one event to all", "ms"), delivered.times.quantile_ms(0.99));
     results.add(Figure::new(scenario, "CPU per delivery", "µs"), us);
-    results.add(super::exact(scenario), delivered.wrongs.total() as f64);
+    results.add(super::exact(scenario), delivered.wrongs.total("server") as f64);
     Ok(())
 }

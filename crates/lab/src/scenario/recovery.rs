@@ -45,6 +45,6 @@ pub(super) fn recovery(recovery: &Recovery, options: &Options, results: &mut Res
     results.add(Figure::new(SCENARIO, "CPU per recovered publication, connecting included", "µs"), us / recovered);
     results.add(Figure::new(SCENARIO, "CPU per recovered publication", "µs").bound(1.0, 1.0), (us - opening_us) / recovered);
     results.add(Figure::new(SCENARIO, "all back after", "s"), returned.seconds);
-    results.add(exact(SCENARIO), wrongs.total() as f64);
+    results.add(exact(SCENARIO), wrongs.total("server") as f64);
     Ok(())
 }

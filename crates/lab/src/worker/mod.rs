@@ -82,6 +82,8 @@ pub(crate) enum Report {
         times: Vec<(u64, u64)>,
         seconds: f64,
     },
+    /// An expectation is noted: publications may come.
+    Expecting,
     /// All that was expected has come, or patience is over.
     Delivered { delivered: u64, wrongs: Wrongs, times: Vec<(u64, u64)>, reads: u64 },
     /// Everybody has left; what went wrong since the last report.
@@ -194,6 +196,7 @@ impl Worker {
                 for subscriber in self.subscribers.iter_mut().filter(|subscriber| subscriber.is_live()) {
                     self.ledger.expect(&mut subscriber.progress, each);
                 }
+                say(&Report::Expecting)?;
             }
             Order::Close => {
                 self.subscribers.iter_mut().for_each(Subscriber::close);
