@@ -8,7 +8,7 @@ pub(crate) fn banner(base: &str, key: &str, plays_match: bool) -> String {
         "No match is played: open the reporter's page and kick off."
     };
     let header = if key.is_empty() { String::new() } else { format!(" -H 'X-API-Key: {key}'") };
-    let publication = crate::demo::publication_for_curl();
+    let publication = crate::demo::PUBLICATION;
     format!(
         "
   Touchline {version}, for development: everything is in memory, secrets last for this run.

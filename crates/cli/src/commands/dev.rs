@@ -20,7 +20,7 @@ const SPEED: f64 = 30.0;
 pub(crate) fn begin(settings: &Settings, bound: SocketAddr, plays_match: bool) -> Result<Option<Player>> {
     let base = format!("http://{}", reachable(bound));
     let key = &settings.http_api.key;
-    let recording = if plays_match { demo::recording().map(Recording::parse).transpose()? } else { None };
+    let recording = if plays_match { Some(Recording::parse(demo::RECORDING)?) } else { None };
     let mut out = std::io::stdout().lock();
     write!(out, "{}", banner(&base, key, recording.is_some()))?;
     out.flush()?;

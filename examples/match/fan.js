@@ -1,0 +1,16 @@
+// The fan's page.
+
+import { followMatch } from './live.js';
+import { showScore, showState, showTicker } from './view.js';
+
+const find = (selector) => document.querySelector(selector);
+
+followMatch({
+  onMatch: (match) => {
+    showScore(find('#score'), match);
+    showTicker(find('#ticker'), match);
+    find('#empty').hidden = match.entries.length > 0;
+  },
+  onWatching: (watchers) => { find('#watching').textContent = `${watchers} watching`; },
+  onState: (state, reason) => showState(find('#state'), state, reason),
+});

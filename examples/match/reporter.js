@@ -1,0 +1,101 @@
+// The reporter's page: big buttons that post through the server API.
+
+import { CHANNEL, followMatch } from './live.js';
+import { element, showScore, showState, showTicker } from './view.js';
+
+const ATTEMPTS = 4;
+const PAUSE_MS = 500;
+const find = (selector) => document.querySelector(selector);
+const form = find('#event');
+const posted = new Map(); // time of each post that has not been seen on the channel, by its id
+
+takeKey();
+followMatch({
+  onMatch: (match) => {
+    showScore(find('#score'), match);
+    showTicker(find('#ticker'), match);
+    for (const side of ['home', 'away']) find(`#${side}-name`).textContent = match[side].name;
+    if (document.activeElement !== form.elements.minute) form.elements.minute.value = match.minute || '';
+  },
+  onWatching: (watchers) => { find('#watching').textContent = `${watchers} watching`; },
+  onState: (state, reason) => showState(find('#state'), state, reason),
+  onPublication: ({ tags }) => {
+    const began = posted.get(tags?.post);
+    if (began) find('#seen').textContent = `Seen on the channel ${Math.round(performance.now() - began)} ms after the click`;
+    posted.delete(tags?.post);
+  },
+});
+
+document.addEventListener('click', ({ target }) => {
+  const type = target.closest('[data-event]')?.dataset;
+  if (type) report(described(type));
+});
+find('#words').addEventListener('submit', (submission) => {
+  submission.preventDefault();
+  const text = find('#text').value.trim();
+  if (text) report(described({ event: 'text' }, { text })).then(() => { find('#text').value = ''; });
+});
+find('#new').addEventListener('submit', async (submission) => {
+  submission.preventDefault();
+  const { home, away } = Object.fromEntries(new FormData(submission.target));
+  const team = (name, color) => ({ name, short: name.slice(0, 3).toUpperCase(), color });
+  await call('history_remove', { channel: CHANNEL }).catch(() => {});
+  await report({ type: 'lineup', title: `${home} – ${away}`, home: team(home, '#2563eb'), away: team(away, '#dc2626') });
+});
+
+/** The event that a button means, with what the form says. */
+function described({ event: type, team, card }, more = {}) {
+  const { player, out, minute } = Object.fromEntries(new FormData(form));
+  const event = { type, minute: Number(minute) || (type === 'kick_off' ? 1 : type === 'second_half' ? 46 : undefined), ...more };
+  if (team) Object.assign(event, { team, player: player.trim() || undefined });
+  if (card) event.card = card;
+  if (type === 'substitution' && out.trim()) event.out = out.trim();
+  return event;
+}
+
+/** Posts an event and says what came of it. The same post may be tried again: its idempotency key makes sure that it counts once. */
+async function report(event) {
+  const id = crypto.randomUUID();
+  const began = performance.now();
+  posted.set(id, began);
+  const line = element('li', {}, `${event.type.replace('_', ' ')}: sending…`);
+  find('#log').prepend(line);
+  try {
+    await call('publish', { channel: CHANNEL, data: event, tags: { post: id }, idempotency_key: id });
+    line.textContent = `${event.type.replace('_', ' ')}: sent in ${Math.round(performance.now() - began)} ms`;
+    line.className = 'sent';
+    form.elements.player.value = form.elements.out.value = '';
+  } catch (error) {
+    line.textContent = `${event.type.replace('_', ' ')}: not sent. ${error.message}`;
+    line.className = 'failed';
+  }
+}
+
+/** Calls the server API. Only a network that fails is tried again: an answer is an answer. */
+async function call(operation, request) {
+  const headers = { 'Content-Type': 'application/json', 'X-API-Key': find('#key').value };
+  for (let attempt = 1; ; attempt += 1) {
+    const response = await fetch(`/api/${operation}`, { method: 'POST', headers, body: JSON.stringify(request) }).catch((error) => {
+      if (attempt === ATTEMPTS) throw new Error('The server can’t be reached.', { cause: error });
+    });
+    if (response?.status === 401) throw new Error('The API key is wrong: take it from the address that the server prints.');
+    if (response && !response.ok) throw new Error(`The server answered ${response.status}.`);
+    if (response) {
+      const { error, result } = await response.json();
+      if (error) throw new Error(`${error.message} (${error.code}).`);
+      return result;
+    }
+    await new Promise((resolve) => setTimeout(resolve, PAUSE_MS * attempt));
+  }
+}
+
+/** The key comes behind the # of the address, which no server sees; it is kept for this tab and taken out of the address bar. */
+function takeKey() {
+  const key = new URLSearchParams(location.hash.slice(1)).get('key');
+  if (key) {
+    sessionStorage.setItem('key', key);
+    history.replaceState(null, '', location.pathname);
+  }
+  find('#key').value = sessionStorage.getItem('key') ?? '';
+  find('#key').addEventListener('change', ({ target }) => sessionStorage.setItem('key', target.value));
+}

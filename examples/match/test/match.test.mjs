@@ -1,0 +1,49 @@
+// The match as a fold: the recorded match, and the events that a reporter can send.
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { test } from 'node:test';
+import { beforeTheMatch, isPlaying, reduce } from '../match.js';
+
+const recording = JSON.parse(readFileSync(new URL('../matches/city-united.json', import.meta.url)));
+const fold = (events) => events.reduce((match, event, index) => reduce(match, event, { offset: index + 1 }), beforeTheMatch());
+
+test('the recorded match is played to its end', () => {
+  const match = fold(recording.events.map(({ data }) => data));
+  assert.deepEqual(match.score, { home: 3, away: 2 });
+  assert.equal(match.phase, 'full time');
+  assert.equal(match.entries.length, recording.events.length);
+  assert.equal(match.home.name, 'Harbour City');
+});
+
+test('every recorded event has a time, a shape that is known, and something to say', () => {
+  let last = 0;
+  for (const { at, data } of recording.events) {
+    assert.ok(at >= last, `${at} comes after ${last}`);
+    last = at;
+    const [entry] = fold([data]).entries;
+    assert.ok(entry.headline || entry.text, JSON.stringify(data));
+  }
+});
+
+test('goals count for their team, and the headline tells the score', () => {
+  const match = fold([{ type: 'kick_off', minute: 1 }, { type: 'goal', team: 'away', minute: 3, player: 'Novak' }, { type: 'goal', team: 'home', minute: 9 }]);
+  assert.deepEqual(match.score, { home: 1, away: 1 });
+  assert.match(match.entries[0].headline, /1–1/);
+  assert.equal(match.entries[1].text, 'Novak');
+});
+
+test('a line-up begins a new match', () => {
+  const match = fold([{ type: 'goal', team: 'home', minute: 3 }, { type: 'lineup', home: { name: 'A', short: 'A', color: '#000' } }]);
+  assert.deepEqual(match.score, { home: 0, away: 0 });
+  assert.equal(match.entries.length, 1);
+});
+
+test('the ball rolls between a kick-off and a whistle', () => {
+  assert.equal(isPlaying(fold([{ type: 'kick_off' }])), true);
+  assert.equal(isPlaying(fold([{ type: 'kick_off' }, { type: 'half_time' }])), false);
+});
+
+test('an event of a kind that nobody knows is shown by its text and breaks nothing', () => {
+  const [entry] = fold([{ type: 'streaker', text: 'A dog on the pitch' }]).entries;
+  assert.equal(entry.text, 'A dog on the pitch');
+});

@@ -1,0 +1,160 @@
+// Both pages in Chromium, against the real server.
+import assert from 'node:assert/strict';
+import { createServer, connect } from 'node:net';
+import { after, before, test } from 'node:test';
+import { launch } from '../../../tests/e2e/browser.mjs';
+import { Server, freePort } from '../../../tests/e2e/server.mjs';
+
+let browser;
+let server;
+let key;
+
+before(async () => {
+  browser = await launch();
+  await start();
+});
+after(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+
+async function start(port) {
+  server = await Server.start({ port, args: (free) => ['serve', '--dev', '--no-match', '--port', String(free)] });
+  key = /reporter#key=(\S+)/.exec(server.output)?.[1];
+  assert.ok(key, `the banner tells the reporter's address: ${server.output}`);
+}
+
+async function open(path, { base = server.http, ...options } = {}) {
+  const context = await browser.newContext(options);
+  const page = await context.newPage();
+  page.faults = [];
+  page.on('pageerror', (error) => page.faults.push(error.message));
+  page.on('console', (message) => message.type() === 'error' && !/WebSocket connection|ERR_CONNECTION|401/.test(message.text()) && page.faults.push(message.text()));
+  await page.goto(base + path);
+  await page.locator('#state[data-state=live]').waitFor();
+  return page;
+}
+
+const publish = (data) =>
+  fetch(`${server.http}/api/publish`, { method: 'POST', headers: { 'X-API-Key': key }, body: JSON.stringify({ channel: 'match:live', data }) });
+
+const score = (page) => page.locator('.goals').innerText().then((text) => text.replace(/\s/g, ''));
+const until = async (condition, what) => {
+  for (const end = Date.now() + 15_000; Date.now() < end; await new Promise((resolve) => setTimeout(resolve, 25))) if (await condition()) return;
+  assert.fail(`in vain: ${what}`);
+};
+
+/** A TCP proxy that can be cut, as a bad network is. */
+async function proxy(port) {
+  const sockets = new Set();
+  const listener = createServer((near) => {
+    const far = connect(port, '127.0.0.1');
+    for (const socket of [near, far]) {
+      sockets.add(socket);
+      socket.on('error', () => {}).on('close', () => { near.destroy(); far.destroy(); });
+    }
+    near.pipe(far).pipe(near);
+  });
+  const listen = () => new Promise((resolve) => listener.listen(own, '127.0.0.1', resolve));
+  const own = await freePort();
+  await listen();
+  return {
+    base: `http://127.0.0.1:${own}`,
+    mend: listen,
+    cut: () => new Promise((resolve) => { listener.close(resolve); sockets.forEach((socket) => socket.destroy()); sockets.clear(); }),
+  };
+}
+
+test('what the reporter posts moves the fan’s page', async () => {
+  const fan = await open('/');
+  const reporter = await open(`/reporter#key=${key}`);
+  await reporter.getByRole('button', { name: 'New match' }).click();
+  await reporter.getByRole('button', { name: 'Kick-off' }).click();
+  await reporter.getByLabel('Player').fill('Emeka Okoro');
+  await reporter.getByRole('group', { name: 'Harbour City' }).getByRole('button', { name: 'Goal' }).click();
+  await until(async () => (await score(fan)) === '1–0', 'the fan sees the goal');
+  await until(async () => (await score(reporter)) === '1–0', 'the reporter sees it too');
+  await fan.getByText('Goal for Harbour City! 1–0').waitFor();
+  await fan.getByText('Emeka Okoro').waitFor();
+  await reporter.getByText(/^goal: sent in \d+ ms$/).waitFor();
+  await reporter.getByText(/^Seen on the channel \d+ ms after the click$/).waitFor();
+  await reporter.getByLabel('In your words').fill('<b>What</b> a goal');
+  await reporter.getByRole('button', { name: 'Tell it' }).click();
+  await fan.getByText('<b>What</b> a goal').waitFor();
+  assert.equal(await reporter.evaluate(() => location.hash), '', 'the key is not left in the address bar');
+  for (const page of [fan, reporter]) assert.deepEqual(page.faults, []);
+  await reporter.context().close();
+  await fan.context().close();
+});
+
+test('who comes late sees the whole match', async () => {
+  const fan = await open('/');
+  await until(async () => (await score(fan)) === '1–0', 'the score of before');
+  await fan.getByText('Kick-off').waitFor();
+  await fan.context().close();
+});
+
+test('the number of watchers is told, and falls when one leaves', async () => {
+  const [one, two] = [await open('/'), await open('/')];
+  await one.getByText('2 watching').waitFor();
+  await two.context().close();
+  await one.getByText('1 watching').waitFor();
+  await one.context().close();
+});
+
+test('after a lost connection, what was missed is there and marked as caught up', async () => {
+  const network = await proxy(server.port);
+  const fan = await open('/', { base: network.base });
+  await fan.getByText('Goal for Harbour City! 1–0').waitFor();
+  await network.cut();
+  await fan.locator('#state[data-state=reconnecting], #state[data-state=connecting]').waitFor();
+  await publish({ type: 'goal', team: 'away', minute: 60, player: 'Halloran' });
+  assert.equal(await score(fan), '1–0');
+  await network.mend();
+  const entry = fan.locator('.entry', { hasText: 'Goal for Northfield United! 1–1' });
+  await entry.getByText('caught up').waitFor();
+  await publish({ type: 'text', text: 'Live again' });
+  await fan.getByText('Live again').waitFor();
+  assert.equal(await fan.getByText('caught up').count(), 1);
+  assert.deepEqual(fan.faults, []);
+  await fan.context().close();
+  await network.cut();
+});
+
+test('a restart of the server is survived: history in memory is gone, and the page says so by beginning anew', async () => {
+  const fan = await open('/');
+  await fan.getByText('Kick-off').waitFor();
+  const { port } = server;
+  assert.equal(await server.stop(), 0);
+  await start(port);
+  await fan.locator('#state[data-state=live]').waitFor({ timeout: 30_000 });
+  await until(async () => (await score(fan)) === '0–0', 'the page has let go of what the server forgot');
+  await publish({ type: 'kick_off', minute: 1 });
+  await publish({ type: 'goal', team: 'home', minute: 2 });
+  await until(async () => (await score(fan)) === '1–0', 'new events arrive');
+  assert.equal(await fan.locator('.entry').count(), 2);
+  assert.deepEqual(fan.faults, []);
+  await fan.context().close();
+});
+
+test('a wrong key is explained', async () => {
+  const reporter = await open('/reporter#key=wrong');
+  await reporter.getByRole('button', { name: 'Kick-off' }).click();
+  await reporter.getByText(/not sent\. The API key is wrong/).waitFor();
+  await reporter.context().close();
+});
+
+test('both pages fit a phone, in the dark and in the light, and every control has a name', async () => {
+  for (const colorScheme of ['dark', 'light']) {
+    for (const path of ['/', '/reporter']) {
+      const page = await open(path, { viewport: { width: 390, height: 844 }, colorScheme });
+      const { wide, nameless } = await page.evaluate(() => ({
+        wide: document.documentElement.scrollWidth - innerWidth,
+        nameless: [...document.querySelectorAll('button, input')].filter((one) => !(one.innerText || one.labels?.[0]?.innerText || '').trim()).length,
+      }));
+      assert.ok(wide <= 0, `${path} is ${wide}px too wide`);
+      assert.equal(nameless, 0, path);
+      await page.context().close();
+    }
+  }
+});

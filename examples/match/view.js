@@ -1,0 +1,70 @@
+// What a match looks like. Text goes in as text, never as HTML: events come from outside.
+
+import { isPlaying } from './match.js';
+
+const STATES = { connecting: 'Connecting…', live: 'Live', reconnecting: 'Reconnecting…', closed: 'Closed by the server' };
+
+/** An element with text or children. */
+export function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) if (value !== undefined && value !== false) made.setAttribute(name, value);
+  made.append(...children.filter((child) => child !== undefined && child !== ''));
+  return made;
+}
+
+/** Shows the score, the clock and the teams. */
+export function showScore(root, match) {
+  for (const side of ['home', 'away']) {
+    const team = root.querySelector(`[data-team=${side}]`);
+    team.querySelector('.name').textContent = match[side].name;
+    team.querySelector('.short').textContent = match[side].short;
+    team.style.setProperty('--team', match[side].color);
+    const goals = root.querySelector(`[data-goals=${side}]`);
+    if (goals.textContent !== String(match.score[side])) {
+      goals.textContent = match.score[side];
+      restart(goals, 'scored', match.score[side] > 0);
+    }
+  }
+  root.querySelector('.minute').textContent = isPlaying(match) ? `${match.minute}′` : '';
+  root.querySelector('.phase').textContent = match.phase;
+  root.querySelector('.title').textContent = match.title;
+  root.classList.toggle('playing', isPlaying(match));
+  document.title = `${match.home.short} ${match.score.home}–${match.score.away} ${match.away.short}`;
+}
+
+/** Plays a CSS animation again. */
+function restart(target, name, isWanted) {
+  target.classList.remove(name);
+  void target.offsetWidth;
+  if (isWanted) target.classList.add(name);
+}
+
+/** Shows the ticker, newest first. Entries that are there already stay, so that a screen reader hears only what is new. */
+export function showTicker(list, match) {
+  const known = list.dataset.match === match.home.name + match.away.name ? list.children.length : 0;
+  const isContinued = known > 0 && known <= match.entries.length && list.lastElementChild.dataset.key === key(match.entries.at(-1));
+  if (!isContinued) list.replaceChildren();
+  list.dataset.match = match.home.name + match.away.name;
+  match.entries.slice(0, match.entries.length - list.children.length).reverse().forEach((entry) => list.prepend(line(entry)));
+}
+
+const key = ({ offset, kind }) => `${offset}/${kind}`;
+
+function line(entry) {
+  const badge = entry.isCaughtUp && element('span', { class: 'caught-up' }, 'caught up');
+  const made = element(
+    'li',
+    { class: `entry ${entry.kind}`, 'data-key': key(entry), 'data-side': entry.team },
+    element('span', { class: 'when' }, entry.minute ? `${entry.minute}′` : '–'),
+    element('span', { class: 'mark', 'aria-hidden': 'true' }),
+    element('div', {}, entry.headline ? element('strong', {}, entry.headline) : '', entry.text ? element('p', {}, entry.text) : '', badge || ''),
+  );
+  if (entry.color) made.style.setProperty('--team', entry.color);
+  return made;
+}
+
+/** Shows how the connection is. */
+export function showState(target, state, reason = '') {
+  target.textContent = STATES[state] + (state === 'closed' && reason ? `: ${reason}` : '');
+  target.dataset.state = state;
+}
