@@ -1,0 +1,10 @@
+//! The codecs from outside: a conformance suite of WebSocket framing by sections of RFC 6455, properties, and fuzzing against independent
+//! implementations (tungstenite for frames, serde_json for JSON).
+
+mod conformance;
+mod fuzz_commands;
+mod fuzz_encoders;
+mod fuzz_frames;
+mod properties;
+mod random;
+mod wire;

@@ -1,0 +1,74 @@
+//! Randomness that can be repeated, and how long fuzzing lasts.
+
+use std::time::{Duration, Instant};
+
+/// splitmix64 (Steele, Lea, Flood 2014).
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Below `end`, which is above zero.
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
+    pub(crate) fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+
+    pub(crate) fn bytes(&mut self, length: usize) -> Vec<u8> {
+        (0..length).map(|_| self.next() as u8).collect()
+    }
+
+    /// Text with everything that JSON and UTF-8 make hard.
+    pub(crate) fn text(&mut self) -> String {
+        const ODD: &[char] =
+            &['"', '\\', '/', '\n', '\r', '\t', '\0', '\u{7f}', '\u{2028}', 'é', '€', '😀', '\u{fffd}', '{', '}', ',', ':', '<'];
+        let length = self.below(12);
+        (0..length).map(|_| if self.one_in(2) { ODD[self.below(ODD.len())] } else { char::from(b'a' + self.below(26) as u8) }).collect()
+    }
+
+    /// Flips, inserts, removes, doubles and cuts.
+    pub(crate) fn mutate(&mut self, bytes: &mut Vec<u8>) {
+        for _ in 0..self.below(4) {
+            if bytes.is_empty() {
+                return;
+            }
+            let at = self.below(bytes.len());
+            match self.below(5) {
+                0 => bytes[at] ^= 1 << self.below(8),
+                1 => bytes.insert(at, self.next() as u8),
+                2 => drop(bytes.remove(at)),
+                3 => {
+                    let end = (at + 1 + self.below(16)).min(bytes.len());
+                    let copy = bytes[at..end].to_vec();
+                    bytes.splice(at..at, copy);
+                }
+                _ => bytes.truncate(at),
+            }
+        }
+    }
+}
+
+/// Runs a case again and again, for TOUCHLINE_FUZZ_SECONDS (2 without it), from TOUCHLINE_FUZZ_SEED. A panic tells the seed of its case.
+pub(crate) fn fuzz(case: impl Fn(&mut Random) + std::panic::RefUnwindSafe) {
+    let variable = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
+    let lasting = Duration::from_secs(variable("TOUCHLINE_FUZZ_SECONDS").unwrap_or(2));
+    let first = variable("TOUCHLINE_FUZZ_SEED").unwrap_or(0x0070_6c61_7966);
+    let (began, mut cases) = (Instant::now(), 0u64);
+    while cases == 0 || began.elapsed() < lasting {
+        let seed = first.wrapping_add(cases);
+        if std::panic::catch_unwind(|| case(&mut Random(seed))).is_err() {
+            panic!("run this case alone with TOUCHLINE_FUZZ_SECONDS=0 TOUCHLINE_FUZZ_SEED={seed}");
+        }
+        cases += 1;
+    }
+    println!("{cases} cases from seed {first}");
+}
