@@ -133,7 +133,7 @@ fn section_5_5_control_frames() {
         &[
             good("5.5.2 the longest ping", &[masked(FIN | PING, &longest)], vec![Seen::Ping(longest.clone())]),
             good("5.5.3 a pong that nobody asked for", &[masked(FIN | PONG, b"?")], vec![Seen::Pong(b"?".to_vec())]),
-            bad("a ping that is too long", &[masked(FIN | PING, &vec![0; 126])], vec![], 1002),
+            bad("a ping that is too long", &[masked(FIN | PING, &[0; 126])], vec![], 1002),
             bad("a ping in fragments", &[masked(PING, b"a")], vec![], 1002),
             bad("a close in fragments", &[masked(CLOSE, &[3, 232])], vec![], 1002),
         ],
