@@ -216,3 +216,74 @@ fn random_number() -> Result<u64, StartError> {
     rand::fill(&mut bytes).map_err(refused)?;
     Ok(u64::from_ne_bytes(bytes))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    use touchline_engine::claims::{ConnectionClaims, SubscriptionClaims, TokenError, Verifier};
+    use touchline_protocol::websocket::{Opcode, encode_masked_frame};
+
+    use super::*;
+
+    /// A fault in the code that serves one connection.
+    struct Faulty;
+
+    impl Verifier for Faulty {
+        fn connection(&self, _: &str, _: u64) -> Result<ConnectionClaims, TokenError> {
+            panic!("a fault that this test has put in")
+        }
+
+        fn subscription(&self, _: &str, _: u64) -> Result<SubscriptionClaims, TokenError> {
+            panic!("a fault that this test has put in")
+        }
+    }
+
+    fn connect(address: SocketAddr, command: &str) -> TcpStream {
+        let mut socket = TcpStream::connect(address).expect("it listens");
+        socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket takes a timeout");
+        let head = "GET /connection/websocket HTTP/1.1\r\nHost: t\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+            Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+        let mut bytes = head.as_bytes().to_vec();
+        encode_masked_frame(Opcode::Text, command.as_bytes(), [1, 2, 3, 4], &mut bytes);
+        socket.write_all(&bytes).expect("it reads");
+        socket
+    }
+
+    fn reads(socket: &mut TcpStream, wanted: &str) -> bool {
+        let (mut all, mut some) = (Vec::new(), [0; 512]);
+        while let Ok(length @ 1..) = socket.read(&mut some) {
+            all.extend_from_slice(&some[..length]);
+            if String::from_utf8_lossy(&all).contains(wanted) {
+                return true;
+            }
+        }
+        false
+    }
+
+    #[test]
+    fn a_panic_ends_its_own_connection_only_and_is_counted() {
+        let mut settings = Settings::default();
+        settings.http_server.address = "127.0.0.1".into();
+        settings.http_server.port = 0;
+        settings.node.shards = 1;
+        settings.client.allow_anonymous_connect_without_token = true;
+        let mut server = Server::bind(settings).expect("the settings are good");
+        let node = Arc::get_mut(&mut server.node).expect("nobody else has it yet");
+        node.session.verifier = Box::new(Faulty);
+        let address = server.address();
+        let running = server.start().expect("it starts");
+        let mut neighbour = connect(address, r#"{"id":1,"connect":{}}"#);
+        assert!(reads(&mut neighbour, r#""client":"#));
+        let mut victim = connect(address, r#"{"id":1,"connect":{"token":"any"}}"#);
+        assert!(!reads(&mut victim, r#""connect""#), "it is closed without a reply");
+        let mut frame = Vec::new();
+        encode_masked_frame(Opcode::Text, br#"{"id":2,"rpc":{"method":"none"}}"#, [1, 2, 3, 4], &mut frame);
+        neighbour.write_all(&frame).expect("the neighbour is still there");
+        assert!(reads(&mut neighbour, r#""id":2"#), "and served");
+        assert_eq!(running.node.shards[0].metrics.panics.get(), 1);
+        assert_eq!(running.node.connections(), 1);
+        running.stop();
+    }
+}

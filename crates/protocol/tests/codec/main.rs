@@ -2,6 +2,7 @@
 //! implementations (tungstenite for frames, serde_json for JSON).
 
 mod conformance;
+mod documented;
 mod fuzz_commands;
 mod fuzz_encoders;
 mod fuzz_frames;

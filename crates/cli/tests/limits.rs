@@ -1,0 +1,96 @@
+//! The process at its limit of open files: who is in stays in, who can't come in costs nothing, and room is used as soon as there is some.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_touchline");
+/// Open files of the server; it needs some thirty for itself.
+const OPEN_FILES: usize = 128;
+const CROWD: usize = 400;
+const PATIENCE: Duration = Duration::from_secs(20);
+const HANDSHAKE: &[u8] = b"GET /connection/websocket HTTP/1.1\r\nHost: t\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+    Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn start() -> Self {
+        let script = format!("ulimit -n {OPEN_FILES} && exec \"$0\" serve --dev --no-match --port 0 --shards 2 --log-level info");
+        let mut child =
+            Command::new("sh").args(["-c", &script, BINARY]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("sh runs");
+        let mut log = BufReader::new(child.stderr.take().expect("it is piped"));
+        let mut line = String::new();
+        while !line.contains("ready address=") {
+            line.clear();
+            assert!(log.read_line(&mut line).expect("it logs") > 0, "the server ended");
+        }
+        let address =
+            line.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next()).expect("it tells its address").to_owned();
+        std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+        Server { child, address }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let mut socket = TcpStream::connect(&self.address).expect("the backlog has room");
+        socket.set_read_timeout(Some(Duration::from_secs(5))).expect("a socket takes a timeout");
+        socket.write_all(HANDSHAKE).expect("the kernel takes it");
+        socket
+    }
+
+    /// Ticks (10 ms) that the process has run.
+    fn ticks(&self) -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("it runs");
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        fields[11..13].iter().map(|field| field.parse::<u64>().expect("a number")).sum()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn is_upgraded(socket: &mut TcpStream) -> bool {
+    let mut answer = [0; 12];
+    socket.read_exact(&mut answer).is_ok() && answer.starts_with(b"HTTP/1.1 101")
+}
+
+/// A WebSocket ping (with a mask of zeros) and its pong.
+fn is_served(socket: &mut TcpStream) -> bool {
+    let mut rest = [0; 1024];
+    socket.set_read_timeout(Some(Duration::from_millis(200))).expect("a socket takes a timeout");
+    while socket.read(&mut rest).is_ok_and(|length| length > 0) {}
+    socket.set_read_timeout(Some(Duration::from_secs(5))).expect("a socket takes a timeout");
+    let mut pong = [0; 4];
+    socket.write_all(b"\x89\x82\0\0\0\0ok").is_ok() && socket.read_exact(&mut pong).is_ok() && &pong == b"\x8a\x02ok"
+}
+
+#[test]
+fn a_crowd_beyond_the_open_files_waits_outside_and_costs_nothing() {
+    let server = Server::start();
+    let mut first = server.connect();
+    assert!(is_upgraded(&mut first));
+    let mut crowd: Vec<TcpStream> = (0..CROWD).map(|_| server.connect()).collect();
+    std::thread::sleep(Duration::from_millis(500));
+    // A loop that tries again at once would use all of two threads: 200 ticks a second.
+    let before = server.ticks();
+    std::thread::sleep(Duration::from_secs(1));
+    let used = server.ticks() - before;
+    assert!(used < 50, "{used} ticks in a second of waiting");
+    assert!(is_served(&mut first), "who is in is served");
+    // Those in front leave, those behind come in.
+    drop(crowd.drain(..CROWD - 20));
+    let began = Instant::now();
+    for socket in &mut crowd {
+        assert!(is_upgraded(socket), "there is room again");
+    }
+    assert!(began.elapsed() < PATIENCE);
+    assert!(is_served(&mut first));
+}
