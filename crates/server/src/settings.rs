@@ -45,12 +45,22 @@ pub struct HttpServerSettings {
     /// Time a client has to send the head of a request.
     #[serde(with = "duration")]
     pub header_timeout: Duration,
+    /// Time a client has to send the body of a request, and the server to answer it.
+    pub request_timeout: Duration,
+    /// Time that a connection may wait between two requests.
+    pub idle_timeout: Duration,
 }
 
 impl Default for HttpServerSettings {
     fn default() -> Self {
-        let header_timeout = Duration::from_secs(10);
-        HttpServerSettings { address: String::new(), port: 8000, backlog: 65_535, header_timeout }
+        HttpServerSettings {
+            address: String::new(),
+            port: 8000,
+            backlog: 65_535,
+            header_timeout: Duration::from_secs(10),
+            request_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(75),
+        }
     }
 }
 

@@ -82,6 +82,8 @@ pub(crate) const KEYS: &[Key] = &[
     key("http_server.port", Integer(0, 65_535), "8000", "Port to bind; 0 is any free one."),
     ours("http_server.backlog", SOME, "65535", "Connections that the kernel may hold until the node takes them."),
     ours("http_server.header_timeout", Duration, "10s", "Time a client has to send the head of a request."),
+    ours("http_server.request_timeout", Duration, "30s", "Time a client has to send the body of a request, and the server to answer it."),
+    ours("http_server.idle_timeout", Duration, "75s", "Time that a connection may wait between two requests."),
     key("log.level", LEVELS, "info", "How much is logged, to stderr."),
     ours("log.format", Choice(&["text", "json"]), "text", "How it is written."),
     key("http_api.key", Secret, "", "The secret that callers of the server API show, as `X-API-Key` or `Authorization: apikey …`."),

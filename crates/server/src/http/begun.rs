@@ -2,21 +2,25 @@
 
 use std::io;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use super::pace::Pace;
+
 /// A socket and the bytes that were read from it before.
 pub(super) struct Begun {
     early: Bytes,
     stream: TcpStream,
+    pace: Rc<Pace>,
 }
 
 impl Begun {
-    pub(super) fn new(early: Bytes, stream: TcpStream) -> Self {
-        Begun { early, stream }
+    pub(super) fn new(early: Bytes, stream: TcpStream, pace: Rc<Pace>) -> Self {
+        Begun { early, stream, pace }
     }
 
     pub(super) fn into_inner(self) -> TcpStream {
@@ -27,7 +31,12 @@ impl Begun {
 impl AsyncRead for Begun {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.early.is_empty() {
-            return Pin::new(&mut self.stream).poll_read(context, buffer);
+            let before = buffer.filled().len();
+            let outcome = Pin::new(&mut self.stream).poll_read(context, buffer);
+            if buffer.filled().len() > before {
+                self.pace.hear();
+            }
+            return outcome;
         }
         let length = self.early.len().min(buffer.remaining());
         buffer.put_slice(&self.early[..length]);

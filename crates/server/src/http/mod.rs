@@ -1,6 +1,7 @@
 //! HTTP: hyper parses it; a WebSocket's bare socket is taken back and all that hyper held is freed.
 
 mod begun;
+mod pace;
 mod respond;
 mod route;
 mod upgrade;
@@ -15,7 +16,7 @@ use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use touchline_engine::ShardId;
 
@@ -24,29 +25,36 @@ use crate::inbox::{Adopted, Message};
 use crate::node::Node;
 use crate::shard::is_loopback;
 use begun::Begun;
+use pace::{Pace, Stage};
 
 /// Bytes of a request's head, and of hyper's read buffer.
 pub(crate) const HEAD_MAX: usize = 16 * 1024;
+
 /// Serves the requests of one connection, of which `early` has been read; if one of them upgrades it, hands the socket to the shard.
 pub(crate) async fn serve(node: Arc<Node>, shard: ShardId, socket: std::net::TcpStream, early: Bytes, peer: IpAddr) {
     let Ok(stream) = TcpStream::from_std(socket) else { return };
     let is_upgraded = Rc::new(Cell::new(false));
+    let pace = Rc::new(Pace::new(node.clock, &node.settings.http_server));
     let service = service_fn(|request: Request<Incoming>| {
-        let node = Arc::clone(&node);
-        let is_upgraded = Rc::clone(&is_upgraded);
+        let (node, is_upgraded, pace) = (Arc::clone(&node), Rc::clone(&is_upgraded), Rc::clone(&pace));
         // Boxed, because only a connection that can move gives its socket back.
-        Box::pin(async move { Ok::<_, std::convert::Infallible>(route::answer(&node, shard, request, &is_upgraded).await) })
+        Box::pin(async move {
+            pace.enter(Stage::Request);
+            let answer = route::answer(&node, shard, request, &is_upgraded).await;
+            pace.enter(Stage::Waiting);
+            Ok::<_, std::convert::Infallible>(answer)
+        })
     });
     let mut connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(node.settings.http_server.header_timeout)
+        .header_read_timeout(None)
         .max_buf_size(HEAD_MAX)
         .max_headers(HEADERS_MAX)
         .half_close(false)
-        .serve_connection(TokioIo::new(Begun::new(early, stream)), service);
+        .serve_connection(TokioIo::new(Begun::new(early, stream, Rc::clone(&pace))), service);
     let mut draining = node.draining.subscribe();
     let ended = tokio::select! {
         ended = std::future::poll_fn(|context| connection.poll_without_shutdown(context)) => ended,
+        () = pace.overrun() => return,
         _ = draining.wait_for(|draining| *draining) => {
             std::pin::Pin::new(&mut connection).graceful_shutdown();
             std::future::poll_fn(|context| connection.poll_without_shutdown(context)).await

@@ -98,6 +98,7 @@ fn hostile_requests_get_a_status_or_a_closed_socket() {
     let server = TestServer::with(|settings| {
         settings.http_api.body_size_limit = 10_000;
         settings.http_server.header_timeout = Duration::from_millis(500);
+        settings.http_server.idle_timeout = Duration::from_millis(500);
     });
     let mut neighbour = Neighbour::of(&server);
     let key = format!("X-API-Key: {KEY}\r\n");
@@ -154,6 +155,31 @@ fn a_slow_handshake_is_given_up() {
     let _ = slow.read_to_end(&mut rest);
     assert!(!String::from_utf8_lossy(&rest).contains("101"), "the handshake was to be given up");
     neighbour.is_served(&server);
+}
+
+#[test]
+fn a_slow_body_is_given_up_and_a_kept_connection_may_rest() {
+    let server = TestServer::with(|settings| {
+        settings.http_server.header_timeout = Duration::from_millis(300);
+        settings.http_server.request_timeout = Duration::from_millis(600);
+        settings.http_server.idle_timeout = Duration::from_millis(1_500);
+    });
+    let request = |body: &str| format!("POST /api/info HTTP/1.1\r\nHost: a\r\nX-API-Key: {KEY}\r\nContent-Length: 2\r\n\r\n{body}");
+    let mut slow = server.socket();
+    slow.write_all(request("{").as_bytes()).expect("it is open");
+    let mut rest = Vec::new();
+    let _ = slow.read_to_end(&mut rest);
+    assert!(rest.is_empty(), "no answer, but an end: {}", String::from_utf8_lossy(&rest));
+
+    let mut kept = server.socket();
+    let mut some = [0; 4_096];
+    for pause in [0, 700, 700] {
+        std::thread::sleep(Duration::from_millis(pause));
+        kept.write_all(request("{}").as_bytes()).expect("longer than a head may take, but not longer than a rest");
+        let length = kept.read(&mut some).expect("it answers");
+        assert!(some[..length].starts_with(b"HTTP/1.1 200"));
+    }
+    assert_eq!(kept.read(&mut some).expect("closed in order"), 0, "nothing rests for ever");
 }
 
 fn small_queue(settings: &mut Settings) {
