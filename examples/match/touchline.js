@@ -105,7 +105,8 @@ export class Touchline {
     try {
       const { subscribe: result } = await this.#ask({ subscribe: { channel, ...(position && { recover: true, ...position }) } });
       const { recovered = false, publications = [], offset = 0, epoch = '' } = result;
-      if (result.recoverable || result.positioned) subscription.position = { offset, epoch };
+      // What was missed leads from the offset that we named to the top.
+      if (result.recoverable || result.positioned) subscription.position = { offset: publications.at(-1)?.offset ?? offset, epoch };
       handlers.onSubscribed?.({ recovered, wasHere: position !== null });
       publications.forEach((publication) => handlers.onPublication?.(publication, { isCaughtUp: recovered }));
     } catch (error) {

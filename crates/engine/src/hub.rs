@@ -136,11 +136,6 @@ impl Hub {
         wanting.map(|member| member.slot & !WANTS_MEMBERSHIP_EVENTS)
     }
 
-    /// Channels that somebody on this shard refers to.
-    pub fn channel_count(&self) -> usize {
-        self.by_name.len()
-    }
-
     fn audience(&self, channel: LocalChannel) -> &Audience {
         self.audiences[channel.0 as usize].as_ref().expect("a reference keeps its channel")
     }

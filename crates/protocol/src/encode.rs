@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use crate::publication::{ClientInfo, Content, Place, Publication};
-use crate::{Disconnect, Error, Unsubscribe};
+use crate::{Error, Unsubscribe};
 
 /// A JSON string.
 pub fn text(out: &mut Vec<u8>, value: &str) {
@@ -173,15 +173,6 @@ pub fn push_unsubscribe(out: &mut Vec<u8>, channel: &str, why: Unsubscribe) {
     push(out, channel, "unsubscribe", |out| {
         let mut object = Object::open(out);
         object.number("code", why.code.into()).text("reason", why.reason);
-        object.close();
-    });
-}
-
-/// A disconnect push, for transports without close codes.
-pub fn push_disconnect(out: &mut Vec<u8>, why: &Disconnect) {
-    push(out, "", "disconnect", |out| {
-        let mut object = Object::open(out);
-        object.number("code", why.code.into()).text("reason", &why.reason).flag("reconnect", why.is_reconnect());
         object.close();
     });
 }

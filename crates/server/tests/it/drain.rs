@@ -45,3 +45,50 @@ fn a_stopped_node_takes_nobody_in_and_a_publish_under_way_is_answered() {
     assert_eq!(client.close(), Heard::Close(3001, "shutdown".into()));
     assert!(std::net::TcpStream::connect(address).is_err(), "nobody listens any more");
 }
+
+#[test]
+fn under_load_every_answered_publish_is_delivered_before_the_goodbye() {
+    const CLIENTS: usize = 200;
+    let mut server = TestServer::with(|settings| settings.shutdown.spread = Duration::from_millis(500));
+    let address = server.address;
+    let listeners: Vec<_> = (0..CLIENTS)
+        .map(|_| {
+            let mut client = server.connected();
+            client.ask(json!({"id": 2, "subscribe": {"channel": "history:a"}}));
+            std::thread::spawn(move || {
+                let mut last = 0;
+                loop {
+                    match client.next() {
+                        Ok(message) => {
+                            let offset = message["push"]["pub"]["offset"].as_u64().expect("only publications come");
+                            assert_eq!(offset, last + 1, "nothing is left out on the way to the end");
+                            last = offset;
+                        }
+                        Err(goodbye) => {
+                            let _ = std::io::Write::write_all(&mut client.socket, &crate::support::frame(0x88, &1000u16.to_be_bytes()));
+                            return (goodbye, last);
+                        }
+                    }
+                }
+            })
+        })
+        .collect();
+    // Publishes as fast as answers come, until nobody answers any more.
+    let publisher = std::thread::spawn(move || {
+        let mut answered = 0;
+        while let Some(offset) = crate::support::try_publish(address, "history:a") {
+            answered = offset;
+        }
+        answered
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    let before = server.publish("history:a", json!(0))["result"]["offset"].as_u64().expect("it is answered");
+    server.stop();
+    let answered = publisher.join().expect("the publisher ends");
+    for listener in listeners {
+        let (goodbye, last) = listener.join().expect("listeners don't panic");
+        assert_eq!(goodbye, Heard::Close(3001, "shutdown".into()));
+        assert!(last >= before, "what was answered before the drain began was delivered: {last} of {before}");
+    }
+    assert!(answered >= before, "the publisher was served until the end");
+}

@@ -1,0 +1,333 @@
+//! Many sessions and their channels without a network: random lives from seeds. Clients subscribe, leave, break off, return with recovery and publish while
+//! others do. What the home of a channel says arrives in order, what different homes say in any order, as between shards. To each client nothing may be missing, doubled or out of order, and each
+//! of its commands has one reply.
+
+#[expect(dead_code, reason = "the codecs use more of it")]
+#[path = "../../protocol/tests/codec/random.rs"]
+mod random;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use touchline_engine::request::Event;
+use touchline_engine::session::{Node, Ticket};
+use touchline_engine::{
+    ChannelOptions, ChannelSettings, Channels, ClientSettings, ConnectionClaims, ConnectionId, Context, Delivery, Effects, Hub, Namespace,
+    Namespaces, Request, Response, Session, SubscriptionClaims, TokenError, Verifier,
+};
+
+use random::{Random, fuzz};
+
+const CLIENTS: usize = 6;
+const STEPS: usize = 400;
+const CHANNELS: [&str; 3] = ["h:a", "h:b", "short:c"];
+
+/// Every token is good; its text is the user, and its claims make server-side subscriptions.
+struct Trusting;
+
+impl Verifier for Trusting {
+    fn connection(&self, token: &str, _: u64) -> Result<ConnectionClaims, TokenError> {
+        Ok(serde_json::from_value(json!({"sub": token, "channels": ["h:a", "h:b"]})).expect("the claims are good"))
+    }
+
+    fn subscription(&self, _: &str, _: u64) -> Result<SubscriptionClaims, TokenError> {
+        Err(TokenError::Invalid)
+    }
+}
+
+fn node() -> Node {
+    let open = ChannelOptions {
+        allow_subscribe_for_client: true,
+        allow_subscribe_for_anonymous: true,
+        allow_publish_for_client: true,
+        allow_publish_for_anonymous: true,
+        allow_history_for_client: true,
+        allow_history_for_anonymous: true,
+        history_size: 100,
+        history_ttl: Duration::from_secs(3_600),
+        force_recovery: true,
+        ..ChannelOptions::default()
+    };
+    // So short that recovery must fail at times.
+    let short = ChannelOptions { history_size: 3, ..open.clone() };
+    let namespaces = vec![Namespace { name: "h".into(), options: open.clone() }, Namespace { name: "short".into(), options: short }];
+    let settings = ChannelSettings { without_namespace: open, namespaces, ..ChannelSettings::default() };
+    let client = ClientSettings { allow_anonymous_connect_without_token: true, ..ClientSettings::default() };
+    Node { client, namespaces: Arc::new(Namespaces::new(settings)), verifier: Box::new(Trusting), version: "test", deferred_max: 10_000 }
+}
+
+/// What a client knows, as an SDK would.
+#[derive(Default)]
+struct Client {
+    session: Option<Session>,
+    generation: u32,
+    next_id: u32,
+    /// Commands without a reply.
+    open: BTreeSet<u32>,
+    /// Unsubscribes without a reply.
+    leaving: BTreeMap<u32, String>,
+    /// The last subscribe of each channel: its command, and the offset from which it was to recover.
+    wanted: BTreeMap<String, (u32, u64)>,
+    subscribed: BTreeSet<String>,
+    /// Epoch and last offset of each channel.
+    positions: BTreeMap<String, (String, u64)>,
+}
+
+enum Mail {
+    Answer(usize, u32, Ticket, Response),
+    Delivery(Delivery),
+}
+
+struct World {
+    node: Node,
+    hub: Hub,
+    channels: Channels,
+    clients: Vec<Client>,
+    /// What the home of each channel has said, and has not arrived.
+    mail: BTreeMap<Arc<str>, VecDeque<Mail>>,
+    now_ms: u64,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let node = node();
+        let channels = Channels::new(Arc::clone(&node.namespaces), 1, seed | 1);
+        let clients = (0..CLIENTS).map(|_| Client::default()).collect();
+        World { node, hub: Hub::default(), channels, clients, mail: BTreeMap::new(), now_ms: 1_700_000_000_000 }
+    }
+
+    /// Lets a session decide, carries its effects out, and lets the client hear.
+    fn with(&mut self, slot: usize, decide: impl FnOnce(&mut Session, &mut Context<'_>)) {
+        let generation = self.clients[slot].generation;
+        let id = ConnectionId { shard: 0, slot: slot as u32, generation };
+        let Some(mut session) = self.clients[slot].session.take() else { return };
+        let mut effects = Effects::default();
+        let (node, hub) = (&self.node, &mut self.hub);
+        decide(&mut session, &mut Context { now_ms: self.now_ms, random: 7, id, node, hub, effects: &mut effects });
+        self.clients[slot].session = Some(session);
+        for line in effects.messages.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            let message = serde_json::from_slice(line).expect("messages are JSON lines");
+            self.hear(slot, &message);
+        }
+        for frame in effects.released {
+            let start = frame.iter().position(|byte| *byte == b'{').expect("a frame holds an object");
+            self.hear(slot, &serde_json::from_slice(&frame[start..]).expect("frames are JSON"));
+        }
+        for outbound in effects.requests {
+            let response = self.channels.execute(&outbound.channel, outbound.request, self.now_ms);
+            if let Some(ticket) = outbound.ticket {
+                let home = self.mail.entry(Arc::clone(&outbound.channel)).or_default();
+                home.push_back(Mail::Answer(slot, generation, ticket, response));
+            }
+            self.post_deliveries();
+        }
+        if let Some(why) = effects.disconnect {
+            panic!("no client here does anything wrong, but {slot} is ended with {} {}", why.code, why.reason);
+        }
+    }
+
+    fn post_deliveries(&mut self) {
+        for (_, delivery) in self.channels.deliveries() {
+            self.mail.entry(Arc::clone(&delivery.channel)).or_default().push_back(Mail::Delivery(delivery));
+        }
+    }
+
+    fn hear(&mut self, slot: usize, message: &Value) {
+        let client = &mut self.clients[slot];
+        if let Some(id) = message["id"].as_u64() {
+            assert!(client.open.remove(&(id as u32)), "one reply for each command");
+            // One sent ahead of the connect's reply ends a server-side subscription that only this reply has begun.
+            if let Some(channel) = client.leaving.remove(&(id as u32))
+                && client.wanted.get(&channel).is_none_or(|(command, _)| u64::from(*command) < id)
+            {
+                client.subscribed.remove(&channel);
+            }
+            // The reply to a subscribe that was taken back meanwhile is dropped, as SDKs do.
+            let wanted = client.wanted.iter().find(|(_, (command, _))| u64::from(*command) == id);
+            if let Some((channel, (_, from))) = wanted.map(|(channel, wanted)| (channel.clone(), *wanted))
+                && message.get("subscribe").is_some()
+            {
+                client.begin(&channel, from, &message["subscribe"]);
+            }
+            for (channel, result) in message["connect"]["subs"].as_object().into_iter().flatten() {
+                let from = client.positions.get(channel).map_or(0, |position| position.1);
+                client.begin(channel, from, result);
+            }
+            return;
+        }
+        let push = &message["push"];
+        let channel = push["channel"].as_str().unwrap_or_default();
+        if let Some(offset) = push["pub"]["offset"].as_u64() {
+            client.receive(channel, offset);
+        }
+    }
+
+    /// Some mail arrives, from one home and another.
+    fn deliver(&mut self, most: usize, random: &mut Random) {
+        for _ in 0..most {
+            self.mail.retain(|_, home| !home.is_empty());
+            if self.mail.is_empty() {
+                return;
+            }
+            let home = random.below(self.mail.len());
+            match self.mail.values_mut().nth(home).and_then(VecDeque::pop_front) {
+                None => {}
+                Some(Mail::Answer(slot, generation, ticket, response)) if self.clients[slot].generation == generation => {
+                    self.with(slot, |session, context| session.answer(ticket, response, context));
+                }
+                Some(Mail::Answer(..)) => {}
+                Some(Mail::Delivery(Delivery { channel, event: Event::Publication(publication) })) => {
+                    let Some(local) = self.hub.find(&channel) else { continue };
+                    let mut slots = Vec::new();
+                    self.hub.listeners(local).for_each(|slot| slots.push(slot as usize));
+                    for slot in slots {
+                        let Some(session) = self.clients[slot].session.as_mut() else { continue };
+                        if session.is_holding() {
+                            session.hold(publication.websocket_json().clone());
+                        } else {
+                            self.clients[slot].receive(&channel, publication.offset);
+                        }
+                    }
+                }
+                Some(Mail::Delivery(_)) => {}
+            }
+        }
+    }
+
+    fn connect(&mut self, slot: usize, random: &mut Random) {
+        let client = &mut self.clients[slot];
+        client.generation += 1;
+        client.session = Some(Session::new([slot as u8; 16], true, self.now_ms, &self.node.client));
+        client.next_id = 1;
+        client.open.insert(1);
+        let subs: serde_json::Map<String, Value> =
+            client.positions.iter().filter(|(channel, _)| channel.starts_with("h:")).map(recover).collect();
+        let connect = if random.one_in(2) { json!({"token": "u", "subs": subs}) } else { json!({}) };
+        self.send(slot, &json!({"id": 1, "connect": connect}));
+    }
+
+    fn break_off(&mut self, slot: usize) {
+        self.with(slot, |session, context| session.close(context));
+        let client = &mut self.clients[slot];
+        client.generation += 1;
+        client.session = None;
+        client.open.clear();
+        client.wanted.clear();
+        client.leaving.clear();
+        client.subscribed.clear();
+    }
+
+    fn send(&mut self, slot: usize, command: &Value) {
+        let text = command.to_string();
+        self.with(slot, |session, context| session.receive(&text, context));
+    }
+
+    fn command(&mut self, slot: usize, name: &str, request: Value) {
+        let client = &mut self.clients[slot];
+        client.next_id += 1;
+        let id = client.next_id;
+        let channel = request["channel"].as_str().unwrap_or_default().to_owned();
+        client.open.insert(id);
+        match name {
+            "subscribe" if !client.subscribed.contains(&channel) => {
+                client.wanted.insert(channel, (id, request["offset"].as_u64().unwrap_or(0)));
+            }
+            "unsubscribe" => {
+                client.subscribed.remove(&channel);
+                client.wanted.remove(&channel);
+                client.leaving.insert(id, channel);
+            }
+            _ => {}
+        }
+        self.send(slot, &json!({"id": id, name: request}));
+    }
+
+    fn step(&mut self, random: &mut Random) {
+        let slot = random.below(CLIENTS);
+        let channel = CHANNELS[random.below(CHANNELS.len())];
+        if self.clients[slot].session.is_none() {
+            return self.connect(slot, random);
+        }
+        match random.below(12) {
+            0..=2 => self.deliver(1 + random.below(6), random),
+            3..=5 => {
+                let publish = Request::Publish(Box::new(touchline_engine::request::Publish {
+                    content: touchline_protocol::publication::Content { data: "1".into(), ..Default::default() },
+                    ..Default::default()
+                }));
+                self.channels.execute(&channel.into(), publish, self.now_ms);
+                self.post_deliveries();
+            }
+            6 | 7 => {
+                let position = self.clients[slot].positions.get_key_value(channel).map(|known| recover(known).1);
+                let mut request = position.unwrap_or_else(|| json!({}));
+                request["channel"] = channel.into();
+                self.command(slot, "subscribe", request);
+            }
+            8 => self.command(slot, "unsubscribe", json!({"channel": channel})),
+            9 => self.command(slot, "publish", json!({"channel": channel, "data": 2})),
+            10 => self.command(slot, "history", json!({"channel": channel, "limit": 5})),
+            _ if random.one_in(3) => self.break_off(slot),
+            _ => self.now_ms += 50,
+        }
+    }
+}
+
+fn recover((channel, (epoch, offset)): (&String, &(String, u64))) -> (String, Value) {
+    (channel.clone(), json!({"recover": true, "epoch": epoch, "offset": offset}))
+}
+
+impl Client {
+    /// A subscription begins: what was missed since `from` comes first.
+    fn begin(&mut self, channel: &str, from: u64, result: &Value) {
+        let (epoch, offset) = (result["epoch"].as_str().unwrap_or_default().to_owned(), result["offset"].as_u64().unwrap_or(0));
+        let missed: Vec<u64> = result["publications"].as_array().into_iter().flatten().filter_map(|p| p["offset"].as_u64()).collect();
+        // What was recovered leads from the offset that was asked for to the top.
+        let top = missed.last().copied().unwrap_or(offset);
+        if result["recovered"] == true {
+            assert_eq!(offset, from, "{channel}: it goes on from where it was");
+            assert_eq!(missed, (from + 1..=top).collect::<Vec<_>>(), "{channel}: exactly what was missed");
+        } else {
+            assert!(missed.is_empty(), "{channel}: nothing comes where nothing was recovered");
+        }
+        self.positions.insert(channel.to_owned(), (epoch, top));
+        self.subscribed.insert(channel.to_owned());
+    }
+
+    /// A live publication.
+    fn receive(&mut self, channel: &str, offset: u64) {
+        // One that was on its way when the client unsubscribed: an SDK drops it.
+        if !self.subscribed.contains(channel) {
+            return;
+        }
+        let position = self.positions.get_mut(channel).expect("a subscription has a position");
+        assert_eq!(offset, position.1 + 1, "{channel}: the next one, and no other");
+        position.1 = offset;
+    }
+}
+
+#[test]
+fn nothing_is_missing_doubled_or_out_of_order() {
+    fuzz(|random| {
+        let mut world = World::new(random.next());
+        for _ in 0..STEPS {
+            world.step(random);
+        }
+        world.deliver(usize::MAX, random);
+        for (slot, client) in world.clients.iter().enumerate() {
+            assert!(client.open.is_empty(), "client {slot} waits for replies to {:?}", client.open);
+        }
+        // Everybody is where the channels are.
+        for channel in CHANNELS {
+            let top = match world.channels.execute(&channel.into(), Request::History(Default::default()), world.now_ms) {
+                Response::History { position, .. } => position.offset,
+                other => panic!("{other:?}"),
+            };
+            for client in world.clients.iter().filter(|client| client.subscribed.contains(channel)) {
+                assert_eq!(client.positions[channel].1, top, "{channel}");
+            }
+        }
+    });
+}
