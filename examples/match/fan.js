@@ -1,10 +1,11 @@
 // The fan's page.
 
 import { followMatch } from './live.js';
-import { showScore, showState, showTicker } from './view.js';
+import { mountScore, showScore, showState, showTicker } from './view.js';
 
 const find = (selector) => document.querySelector(selector);
 
+mountScore(find('#score'));
 followMatch({
   onMatch: (match) => {
     showScore(find('#score'), match);

@@ -1,7 +1,7 @@
 // The reporter's page: big buttons that post through the server API.
 
 import { CHANNEL, followMatch } from './live.js';
-import { element, showScore, showState, showTicker } from './view.js';
+import { element, mountScore, showScore, showState, showTicker } from './view.js';
 
 const ATTEMPTS = 4;
 const PAUSE_MS = 500;
@@ -10,6 +10,7 @@ const form = find('#event');
 const posted = new Map(); // time of each post that has not been seen on the channel, by its id
 
 takeKey();
+mountScore(find('#score'));
 followMatch({
   onMatch: (match) => {
     showScore(find('#score'), match);

@@ -2,6 +2,16 @@
 
 import { isPlaying } from './match.js';
 
+const SCORE = `
+  <p class="status"><span id="state" class="state" role="status" data-state="connecting">Connecting…</span><span id="watching" class="watching"></span></p>
+  <h1 class="title">&nbsp;</h1>
+  <div class="board">
+    <p class="team" data-team="home"><span class="short" aria-hidden="true">HOM</span><span class="name">Home</span></p>
+    <p class="goals"><span data-goals="home">0</span><span class="dash" aria-hidden="true">–</span><span data-goals="away">0</span></p>
+    <p class="team" data-team="away"><span class="short" aria-hidden="true">AWY</span><span class="name">Away</span></p>
+  </div>
+  <p class="clock"><span class="minute"></span> <span class="phase"></span></p>`;
+
 const STATES = { connecting: 'Connecting…', live: 'Live', reconnecting: 'Reconnecting…', closed: 'Closed by the server' };
 
 /** An element with text or children. */
@@ -11,6 +21,9 @@ export function element(tag, attributes = {}, ...children) {
   made.append(...children.filter((child) => child !== undefined && child !== ''));
   return made;
 }
+
+/** Puts an empty scoreboard into an element. */
+export const mountScore = (root) => { root.innerHTML = SCORE; };
 
 /** Shows the score, the clock and the teams. */
 export function showScore(root, match) {
