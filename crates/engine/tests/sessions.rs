@@ -140,7 +140,7 @@ impl World {
             assert!(client.open.remove(&(id as u32)), "one reply for each command");
             // One sent ahead of the connect's reply ends a server-side subscription that only this reply has begun.
             if let Some(channel) = client.leaving.remove(&(id as u32))
-                && client.wanted.get(&channel).is_none_or(|(command, _)| u64::from(*command) < id)
+                && client.wanted.get(&channel).is_none_or(|(command, _)| client.open.contains(command))
             {
                 client.subscribed.remove(&channel);
             }
@@ -260,7 +260,7 @@ impl World {
                 self.channels.execute(&channel.into(), publish, self.now_ms);
                 self.post_deliveries();
             }
-            6 | 7 => {
+            6 | 7 if !self.clients[slot].waits_for(channel) => {
                 let position = self.clients[slot].positions.get_key_value(channel).map(|known| recover(known).1);
                 let mut request = position.unwrap_or_else(|| json!({}));
                 request["channel"] = channel.into();
@@ -280,6 +280,11 @@ fn recover((channel, (epoch, offset)): (&String, &(String, u64))) -> (String, Va
 }
 
 impl Client {
+    /// Whether a subscribe is under way: an SDK sends no second one.
+    fn waits_for(&self, channel: &str) -> bool {
+        self.wanted.get(channel).is_some_and(|(command, _)| self.open.contains(command))
+    }
+
     /// A subscription begins: what was missed since `from` comes first.
     fn begin(&mut self, channel: &str, from: u64, result: &Value) {
         let (epoch, offset) = (result["epoch"].as_str().unwrap_or_default().to_owned(), result["offset"].as_u64().unwrap_or(0));

@@ -205,6 +205,8 @@ fn listen_once(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(true)?;
     socket.set_nonblocking(true)?;
+    // Small writes should leave at once. Accepted sockets inherit it (tcp(7) on Linux).
+    socket.set_tcp_nodelay(true)?;
     socket.bind(&address.into())?;
     socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
     Ok(socket.into())

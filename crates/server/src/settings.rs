@@ -46,8 +46,10 @@ pub struct HttpServerSettings {
     #[serde(with = "duration")]
     pub header_timeout: Duration,
     /// Time a client has to send the body of a request, and the server to answer it.
+    #[serde(with = "duration")]
     pub request_timeout: Duration,
     /// Time that a connection may wait between two requests.
+    #[serde(with = "duration")]
     pub idle_timeout: Duration,
 }
 

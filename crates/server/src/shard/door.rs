@@ -121,8 +121,6 @@ impl Shard {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return self.wait_for(visitor, known),
             Err(_) => return,
         };
-        // Small writes should leave at once. A socket that refuses the option is about to fail anyway.
-        let _ = visitor.socket.set_nodelay(true);
         let Some((answer, head)) = grant(&self.node, &self.scratch[..length]) else {
             return self.hand_to_http(visitor, known, length);
         };
