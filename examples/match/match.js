@@ -1,7 +1,8 @@
 // The match as a fold over its events. Pure: the pages, the tests and you can use it alike.
 
-const PHASES = { kick_off: 'first half', half_time: 'half-time', second_half: 'second half', full_time: 'full time' };
-const HEADLINES = { kick_off: 'Kick-off', half_time: 'Half-time', second_half: 'Second half', full_time: 'Full time' };
+// Without a prototype: the type of an event comes from outside, and `constructor` is no phase.
+const PHASES = { __proto__: null, kick_off: 'first half', half_time: 'half-time', second_half: 'second half', full_time: 'full time' };
+const HEADLINES = { __proto__: null, kick_off: 'Kick-off', half_time: 'Half-time', second_half: 'Second half', full_time: 'Full time' };
 
 /** A match before its first event. */
 export const beforeTheMatch = () => ({
@@ -21,11 +22,21 @@ export const beforeTheMatch = () => ({
  * @param {{offset?: number, isCaughtUp?: boolean}} [about] of the publication that carried it
  */
 export function reduce(match, event, { offset, isCaughtUp = false } = {}) {
-  if (event.type === 'lineup') return { ...beforeTheMatch(), ...pick(event, ['title', 'home', 'away']), entries: [entry(event, match, offset, isCaughtUp)] };
-  const minute = event.minute ?? match.minute;
-  const score = event.type === 'goal' ? { ...match.score, [event.team]: match.score[event.team] + 1 } : match.score;
-  const next = { ...match, minute, score, phase: PHASES[event.type] ?? match.phase };
-  return { ...next, entries: [entry({ ...event, minute }, next, offset, isCaughtUp), ...match.entries] };
+  if (event === null || typeof event !== 'object') event = { type: 'text', text: String(event) };
+  const next = event.type === 'lineup' ? linedUp(event) : played(match, event);
+  return { ...next, entries: [entry({ ...event, minute: event.minute ?? next.minute }, next, offset, isCaughtUp), ...next.entries] };
+}
+
+/** A new match; what the line-up leaves out stays as it is before every match. */
+function linedUp({ title, home, away }) {
+  const blank = beforeTheMatch();
+  return { ...blank, title: title ?? '', home: { ...blank.home, ...home }, away: { ...blank.away, ...away } };
+}
+
+function played(match, { type, team, minute = match.minute }) {
+  const isGoal = type === 'goal' && (team === 'home' || team === 'away');
+  const score = isGoal ? { ...match.score, [team]: match.score[team] + 1 } : match.score;
+  return { ...match, minute, score, phase: PHASES[type] ?? match.phase };
 }
 
 /** Whether the ball is rolling. */
@@ -33,16 +44,17 @@ export const isPlaying = ({ phase }) => phase.endsWith('half');
 
 /** One line of the ticker. */
 function entry(event, { home, away, score }, offset, isCaughtUp) {
-  const team = { home, away }[event.team];
+  const team = { __proto__: null, home, away }[event.team];
   const told = {
-    lineup: () => [event.title || 'Line-ups', `${event.home?.name} against ${event.away?.name}`],
-    goal: () => [`Goal for ${team?.name}! ${score.home}–${score.away}`, event.player],
-    card: () => [`${event.card === 'red' ? 'Red' : 'Yellow'} card, ${team?.name}`, event.player],
-    substitution: () => [`Substitution, ${team?.name}`, event.out ? `${event.player} for ${event.out}` : event.player],
+    __proto__: null,
+    lineup: () => [event.title || 'Line-ups', `${home.name} against ${away.name}`],
+    goal: () => [`Goal${team ? ` for ${team.name}` : ''}! ${score.home}–${score.away}`, event.player],
+    card: () => [`${event.card === 'red' ? 'Red' : 'Yellow'} card${of(team)}`, event.player],
+    substitution: () => [`Substitution${of(team)}`, event.out ? `${event.player ?? 'A player'} for ${event.out}` : event.player],
   }[event.type];
   const [headline, detail] = told ? told() : [HEADLINES[event.type] ?? '', ''];
   const text = [detail, event.text].filter(Boolean).join('. ');
   return { kind: event.card ?? event.type, headline, text, team: event.team, color: team?.color, minute: event.minute, offset, isCaughtUp };
 }
 
-const pick = (object, keys) => Object.fromEntries(keys.filter((key) => object[key] !== undefined).map((key) => [key, object[key]]));
+const of = (team) => (team ? `, ${team.name}` : '');

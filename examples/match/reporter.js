@@ -5,6 +5,7 @@ import { element, mountScore, showScore, showState, showTicker } from './view.js
 
 const ATTEMPTS = 4;
 const PAUSE_MS = 500;
+const PATIENCE_MS = 5_000;
 const find = (selector) => document.querySelector(selector);
 const form = find('#event');
 const posted = new Map(); // time of each post that has not been seen on the channel, by its id
@@ -20,7 +21,7 @@ followMatch({
   },
   onWatching: (watchers) => { find('#watching').textContent = `${watchers} watching`; },
   onState: (state, reason) => showState(find('#state'), state, reason),
-  onPublication: ({ tags }) => {
+  onEvent: (entry, { tags }) => {
     const began = posted.get(tags?.post);
     if (began) find('#seen').textContent = `Seen on the channel ${Math.round(performance.now() - began)} ms after the click`;
     posted.delete(tags?.post);
@@ -56,7 +57,7 @@ function described({ event: type, team, card }, more = {}) {
 
 /** Posts an event and says what came of it. The same post may be tried again: its idempotency key makes sure that it counts once. */
 async function report(event) {
-  const id = crypto.randomUUID();
+  const id = randomId();
   const began = performance.now();
   posted.set(id, began);
   const line = element('li', {}, `${event.type.replace('_', ' ')}: sending…`);
@@ -69,14 +70,19 @@ async function report(event) {
   } catch (error) {
     line.textContent = `${event.type.replace('_', ' ')}: not sent. ${error.message}`;
     line.className = 'failed';
+    posted.delete(id);
   }
 }
+
+/** As `crypto.randomUUID`, which a page has only on https and on this machine. */
+const randomId = () => [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 
 /** Calls the server API. Only a network that fails is tried again: an answer is an answer. */
 async function call(operation, request) {
   const headers = { 'Content-Type': 'application/json', 'X-API-Key': find('#key').value };
   for (let attempt = 1; ; attempt += 1) {
-    const response = await fetch(`/api/${operation}`, { method: 'POST', headers, body: JSON.stringify(request) }).catch((error) => {
+    const signal = AbortSignal.timeout(PATIENCE_MS);
+    const response = await fetch(`/api/${operation}`, { method: 'POST', headers, body: JSON.stringify(request), signal }).catch((error) => {
       if (attempt === ATTEMPTS) throw new Error('The server can’t be reached.', { cause: error });
     });
     if (response?.status === 401) throw new Error('The API key is wrong: take it from the address that the server prints.');

@@ -29,24 +29,28 @@ export class Touchline {
     Object.assign(this, { url, token, onState });
     // A phone that wakes up or finds its network again should not wait for the next attempt.
     globalThis.addEventListener?.('online', () => this.#hurry());
+    // A socket over a network that is gone says nothing of it for minutes.
+    globalThis.addEventListener?.('offline', () => this.#drop('offline'));
     globalThis.document?.addEventListener('visibilitychange', () => document.visibilityState === 'visible' && this.#hurry());
   }
 
   connect() {
+    if (!this.#isWanted) this.#open();
     this.#isWanted = true;
-    this.#open();
     return this;
   }
 
   disconnect() {
     this.#isWanted = false;
     clearTimeout(this.#timer);
-    this.#socket?.close();
+    if (this.#socket) this.#drop('disconnected');
+    else this.onState('closed', 'disconnected');
   }
 
   /**
    * Follows a channel for as long as the connection is wanted.
-   * @param {object} handlers onSubscribed({recovered, wasHere}), onPublication(publication, {isCaughtUp}), onJoin(info), onLeave(info), onError(error)
+   * @param {object} handlers onSubscribed({recovered, wasHere}), onPublication(publication, {isCaughtUp}), onJoin(info), onLeave(info),
+   *   onError(refusal) when the server has said no for good
    */
   subscribe(channel, handlers) {
     const subscription = { channel, handlers, position: null };
@@ -83,7 +87,8 @@ export class Touchline {
     const socket = new WebSocket(this.url);
     this.#socket = socket;
     socket.onopen = () => this.#introduce(socket);
-    socket.onmessage = ({ data }) => data.split('\n').forEach((line) => this.#hear(socket, JSON.parse(line)));
+    // One frame may hold several messages, one a line.
+    socket.onmessage = ({ data }) => data.split('\n').filter(Boolean).forEach((line) => this.#hear(socket, JSON.parse(line)));
     socket.onclose = ({ code, reason }) => socket === this.#socket && this.#lost(code, reason);
   }
 
@@ -91,7 +96,6 @@ export class Touchline {
     try {
       const { ping = 0 } = (await this.#ask({ connect: { token: this.token, name: 'match' } })).connect;
       Object.assign(socket, { isReady: true, patienceMs: ping ? (ping + 10) * 1000 : 0 });
-      this.#attempts = 0;
       this.#heard(socket);
       this.onState('live');
       this.#subscriptions.forEach((subscription) => this.#subscribe(subscription));
@@ -110,9 +114,9 @@ export class Touchline {
       handlers.onSubscribed?.({ recovered, wasHere: position !== null });
       publications.forEach((publication) => handlers.onPublication?.(publication, { isCaughtUp: recovered }));
     } catch (error) {
-      handlers.onError?.(error);
-      // What is refused for now is tried again with the next connection.
-      if (!(error instanceof Refusal) || error.isTemporary) this.#socket?.close();
+      // A refusal is the last word; what went wrong only for now is tried again with the next connection.
+      if (error instanceof Refusal && !error.isTemporary) handlers.onError?.(error);
+      else this.#socket?.close();
     }
   }
 
@@ -120,7 +124,7 @@ export class Touchline {
   #hear(socket, line) {
     this.#heard(socket);
     if (line.id) return this.#settle(line.id, line, line.error && new Refusal(line.error));
-    if (!line.push) return socket.send('{}');
+    if (!line.push) return this.#answerPing(socket);
     const { channel, pub, join, leave, unsubscribe } = line.push;
     const subscription = this.#subscriptions.get(channel);
     if (!subscription) return;
@@ -133,12 +137,28 @@ export class Touchline {
     if (leave) handlers.onLeave?.(leave.info);
     // From 2500 on, the subscription should come back by itself (2500 = insufficient state: recover).
     if (unsubscribe?.code >= 2500) this.#subscribe(subscription);
+    else if (unsubscribe) {
+      this.#subscriptions.delete(channel);
+      handlers.onError?.(new Refusal({ code: unsubscribe.code, message: unsubscribe.reason }));
+    }
+  }
+
+  #answerPing(socket) {
+    socket.send('{}');
+    // Only a link that has lasted counts as good: a server that lets clients in and drops them at once is not to be hammered.
+    this.#attempts = 0;
   }
 
   /** A server that promised pings and is silent for longer is gone, whatever the socket believes. */
   #heard(socket) {
     clearTimeout(this.#silence);
-    if (socket.patienceMs) this.#silence = setTimeout(() => { socket.close(); this.#lost(0, 'no ping'); }, socket.patienceMs);
+    if (socket.patienceMs) this.#silence = setTimeout(() => this.#drop('no ping'), socket.patienceMs);
+  }
+
+  /** Gives the socket up at once: the closing handshake of a dead network takes minutes. */
+  #drop(reason) {
+    this.#socket?.close();
+    if (this.#socket) this.#lost(0, reason);
   }
 
   #lost(code, reason) {
@@ -146,7 +166,8 @@ export class Touchline {
     clearTimeout(this.#silence);
     [...this.#waiting.keys()].forEach((id) => this.#settle(id, null, new Error('the connection was lost')));
     const isFinal = (code >= 3500 && code < 4000) || (code >= 4500 && code < 5000);
-    if (!this.#isWanted || isFinal) return this.onState('closed', reason);
+    if (isFinal) this.#isWanted = false;
+    if (!this.#isWanted) return this.onState('closed', reason);
     this.onState('reconnecting', reason);
     // Full jitter: clients that were lost together do not come back together.
     const longest = Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** this.#attempts++);

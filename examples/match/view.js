@@ -31,16 +31,16 @@ export function showScore(root, match) {
     const team = root.querySelector(`[data-team=${side}]`);
     team.querySelector('.name').textContent = match[side].name;
     team.querySelector('.short').textContent = match[side].short;
-    team.style.setProperty('--team', match[side].color);
+    paint(team, match[side].color);
     const goals = root.querySelector(`[data-goals=${side}]`);
     if (goals.textContent !== String(match.score[side])) {
       goals.textContent = match.score[side];
-      restart(goals, 'scored', match.score[side] > 0);
+      restart(goals, 'scored', match.entries[0]?.kind === 'goal');
     }
   }
   root.querySelector('.minute').textContent = isPlaying(match) ? `${match.minute}′` : '';
   root.querySelector('.phase').textContent = match.phase;
-  root.querySelector('.title').textContent = match.title;
+  root.querySelector('.title').textContent = match.title || `${match.home.name} – ${match.away.name}`;
   root.classList.toggle('playing', isPlaying(match));
   document.title = `${match.home.short} ${match.score.home}–${match.score.away} ${match.away.short}`;
 }
@@ -52,28 +52,38 @@ function restart(target, name, isWanted) {
   if (isWanted) target.classList.add(name);
 }
 
-/** Shows the ticker, newest first. Entries that are there already stay, so that a screen reader hears only what is new. */
-export function showTicker(list, match) {
-  const known = list.dataset.match === match.home.name + match.away.name ? list.children.length : 0;
-  const isContinued = known > 0 && known <= match.entries.length && list.lastElementChild.dataset.key === key(match.entries.at(-1));
+const shown = new WeakMap(); // list → the entries that it shows
+
+/** Shows the ticker, newest first. Lines that are there already stay: the fold keeps its entries, so the same oldest one means the same match. */
+export function showTicker(list, { entries }) {
+  const before = shown.get(list) ?? [];
+  const isContinued = before.length > 0 && before.at(-1) === entries.at(-1);
   if (!isContinued) list.replaceChildren();
-  list.dataset.match = match.home.name + match.away.name;
-  match.entries.slice(0, match.entries.length - list.children.length).reverse().forEach((entry) => list.prepend(line(entry)));
+  const added = entries.slice(0, isContinued ? entries.length - before.length : entries.length);
+  list.prepend(...added.map(line));
+  shown.set(list, entries);
 }
 
-const key = ({ offset, kind }) => `${offset}/${kind}`;
+/** Says an entry to those who listen to the page. */
+export const announce = (target, { headline, text }) => { target.textContent = [headline, text].filter(Boolean).join(' '); };
 
 function line(entry) {
   const badge = entry.isCaughtUp && element('span', { class: 'caught-up' }, 'caught up');
   const made = element(
     'li',
-    { class: `entry ${entry.kind}`, 'data-key': key(entry), 'data-side': entry.team },
+    { class: `entry ${entry.kind}`, 'data-side': entry.team },
     element('span', { class: 'when' }, entry.minute ? `${entry.minute}′` : '–'),
     element('span', { class: 'mark', 'aria-hidden': 'true' }),
     element('div', {}, entry.headline ? element('strong', {}, entry.headline) : '', entry.text ? element('p', {}, entry.text) : '', badge || ''),
   );
-  if (entry.color) made.style.setProperty('--team', entry.color);
+  paint(made, entry.color);
   return made;
+}
+
+/** Gives an element the colour of a team, if it is one: a property could hold more than a colour. */
+function paint(target, color) {
+  if (CSS.supports('color', color ?? '')) target.style.setProperty('--team', color);
+  else target.style.removeProperty('--team');
 }
 
 /** Shows how the connection is. */

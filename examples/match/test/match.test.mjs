@@ -9,6 +9,8 @@ const fold = (events) => events.reduce((match, event, index) => reduce(match, ev
 
 test('the recorded match is played to its end', () => {
   const match = fold(recording.events.map(({ data }) => data));
+  const goals = (side) => recording.events.filter(({ data }) => data.type === 'goal' && data.team === side).length;
+  assert.deepEqual(match.score, { home: goals('home'), away: goals('away') });
   assert.deepEqual(match.score, { home: 3, away: 2 });
   assert.equal(match.phase, 'full time');
   assert.equal(match.entries.length, recording.events.length);
@@ -22,6 +24,18 @@ test('every recorded event has a time, a shape that is known, and something to s
     last = at;
     const [entry] = fold([data]).entries;
     assert.ok(entry.headline || entry.text, JSON.stringify(data));
+  }
+});
+
+test('the clock of the recording moves at least every two minutes while they play, and never back', () => {
+  assert.equal(recording.events[0].data.type, 'lineup');
+  let match = beforeTheMatch();
+  let last = 0;
+  for (const { at, data } of recording.events) {
+    assert.ok(at - last <= (isPlaying(match) ? 120 : 240), `nothing happens between ${last} and ${at}`);
+    assert.ok((data.minute ?? match.minute) >= match.minute, `${match.minute}′ is followed by ${data.minute}′`);
+    match = reduce(match, data);
+    last = at;
   }
 });
 
@@ -46,4 +60,21 @@ test('the ball rolls between a kick-off and a whistle', () => {
 test('an event of a kind that nobody knows is shown by its text and breaks nothing', () => {
   const [entry] = fold([{ type: 'streaker', text: 'A dog on the pitch' }]).entries;
   assert.equal(entry.text, 'A dog on the pitch');
+});
+
+test('nothing that can be published breaks the fold', () => {
+  const odd = [null, 7, 'words', [], {}, { type: 'constructor' }, { type: 'goal' }, { type: 'goal', team: '__proto__' }, { type: 'lineup', home: null }, { type: 'card' }];
+  const match = fold(odd);
+  assert.deepEqual(match.score, { home: 0, away: 0 });
+  assert.equal(match.home.name, 'Home');
+  assert.equal(isPlaying(match), false);
+  assert.equal(fold(['words']).entries[0].text, 'words');
+});
+
+test('the fold changes nothing that was there before', () => {
+  const before = fold([{ type: 'kick_off', minute: 1 }]);
+  const copy = structuredClone(before);
+  const after = reduce(before, { type: 'goal', team: 'home', minute: 2 });
+  assert.deepEqual(before, copy);
+  assert.equal(after.entries[1], before.entries[0], 'what was told stays the same entry');
 });

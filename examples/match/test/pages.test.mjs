@@ -1,6 +1,9 @@
 // Both pages in Chromium, against the real server.
 import assert from 'node:assert/strict';
 import { createServer, connect } from 'node:net';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { launch } from '../../../tests/e2e/browser.mjs';
 import { Server, freePort } from '../../../tests/e2e/server.mjs';
@@ -8,14 +11,17 @@ import { Server, freePort } from '../../../tests/e2e/server.mjs';
 let browser;
 let server;
 let key;
+let pictures; // where to look when a page looks wrong
 
 before(async () => {
+  pictures = process.env.TOUCHLINE_PICTURES ?? mkdtempSync(join(tmpdir(), 'touchline-pictures-'));
   browser = await launch();
   await start();
 });
 after(async () => {
   await browser?.close();
   await server?.stop();
+  if (!process.env.TOUCHLINE_PICTURES) rmSync(pictures, { recursive: true, force: true });
 });
 
 async function start(port) {
@@ -74,13 +80,16 @@ test('what the reporter posts moves the fan’s page', async () => {
   await reporter.getByRole('group', { name: 'Harbour City' }).getByRole('button', { name: 'Goal' }).click();
   await until(async () => (await score(fan)) === '1–0', 'the fan sees the goal');
   await until(async () => (await score(reporter)) === '1–0', 'the reporter sees it too');
-  await fan.getByText('Goal for Harbour City! 1–0').waitFor();
-  await fan.getByText('Emeka Okoro').waitFor();
+  await fan.locator('.entry', { hasText: 'Goal for Harbour City! 1–0' }).waitFor();
+  await fan.locator('.entry', { hasText: 'Emeka Okoro' }).waitFor();
+  await fan.locator('[data-goals=home].scored').waitFor();
+  assert.equal(await fan.title(), 'HAR 1–0 NOR');
+  assert.equal(await fan.getByRole('status').last().innerText(), 'Goal for Harbour City! 1–0 Emeka Okoro');
   await reporter.getByText(/^goal: sent in \d+ ms$/).waitFor();
   await reporter.getByText(/^Seen on the channel \d+ ms after the click$/).waitFor();
   await reporter.getByLabel('In your words').fill('<b>What</b> a goal');
   await reporter.getByRole('button', { name: 'Tell it' }).click();
-  await fan.getByText('<b>What</b> a goal').waitFor();
+  await fan.locator('.entry', { hasText: '<b>What</b> a goal' }).waitFor();
   assert.equal(await reporter.evaluate(() => location.hash), '', 'the key is not left in the address bar');
   for (const page of [fan, reporter]) assert.deepEqual(page.faults, []);
   await reporter.context().close();
@@ -91,6 +100,26 @@ test('who comes late sees the whole match', async () => {
   const fan = await open('/');
   await until(async () => (await score(fan)) === '1–0', 'the score of before');
   await fan.getByText('Kick-off').waitFor();
+  await fan.context().close();
+});
+
+test('a network that goes offline and comes back is noticed at once', async () => {
+  const fan = await open('/');
+  await fan.locator('.entry').first().waitFor();
+  await fan.evaluate(() => dispatchEvent(new Event('offline')));
+  await fan.locator('#state:not([data-state=live])').waitFor();
+  await fan.evaluate(() => dispatchEvent(new Event('online')));
+  await fan.locator('#state[data-state=live]').waitFor();
+  await publish({ type: 'text', text: 'Back online' });
+  await fan.locator('.entry', { hasText: 'Back online' }).waitFor();
+  await fan.context().close();
+});
+
+test('the reporter’s page counts as one who watches', async () => {
+  const [fan, reporter] = [await open('/'), await open('/reporter')];
+  await fan.getByText('2 watching').waitFor();
+  await reporter.getByText('2 watching').waitFor();
+  await reporter.context().close();
   await fan.context().close();
 });
 
@@ -114,7 +143,7 @@ test('after a lost connection, what was missed is there and marked as caught up'
   const entry = fan.locator('.entry', { hasText: 'Goal for Northfield United! 1–1' });
   await entry.getByText('caught up').waitFor();
   await publish({ type: 'text', text: 'Live again' });
-  await fan.getByText('Live again').waitFor();
+  await fan.locator('.entry', { hasText: 'Live again' }).waitFor();
   assert.equal(await fan.getByText('caught up').count(), 1);
   assert.deepEqual(fan.faults, []);
   await fan.context().close();
@@ -137,6 +166,81 @@ test('a restart of the server is survived: history in memory is gone, and the pa
   await fan.context().close();
 });
 
+test('a match that is longer than one reply of the history is read to its end', async () => {
+  for (let told = 0; told < 310; told += 1) await publish({ type: 'text', text: `Line ${told}` });
+  await publish({ type: 'goal', team: 'away', minute: 3 });
+  const fan = await open('/');
+  await until(async () => (await score(fan)) === '1–1', 'the goal behind three hundred lines');
+  assert.equal(await fan.locator('.entry').count(), 313);
+  await fan.context().close();
+});
+
+test('a history that can’t be read at first is read again, and nothing that came meanwhile is lost', async () => {
+  const network = await browser.newContext();
+  const fan = await network.newPage();
+  let refused = 0;
+  await fan.routeWebSocket(/connection/, (link) => {
+    const far = link.connectToServer();
+    link.onMessage((message) => {
+      if (!message.includes('"history"') || refused++) return far.send(message);
+      link.send(JSON.stringify({ id: JSON.parse(message).id, error: { code: 100, message: 'internal server error', temporary: true } }));
+      publish({ type: 'text', text: 'Meanwhile' });
+    });
+  });
+  await fan.goto(server.http);
+  await until(async () => (await score(fan)) === '1–1', 'the match, at the second attempt');
+  await fan.locator('.entry', { hasText: 'Meanwhile' }).waitFor();
+  assert.equal(await fan.locator('.entry').count(), 314);
+  await network.close();
+});
+
+test('a post whose answer is lost is sent again and counts once', async () => {
+  const reporter = await open(`/reporter#key=${key}`);
+  const ids = [];
+  await reporter.route('**/api/publish', async (route) => {
+    ids.push(route.request().postDataJSON().idempotency_key);
+    if (ids.length > 1) return route.continue();
+    await route.fetch();
+    await route.abort('connectionreset');
+  });
+  await reporter.getByRole('group', { name: 'Home' }).getByRole('button', { name: 'Goal' }).click();
+  await reporter.getByText(/^goal: sent in \d+ ms$/).waitFor();
+  assert.equal(ids.length, 2);
+  assert.equal(ids[0], ids[1]);
+  await until(async () => (await score(reporter)) === '2–1', 'one goal');
+  await publish({ type: 'text', text: 'After the goal' });
+  await reporter.locator('.entry', { hasText: 'After the goal' }).waitFor();
+  assert.equal(await score(reporter), '2–1');
+  await reporter.context().close();
+});
+
+test('the key may be typed, and stays in this tab', async () => {
+  const reporter = await open('/reporter');
+  await reporter.getByLabel('API key').fill(key);
+  await reporter.getByRole('button', { name: 'Half-time' }).click();
+  await reporter.getByText(/^half time: sent in \d+ ms$/).waitFor();
+  await reporter.reload();
+  assert.equal(await reporter.getByLabel('API key').inputValue(), key);
+  await reporter.context().close();
+});
+
+test('a new match begins anew on every page', async () => {
+  const fan = await open('/');
+  const reporter = await open(`/reporter#key=${key}`);
+  await reporter.getByLabel('Home', { exact: true }).fill('Red Valley');
+  await reporter.getByRole('button', { name: 'New match' }).click();
+  await until(async () => (await score(fan)) === '0–0', 'no goals yet');
+  await fan.getByRole('heading', { name: 'Red Valley – Northfield United' }).waitFor();
+  assert.equal(await fan.locator('.entry').count(), 1);
+  const late = await open('/');
+  await late.getByRole('heading', { name: 'Red Valley – Northfield United' }).waitFor();
+  assert.equal(await late.locator('.entry').count(), 1, 'who comes late sees nothing of the match before');
+  for (const page of [fan, reporter, late]) {
+    assert.deepEqual(page.faults, []);
+    await page.context().close();
+  }
+});
+
 test('a wrong key is explained', async () => {
   const reporter = await open('/reporter#key=wrong');
   await reporter.getByRole('button', { name: 'Kick-off' }).click();
@@ -154,6 +258,8 @@ test('both pages fit a phone, in the dark and in the light, and every control ha
       }));
       assert.ok(wide <= 0, `${path} is ${wide}px too wide`);
       assert.equal(nameless, 0, path);
+      await page.screenshot({ path: join(pictures, `${colorScheme}-${path === '/' ? 'fan' : 'reporter'}.png`) });
+      assert.deepEqual(page.faults, []);
       await page.context().close();
     }
   }

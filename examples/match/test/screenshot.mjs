@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { launch } from '../../../tests/e2e/browser.mjs';
 import { Server } from '../../../tests/e2e/server.mjs';
 
-const EVENTS = 44;
+const EVENTS = 50;
 const { events } = JSON.parse(readFileSync(new URL('../matches/city-united.json', import.meta.url)));
 const server = await Server.start({ args: (port) => ['serve', '--dev', '--no-match', '--port', String(port)] });
 const [, key] = /reporter#key=(\S+)/.exec(server.output);
