@@ -63,8 +63,8 @@ test('an event of a kind that nobody knows is shown by its text and breaks nothi
 });
 
 test('nothing that can be published breaks the fold', () => {
-  const odd = [null, 7, 'words', [], {}, { type: 'constructor' }, { type: 'goal' }, { type: 'goal', team: '__proto__' }, { type: 'lineup', home: null }, { type: 'card' }];
-  const match = fold(odd);
+  const typed = [{ type: 'constructor' }, { type: 'goal' }, { type: 'goal', team: '__proto__' }, { type: 'lineup', home: null }, { type: 'card' }];
+  const match = fold([null, 7, 'words', [], {}, ...typed]);
   assert.deepEqual(match.score, { home: 0, away: 0 });
   assert.equal(match.home.name, 'Home');
   assert.equal(isPlaying(match), false);

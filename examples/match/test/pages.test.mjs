@@ -1,12 +1,12 @@
 // Both pages in Chromium, against the real server.
 import assert from 'node:assert/strict';
-import { createServer, connect } from 'node:net';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { launch } from '../../../tests/e2e/browser.mjs';
-import { Server, freePort } from '../../../tests/e2e/server.mjs';
+import { Server } from '../../../tests/e2e/server.mjs';
+import { proxy } from './proxy.mjs';
 
 let browser;
 let server;
@@ -49,27 +49,6 @@ const until = async (condition, what) => {
   for (const end = Date.now() + 15_000; Date.now() < end; await new Promise((resolve) => setTimeout(resolve, 25))) if (await condition()) return;
   assert.fail(`in vain: ${what}`);
 };
-
-/** A TCP proxy that can be cut, as a bad network is. */
-async function proxy(port) {
-  const sockets = new Set();
-  const listener = createServer((near) => {
-    const far = connect(port, '127.0.0.1');
-    for (const socket of [near, far]) {
-      sockets.add(socket);
-      socket.on('error', () => {}).on('close', () => { near.destroy(); far.destroy(); });
-    }
-    near.pipe(far).pipe(near);
-  });
-  const listen = () => new Promise((resolve) => listener.listen(own, '127.0.0.1', resolve));
-  const own = await freePort();
-  await listen();
-  return {
-    base: `http://127.0.0.1:${own}`,
-    mend: listen,
-    cut: () => new Promise((resolve) => { listener.close(resolve); sockets.forEach((socket) => socket.destroy()); sockets.clear(); }),
-  };
-}
 
 test('what the reporter posts moves the fan’s page', async () => {
   const fan = await open('/');
