@@ -1,0 +1,73 @@
+//! A hybrid logical clock (Kulkarni, Demirbas et al., 2014): close to wall time, and later than everything that was heard of.
+
+/// A moment of the cluster: Unix milliseconds in the upper 48 bits, a counter in the lower 16.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Stamp(pub u64);
+
+impl Stamp {
+    /// The wall time in it, Unix milliseconds.
+    pub fn millis(self) -> u64 {
+        self.0 >> 16
+    }
+}
+
+/// Makes stamps that never go back, and counts clocks that are far off.
+#[derive(Debug)]
+pub struct Clock {
+    last: u64,
+    drift_max_ms: u64,
+    /// Stamps that were further ahead than the bound; they did not move this clock.
+    pub drifted: u64,
+}
+
+impl Clock {
+    /// `drift_max_ms`: how far another node's clock may pull this one ahead of its own wall time.
+    pub fn new(drift_max_ms: u64) -> Self {
+        Clock { last: 0, drift_max_ms, drifted: 0 }
+    }
+
+    /// A stamp later than all before, and than `seen`, if that is given: whoever replaces something is later than it.
+    pub fn stamp(&mut self, seen: Option<Stamp>, now_ms: u64) -> Stamp {
+        self.last = (self.last + 1).max(now_ms << 16);
+        match seen {
+            // What is replaced may come from a clock that is far ahead: later than it, without following it.
+            Some(seen) if seen.0 >= self.last => Stamp(seen.0 + 1),
+            _ => Stamp(self.last),
+        }
+    }
+
+    /// The latest moment that this clock knows.
+    pub fn latest(&self, now_ms: u64) -> Stamp {
+        Stamp(self.last.max(now_ms << 16))
+    }
+
+    /// Takes notice of another node's stamp. One beyond the bound is counted and left alone, so a clock that jumped drags nobody along.
+    pub fn observe(&mut self, stamp: Stamp, now_ms: u64) {
+        if stamp.millis() > now_ms + self.drift_max_ms {
+            self.drifted += 1;
+        } else {
+            self.last = self.last.max(stamp.0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_never_go_back_and_a_jumped_clock_drags_nobody_along() {
+        let mut clock = Clock::new(1_000);
+        let first = clock.stamp(None, 10_000);
+        let second = clock.stamp(None, 9_000);
+        assert!(second > first, "the wall clock stepped back");
+        clock.observe(Stamp(10_900 << 16), 10_000);
+        assert!(clock.stamp(None, 10_000) > Stamp(10_900 << 16));
+        let far = Stamp(3_600_000 << 16);
+        clock.observe(far, 10_000);
+        assert_eq!(clock.drifted, 1);
+        assert!(clock.stamp(None, 10_000) < far);
+        assert!(clock.stamp(Some(far), 10_000) > far, "who replaces it is later all the same");
+        assert!(clock.stamp(None, 10_000) < far);
+    }
+}

@@ -1,0 +1,273 @@
+//! Messages between nodes as bytes. The format is in `docs/registry.md`.
+//!
+//! Numbers are LEB128, strings and blobs have their length before them. A message is: the version, its kind, the sender's node and
+//! incarnation, the sender's clock, then what the kind holds.
+
+use std::sync::Arc;
+
+use crate::clock::Stamp;
+use crate::event::Reason;
+use crate::owners::OwnerId;
+use crate::peer::Incarnation;
+
+/// The version of this format.
+const VERSION: u8 = 1;
+
+/// What every message begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Head<'a> {
+    pub(crate) node: &'a str,
+    pub(crate) incarnation: Incarnation,
+    /// The sender's clock.
+    pub(crate) stamp: Stamp,
+}
+
+/// What a message says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Body<'a> {
+    /// Operations from a number on.
+    Delta { first: u64, count: u64, operations: &'a [u8] },
+    /// All is well: the number of the last operation, and a digest of everything.
+    Heartbeat { last: u64, digest: u64, entries: u64 },
+    /// Please send operations from a number on; 0 = a snapshot.
+    Want { to: &'a str, incarnation: Incarnation, first: u64 },
+    /// A piece of a snapshot that is true up to the operation `last`.
+    Snapshot { last: u64, part: u64, parts: u64, operations: &'a [u8] },
+    /// The sender leaves.
+    Goodbye,
+    /// The receiver's incarnation is older than one that the sender knows.
+    Outdated { to: &'a str, known: Incarnation },
+}
+
+/// A change of an authority's entries.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Operation<'a> {
+    Claim { rank: u8, record: &'a [u8] },
+    Unclaim { name: &'a str, reason: Reason },
+    Join { record: &'a [u8] },
+    Leave { group: &'a str, owner: OwnerId, reason: Reason },
+    Close { owner: OwnerId, reason: Reason },
+}
+
+fn put_number(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_number(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+fn put_incarnation(out: &mut Vec<u8>, incarnation: Incarnation) {
+    put_number(out, incarnation.order);
+    put_number(out, incarnation.birth);
+}
+
+/// Writes a whole message.
+pub(crate) fn encode(head: Head<'_>, body: Body<'_>) -> Arc<[u8]> {
+    let mut out = Vec::with_capacity(64);
+    let kind = match body {
+        Body::Delta { .. } => 1,
+        Body::Heartbeat { .. } => 2,
+        Body::Want { .. } => 3,
+        Body::Snapshot { .. } => 4,
+        Body::Goodbye => 5,
+        Body::Outdated { .. } => 6,
+    };
+    out.extend_from_slice(&[VERSION, kind]);
+    put_bytes(&mut out, head.node.as_bytes());
+    put_incarnation(&mut out, head.incarnation);
+    put_number(&mut out, head.stamp.0);
+    match body {
+        Body::Delta { first, count, operations } => {
+            put_number(&mut out, first);
+            put_number(&mut out, count);
+            out.extend_from_slice(operations);
+        }
+        Body::Heartbeat { last, digest, entries } => {
+            put_number(&mut out, last);
+            put_number(&mut out, digest);
+            put_number(&mut out, entries);
+        }
+        Body::Want { to, incarnation, first } => {
+            put_bytes(&mut out, to.as_bytes());
+            put_incarnation(&mut out, incarnation);
+            put_number(&mut out, first);
+        }
+        Body::Snapshot { last, part, parts, operations } => {
+            put_number(&mut out, last);
+            put_number(&mut out, part);
+            put_number(&mut out, parts);
+            out.extend_from_slice(operations);
+        }
+        Body::Goodbye => {}
+        Body::Outdated { to, known } => {
+            put_bytes(&mut out, to.as_bytes());
+            put_incarnation(&mut out, known);
+        }
+    }
+    out.into()
+}
+
+/// Appends one operation.
+pub(crate) fn put_operation(out: &mut Vec<u8>, operation: Operation<'_>) {
+    match operation {
+        Operation::Claim { rank, record } => {
+            out.extend_from_slice(&[1, rank]);
+            put_bytes(out, record);
+        }
+        Operation::Unclaim { name, reason } => {
+            out.push(2);
+            put_bytes(out, name.as_bytes());
+            out.push(reason as u8);
+        }
+        Operation::Join { record } => {
+            out.push(3);
+            put_bytes(out, record);
+        }
+        Operation::Leave { group, owner, reason } => {
+            out.push(4);
+            put_bytes(out, group.as_bytes());
+            out.extend_from_slice(&owner.0);
+            out.push(reason as u8);
+        }
+        Operation::Close { owner, reason } => {
+            out.push(5);
+            out.extend_from_slice(&owner.0);
+            out.push(reason as u8);
+        }
+    }
+}
+
+/// Reads what the writers above have written; `None` for anything else.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn byte(&mut self) -> Option<u8> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let mut value = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            if bits << shift >> shift != bits {
+                return None;
+            }
+            value |= bits << shift;
+            if byte < 0x80 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let length = usize::try_from(self.number()?).ok()?;
+        let (bytes, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
+    fn text(&mut self) -> Option<&'a str> {
+        std::str::from_utf8(self.bytes()?).ok()
+    }
+
+    fn owner(&mut self) -> Option<OwnerId> {
+        let (id, rest) = self.0.split_first_chunk::<16>()?;
+        self.0 = rest;
+        Some(OwnerId(*id))
+    }
+
+    fn incarnation(&mut self) -> Option<Incarnation> {
+        Some(Incarnation { order: self.number()?, birth: self.number()? })
+    }
+
+    fn operation(&mut self) -> Option<Operation<'a>> {
+        Some(match self.byte()? {
+            1 => Operation::Claim { rank: self.byte()?, record: self.bytes()? },
+            2 => Operation::Unclaim { name: self.text()?, reason: Reason::from_byte(self.byte()?)? },
+            3 => Operation::Join { record: self.bytes()? },
+            4 => Operation::Leave { group: self.text()?, owner: self.owner()?, reason: Reason::from_byte(self.byte()?)? },
+            5 => Operation::Close { owner: self.owner()?, reason: Reason::from_byte(self.byte()?)? },
+            _ => return None,
+        })
+    }
+}
+
+/// The operations of a message, one by one; an `Err` for bytes that are none.
+pub(crate) fn operations(bytes: &[u8]) -> impl Iterator<Item = Result<Operation<'_>, ()>> {
+    let mut reader = Reader(bytes);
+    std::iter::from_fn(move || {
+        if reader.0.is_empty() {
+            return None;
+        }
+        let read = reader.operation().ok_or(());
+        if read.is_err() {
+            reader.0 = &[];
+        }
+        Some(read)
+    })
+}
+
+/// Reads a message; `None` if it is none of ours, or of a version that we don't speak.
+pub(crate) fn decode(bytes: &[u8]) -> Option<(Head<'_>, Body<'_>)> {
+    let mut reader = Reader(bytes);
+    if reader.byte()? != VERSION {
+        return None;
+    }
+    let kind = reader.byte()?;
+    let head = Head { node: reader.text()?, incarnation: reader.incarnation()?, stamp: Stamp(reader.number()?) };
+    let body = match kind {
+        1 => Body::Delta { first: reader.number()?, count: reader.number()?, operations: reader.0 },
+        2 => Body::Heartbeat { last: reader.number()?, digest: reader.number()?, entries: reader.number()? },
+        3 => Body::Want { to: reader.text()?, incarnation: reader.incarnation()?, first: reader.number()? },
+        4 => Body::Snapshot { last: reader.number()?, part: reader.number()?, parts: reader.number()?, operations: reader.0 },
+        5 => Body::Goodbye,
+        6 => Body::Outdated { to: reader.text()?, known: reader.incarnation()? },
+        _ => return None,
+    };
+    Some((head, body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(node in ".{0,20}", incarnation: u64, stamp: u64, first: u64, count: u64, digest: u64) {
+            let life = Incarnation { order: incarnation, birth: digest };
+            let head = Head { node: &node, incarnation: life, stamp: Stamp(stamp) };
+            let bodies = [
+                Body::Delta { first, count, operations: b"abc" },
+                Body::Heartbeat { last: first, digest, entries: count },
+                Body::Want { to: &node, incarnation: life, first },
+                Body::Snapshot { last: first, part: 1, parts: count, operations: b"" },
+                Body::Goodbye,
+                Body::Outdated { to: &node, known: life },
+            ];
+            for body in bodies {
+                let written = encode(head, body);
+                prop_assert_eq!(decode(&written), Some((head, body)));
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            if let Some((_, Body::Delta { operations: all, .. } | Body::Snapshot { operations: all, .. })) = decode(&bytes) {
+                let _ = operations(all).count();
+            }
+            let _ = operations(&bytes).count();
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Which of two claims of one name counts: a total order, the same on every node.
+
+use std::cmp::Ordering;
+
+use crate::clock::Stamp;
+use crate::settings::Policy;
+
+/// What of a claim decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Standing<'a> {
+    /// Raised when the backend decided for it.
+    pub(crate) rank: u8,
+    pub(crate) stamp: Stamp,
+    pub(crate) node: &'a str,
+}
+
+/// `Greater` = `a` counts.
+pub(crate) fn compare(policy: Policy, a: Standing<'_>, b: Standing<'_>) -> Ordering {
+    let by_time = (a.stamp, a.node).cmp(&(b.stamp, b.node));
+    match policy {
+        Policy::Newest | Policy::Hook => a.rank.cmp(&b.rank).then(by_time),
+        Policy::Oldest | Policy::Reject => by_time.reverse(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_policy_is_a_total_order() {
+        let all: Vec<Standing<'_>> = (0..3)
+            .flat_map(|rank| (0..3).flat_map(move |time| ["a", "b"].map(|node| Standing { rank, stamp: Stamp(time), node })))
+            .collect();
+        for policy in [Policy::Newest, Policy::Oldest, Policy::Reject, Policy::Hook] {
+            // One rank for policies that know none: nothing raises it there.
+            let ranked = matches!(policy, Policy::Newest | Policy::Hook);
+            let all: Vec<_> = all.iter().filter(|s| ranked || s.rank == 0).collect();
+            for a in &all {
+                for b in &all {
+                    assert_eq!(compare(policy, **a, **b), compare(policy, **b, **a).reverse());
+                    assert_eq!(compare(policy, **a, **b) == Ordering::Equal, a == b);
+                }
+            }
+        }
+    }
+}

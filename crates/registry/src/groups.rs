@@ -1,0 +1,113 @@
+//! Groups and their members.
+
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use crate::record::Record;
+use crate::slab::{NONE, Slab};
+
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) key: Arc<str>,
+    pub(crate) first: u32,
+    pub(crate) members: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) record: Record,
+    pub(crate) owner: u32,
+    pub(crate) group: u32,
+    next_of_group: u32,
+    previous_of_group: u32,
+    /// Neighbours in the owner's list.
+    pub(crate) next_of_owner: u32,
+    pub(crate) previous_of_owner: u32,
+    /// Which snapshot it was last seen in.
+    pub(crate) mark: u8,
+}
+
+/// All groups.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    hasher: DefaultHashBuilder,
+    by_key: HashTable<u32>,
+    groups: Slab<Group>,
+    pub(crate) members: Slab<Member>,
+}
+
+impl Groups {
+    pub(crate) fn find(&self, key: &str) -> Option<u32> {
+        self.by_key.find(self.hasher.hash_one(key), |&index| &*self.groups[index].key == key).copied()
+    }
+
+    pub(crate) fn get(&self, index: u32) -> Option<&Group> {
+        self.groups.get(index)
+    }
+
+    pub(crate) fn find_or_insert(&mut self, key: &str) -> u32 {
+        if let Some(found) = self.find(key) {
+            return found;
+        }
+        let index = self.groups.insert(Group { key: key.into(), first: NONE, members: 0 });
+        let Groups { hasher, by_key, groups, .. } = self;
+        by_key.insert_unique(hasher.hash_one(key), index, |&i| hasher.hash_one(&*groups[i].key));
+        index
+    }
+
+    pub(crate) fn insert(&mut self, group: u32, owner: u32, record: Record, mark: u8) -> u32 {
+        let next_of_group = self.groups[group].first;
+        let (previous_of_group, next_of_owner, previous_of_owner) = (NONE, NONE, NONE);
+        let index =
+            self.members.insert(Member { record, owner, group, next_of_group, previous_of_group, next_of_owner, previous_of_owner, mark });
+        if let Some(neighbour) = self.members.get_mut(next_of_group) {
+            neighbour.previous_of_group = index;
+        }
+        let group = &mut self.groups[group];
+        group.first = index;
+        group.members += 1;
+        index
+    }
+
+    /// Takes a member out; an empty group is gone.
+    pub(crate) fn remove(&mut self, index: u32) {
+        let Some(member) = self.members.remove(index) else { return };
+        match self.members.get_mut(member.previous_of_group) {
+            Some(neighbour) => neighbour.next_of_group = member.next_of_group,
+            None => self.groups[member.group].first = member.next_of_group,
+        }
+        if let Some(neighbour) = self.members.get_mut(member.next_of_group) {
+            neighbour.previous_of_group = member.previous_of_group;
+        }
+        let group = &mut self.groups[member.group];
+        group.members -= 1;
+        if group.members > 0 {
+            return;
+        }
+        if let Ok(entry) = self.by_key.find_entry(self.hasher.hash_one(&*group.key), |&i| i == member.group) {
+            entry.remove();
+        }
+        self.groups.remove(member.group);
+        if self.groups.len() == 0 {
+            self.by_key = HashTable::new();
+        }
+    }
+
+    /// Indices of a group's members.
+    pub(crate) fn members_of(&self, group: u32) -> impl Iterator<Item = u32> {
+        let first = self.groups.get(group).map(|g| g.first).filter(|first| *first != NONE);
+        std::iter::successors(first, |&index| Some(self.members[index].next_of_group).filter(|next| *next != NONE))
+    }
+
+    /// One past the highest index of a group.
+    pub(crate) fn end(&self) -> u32 {
+        self.groups.end()
+    }
+
+    /// Groups with members.
+    pub(crate) fn len(&self) -> usize {
+        self.groups.len()
+    }
+}

@@ -1,0 +1,111 @@
+//! Claims of names. Most names have one; while a conflict lasts there is one for each authority, the one that counts first.
+
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use crate::record::Record;
+use crate::slab::Slab;
+
+#[derive(Debug)]
+pub(crate) struct Claim {
+    pub(crate) record: Record,
+    pub(crate) owner: u32,
+    /// Neighbours in the owner's list.
+    pub(crate) next_of_owner: u32,
+    pub(crate) previous_of_owner: u32,
+    /// Raised when the backend decided for this claim.
+    pub(crate) rank: u8,
+    /// Which snapshot it was last seen in.
+    pub(crate) mark: u8,
+}
+
+/// All claims, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    hasher: DefaultHashBuilder,
+    /// The claim that counts of each name.
+    by_name: HashTable<u32>,
+    /// The other claims of a contested name, by the one that counts.
+    rivals: HashMap<u32, Vec<u32>>,
+    pub(crate) claims: Slab<Claim>,
+}
+
+impl Names {
+    /// The claim that counts.
+    pub(crate) fn head(&self, name: &str) -> Option<u32> {
+        let is_it = |&index: &u32| self.claims[index].record.key_bytes() == name.as_bytes();
+        self.by_name.find(self.hasher.hash_one(name.as_bytes()), is_it).copied()
+    }
+
+    /// The claims of a name that don't count.
+    pub(crate) fn rivals(&self, head: u32) -> &[u32] {
+        if self.rivals.is_empty() { &[] } else { self.rivals.get(&head).map_or(&[], Vec::as_slice) }
+    }
+
+    /// All claims of a name, the one that counts first.
+    pub(crate) fn chain(&self, head: Option<u32>) -> impl Iterator<Item = u32> {
+        let rivals = head.map_or(&[][..], |head| self.rivals(head));
+        head.into_iter().chain(rivals.iter().copied())
+    }
+
+    /// Adds a claim to the rivals of a head, or as the head of a new name.
+    pub(crate) fn insert(&mut self, head: Option<u32>, claim: Claim) -> u32 {
+        let hash = self.hasher.hash_one(claim.record.key_bytes());
+        let index = self.claims.insert(claim);
+        let Names { hasher, by_name, rivals, claims } = self;
+        match head {
+            Some(head) => rivals.entry(head).or_default().push(index),
+            None => drop(by_name.insert_unique(hash, index, |&i| hasher.hash_one(claims[i].record.key_bytes()))),
+        }
+        index
+    }
+
+    /// Takes a claim out; one of its rivals takes its place, if it has any.
+    pub(crate) fn remove(&mut self, head: u32, index: u32) {
+        if head != index {
+            self.take_rival(head, index);
+        } else if let Some(next) = self.rivals(head).first().copied() {
+            self.promote(head, next);
+            self.take_rival(next, head);
+        } else if let Ok(entry) = self.by_name.find_entry(self.hash_of(index), |&i| i == index) {
+            entry.remove();
+        }
+        self.claims.remove(index);
+        if self.claims.len() == 0 {
+            self.by_name = HashTable::new();
+        }
+    }
+
+    /// Makes a rival the one that counts.
+    pub(crate) fn promote(&mut self, head: u32, index: u32) {
+        if head == index {
+            return;
+        }
+        let Some(mut rivals) = self.rivals.remove(&head) else { return };
+        rivals.iter_mut().filter(|rival| **rival == index).for_each(|rival| *rival = head);
+        self.rivals.insert(index, rivals);
+        let hash = self.hash_of(index);
+        if let Some(entry) = self.by_name.find_mut(hash, |&i| i == head) {
+            *entry = index;
+        }
+    }
+
+    fn take_rival(&mut self, head: u32, index: u32) {
+        let Some(rivals) = self.rivals.get_mut(&head) else { return };
+        rivals.retain(|rival| *rival != index);
+        if rivals.is_empty() {
+            self.rivals.remove(&head);
+        }
+    }
+
+    fn hash_of(&self, index: u32) -> u64 {
+        self.hasher.hash_one(self.claims[index].record.key_bytes())
+    }
+
+    /// Names that have an owner.
+    pub(crate) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+}

@@ -1,0 +1,97 @@
+//! Owners: the connections, or whatever else lives on a node, that hold names and memberships. Indexed by id and by authority.
+
+use std::hash::BuildHasher;
+use std::num::NonZeroU32;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use crate::slab::{NONE, Slab};
+
+/// An owner's id: 16 bytes that nobody else in the cluster has, such as a UUID.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OwnerId(pub [u8; 16]);
+
+#[derive(Debug)]
+pub(crate) struct Owner {
+    pub(crate) id: OwnerId,
+    /// One more than its authority: a number that is never zero leaves room to tell an empty slot.
+    authority: NonZeroU32,
+    /// Heads of the lists of what it holds.
+    pub(crate) first_claim: u32,
+    pub(crate) first_member: u32,
+    pub(crate) entries: u32,
+    /// Neighbours in the list of its authority.
+    pub(crate) next: u32,
+    previous: u32,
+}
+
+impl Owner {
+    pub(crate) fn authority(&self) -> u32 {
+        self.authority.get() - 1
+    }
+}
+
+/// All owners of all authorities.
+#[derive(Debug, Default)]
+pub(crate) struct Owners {
+    hasher: DefaultHashBuilder,
+    by_id: HashTable<u32>,
+    slab: Slab<Owner>,
+}
+
+impl Owners {
+    pub(crate) fn find(&self, authority: u32, id: OwnerId) -> Option<u32> {
+        let is_it = |&index: &u32| self.slab[index].id == id && self.slab[index].authority() == authority;
+        self.by_id.find(self.hasher.hash_one(id), is_it).copied()
+    }
+
+    pub(crate) fn get(&self, index: u32) -> &Owner {
+        &self.slab[index]
+    }
+
+    pub(crate) fn get_mut(&mut self, index: u32) -> &mut Owner {
+        &mut self.slab[index]
+    }
+
+    /// The owner, made if need be at the head of its authority's list.
+    pub(crate) fn find_or_insert(&mut self, authority: u32, id: OwnerId, first: &mut u32) -> u32 {
+        if let Some(found) = self.find(authority, id) {
+            return found;
+        }
+        let next = *first;
+        let authority = NonZeroU32::MIN.saturating_add(authority);
+        let index = self.slab.insert(Owner { id, authority, first_claim: NONE, first_member: NONE, entries: 0, next, previous: NONE });
+        if let Some(neighbour) = self.slab.get_mut(next) {
+            neighbour.previous = index;
+        }
+        *first = index;
+        let Owners { hasher, by_id, slab } = self;
+        by_id.insert_unique(hasher.hash_one(id), index, |&i| hasher.hash_one(slab[i].id));
+        index
+    }
+
+    /// Forgets an owner that holds nothing any more.
+    pub(crate) fn release(&mut self, index: u32, first: &mut u32) {
+        if self.slab[index].entries > 0 {
+            return;
+        }
+        let Some(owner) = self.slab.remove(index) else { return };
+        if let Ok(entry) = self.by_id.find_entry(self.hasher.hash_one(owner.id), |&i| i == index) {
+            entry.remove();
+        }
+        match self.slab.get_mut(owner.previous) {
+            Some(neighbour) => neighbour.next = owner.next,
+            None => *first = owner.next,
+        }
+        if let Some(neighbour) = self.slab.get_mut(owner.next) {
+            neighbour.previous = owner.previous;
+        }
+        if self.slab.len() == 0 {
+            self.by_id = HashTable::new();
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slab.len()
+    }
+}

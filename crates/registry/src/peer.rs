@@ -1,0 +1,64 @@
+//! What a replica knows of another node.
+
+use std::sync::Arc;
+
+/// One life of a node. Later lives have greater orders, as far as clocks and others' memory tell; the birth number keeps all lives apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Incarnation {
+    pub(crate) order: u64,
+    pub(crate) birth: u64,
+}
+
+/// Another node of the scope.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) name: Arc<str>,
+    pub(crate) incarnation: Incarnation,
+    /// Its place in the table.
+    pub(crate) authority: u32,
+    /// The last operation that was applied.
+    pub(crate) applied: u64,
+    pub(crate) heard_ms: u64,
+    /// When something missing was last asked for.
+    pub(crate) asked_ms: Option<u64>,
+    /// When it last got a snapshot.
+    pub(crate) served_ms: Option<u64>,
+    pub(crate) assembly: Option<Assembly>,
+}
+
+/// A snapshot whose pieces come in.
+#[derive(Debug)]
+pub(crate) struct Assembly {
+    pub(crate) last: u64,
+    pieces: Vec<Option<Box<[u8]>>>,
+    missing: usize,
+}
+
+/// Most pieces of one snapshot.
+const PARTS_MAX: u64 = 65_536;
+
+impl Assembly {
+    /// `None` if the number of pieces makes no sense.
+    pub(crate) fn new(last: u64, parts: u64) -> Option<Self> {
+        let parts = usize::try_from(parts).ok().filter(|_| (1..=PARTS_MAX).contains(&parts))?;
+        Some(Assembly { last, pieces: vec![None; parts], missing: parts })
+    }
+
+    pub(crate) fn fits(&self, last: u64, parts: u64) -> bool {
+        self.last == last && self.pieces.len() as u64 == parts
+    }
+
+    /// Takes a piece; true when it was the last one missing.
+    pub(crate) fn put(&mut self, part: u64, operations: &[u8]) -> bool {
+        let Some(piece) = usize::try_from(part).ok().and_then(|part| self.pieces.get_mut(part)) else { return false };
+        if piece.is_none() {
+            *piece = Some(operations.into());
+            self.missing -= 1;
+        }
+        self.missing == 0
+    }
+
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        self.pieces.iter().flatten().map(|piece| &**piece)
+    }
+}

@@ -1,0 +1,357 @@
+//! One node's part in one scope: the commands of its owners. How it keeps up with other nodes is in [`crate::sync`].
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use crate::clock::{Clock, Stamp};
+use crate::codec::{self, Operation};
+use crate::event::{Entry, Output, Reason};
+use crate::owners::OwnerId;
+use crate::peer::{Incarnation, Peer};
+use crate::record::Record;
+use crate::settings::{Policy, Settings};
+use crate::table::{SELF, Table};
+use crate::view::View;
+
+/// Why a command was refused; nothing has changed then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// Another owner has the name.
+    Taken(Entry),
+    /// Nobody has the name, or not this owner; no such membership.
+    Undefined,
+    /// The entry has changed since: the stamp or revision is another one.
+    Changed(Entry),
+    /// A name, a group or metadata is empty where it may not be, or too long.
+    TooLong,
+    /// The owner holds as many entries as it may.
+    TooMany,
+}
+
+/// What a register came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Registered {
+    /// The name was free, or was taken over.
+    New(Entry),
+    /// The owner had it already; it has new metadata now.
+    Updated(Entry),
+}
+
+/// What happened so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Conflicts in which this node's claim had to go.
+    pub conflicts_lost: u64,
+    /// Snapshots sent.
+    pub snapshots_sent: u64,
+    /// Snapshots installed.
+    pub snapshots_installed: u64,
+    /// Times that operations were found missing.
+    pub gaps: u64,
+    /// Digests that differed although no operation was missing.
+    pub digests_wrong: u64,
+    /// Nodes purged.
+    pub purges: u64,
+    /// Messages that could not be read.
+    pub malformed: u64,
+    /// Stamps that were further ahead than the bound.
+    pub drifted: u64,
+    /// Conflicts that the backend did not resolve in time.
+    pub hooks_failed: u64,
+    /// Times that this node had to take a new incarnation.
+    pub reincarnations: u64,
+}
+
+/// A conflict that waits for the backend.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) until_ms: u64,
+    pub(crate) other_rank: u8,
+}
+
+/// Operations that were sent, for those who lack them.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) first: u64,
+    pub(crate) count: u64,
+    pub(crate) operations: Box<[u8]>,
+}
+
+/// One node's part in one scope.
+#[derive(Debug)]
+pub struct Replica {
+    pub(crate) node: Arc<str>,
+    pub(crate) incarnation: Incarnation,
+    pub(crate) settings: Settings,
+    pub(crate) clock: Clock,
+    pub(crate) table: Table,
+    /// The number of the last operation of this node.
+    pub(crate) last: u64,
+    /// Operations that are not sent yet.
+    pub(crate) unsent: Vec<u8>,
+    pub(crate) unsent_count: u64,
+    pub(crate) log: VecDeque<Batch>,
+    pub(crate) log_bytes: usize,
+    pub(crate) peers: HashMap<Arc<str>, Peer>,
+    /// Incarnations that said goodbye or were replaced; nothing of them counts any more.
+    pub(crate) departed: HashMap<Arc<str>, Incarnation>,
+    pub(crate) pending: HashMap<Arc<str>, Pending>,
+    pub(crate) heartbeat_due_ms: u64,
+    pub(crate) ticked_ms: u64,
+    pub(crate) outputs: VecDeque<Output>,
+    pub(crate) counters: Counters,
+}
+
+impl Replica {
+    /// A replica that knows nobody yet. `node` must differ from all other nodes' names; `birth` is a random number, new in every life of a node.
+    pub fn new(node: &str, birth: u64, settings: Settings, now_ms: u64) -> Self {
+        Replica {
+            node: node.into(),
+            incarnation: Incarnation { order: now_ms, birth },
+            clock: Clock::new(settings.timing.drift_max_ms),
+            table: Table::new(settings.policy, node),
+            settings,
+            last: 0,
+            unsent: Vec::new(),
+            unsent_count: 0,
+            log: VecDeque::new(),
+            log_bytes: 0,
+            peers: HashMap::new(),
+            departed: HashMap::new(),
+            pending: HashMap::new(),
+            heartbeat_due_ms: now_ms,
+            ticked_ms: now_ms,
+            outputs: VecDeque::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Gives a name to an owner on this node, or replaces its metadata if the owner has it already. With `take_over`, and where the scope
+    /// keeps the newest, the name goes from whoever has it.
+    ///
+    /// # Errors
+    /// [`Refusal::Taken`], [`Refusal::TooLong`], [`Refusal::TooMany`].
+    pub fn register(&mut self, owner: OwnerId, name: &str, meta: &[u8], take_over: bool, now_ms: u64) -> Result<Registered, Refusal> {
+        self.check(name, meta)?;
+        let counting = self.table.counting(name);
+        let (mut seen, mut rank) = (None, 0);
+        match &counting {
+            Some((entry, SELF, rank)) if entry.owner() == owner => {
+                self.claim(entry.record.revise(meta), *rank, Reason::Normal);
+                return self.table.lookup(name).map(Registered::Updated).ok_or(Refusal::Undefined);
+            }
+            Some((entry, _, other_rank)) if take_over && self.settings.policy == Policy::Newest => {
+                (seen, rank) = (Some(entry.stamp()), *other_rank);
+            }
+            Some((entry, ..)) => return Err(Refusal::Taken(entry.clone())),
+            None => {}
+        }
+        if self.table.entries_of(owner) >= self.settings.limits.entries_of_owner_max {
+            return Err(Refusal::TooMany);
+        }
+        let stamp = self.clock.stamp(seen, now_ms);
+        let reason = if counting.is_some() { Reason::TakenOver } else { Reason::Normal };
+        self.claim(Record::new(owner, stamp, 0, name, meta), rank, reason);
+        if let Some((entry, SELF, _)) = counting {
+            self.tell_loser(entry, Reason::TakenOver);
+        }
+        self.table.lookup(name).map(Registered::New).ok_or(Refusal::Undefined)
+    }
+
+    /// Takes a name from its owner on this node.
+    ///
+    /// # Errors
+    /// [`Refusal::Undefined`] if the owner does not have it.
+    pub fn unregister(&mut self, owner: OwnerId, name: &str) -> Result<(), Refusal> {
+        self.own(owner, name)?;
+        self.unclaim(name, Reason::Normal);
+        Ok(())
+    }
+
+    /// Replaces a name's metadata; with `expected`, only if stamp and revision are still those.
+    ///
+    /// # Errors
+    /// [`Refusal::Undefined`], [`Refusal::Changed`], [`Refusal::TooLong`].
+    pub fn update_meta(&mut self, owner: OwnerId, name: &str, meta: &[u8], expected: Option<(Stamp, u32)>) -> Result<Entry, Refusal> {
+        self.check(name, meta)?;
+        let (entry, rank) = self.own(owner, name)?;
+        if expected.is_some_and(|expected| expected != (entry.stamp(), entry.revision())) {
+            return Err(Refusal::Changed(entry));
+        }
+        self.claim(entry.record.revise(meta), rank, Reason::Normal);
+        self.table.lookup(name).ok_or(Refusal::Undefined)
+    }
+
+    /// Makes an owner on this node a member of a group; joining again replaces its metadata. Gives whether it is new there.
+    ///
+    /// # Errors
+    /// [`Refusal::TooLong`], [`Refusal::TooMany`].
+    pub fn join(&mut self, owner: OwnerId, group: &str, meta: &[u8], now_ms: u64) -> Result<bool, Refusal> {
+        self.check(group, meta)?;
+        let member = self.table.own_member(group, owner);
+        if member.is_none() && self.table.entries_of(owner) >= self.settings.limits.entries_of_owner_max {
+            return Err(Refusal::TooMany);
+        }
+        let stamp = self.clock.stamp(None, now_ms);
+        let record = Record::new(owner, stamp, 0, group, meta);
+        self.table.put_member(SELF, record.clone(), Reason::Normal);
+        self.operate(Operation::Join { record: record.bytes() });
+        Ok(member.is_none())
+    }
+
+    /// Ends a membership.
+    ///
+    /// # Errors
+    /// [`Refusal::Undefined`] if there is none.
+    pub fn leave(&mut self, owner: OwnerId, group: &str) -> Result<(), Refusal> {
+        if !self.table.drop_member(SELF, group, owner, Reason::Normal) {
+            return Err(Refusal::Undefined);
+        }
+        self.operate(Operation::Leave { group, owner, reason: Reason::Normal });
+        Ok(())
+    }
+
+    /// An owner on this node is gone, and all that it held. Costs what it held.
+    pub fn close(&mut self, owner: OwnerId) {
+        if self.table.drop_owner(SELF, owner, Reason::Closed) {
+            self.operate(Operation::Close { owner, reason: Reason::Closed });
+        }
+    }
+
+    /// The backend's answer to [`Output::Resolve`]: whether this node's claim stays. `None` = it failed, and the later claim stays.
+    pub fn resolve(&mut self, name: &str, keep_mine: Option<bool>, now_ms: u64) {
+        let Some((key, pending)) = self.pending.remove_entry(name) else { return };
+        self.counters.hooks_failed += u64::from(keep_mine.is_none());
+        let Some((mine, _)) = self.table.own_claim(&key) else { return };
+        if self.table.lookup(&key).as_ref() == Some(&mine) {
+            return;
+        }
+        if keep_mine != Some(true) {
+            return self.withdraw(&key);
+        }
+        let stamp = self.clock.stamp(Some(mine.stamp()), now_ms);
+        self.claim(mine.record.restamp(stamp), pending.other_rank.saturating_add(1), Reason::Conflict);
+    }
+
+    /// Who owns a name. [`Replica::view`] answers that to any thread.
+    pub fn lookup(&self, name: &str) -> Option<Entry> {
+        self.table.lookup(name)
+    }
+
+    /// The members of a group, in no order.
+    pub fn members(&self, group: &str) -> impl Iterator<Item = Entry> {
+        self.table.members(group)
+    }
+
+    /// Members of a group.
+    pub fn member_count(&self, group: &str) -> usize {
+        self.table.member_count(group)
+    }
+
+    /// Whether an owner on this node is a member of a group.
+    pub fn is_member(&self, owner: OwnerId, group: &str) -> bool {
+        self.table.own_member(group, owner).is_some()
+    }
+
+    /// Names that start with `prefix`: a page from `cursor` on (0 = the first), and where the next one starts. A page may be short.
+    /// What stays registered during the whole listing is listed exactly once.
+    pub fn names(&self, prefix: &str, cursor: u32, limit: usize) -> (Vec<Entry>, Option<u32>) {
+        self.table.names(prefix, cursor, limit)
+    }
+
+    /// Groups that start with `prefix` and their sizes, in pages.
+    pub fn groups(&self, prefix: &str, cursor: u32, limit: usize) -> (Vec<(Arc<str>, u32)>, Option<u32>) {
+        self.table.groups(prefix, cursor, limit)
+    }
+
+    /// The window for lookups; it may be cloned to any thread.
+    pub fn view(&self) -> View {
+        self.table.view().clone()
+    }
+
+    /// This node.
+    pub fn node(&self) -> &Arc<str> {
+        &self.node
+    }
+
+    /// The other nodes in sight, each with the number of its entries here.
+    pub fn nodes(&self) -> impl Iterator<Item = (&Arc<str>, u64)> {
+        self.peers.values().map(|peer| (&peer.name, self.table.entries_by(peer.authority)))
+    }
+
+    /// This node's own entries.
+    pub fn local_entries(&self) -> u64 {
+        self.table.entries_by(SELF)
+    }
+
+    /// Owners of all nodes that hold anything.
+    pub fn owners(&self) -> usize {
+        self.table.owner_count()
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> Counters {
+        Counters { drifted: self.clock.drifted, ..self.counters }
+    }
+
+    /// What is to be done, in order.
+    pub fn outputs(&mut self) -> impl Iterator<Item = Output> {
+        self.collect();
+        self.outputs.drain(..)
+    }
+
+    /// Moves events from the table to the outputs, and lets beaten claims go.
+    pub(crate) fn collect(&mut self) {
+        self.outputs.extend(self.table.events.drain(..).map(Output::Event));
+    }
+
+    fn check(&self, key: &str, meta: &[u8]) -> Result<(), Refusal> {
+        let limits = &self.settings.limits;
+        let fits = !key.is_empty() && key.len() <= limits.key_max && meta.len() <= limits.meta_max;
+        if fits { Ok(()) } else { Err(Refusal::TooLong) }
+    }
+
+    /// The entry of a name that this owner has, and its rank.
+    fn own(&self, owner: OwnerId, name: &str) -> Result<(Entry, u8), Refusal> {
+        let own = self.table.own_claim(name).filter(|(entry, _)| entry.owner() == owner);
+        own.ok_or(Refusal::Undefined)
+    }
+
+    /// Claims a name for this node, here and elsewhere.
+    pub(crate) fn claim(&mut self, record: Record, rank: u8, reason: Reason) {
+        self.operate(Operation::Claim { rank, record: record.bytes() });
+        self.table.put_claim(SELF, record, rank, reason);
+        self.concede();
+    }
+
+    /// Takes this node's claim back, here and elsewhere.
+    pub(crate) fn unclaim(&mut self, name: &str, reason: Reason) {
+        if self.table.drop_claim(SELF, name, reason) {
+            self.operate(Operation::Unclaim { name, reason });
+        }
+    }
+
+    fn tell_loser(&mut self, lost: Entry, reason: Reason) {
+        let Some(winner) = self.table.lookup(lost.key()) else { return };
+        self.collect();
+        self.outputs.push_back(Output::Lost { lost, winner, reason });
+    }
+
+    /// This node's claim has lost: takes it back as a numbered operation, so that it can't come back, and tells its owner.
+    pub(crate) fn withdraw(&mut self, name: &str) {
+        let Some((mine, _)) = self.table.own_claim(name) else { return };
+        self.counters.conflicts_lost += 1;
+        self.unclaim(name, Reason::Conflict);
+        self.tell_loser(mine, Reason::Conflict);
+    }
+
+    /// Notes an operation of this node, to be sent at the next flush.
+    pub(crate) fn operate(&mut self, operation: Operation<'_>) {
+        codec::put_operation(&mut self.unsent, operation);
+        self.unsent_count += 1;
+        self.last += 1;
+        if self.unsent.len() >= self.settings.message_max {
+            self.flush();
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! The replica's table: what each authority says, and what counts of it. It only keeps and compares; it knows neither time nor messages.
+
+mod read;
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use crate::conflict::{Standing, compare};
+use crate::digest;
+use crate::event::{Change, Entry, Event, Reason};
+use crate::groups::Groups;
+use crate::names::{Claim, Names};
+use crate::owners::{OwnerId, Owners};
+use crate::record::Record;
+use crate::settings::Policy;
+use crate::slab::{NONE, Slab};
+use crate::view::View;
+
+/// The authority that this node is itself.
+pub(crate) const SELF: u32 = 0;
+
+/// A node as the owner of entries.
+#[derive(Debug)]
+pub(crate) struct Authority {
+    pub(crate) node: Arc<str>,
+    first_owner: u32,
+    /// Sum of the hashes of its entries.
+    pub(crate) digest: u64,
+    pub(crate) entries: u64,
+    mark: u8,
+}
+
+#[derive(Debug)]
+pub(crate) struct Table {
+    policy: Policy,
+    authorities: Slab<Authority>,
+    owners: Owners,
+    names: Names,
+    groups: Groups,
+    view: View,
+    pub(crate) events: Vec<Event>,
+    /// Names in which a claim of this node has lost since the last look.
+    pub(crate) beaten: Vec<Record>,
+}
+
+impl Table {
+    pub(crate) fn new(policy: Policy, node: &str) -> Self {
+        let mut table = Table {
+            policy,
+            authorities: Slab::default(),
+            owners: Owners::default(),
+            names: Names::default(),
+            groups: Groups::default(),
+            view: View::default(),
+            events: Vec::new(),
+            beaten: Vec::new(),
+        };
+        table.add_authority(node);
+        table
+    }
+
+    pub(crate) fn view(&self) -> &View {
+        &self.view
+    }
+
+    pub(crate) fn add_authority(&mut self, node: &str) -> u32 {
+        self.authorities.insert(Authority { node: node.into(), first_owner: NONE, digest: 0, entries: 0, mark: 0 })
+    }
+
+    pub(crate) fn authority(&self, authority: u32) -> &Authority {
+        &self.authorities[authority]
+    }
+
+    /// Purges a node and forgets it. Touches its own entries only.
+    pub(crate) fn remove_authority(&mut self, authority: u32, reason: Reason) {
+        self.purge(authority, reason);
+        self.authorities.remove(authority);
+    }
+
+    /// Removes all that a node owns.
+    pub(crate) fn purge(&mut self, authority: u32, reason: Reason) {
+        while let Some(owner) = Some(self.authorities[authority].first_owner).filter(|first| *first != NONE) {
+            self.drop_all_of(owner, reason);
+        }
+    }
+
+    /// Sets an authority's claim of a name. Nothing happens if it says the same already.
+    pub(crate) fn put_claim(&mut self, authority: u32, record: Record, rank: u8, reason: Reason) {
+        let name = record.clone();
+        let name = name.key();
+        let head = self.names.head(name);
+        let before = head.map(|index| self.entry_of_claim(index));
+        let mark = self.authorities[authority].mark;
+        if let Some(index) = self.claim_of(head, authority) {
+            let claim = &mut self.names.claims[index];
+            if claim.record.owner() == record.owner() {
+                claim.mark = mark;
+                if (claim.rank, &claim.record) != (rank, &record) {
+                    self.account_claim(authority, index, false);
+                    let claim = &mut self.names.claims[index];
+                    (claim.rank, claim.record) = (rank, record);
+                    self.account_claim(authority, index, true);
+                    self.settle(name, before, reason);
+                }
+                return;
+            }
+            self.unlink_claim(authority, index, name);
+        }
+        let owner = self.owners.find_or_insert(authority, record.owner(), &mut self.authorities[authority].first_owner);
+        let next_of_owner = self.owners.get(owner).first_claim;
+        let claim = Claim { record, owner, next_of_owner, previous_of_owner: NONE, rank, mark };
+        let index = self.names.insert(self.names.head(name), claim);
+        if let Some(neighbour) = self.names.claims.get_mut(next_of_owner) {
+            neighbour.previous_of_owner = index;
+        }
+        let holder = self.owners.get_mut(owner);
+        holder.first_claim = index;
+        holder.entries += 1;
+        self.account_claim(authority, index, true);
+        self.settle(name, before, reason);
+    }
+
+    /// Removes an authority's claim of a name. False if there is none.
+    pub(crate) fn drop_claim(&mut self, authority: u32, name: &str, reason: Reason) -> bool {
+        let head = self.names.head(name);
+        let Some(index) = self.claim_of(head, authority) else { return false };
+        let before = head.map(|head| self.entry_of_claim(head));
+        self.unlink_claim(authority, index, name);
+        self.settle(name, before, reason);
+        true
+    }
+
+    /// Sets a membership. Nothing happens if it is the same already.
+    pub(crate) fn put_member(&mut self, authority: u32, record: Record, reason: Reason) {
+        let mark = self.authorities[authority].mark;
+        if let Some(index) = self.find_member(authority, record.key(), record.owner()) {
+            let member = &mut self.groups.members[index];
+            member.mark = mark;
+            if member.record == record {
+                return;
+            }
+            self.account_member(authority, index, false);
+            self.groups.members[index].record = record;
+            self.account_member(authority, index, true);
+            let entry = self.entry_of_member(index);
+            return self.events.push(Event { change: Change::MemberUpdated, entry, reason });
+        }
+        let group = self.groups.find_or_insert(record.key());
+        let owner = self.owners.find_or_insert(authority, record.owner(), &mut self.authorities[authority].first_owner);
+        let index = self.groups.insert(group, owner, record, mark);
+        let next = self.owners.get(owner).first_member;
+        self.groups.members[index].next_of_owner = next;
+        if let Some(neighbour) = self.groups.members.get_mut(next) {
+            neighbour.previous_of_owner = index;
+        }
+        let holder = self.owners.get_mut(owner);
+        holder.first_member = index;
+        holder.entries += 1;
+        self.account_member(authority, index, true);
+        let entry = self.entry_of_member(index);
+        self.events.push(Event { change: Change::Joined, entry, reason });
+        self.publish_counts();
+    }
+
+    /// Ends a membership. False if there is none.
+    pub(crate) fn drop_member(&mut self, authority: u32, group: &str, owner: OwnerId, reason: Reason) -> bool {
+        let Some(index) = self.find_member(authority, group, owner) else { return false };
+        self.remove_member(authority, index, reason);
+        true
+    }
+
+    /// Removes all that an owner holds. False if it holds nothing.
+    pub(crate) fn drop_owner(&mut self, authority: u32, owner: OwnerId, reason: Reason) -> bool {
+        let Some(owner) = self.owners.find(authority, owner) else { return false };
+        self.drop_all_of(owner, reason);
+        true
+    }
+
+    /// Begins a snapshot: what is not put again until [`Table::end_sweep`] is gone then.
+    pub(crate) fn begin_sweep(&mut self, authority: u32) {
+        let authority = &mut self.authorities[authority];
+        authority.mark = authority.mark.wrapping_add(1);
+    }
+
+    /// Ends a snapshot.
+    pub(crate) fn end_sweep(&mut self, authority: u32, reason: Reason) {
+        let mark = self.authorities[authority].mark;
+        let mut next_owner = self.authorities[authority].first_owner;
+        let (mut claims, mut members) = (Vec::new(), Vec::new());
+        while next_owner != NONE {
+            let owner = self.owners.get(next_owner);
+            let (mut claim, mut member) = (owner.first_claim, owner.first_member);
+            next_owner = owner.next;
+            while claim != NONE {
+                let at = &self.names.claims[claim];
+                claims.extend((at.mark != mark).then(|| at.record.clone()));
+                claim = at.next_of_owner;
+            }
+            while member != NONE {
+                let at = &self.groups.members[member];
+                members.extend((at.mark != mark).then_some(member));
+                member = at.next_of_owner;
+            }
+        }
+        for name in claims {
+            self.drop_claim(authority, name.key(), reason);
+        }
+        for member in members {
+            self.remove_member(authority, member, reason);
+        }
+    }
+
+    fn drop_all_of(&mut self, owner: u32, reason: Reason) {
+        let (authority, left) = (self.owners.get(owner).authority(), self.owners.get(owner).entries);
+        for _ in 0..left {
+            let holder = self.owners.get(owner);
+            if holder.first_claim != NONE {
+                let record = self.names.claims[holder.first_claim].record.clone();
+                self.drop_claim(authority, record.key(), reason);
+            } else {
+                self.remove_member(authority, holder.first_member, reason);
+            }
+        }
+    }
+
+    /// The claim of an authority in a name's chain.
+    fn claim_of(&self, head: Option<u32>, authority: u32) -> Option<u32> {
+        self.names.chain(head).find(|&index| self.owners.get(self.names.claims[index].owner).authority() == authority)
+    }
+
+    /// Takes a claim out of all lists and accounts.
+    fn unlink_claim(&mut self, authority: u32, index: u32, name: &str) {
+        self.account_claim(authority, index, false);
+        let claim = &self.names.claims[index];
+        let (owner, next, previous) = (claim.owner, claim.next_of_owner, claim.previous_of_owner);
+        if let Some(neighbour) = self.names.claims.get_mut(next) {
+            neighbour.previous_of_owner = previous;
+        }
+        match self.names.claims.get_mut(previous) {
+            Some(neighbour) => neighbour.next_of_owner = next,
+            None => self.owners.get_mut(owner).first_claim = next,
+        }
+        if let Some(head) = self.names.head(name) {
+            self.names.remove(head, index);
+        }
+        self.release_owner(authority, owner);
+    }
+
+    fn remove_member(&mut self, authority: u32, index: u32, reason: Reason) {
+        let entry = self.entry_of_member(index);
+        self.account_member(authority, index, false);
+        let member = &self.groups.members[index];
+        let (owner, next, previous) = (member.owner, member.next_of_owner, member.previous_of_owner);
+        if let Some(neighbour) = self.groups.members.get_mut(next) {
+            neighbour.previous_of_owner = previous;
+        }
+        match self.groups.members.get_mut(previous) {
+            Some(neighbour) => neighbour.next_of_owner = next,
+            None => self.owners.get_mut(owner).first_member = next,
+        }
+        self.groups.remove(index);
+        self.release_owner(authority, owner);
+        self.events.push(Event { change: Change::Left, entry, reason });
+        self.publish_counts();
+    }
+
+    fn release_owner(&mut self, authority: u32, owner: u32) {
+        self.owners.get_mut(owner).entries -= 1;
+        self.owners.release(owner, &mut self.authorities[authority].first_owner);
+    }
+
+    /// Elects the claim that counts, and tells what changed against `before`.
+    fn settle(&mut self, name: &str, before: Option<Entry>, reason: Reason) {
+        let Some(head) = self.names.head(name) else {
+            if let Some(entry) = before {
+                self.view.remove(name);
+                self.events.push(Event { change: Change::Unregistered, entry, reason });
+                self.publish_counts();
+            }
+            return;
+        };
+        if !self.names.rivals(head).is_empty() {
+            self.elect(head);
+        }
+        let Some(head) = self.names.head(name) else { return };
+        let after = self.entry_of_claim(head);
+        if before.as_ref() == Some(&after) {
+            return;
+        }
+        self.view.put(after.clone());
+        match before {
+            Some(old) if (old.owner(), &old.node) != (after.owner(), &after.node) => {
+                self.events.push(Event { change: Change::Unregistered, entry: old, reason });
+                self.events.push(Event { change: Change::Registered, entry: after, reason });
+            }
+            Some(_) => self.events.push(Event { change: Change::Updated, entry: after, reason }),
+            None => {
+                self.events.push(Event { change: Change::Registered, entry: after, reason });
+                self.publish_counts();
+            }
+        }
+    }
+
+    /// Puts the claim that counts first, and notes it if one of this node's does not.
+    fn elect(&mut self, head: u32) {
+        let mut best = head;
+        for index in self.names.chain(Some(head)) {
+            if compare(self.policy, self.standing(index), self.standing(best)) == Ordering::Greater {
+                best = index;
+            }
+        }
+        let own = self.claim_of(Some(head), SELF).filter(|own| *own != best);
+        self.beaten.extend(own.map(|own| self.names.claims[own].record.clone()));
+        self.names.promote(head, best);
+    }
+
+    fn standing(&self, index: u32) -> Standing<'_> {
+        let claim = &self.names.claims[index];
+        let authority = self.owners.get(claim.owner).authority();
+        Standing { rank: claim.rank, stamp: claim.record.stamp(), node: &self.authorities[authority].node }
+    }
+
+    fn find_member(&self, authority: u32, group: &str, owner: OwnerId) -> Option<u32> {
+        let group = self.groups.find(group)?;
+        let mut next = self.owners.get(self.owners.find(authority, owner)?).first_member;
+        while next != NONE {
+            let member = &self.groups.members[next];
+            if member.group == group {
+                return Some(next);
+            }
+            next = member.next_of_owner;
+        }
+        None
+    }
+
+    fn account_claim(&mut self, authority: u32, index: u32, is_added: bool) {
+        let claim = &self.names.claims[index];
+        let hash = digest::claim(&claim.record, claim.rank);
+        self.account(authority, hash, is_added);
+    }
+
+    fn account_member(&mut self, authority: u32, index: u32, is_added: bool) {
+        let hash = digest::member(&self.groups.members[index].record);
+        self.account(authority, hash, is_added);
+    }
+
+    fn account(&mut self, authority: u32, hash: u64, is_added: bool) {
+        let authority = &mut self.authorities[authority];
+        if is_added {
+            authority.digest = authority.digest.wrapping_add(hash);
+            authority.entries += 1;
+        } else {
+            authority.digest = authority.digest.wrapping_sub(hash);
+            authority.entries -= 1;
+        }
+    }
+
+    fn publish_counts(&self) {
+        self.view.count(self.names.len(), self.groups.members.len(), self.groups.len());
+    }
+}

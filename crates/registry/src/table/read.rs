@@ -1,0 +1,133 @@
+//! Questions to the table.
+
+use std::sync::Arc;
+
+use super::{SELF, Table};
+use crate::event::Entry;
+use crate::owners::OwnerId;
+use crate::record::Record;
+use crate::slab::NONE;
+
+/// Slots that one page of a listing looks at.
+const PAGE_SLOTS: u32 = 16_384;
+
+impl Table {
+    pub(super) fn entry_of_claim(&self, index: u32) -> Entry {
+        let claim = &self.names.claims[index];
+        Entry { node: self.node_of(claim.owner), record: claim.record.clone() }
+    }
+
+    pub(super) fn entry_of_member(&self, index: u32) -> Entry {
+        let member = &self.groups.members[index];
+        Entry { node: self.node_of(member.owner), record: member.record.clone() }
+    }
+
+    fn node_of(&self, owner: u32) -> Arc<str> {
+        Arc::clone(&self.authorities[self.owners.get(owner).authority()].node)
+    }
+
+    /// The owner that counts.
+    pub(crate) fn lookup(&self, name: &str) -> Option<Entry> {
+        self.names.head(name).map(|head| self.entry_of_claim(head))
+    }
+
+    /// The claim of this node, counting or not, and its rank.
+    pub(crate) fn own_claim(&self, name: &str) -> Option<(Entry, u8)> {
+        let index = self.claim_of(self.names.head(name), SELF)?;
+        Some((self.entry_of_claim(index), self.names.claims[index].rank))
+    }
+
+    /// The claim that counts, its authority and rank.
+    pub(crate) fn counting(&self, name: &str) -> Option<(Entry, u32, u8)> {
+        let head = self.names.head(name)?;
+        let claim = &self.names.claims[head];
+        Some((self.entry_of_claim(head), self.owners.get(claim.owner).authority(), claim.rank))
+    }
+
+    /// Whether this node's owner is a member, and since when.
+    pub(crate) fn own_member(&self, group: &str, owner: OwnerId) -> Option<Entry> {
+        self.find_member(SELF, group, owner).map(|index| self.entry_of_member(index))
+    }
+
+    /// Entries of one of this node's owners.
+    pub(crate) fn entries_of(&self, owner: OwnerId) -> usize {
+        self.owners.find(SELF, owner).map_or(0, |index| self.owners.get(index).entries as usize)
+    }
+
+    /// The members of a group, in no order.
+    pub(crate) fn members(&self, group: &str) -> impl Iterator<Item = Entry> {
+        let group = self.groups.find(group);
+        group.into_iter().flat_map(|group| self.groups.members_of(group)).map(|index| self.entry_of_member(index))
+    }
+
+    /// Members of a group.
+    pub(crate) fn member_count(&self, group: &str) -> usize {
+        self.groups.find(group).and_then(|group| self.groups.get(group)).map_or(0, |group| group.members as usize)
+    }
+
+    /// Names that start with `prefix`, a page from `cursor` on, and the cursor of the next page. A page looks at a bounded number of
+    /// slots, so it may be short or empty; what stays registered during the whole listing is listed exactly once.
+    pub(crate) fn names(&self, prefix: &str, cursor: u32, limit: usize) -> (Vec<Entry>, Option<u32>) {
+        let end = self.names.claims.end();
+        let mut found = Vec::new();
+        for index in cursor..end.min(cursor.saturating_add(PAGE_SLOTS)) {
+            if found.len() == limit {
+                return (found, Some(index));
+            }
+            let Some(claim) = self.names.claims.get(index) else { continue };
+            let key = claim.record.key();
+            if key.starts_with(prefix) && self.names.head(key) == Some(index) {
+                found.push(self.entry_of_claim(index));
+            }
+        }
+        let next = cursor.saturating_add(PAGE_SLOTS);
+        (found, (next < end).then_some(next))
+    }
+
+    /// Groups that start with `prefix` and their sizes, paged as [`Table::names`].
+    pub(crate) fn groups(&self, prefix: &str, cursor: u32, limit: usize) -> (Vec<(Arc<str>, u32)>, Option<u32>) {
+        let end = self.groups.end();
+        let mut found = Vec::new();
+        for index in cursor..end.min(cursor.saturating_add(PAGE_SLOTS)) {
+            if found.len() == limit {
+                return (found, Some(index));
+            }
+            let Some(group) = self.groups.get(index) else { continue };
+            if group.key.starts_with(prefix) {
+                found.push((Arc::clone(&group.key), group.members));
+            }
+        }
+        let next = cursor.saturating_add(PAGE_SLOTS);
+        (found, (next < end).then_some(next))
+    }
+
+    /// Entries that an authority has here.
+    pub(crate) fn entries_by(&self, authority: u32) -> u64 {
+        self.authorities[authority].entries
+    }
+
+    /// Owners of all authorities.
+    pub(crate) fn owner_count(&self) -> usize {
+        self.owners.len()
+    }
+
+    /// This node's own claims, each with its rank, and memberships: what a snapshot tells.
+    pub(crate) fn own_entries(&self, mut claim: impl FnMut(&Record, u8), mut member: impl FnMut(&Record)) {
+        let mut next_owner = self.authorities[SELF].first_owner;
+        while next_owner != NONE {
+            let owner = self.owners.get(next_owner);
+            let (mut next_claim, mut next_member) = (owner.first_claim, owner.first_member);
+            next_owner = owner.next;
+            while next_claim != NONE {
+                let at = &self.names.claims[next_claim];
+                claim(&at.record, at.rank);
+                next_claim = at.next_of_owner;
+            }
+            while next_member != NONE {
+                let at = &self.groups.members[next_member];
+                member(&at.record);
+                next_member = at.next_of_owner;
+            }
+        }
+    }
+}

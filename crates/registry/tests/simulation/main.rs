@@ -1,0 +1,255 @@
+//! Thousands of bad days of a cluster: messages are lost, doubled, delayed and reordered, links are cut one way or both, nodes crash, freeze
+//! and come back, clocks jump. After quiet all replicas equal the truth, there is one owner for each name, and events replay to the tables.
+//!
+//! `TOUCHLINE_SIM_SEEDS` sets how many days (10,000 unless set), `TOUCHLINE_SIM_SEED` runs one of them.
+
+mod node;
+mod random;
+mod scenarios;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use touchline_registry::{Counters, Policy, Settings};
+
+use node::{Node, Tables};
+use random::Random;
+
+/// A message under way: when it arrives, from whom, to whom, what.
+type Flight = (u64, usize, usize, Arc<[u8]>);
+
+struct World {
+    random: Random,
+    now_ms: u64,
+    settings: Settings,
+    nodes: Vec<Option<Node>>,
+    /// Messages by arrival; the second number keeps them apart.
+    network: BTreeMap<(u64, u64), Flight>,
+    sent: u64,
+    /// Links that carry nothing, one way.
+    cut: BTreeSet<(usize, usize)>,
+    is_calm: bool,
+}
+
+const NAMES: [&str; 4] = ["alpha", "beta", "gamma", "delta"];
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let policies = [Policy::Newest, Policy::Oldest, Policy::Reject, Policy::Hook];
+        let mut settings = Settings { policy: policies[random.below(4) as usize], ..Settings::default() };
+        // Small enough that gaps outlive the log and snapshots come in pieces.
+        settings.message_max = 60 + random.below(400) as usize;
+        settings.log_max = 100 + random.below(2_000) as usize;
+        let mut world = World {
+            random,
+            now_ms: 1_700_000_000_000,
+            settings,
+            nodes: Vec::new(),
+            network: BTreeMap::new(),
+            sent: 0,
+            cut: BTreeSet::new(),
+            is_calm: false,
+        };
+        for index in 0..2 + world.random.below(3) as usize {
+            world.nodes.push(None);
+            world.start(index);
+        }
+        world
+    }
+
+    fn start(&mut self, index: usize) {
+        let skew_ms = if self.random.chance(30) { self.random.below(7_200_000) as i64 - 3_600_000 } else { 0 };
+        self.nodes[index] = Some(Node::new(NAMES[index], self.random.next(), self.settings.clone(), self.now_ms, skew_ms));
+    }
+
+    /// Something happens.
+    fn disturb(&mut self) {
+        let index = self.random.below(self.nodes.len() as u64) as usize;
+        let other = self.random.below(self.nodes.len() as u64) as usize;
+        match self.random.below(100) {
+            0..4 => drop(self.cut.insert((index, other))),
+            4..7 => self.cut.extend([(index, other), (other, index)]),
+            7..12 => self.cut.clear(),
+            12..14 => self.nodes[index] = None,
+            14..18 if self.nodes[index].is_none() => self.start(index),
+            18..20 => self.each(index, |node, _, _| node.is_frozen = !node.is_frozen),
+            20..21 => self.each(index, |node, random, _| node.skew_ms += random.below(7_200_000) as i64 - 3_600_000),
+            21..22 => {
+                self.each(index, |node, _, _| node.replica.goodbye());
+                self.run(index);
+                self.nodes[index] = None;
+            }
+            _ => self.each(index, |node, random, now_ms| {
+                if !node.is_frozen {
+                    node.act(random, now_ms);
+                }
+            }),
+        }
+    }
+
+    fn each(&mut self, index: usize, act: impl FnOnce(&mut Node, &mut Random, u64)) {
+        if let Some(node) = &mut self.nodes[index] {
+            act(node, &mut self.random, self.now_ms);
+        }
+    }
+
+    /// Time passes: messages arrive, nodes do what is due.
+    fn pass(&mut self, ms: u64) {
+        self.now_ms += ms;
+        while let Some(entry) = self.network.first_entry().filter(|entry| entry.key().0 <= self.now_ms) {
+            let (_, from, to, message) = entry.remove();
+            let Some(node) = &mut self.nodes[to] else { continue };
+            if node.is_frozen {
+                // It waits in the socket of a node that stands still.
+                self.sent += 1;
+                self.network.insert((self.now_ms + 500, self.sent), (0, from, to, message));
+                continue;
+            }
+            let own_ms = node.clock(self.now_ms);
+            node.replica.receive(&message, own_ms);
+        }
+        for index in 0..self.nodes.len() {
+            self.run(index);
+        }
+    }
+
+    fn run(&mut self, index: usize) {
+        let Some(node) = self.nodes[index].as_mut().filter(|node| !node.is_frozen) else { return };
+        for (to, message) in node.run(&mut self.random, self.now_ms) {
+            let is_addressed = |name: &str| to.as_ref().is_none_or(|to| **to == *name);
+            let others: Vec<usize> = (0..self.nodes.len()).filter(|other| is_addressed(NAMES[*other])).collect();
+            for other in others {
+                self.send(index, other, &message);
+            }
+        }
+    }
+
+    fn send(&mut self, from: usize, to: usize, message: &Arc<[u8]>) {
+        if self.cut.contains(&(from, to)) || !self.is_calm && self.random.chance(10) {
+            return;
+        }
+        let copies = if !self.is_calm && self.random.chance(10) { 2 } else { 1 };
+        for _ in 0..copies {
+            let delay_ms = if self.is_calm { self.random.below(10) } else { self.random.below(20).pow(2) * 5 };
+            self.sent += 1;
+            let arrival = self.now_ms + delay_ms;
+            self.network.insert((arrival, self.sent), (arrival, from, to, Arc::clone(message)));
+        }
+    }
+
+    /// Everything works again, and some seconds pass.
+    fn calm_down(&mut self) {
+        self.is_calm = true;
+        self.cut.clear();
+        for index in 0..self.nodes.len() {
+            if self.nodes[index].is_none() {
+                self.start(index);
+            }
+            self.each(index, |node, _, _| node.is_frozen = false);
+        }
+        for _ in 0..60 {
+            self.pass(250);
+        }
+    }
+
+    /// What is really there: the union of what the owners hold by what they were told.
+    fn truth(&self) -> Tables {
+        let mut truth = Tables::default();
+        for node in self.nodes.iter().flatten() {
+            let name = node.replica.node();
+            for (owner, held) in &node.owners {
+                for (key, meta) in &held.names {
+                    let other = truth.names.insert(key.clone(), (*owner, Arc::clone(name), meta.clone()));
+                    assert!(other.is_none(), "{key} has two owners");
+                }
+                let groups = held.groups.iter();
+                truth.members.extend(groups.map(|(key, meta)| ((key.clone(), Arc::clone(name), *owner), meta.clone())));
+            }
+        }
+        truth
+    }
+
+    fn check(&self) {
+        let truth = self.truth();
+        let holders = |node: &Node| node.owners.values().filter(|held| !held.names.is_empty() || !held.groups.is_empty()).count();
+        let owners: usize = self.nodes.iter().flatten().map(holders).sum();
+        for node in self.nodes.iter().flatten() {
+            assert_eq!(node.tables(), truth, "what {} sees against what is", node.replica.node());
+            assert_eq!(node.replica.owners(), owners, "who holds nothing is forgotten");
+            assert_eq!(node.replica.nodes().count(), self.nodes.len() - 1);
+        }
+    }
+}
+
+/// A day; gives what happened in it.
+fn day(seed: u64) -> Counters {
+    let mut world = World::new(seed);
+    let steps = 60 + world.random.below(120);
+    for _ in 0..steps {
+        world.disturb();
+        let ms = world.random.below(12).pow(3) / 4;
+        world.pass(ms);
+        for node in world.nodes.iter().flatten().filter(|node| !node.is_frozen) {
+            node.tables();
+        }
+    }
+    world.calm_down();
+    world.check();
+    let mut total = Counters::default();
+    for seen in world.nodes.iter().flatten().map(|node| node.replica.counters()) {
+        total.conflicts_lost += seen.conflicts_lost;
+        total.snapshots_installed += seen.snapshots_installed;
+        total.gaps += seen.gaps;
+        total.purges += seen.purges;
+        total.drifted += seen.drifted;
+        total.hooks_failed += seen.hooks_failed;
+        total.reincarnations += seen.reincarnations;
+    }
+    total
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+#[test]
+fn after_every_bad_day_all_replicas_equal_the_truth() {
+    if let Some(seed) = number("TOUCHLINE_SIM_SEED") {
+        day(seed);
+        return;
+    }
+    let seeds = number("TOUCHLINE_SIM_SEEDS").unwrap_or(10_000);
+    let next = AtomicU64::new(0);
+    let days_with: [AtomicU64; 7] = Default::default();
+    std::thread::scope(|scope| {
+        let worker = || {
+            while let seed = next.fetch_add(1, Relaxed)
+                && seed < seeds
+            {
+                let seen = std::panic::catch_unwind(|| day(seed)).unwrap_or_else(|panic| {
+                    eprintln!("the day with TOUCHLINE_SIM_SEED={seed} went wrong");
+                    std::panic::resume_unwind(panic)
+                });
+                let Counters { conflicts_lost, snapshots_installed, gaps, purges, drifted, hooks_failed, reincarnations, .. } = seen;
+                let kinds = [conflicts_lost, snapshots_installed, gaps, purges, drifted, hooks_failed, reincarnations];
+                for (days, count) in days_with.iter().zip(kinds) {
+                    days.fetch_add(u64::from(count > 0), Relaxed);
+                }
+            }
+        };
+        let workers = std::thread::available_parallelism().map_or(1, usize::from);
+        let handles: Vec<_> = (0..workers).map(|_| scope.spawn(worker)).collect();
+        for handle in handles {
+            if let Err(panic) = handle.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+    });
+    // A simulator whose days are all fine proves nothing.
+    for (days, what) in days_with.iter().zip(["conflict", "snapshot", "gap", "purge", "clock too far off", "silent backend", "second life"])
+    {
+        assert!(days.load(Relaxed) * 500 >= seeds, "too few days with a {what}: {days:?} of {seeds}");
+    }
+}

@@ -1,0 +1,209 @@
+//! A simulated node: a replica, the truth about its own owners, and a table replayed from its events.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use touchline_registry::{Change, Entry, Event, Output, OwnerId, Refusal, Registered, Replica, Settings};
+
+use crate::random::Random;
+
+type Meta = Vec<u8>;
+/// A message and its one receiver, unless it is for all.
+pub(crate) type Letter = (Option<Arc<str>>, Arc<[u8]>);
+
+/// What one owner holds, by what its node told it.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub(crate) struct Held {
+    pub(crate) names: BTreeMap<String, Meta>,
+    pub(crate) groups: BTreeMap<String, Meta>,
+}
+
+pub(crate) struct Node {
+    pub(crate) replica: Replica,
+    pub(crate) owners: BTreeMap<OwnerId, Held>,
+    /// Its wall clock against the world's, milliseconds.
+    pub(crate) skew_ms: i64,
+    pub(crate) is_frozen: bool,
+    names: BTreeMap<String, (OwnerId, Arc<str>, Meta)>,
+    members: BTreeMap<(String, Arc<str>, OwnerId), Meta>,
+    /// Conflicts that the backend will answer: when, which, how.
+    questions: Vec<(u64, Arc<str>, Option<bool>)>,
+}
+
+impl Node {
+    pub(crate) fn new(name: &str, birth: u64, settings: Settings, now_ms: u64, skew_ms: i64) -> Self {
+        let own_ms = now_ms.saturating_add_signed(skew_ms);
+        Node {
+            replica: Replica::new(name, birth, settings, own_ms),
+            owners: BTreeMap::new(),
+            skew_ms,
+            is_frozen: false,
+            names: BTreeMap::new(),
+            members: BTreeMap::new(),
+            questions: Vec::new(),
+        }
+    }
+
+    pub(crate) fn clock(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_add_signed(self.skew_ms)
+    }
+
+    /// Something that an owner does.
+    pub(crate) fn act(&mut self, random: &mut Random, now_ms: u64) {
+        let own_ms = self.clock(now_ms);
+        let known: Vec<OwnerId> = self.owners.keys().copied().collect();
+        if known.len() < 4 && random.chance(30) {
+            let mut id = [0; 16];
+            id[..8].copy_from_slice(&random.next().to_le_bytes());
+            self.owners.insert(OwnerId(id), Held::default());
+            return;
+        }
+        let Some(&owner) = known.get(random.below(known.len() as u64) as usize) else { return };
+        let key = format!("key-{}", random.below(5));
+        let meta = vec![b'm'; random.below(20) as usize];
+        match random.below(20) {
+            0..7 => self.register(owner, &key, meta, random.chance(30), own_ms),
+            7..10 => self.unregister(owner, &key),
+            10..12 => self.update(owner, &key, meta),
+            12..16 => {
+                let is_new = self.replica.join(owner, &key, &meta, own_ms).expect("within limits");
+                let before = self.held(owner).groups.insert(key, meta);
+                assert_eq!(is_new, before.is_none());
+            }
+            16..18 => {
+                let left = self.replica.leave(owner, &key);
+                assert_eq!(left.is_ok(), self.held(owner).groups.remove(&key).is_some());
+            }
+            _ => {
+                self.replica.close(owner);
+                self.owners.remove(&owner);
+            }
+        }
+    }
+
+    fn held(&mut self, owner: OwnerId) -> &mut Held {
+        self.owners.get_mut(&owner).expect("a known owner")
+    }
+
+    fn register(&mut self, owner: OwnerId, name: &str, meta: Meta, take_over: bool, own_ms: u64) {
+        let result = self.replica.register(owner, name, &meta, take_over, own_ms);
+        match result {
+            Ok(Registered::Updated(entry)) => {
+                assert_eq!((entry.owner(), entry.meta()), (owner, &*meta));
+                assert!(self.held(owner).names.insert(name.into(), meta).is_some(), "it had the name");
+            }
+            Ok(Registered::New(entry)) => {
+                assert_eq!((entry.owner(), entry.meta()), (owner, &*meta));
+                assert!(self.held(owner).names.insert(name.into(), meta).is_none(), "it did not have the name");
+            }
+            Err(Refusal::Taken(entry)) => assert_ne!((entry.owner(), &entry.node), (owner, self.replica.node())),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+
+    fn unregister(&mut self, owner: OwnerId, name: &str) {
+        let result = self.replica.unregister(owner, name);
+        assert_eq!(result.is_ok(), self.held(owner).names.remove(name).is_some(), "only the owner's entry can go");
+        assert_eq!(self.replica.unregister(owner, name), Err(Refusal::Undefined), "and only once");
+    }
+
+    fn update(&mut self, owner: OwnerId, name: &str, meta: Meta) {
+        let result = self.replica.update_meta(owner, name, &meta, None);
+        let held = self.held(owner).names.get_mut(name);
+        assert_eq!(result.is_ok(), held.is_some());
+        if let Some(held) = held {
+            *held = meta;
+        }
+    }
+
+    /// Lets the replica do what is due. Gives its messages.
+    pub(crate) fn run(&mut self, random: &mut Random, now_ms: u64) -> Vec<Letter> {
+        let own_ms = self.clock(now_ms);
+        let (due, later) = std::mem::take(&mut self.questions).into_iter().partition(|(at, ..)| *at <= now_ms);
+        self.questions = later;
+        for (_, name, answer) in due {
+            self.replica.resolve(&name, answer, own_ms);
+        }
+        self.replica.tick(own_ms);
+        let outputs: Vec<Output> = self.replica.outputs().collect();
+        let mut messages = Vec::new();
+        for output in outputs {
+            match output {
+                Output::Send { to, message } => messages.push((to, message)),
+                Output::Event(event) => self.replay(event),
+                Output::Lost { lost, winner, .. } => {
+                    assert_ne!((winner.owner(), &winner.node), (lost.owner(), self.replica.node()), "nobody loses to itself");
+                    // An owner that is gone by now needs no word.
+                    if let Some(held) = self.owners.get_mut(&lost.owner()) {
+                        assert!(held.names.remove(lost.key()).is_some(), "what was not owned can't be lost");
+                    }
+                }
+                Output::Resolve { mine, other } => {
+                    assert_eq!((mine.key(), &mine.node), (other.key(), self.replica.node()));
+                    let answer = [Some(true), Some(false), None][random.below(3) as usize];
+                    // Some answers come too late.
+                    self.questions.push((now_ms + random.below(2_000), mine.key().into(), answer));
+                }
+                Output::Node { .. } => {}
+            }
+        }
+        messages
+    }
+
+    /// Every event must fit what the ones before it have told.
+    fn replay(&mut self, Event { change, entry, .. }: Event) {
+        let (key, owner, meta) = (entry.key().to_owned(), entry.owner(), entry.meta().to_vec());
+        let node = entry.node;
+        match change {
+            Change::Registered => assert!(self.names.insert(key, (owner, node, meta)).is_none(), "registered twice"),
+            Change::Updated => {
+                let before = self.names.insert(key, (owner, Arc::clone(&node), meta));
+                assert!(before.is_some_and(|(o, n, _)| (o, n) == (owner, node)), "updated what was not there");
+            }
+            Change::Unregistered => {
+                let before = self.names.remove(&key);
+                assert_eq!(before, Some((owner, node, meta)), "unregistered what was not there");
+            }
+            Change::Joined => assert!(self.members.insert((key, node, owner), meta).is_none(), "joined twice"),
+            Change::MemberUpdated => assert!(self.members.insert((key, node, owner), meta).is_some(), "updated a stranger"),
+            Change::Left => assert_eq!(self.members.remove(&(key, node, owner)), Some(meta), "a stranger left"),
+        }
+    }
+
+    /// The node's tables: by its replica, which must be what its events tell, and what its view shows.
+    pub(crate) fn tables(&self) -> Tables {
+        let mut names = BTreeMap::new();
+        let (mut cursor, mut pages) = (0, 0);
+        loop {
+            let (entries, next) = self.replica.names("", cursor, 3);
+            for entry in entries {
+                let found = self.replica.view().lookup(entry.key()).expect("the view has what the table has");
+                assert_eq!(found, entry);
+                let before = names.insert(entry.key().to_owned(), (entry.owner(), Arc::clone(&entry.node), entry.meta().to_vec()));
+                assert!(before.is_none(), "listed twice");
+            }
+            pages += 1;
+            assert!(pages < 1_000, "a listing ends");
+            let Some(next) = next else { break };
+            cursor = next;
+        }
+        let mut members = BTreeMap::new();
+        for (group, size) in self.replica.groups("", 0, usize::MAX).0 {
+            let all: Vec<Entry> = self.replica.members(&group).collect();
+            assert_eq!((all.len(), self.replica.member_count(&group)), (size as usize, size as usize));
+            members.extend(all.into_iter().map(|e| ((e.key().to_owned(), Arc::clone(&e.node), e.owner()), e.meta().to_vec())));
+        }
+        assert_eq!(names, self.names, "replaying the events gives the names");
+        assert_eq!(members, self.members, "replaying the events gives the members");
+        let view = self.replica.view();
+        assert_eq!((view.names(), view.members()), (names.len() as u64, members.len() as u64));
+        Tables { names, members }
+    }
+}
+
+/// All that a node sees.
+#[derive(Debug, PartialEq, Default)]
+pub(crate) struct Tables {
+    pub(crate) names: BTreeMap<String, (OwnerId, Arc<str>, Meta)>,
+    pub(crate) members: BTreeMap<(String, Arc<str>, OwnerId), Meta>,
+}

@@ -1,0 +1,440 @@
+//! The days that a registry must survive, one by one.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use touchline_registry::{Change, Event, Limits, Output, OwnerId, Policy, Reason, Refusal, Registered, Replica, Settings, Stamp};
+
+fn id(n: u8) -> OwnerId {
+    OwnerId([n; 16])
+}
+
+/// Replicas joined by perfect links, unless a test says otherwise.
+struct Cluster {
+    now_ms: u64,
+    replicas: Vec<Replica>,
+    events: Vec<Vec<Event>>,
+    lost: Vec<(usize, OwnerId, Arc<str>, Reason)>,
+    questions: Vec<(usize, Arc<str>)>,
+    /// Links that carry nothing, both ways.
+    cut: Vec<(usize, usize)>,
+    messages: usize,
+}
+
+impl Cluster {
+    fn new(size: usize, settings: &Settings) -> Self {
+        let start_ms = 1_700_000_000_000;
+        let make = |index: usize| Replica::new(&format!("node-{index}"), index as u64, settings.clone(), start_ms);
+        let mut cluster = Cluster {
+            now_ms: start_ms,
+            replicas: (0..size).map(make).collect(),
+            events: vec![Vec::new(); size],
+            lost: Vec::new(),
+            questions: Vec::new(),
+            cut: Vec::new(),
+            messages: 0,
+        };
+        cluster.settle();
+        cluster.events.iter_mut().for_each(Vec::clear);
+        cluster
+    }
+
+    /// Delivers until nobody has anything to say.
+    fn deliver(&mut self) {
+        let mut waiting = VecDeque::new();
+        loop {
+            for index in 0..self.replicas.len() {
+                self.replicas[index].flush();
+                let outputs: Vec<Output> = self.replicas[index].outputs().collect();
+                for output in outputs {
+                    match output {
+                        Output::Send { to, message } => waiting.push_back((index, to, message)),
+                        Output::Event(event) => self.events[index].push(event),
+                        Output::Lost { lost, reason, .. } => self.lost.push((index, lost.owner(), lost.key().into(), reason)),
+                        Output::Resolve { mine, .. } => self.questions.push((index, mine.key().into())),
+                        Output::Node { .. } => {}
+                    }
+                }
+            }
+            let Some((from, to, message)) = waiting.pop_front() else { return };
+            for other in 0..self.replicas.len() {
+                let is_cut = self.cut.contains(&(from, other)) || self.cut.contains(&(other, from));
+                let is_addressed = to.as_ref().is_none_or(|to| to == self.replicas[other].node());
+                if other != from && !is_cut && is_addressed {
+                    self.messages += 1;
+                    self.replicas[other].receive(&message, self.now_ms);
+                }
+            }
+        }
+    }
+
+    fn pass(&mut self, ms: u64) {
+        for _ in 0..ms / 100 {
+            self.now_ms += 100;
+            self.replicas.iter_mut().for_each(|replica| replica.tick(self.now_ms));
+            self.deliver();
+        }
+    }
+
+    fn settle(&mut self) {
+        self.pass(3_000);
+    }
+
+    fn register(&mut self, node: usize, owner: u8, name: &str) -> Result<Registered, Refusal> {
+        let result = self.replicas[node].register(id(owner), name, b"", false, self.now_ms);
+        self.now_ms += 1;
+        result
+    }
+
+    fn owner(&self, node: usize, name: &str) -> Option<OwnerId> {
+        let found = self.replicas[node].lookup(name).map(|entry| entry.owner());
+        assert_eq!(self.replicas[node].view().lookup(name).map(|found| found.owner()), found);
+        found
+    }
+
+    fn changes(&self, node: usize) -> Vec<Change> {
+        self.events[node].iter().map(|event| event.change).collect()
+    }
+}
+
+#[test]
+fn a_name_is_seen_everywhere_until_it_is_given_up() {
+    let mut cluster = Cluster::new(3, &Settings::default());
+    cluster.register(0, 1, "bike").expect("free");
+    cluster.deliver();
+    for node in 0..3 {
+        assert_eq!(cluster.owner(node, "bike"), Some(id(1)));
+    }
+    cluster.replicas[0].unregister(id(1), "bike").expect("owned");
+    cluster.deliver();
+    for node in 0..3 {
+        assert_eq!(cluster.owner(node, "bike"), None);
+        assert_eq!(cluster.changes(node), [Change::Registered, Change::Unregistered]);
+    }
+    assert_eq!(cluster.replicas[0].unregister(id(1), "bike"), Err(Refusal::Undefined));
+}
+
+#[test]
+fn the_same_owner_again_replaces_the_metadata_and_another_is_refused() {
+    let mut cluster = Cluster::new(2, &Settings::default());
+    cluster.register(0, 1, "bike").expect("free");
+    let again = cluster.replicas[0].register(id(1), "bike", b"red", false, cluster.now_ms);
+    assert!(matches!(again, Ok(Registered::Updated(_))));
+    cluster.deliver();
+    for (node, owner) in [(0, 2), (1, 3)] {
+        let refused = cluster.register(node, owner, "bike");
+        assert!(matches!(refused, Err(Refusal::Taken(entry)) if entry.owner() == id(1) && entry.meta() == b"red"));
+    }
+    cluster.deliver();
+    for node in 0..2 {
+        assert_eq!(cluster.changes(node), [Change::Registered, Change::Updated]);
+        assert_eq!(cluster.owner(node, "bike"), Some(id(1)));
+    }
+    assert_eq!(cluster.replicas[1].unregister(id(1), "bike"), Err(Refusal::Undefined), "only its own node can take it away");
+}
+
+#[test]
+fn metadata_is_replaced_only_as_it_was_seen() {
+    let mut cluster = Cluster::new(2, &Settings::default());
+    let Ok(Registered::New(entry)) = cluster.register(0, 1, "bike") else { panic!("free") };
+    let updated = cluster.replicas[0].update_meta(id(1), "bike", b"1", Some((entry.stamp(), 0))).expect("nobody was faster");
+    assert_eq!((updated.stamp(), updated.revision()), (entry.stamp(), 1));
+    let late = cluster.replicas[0].update_meta(id(1), "bike", b"2", Some((entry.stamp(), 0)));
+    assert!(matches!(late, Err(Refusal::Changed(seen)) if seen == updated));
+    cluster.deliver();
+    assert_eq!(cluster.replicas[1].lookup("bike").map(|entry| entry.meta().to_vec()), Some(b"1".to_vec()));
+}
+
+#[test]
+fn a_closed_owner_leaves_nothing_anywhere_and_one_event_for_each() {
+    let mut cluster = Cluster::new(2, &Settings::default());
+    for number in 0..50 {
+        cluster.register(0, 1, &format!("name-{number}")).expect("free");
+    }
+    cluster.register(0, 2, "other").expect("free");
+    cluster.deliver();
+    cluster.events.iter_mut().for_each(Vec::clear);
+    let before = cluster.messages;
+    cluster.replicas[0].close(id(1));
+    cluster.deliver();
+    assert_eq!(cluster.messages - before, 1, "one operation says it all");
+    for node in 0..2 {
+        assert_eq!(cluster.changes(node), [Change::Unregistered; 50]);
+        assert!(cluster.events[node].iter().all(|event| event.reason == Reason::Closed));
+        assert_eq!(cluster.owner(node, "other"), Some(id(2)));
+        assert_eq!(cluster.replicas[node].owners(), 1);
+    }
+}
+
+#[test]
+fn who_joins_late_has_everything_while_registrations_go_on() {
+    let mut cluster = Cluster::new(3, &Settings { message_max: 4_096, log_max: 16_384, ..Settings::default() });
+    cluster.cut = vec![(0, 1), (0, 2)];
+    for number in 0..20_000_u32 {
+        let owner = OwnerId((u128::from(number) + 1).to_le_bytes());
+        cluster.replicas[0].register(owner, &format!("name-{number}"), b"", false, cluster.now_ms).expect("free");
+    }
+    cluster.pass(10_000);
+    cluster.cut.clear();
+    for number in 20_000..22_000_u32 {
+        let owner = OwnerId((u128::from(number) + 1).to_le_bytes());
+        cluster.replicas[0].register(owner, &format!("name-{number}"), b"", false, cluster.now_ms).expect("free");
+        if number % 100 == 0 {
+            cluster.pass(100);
+        }
+    }
+    cluster.settle();
+    for node in 1..3 {
+        assert_eq!(cluster.replicas[node].view().names(), 22_000);
+        assert_eq!(cluster.changes(node), [Change::Registered; 22_000], "none missing, none double");
+        assert_eq!(cluster.replicas[node].counters().snapshots_installed, 1);
+    }
+}
+
+#[test]
+fn a_node_that_leaves_or_falls_silent_is_purged_and_comes_back_with_what_lives() {
+    for says_goodbye in [true, false] {
+        let mut cluster = Cluster::new(3, &Settings::default());
+        cluster.register(2, 1, "stays").expect("free");
+        cluster.register(2, 2, "dies").expect("free");
+        cluster.settle();
+        if says_goodbye {
+            cluster.replicas[2].goodbye();
+            cluster.deliver();
+        } else {
+            cluster.cut = vec![(0, 2), (1, 2)];
+            cluster.pass(6_000);
+        }
+        assert_eq!((cluster.owner(0, "stays"), cluster.owner(1, "dies")), (None, None));
+        assert!(cluster.events[0].iter().rev().take(2).all(|event| event.reason == Reason::NodeDown));
+        cluster.replicas[2].close(id(2));
+        cluster.cut.clear();
+        cluster.settle();
+        assert_eq!((cluster.owner(0, "stays"), cluster.owner(1, "dies")), (Some(id(1)), None));
+    }
+}
+
+#[test]
+fn nothing_is_left_of_an_earlier_life_even_if_its_words_come_late() {
+    for clock_back_ms in [0, 3_600_000] {
+        let mut cluster = Cluster::new(2, &Settings::default());
+        cluster.register(1, 1, "old").expect("free");
+        cluster.replicas[1].flush();
+        let old_words: Vec<_> =
+            cluster.replicas[1].outputs().filter_map(|o| if let Output::Send { message, .. } = o { Some(message) } else { None }).collect();
+        for words in &old_words {
+            cluster.replicas[0].receive(words, cluster.now_ms);
+        }
+        assert_eq!(cluster.owner(0, "old"), Some(id(1)));
+        cluster.replicas[1] = Replica::new("node-1", 99, Settings::default(), cluster.now_ms - clock_back_ms);
+        cluster.settle();
+        cluster.register(1, 2, "new").expect("free");
+        cluster.settle();
+        for words in &old_words {
+            cluster.replicas[0].receive(words, cluster.now_ms);
+        }
+        cluster.settle();
+        assert_eq!((cluster.owner(0, "old"), cluster.owner(0, "new")), (None, Some(id(2))));
+    }
+}
+
+#[test]
+fn two_who_register_at_once_end_with_one_owner_ten_thousand_times() {
+    for (policy, winner) in [(Policy::Newest, 2), (Policy::Oldest, 1), (Policy::Reject, 1)] {
+        let mut cluster = Cluster::new(3, &Settings { policy, ..Settings::default() });
+        for round in 0..10_000 / 3 {
+            let name = format!("name-{round}");
+            cluster.register(0, 1, &name).ok();
+            cluster.register(1, 2, &name).expect("it has not heard of the other");
+            cluster.deliver();
+            let all: Vec<_> = (0..3).map(|node| cluster.owner(node, &name)).collect();
+            assert_eq!(all, [Some(id(winner)); 3]);
+            let loser = 3 - winner;
+            let word = cluster.lost.pop().expect("the loser is told");
+            assert_eq!((word.1, &*word.2, word.3), (id(loser), &*name, Reason::Conflict));
+            assert!(cluster.lost.is_empty(), "once");
+            cluster.replicas[usize::from(winner) - 1].unregister(id(winner), &name).expect("owned");
+        }
+    }
+}
+
+#[test]
+fn a_name_is_taken_over_only_where_the_newest_stays() {
+    for policy in [Policy::Newest, Policy::Oldest, Policy::Reject, Policy::Hook] {
+        let mut cluster = Cluster::new(2, &Settings { policy, ..Settings::default() });
+        cluster.register(0, 1, "phone").expect("free");
+        cluster.deliver();
+        let taken = cluster.replicas[1].register(id(2), "phone", b"", true, cluster.now_ms);
+        cluster.deliver();
+        let is_newest = policy == Policy::Newest;
+        assert_eq!(taken.is_ok(), is_newest);
+        let owner = if is_newest { 2 } else { 1 };
+        assert_eq!([cluster.owner(0, "phone"), cluster.owner(1, "phone")], [Some(id(owner)); 2]);
+        assert_eq!(cluster.lost.len(), usize::from(is_newest));
+    }
+}
+
+#[test]
+fn a_split_heals_by_the_policy_in_any_part_of_it() {
+    let mut cluster = Cluster::new(4, &Settings::default());
+    cluster.cut = vec![(0, 2), (0, 3), (1, 2), (1, 3)];
+    cluster.pass(6_000);
+    cluster.register(0, 1, "both").expect("free on this side");
+    cluster.register(2, 2, "both").expect("free on that side");
+    cluster.register(1, 3, "left").expect("free");
+    cluster.register(3, 4, "right").expect("free");
+    cluster.pass(6_000);
+    assert_eq!([cluster.owner(1, "both"), cluster.owner(3, "both")], [Some(id(1)), Some(id(2))]);
+    assert_eq!(cluster.owner(0, "right"), None);
+    cluster.cut.clear();
+    cluster.settle();
+    for node in 0..4 {
+        let all = ["both", "left", "right"].map(|name| cluster.owner(node, name));
+        assert_eq!(all, [2, 3, 4].map(|owner| Some(id(owner))));
+    }
+    assert_eq!(cluster.lost.len(), 1);
+}
+
+#[test]
+fn in_a_partial_split_everybody_holds_what_it_can_see() {
+    let mut cluster = Cluster::new(3, &Settings::default());
+    cluster.cut = vec![(0, 2)];
+    for node in 0..3_usize {
+        cluster.register(node, node as u8 + 1, &format!("of-{node}")).expect("free");
+    }
+    cluster.pass(8_000);
+    let seen = |cluster: &Cluster, node| (0..3).filter(|i| cluster.owner(node, &format!("of-{i}")).is_some()).collect::<Vec<_>>();
+    assert_eq!([seen(&cluster, 0), seen(&cluster, 1), seen(&cluster, 2)], [vec![0, 1], vec![0, 1, 2], vec![1, 2]]);
+    cluster.cut.clear();
+    cluster.settle();
+    assert_eq!([seen(&cluster, 0), seen(&cluster, 2)], [vec![0, 1, 2], vec![0, 1, 2]]);
+}
+
+#[test]
+fn a_digest_finds_what_numbers_cannot() {
+    let mut cluster = Cluster::new(2, &Settings::default());
+    cluster.register(0, 1, "real").expect("free");
+    cluster.replicas[0].flush();
+    // The same number on the way, but other bytes: a letter of the name has flipped.
+    for output in cluster.replicas[0].outputs().collect::<Vec<_>>() {
+        let Output::Send { message, .. } = output else { continue };
+        let mut broken = message.to_vec();
+        if let Some(at) = broken.windows(4).position(|w| w == b"real") {
+            broken[at] = b'R';
+        }
+        cluster.replicas[1].receive(&broken, cluster.now_ms);
+    }
+    assert_eq!(cluster.owner(1, "Real"), Some(id(1)));
+    cluster.settle();
+    assert_eq!((cluster.owner(1, "Real"), cluster.owner(1, "real")), (None, Some(id(1))));
+    assert_eq!(cluster.replicas[1].counters().digests_wrong, 1);
+}
+
+#[test]
+fn a_clock_an_hour_ahead_does_not_own_a_name_for_ever() {
+    let mut cluster = Cluster::new(2, &Settings::default());
+    let ahead_ms = cluster.now_ms + 3_600_000;
+    cluster.replicas[0].register(id(1), "phone", b"", false, ahead_ms).expect("free");
+    cluster.deliver();
+    assert!(cluster.replicas[1].counters().drifted > 0, "it is counted");
+    cluster.replicas[1].register(id(2), "phone", b"", true, cluster.now_ms).expect("who comes later is later");
+    cluster.deliver();
+    assert_eq!([cluster.owner(0, "phone"), cluster.owner(1, "phone")], [Some(id(2)); 2]);
+    let Ok(Registered::New(entry)) = cluster.register(1, 2, "else") else { panic!("free") };
+    assert!(entry.stamp() < Stamp(ahead_ms << 16), "and its own clock did not follow");
+}
+
+#[test]
+fn a_group_has_each_member_once_with_its_metadata() {
+    let mut cluster = Cluster::new(2, &Settings::default());
+    assert_eq!(cluster.replicas[0].join(id(1), "room", b"a", 1), Ok(true));
+    assert_eq!(cluster.replicas[0].join(id(1), "room", b"b", 2), Ok(false));
+    assert_eq!(cluster.replicas[1].join(id(2), "room", b"c", 3), Ok(true));
+    cluster.deliver();
+    for node in 0..2 {
+        let mut members: Vec<_> = cluster.replicas[node].members("room").map(|e| (e.owner(), e.meta().to_vec())).collect();
+        members.sort();
+        assert_eq!(members, [(id(1), b"b".to_vec()), (id(2), b"c".to_vec())]);
+    }
+    assert!(cluster.replicas[0].is_member(id(1), "room") && !cluster.replicas[0].is_member(id(2), "room"));
+    assert_eq!(cluster.replicas[0].leave(id(2), "room"), Err(Refusal::Undefined));
+    cluster.replicas[0].leave(id(1), "room").expect("a member");
+    cluster.replicas[1].close(id(2));
+    cluster.deliver();
+    assert_eq!((cluster.replicas[0].member_count("room"), cluster.replicas[1].view().groups()), (0, 0));
+}
+
+#[test]
+fn a_slow_or_failing_backend_falls_back_to_the_newest() {
+    for (answer, owner) in [(Some(Some(true)), 1), (Some(Some(false)), 2), (Some(None), 2), (None, 2)] {
+        let mut cluster = Cluster::new(3, &Settings { policy: Policy::Hook, ..Settings::default() });
+        cluster.register(0, 1, "name").expect("free");
+        cluster.register(1, 2, "name").expect("not heard of the other");
+        cluster.deliver();
+        assert_eq!(cluster.owner(2, "name"), Some(id(2)), "until it is decided, the newest");
+        let questions = std::mem::take(&mut cluster.questions);
+        assert_eq!(questions.len(), 1, "one authority asks, once");
+        assert_eq!(questions[0].0, 0);
+        if let Some(answer) = answer {
+            cluster.replicas[0].resolve("name", answer, cluster.now_ms);
+        }
+        cluster.settle();
+        let all: Vec<_> = (0..3).map(|node| cluster.owner(node, "name")).collect();
+        assert_eq!(all, [Some(id(owner)); 3]);
+        assert_eq!(cluster.lost.iter().map(|lost| lost.1).collect::<Vec<_>>(), [id(3 - owner)]);
+        assert_eq!(cluster.replicas[0].counters().hooks_failed, u64::from(answer.flatten().is_none()));
+    }
+}
+
+#[test]
+fn bad_input_is_refused_and_changes_nothing() {
+    let limits = Limits { key_max: 4, meta_max: 2, entries_of_owner_max: 2 };
+    let mut cluster = Cluster::new(2, &Settings { limits, ..Settings::default() });
+    let replica = &mut cluster.replicas[0];
+    for (name, meta) in [("", ""), ("12345", ""), ("1", "123")] {
+        assert_eq!(replica.register(id(1), name, meta.as_bytes(), false, 1), Err(Refusal::TooLong));
+        assert_eq!(replica.join(id(1), name, meta.as_bytes(), 1), Err(Refusal::TooLong));
+    }
+    replica.register(id(1), "a", b"", false, 1).expect("within limits");
+    replica.join(id(1), "b", b"", 1).expect("within limits");
+    assert_eq!(replica.register(id(1), "c", b"", false, 1), Err(Refusal::TooMany));
+    assert_eq!(replica.join(id(1), "c", b"", 1), Err(Refusal::TooMany));
+    for message in [&b""[..], b"\x02\x01", b"\x01\x09", &[1, 1, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255]] {
+        replica.receive(message, 1);
+    }
+    assert_eq!(replica.counters().malformed, 4);
+    assert_eq!((replica.local_entries(), replica.nodes().count()), (2, 1));
+}
+
+#[test]
+fn the_dead_entry_of_a_loser_does_not_come_back_with_a_late_snapshot() {
+    let mut cluster = Cluster::new(3, &Settings { log_max: 0, ..Settings::default() });
+    cluster.cut = vec![(1, 2)];
+    cluster.pass(6_000);
+    cluster.register(1, 1, "name").expect("free");
+    // Node 2 comes back into sight of 1 and is sent a snapshot, which stays on the way.
+    cluster.replicas[1].flush();
+    let _ = cluster.replicas[1].outputs().count();
+    let mut want = Vec::new();
+    cluster.replicas[1].tick(cluster.now_ms + 2_000);
+    for output in cluster.replicas[1].outputs().collect::<Vec<_>>() {
+        let Output::Send { message, .. } = output else { continue };
+        cluster.replicas[2].receive(&message, cluster.now_ms);
+    }
+    want.extend(cluster.replicas[2].outputs().filter_map(|o| if let Output::Send { message, .. } = o { Some(message) } else { None }));
+    want.iter().for_each(|message| cluster.replicas[1].receive(message, cluster.now_ms));
+    let late: Vec<_> =
+        cluster.replicas[1].outputs().filter_map(|o| if let Output::Send { message, .. } = o { Some(message) } else { None }).collect();
+    // Meanwhile the winner appears, the loser gives way, and the winner goes again.
+    cluster.cut.clear();
+    cluster.now_ms += 2_100;
+    cluster.register(0, 2, "name").expect("not heard of the other");
+    cluster.settle();
+    assert_eq!(cluster.owner(2, "name"), Some(id(2)));
+    cluster.replicas[0].unregister(id(2), "name").expect("owned");
+    cluster.settle();
+    late.iter().for_each(|message| cluster.replicas[2].receive(message, cluster.now_ms));
+    assert_eq!(cluster.owner(2, "name"), None, "the snapshot is true only up to its number");
+    cluster.settle();
+    assert_eq!([0, 1, 2].map(|node| cluster.owner(node, "name")), [None; 3]);
+}
