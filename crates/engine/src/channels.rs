@@ -2,13 +2,12 @@
 //! and it answers a subscribe in that same order: nothing can fall between what is recovered and what is delivered live.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use touchline_protocol::publication::Place;
-use touchline_protocol::websocket::{Opcode, encode_frame};
-use touchline_protocol::{ClientInfo, Error, Publication, encode};
+use touchline_protocol::{Error, Publication};
 
 use crate::history::HistoryRing;
 use crate::idempotency::Idempotency;
@@ -24,7 +23,6 @@ struct Channel {
     /// Subscribers on each shard.
     listeners: Box<[u32]>,
     history: Option<Box<Stored>>,
-    presence: Option<HashMap<ConnectionId, Arc<ClientInfo>>>,
 }
 
 /// What a channel with history keeps.
@@ -42,7 +40,7 @@ struct Stored {
 
 impl Channel {
     fn is_needed(&self) -> bool {
-        self.history.is_some() || self.presence.is_some() || self.listeners.iter().any(|n| *n > 0)
+        self.history.is_some() || self.listeners.iter().any(|n| *n > 0)
     }
 }
 
@@ -82,12 +80,9 @@ impl Channels {
         };
         match request {
             Request::Subscribe(subscribe) => self.subscribe(channel, options, *subscribe, now_ms),
-            Request::Unsubscribe { connection, leave } => self.unsubscribe(channel, connection, leave, now_ms),
+            Request::Unsubscribe { connection } => self.unsubscribe(channel, connection, now_ms),
+            Request::Announce(frame) => self.announce(channel, frame),
             Request::Publish(publish) => self.publish(channel, options, *publish, now_ms),
-            Request::Presence if !options.presence => Response::Refused(Error::NOT_AVAILABLE),
-            Request::PresenceStats if !options.presence => Response::Refused(Error::NOT_AVAILABLE),
-            Request::Presence => Response::Presence(self.members(channel).cloned().collect()),
-            Request::PresenceStats => self.presence_stats(channel),
             Request::History(_) | Request::HistoryRemove if !options.has_history() => Response::Refused(Error::NOT_AVAILABLE),
             Request::History(history) => self.history(channel, options, &history, now_ms),
             Request::HistoryRemove => self.history_remove(channel),
@@ -114,7 +109,7 @@ impl Channels {
         counted.filter(|(_, subscribers)| *subscribers > 0)
     }
 
-    /// Channels that cost memory: with subscribers, members or a history.
+    /// Channels that cost memory: with subscribers or a history.
     pub fn len(&self) -> usize {
         self.table.len()
     }
@@ -133,35 +128,26 @@ impl Channels {
             subscribed.position = stored.ring.position();
             subscribed.recovered = subscribe.recover.map(|from| stored.ring.recover(&from));
         }
-        if let Some(info) = subscribe.info {
-            if subscribe.presence {
-                channel.presence.get_or_insert_default().insert(subscribe.connection, Arc::clone(&info));
-            }
-            if subscribe.join {
-                self.tell_membership(name, "join", &info);
-            }
-        }
         Response::Subscribed(subscribed)
     }
 
-    fn unsubscribe(&mut self, name: &Arc<str>, connection: ConnectionId, leave: Option<Arc<ClientInfo>>, now_ms: u64) -> Response {
+    fn unsubscribe(&mut self, name: &Arc<str>, connection: ConnectionId, now_ms: u64) -> Response {
         let Some(channel) = self.table.get_mut(name) else { return Response::Done };
         let listeners = &mut channel.listeners[usize::from(connection.shard)];
         debug_assert!(*listeners > 0, "only subscribers leave");
         *listeners = listeners.saturating_sub(1);
-        if let Some(members) = &mut channel.presence {
-            members.remove(&connection);
-            if members.is_empty() {
-                channel.presence = None;
-            }
-        }
         if let Some(stored) = &mut channel.history {
             stored.forgotten_ms = now_ms + stored.meta_ttl_ms;
         }
         if !channel.is_needed() {
             self.table.remove(name);
-        } else if let Some(info) = leave {
-            self.tell_membership(name, "leave", &info);
+        }
+        Response::Done
+    }
+
+    fn announce(&mut self, name: &Arc<str>, frame: Bytes) -> Response {
+        if let Some(channel) = self.table.get(name) {
+            deliver(&mut self.outgoing, channel, Event::Membership(frame));
         }
         Response::Done
     }
@@ -211,11 +197,6 @@ impl Channels {
         position
     }
 
-    fn presence_stats(&self, name: &Arc<str>) -> Response {
-        let users: HashSet<&str> = self.members(name).map(|info| &*info.user).collect();
-        Response::PresenceStats { clients: self.members(name).count() as u64, users: users.len() as u64 }
-    }
-
     fn history(&mut self, name: &Arc<str>, options: &ChannelOptions, history: &History, now_ms: u64) -> Response {
         let channel = self.channel(name, options, now_ms);
         let Some(stored) = &mut channel.history else { return Response::Refused(Error::NOT_AVAILABLE) };
@@ -239,10 +220,6 @@ impl Channels {
         Response::Done
     }
 
-    fn members(&self, name: &Arc<str>) -> impl Iterator<Item = &Arc<ClientInfo>> {
-        self.table.get(name).and_then(|channel| channel.presence.as_ref()).into_iter().flat_map(|members| members.values())
-    }
-
     /// The channel, made if need be. One with history gets an epoch and its time to live.
     fn channel(&mut self, name: &Arc<str>, options: &ChannelOptions, now_ms: u64) -> &mut Channel {
         let Channels { table, random, expiries, shards, .. } = self;
@@ -252,7 +229,7 @@ impl Channels {
                 expiries.push(Reverse((now_ms + EXPIRY_STEP_MS, Arc::clone(name))));
                 Box::new(stored)
             });
-            Channel { name: Arc::clone(name), listeners: vec![0; *shards].into(), history, presence: None }
+            Channel { name: Arc::clone(name), listeners: vec![0; *shards].into(), history }
         });
         if let Some(stored) = &mut channel.history {
             stored.forgotten_ms = now_ms + stored.meta_ttl_ms;
@@ -278,15 +255,6 @@ impl Channels {
             }
         };
         self.expiries.push(Reverse((next_ms.max(now_ms + EXPIRY_STEP_MS), name)));
-    }
-
-    fn tell_membership(&mut self, name: &Arc<str>, kind: &str, info: &ClientInfo) {
-        let Some(channel) = self.table.get(name) else { return };
-        let mut message = Vec::with_capacity(160);
-        encode::push_member(&mut message, name, kind, info);
-        let mut frame = Vec::with_capacity(message.len() + 4);
-        encode_frame(Opcode::Text, &message, &mut frame);
-        deliver(&mut self.outgoing, channel, Event::Membership(Bytes::from(frame)));
     }
 }
 

@@ -52,6 +52,25 @@ pub struct ConnectionClaims {
     pub channels: Vec<String>,
     /// The same with options.
     pub subs: HashMap<String, SubscribeOptions>,
+    /// Names to register for the connection.
+    pub names: Vec<EntryClaim>,
+    /// Groups to join.
+    pub groups: Vec<EntryClaim>,
+    /// Names that it may register by itself: patterns, by scope.
+    pub register: HashMap<String, Vec<String>>,
+}
+
+/// A name or a group in a connection token.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct EntryClaim {
+    /// Where.
+    pub scope: String,
+    /// The name, or the group.
+    #[serde(alias = "group")]
+    pub name: String,
+    /// Its metadata.
+    pub meta: Option<Box<RawValue>>,
 }
 
 /// Claims of a subscription token.

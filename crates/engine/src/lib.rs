@@ -9,6 +9,7 @@
 
 pub mod channels;
 pub mod claims;
+pub mod directory;
 pub mod duration;
 mod history;
 pub mod hub;

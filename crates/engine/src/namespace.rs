@@ -173,6 +173,12 @@ pub struct Namespaces {
 impl Namespaces {
     /// Indexes the settings; a namespace's zero `history_meta_ttl` takes the common one.
     pub fn new(mut settings: ChannelSettings) -> Self {
+        // Changes of the registry's scopes are channels of their own, open to those who may watch a scope.
+        if !settings.namespaces.iter().any(|namespace| namespace.name == "registry") {
+            let (history_size, history_ttl) = (1_000, Duration::from_secs(300));
+            let options = ChannelOptions { history_size, history_ttl, force_recovery: true, ..ChannelOptions::default() };
+            settings.namespaces.push(Namespace { name: "registry".into(), options });
+        }
         let common = settings.history_meta_ttl;
         let all = settings.namespaces.iter_mut().map(|n| &mut n.options);
         for options in all.chain([&mut settings.without_namespace]) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use touchline_protocol::publication::Content;
-use touchline_protocol::{ClientInfo, Error, Publication};
+use touchline_protocol::{Error, Publication};
 
 use crate::namespace::RecoveryMode;
 
@@ -67,15 +67,11 @@ pub enum Request {
     Unsubscribe {
         /// The subscriber.
         connection: ConnectionId,
-        /// It said so itself, so others are told at once.
-        leave: Option<Arc<ClientInfo>>,
     },
+    /// Tells the subscribers who want to know that somebody came or went: a WebSocket frame.
+    Announce(Bytes),
     /// Appends a publication.
     Publish(Box<Publish>),
-    /// Asks who is there.
-    Presence,
-    /// Asks how many are there.
-    PresenceStats,
     /// Asks for publications.
     History(Box<History>),
     /// Drops the publications, keeps the position.
@@ -87,12 +83,6 @@ pub enum Request {
 pub struct Subscribe {
     /// The subscriber.
     pub connection: ConnectionId,
-    /// Who it is, where somebody is to see it (presence, join, leave).
-    pub info: Option<Arc<ClientInfo>>,
-    /// It is counted and shown in presence.
-    pub presence: bool,
-    /// Others are told that it came.
-    pub join: bool,
     /// What it wants back.
     pub recover: Option<Recover>,
 }
@@ -143,15 +133,6 @@ pub enum Response {
     Subscribed(Subscribed),
     /// To [`Request::Publish`]; no position in a channel without history.
     Published(Option<Position>),
-    /// To [`Request::Presence`].
-    Presence(Vec<Arc<ClientInfo>>),
-    /// To [`Request::PresenceStats`].
-    PresenceStats {
-        /// Connections in the channel.
-        clients: u64,
-        /// Distinct users among them; all anonymous ones count as one.
-        users: u64,
-    },
     /// To [`Request::History`].
     History {
         /// What was asked for.
@@ -161,6 +142,8 @@ pub enum Response {
     },
     /// To [`Request::HistoryRemove`].
     Done,
+    /// Of the directory, to any [`crate::directory::Ask`]: JSON.
+    Answer(Vec<u8>),
     /// To any request.
     Refused(Error),
 }

@@ -51,6 +51,8 @@ pub struct ClientSettings {
     pub history_max_publication_limit: usize,
     /// Publications that one recovery gives; a client that missed more must reload.
     pub recovery_max_publication_limit: usize,
+    /// Clients in one answer to `presence`; of larger channels a sample is shown, with the exact number.
+    pub presence_max_clients: usize,
     /// Subscribe every user to a channel of its own.
     pub subscribe_to_user_personal_channel: PersonalChannel,
     /// The connect reply carries the server's time.
@@ -78,6 +80,7 @@ impl Default for ClientSettings {
             expired_sub_close_delay: Duration::from_secs(25),
             history_max_publication_limit: 300,
             recovery_max_publication_limit: 300,
+            presence_max_clients: 10_000,
             subscribe_to_user_personal_channel: PersonalChannel::default(),
             connect_include_server_time: false,
         }

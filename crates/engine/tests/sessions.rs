@@ -55,7 +55,14 @@ fn node() -> Node {
     let namespaces = vec![Namespace { name: "h".into(), options: open.clone() }, Namespace { name: "short".into(), options: short }];
     let settings = ChannelSettings { without_namespace: open, namespaces, ..ChannelSettings::default() };
     let client = ClientSettings { allow_anonymous_connect_without_token: true, ..ClientSettings::default() };
-    Node { client, namespaces: Arc::new(Namespaces::new(settings)), verifier: Box::new(Trusting), version: "test", deferred_max: 10_000 }
+    Node {
+        client,
+        namespaces: Arc::new(Namespaces::new(settings)),
+        verifier: Box::new(Trusting),
+        scopes: Default::default(),
+        version: "test",
+        deferred_max: 10_000,
+    }
 }
 
 /// What a client knows, as an SDK would.

@@ -60,6 +60,22 @@ errors! {
     TOO_MANY_REQUESTS = 111, "too many requests", true;
     /// The asked position is of another epoch, or no longer in the history.
     UNRECOVERABLE_POSITION = 112, "unrecoverable position", false;
+    /// Somebody else has the name.
+    NAME_TAKEN = 4001, "name taken", true;
+    /// Nobody has the name, or not this client; or it is no member of the group.
+    NOT_REGISTERED = 4002, "not registered", false;
+    /// The scope is not configured.
+    NO_SUCH_SCOPE = 4003, "no such scope", false;
+    /// The entry is not as it was when it was looked up.
+    CHANGED = 4004, "changed meanwhile", false;
+    /// The called client did not answer in time.
+    CALL_TIMEOUT = 4005, "call timeout", true;
+    /// The called client, or its node, went away.
+    CALLEE_GONE = 4006, "callee gone", true;
+    /// Too many calls wait for an answer.
+    TOO_MANY_CALLS = 4007, "too many calls", true;
+    /// No call with this id waits for an answer of this client.
+    NO_SUCH_CALL = 4008, "no such call", false;
 }
 
 /// Why the server ended a connection; on a WebSocket it is the close code and reason.

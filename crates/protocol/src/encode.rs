@@ -168,6 +168,13 @@ pub fn push_member(out: &mut Vec<u8>, channel: &str, kind: &str, info: &ClientIn
     });
 }
 
+/// A message that is for this client alone: `data` is JSON.
+pub fn push_message(out: &mut Vec<u8>, data: &[u8]) {
+    out.extend_from_slice(b"{\"push\":{\"message\":{\"data\":");
+    out.extend_from_slice(data);
+    out.extend_from_slice(b"}}}");
+}
+
 /// An unsubscribe push.
 pub fn push_unsubscribe(out: &mut Vec<u8>, channel: &str, why: Unsubscribe) {
     push(out, channel, "unsubscribe", |out| {

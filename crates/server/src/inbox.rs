@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
+use touchline_engine::directory::Ask;
 use touchline_engine::session::{ServerSubscription, Ticket};
 use touchline_engine::{ConnectionId, Delivery, Request, Response};
 use touchline_protocol::Disconnect;
+use touchline_registry::OwnerId;
 
 /// A message to a shard.
 pub(crate) enum Message {
@@ -21,6 +23,8 @@ pub(crate) enum Message {
     Delivery { delivery: Delivery, accepted_us: u64 },
     /// From the server API, to every connection of a user.
     User(Box<UserOrder>),
+    /// To one client, if it is still there.
+    Client { owner: OwnerId, slot: u32, order: ClientOrder },
     /// From the server API, about the shard as a whole.
     Inspect(Inspection),
     /// Tell the clients to go, spread over a time.
@@ -40,6 +44,16 @@ pub(crate) enum Asker {
     Session(ConnectionId, Ticket),
     Operation(oneshot::Sender<Response>),
     Nobody,
+}
+
+/// What one client is to be given, or made to do.
+pub(crate) enum ClientOrder {
+    /// A message: a whole push.
+    Push(Vec<u8>),
+    /// The end of its connection.
+    Disconnect(Disconnect),
+    /// Something of the registry, in its name.
+    Act { ask: Ask, asker: Asker },
 }
 
 /// Something to do with the connections of one user.

@@ -19,14 +19,15 @@ mod metrics;
 mod node;
 mod operation;
 mod origin;
+mod registrar;
 mod server;
 mod settings;
 mod shard;
 
 pub use server::{Running, Server, StartError};
 pub use settings::{
-    ChannelOptions, ChannelSettings, ClientSettings, EndpointSettings, HttpApiSettings, HttpServerSettings, Namespace, NodeSettings, Page,
-    Settings, ShutdownSettings, WebSocketSettings,
+    ChannelOptions, ChannelSettings, ClientSettings, ClusterSettings, ConflictPolicy, EndpointSettings, HttpApiSettings,
+    HttpServerSettings, Namespace, NodeSettings, Page, RegistrySettings, ScopeOptions, Settings, ShutdownSettings, WebSocketSettings,
 };
 pub use touchline_engine::{PersonalChannel, SubscriptionTokenSettings, TokenSettings};
 

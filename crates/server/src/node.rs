@@ -3,15 +3,20 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc::Sender;
 
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{oneshot, watch};
+use touchline_engine::directory::{Ask, Who};
 use touchline_engine::{Request, Response, ShardId, session};
+
 use touchline_protocol::Error;
+use touchline_registry::OwnerId;
 
 use crate::clock::Clock;
-use crate::inbox::{Asker, Inspection, Message, UserAction, UserOrder};
+use crate::inbox::{Asker, ClientOrder, Inspection, Message, UserAction, UserOrder};
 use crate::metrics::ShardMetrics;
+use crate::registrar::{Order, route};
 use crate::settings::Settings;
 
 /// The way to one shard.
@@ -22,6 +27,12 @@ pub(crate) struct ShardHandle {
     pub(crate) backlog: AtomicUsize,
 }
 
+/// The ways to the threads of a node.
+pub(crate) struct Ways {
+    pub(crate) shards: Vec<ShardHandle>,
+    pub(crate) registrar: Sender<Order>,
+}
+
 /// One server process.
 pub(crate) struct Node {
     pub(crate) settings: Settings,
@@ -29,6 +40,7 @@ pub(crate) struct Node {
     pub(crate) clock: Clock,
     pub(crate) id: String,
     pub(crate) shards: Vec<ShardHandle>,
+    registrar: Sender<Order>,
     hasher: RandomState,
     /// Turns true when the node begins to stop.
     pub(crate) draining: watch::Sender<bool>,
@@ -36,9 +48,10 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub(crate) fn new(settings: Settings, session: session::Node, clock: Clock, id: String, shards: Vec<ShardHandle>) -> Self {
+    pub(crate) fn new(settings: Settings, session: session::Node, clock: Clock, id: String, ways: Ways) -> Self {
         let draining = watch::Sender::new(false);
-        Node { settings, session, clock, id, shards, hasher: RandomState::new(), draining, is_stopped: AtomicBool::new(false) }
+        let Ways { shards, registrar } = ways;
+        Node { settings, session, clock, id, shards, registrar, hasher: RandomState::new(), draining, is_stopped: AtomicBool::new(false) }
     }
 
     /// The shard that gives the channel its order.
@@ -61,6 +74,46 @@ impl Node {
         let message = Message::Request { channel: channel.into(), request, asker: Asker::Operation(reply) };
         self.send(self.home(channel), message);
         answer.await.unwrap_or(Response::Refused(Error::INTERNAL))
+    }
+
+    /// Gives the registrar an order. One that has ended loses it: so does the node then.
+    pub(crate) fn register(&self, order: Order) {
+        let _ = self.registrar.send(order);
+    }
+
+    /// Asks the directory.
+    pub(crate) async fn ask_directory(&self, who: Who, ask: Ask) -> Response {
+        let (reply, answer) = oneshot::channel();
+        self.register(Order::Ask { who, ask, asker: Asker::Operation(reply) });
+        answer.await.unwrap_or(Response::Refused(Error::INTERNAL))
+    }
+
+    /// Asks the directory in the name of a client of this node.
+    pub(crate) async fn ask_for_client(&self, owner: OwnerId, ask: Ask) -> Response {
+        let (reply, answer) = oneshot::channel();
+        self.order_client(owner, ClientOrder::Act { ask, asker: Asker::Operation(reply) });
+        answer.await.unwrap_or(Response::Refused(Error::NOT_REGISTERED))
+    }
+
+    /// Gives an order to the shard of a client. One that is not of this node is gone.
+    pub(crate) fn order_client(&self, owner: OwnerId, order: ClientOrder) {
+        match route(owner, self.shards.len()) {
+            Some((shard, slot)) => self.send(shard, Message::Client { owner, slot, order }),
+            None => self.register(Order::Gone(owner)),
+        }
+    }
+
+    /// Gives an answer to whoever waits for it.
+    pub(crate) fn answer(&self, asker: Asker, response: Response) {
+        match asker {
+            Asker::Session(connection, ticket) => {
+                self.send(connection.shard, Message::Answer { connection, ticket, response });
+            }
+            Asker::Operation(reply) => {
+                let _ = reply.send(response);
+            }
+            Asker::Nobody => {}
+        }
     }
 
     /// Does something with all connections of a user, on every shard.

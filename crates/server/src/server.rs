@@ -12,12 +12,15 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
+use touchline_engine::directory::Directory;
 use touchline_engine::{Namespaces, ShardId, session};
+use touchline_registry::Timing;
 
 use crate::auth::TokenVerifier;
 use crate::clock::Clock;
-use crate::inbox::Message;
-use crate::node::{Node, ShardHandle};
+use crate::inbox::{Asker, Message};
+use crate::node::{Node, ShardHandle, Ways};
+use crate::registrar::{self, NoLinks, Order};
 use crate::settings::Settings;
 use crate::shard::{Poller, Shard};
 
@@ -63,6 +66,8 @@ pub enum StartError {
 pub struct Server {
     node: Arc<Node>,
     inboxes: Vec<UnboundedReceiver<Message>>,
+    directory: Directory<Asker>,
+    orders: std::sync::mpsc::Receiver<Order>,
     listeners: Vec<TcpListener>,
     address: SocketAddr,
 }
@@ -85,17 +90,28 @@ impl Server {
             shards => shards.min(usize::from(ShardId::MAX)),
         };
         let (listeners, address) = listen(SocketAddr::new(ip, http.port), http.backlog, shards)?;
+        let id = format!("{:016x}{:016x}", random_number()?, random_number()?);
+        let clock = Clock::start();
+        let cluster = &settings.cluster;
+        let timing = Timing {
+            heartbeat_ms: cluster.heartbeat_interval.as_millis() as u64,
+            timeout_ms: cluster.node_timeout.as_millis() as u64,
+            drift_max_ms: cluster.clock_drift_max.as_millis() as u64,
+            ..Timing::default()
+        };
+        let directory = Directory::new(&id, &settings.registry.scopes, &timing, random_number()?, cluster.is_on(), clock.now_ms());
+        let (registrar, orders) = std::sync::mpsc::channel();
         let session = session::Node {
             client: client.clone(),
             namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
             verifier: Box::new(verifier),
+            scopes: directory.scopes(),
             version: crate::VERSION,
             deferred_max: settings.websocket.message_size_limit * 2,
         };
-        let (handles, inboxes) = (0..shards).map(|_| shard_handle()).unzip();
-        let id = format!("{:016x}{:016x}", random_number()?, random_number()?);
-        let node = Arc::new(Node::new(settings, session, Clock::start(), id, handles));
-        Ok(Server { node, inboxes, listeners, address })
+        let (shards, inboxes) = (0..shards).map(|_| shard_handle()).unzip();
+        let node = Arc::new(Node::new(settings, session, clock, id, Ways { shards, registrar }));
+        Ok(Server { node, inboxes, directory, orders, listeners, address })
     }
 
     /// The address that was bound.
@@ -108,7 +124,9 @@ impl Server {
     /// # Errors
     /// [`StartError::System`].
     pub fn start(self) -> Result<Running, StartError> {
-        let Server { node, inboxes, listeners, address } = self;
+        let Server { node, inboxes, directory, orders, listeners, address } = self;
+        let started = registrar::start(Arc::clone(&node), directory, orders, Box::new(NoLinks));
+        let registrar = started.map_err(|source| StartError::System { what: "a thread", source })?;
         let mut threads = Vec::with_capacity(inboxes.len());
         for (id, (inbox, listener)) in inboxes.into_iter().zip(listeners).enumerate() {
             let seed = random_number()?;
@@ -121,7 +139,7 @@ impl Server {
             });
             threads.push(started.map_err(|source| StartError::System { what: "a thread", source })?);
         }
-        Ok(Running { node, threads, address })
+        Ok(Running { node, threads, registrar, address })
     }
 }
 
@@ -129,6 +147,7 @@ impl Server {
 pub struct Running {
     node: Arc<Node>,
     threads: Vec<JoinHandle<()>>,
+    registrar: JoinHandle<()>,
     address: SocketAddr,
 }
 
@@ -158,6 +177,8 @@ impl Running {
         for thread in self.threads {
             let _ = thread.join();
         }
+        self.node.register(Order::Stop);
+        let _ = self.registrar.join();
     }
 }
 

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use serde::Deserialize;
+pub use touchline_engine::directory::{ConflictPolicy, ScopeOptions};
 use touchline_engine::duration;
 pub use touchline_engine::{ChannelOptions, ChannelSettings, ClientSettings, Namespace};
 
@@ -20,6 +21,10 @@ pub struct Settings {
     pub channel: ChannelSettings,
     /// The WebSocket transport.
     pub websocket: WebSocketSettings,
+    /// Names and groups.
+    pub registry: RegistrySettings,
+    /// How nodes find each other.
+    pub cluster: ClusterSettings,
     /// How the node stops.
     pub shutdown: ShutdownSettings,
     /// The node itself.
@@ -30,6 +35,74 @@ pub struct Settings {
     pub prometheus: EndpointSettings,
     /// Pages served beside the endpoints, by exact path (the demo); empty in production.
     pub pages: Vec<Page>,
+}
+
+/// Names and groups of clients.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RegistrySettings {
+    /// The scopes.
+    pub scopes: Vec<ScopeOptions>,
+}
+
+/// How nodes find each other.
+#[derive(Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ClusterSettings {
+    /// `nats`, or empty: the node is alone.
+    pub engine: String,
+    /// Nodes of one cluster have one name.
+    pub name: String,
+    /// Addresses of NATS servers.
+    pub nats_url: Vec<String>,
+    /// User and password, token or credentials file for NATS; each may be empty.
+    pub nats_user: String,
+    /// See `nats_user`.
+    pub nats_password: String,
+    /// See `nats_user`.
+    pub nats_token: String,
+    /// See `nats_user`.
+    pub nats_credentials: String,
+    /// Between two heartbeats of a node.
+    #[serde(with = "duration")]
+    pub heartbeat_interval: Duration,
+    /// Silence after which a node counts as gone.
+    #[serde(with = "duration")]
+    pub node_timeout: Duration,
+    /// How far another node's clock may pull this one's stamps ahead.
+    #[serde(with = "duration")]
+    pub clock_drift_max: Duration,
+}
+
+impl Default for ClusterSettings {
+    fn default() -> Self {
+        ClusterSettings {
+            engine: String::new(),
+            name: "touchline".into(),
+            nats_url: vec!["nats://127.0.0.1:4222".into()],
+            nats_user: String::new(),
+            nats_password: String::new(),
+            nats_token: String::new(),
+            nats_credentials: String::new(),
+            heartbeat_interval: Duration::from_secs(1),
+            node_timeout: Duration::from_secs(4),
+            clock_drift_max: Duration::from_secs(10),
+        }
+    }
+}
+
+impl ClusterSettings {
+    /// Whether the node is part of a cluster.
+    pub fn is_on(&self) -> bool {
+        !self.engine.is_empty()
+    }
+}
+
+impl std::fmt::Debug for ClusterSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Addresses may hold passwords, and the rest are secrets.
+        f.debug_struct("ClusterSettings").field("engine", &self.engine).field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 /// Where the node listens.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::arguments::GenconfigArguments;
-use crate::config::keys::{KEYS, Key, Kind, OPTIONS};
+use crate::config::keys::{KEYS, Key, Kind, OPTIONS, SCOPE_OPTIONS};
 use crate::config::random_secret;
 
 /// Prints it.
@@ -23,7 +23,9 @@ pub(crate) fn run(arguments: &GenconfigArguments) -> Result<ExitCode> {
 fn every_key() -> String {
     let line = |path: &str, key: &Key| {
         let value = match key.kind {
-            Kind::Boolean | Kind::Integer(..) | Kind::Texts => key.default.to_owned(),
+            Kind::Boolean | Kind::Integer(..) => key.default.to_owned(),
+            Kind::Texts if key.default.starts_with('[') => key.default.to_owned(),
+            Kind::Texts => format!("{:?}", key.default.split_whitespace().collect::<Vec<_>>()),
             _ => format!("{:?}", key.default),
         };
         format!("# {path} = {value}\n#     {}{}\n", key.meaning, if key.is_ours { " (Touchline's own)" } else { "" })
@@ -32,6 +34,8 @@ fn every_key() -> String {
     KEYS.iter().for_each(|key| text.push_str(&line(key.path, key)));
     text.push_str("#\n# Options of channel.without_namespace and of each of channel.namespaces.\n#\n");
     OPTIONS.iter().for_each(|key| text.push_str(&line(key.path, key)));
+    text.push_str("#\n# Options of each of registry.scopes.\n#\n");
+    SCOPE_OPTIONS.iter().for_each(|key| text.push_str(&line(key.path, key)));
     text
 }
 
@@ -86,7 +90,7 @@ mod tests {
             assert!(line.parse::<toml::Table>().is_ok(), "{line}");
             count += 1;
         }
-        assert_eq!(count, KEYS.len() + OPTIONS.len());
+        assert_eq!(count, KEYS.len() + OPTIONS.len() + SCOPE_OPTIONS.len());
     }
 
     #[test]

@@ -5,11 +5,11 @@
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json, json};
-use touchline_server::{ChannelOptions, ChannelSettings, Namespace, Settings};
+use touchline_server::{ChannelOptions, ChannelSettings, Namespace, RegistrySettings, Settings};
 
 use super::coerce::coerce;
 use super::finding::Finding;
-use super::keys::{self, KEYS, Kind, NAMESPACES, OPTIONS, WITHOUT_NAMESPACE};
+use super::keys::{self, KEYS, Key, Kind, NAMESPACES, OPTIONS, SCOPE_OPTIONS, SCOPES, WITHOUT_NAMESPACE};
 use super::low::{Node, Value};
 use super::nearest::nearest;
 use super::theirs::{self, Fate, THEIR_OPTIONS, THEIRS};
@@ -17,7 +17,7 @@ use super::{Configuration, LogSettings};
 
 /// Interprets the tree. `None` if something in it has no meaning; the findings tell what.
 pub(crate) fn interpret(tree: &Node, findings: &mut Vec<Finding>) -> Option<Configuration> {
-    let mut reader = Reader { findings, sections: Map::new(), without_namespace: Map::new(), namespaces: Vec::new() };
+    let mut reader = Reader { findings, sections: Map::new(), without_namespace: Map::new(), namespaces: Vec::new(), scopes: Vec::new() };
     if let Value::Table(table) = &tree.value {
         table.iter().for_each(|(key, node)| reader.read(key, node));
     }
@@ -30,6 +30,7 @@ struct Reader<'a> {
     sections: Map<String, Json>,
     without_namespace: Map<String, Json>,
     namespaces: Vec<(String, Map<String, Json>)>,
+    scopes: Vec<(String, Map<String, Json>)>,
 }
 
 impl Reader<'_> {
@@ -42,6 +43,8 @@ impl Reader<'_> {
             self.leave_out(path, entry.fate, node);
         } else if path == NAMESPACES {
             self.read_namespaces(node);
+        } else if path == SCOPES {
+            self.read_scopes(node);
         } else if keys::is_section(path) || theirs::is_above(path) {
             self.read_section(path, node);
         } else {
@@ -55,7 +58,7 @@ impl Reader<'_> {
             return self.findings.push(Finding::error(text, Some(&node.place)));
         };
         if path == WITHOUT_NAMESPACE {
-            self.without_namespace = self.read_options(path, table.iter());
+            self.without_namespace = self.read_options(path, OPTIONS, table.iter());
             let options = self.without_namespace.clone();
             self.refuse_unasked_proxies(path, node, &options);
         } else {
@@ -64,31 +67,53 @@ impl Reader<'_> {
     }
 
     fn read_namespaces(&mut self, node: &Node) {
-        let Value::List(items) = &node.value else {
-            let text = format!("{NAMESPACES}: expected a list of tables, found {}", node.value.name());
-            return self.findings.push(Finding::error(text, Some(&node.place)));
-        };
-        for (index, item) in items.iter().enumerate() {
-            let Value::Table(table) = &item.value else {
-                let text = format!("{NAMESPACES}[{index}]: expected a table, found {}", item.value.name());
-                self.findings.push(Finding::error(text, Some(&item.place)));
-                continue;
-            };
-            let Some(name) = item.text("name") else {
-                self.findings.push(Finding::error(format!("{NAMESPACES}[{index}].name: expected text, found none"), Some(&item.place)));
-                continue;
-            };
-            let options = self.read_options(&format!("{NAMESPACES}[{name}]"), table.iter().filter(|(key, _)| *key != "name"));
-            self.refuse_unasked_proxies(&format!("{NAMESPACES}[{name}]"), item, &options);
-            self.namespaces.push((name.to_owned(), options));
+        for (name, item) in self.named_tables(NAMESPACES, node) {
+            let path = format!("{NAMESPACES}[{name}]");
+            let options = self.read_options(&path, OPTIONS, fields(item));
+            self.refuse_unasked_proxies(&path, item, &options);
+            self.namespaces.push((name, options));
         }
     }
 
-    fn read_options<'n>(&mut self, path: &str, fields: impl Iterator<Item = (&'n String, &'n Node)>) -> Map<String, Json> {
+    fn read_scopes(&mut self, node: &Node) {
+        for (name, item) in self.named_tables(SCOPES, node) {
+            let options = self.read_options(&format!("{SCOPES}[{name}]"), SCOPE_OPTIONS, fields(item));
+            self.scopes.push((name, options));
+        }
+    }
+
+    /// The tables of a list, each with its `name`.
+    fn named_tables<'n>(&mut self, path: &str, node: &'n Node) -> Vec<(String, &'n Node)> {
+        let Value::List(items) = &node.value else {
+            let text = format!("{path}: expected a list of tables, found {}", node.value.name());
+            self.findings.push(Finding::error(text, Some(&node.place)));
+            return Vec::new();
+        };
+        let mut named = Vec::new();
+        for (index, item) in items.iter().enumerate() {
+            let Value::Table(_) = &item.value else {
+                let text = format!("{path}[{index}]: expected a table, found {}", item.value.name());
+                self.findings.push(Finding::error(text, Some(&item.place)));
+                continue;
+            };
+            match item.text("name") {
+                Some(name) => named.push((name.to_owned(), item)),
+                None => self.findings.push(Finding::error(format!("{path}[{index}].name: expected text, found none"), Some(&item.place))),
+            }
+        }
+        named
+    }
+
+    fn read_options<'n>(
+        &mut self,
+        path: &str,
+        known: &'static [Key],
+        fields: impl Iterator<Item = (&'n String, &'n Node)>,
+    ) -> Map<String, Json> {
         let mut options = Map::new();
         for (name, node) in fields {
             let path = format!("{path}.{name}");
-            if let Some(key) = keys::find(OPTIONS, name) {
+            if let Some(key) = keys::find(known, name) {
                 if let Some(value) = self.coerce(&path, key.kind, node) {
                     options.insert(name.clone(), value);
                 }
@@ -192,6 +217,8 @@ impl Reader<'_> {
             client: self.section("client"),
             channel: self.channel(),
             websocket: self.section("websocket"),
+            registry: self.registry(),
+            cluster: self.section("cluster"),
             shutdown: self.section("shutdown"),
             node: self.section("node"),
             health: self.section("health"),
@@ -200,6 +227,15 @@ impl Reader<'_> {
         };
         let log = LogSettings { level: self.text("log.level", "info"), format: self.text("log.format", "text") };
         (!is_faulty(&self)).then_some(Configuration { settings, log })
+    }
+
+    fn registry(&mut self) -> RegistrySettings {
+        let mut scopes = Vec::new();
+        for (name, mut options) in std::mem::take(&mut self.scopes) {
+            options.insert("name".into(), json!(name));
+            scopes.push(self.build(&format!("{SCOPES}[{name}]"), Json::Object(options)));
+        }
+        RegistrySettings { scopes }
     }
 
     fn channel(&mut self) -> ChannelSettings {
@@ -228,6 +264,12 @@ impl Reader<'_> {
     fn text(&self, path: &str, default: &str) -> String {
         self.sections.get(path).and_then(Json::as_str).unwrap_or(default).to_owned()
     }
+}
+
+/// The fields of a named table, besides its name.
+fn fields(item: &Node) -> impl Iterator<Item = (&String, &Node)> {
+    let Value::Table(table) = &item.value else { return None.into_iter().flatten() };
+    Some(table.iter().filter(|(key, _)| *key != "name")).into_iter().flatten()
 }
 
 /// `channel.namespaces[chat].x` as `channel.namespaces[].x`.

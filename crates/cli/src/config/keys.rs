@@ -131,6 +131,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("client.expired_close_delay", Duration, "25s", "Time past a token's expiry until the connection is ended."),
     key("client.expired_sub_close_delay", Duration, "25s", "Time past a subscription's expiry until it is ended."),
     key("client.history_max_publication_limit", COUNT, "300", "Publications that one history call of a client gives."),
+    ours("client.presence_max_clients", SOME, "10000", "Clients in one answer to `presence`; of larger channels a sample is shown, with the exact number."),
     key(
         "client.recovery_max_publication_limit",
         COUNT,
@@ -164,6 +165,16 @@ pub(crate) const KEYS: &[Key] = &[
     key("node.name", Text, "", "The node's name in `info`; empty is the host's name."),
     ours("node.shards", Integer(0, 1024), "0", "Event loops, one thread each; 0 is as many as cores."),
     ours("node.publish_backlog_max", SOME, "65536", "Publications that may wait at one shard until publishers are refused with error 111."),
+    ours("cluster.engine", Choice(&["nats", ""]), "", "How nodes find each other; empty: this node is alone."),
+    ours("cluster.name", Text, "touchline", "Nodes of one cluster have one name; several clusters may share NATS servers."),
+    ours("cluster.nats_url", Texts, "nats://127.0.0.1:4222", "Addresses of NATS servers; `tls://` for TLS."),
+    ours("cluster.nats_user", Text, "", "User for NATS."),
+    ours("cluster.nats_password", Secret, "", "Password for NATS."),
+    ours("cluster.nats_token", Secret, "", "Token for NATS, instead of user and password."),
+    ours("cluster.nats_credentials", Text, "", "Path of a NATS credentials file, instead of those."),
+    ours("cluster.heartbeat_interval", Duration, "1s", "Between two heartbeats of a node."),
+    ours("cluster.node_timeout", Duration, "4s", "Silence after which a node counts as gone, with all names on it."),
+    ours("cluster.clock_drift_max", Duration, "10s", "How far another node's clock may pull this one's stamps ahead; more is counted."),
     key("health.enabled", Boolean, "false", "`GET /health` is served. `--dev` sets it."),
     key("health.handler_prefix", Text, "/health", "Its path."),
     key("prometheus.enabled", Boolean, "false", "`GET /metrics` is served. `--dev` sets it."),
@@ -204,6 +215,28 @@ pub(crate) const OPTIONS: &[Key] = &[
     key("channel_regex", Pattern, "", "The part of the name behind the namespace must match; empty is any."),
 ];
 
+/// Options of a scope of the registry, in each of `registry.scopes`.
+#[rustfmt::skip] // a table: one row each
+pub(crate) const SCOPE_OPTIONS: &[Key] = &[
+    ours("conflict_policy", Choice(&["newest", "oldest", "reject"]), "newest", "Who keeps a name that two connections own after a race or a split. Only with `newest` can a name be taken over."),
+    ours("disconnect_losers", Boolean, "false", "Whoever loses a name is disconnected (3503), not only told."),
+    ours("allow_register", Texts, "", "Names that clients may register: `{user}` is the client's user, `*` anything. A token's `register` claim allows more."),
+    ours("allow_join", Texts, "", "Groups that clients may join, as above."),
+    ours("allow_lookup_for_client", Boolean, "false", "Clients may look up and list names and groups."),
+    ours("allow_send_for_client", Boolean, "false", "Clients may send to names and groups."),
+    ours("allow_call_for_client", Boolean, "false", "Clients may call names and groups."),
+    ours("allow_watch_for_client", Boolean, "false", "Changes are published to `$registry:<scope>`, and clients may subscribe to it."),
+    ours("allow_for_anonymous", Boolean, "false", "All of this is for anonymous clients too."),
+    ours("name_max_length", Integer(1, 65_535), "255", "Longest name or group, bytes."),
+    ours("meta_max_size", SOME, "4096", "Largest metadata, bytes of JSON."),
+    ours("client_entries_limit", SOME, "128", "Names and memberships of one connection."),
+    ours("call_timeout_max", Duration, "60s", "Longest time that a call may wait for its answer."),
+    ours("calls_limit", SOME, "10000", "Calls that may wait for answers at the same time, on each node."),
+    ours("members_limit", SOME, "1000", "Members in one answer; of larger groups a sample is shown, with the exact count."),
+];
+
+/// The list of scopes.
+pub(crate) const SCOPES: &str = "registry.scopes";
 /// The list of namespaces.
 pub(crate) const NAMESPACES: &str = "channel.namespaces";
 /// The options of channels without a namespace.
@@ -217,7 +250,7 @@ pub(crate) fn find(keys: &'static [Key], path: &str) -> Option<&'static Key> {
 /// Whether some key of a table lies beneath this path.
 pub(crate) fn is_section(path: &str) -> bool {
     let lies_beneath = |key: &str| key.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
-    KEYS.iter().any(|key| lies_beneath(key.path)) || path == WITHOUT_NAMESPACE
+    KEYS.iter().any(|key| lies_beneath(key.path)) || lies_beneath(SCOPES) || path == WITHOUT_NAMESPACE
 }
 
 /// Every path that can be written, for suggestions.
@@ -226,6 +259,7 @@ pub(crate) fn paths() -> Vec<String> {
         OPTIONS.iter().flat_map(|option| [format!("{WITHOUT_NAMESPACE}.{}", option.path), format!("{NAMESPACES}[].{}", option.path)]);
     let sections = KEYS.iter().filter_map(|key| key.path.rsplit_once('.')).map(|(section, _)| section.to_owned());
     let mut all: Vec<String> = KEYS.iter().map(|key| key.path.to_owned()).chain(options).chain(sections).collect();
-    all.extend([NAMESPACES.to_owned(), WITHOUT_NAMESPACE.to_owned()]);
+    all.extend(SCOPE_OPTIONS.iter().map(|option| format!("{SCOPES}[].{}", option.path)));
+    all.extend([NAMESPACES.to_owned(), WITHOUT_NAMESPACE.to_owned(), SCOPES.to_owned()]);
     all
 }

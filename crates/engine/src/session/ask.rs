@@ -1,10 +1,11 @@
-//! Commands that the home of a channel answers: publish, presence, history.
+//! Commands about a channel: publish and history, which its home answers, and presence, which the directory does.
 
 use touchline_protocol::command::{HistoryRequest, PublishRequest};
 use touchline_protocol::publication::Content;
-use touchline_protocol::{ClientInfo, Disconnect, Error, data, encode};
+use touchline_protocol::{Disconnect, Error, data, encode};
 
-use super::{Action, Context, Session, Ticket, references};
+use super::{Action, AnswerKind, Context, Session, Ticket, references};
+use crate::directory::Ask;
 use crate::request::{History, Publish, Request, Response};
 
 impl Session {
@@ -33,7 +34,7 @@ impl Session {
         Ok(Content { data, info: Some(self.info(chan_info)), ..Content::default() })
     }
 
-    pub(super) fn presence(&mut self, command: u32, channel: &str, request: Request, context: &mut Context<'_>) {
+    pub(super) fn presence(&mut self, command: u32, channel: &str, kind: AnswerKind, context: &mut Context<'_>) {
         if channel.is_empty() {
             return context.disconnect(Disconnect::BAD_REQUEST);
         }
@@ -43,7 +44,14 @@ impl Session {
             () => Ok(()),
         });
         match checked {
-            Ok(()) => context.request(channel.into(), Some(Ticket::Reply { command }), request),
+            Ok(()) => {
+                let channel: Box<str> = channel.into();
+                let ask = match kind {
+                    AnswerKind::PresenceStats => Ask::PresenceStats { channel },
+                    _ => Ask::Presence { channel, limit: context.node.client.presence_max_clients },
+                };
+                self.ask(Ticket::Directory { command, kind }, ask, context);
+            }
             Err(error) => context.effects.refuse(command, error),
         }
     }
@@ -76,12 +84,6 @@ pub(super) fn reply(command: u32, response: Response, context: &mut Context<'_>)
     let out = context.effects.message();
     match response {
         Response::Published(_) => encode::reply_empty(out, command, "publish"),
-        Response::Presence(members) => {
-            encode::reply(out, command, "presence", |out| encode::presence(out, members.iter().map(|m| -> &ClientInfo { m })));
-        }
-        Response::PresenceStats { clients, users } => {
-            encode::reply(out, command, "presence_stats", |out| encode::presence_stats(out, clients, users));
-        }
         Response::History { publications, position } => encode::reply(out, command, "history", |out| {
             encode::history(out, references(&publications), position.epoch.as_str(), position.offset);
         }),
@@ -89,7 +91,7 @@ pub(super) fn reply(command: u32, response: Response, context: &mut Context<'_>)
             context.effects.errors.push(error.code);
             encode::reply(&mut context.effects.messages, command, "error", |out| encode::error(out, &error));
         }
-        Response::Subscribed(_) | Response::Done => {
+        Response::Subscribed(_) | Response::Done | Response::Answer(_) => {
             encode::reply(out, command, "error", |out| encode::error(out, &Error::INTERNAL));
         }
     }

@@ -34,6 +34,12 @@ impl Session {
         }
         let connecting = Connecting { command, awaited: 0, subs: Vec::new(), deferred: String::new(), held: Vec::new() };
         self.phase = Phase::Connecting(Box::new(connecting));
+        let granted = claims
+            .register
+            .into_iter()
+            .flat_map(|(scope, patterns)| patterns.into_iter().map(move |pattern| (Box::from(scope.as_str()), pattern.into_boxed_str())));
+        self.granted = Some(granted.collect::<Box<[_]>>()).filter(|granted| !granted.is_empty()).map(Box::new);
+        self.claim(claims.names, claims.groups, context);
         self.subscribe_at_connect(claims.channels, claims.subs, &request.subs, context);
         self.finish_connect(context);
     }
@@ -61,7 +67,7 @@ impl Session {
     }
 
     /// An error reply to connect ends the session; the client closes the link, or is closed after a while.
-    fn refuse_connect(&mut self, command: u32, error: Error, context: &mut Context<'_>) {
+    pub(super) fn refuse_connect(&mut self, command: u32, error: Error, context: &mut Context<'_>) {
         context.effects.refuse(command, error);
         self.phase = Phase::Refused;
         self.heartbeat = Heartbeat::Due(context.now_ms + REFUSED_CLOSE_MS);
@@ -126,7 +132,7 @@ impl Session {
     }
 
     /// Answers the connect once every server-side subscription is there, then goes on with what was sent ahead.
-    fn finish_connect(&mut self, context: &mut Context<'_>) {
+    pub(super) fn finish_connect(&mut self, context: &mut Context<'_>) {
         if context.effects.disconnect.is_some() || !matches!(&self.phase, Phase::Connecting(c) if c.awaited == 0) {
             return;
         }

@@ -5,6 +5,7 @@
 mod ask;
 mod connect;
 mod refresh;
+mod registry;
 mod server;
 mod subscribe;
 
@@ -13,8 +14,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use touchline_protocol::command::{self, Command};
 use touchline_protocol::{ClientInfo, Disconnect, Error, Publication, encode};
+use touchline_registry::OwnerId;
 
 use crate::claims::Verifier;
+use crate::directory::{Ask, Scopes, Who, client_text};
 use crate::hub::{Hub, LocalChannel, Membership};
 use crate::namespace::{ChannelOptions, Namespaces};
 use crate::request::{ConnectionId, Request, Response};
@@ -33,6 +36,8 @@ pub struct Node {
     pub namespaces: Arc<Namespaces>,
     /// Verifies tokens.
     pub verifier: Box<dyn Verifier + Send + Sync>,
+    /// The registry's scopes.
+    pub scopes: Scopes,
     /// The server's version, for connect replies.
     pub version: &'static str,
     /// Bytes that a client may send ahead while its connect is under way.
@@ -66,6 +71,8 @@ pub struct Effects {
     pub released: Vec<Bytes>,
     /// Requests to homes of channels.
     pub requests: Vec<Outbound>,
+    /// Questions and orders for the directory; an answer is wanted where there is a ticket.
+    pub asks: Vec<(Option<Ticket>, Who, Ask)>,
     /// Ends the connection.
     pub disconnect: Option<Disconnect>,
     /// Errors that the client was told, by number; for metrics.
@@ -91,6 +98,15 @@ pub enum Ticket {
         /// The command.
         command: u32,
     },
+    /// A command that the directory answers.
+    Directory {
+        /// The command.
+        command: u32,
+        /// What the reply is called.
+        kind: AnswerKind,
+    },
+    /// A name or a group of the token, which the connect reply waits for.
+    Claim,
     /// A subscription of the client.
     Subscribe {
         /// The command.
@@ -108,6 +124,17 @@ pub enum Ticket {
         /// The subscription.
         serial: u32,
     },
+}
+
+/// What a reply with the directory's answer is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnswerKind {
+    /// `rpc`, with the answer as its data.
+    Rpc,
+    /// `presence`.
+    Presence,
+    /// `presence_stats`.
+    PresenceStats,
 }
 
 impl Effects {
@@ -174,11 +201,21 @@ struct Subscription {
     is_positioned: bool,
     is_recoverable: bool,
     wants_membership_events: bool,
-    announces_leave: bool,
+    /// Who it is as others see it, from the home's answer on.
+    entry: Option<Box<Entrance>>,
     rejects_unrecovered: bool,
     /// The offset from which recovery was asked.
     recover_offset: Option<u64>,
     extra: Option<Box<Extra>>,
+}
+
+/// How a subscription shows in presence, join and leave.
+#[derive(Debug)]
+struct Entrance {
+    info: Arc<ClientInfo>,
+    is_shown: bool,
+    is_announced: bool,
+    is_in: bool,
 }
 
 /// What few subscriptions have.
@@ -201,6 +238,10 @@ pub struct Session {
     /// Unix seconds; 0 = never.
     expire_at_s: u32,
     is_loopback: bool,
+    /// The directory may hold something of this client.
+    is_listed: bool,
+    /// Names that the token allows: scope and pattern.
+    granted: Option<Box<Box<[(Box<str>, Box<str>)]>>>,
 }
 
 impl Session {
@@ -216,24 +257,22 @@ impl Session {
             next_serial: 0,
             expire_at_s: 0,
             is_loopback,
+            is_listed: false,
+            granted: None,
         }
     }
 
     /// The client id: a version 4 UUID (RFC 9562) out of the session's random bytes.
-    pub fn client_id(&self) -> Box<str> {
+    pub fn owner(&self) -> OwnerId {
         let mut bytes = self.client;
         bytes[6] = bytes[6] & 0x0f | 0x40;
         bytes[8] = bytes[8] & 0x3f | 0x80;
-        let mut text = String::with_capacity(36);
-        for (index, byte) in bytes.iter().enumerate() {
-            if matches!(index, 4 | 6 | 8 | 10) {
-                text.push('-');
-            }
-            for digit in [byte >> 4, byte & 15] {
-                text.push(char::from_digit(digit.into(), 16).unwrap_or('0'));
-            }
-        }
-        text.into()
+        OwnerId(bytes)
+    }
+
+    /// The client id in its usual form.
+    pub fn client_id(&self) -> Box<str> {
+        client_text(self.owner()).into()
     }
 
     /// The user; empty = anonymous, or not connected yet.
@@ -305,10 +344,10 @@ impl Session {
             Command { subscribe: Some(request), .. } => self.subscribe(id, request, context),
             Command { unsubscribe: Some(request), .. } => self.unsubscribe(id, &request.channel, context),
             Command { publish: Some(request), .. } => self.publish(id, request, context),
-            Command { presence: Some(request), .. } => self.presence(id, &request.channel, Request::Presence, context),
-            Command { presence_stats: Some(request), .. } => self.presence(id, &request.channel, Request::PresenceStats, context),
+            Command { presence: Some(request), .. } => self.presence(id, &request.channel, AnswerKind::Presence, context),
+            Command { presence_stats: Some(request), .. } => self.presence(id, &request.channel, AnswerKind::PresenceStats, context),
             Command { history: Some(request), .. } => self.history(id, request, context),
-            Command { rpc: Some(_), .. } => context.effects.refuse(id, Error::NOT_AVAILABLE),
+            Command { rpc: Some(request), .. } => self.rpc(id, &request, context),
             Command { refresh: Some(request), .. } => self.refresh(id, &request.token, context),
             Command { sub_refresh: Some(request), .. } => self.sub_refresh(id, request, context),
             _ => context.disconnect(Disconnect::BAD_REQUEST),
@@ -319,6 +358,8 @@ impl Session {
     pub fn answer(&mut self, ticket: Ticket, response: Response, context: &mut Context<'_>) {
         match ticket {
             Ticket::Reply { command } => ask::reply(command, response, context),
+            Ticket::Directory { command, kind } => registry::reply(command, kind, response, context),
+            Ticket::Claim => self.claimed(response, context),
             Ticket::Subscribe { command, serial } => self.subscribed(command, serial, response, context),
             Ticket::Connect { serial } => self.subscribed_at_connect(serial, response, context),
             Ticket::Server { serial } => self.subscribed_by_server(serial, response, context),
@@ -374,6 +415,9 @@ impl Session {
         self.phase = Phase::Closed;
         for subscription in std::mem::take(&mut self.subscriptions) {
             self.let_go(subscription, context);
+        }
+        if std::mem::take(&mut self.is_listed) {
+            context.effects.asks.push((None, self.who(), Ask::Close));
         }
     }
 

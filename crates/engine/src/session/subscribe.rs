@@ -4,8 +4,9 @@ use bytes::Bytes;
 use touchline_protocol::command::{FLAG_REJECT_UNRECOVERED, SubscribeRequest};
 use touchline_protocol::{Disconnect, Error, Unsubscribe, data, encode};
 
-use super::{Action, Context, Extra, Session, Subscription, Ticket, references};
+use super::{Action, Context, Entrance, Extra, Phase, Session, Subscription, Ticket, references};
 use crate::claims::{BoolValue, Overrides, SubscriptionClaims, TokenError, expiry};
+use crate::directory::Ask;
 use crate::namespace::ChannelOptions;
 use crate::request::{Recover, Request, Response, Subscribe, Subscribed};
 
@@ -82,6 +83,11 @@ impl Session {
     /// Whether the channel is open to this client without a token.
     fn check_open(&self, channel: &str, options: &ChannelOptions, context: &Context<'_>) -> Result<(), Error> {
         let namespaces = &context.node.namespaces;
+        if let Some(scope) = channel.strip_prefix("$registry:") {
+            let options = context.node.scopes.find(scope).and_then(|scope| context.node.scopes.options(scope));
+            let may = options.is_some_and(|o| o.allow_watch_for_client && (!self.user.is_empty() || o.allow_for_anonymous));
+            return if may { Ok(()) } else { Err(Error::PERMISSION_DENIED) };
+        }
         if namespaces.is_private(channel) && !self.is_insecure(context) {
             return Err(Error::PERMISSION_DENIED);
         }
@@ -144,8 +150,10 @@ impl Session {
             mode: options.force_recovery_mode,
             limit: context.node.client.recovery_max_publication_limit,
         });
-        let info = (presence || announces).then(|| self.info(grant.chan_info.clone()));
-        let request = Subscribe { connection: context.id, info, presence, join: announces, recover: recover.clone() };
+        let entry = (presence || announces).then(|| {
+            Box::new(Entrance { info: self.info(grant.chan_info.clone()), is_shown: presence, is_announced: announces, is_in: false })
+        });
+        let request = Subscribe { connection: context.id, recover: recover.clone() };
         self.next_serial += 1;
         let has_extra = grant.chan_info.is_some() || grant.data.is_some();
         let local = context.hub.acquire(channel);
@@ -162,7 +170,7 @@ impl Session {
             is_positioned,
             is_recoverable,
             wants_membership_events: is_told,
-            announces_leave: announces,
+            entry,
             rejects_unrecovered: grant.rejects_unrecovered,
             recover_offset: recover.map(|r| r.offset),
             extra: has_extra.then(|| Box::new(Extra { chan_info: grant.chan_info, data: grant.data })),
@@ -184,6 +192,13 @@ impl Session {
         debug_assert!(subscription.membership.is_none(), "a home answers once");
         let membership = context.hub.join(subscription.channel, context.id.slot, subscription.wants_membership_events);
         subscription.membership = Some(membership);
+        if let Some(entry) = &mut subscription.entry {
+            entry.is_in = true;
+            let channel = context.hub.name(subscription.channel).clone();
+            let (info, is_shown, is_announced) = (entry.info.clone(), entry.is_shown, entry.is_announced);
+            self.is_listed = true;
+            context.effects.asks.push((None, self.who(), Ask::Enter { channel, info, is_shown, is_announced }));
+        }
         Some(index)
     }
 
@@ -238,9 +253,11 @@ impl Session {
             context.hub.leave(subscription.channel, membership);
         }
         context.hub.release(subscription.channel);
-        let chan_info = || subscription.extra.as_ref().and_then(|extra| extra.chan_info.clone());
-        let leave = subscription.announces_leave.then(|| self.info(chan_info()));
-        context.request(name, None, Request::Unsubscribe { connection: context.id, leave });
+        // Who goes altogether leaves all channels at once, by one word.
+        if subscription.entry.is_some_and(|entry| entry.is_in) && !matches!(self.phase, Phase::Closed) {
+            context.effects.asks.push((None, self.who(), Ask::Exit { channel: name.clone() }));
+        }
+        context.request(name, None, Request::Unsubscribe { connection: context.id });
     }
 }
 

@@ -8,6 +8,7 @@ mod history;
 mod info;
 mod presence;
 mod publish;
+mod registry;
 
 use hyper::StatusCode;
 use serde::Deserialize;
@@ -42,13 +43,14 @@ impl Reply {
     /// The HTTP status that goes with it.
     pub(crate) fn status(&self, mode: ErrorMode) -> StatusCode {
         match (&self.error, mode) {
-            (Some(Error::TOO_MANY_REQUESTS), _) => StatusCode::SERVICE_UNAVAILABLE,
+            (Some(Error::TOO_MANY_REQUESTS | Error::TOO_MANY_CALLS), _) => StatusCode::SERVICE_UNAVAILABLE,
             (None, _) | (_, ErrorMode::Inside) => StatusCode::OK,
             (Some(error), ErrorMode::Transport) => match error.code {
-                102 | 104 => StatusCode::NOT_FOUND,
+                102 | 104 | 4002 | 4003 => StatusCode::NOT_FOUND,
                 107 | 108 => StatusCode::BAD_REQUEST,
                 112 => StatusCode::RANGE_NOT_SATISFIABLE,
-                113 => StatusCode::CONFLICT,
+                113 | 4001 | 4004 => StatusCode::CONFLICT,
+                4005 => StatusCode::GATEWAY_TIMEOUT,
                 _ => StatusCode::INTERNAL_SERVER_ERROR,
             },
         }
@@ -96,6 +98,7 @@ async fn run(node: &Node, method: &str, params: &[u8]) -> Outcome {
         "history_remove" => history::history_remove(node, parse(params)?).await,
         "channels" => channels::channels(node, parse(params)?).await,
         "info" => info::info(node).await,
+        method if registry::METHODS.contains(&method) => registry::run(node, method, params).await,
         _ => Err(Error::METHOD_NOT_FOUND),
     })
 }

@@ -1,33 +1,33 @@
 //! `presence` and `presence_stats`.
 
-use touchline_engine::{Request, Response};
-use touchline_protocol::{ClientInfo, Error, encode};
+use touchline_engine::Response;
+use touchline_engine::directory::{Ask, Who};
+use touchline_protocol::Error;
+use touchline_registry::OwnerId;
 
 use super::Json;
 use super::channels::ChannelRequest;
 use crate::node::Node;
 
-/// Errors: 102, 107, 108. Result: `presence`, by client id.
+/// Errors: 102, 107, 108. Result: `presence`, by client id; of a channel with more clients than `client.presence_max_clients` a sample, which
+/// says so, with the exact number.
 pub(super) async fn presence(node: &Node, request: ChannelRequest) -> Result<Json, Error> {
-    match node.ask(&request.channel, Request::Presence).await {
-        Response::Presence(members) => {
-            let mut out = Vec::new();
-            encode::presence(&mut out, members.iter().map(|member| -> &ClientInfo { member }));
-            Ok(out)
-        }
-        Response::Refused(error) => Err(error),
-        _ => Err(Error::INTERNAL),
-    }
+    let limit = node.settings.client.presence_max_clients;
+    ask(node, &request.channel, Ask::Presence { channel: request.channel.as_str().into(), limit }).await
 }
 
 /// Errors: 102, 107, 108. Result: `num_clients`, `num_users`.
 pub(super) async fn presence_stats(node: &Node, request: ChannelRequest) -> Result<Json, Error> {
-    match node.ask(&request.channel, Request::PresenceStats).await {
-        Response::PresenceStats { clients, users } => {
-            let mut out = Vec::new();
-            encode::presence_stats(&mut out, clients, users);
-            Ok(out)
-        }
+    ask(node, &request.channel, Ask::PresenceStats { channel: request.channel.as_str().into() }).await
+}
+
+async fn ask(node: &Node, channel: &str, ask: Ask) -> Result<Json, Error> {
+    if !node.session.namespaces.resolve(channel)?.presence {
+        return Err(Error::NOT_AVAILABLE);
+    }
+    let who = Who { owner: OwnerId([0; 16]), user: Box::default(), is_backend: true };
+    match node.ask_directory(who, ask).await {
+        Response::Answer(json) => Ok(json),
         Response::Refused(error) => Err(error),
         _ => Err(Error::INTERNAL),
     }

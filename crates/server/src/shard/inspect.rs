@@ -1,10 +1,15 @@
 //! What the server API asks of a shard: things to do with a user's connections, and questions.
 
+use touchline_engine::Response;
 use touchline_protocol::Error;
+use touchline_protocol::websocket::{Opcode, encode_frame};
+use touchline_registry::OwnerId;
 
 use super::Shard;
-use crate::inbox::{Inspection, UserAction, UserCensus, UserOrder};
+use super::connections::Stage;
+use crate::inbox::{ClientOrder, Inspection, UserAction, UserCensus, UserOrder};
 use crate::origin;
+use crate::registrar::Order;
 
 impl Shard {
     /// Does something with the connections of one user.
@@ -18,6 +23,26 @@ impl Shard {
             }
         }
         let _ = order.done.send(outcome);
+    }
+
+    /// Gives one client what it is to have. Its slot may have another tenant by now.
+    pub(super) fn obey_for_client(&mut self, owner: OwnerId, slot: u32, order: ClientOrder) {
+        let is_there = self.connections.get(slot).is_some_and(|c| c.stage == Stage::Open && c.session.owner() == owner);
+        match order {
+            ClientOrder::Act { asker, .. } if !is_there => self.node.answer(asker, Response::Refused(Error::NOT_REGISTERED)),
+            _ if !is_there => self.node.register(Order::Gone(owner)),
+            ClientOrder::Push(message) => {
+                let mut frame = Vec::with_capacity(message.len() + 10);
+                encode_frame(Opcode::Text, &message, &mut frame);
+                self.note_own(slot, frame.into());
+            }
+            ClientOrder::Disconnect(why) => self.disconnect(slot, why),
+            ClientOrder::Act { ask, asker } => {
+                let Some(connection) = self.connections.get_mut(slot) else { return };
+                let (who, ask) = connection.session.act(ask);
+                self.node.register(Order::Ask { who, ask, asker });
+            }
+        }
     }
 
     fn act(&mut self, slot: u32, client: &str, action: &UserAction) -> Result<(), Error> {

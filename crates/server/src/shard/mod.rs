@@ -195,6 +195,7 @@ impl Shard {
             }
             Message::Adopt(adopted) => self.adopt(*adopted),
             Message::User(order) => self.obey(*order),
+            Message::Client { owner, slot, order } => self.guarded(slot, |shard, slot| shard.obey_for_client(owner, slot, order)),
             Message::Inspect(inspection) => self.inspect(inspection),
             Message::Drain { over_ms, done } => {
                 let slots: Vec<u32> = self.connections.slots().collect();
@@ -208,15 +209,7 @@ impl Shard {
         if matches!(response, Response::Published(_)) {
             self.metrics.publications.add(1);
         }
-        match asker {
-            Asker::Session(connection, ticket) => {
-                self.node.send(connection.shard, Message::Answer { connection, ticket, response });
-            }
-            Asker::Operation(reply) => {
-                let _ = reply.send(response);
-            }
-            Asker::Nobody => {}
-        }
+        self.node.answer(asker, response);
     }
 
     fn send_deliveries(&mut self) {

@@ -13,6 +13,7 @@ use super::connections::{Connection, NONE, Stage};
 use super::outbox::Due;
 use super::{SCRATCH_SIZE, Shard};
 use crate::inbox::{Adopted, Asker, Message};
+use crate::registrar::{Order, place};
 
 /// Reads of one connection in one turn; what is left waits for the next, so that one busy client stops nobody.
 const READS_MAX: usize = 2;
@@ -41,7 +42,9 @@ impl Shard {
         }
         let mut client = [0; 16];
         client[..8].copy_from_slice(&self.next_random().to_ne_bytes());
-        client[8..].copy_from_slice(&self.next_random().to_ne_bytes());
+        client[8] = self.next_random() as u8;
+        client[9] = (self.next_random() >> 8) as u8;
+        client[10..].copy_from_slice(&place(self.id, slot));
         let session = Session::new(client, is_loopback, self.now_ms, &self.node.session.client);
         self.connections.insert(Connection {
             socket,
@@ -228,6 +231,11 @@ impl Shard {
             let home = self.node.home(&outbound.channel);
             let message = Message::Request { channel: outbound.channel, request: outbound.request, asker };
             self.node.send(home, message);
+        }
+        for (ticket, who, ask) in self.effects.asks.drain(..) {
+            let connection = ConnectionId { shard: self.id, slot, generation };
+            let asker = ticket.map_or(Asker::Nobody, |ticket| Asker::Session(connection, ticket));
+            self.node.register(Order::Ask { who, ask, asker });
         }
     }
 

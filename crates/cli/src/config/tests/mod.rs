@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
-use super::keys::{KEYS, Key, Kind, OPTIONS};
+use super::keys::{KEYS, Key, Kind, OPTIONS, SCOPE_OPTIONS};
 use super::*;
 
 /// A configuration file that lives as long as its test.
@@ -348,6 +348,7 @@ fn every_field_of_the_settings_has_a_key() {
         ("client.token", fields::<TokenSettings>()),
         ("client.subscription_token", fields::<SubscriptionTokenSettings>()),
         ("client.subscribe_to_user_personal_channel", fields::<PersonalChannel>()),
+        ("cluster", fields::<ClusterSettings>()),
         ("websocket", fields::<WebSocketSettings>()),
         ("shutdown", fields::<ShutdownSettings>()),
         ("node", fields::<NodeSettings>()),
@@ -362,6 +363,12 @@ fn every_field_of_the_settings_has_a_key() {
     options.sort();
     fields.sort();
     assert_eq!(options, fields);
+    let (mut options, mut fields) =
+        (SCOPE_OPTIONS.iter().map(|key| key.path.to_owned()).collect::<Vec<_>>(), self::fields::<ScopeOptions>());
+    options.push("name".into());
+    options.sort();
+    fields.sort();
+    assert_eq!(options, fields);
 }
 
 #[test]
@@ -371,6 +378,12 @@ fn no_two_entries_speak_of_one_key() {
     assert!(paths.windows(2).all(|pair| pair[0] != pair[1]));
     for key in KEYS {
         assert!(theirs::find(theirs::THEIRS, key.path).is_none(), "{}", key.path);
-        assert_eq!(matches!(key.kind, Kind::Secret), key.path.ends_with("secret_key") || key.path == "http_api.key", "{}", key.path);
+        assert_eq!(
+            matches!(key.kind, Kind::Secret),
+            ["secret_key", "_password", "_token"].iter().any(|end| key.path.ends_with(end)) && !key.path.ends_with("without_token")
+                || key.path == "http_api.key",
+            "{}",
+            key.path
+        );
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::config::keys::{KEYS, Key, Kind, OPTIONS};
+use crate::config::keys::{KEYS, Key, Kind, OPTIONS, SCOPE_OPTIONS};
 use crate::config::theirs::{Fate, THEIR_OPTIONS, THEIRS, Theirs};
 
 const HEAD: &str = r#"# Configuration
@@ -44,6 +44,22 @@ force_recovery = true
 Everything is off that is not switched on.
 "#;
 
+const SCOPES_HEAD: &str = r#"
+## Options of scopes
+
+The registry of names and groups (`docs/registry.md`), in each of `registry.scopes`:
+
+```toml
+[[registry.scopes]]
+name = "devices"
+allow_register = ["{user}/*"]      # user 42 may register 42/phone
+allow_lookup_for_client = true
+allow_call_for_client = true
+```
+
+Clients may do nothing that is not switched on. The server API may do everything.
+"#;
+
 const SECRETS: &str = r#"
 ## Secrets
 
@@ -78,6 +94,9 @@ fn reference() -> String {
     text.push_str(OPTIONS_HEAD);
     heading(&mut text);
     OPTIONS.iter().for_each(|key| row(&mut text, key));
+    text.push_str(SCOPES_HEAD);
+    heading(&mut text);
+    SCOPE_OPTIONS.iter().for_each(|key| row(&mut text, key));
     text.push_str(SECRETS);
     theirs(&mut text);
     text

@@ -1,0 +1,219 @@
+//! What can be asked of a node's directory, and what it wants done.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use touchline_protocol::{ClientInfo, Error};
+use touchline_registry::{OwnerId, Stamp};
+
+use super::scope::ScopeId;
+
+/// A question or an order, checked already: the asker may do this.
+#[derive(Debug, Clone)]
+pub enum Ask {
+    /// Gives a name to the client.
+    Register {
+        /// Where.
+        scope: ScopeId,
+        /// The name.
+        name: Box<str>,
+        /// JSON, or empty.
+        meta: Bytes,
+        /// From whoever has it, where the scope keeps the newest.
+        take_over: bool,
+    },
+    /// Takes a name from the client.
+    Unregister {
+        /// Where.
+        scope: ScopeId,
+        /// The name.
+        name: Box<str>,
+    },
+    /// Replaces a name's metadata.
+    UpdateMeta {
+        /// Where.
+        scope: ScopeId,
+        /// The name.
+        name: Box<str>,
+        /// JSON, or empty.
+        meta: Bytes,
+        /// Only if this is still its stamp and revision.
+        expected: Option<(Stamp, u32)>,
+    },
+    /// Makes the client a member.
+    Join {
+        /// Where.
+        scope: ScopeId,
+        /// The group.
+        group: Box<str>,
+        /// JSON, or empty.
+        meta: Bytes,
+    },
+    /// Ends its membership.
+    Leave {
+        /// Where.
+        scope: ScopeId,
+        /// The group.
+        group: Box<str>,
+    },
+    /// Who has a name.
+    Lookup {
+        /// Where.
+        scope: ScopeId,
+        /// The name.
+        name: Box<str>,
+    },
+    /// Names by prefix, a page.
+    Names(Listing),
+    /// Groups by prefix, a page.
+    Groups(Listing),
+    /// The members of a group.
+    Members {
+        /// Where.
+        scope: ScopeId,
+        /// The group.
+        group: Box<str>,
+    },
+    /// Names, groups and memberships, and how they spread over the nodes.
+    Count {
+        /// Where.
+        scope: ScopeId,
+    },
+    /// Sends to a name or to all members of a group.
+    Send(Target, Bytes),
+    /// The same, and waits for the answers.
+    Call {
+        /// Whom.
+        target: Target,
+        /// JSON.
+        data: Bytes,
+        /// How long.
+        timeout_ms: u64,
+    },
+    /// The client's answer to a call.
+    Reply {
+        /// The call.
+        call: u64,
+        /// JSON: the answer, or the client's own error.
+        outcome: Result<Bytes, Bytes>,
+    },
+    /// The client is in a channel now: for presence, join and leave.
+    Enter {
+        /// The channel.
+        channel: Arc<str>,
+        /// Who it is.
+        info: Arc<ClientInfo>,
+        /// It is shown in presence.
+        is_shown: bool,
+        /// Others are told.
+        is_announced: bool,
+    },
+    /// It is not any more.
+    Exit {
+        /// The channel.
+        channel: Arc<str>,
+    },
+    /// Who is in a channel.
+    Presence {
+        /// The channel.
+        channel: Box<str>,
+        /// Members in one answer.
+        limit: usize,
+    },
+    /// How many are in a channel.
+    PresenceStats {
+        /// The channel.
+        channel: Box<str>,
+    },
+    /// The client is gone, with all that it holds.
+    Close,
+}
+
+/// A page of a listing.
+#[derive(Debug, Clone)]
+pub struct Listing {
+    /// Where.
+    pub scope: ScopeId,
+    /// What they begin with.
+    pub prefix: Box<str>,
+    /// Where the page starts.
+    pub cursor: u32,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// Whom a message is for.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// Where.
+    pub scope: ScopeId,
+    /// The name, or the group.
+    pub key: Box<str>,
+    /// It is a group.
+    pub is_group: bool,
+}
+
+/// Who asks.
+#[derive(Debug, Clone)]
+pub struct Who {
+    /// The client; the one that is acted for, if the server API asks.
+    pub owner: OwnerId,
+    /// Its user; empty = anonymous.
+    pub user: Box<str>,
+    /// The server API asks for nobody in particular.
+    pub is_backend: bool,
+}
+
+/// What the directory wants done.
+#[derive(Debug)]
+pub enum Act<A> {
+    /// Answers an asker, in JSON.
+    Answer(A, Result<Vec<u8>, Error>),
+    /// Gives a message, a whole push, to a client of this node.
+    Push(OwnerId, Vec<u8>),
+    /// Disconnects a client of this node that lost a name.
+    Drop(OwnerId),
+    /// Tells a channel's subscribers who want to know that somebody came or went: a WebSocket frame.
+    Announce(Arc<str>, Bytes),
+    /// Publishes a change of a scope into its channel: JSON.
+    Watch(Arc<str>, Vec<u8>),
+    /// A message to other nodes' parts of a scope.
+    Link {
+        /// The scope's name.
+        scope: Arc<str>,
+        /// One node, or all.
+        to: Option<Arc<str>>,
+        /// The message.
+        message: Arc<[u8]>,
+    },
+    /// A message to another node's directory.
+    Node(Arc<str>, Vec<u8>),
+}
+
+/// A client id in its usual form.
+pub fn client_text(owner: OwnerId) -> String {
+    let mut text = String::with_capacity(36);
+    for (index, byte) in owner.0.iter().enumerate() {
+        if matches!(index, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        for digit in [byte >> 4, byte & 15] {
+            text.push(char::from_digit(digit.into(), 16).unwrap_or('0'));
+        }
+    }
+    text
+}
+
+/// Reads a client id; `None` if it is none.
+pub fn client_from_text(text: &str) -> Option<OwnerId> {
+    let digits = text.bytes().filter(|byte| *byte != b'-').collect::<Vec<u8>>();
+    if text.len() != 36 || digits.len() != 32 {
+        return None;
+    }
+    let mut id = [0; 16];
+    for (byte, pair) in id.iter_mut().zip(digits.chunks_exact(2)) {
+        let digit = |at: usize| char::from(pair[at]).to_digit(16);
+        *byte = (digit(0)? << 4 | digit(1)?) as u8;
+    }
+    Some(OwnerId(id))
+}

@@ -1,0 +1,157 @@
+//! Calls that wait for an answer: of one client, or of every member of a group.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use touchline_protocol::Error;
+use touchline_registry::OwnerId;
+
+/// What a called client says.
+pub(super) type Reply = Result<Bytes, CallError>;
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum CallError {
+    /// The server's word.
+    Ours(Error),
+    /// The called client's own error, JSON.
+    Theirs(Bytes),
+}
+
+/// Who waits.
+#[derive(Debug)]
+pub(super) enum Caller<A> {
+    /// Somebody on this node.
+    Here(A),
+    /// Another node, with its own number of the call.
+    Node(Arc<str>, u64),
+    /// A call of a group, with the number of that.
+    Group(u64),
+}
+
+#[derive(Debug)]
+struct Pending<A> {
+    caller: Caller<A>,
+    callee: OwnerId,
+    /// The callee's node, if it is another one.
+    node: Option<Arc<str>>,
+    until_ms: u64,
+}
+
+/// A call of a group.
+#[derive(Debug)]
+struct Group<A> {
+    asker: A,
+    waiting: usize,
+    answers: Vec<(OwnerId, Reply)>,
+}
+
+/// What has come to an end.
+#[derive(Debug)]
+pub(super) enum Done<A> {
+    One(A, Reply),
+    Node(Arc<str>, u64, Reply),
+    All(A, Vec<(OwnerId, Reply)>),
+}
+
+/// The calls of a node.
+#[derive(Debug)]
+pub(super) struct Calls<A> {
+    next: u64,
+    pending: HashMap<u64, Pending<A>>,
+    groups: HashMap<u64, Group<A>>,
+    deadlines: BTreeSet<(u64, u64)>,
+    by_callee: HashMap<OwnerId, HashSet<u64>>,
+}
+
+impl<A> Calls<A> {
+    /// `first`: where the numbers start; random, so that they can't be guessed from another life.
+    pub(super) fn new(first: u64) -> Self {
+        // Numbers stay below 2⁵³: JavaScript reads them.
+        let next = first >> 12;
+        Calls { next, pending: HashMap::new(), groups: HashMap::new(), deadlines: BTreeSet::new(), by_callee: HashMap::new() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// When the next one is over, if any waits.
+    pub(super) fn next_deadline_ms(&self) -> Option<u64> {
+        self.deadlines.first().map(|(until_ms, _)| *until_ms)
+    }
+
+    /// Notes a call; gives its number.
+    pub(super) fn open(&mut self, caller: Caller<A>, callee: OwnerId, node: Option<Arc<str>>, until_ms: u64) -> u64 {
+        self.next += 1;
+        self.deadlines.insert((until_ms, self.next));
+        self.by_callee.entry(callee).or_default().insert(self.next);
+        self.pending.insert(self.next, Pending { caller, callee, node, until_ms });
+        self.next
+    }
+
+    /// Notes the call of a group of `size` members, which must not be zero; gives its number.
+    pub(super) fn open_group(&mut self, asker: A, size: usize) -> u64 {
+        self.next += 1;
+        self.groups.insert(self.next, Group { asker, waiting: size, answers: Vec::with_capacity(size) });
+        self.next
+    }
+
+    /// Whether a call waits for this client.
+    pub(super) fn is_awaited(&self, call: u64, callee: OwnerId) -> bool {
+        self.pending.get(&call).is_some_and(|pending| pending.callee == callee && pending.node.is_none())
+    }
+
+    /// Whether a call waits for this node.
+    pub(super) fn is_awaited_of_node(&self, call: u64, node: &str) -> bool {
+        self.pending.get(&call).is_some_and(|pending| pending.node.as_deref() == Some(node))
+    }
+
+    /// Ends a call.
+    pub(super) fn finish(&mut self, call: u64, reply: Reply) -> Option<Done<A>> {
+        let pending = self.pending.remove(&call)?;
+        self.deadlines.remove(&(pending.until_ms, call));
+        if let Some(calls) = self.by_callee.get_mut(&pending.callee) {
+            calls.remove(&call);
+            if calls.is_empty() {
+                self.by_callee.remove(&pending.callee);
+            }
+        }
+        let number = match pending.caller {
+            Caller::Here(asker) => return Some(Done::One(asker, reply)),
+            Caller::Node(node, call) => return Some(Done::Node(node, call, reply)),
+            Caller::Group(number) => number,
+        };
+        let group = self.groups.get_mut(&number)?;
+        group.answers.push((pending.callee, reply));
+        group.waiting -= 1;
+        if group.waiting > 0 {
+            return None;
+        }
+        self.groups.remove(&number).map(|group| Done::All(group.asker, group.answers))
+    }
+
+    /// Ends all calls of a client that is gone.
+    pub(super) fn callee_gone(&mut self, callee: OwnerId) -> Vec<Done<A>> {
+        let calls = self.by_callee.get(&callee).cloned().unwrap_or_default();
+        calls.into_iter().filter_map(|call| self.finish(call, Err(CallError::Ours(Error::CALLEE_GONE)))).collect()
+    }
+
+    /// Ends all calls of a node that is gone.
+    pub(super) fn node_gone(&mut self, node: &str) -> Vec<Done<A>> {
+        let of_node = self.pending.iter().filter(|(_, pending)| pending.node.as_deref() == Some(node)).map(|(call, _)| *call);
+        let calls: Vec<u64> = of_node.collect();
+        calls.into_iter().filter_map(|call| self.finish(call, Err(CallError::Ours(Error::CALLEE_GONE)))).collect()
+    }
+
+    /// Ends the calls whose time is over.
+    pub(super) fn expire(&mut self, now_ms: u64) -> Vec<Done<A>> {
+        let mut done = Vec::new();
+        while let Some(&(until_ms, call)) = self.deadlines.first().filter(|(until_ms, _)| *until_ms <= now_ms) {
+            done.extend(self.finish(call, Err(CallError::Ours(Error::CALL_TIMEOUT))));
+            self.deadlines.remove(&(until_ms, call));
+        }
+        done
+    }
+}

@@ -1,0 +1,351 @@
+//! The registry as a node uses it: scopes of names and groups, who is in which channel, messages and calls to names.
+//!
+//! Pure: [`Ask`]s of clients and of the server API, messages of other nodes and the time go in, [`Act`]s come out. Presence is a group
+//! named by the channel, in a scope of its own.
+
+mod answer;
+mod ask;
+mod calls;
+mod presence;
+mod remote;
+mod request;
+mod scope;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use touchline_protocol::{Error, encode};
+use touchline_registry::{Counters, Entry, Event, Output, OwnerId, Refusal, Registered, Replica, Timing};
+
+pub use ask::{Act, Ask, Listing, Target, Who, client_from_text, client_text};
+use calls::{CallError, Caller, Calls, Done, Reply};
+pub(crate) use request::permit;
+pub use request::read;
+pub use scope::{ConflictPolicy, ScopeId, ScopeOptions, Scopes};
+
+/// The scope of presence. No scope of the configuration can be called so.
+const PRESENCE: &str = "$presence";
+/// Calls of members that one call of a group may make.
+const GROUP_CALLS_MAX: usize = 1_000;
+
+struct Scope {
+    name: Arc<str>,
+    options: ScopeOptions,
+    replica: Replica,
+}
+
+/// A node's part of the registry. `A` is whoever waits for an answer.
+pub struct Directory<A> {
+    node: Arc<str>,
+    /// The scopes of the configuration, then presence.
+    scopes: Vec<Scope>,
+    calls: Calls<A>,
+    acts: Vec<Act<A>>,
+    is_clustered: bool,
+}
+
+impl<A> Directory<A> {
+    /// A directory that knows nobody. `node`: its name, or id, other than all other nodes'. `birth`: random, new in every life.
+    pub fn new(node: &str, scopes: &[ScopeOptions], timing: &Timing, birth: u64, is_clustered: bool, now_ms: u64) -> Self {
+        let presence = ScopeOptions {
+            name: PRESENCE.into(),
+            // What sessions ask for has been checked against limits of its own.
+            name_max_length: usize::from(u16::MAX),
+            meta_max_size: usize::MAX,
+            client_entries_limit: usize::MAX,
+            ..ScopeOptions::default()
+        };
+        let make = |options: &ScopeOptions| Scope {
+            name: options.name.as_str().into(),
+            replica: Replica::new(node, birth, options.settings(timing), now_ms),
+            options: options.clone(),
+        };
+        let scopes = scopes.iter().chain([&presence]).map(make).collect();
+        Directory { node: node.into(), scopes, calls: Calls::new(birth), acts: Vec::new(), is_clustered }
+    }
+
+    /// What sessions see of the scopes.
+    pub fn scopes(&self) -> Scopes {
+        Scopes(self.scopes.iter().map(|scope| (scope.options.clone(), scope.replica.view())).collect())
+    }
+
+    /// Names of the scopes, presence included.
+    pub fn scope_names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.scopes.iter().map(|scope| &scope.name)
+    }
+
+    /// What each scope has counted, with its name.
+    pub fn counters(&self) -> impl Iterator<Item = (&str, Counters)> {
+        self.scopes.iter().map(|scope| (&*scope.name, scope.replica.counters()))
+    }
+
+    /// Carries an order out, or answers. Without an asker nobody is answered.
+    pub fn ask(&mut self, who: &Who, ask: Ask, asker: Option<A>, now_ms: u64) {
+        let answer = match ask {
+            Ask::Send(target, data) => self.send(who, &target, &data),
+            Ask::Call { target, data, timeout_ms } => return self.call(who, &target, &data, timeout_ms, asker, now_ms),
+            Ask::Reply { call, outcome } => self.take_reply(who.owner, call, outcome.map_err(CallError::Theirs)),
+            Ask::Close => {
+                self.close(who.owner);
+                Ok(answer::empty())
+            }
+            Ask::Enter { channel, info, is_shown, is_announced } => {
+                self.enter(who.owner, &channel, presence::meta(&info, is_shown, is_announced), now_ms);
+                Ok(answer::empty())
+            }
+            Ask::Exit { channel } => {
+                let _ = self.presence().leave(who.owner, &channel);
+                Ok(answer::empty())
+            }
+            Ask::Presence { channel, limit } => Ok(self.presence_of(&channel, limit)),
+            Ask::PresenceStats { channel } => Ok(self.presence_stats_of(&channel)),
+            ask => self.ask_scope(who, ask, now_ms),
+        };
+        self.collect();
+        if let Some(asker) = asker {
+            self.acts.push(Act::Answer(asker, answer));
+        }
+    }
+
+    /// A message of another node's part of a scope.
+    pub fn receive(&mut self, scope: &str, message: &[u8], now_ms: u64) {
+        if let Some(scope) = self.scopes.iter_mut().find(|known| &*known.name == scope) {
+            scope.replica.receive(message, now_ms);
+        }
+        self.collect();
+    }
+
+    /// Sends what waits. Call it after each batch of asks.
+    pub fn flush(&mut self) {
+        if self.is_clustered {
+            self.scopes.iter_mut().for_each(|scope| scope.replica.flush());
+            self.collect();
+        }
+    }
+
+    /// Does what time asks for. Call it some ten times a second.
+    pub fn tick(&mut self, now_ms: u64) {
+        if self.is_clustered {
+            self.scopes.iter_mut().for_each(|scope| scope.replica.tick(now_ms));
+        }
+        let done = self.calls.expire(now_ms);
+        self.finish_all(done);
+        self.collect();
+    }
+
+    /// When the next call's time is over, if any waits.
+    pub fn next_deadline_ms(&self) -> Option<u64> {
+        self.calls.next_deadline_ms()
+    }
+
+    /// Tells the other nodes that this one leaves.
+    pub fn goodbye(&mut self) {
+        if self.is_clustered {
+            self.scopes.iter_mut().for_each(|scope| scope.replica.goodbye());
+            self.collect();
+        }
+    }
+
+    /// What is to be done, in order.
+    pub fn acts(&mut self) -> std::vec::Drain<'_, Act<A>> {
+        self.acts.drain(..)
+    }
+
+    fn presence(&mut self) -> &mut Replica {
+        let last = self.scopes.len() - 1;
+        &mut self.scopes[last].replica
+    }
+
+    fn scope(&mut self, id: ScopeId) -> Result<&mut Scope, Error> {
+        self.scopes.get_mut(usize::from(id.0)).ok_or(Error::NO_SUCH_SCOPE)
+    }
+
+    fn ask_scope(&mut self, who: &Who, ask: Ask, now_ms: u64) -> Result<Vec<u8>, Error> {
+        let owner = who.owner;
+        match ask {
+            Ask::Register { scope, name, meta, take_over } => {
+                let registered = self.scope(scope)?.replica.register(owner, &name, &meta, take_over, now_ms);
+                let (Registered::New(entry) | Registered::Updated(entry)) = registered.map_err(refusal)?;
+                Ok(answer::entry(&entry))
+            }
+            Ask::Unregister { scope, name } => {
+                self.scope(scope)?.replica.unregister(owner, &name).map_err(refusal).map(|()| answer::empty())
+            }
+            Ask::UpdateMeta { scope, name, meta, expected } => {
+                let updated = self.scope(scope)?.replica.update_meta(owner, &name, &meta, expected);
+                updated.map(|entry| answer::entry(&entry)).map_err(refusal)
+            }
+            Ask::Join { scope, group, meta } => {
+                self.scope(scope)?.replica.join(owner, &group, &meta, now_ms).map_err(refusal)?;
+                Ok(answer::empty())
+            }
+            Ask::Leave { scope, group } => self.scope(scope)?.replica.leave(owner, &group).map_err(refusal).map(|()| answer::empty()),
+            Ask::Lookup { scope, name } => {
+                let found = self.scope(scope)?.replica.lookup(&name);
+                found.map(|entry| answer::entry(&entry)).ok_or(Error::NOT_REGISTERED)
+            }
+            Ask::Names(listing) => {
+                let page = self.scope(listing.scope)?.replica.names(&listing.prefix, listing.cursor, listing.limit);
+                Ok(answer::names(page))
+            }
+            Ask::Groups(listing) => {
+                let page = self.scope(listing.scope)?.replica.groups(&listing.prefix, listing.cursor, listing.limit);
+                Ok(answer::groups(page))
+            }
+            Ask::Members { scope, group } => {
+                let scope = self.scope(scope)?;
+                let count = scope.replica.member_count(&group);
+                Ok(answer::members(scope.replica.members(&group).take(scope.options.members_limit), count))
+            }
+            Ask::Count { scope } => Ok(answer::counts(&self.scope(scope)?.replica)),
+            _ => Err(Error::INTERNAL),
+        }
+    }
+
+    /// An owner is gone: all that it held, and the calls that wait for it.
+    fn close(&mut self, owner: OwnerId) {
+        self.scopes.iter_mut().for_each(|scope| scope.replica.close(owner));
+        let done = self.calls.callee_gone(owner);
+        self.finish_all(done);
+    }
+
+    /// Those whom a target stands for.
+    fn resolve(&mut self, target: &Target) -> Result<Vec<Entry>, Error> {
+        let scope = self.scope(target.scope)?;
+        let found: Vec<Entry> = if target.is_group {
+            scope.replica.members(&target.key).collect()
+        } else {
+            scope.replica.lookup(&target.key).into_iter().collect()
+        };
+        if found.is_empty() { Err(Error::NOT_REGISTERED) } else { Ok(found) }
+    }
+
+    fn send(&mut self, who: &Who, target: &Target, data: &Bytes) -> Result<Vec<u8>, Error> {
+        let found = self.resolve(target)?;
+        let message = answer::message(who, &target.key, None, data);
+        for entry in &found {
+            self.give(entry, &message);
+        }
+        Ok(answer::sent(found.len()))
+    }
+
+    /// Hands a message to a client, here or on its node.
+    fn give(&mut self, entry: &Entry, message: &[u8]) {
+        if entry.node == self.node {
+            self.acts.push(Act::Push(entry.owner(), answer::push(message)));
+        } else {
+            self.acts.push(Act::Node(Arc::clone(&entry.node), remote::send(entry.owner(), message)));
+        }
+    }
+
+    fn call(&mut self, who: &Who, target: &Target, data: &Bytes, timeout_ms: u64, asker: Option<A>, now_ms: u64) {
+        let Some(asker) = asker else { return };
+        let limits = self.scope(target.scope).map(|scope| (scope.options.calls_limit, scope.options.call_timeout_max.as_millis() as u64));
+        let checked = limits.and_then(|limits| self.resolve(target).map(|found| (limits, found))).and_then(|((most, longest), found)| {
+            let fits = self.calls.len() + found.len() <= most && found.len() <= GROUP_CALLS_MAX;
+            if fits { Ok((timeout_ms.min(longest), found)) } else { Err(Error::TOO_MANY_CALLS) }
+        });
+        let (timeout_ms, found) = match checked {
+            Ok(checked) => checked,
+            Err(error) => return self.acts.push(Act::Answer(asker, Err(error))),
+        };
+        let until_ms = now_ms + timeout_ms;
+        if !target.is_group {
+            return self.call_one(who, &target.key, &found[0], Caller::Here(asker), data, until_ms, timeout_ms);
+        }
+        let group = self.calls.open_group(asker, found.len());
+        for entry in &found {
+            self.call_one(who, &target.key, entry, Caller::Group(group), data, until_ms, timeout_ms);
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a call is all of this, and it goes one step only")]
+    fn call_one(&mut self, who: &Who, to: &str, entry: &Entry, caller: Caller<A>, data: &Bytes, until_ms: u64, timeout_ms: u64) {
+        let is_here = entry.node == self.node;
+        let node = (!is_here).then(|| Arc::clone(&entry.node));
+        let call = self.calls.open(caller, entry.owner(), node, until_ms);
+        let message = answer::message(who, to, Some(call), data);
+        if is_here {
+            self.acts.push(Act::Push(entry.owner(), answer::push(&message)));
+        } else {
+            let message = answer::message(who, to, None, data);
+            self.acts.push(Act::Node(Arc::clone(&entry.node), remote::call(entry.owner(), call, timeout_ms, &message)));
+        }
+    }
+
+    fn take_reply(&mut self, callee: OwnerId, call: u64, reply: Reply) -> Result<Vec<u8>, Error> {
+        if !self.calls.is_awaited(call, callee) {
+            return Err(Error::NO_SUCH_CALL);
+        }
+        let done = self.calls.finish(call, reply);
+        self.finish_all(done);
+        Ok(answer::empty())
+    }
+
+    fn finish_all(&mut self, done: impl IntoIterator<Item = Done<A>>) {
+        for done in done {
+            self.acts.push(match done {
+                Done::One(asker, reply) => Act::Answer(asker, answer::reply(reply)),
+                Done::All(asker, answers) => Act::Answer(asker, Ok(answer::replies(&answers))),
+                Done::Node(node, call, reply) => Act::Node(node, remote::answer(call, &reply)),
+            });
+        }
+    }
+
+    /// Turns what the replicas want into acts.
+    fn collect(&mut self) {
+        let last = self.scopes.len() - 1;
+        let mut nodes_gone = Vec::new();
+        let Directory { scopes, acts, is_clustered, .. } = self;
+        for (index, scope) in scopes.iter_mut().enumerate() {
+            let Scope { name, options, replica } = scope;
+            for output in replica.outputs() {
+                match output {
+                    Output::Send { to, message } if *is_clustered => acts.push(Act::Link { scope: Arc::clone(name), to, message }),
+                    Output::Send { .. } | Output::Resolve { .. } => {}
+                    Output::Event(event) if index == last => acts.extend(presence::announce(&event)),
+                    Output::Event(event) => acts.extend(watch(name, options, &event)),
+                    Output::Lost { lost, winner, reason } => {
+                        acts.push(Act::Push(lost.owner(), answer::push(&answer::lost(name, &lost, &winner, reason))));
+                        acts.extend(options.disconnect_losers.then(|| Act::Drop(lost.owner())));
+                    }
+                    Output::Node { node, is_up } if index == last && !is_up => nodes_gone.push(node),
+                    Output::Node { .. } => {}
+                }
+            }
+        }
+        for node in nodes_gone {
+            let done = self.calls.node_gone(&node);
+            self.finish_all(done);
+        }
+    }
+}
+
+/// A change for those who watch the scope.
+fn watch<A>(scope: &str, options: &ScopeOptions, event: &Event) -> Option<Act<A>> {
+    options.allow_watch_for_client.then(|| Act::Watch(format!("$registry:{scope}").into(), answer::event(event)))
+}
+
+fn refusal(refusal: Refusal) -> Error {
+    match refusal {
+        Refusal::Taken(_) => Error::NAME_TAKEN,
+        Refusal::Undefined => Error::NOT_REGISTERED,
+        Refusal::Changed(_) => Error::CHANGED,
+        Refusal::TooLong => Error::BAD_REQUEST,
+        Refusal::TooMany => Error::LIMIT_EXCEEDED,
+    }
+}
+
+/// Reads the text of a stamp and revision, as lookups show it.
+pub(crate) fn version_from_text(text: &str) -> Option<(touchline_registry::Stamp, u32)> {
+    let (stamp, revision) = text.split_once('.')?;
+    Some((touchline_registry::Stamp(stamp.parse().ok()?), revision.parse().ok()?))
+}
+
+/// JSON of an error that travels inside an answer.
+fn error_json(out: &mut Vec<u8>, error: &CallError) {
+    match error {
+        CallError::Ours(error) => encode::error(out, error),
+        CallError::Theirs(json) => out.extend_from_slice(json),
+    }
+}

@@ -1,0 +1,108 @@
+//! Presence: who is in a channel. The channel is a group, a subscriber's connection its member, and what others see of it the metadata.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use touchline_protocol::websocket::{Opcode, encode_frame};
+use touchline_protocol::{ClientInfo, encode};
+use touchline_registry::{Change, Entry, Event, OwnerId};
+
+use super::{Act, Directory, client_text};
+
+const SHOWN: u8 = 1;
+const ANNOUNCED: u8 = 2;
+
+/// Flags, length of the user (4 bytes, little-endian), the user, then `ClientInfo` as JSON.
+pub(super) fn meta(info: &ClientInfo, is_shown: bool, is_announced: bool) -> Vec<u8> {
+    let mut meta = vec![if is_shown { SHOWN } else { 0 } | if is_announced { ANNOUNCED } else { 0 }];
+    meta.extend_from_slice(&(info.user.len() as u32).to_le_bytes());
+    meta.extend_from_slice(info.user.as_bytes());
+    encode::client_info(&mut meta, info);
+    meta
+}
+
+/// The flags, the user and the JSON of a member; of one that makes no sense, nothing.
+fn parts(entry: &Entry) -> (u8, &[u8], &[u8]) {
+    let read = || {
+        let (flags, rest) = entry.meta().split_first()?;
+        let (length, rest) = rest.split_first_chunk::<4>()?;
+        let (user, json) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+        Some((*flags, user, json))
+    };
+    read().unwrap_or((0, &[], &[]))
+}
+
+/// A join or leave push, if the member wants others to be told.
+pub(super) fn announce<A>(event: &Event) -> Option<Act<A>> {
+    let kind = match event.change {
+        Change::Joined => "join",
+        Change::Left => "leave",
+        _ => return None,
+    };
+    let (flags, _, json) = parts(&event.entry);
+    if flags & ANNOUNCED == 0 {
+        return None;
+    }
+    let mut message = Vec::with_capacity(160);
+    encode::push(&mut message, event.entry.key(), kind, |out| {
+        out.extend_from_slice(b"{\"info\":");
+        out.extend_from_slice(json);
+        out.push(b'}');
+    });
+    let mut frame = Vec::with_capacity(message.len() + 4);
+    encode_frame(Opcode::Text, &message, &mut frame);
+    Some(Act::Announce(event.entry.key().into(), Bytes::from(frame)))
+}
+
+impl<A> Directory<A> {
+    pub(super) fn enter(&mut self, owner: OwnerId, channel: &Arc<str>, meta: Vec<u8>, now_ms: u64) {
+        // Its limits are above all that channels allow, so nothing is refused.
+        let _ = self.presence().join(owner, channel, &meta, now_ms);
+    }
+
+    /// `{"presence": {client: info}}`, at most `limit` of them; a sample says so, with the exact number.
+    pub(super) fn presence_of(&mut self, channel: &str, limit: usize) -> Vec<u8> {
+        let mut out = b"{\"presence\":{".to_vec();
+        let replica = self.presence();
+        let (mut shown, mut count) = (0, 0);
+        for entry in replica.members(channel) {
+            let (flags, _, json) = parts(&entry);
+            count += usize::from(flags & SHOWN != 0);
+            if flags & SHOWN == 0 || shown == limit {
+                continue;
+            }
+            if shown > 0 {
+                out.push(b',');
+            }
+            shown += 1;
+            encode::text(&mut out, &client_text(entry.owner()));
+            out.push(b':');
+            out.extend_from_slice(json);
+        }
+        out.push(b'}');
+        if shown < count {
+            out.extend_from_slice(format!(",\"sample\":true,\"num_clients\":{count}").as_bytes());
+        }
+        out.push(b'}');
+        out
+    }
+
+    /// `{"num_clients", "num_users"}`: both exact; all anonymous clients are one user.
+    pub(super) fn presence_stats_of(&mut self, channel: &str) -> Vec<u8> {
+        let mut users: HashSet<Vec<u8>> = HashSet::new();
+        let mut clients = 0;
+        for entry in self.presence().members(channel) {
+            let (flags, user, _) = parts(&entry);
+            if flags & SHOWN != 0 {
+                clients += 1;
+                if !users.contains(user) {
+                    users.insert(user.to_vec());
+                }
+            }
+        }
+        let mut out = Vec::new();
+        encode::presence_stats(&mut out, clients, users.len() as u64);
+        out
+    }
+}

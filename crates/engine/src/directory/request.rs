@@ -1,0 +1,159 @@
+//! Reads the methods of the registry, as clients call them by `rpc` and backends by the server API.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use touchline_protocol::{Error, data};
+
+use super::ask::{Ask, Listing, Target};
+use super::scope::{ScopeId, Scopes, fits};
+
+/// How long a call waits if it does not say, milliseconds.
+const CALL_TIMEOUT_MS: u64 = 5_000;
+/// Entries of a page, if it does not say, and at most.
+const PAGE: usize = 100;
+const PAGE_MAX: usize = 1_000;
+
+/// The parameters of every method; each uses some.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Params<'a> {
+    #[serde(borrow)]
+    scope: Cow<'a, str>,
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow)]
+    group: Cow<'a, str>,
+    #[serde(borrow)]
+    prefix: Cow<'a, str>,
+    /// `newest`: take the name over.
+    #[serde(borrow)]
+    policy: Cow<'a, str>,
+    /// What a lookup gave.
+    #[serde(borrow)]
+    version: Cow<'a, str>,
+    #[serde(borrow)]
+    meta: Option<&'a RawValue>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+    cursor: u32,
+    limit: usize,
+    timeout_ms: u64,
+    call: u64,
+}
+
+impl Params<'_> {
+    fn meta(&self) -> Result<Bytes, Error> {
+        self.meta.map(data::take).transpose().map(Option::unwrap_or_default)
+    }
+
+    fn data(&self) -> Result<Bytes, Error> {
+        data::take(self.data.ok_or(Error::BAD_REQUEST)?)
+    }
+
+    fn target(&self, scope: ScopeId) -> Result<Target, Error> {
+        let is_group = !self.group.is_empty();
+        if is_group != self.name.is_empty() {
+            return Err(Error::BAD_REQUEST);
+        }
+        Ok(Target { scope, key: if is_group { &*self.group } else { &*self.name }.into(), is_group })
+    }
+
+    fn listing(&self, scope: ScopeId) -> Listing {
+        let limit = if self.limit == 0 { PAGE } else { self.limit.min(PAGE_MAX) };
+        Listing { scope, prefix: (*self.prefix).into(), cursor: self.cursor, limit }
+    }
+}
+
+/// What a method with these parameters (JSON) asks for. `method` is without the `registry.` in front of it.
+///
+/// # Errors
+/// 104 for an unknown method, 107 for bad parameters, 4003 for an unknown scope.
+pub fn read(method: &str, params: &str, scopes: &Scopes) -> Result<Ask, Error> {
+    let p: Params<'_> = serde_json::from_str(params).map_err(|_| Error::BAD_REQUEST)?;
+    if method == "reply" {
+        let outcome = match p.error {
+            Some(error) => Err(data::take(error)?),
+            None => Ok(p.data()?),
+        };
+        return Ok(Ask::Reply { call: p.call, outcome });
+    }
+    const METHODS: [&str; 13] = [
+        "register",
+        "unregister",
+        "update_meta",
+        "lookup",
+        "names",
+        "count",
+        "join",
+        "leave",
+        "members",
+        "groups",
+        "send",
+        "call",
+        "multi_call",
+    ];
+    if !METHODS.contains(&method) {
+        return Err(Error::METHOD_NOT_FOUND);
+    }
+    let scope = scopes.find(&p.scope).ok_or(Error::NO_SUCH_SCOPE)?;
+    let (name, group) = (|| Box::<str>::from(&*p.name), || Box::<str>::from(&*p.group));
+    Ok(match method {
+        "register" => match &*p.policy {
+            "" | "oldest" | "reject" => Ask::Register { scope, name: name(), meta: p.meta()?, take_over: false },
+            "newest" => Ask::Register { scope, name: name(), meta: p.meta()?, take_over: true },
+            _ => return Err(Error::BAD_REQUEST),
+        },
+        "unregister" => Ask::Unregister { scope, name: name() },
+        "update_meta" => {
+            let expected = match &*p.version {
+                "" => None,
+                text => Some(super::version_from_text(text).ok_or(Error::BAD_REQUEST)?),
+            };
+            Ask::UpdateMeta { scope, name: name(), meta: p.meta()?, expected }
+        }
+        "lookup" => Ask::Lookup { scope, name: name() },
+        "names" => Ask::Names(p.listing(scope)),
+        "groups" => Ask::Groups(p.listing(scope)),
+        "count" => Ask::Count { scope },
+        "join" => Ask::Join { scope, group: group(), meta: p.meta()? },
+        "leave" => Ask::Leave { scope, group: group() },
+        "members" => Ask::Members { scope, group: group() },
+        "send" => Ask::Send(p.target(scope)?, p.data()?),
+        _ => {
+            let timeout_ms = if p.timeout_ms == 0 { CALL_TIMEOUT_MS } else { p.timeout_ms };
+            Ask::Call { target: p.target(scope)?, data: p.data()?, timeout_ms }
+        }
+    })
+}
+
+/// Whether a client may ask this. `granted`: patterns of names that its token allows, by scope.
+///
+/// # Errors
+/// 103 if it may not.
+pub(crate) fn permit(ask: &Ask, user: &str, granted: &[(Box<str>, Box<str>)], scopes: &Scopes) -> Result<(), Error> {
+    let scope = match ask {
+        Ask::Register { scope, .. } | Ask::Join { scope, .. } | Ask::Lookup { scope, .. } => *scope,
+        Ask::Members { scope, .. } | Ask::Count { scope } => *scope,
+        Ask::Names(listing) | Ask::Groups(listing) => listing.scope,
+        Ask::Send(target, _) | Ask::Call { target, .. } => target.scope,
+        // What concerns the client's own entries, or a call that it was given.
+        _ => return Ok(()),
+    };
+    let options = scopes.options(scope).ok_or(Error::NO_SUCH_SCOPE)?;
+    let any = |patterns: &[String], key: &str| patterns.iter().any(|pattern| fits(pattern, key, user));
+    let is_granted = |key: &str| granted.iter().any(|(scope, pattern)| **scope == *options.name && fits(pattern, key, user));
+    let is_known = !user.is_empty() || options.allow_for_anonymous;
+    let may = match ask {
+        Ask::Register { name, .. } => is_granted(name) || is_known && any(&options.allow_register, name),
+        Ask::Join { group, .. } => is_known && any(&options.allow_join, group),
+        Ask::Send(..) => is_known && options.allow_send_for_client,
+        Ask::Call { .. } => is_known && options.allow_call_for_client,
+        _ => is_known && options.allow_lookup_for_client,
+    };
+    if may { Ok(()) } else { Err(Error::PERMISSION_DENIED) }
+}

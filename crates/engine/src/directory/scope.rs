@@ -1,0 +1,167 @@
+//! Scopes of the registry: their options, and who may do what in them. Everything is off unless switched on.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use touchline_registry::{Limits, Policy, Settings, Timing, View};
+
+use crate::duration;
+
+/// A scope of the configuration.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ScopeOptions {
+    /// Its name.
+    pub name: String,
+    /// Who keeps a name that two connections own after a race or a split.
+    pub conflict_policy: ConflictPolicy,
+    /// Disconnect whoever loses a name (3503), instead of only telling it.
+    pub disconnect_losers: bool,
+    /// Names that clients may register: `{user}` stands for the client's user, `*` for any rest. None = no name.
+    pub allow_register: Vec<String>,
+    /// Groups that clients may join, as above.
+    pub allow_join: Vec<String>,
+    /// Clients may look up names, list them and see the members of groups.
+    pub allow_lookup_for_client: bool,
+    /// Clients may send to names and groups.
+    pub allow_send_for_client: bool,
+    /// Clients may call names and groups.
+    pub allow_call_for_client: bool,
+    /// Clients may subscribe to `$registry:<scope>`.
+    pub allow_watch_for_client: bool,
+    /// What clients may, anonymous ones may too.
+    pub allow_for_anonymous: bool,
+    /// Longest name or group, bytes.
+    pub name_max_length: usize,
+    /// Largest metadata, bytes of JSON.
+    pub meta_max_size: usize,
+    /// Names and memberships of one connection.
+    pub client_entries_limit: usize,
+    /// Longest time that a call may wait for its answer.
+    #[serde(with = "duration")]
+    pub call_timeout_max: Duration,
+    /// Calls that may wait for answers at the same time, on each node.
+    pub calls_limit: usize,
+    /// Members in one answer; of larger groups a sample is shown, with the exact count.
+    pub members_limit: usize,
+}
+
+impl Default for ScopeOptions {
+    fn default() -> Self {
+        ScopeOptions {
+            name: String::new(),
+            conflict_policy: ConflictPolicy::Newest,
+            disconnect_losers: false,
+            allow_register: Vec::new(),
+            allow_join: Vec::new(),
+            allow_lookup_for_client: false,
+            allow_send_for_client: false,
+            allow_call_for_client: false,
+            allow_watch_for_client: false,
+            allow_for_anonymous: false,
+            name_max_length: 255,
+            meta_max_size: 4_096,
+            client_entries_limit: 128,
+            call_timeout_max: Duration::from_secs(60),
+            calls_limit: 10_000,
+            members_limit: 1_000,
+        }
+    }
+}
+
+/// Who keeps a contested name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ConflictPolicy {
+    /// The later registration; only here may a client take a name over.
+    #[default]
+    Newest,
+    /// The earlier registration.
+    Oldest,
+    /// A held name is refused; of a race the earlier registration stays.
+    Reject,
+}
+
+impl ScopeOptions {
+    /// The same for the registry. `timing` is the node's.
+    pub(super) fn settings(&self, timing: &Timing) -> Settings {
+        let policy = match self.conflict_policy {
+            ConflictPolicy::Newest => Policy::Newest,
+            ConflictPolicy::Oldest => Policy::Oldest,
+            ConflictPolicy::Reject => Policy::Reject,
+        };
+        let limits =
+            Limits { key_max: self.name_max_length, meta_max: self.meta_max_size, entries_of_owner_max: self.client_entries_limit };
+        Settings { policy, limits, timing: timing.clone(), ..Settings::default() }
+    }
+}
+
+/// What a session sees of the scopes.
+#[derive(Debug, Default)]
+pub struct Scopes(pub(super) Vec<(ScopeOptions, View)>);
+
+/// A scope of this node, by its place in the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ScopeId(pub u16);
+
+impl Scopes {
+    /// The scope of a name.
+    pub fn find(&self, name: &str) -> Option<ScopeId> {
+        self.0.iter().position(|(options, _)| options.name == name).map(|index| ScopeId(index as u16))
+    }
+
+    /// Its options.
+    pub fn options(&self, scope: ScopeId) -> Option<&ScopeOptions> {
+        self.0.get(usize::from(scope.0)).map(|(options, _)| options)
+    }
+
+    /// Its names, as they are now.
+    pub fn view(&self, scope: ScopeId) -> Option<&View> {
+        self.0.get(usize::from(scope.0)).map(|(_, view)| view)
+    }
+}
+
+/// Whether a name fits a pattern of the configuration: `{user}` is the user, `*` anything. Without a user `{user}` fits nothing.
+pub(crate) fn fits(pattern: &str, name: &str, user: &str) -> bool {
+    if user.is_empty() && pattern.contains("{user}") {
+        return false;
+    }
+    let mut rest = name;
+    let mut pieces = pattern.split('*');
+    let first = pieces.next().unwrap_or_default().replace("{user}", user);
+    let Some(after) = rest.strip_prefix(first.as_str()) else { return false };
+    rest = after;
+    let pieces: Vec<String> = pieces.map(|piece| piece.replace("{user}", user)).collect();
+    let Some((last, between)) = pieces.split_last() else { return rest.is_empty() };
+    for piece in between {
+        let Some(at) = rest.find(piece.as_str()) else { return false };
+        rest = &rest[at + piece.len()..];
+    }
+    rest.len() >= last.len() && rest.ends_with(last.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_fits_what_it_says_and_nothing_else() {
+        let cases = [
+            ("*", "any", "", true),
+            ("bike", "bike", "", true),
+            ("bike", "bikes", "", false),
+            ("user-{user}", "user-42", "42", true),
+            ("user-{user}", "user-43", "42", false),
+            ("user-{user}", "user-", "", false),
+            ("{user}/*", "42/phone", "42", true),
+            ("{user}/*", "4/2/phone", "42", false),
+            ("a*b*c", "a-b-c", "", true),
+            ("a*b*c", "a-c-b", "", false),
+            ("ab*ba", "aba", "", false),
+            ("{user}*", "*x", "*", true),
+        ];
+        for (pattern, name, user, expected) in cases {
+            assert_eq!(fits(pattern, name, user), expected, "{pattern} {name} {user}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The registry by `rpc`: names, groups, messages and calls; and what of it a token gives.
+
+use bytes::Bytes;
+use touchline_protocol::command::RpcRequest;
+use touchline_protocol::{Disconnect, Error, data, encode};
+
+use super::{AnswerKind, Context, Phase, Session, Ticket};
+use crate::claims::EntryClaim;
+use crate::directory::{self, Ask, Who};
+use crate::request::Response;
+
+impl Session {
+    /// This client, as the directory knows it.
+    pub fn who(&self) -> Who {
+        Who { owner: self.owner(), user: self.user.clone(), is_backend: false }
+    }
+
+    pub(super) fn rpc(&mut self, command: u32, request: &RpcRequest<'_>, context: &mut Context<'_>) {
+        let method = request.method.strip_prefix("registry.").or((request.method == "reply").then_some("reply"));
+        let scopes = &context.node.scopes;
+        let ask = method.ok_or(Error::NOT_AVAILABLE).and_then(|method| {
+            let ask = directory::read(method, request.data.map_or("{}", |data| data.get()), scopes)?;
+            if !self.is_insecure(context) {
+                directory::permit(&ask, &self.user, self.granted.as_deref().map_or(&[], |granted| &**granted), scopes)?;
+            }
+            Ok(ask)
+        });
+        match ask {
+            Ok(ask) => self.ask(Ticket::Directory { command, kind: AnswerKind::Rpc }, ask, context),
+            Err(error) => context.effects.refuse(command, error),
+        }
+    }
+
+    /// Acts for the client, as the server API wants it; the answer goes there.
+    pub fn act(&mut self, ask: Ask) -> (Who, Ask) {
+        self.is_listed = true;
+        (self.who(), ask)
+    }
+
+    pub(super) fn ask(&mut self, ticket: Ticket, ask: Ask, context: &mut Context<'_>) {
+        self.is_listed |= matches!(ask, Ask::Register { .. } | Ask::Join { .. });
+        context.effects.asks.push((Some(ticket), self.who(), ask));
+    }
+
+    /// Takes the names and groups of the token. The connect reply waits for them.
+    pub(super) fn claim(&mut self, names: Vec<EntryClaim>, groups: Vec<EntryClaim>, context: &mut Context<'_>) {
+        let entries = names.into_iter().map(|claim| (claim, false)).chain(groups.into_iter().map(|claim| (claim, true)));
+        for (claim, is_group) in entries {
+            let scope = context.node.scopes.find(&claim.scope);
+            let meta = claim.meta.map(|meta| data::take(&meta)).transpose();
+            let (Some(scope), Ok(meta)) = (scope, meta) else { return context.disconnect(Disconnect::BAD_REQUEST) };
+            let (key, meta) = (claim.name.into_boxed_str(), meta.unwrap_or_else(Bytes::new));
+            let ask =
+                if is_group { Ask::Join { scope, group: key, meta } } else { Ask::Register { scope, name: key, meta, take_over: true } };
+            if let Phase::Connecting(connecting) = &mut self.phase {
+                connecting.awaited += 1;
+            }
+            self.ask(Ticket::Claim, ask, context);
+        }
+    }
+
+    pub(super) fn claimed(&mut self, response: Response, context: &mut Context<'_>) {
+        let Phase::Connecting(connecting) = &mut self.phase else { return };
+        match response {
+            Response::Refused(error) => {
+                let command = connecting.command;
+                self.refuse_connect(command, error, context);
+            }
+            _ => {
+                connecting.awaited -= 1;
+                self.finish_connect(context);
+            }
+        }
+    }
+}
+
+/// Writes the directory's answer as the reply to a command.
+pub(super) fn reply(command: u32, kind: AnswerKind, response: Response, context: &mut Context<'_>) {
+    match (response, kind) {
+        (Response::Answer(json), AnswerKind::Presence) => {
+            encode::reply(context.effects.message(), command, "presence", |out| out.extend_from_slice(&json));
+        }
+        (Response::Answer(json), AnswerKind::PresenceStats) => {
+            encode::reply(context.effects.message(), command, "presence_stats", |out| out.extend_from_slice(&json));
+        }
+        (Response::Answer(json), AnswerKind::Rpc) => encode::reply(context.effects.message(), command, "rpc", |out| {
+            out.extend_from_slice(b"{\"data\":");
+            out.extend_from_slice(&json);
+            out.push(b'}');
+        }),
+        (Response::Refused(error), _) => context.effects.refuse(command, error),
+        _ => context.effects.refuse(command, Error::INTERNAL),
+    }
+}

@@ -1,0 +1,56 @@
+//! The registry by the server API: `register`, `unregister`, `update_meta`, `join`, `leave` for a client id; `lookup`, `names`, `count`,
+//! `members`, `groups`; `send`, `call` and `multi_call` to names and groups.
+
+use serde::Deserialize;
+use touchline_engine::Response;
+use touchline_engine::directory::{self, Ask, Who, client_from_text};
+use touchline_protocol::Error;
+use touchline_registry::OwnerId;
+
+use super::Json;
+use crate::node::Node;
+
+/// The operations of this file.
+pub(super) const METHODS: [&str; 13] = [
+    "register",
+    "unregister",
+    "update_meta",
+    "lookup",
+    "names",
+    "count",
+    "join",
+    "leave",
+    "members",
+    "groups",
+    "send",
+    "call",
+    "multi_call",
+];
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct ForClient {
+    client: String,
+}
+
+/// Errors: 107 for bad parameters, 4001–4008, 106 at a limit.
+pub(super) async fn run(node: &Node, method: &str, params: &[u8]) -> Result<Json, Error> {
+    let text = std::str::from_utf8(params).map_err(|_| Error::BAD_REQUEST)?;
+    let text = if text.trim_ascii().is_empty() { "{}" } else { text };
+    let ask = directory::read(method, text, &node.session.scopes)?;
+    let is_for_client =
+        matches!(ask, Ask::Register { .. } | Ask::Unregister { .. } | Ask::UpdateMeta { .. } | Ask::Join { .. } | Ask::Leave { .. });
+    let response = if is_for_client {
+        let ForClient { client } = serde_json::from_str(text).map_err(|_| Error::BAD_REQUEST)?;
+        let owner = client_from_text(&client).ok_or(Error::BAD_REQUEST)?;
+        node.ask_for_client(owner, ask).await
+    } else {
+        let who = Who { owner: OwnerId([0; 16]), user: Box::default(), is_backend: true };
+        node.ask_directory(who, ask).await
+    };
+    match response {
+        Response::Answer(json) => Ok(json),
+        Response::Refused(error) => Err(error),
+        _ => Err(Error::INTERNAL),
+    }
+}

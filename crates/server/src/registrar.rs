@@ -1,0 +1,166 @@
+//! The thread that owns the node's directory: names, groups, presence and calls. Orders come in through one queue, in batches; whatever
+//! the directory wants done is done here.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+use touchline_engine::directory::{Act, Ask, Directory, Who};
+use touchline_engine::request::Publish;
+use touchline_engine::{Request, Response, ShardId};
+use touchline_protocol::Disconnect;
+use touchline_protocol::publication::Content;
+use touchline_registry::{Counters, OwnerId};
+
+use crate::inbox::{Asker, ClientOrder, Message};
+use crate::node::Node;
+
+/// Orders carried out before what they come to is sent.
+const BATCH: usize = 1_024;
+/// Between two looks at the time while something depends on it.
+const TICK: Duration = Duration::from_millis(50);
+/// The same while nothing does.
+const REST: Duration = Duration::from_secs(3_600);
+
+/// An order for the registrar.
+pub(crate) enum Order {
+    /// From a client or from the server API.
+    Ask { who: Who, ask: Ask, asker: Asker },
+    /// Another node's part of a scope says something.
+    Link { scope: Arc<str>, message: Bytes },
+    /// Another node's directory says something.
+    Node { from: Arc<str>, message: Bytes },
+    /// A connection that was to be given something is not there.
+    Gone(OwnerId),
+    /// What has been counted, by scope.
+    Counters(tokio::sync::oneshot::Sender<Vec<(String, Counters)>>),
+    /// The node stops.
+    Stop,
+}
+
+/// What the registrar sends to other nodes.
+pub(crate) trait Links: Send {
+    /// To one node's part of a scope, or to all.
+    fn link(&self, scope: &str, to: Option<&str>, message: &[u8]);
+    /// To one node's directory.
+    fn node(&self, to: &str, message: Vec<u8>);
+}
+
+/// A node that is alone.
+pub(crate) struct NoLinks;
+
+impl Links for NoLinks {
+    fn link(&self, _: &str, _: Option<&str>, _: &[u8]) {}
+    fn node(&self, _: &str, _: Vec<u8>) {}
+}
+
+/// Starts the thread.
+///
+/// # Errors
+/// When the system refuses it.
+pub(crate) fn start(
+    node: Arc<Node>,
+    directory: Directory<Asker>,
+    orders: Receiver<Order>,
+    links: Box<dyn Links>,
+) -> io::Result<JoinHandle<()>> {
+    let is_clustered = node.settings.cluster.is_on();
+    let registrar = Registrar { node, directory, links, is_clustered };
+    std::thread::Builder::new().name("registry".into()).spawn(move || registrar.run(&orders))
+}
+
+struct Registrar {
+    node: Arc<Node>,
+    directory: Directory<Asker>,
+    links: Box<dyn Links>,
+    is_clustered: bool,
+}
+
+impl Registrar {
+    fn run(mut self, orders: &Receiver<Order>) {
+        let mut ticked_ms = 0;
+        loop {
+            let is_timed = self.is_clustered || self.directory.next_deadline_ms().is_some();
+            let first = match orders.recv_timeout(if is_timed { TICK } else { REST }) {
+                Ok(order) => Some(order),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            let now_ms = self.node.clock.now_ms();
+            let batch = first.into_iter().chain(std::iter::from_fn(|| orders.try_recv().ok())).take(BATCH);
+            let mut is_over = false;
+            for order in batch {
+                is_over |= matches!(order, Order::Stop);
+                self.obey(order, now_ms);
+            }
+            if now_ms >= ticked_ms + TICK.as_millis() as u64 {
+                ticked_ms = now_ms;
+                self.directory.tick(now_ms);
+            }
+            self.directory.flush();
+            self.perform();
+            if is_over {
+                return;
+            }
+        }
+    }
+
+    fn obey(&mut self, order: Order, now_ms: u64) {
+        match order {
+            Order::Ask { who, ask, asker } => {
+                let asker = (!matches!(asker, Asker::Nobody)).then_some(asker);
+                self.directory.ask(&who, ask, asker, now_ms);
+            }
+            Order::Link { scope, message } => self.directory.receive(&scope, &message, now_ms),
+            Order::Node { from, message } => self.directory.receive_from_node(&from, &message, now_ms),
+            Order::Gone(owner) => {
+                let who = Who { owner, user: Box::default(), is_backend: true };
+                self.directory.ask(&who, Ask::Close, None, now_ms);
+            }
+            Order::Counters(reply) => {
+                let counters = self.directory.counters().map(|(name, counters)| (name.to_owned(), counters));
+                let _ = reply.send(counters.collect());
+            }
+            Order::Stop => self.directory.goodbye(),
+        }
+    }
+
+    fn perform(&mut self) {
+        let Registrar { node, directory, links, .. } = self;
+        for act in directory.acts() {
+            match act {
+                Act::Answer(asker, answer) => node.answer(asker, answer.map_or_else(Response::Refused, Response::Answer)),
+                Act::Push(owner, message) => node.order_client(owner, ClientOrder::Push(message)),
+                Act::Drop(owner) => node.order_client(owner, ClientOrder::Disconnect(Disconnect::FORCE_NO_RECONNECT)),
+                Act::Announce(channel, frame) => {
+                    let home = node.home(&channel);
+                    node.send(home, Message::Request { channel, request: Request::Announce(frame), asker: Asker::Nobody });
+                }
+                Act::Watch(channel, json) => {
+                    let content = Content { data: json.into(), ..Content::default() };
+                    let request = Request::Publish(Box::new(Publish { content, ..Publish::default() }));
+                    let home = node.home(&channel);
+                    node.send(home, Message::Request { channel, request, asker: Asker::Nobody });
+                }
+                Act::Link { scope, to, message } => links.link(&scope, to.as_deref(), &message),
+                Act::Node(to, message) => links.node(&to, message),
+            }
+        }
+    }
+}
+
+/// Where the connection of a client id is, if it is one of this node: its shard and slot are part of the id.
+pub(crate) fn route(owner: OwnerId, shards: usize) -> Option<(ShardId, u32)> {
+    let [.., a, b, c, d, e, f] = owner.0;
+    let shard = u16::from_be_bytes([a, b]);
+    (usize::from(shard) < shards).then(|| (shard, u32::from_be_bytes([c, d, e, f])))
+}
+
+/// The last bytes of a client id: where its connection is.
+pub(crate) fn place(shard: ShardId, slot: u32) -> [u8; 6] {
+    let ([a, b], [c, d, e, f]) = (shard.to_be_bytes(), slot.to_be_bytes());
+    [a, b, c, d, e, f]
+}
