@@ -33,6 +33,8 @@ export function config(port, change = {}) {
         { name: 'dialog', allow_user_limited_channels: true },
       ],
     },
+    ...(change.registry && { registry: change.registry }),
+    ...(change.cluster && { cluster: change.cluster }),
     health: { enabled: true },
     prometheus: { enabled: true },
     log: { level: 'warn' },

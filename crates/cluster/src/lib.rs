@@ -1,1 +1,211 @@
-//! Nodes joined by NATS.
+//! Nodes joined by NATS: links between registries, messages between nodes, channels across them.
+//!
+//! [`start`] gives a [`Cluster`] to send with, and hands all that comes in to one function. It runs on a thread of its own: nothing here
+//! ever makes a caller wait. The subjects and the bytes on them are in `docs/cluster.md`.
+
+mod connection;
+mod history;
+mod settings;
+mod subject;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+pub use settings::{Settings, Storage, StreamSettings};
+
+/// Why a node can't join.
+#[derive(Debug, thiserror::Error)]
+pub enum JoinError {
+    /// The settings for NATS can't be used.
+    #[error("the settings of the cluster can't be used: {0}")]
+    Settings(String),
+    /// The system refused a thread or a runtime.
+    #[error("the system refused a thread")]
+    System(#[from] std::io::Error),
+}
+
+/// A publication of a channel with history, as the cluster keeps it.
+#[derive(Debug, Clone)]
+pub struct Stored {
+    /// Its place in the stream of its namespace.
+    pub offset: u64,
+    /// What was published.
+    pub payload: Bytes,
+}
+
+/// The history of a channel.
+#[derive(Debug, Clone)]
+pub struct History {
+    /// One life of the stream.
+    pub epoch: u64,
+    /// What is kept, oldest first, from the asked offset on.
+    pub kept: Vec<Stored>,
+    /// The channel's last offset; the stream's, if the channel is empty.
+    pub top: u64,
+    /// Nothing behind this offset is missing in `kept`.
+    pub floor: u64,
+}
+
+/// What comes in.
+pub enum Incoming {
+    /// Whether NATS can be reached.
+    Linked(bool),
+    /// Another node's part of a scope.
+    Link {
+        /// The scope.
+        scope: Arc<str>,
+        /// The message.
+        message: Bytes,
+    },
+    /// Another node's directory.
+    Node {
+        /// Which node.
+        from: Arc<str>,
+        /// The message.
+        message: Bytes,
+    },
+    /// Something for every node to do; with a way to answer, if the sender gathers answers.
+    Order {
+        /// The order.
+        message: Bytes,
+        /// Answers it.
+        reply: Option<Box<dyn FnOnce(Vec<u8>) + Send>>,
+    },
+    /// Something of a channel that is not kept.
+    Passing {
+        /// The channel.
+        channel: Arc<str>,
+        /// The payload.
+        payload: Bytes,
+    },
+    /// A publication of a channel with history.
+    Stored {
+        /// The channel.
+        channel: Arc<str>,
+        /// The publication.
+        stored: Stored,
+        /// The channel's offset before it.
+        previous: u64,
+    },
+    /// From now on the channel is heard.
+    Interested {
+        /// The channel.
+        channel: Arc<str>,
+    },
+    /// An answer to [`Cluster::load`]; none = it can't be had now.
+    Loaded {
+        /// The channel.
+        channel: Arc<str>,
+        /// Its history.
+        history: Option<History>,
+    },
+}
+
+/// Takes the offset and epoch of a publication that the cluster has; none = it could not be stored.
+pub type OnStored = Box<dyn FnOnce(Option<(u64, u64)>) + Send>;
+/// Takes the answers of other nodes.
+pub type OnGathered = Box<dyn FnOnce(Vec<Bytes>) + Send>;
+
+enum Outgoing {
+    Link { scope: Arc<str>, to: Option<Arc<str>>, message: Bytes },
+    Node { to: Arc<str>, message: Bytes },
+    Order { message: Bytes },
+    Gather { message: Bytes, nodes: usize, done: OnGathered },
+    Pass { channel: Arc<str>, payload: Bytes },
+    Interest { channel: Arc<str>, namespace: Option<Arc<str>>, is_wanted: bool },
+    Load { channel: Arc<str>, namespace: Arc<str>, behind: u64 },
+    Store { channel: Arc<str>, namespace: Arc<str>, payload: Bytes, id: Box<str>, done: OnStored },
+    Purge { channel: Arc<str>, namespace: Arc<str>, done: Box<dyn FnOnce(bool) + Send> },
+    Leave { done: std::sync::mpsc::Sender<()> },
+}
+
+/// The way to the other nodes. Nothing waits: what can't be sent now is lost, or its sender is told.
+#[derive(Clone)]
+pub struct Cluster(UnboundedSender<Outgoing>);
+
+impl Cluster {
+    fn send(&self, outgoing: Outgoing) {
+        let _ = self.0.send(outgoing);
+    }
+
+    /// To one node's part of a scope, or to all.
+    pub fn link(&self, scope: &Arc<str>, to: Option<&Arc<str>>, message: Bytes) {
+        self.send(Outgoing::Link { scope: Arc::clone(scope), to: to.cloned(), message });
+    }
+
+    /// To a node's directory.
+    pub fn node(&self, to: Arc<str>, message: Vec<u8>) {
+        self.send(Outgoing::Node { to, message: message.into() });
+    }
+
+    /// To all other nodes.
+    pub fn order(&self, message: Vec<u8>) {
+        self.send(Outgoing::Order { message: message.into() });
+    }
+
+    /// To all other nodes, and collects what they say: at most `nodes` answers, or what came within a second.
+    pub fn gather(&self, message: Vec<u8>, nodes: usize, done: OnGathered) {
+        self.send(Outgoing::Gather { message: message.into(), nodes, done });
+    }
+
+    /// To all nodes that hear a channel, this one too.
+    pub fn pass(&self, channel: Arc<str>, payload: Vec<u8>) {
+        self.send(Outgoing::Pass { channel, payload: payload.into() });
+    }
+
+    /// Begins or ends hearing a channel; `namespace`: of a channel with history.
+    pub fn interest(&self, channel: Arc<str>, namespace: Option<Arc<str>>, is_wanted: bool) {
+        self.send(Outgoing::Interest { channel, namespace, is_wanted });
+    }
+
+    /// Asks for what is kept of a channel behind an offset.
+    pub fn load(&self, channel: Arc<str>, namespace: Arc<str>, behind: u64) {
+        self.send(Outgoing::Load { channel, namespace, behind });
+    }
+
+    /// Publishes into a channel with history; `id` makes it happen once, if it is not empty.
+    pub fn store(&self, channel: Arc<str>, namespace: Arc<str>, payload: Vec<u8>, id: Box<str>, done: OnStored) {
+        self.send(Outgoing::Store { channel, namespace, payload: payload.into(), id, done });
+    }
+
+    /// Drops what is kept of a channel.
+    pub fn purge(&self, channel: Arc<str>, namespace: Arc<str>, done: Box<dyn FnOnce(bool) + Send>) {
+        self.send(Outgoing::Purge { channel, namespace, done });
+    }
+
+    /// Sends what waits and leaves. Blocks for two seconds at most.
+    pub fn leave(&self) {
+        let (done, left) = std::sync::mpsc::channel();
+        self.send(Outgoing::Leave { done });
+        let _ = left.recv_timeout(std::time::Duration::from_secs(2));
+    }
+}
+
+/// A node that is about to join.
+pub struct Joining {
+    settings: Settings,
+    outgoing: UnboundedReceiver<Outgoing>,
+}
+
+/// Prepares to join: what is sent by the handle waits until [`Joining::start`].
+pub fn join(settings: Settings) -> (Cluster, Joining) {
+    let (sender, outgoing) = unbounded_channel();
+    (Cluster(sender), Joining { settings, outgoing })
+}
+
+impl Joining {
+    /// Starts the thread. NATS need not be there yet: it is looked for again and again.
+    ///
+    /// # Errors
+    /// See [`JoinError`].
+    pub fn start(self, incoming: impl Fn(Incoming) + Send + Sync + 'static) -> Result<(), JoinError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let options = runtime.block_on(connection::options(&self.settings))?;
+        std::thread::Builder::new().name("cluster".into()).spawn(move || {
+            runtime.block_on(connection::run(self.settings, options, self.outgoing, Arc::new(incoming)));
+        })?;
+        Ok(())
+    }
+}

@@ -1,6 +1,8 @@
 //! The channels whose home is one shard. The home gives each publication its place, so a channel has one total order,
 //! and it answers a subscribe in that same order: nothing can fall between what is recovered and what is delivered live.
 
+mod clustered;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
@@ -12,6 +14,9 @@ use touchline_protocol::{Error, Publication};
 use crate::history::HistoryRing;
 use crate::idempotency::Idempotency;
 use crate::namespace::{ChannelOptions, Namespaces};
+pub use clustered::{ClusterAct, Outcome, stored_position};
+use clustered::{ClusterSide, Hearing};
+
 use crate::request::{ConnectionId, Delivery, Epoch, Event, History, Position, Publish, Request, Response, ShardId, Subscribe, Subscribed};
 
 /// Shortest time between two looks at a channel's expiry, milliseconds: busy channels trim themselves when they publish.
@@ -23,6 +28,8 @@ struct Channel {
     /// Subscribers on each shard.
     listeners: Box<[u32]>,
     history: Option<Box<Stored>>,
+    /// In a cluster: how far the node hears the channel.
+    hearing: Hearing,
 }
 
 /// What a channel with history keeps.
@@ -55,6 +62,7 @@ pub struct Channels {
     expiries: BinaryHeap<Reverse<(u64, Arc<str>)>>,
     idempotency: Idempotency,
     outgoing: Vec<(ShardId, Delivery)>,
+    cluster: Option<ClusterSide>,
 }
 
 impl Channels {
@@ -68,6 +76,7 @@ impl Channels {
             expiries: BinaryHeap::new(),
             idempotency: Idempotency::default(),
             outgoing: Vec::new(),
+            cluster: None,
         }
     }
 
@@ -80,8 +89,9 @@ impl Channels {
         };
         match request {
             Request::Subscribe(subscribe) => self.subscribe(channel, options, *subscribe, now_ms),
-            Request::Unsubscribe { connection } => self.unsubscribe(channel, connection, now_ms),
+            Request::Unsubscribe { connection, .. } => self.unsubscribe(channel, connection, now_ms),
             Request::Announce(frame) => self.announce(channel, frame),
+            Request::Passing(_) | Request::Stored { .. } | Request::Interested | Request::Loaded(_) => Response::Done,
             Request::Publish(publish) => self.publish(channel, options, *publish, now_ms),
             Request::History(_) | Request::HistoryRemove if !options.has_history() => Response::Refused(Error::NOT_AVAILABLE),
             Request::History(history) => self.history(channel, options, &history, now_ms),
@@ -140,7 +150,7 @@ impl Channels {
             stored.forgotten_ms = now_ms + stored.meta_ttl_ms;
         }
         if !channel.is_needed() {
-            self.table.remove(name);
+            self.forget(name);
         }
         Response::Done
     }
@@ -222,14 +232,16 @@ impl Channels {
 
     /// The channel, made if need be. One with history gets an epoch and its time to live.
     fn channel(&mut self, name: &Arc<str>, options: &ChannelOptions, now_ms: u64) -> &mut Channel {
+        let meta_ttl_ms = self.unused_ttl_ms(name);
         let Channels { table, random, expiries, shards, .. } = self;
         let channel = table.entry(Arc::clone(name)).or_insert_with(|| {
             let history = options.has_history().then(|| {
-                let stored = Stored::new(options, Epoch::from_bits(next_random(random)), now_ms);
+                let mut stored = Stored::new(options, Epoch::from_bits(next_random(random)), now_ms);
+                stored.meta_ttl_ms = meta_ttl_ms.unwrap_or(stored.meta_ttl_ms);
                 expiries.push(Reverse((now_ms + EXPIRY_STEP_MS, Arc::clone(name))));
                 Box::new(stored)
             });
-            Channel { name: Arc::clone(name), listeners: vec![0; *shards].into(), history }
+            Channel { name: Arc::clone(name), listeners: vec![0; *shards].into(), history, hearing: Hearing::default() }
         });
         if let Some(stored) = &mut channel.history {
             stored.forgotten_ms = now_ms + stored.meta_ttl_ms;
@@ -242,14 +254,18 @@ impl Channels {
         let is_listened = channel.listeners.iter().any(|n| *n > 0);
         let Some(stored) = &mut channel.history else { return };
         stored.ring.trim(now_ms);
+        // In a cluster it is a cache, which goes when nobody uses it.
+        let is_cache = self.cluster.is_some() && stored.meta_ttl_ms == clustered::UNUSED_MS;
         let next_ms = match stored.ring.next_expiry_ms() {
+            Some(_) if is_cache && !is_listened && stored.forgotten_ms <= now_ms => return self.forget(&name),
+            Some(at) if is_cache => at.min(stored.forgotten_ms),
             Some(at) => at,
             None if is_listened => now_ms + stored.meta_ttl_ms,
             None if stored.forgotten_ms > now_ms => stored.forgotten_ms,
             None => {
                 channel.history = None;
                 if !channel.is_needed() {
-                    self.table.remove(&name);
+                    self.forget(&name);
                 }
                 return;
             }

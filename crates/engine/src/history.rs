@@ -8,11 +8,14 @@ use touchline_protocol::Publication;
 use crate::namespace::RecoveryMode;
 use crate::request::{Epoch, Position, Recover};
 
-/// A ring of publications with consecutive offsets that ends at the channel's top.
+/// A ring of publications with rising offsets that ends at the channel's top. In a cluster offsets are those of a stream that many channels
+/// share, so they have gaps; what matters is that nothing behind `floor` is missing.
 #[derive(Debug)]
 pub(crate) struct HistoryRing {
     epoch: Epoch,
     top: u64,
+    /// Every publication of the channel behind this offset is kept.
+    floor: u64,
     kept: VecDeque<Kept>,
 }
 
@@ -25,7 +28,17 @@ struct Kept {
 impl HistoryRing {
     /// An empty history at offset 0 of a new epoch.
     pub(crate) fn new(epoch: Epoch) -> Self {
-        HistoryRing { epoch, top: 0, kept: VecDeque::new() }
+        HistoryRing { epoch, top: 0, floor: 0, kept: VecDeque::new() }
+    }
+
+    /// An empty history that goes on behind `top`.
+    pub(crate) fn resume(epoch: Epoch, top: u64, floor: u64) -> Self {
+        HistoryRing { epoch, top, floor, kept: VecDeque::new() }
+    }
+
+    /// Sets the top of a channel whose last publication is not kept any more.
+    pub(crate) fn raise(&mut self, top: u64) {
+        self.top = self.top.max(top);
     }
 
     pub(crate) fn position(&self) -> Position {
@@ -37,12 +50,12 @@ impl HistoryRing {
         self.top + 1
     }
 
-    /// Keeps a publication with the next offset; at most `size` stay.
+    /// Keeps a publication with a higher offset; at most `size` stay.
     pub(crate) fn append(&mut self, publication: Arc<Publication>, size: usize, expires_ms: u64) {
-        debug_assert_eq!(publication.offset, self.next_offset(), "offsets are consecutive");
+        debug_assert!(publication.offset > self.top, "offsets rise");
         self.top = publication.offset;
         while self.kept.len() >= size.max(1) {
-            self.kept.pop_front();
+            self.let_go();
         }
         self.kept.push_back(Kept { publication, expires_ms });
     }
@@ -50,16 +63,23 @@ impl HistoryRing {
     /// Lets go of what is too old. The top stays.
     pub(crate) fn trim(&mut self, now_ms: u64) {
         while self.kept.front().is_some_and(|kept| kept.expires_ms <= now_ms) {
-            self.kept.pop_front();
+            self.let_go();
         }
         if self.kept.is_empty() {
             self.kept = VecDeque::new();
         }
     }
 
+    fn let_go(&mut self) {
+        if let Some(oldest) = self.kept.pop_front() {
+            self.floor = oldest.publication.offset;
+        }
+    }
+
     /// Lets go of everything. The top stays.
     pub(crate) fn clear(&mut self) {
         self.kept = VecDeque::new();
+        self.floor = self.top;
     }
 
     /// When the oldest publication is due to go.
@@ -72,13 +92,12 @@ impl HistoryRing {
         let is_same_epoch = from.epoch.is_empty() || *from.epoch == *self.epoch.as_str();
         match from.mode {
             RecoveryMode::Cache => self.recover_latest(is_same_epoch && from.offset == self.top),
-            RecoveryMode::Stream if !is_same_epoch || from.offset > self.top => None,
+            RecoveryMode::Stream if !is_same_epoch || from.offset > self.top || from.offset < self.floor => None,
             RecoveryMode::Stream => {
-                let missed = usize::try_from(self.top - from.offset).ok()?;
-                if missed > from.limit || missed > self.kept.len() {
+                let start = self.up_to(from.offset);
+                if self.kept.len() - start > from.limit {
                     return None;
                 }
-                let start = self.kept.len() - missed;
                 Some(self.kept.range(start..).map(|kept| Arc::clone(&kept.publication)).collect())
             }
         }
@@ -94,17 +113,19 @@ impl HistoryRing {
 
     /// Publications on one side of an offset (all, if none is given), at most `limit`.
     pub(crate) fn read(&self, since: Option<u64>, reverse: bool, limit: usize) -> Vec<Arc<Publication>> {
-        let oldest = self.top + 1 - self.kept.len() as u64;
-        // The number of kept publications with offsets at or below `offset`.
-        let up_to = |offset: u64| (offset + 1).saturating_sub(oldest).min(self.kept.len() as u64) as usize;
         let clone = |kept: &Kept| Arc::clone(&kept.publication);
         if reverse {
-            let end = since.map_or(self.kept.len(), |offset| up_to(offset.saturating_sub(1)));
+            let end = since.map_or(self.kept.len(), |offset| self.up_to(offset.saturating_sub(1)));
             self.kept.range(..end).rev().take(limit).map(clone).collect()
         } else {
-            let start = since.map_or(0, |offset| up_to(offset.min(self.top)));
+            let start = since.map_or(0, |offset| self.up_to(offset));
             self.kept.range(start..).take(limit).map(clone).collect()
         }
+    }
+
+    /// The number of kept publications with offsets at or below `offset`.
+    fn up_to(&self, offset: u64) -> usize {
+        self.kept.partition_point(|kept| kept.publication.offset <= offset)
     }
 
     pub(crate) fn is_epoch(&self, epoch: &str) -> bool {

@@ -213,6 +213,16 @@ impl Namespaces {
         }
     }
 
+    /// The namespace of a channel; empty = none.
+    pub fn namespace_of<'c>(&self, channel: &'c str) -> &'c str {
+        let settings = &self.settings;
+        let name = channel.strip_prefix(settings.private_prefix.as_str()).unwrap_or(channel);
+        match name.split_once(settings.namespace_boundary.as_str()) {
+            Some((namespace, _)) if !settings.namespace_boundary.is_empty() => namespace,
+            _ => "",
+        }
+    }
+
     /// Whether only a subscription token opens this channel.
     pub fn is_private(&self, channel: &str) -> bool {
         !self.settings.private_prefix.is_empty() && channel.starts_with(self.settings.private_prefix.as_str())

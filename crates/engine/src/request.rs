@@ -67,7 +67,24 @@ pub enum Request {
     Unsubscribe {
         /// The subscriber.
         connection: ConnectionId,
+        /// It knows that it is one; else its subscribe may have been refused meanwhile.
+        is_answered: bool,
     },
+    /// Of the cluster: something that is not kept.
+    Passing(Bytes),
+    /// Of the cluster: a publication that it has stored.
+    Stored {
+        /// Its offset.
+        offset: u64,
+        /// The channel's offset before it.
+        previous: u64,
+        /// What was published.
+        payload: Bytes,
+    },
+    /// Of the cluster: the channel is heard from now on.
+    Interested,
+    /// Of the cluster: what it keeps of the channel; none = it can't be had now.
+    Loaded(Option<Box<Loaded>>),
     /// Tells the subscribers who want to know that somebody came or went: a WebSocket frame.
     Announce(Bytes),
     /// Appends a publication.
@@ -76,6 +93,19 @@ pub enum Request {
     History(Box<History>),
     /// Drops the publications, keeps the position.
     HistoryRemove,
+}
+
+/// What a cluster keeps of a channel, behind the offset that was asked for.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The epoch.
+    pub epoch: Epoch,
+    /// Offsets and payloads, oldest first.
+    pub kept: Vec<(u64, Bytes)>,
+    /// The channel's last offset.
+    pub top: u64,
+    /// Nothing behind it is missing in `kept`.
+    pub floor: u64,
 }
 
 /// A new subscriber.
@@ -173,4 +203,6 @@ pub enum Event {
     Publication(Arc<Publication>),
     /// A join or leave push, for those who want them: a WebSocket frame.
     Membership(Bytes),
+    /// Some of it is lost and can't be had again: subscribers must begin anew.
+    Broken,
 }

@@ -76,6 +76,8 @@ errors! {
     TOO_MANY_CALLS = 4007, "too many calls", true;
     /// No call with this id waits for an answer of this client.
     NO_SUCH_CALL = 4008, "no such call", false;
+    /// The cluster can't be reached, and what is asked for can't be had without it.
+    CLUSTER_UNREACHABLE = 4009, "cluster unreachable", true;
 }
 
 /// Why the server ended a connection; on a WebSocket it is the close code and reason.

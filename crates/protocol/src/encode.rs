@@ -122,6 +122,17 @@ pub fn publication(out: &mut Vec<u8>, content: &Content, place: Option<Place<'_>
     object.close();
 }
 
+/// The place of a publication, behind its other members.
+pub fn place(out: &mut Vec<u8>, place: Place<'_>) {
+    for (name, value) in [("offset", place.offset), ("time", place.time_ms)] {
+        out.extend_from_slice(format!(",\"{name}\":{value}").as_bytes());
+    }
+    if place.offset == 1 {
+        out.extend_from_slice(b",\"epoch\":");
+        text(out, place.epoch);
+    }
+}
+
 /// `[…]` of publications.
 pub fn publications<'p>(out: &mut Vec<u8>, items: impl IntoIterator<Item = &'p Publication>) {
     out.push(b'[');

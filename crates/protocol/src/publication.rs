@@ -58,15 +58,19 @@ pub struct Publication {
 impl Publication {
     /// Encodes a publication of `channel`; `place` is none in a channel without history.
     pub fn encode(channel: &str, content: &Content, place: Option<Place<'_>>) -> Self {
+        Publication::frame(channel, place, content.data.len(), |buffer| encode::publication(buffer, content, place))
+    }
+
+    fn frame(channel: &str, place: Option<Place<'_>>, size: usize, write: impl FnOnce(&mut Vec<u8>)) -> Self {
         // The head's length depends on the body's, so the body is written behind the longest head and the head put right before it.
         const HEAD_MAX: usize = 10;
-        let mut buffer = Vec::with_capacity(HEAD_MAX + 96 + channel.len() + content.data.len());
+        let mut buffer = Vec::with_capacity(HEAD_MAX + 96 + channel.len() + size);
         buffer.resize(HEAD_MAX, 0);
         buffer.extend_from_slice(b"{\"push\":{\"channel\":");
         encode::text(&mut buffer, channel);
         buffer.extend_from_slice(b",\"pub\":");
         let start = buffer.len();
-        encode::publication(&mut buffer, content, place);
+        write(&mut buffer);
         let end = buffer.len();
         buffer.extend_from_slice(b"}}");
         let mut head = Vec::with_capacity(HEAD_MAX);
@@ -75,6 +79,16 @@ impl Publication {
         buffer[skipped..HEAD_MAX].copy_from_slice(&head);
         let at = |index: usize| u32::try_from(index - skipped).expect("a publication is limited to megabytes");
         Publication { offset: place.map_or(0, |p| p.offset), object: (at(start), at(end)), frame: Bytes::from(buffer).slice(skipped..) }
+    }
+
+    /// Wraps a publication that was encoded elsewhere: `object` is its JSON object without a place.
+    pub fn wrap(channel: &str, object: &[u8], place: Option<Place<'_>>) -> Self {
+        let mut placed = object.strip_suffix(b"}").unwrap_or(object).to_vec();
+        if let Some(place) = place {
+            encode::place(&mut placed, place);
+        }
+        placed.push(b'}');
+        Publication::frame(channel, place, placed.len(), |buffer| buffer.extend_from_slice(&placed))
     }
 
     /// The whole push as a WebSocket text frame from the server.

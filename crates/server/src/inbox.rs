@@ -23,6 +23,10 @@ pub(crate) enum Message {
     Delivery { delivery: Delivery, accepted_us: u64 },
     /// From the server API, to every connection of a user.
     User(Box<UserOrder>),
+    /// Whether the cluster can be reached.
+    Linked(bool),
+    /// Something that another node wants every node to do.
+    Order { message: Bytes, reply: Option<Box<dyn FnOnce(Vec<u8>) + Send>> },
     /// To one client, if it is still there.
     Client { owner: OwnerId, slot: u32, order: ClientOrder },
     /// From the server API, about the shard as a whole.

@@ -23,6 +23,7 @@ mod registrar;
 mod server;
 mod settings;
 mod shard;
+mod together;
 
 pub use server::{Running, Server, StartError};
 pub use settings::{

@@ -7,9 +7,11 @@ use std::sync::mpsc::Sender;
 
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{oneshot, watch};
+use touchline_cluster::Cluster;
 use touchline_engine::directory::{Ask, Who};
 use touchline_engine::{Request, Response, ShardId, session};
 
+use bytes::Bytes;
 use touchline_protocol::Error;
 use touchline_registry::OwnerId;
 
@@ -31,6 +33,7 @@ pub(crate) struct ShardHandle {
 pub(crate) struct Ways {
     pub(crate) shards: Vec<ShardHandle>,
     pub(crate) registrar: Sender<Order>,
+    pub(crate) cluster: Option<Cluster>,
 }
 
 /// One server process.
@@ -41,6 +44,12 @@ pub(crate) struct Node {
     pub(crate) id: String,
     pub(crate) shards: Vec<ShardHandle>,
     registrar: Sender<Order>,
+    /// The way to the other nodes, if there may be any.
+    pub(crate) cluster: Option<Cluster>,
+    /// The cluster can be reached.
+    pub(crate) is_linked: AtomicBool,
+    /// Other nodes in sight.
+    pub(crate) peers: AtomicUsize,
     hasher: RandomState,
     /// Turns true when the node begins to stop.
     pub(crate) draining: watch::Sender<bool>,
@@ -50,8 +59,21 @@ pub(crate) struct Node {
 impl Node {
     pub(crate) fn new(settings: Settings, session: session::Node, clock: Clock, id: String, ways: Ways) -> Self {
         let draining = watch::Sender::new(false);
-        let Ways { shards, registrar } = ways;
-        Node { settings, session, clock, id, shards, registrar, hasher: RandomState::new(), draining, is_stopped: AtomicBool::new(false) }
+        let Ways { shards, registrar, cluster } = ways;
+        Node {
+            settings,
+            session,
+            clock,
+            id,
+            shards,
+            registrar,
+            cluster,
+            is_linked: AtomicBool::new(false),
+            peers: AtomicUsize::new(0),
+            hasher: RandomState::new(),
+            draining,
+            is_stopped: AtomicBool::new(false),
+        }
     }
 
     /// The shard that gives the channel its order.
@@ -74,6 +96,17 @@ impl Node {
         let message = Message::Request { channel: channel.into(), request, asker: Asker::Operation(reply) };
         self.send(self.home(channel), message);
         answer.await.unwrap_or(Response::Refused(Error::INTERNAL))
+    }
+
+    /// Asks all other nodes to run an operation, and gives what they answer.
+    pub(crate) async fn gather(&self, method: &str, params: &[u8]) -> Vec<Bytes> {
+        let (Some(cluster), peers @ 1..) = (&self.cluster, self.peers.load(Relaxed)) else { return Vec::new() };
+        let (done, gathered) = oneshot::channel();
+        let done = move |answers| {
+            let _ = done.send(answers);
+        };
+        cluster.gather(crate::operation::order(method, params), peers, Box::new(done));
+        gathered.await.unwrap_or_default()
     }
 
     /// Gives the registrar an order. One that has ended loses it: so does the node then.

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -41,49 +42,25 @@ pub(crate) enum Order {
     Stop,
 }
 
-/// What the registrar sends to other nodes.
-pub(crate) trait Links: Send {
-    /// To one node's part of a scope, or to all.
-    fn link(&self, scope: &str, to: Option<&str>, message: &[u8]);
-    /// To one node's directory.
-    fn node(&self, to: &str, message: Vec<u8>);
-}
-
-/// A node that is alone.
-pub(crate) struct NoLinks;
-
-impl Links for NoLinks {
-    fn link(&self, _: &str, _: Option<&str>, _: &[u8]) {}
-    fn node(&self, _: &str, _: Vec<u8>) {}
-}
-
 /// Starts the thread.
 ///
 /// # Errors
 /// When the system refuses it.
-pub(crate) fn start(
-    node: Arc<Node>,
-    directory: Directory<Asker>,
-    orders: Receiver<Order>,
-    links: Box<dyn Links>,
-) -> io::Result<JoinHandle<()>> {
-    let is_clustered = node.settings.cluster.is_on();
-    let registrar = Registrar { node, directory, links, is_clustered };
+pub(crate) fn start(node: Arc<Node>, directory: Directory<Asker>, orders: Receiver<Order>) -> io::Result<JoinHandle<()>> {
+    let registrar = Registrar { node, directory };
     std::thread::Builder::new().name("registry".into()).spawn(move || registrar.run(&orders))
 }
 
 struct Registrar {
     node: Arc<Node>,
     directory: Directory<Asker>,
-    links: Box<dyn Links>,
-    is_clustered: bool,
 }
 
 impl Registrar {
     fn run(mut self, orders: &Receiver<Order>) {
         let mut ticked_ms = 0;
         loop {
-            let is_timed = self.is_clustered || self.directory.next_deadline_ms().is_some();
+            let is_timed = self.node.cluster.is_some() || self.directory.next_deadline_ms().is_some();
             let first = match orders.recv_timeout(if is_timed { TICK } else { REST }) {
                 Ok(order) => Some(order),
                 Err(RecvTimeoutError::Timeout) => None,
@@ -99,6 +76,7 @@ impl Registrar {
             if now_ms >= ticked_ms + TICK.as_millis() as u64 {
                 ticked_ms = now_ms;
                 self.directory.tick(now_ms);
+                self.node.peers.store(self.directory.peers(), Relaxed);
             }
             self.directory.flush();
             self.perform();
@@ -129,7 +107,7 @@ impl Registrar {
     }
 
     fn perform(&mut self) {
-        let Registrar { node, directory, links, .. } = self;
+        let Registrar { node, directory } = self;
         for act in directory.acts() {
             match act {
                 Act::Answer(asker, answer) => node.answer(asker, answer.map_or_else(Response::Refused, Response::Answer)),
@@ -145,8 +123,16 @@ impl Registrar {
                     let home = node.home(&channel);
                     node.send(home, Message::Request { channel, request, asker: Asker::Nobody });
                 }
-                Act::Link { scope, to, message } => links.link(&scope, to.as_deref(), &message),
-                Act::Node(to, message) => links.node(&to, message),
+                Act::Link { scope, to, message } => {
+                    if let Some(cluster) = &node.cluster {
+                        cluster.link(&scope, to.as_ref(), Bytes::from_owner(message));
+                    }
+                }
+                Act::Node(to, message) => {
+                    if let Some(cluster) = &node.cluster {
+                        cluster.node(to, message);
+                    }
+                }
             }
         }
     }

@@ -12,6 +12,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
+use touchline_cluster::Joining;
 use touchline_engine::directory::Directory;
 use touchline_engine::{Namespaces, ShardId, session};
 use touchline_registry::Timing;
@@ -20,9 +21,10 @@ use crate::auth::TokenVerifier;
 use crate::clock::Clock;
 use crate::inbox::{Asker, Message};
 use crate::node::{Node, ShardHandle, Ways};
-use crate::registrar::{self, NoLinks, Order};
+use crate::registrar::{self, Order};
 use crate::settings::Settings;
 use crate::shard::{Poller, Shard};
+use crate::together;
 
 /// Tasks that a shard's thread runs before it looks at its sockets again.
 const TASKS_PER_LOOK: u32 = 31;
@@ -49,6 +51,9 @@ pub enum StartError {
     /// A configured public key can't be read.
     #[error("a public key in client.token or client.subscription_token is no PEM of its kind")]
     Key(#[from] jsonwebtoken::errors::Error),
+    /// The cluster can't be joined.
+    #[error(transparent)]
+    Join(#[from] touchline_cluster::JoinError),
     /// A limit of the settings contradicts another.
     #[error("client.pong_timeout must be shorter than client.ping_interval, and both above zero")]
     PingInterval,
@@ -68,6 +73,7 @@ pub struct Server {
     inboxes: Vec<UnboundedReceiver<Message>>,
     directory: Directory<Asker>,
     orders: std::sync::mpsc::Receiver<Order>,
+    joining: Option<Joining>,
     listeners: Vec<TcpListener>,
     address: SocketAddr,
 }
@@ -110,8 +116,9 @@ impl Server {
             deferred_max: settings.websocket.message_size_limit * 2,
         };
         let (shards, inboxes) = (0..shards).map(|_| shard_handle()).unzip();
-        let node = Arc::new(Node::new(settings, session, clock, id, Ways { shards, registrar }));
-        Ok(Server { node, inboxes, directory, orders, listeners, address })
+        let (cluster, joining) = together::join(&settings, &id, &directory).unzip();
+        let node = Arc::new(Node::new(settings, session, clock, id, Ways { shards, registrar, cluster }));
+        Ok(Server { node, inboxes, directory, orders, joining, listeners, address })
     }
 
     /// The address that was bound.
@@ -124,9 +131,13 @@ impl Server {
     /// # Errors
     /// [`StartError::System`].
     pub fn start(self) -> Result<Running, StartError> {
-        let Server { node, inboxes, directory, orders, listeners, address } = self;
-        let started = registrar::start(Arc::clone(&node), directory, orders, Box::new(NoLinks));
+        let Server { node, inboxes, directory, orders, joining, listeners, address } = self;
+        let started = registrar::start(Arc::clone(&node), directory, orders);
         let registrar = started.map_err(|source| StartError::System { what: "a thread", source })?;
+        if let Some(joining) = joining {
+            let node = Arc::clone(&node);
+            joining.start(move |incoming| together::take(&node, incoming))?;
+        }
         let mut threads = Vec::with_capacity(inboxes.len());
         for (id, (inbox, listener)) in inboxes.into_iter().zip(listeners).enumerate() {
             let seed = random_number()?;
@@ -179,6 +190,9 @@ impl Running {
         }
         self.node.register(Order::Stop);
         let _ = self.registrar.join();
+        if let Some(cluster) = &self.node.cluster {
+            cluster.leave();
+        }
     }
 }
 

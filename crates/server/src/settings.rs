@@ -63,6 +63,10 @@ pub struct ClusterSettings {
     pub nats_token: String,
     /// See `nats_user`.
     pub nats_credentials: String,
+    /// Copies of each stream of history, 1 … 5.
+    pub stream_replicas: usize,
+    /// Where streams are kept: `file` or `memory`.
+    pub stream_storage: String,
     /// Between two heartbeats of a node.
     #[serde(with = "duration")]
     pub heartbeat_interval: Duration,
@@ -84,6 +88,8 @@ impl Default for ClusterSettings {
             nats_password: String::new(),
             nats_token: String::new(),
             nats_credentials: String::new(),
+            stream_replicas: 1,
+            stream_storage: "file".into(),
             heartbeat_interval: Duration::from_secs(1),
             node_timeout: Duration::from_secs(4),
             clock_drift_max: Duration::from_secs(10),

@@ -172,6 +172,8 @@ pub(crate) const KEYS: &[Key] = &[
     ours("cluster.nats_password", Secret, "", "Password for NATS."),
     ours("cluster.nats_token", Secret, "", "Token for NATS, instead of user and password."),
     ours("cluster.nats_credentials", Text, "", "Path of a NATS credentials file, instead of those."),
+    ours("cluster.stream_replicas", Integer(1, 5), "1", "Copies of each stream of history; 3 survive a lost NATS server."),
+    ours("cluster.stream_storage", Choice(&["file", "memory"]), "file", "Where JetStream keeps streams of history."),
     ours("cluster.heartbeat_interval", Duration, "1s", "Between two heartbeats of a node."),
     ours("cluster.node_timeout", Duration, "4s", "Silence after which a node counts as gone, with all names on it."),
     ours("cluster.clock_drift_max", Duration, "10s", "How far another node's clock may pull this one's stamps ahead; more is counted."),

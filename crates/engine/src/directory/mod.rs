@@ -74,6 +74,11 @@ impl<A> Directory<A> {
         self.scopes.iter().map(|scope| &scope.name)
     }
 
+    /// Other nodes in sight.
+    pub fn peers(&self) -> usize {
+        self.scopes.last().map_or(0, |presence| presence.replica.nodes().count())
+    }
+
     /// What each scope has counted, with its name.
     pub fn counters(&self) -> impl Iterator<Item = (&str, Counters)> {
         self.scopes.iter().map(|scope| (&*scope.name, scope.replica.counters()))

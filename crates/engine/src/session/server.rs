@@ -75,6 +75,13 @@ impl Session {
         }
     }
 
+    /// What the client has of a channel can't be continued: it subscribes again, and learns what it missed or that it can't be had.
+    pub fn lose(&mut self, channel: &str, context: &mut Context<'_>) {
+        if let Some(index) = self.find(channel, context.hub) {
+            self.end(index, Unsubscribe::INSUFFICIENT_STATE, context);
+        }
+    }
+
     /// Ends the client's subscription to a channel and tells it; an empty channel means all of them.
     pub fn server_unsubscribe(&mut self, channel: &str, context: &mut Context<'_>) {
         if channel.is_empty() {

@@ -249,6 +249,7 @@ impl Session {
     /// Gives a subscription back: here, and at the channel's home.
     pub(super) fn let_go(&self, subscription: Subscription, context: &mut Context<'_>) {
         let name = context.hub.name(subscription.channel).clone();
+        let is_answered = subscription.membership.is_some();
         if let Some(membership) = subscription.membership {
             context.hub.leave(subscription.channel, membership);
         }
@@ -257,7 +258,7 @@ impl Session {
         if subscription.entry.is_some_and(|entry| entry.is_in) && !matches!(self.phase, Phase::Closed) {
             context.effects.asks.push((None, self.who(), Ask::Exit { channel: name.clone() }));
         }
-        context.request(name, None, Request::Unsubscribe { connection: context.id });
+        context.request(name, None, Request::Unsubscribe { connection: context.id, is_answered });
     }
 }
 

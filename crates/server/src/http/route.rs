@@ -1,6 +1,7 @@
 //! Which request goes where.
 
 use std::cell::Cell;
+use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -48,6 +49,9 @@ pub(super) async fn answer(node: &Node, shard: ShardId, request: Request<Incomin
 fn health(node: &Node) -> Answer {
     if *node.draining.borrow() {
         return respond::text(StatusCode::SERVICE_UNAVAILABLE, "draining\n");
+    }
+    if node.cluster.is_some() && !node.is_linked.load(Relaxed) {
+        return respond::text(StatusCode::SERVICE_UNAVAILABLE, "cut off from NATS: clients are served, other nodes can't be reached\n");
     }
     respond::body(StatusCode::OK, JSON, "{}")
 }

@@ -9,7 +9,11 @@ mod info;
 mod presence;
 mod publish;
 mod registry;
+mod together;
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use hyper::StatusCode;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -83,8 +87,49 @@ struct OldCall<'a> {
     params: Option<&'a RawValue>,
 }
 
-/// Runs one operation by its name.
+/// An operation, as nodes ask each other for it.
+pub(crate) fn order(method: &str, params: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(params.len() + 40);
+    let mut object = Object::open(&mut out);
+    object.text("method", method);
+    let params = params.trim_ascii();
+    object.raw("params", (!params.is_empty()).then_some(params));
+    object.close();
+    out
+}
+
+/// Does what another node asks for, and answers if it wants that.
+pub(crate) fn obey(node: &Arc<Node>, message: Bytes, reply: Option<Box<dyn FnOnce(Vec<u8>) + Send>>) {
+    let node = Arc::clone(node);
+    tokio::task::spawn_local(async move {
+        let Ok(call) = serde_json::from_slice::<OldCall<'_>>(&message) else { return };
+        let params = call.params.map_or("{}", RawValue::get).as_bytes();
+        let Ok(outcome) = run_here(&node, call.method, params).await else { return };
+        if let Some(reply) = reply {
+            let mut out = Vec::new();
+            write_outcome(&mut out, &outcome);
+            reply(out);
+        }
+    });
+}
+
+/// Runs one operation by its name, on all nodes that it concerns.
 async fn run(node: &Node, method: &str, params: &[u8]) -> Outcome {
+    let outcome = run_here(node, method, params).await?;
+    let Some(cluster) = &node.cluster else { return Ok(outcome) };
+    Ok(match (method, outcome) {
+        ("subscribe" | "unsubscribe" | "disconnect" | "refresh", Ok(result)) => {
+            cluster.order(order(method, params));
+            Ok(result)
+        }
+        ("channels" | "info", Ok(own)) => together::merge(method, own, &node.gather(method, params).await),
+        (method, Err(Error::NOT_REGISTERED)) if registry::is_for_client(method) => together::first(&node.gather(method, params).await),
+        (_, outcome) => outcome,
+    })
+}
+
+/// Runs one operation by its name, on this node.
+async fn run_here(node: &Node, method: &str, params: &[u8]) -> Outcome {
     Ok(match method {
         "publish" => publish::publish(node, parse(params)?).await,
         "broadcast" => publish::broadcast(node, parse(params)?).await,

@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 use touchline_engine::Response;
-use touchline_engine::directory::{self, Ask, Who, client_from_text};
+use touchline_engine::directory::{self, Who, client_from_text};
 use touchline_protocol::Error;
 use touchline_registry::OwnerId;
 
@@ -27,6 +27,11 @@ pub(super) const METHODS: [&str; 13] = [
     "multi_call",
 ];
 
+/// Whether an operation is done in the name of a client.
+pub(super) fn is_for_client(method: &str) -> bool {
+    matches!(method, "register" | "unregister" | "update_meta" | "join" | "leave")
+}
+
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct ForClient {
@@ -38,9 +43,7 @@ pub(super) async fn run(node: &Node, method: &str, params: &[u8]) -> Result<Json
     let text = std::str::from_utf8(params).map_err(|_| Error::BAD_REQUEST)?;
     let text = if text.trim_ascii().is_empty() { "{}" } else { text };
     let ask = directory::read(method, text, &node.session.scopes)?;
-    let is_for_client =
-        matches!(ask, Ask::Register { .. } | Ask::Unregister { .. } | Ask::UpdateMeta { .. } | Ask::Join { .. } | Ask::Leave { .. });
-    let response = if is_for_client {
+    let response = if is_for_client(method) {
         let ForClient { client } = serde_json::from_str(text).map_err(|_| Error::BAD_REQUEST)?;
         let owner = client_from_text(&client).ok_or(Error::BAD_REQUEST)?;
         node.ask_for_client(owner, ask).await

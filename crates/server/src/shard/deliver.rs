@@ -17,6 +17,7 @@ pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
     let frame = match &delivery.event {
         Event::Publication(publication) => Frame::Publication(publication.clone()),
         Event::Membership(frame) => Frame::Bytes(frame.clone()),
+        Event::Broken => return break_off(shard, delivery),
     };
     let number = outbox.add(frame, accepted_us);
     let mut delivered = 0;
@@ -32,6 +33,7 @@ pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
     match &delivery.event {
         Event::Publication(_) => hub.listeners(channel).for_each(&mut note),
         Event::Membership(_) => hub.membership_listeners(channel).for_each(&mut note),
+        Event::Broken => {}
     }
     outbox.settle();
     metrics.deliveries.add(delivered);
@@ -41,6 +43,16 @@ fn bytes_of(event: &Event) -> Bytes {
     match event {
         Event::Publication(publication) => publication.websocket_json().clone(),
         Event::Membership(frame) => frame.clone(),
+        Event::Broken => Bytes::new(),
+    }
+}
+
+/// Every subscriber here has to begin anew.
+fn break_off(shard: &mut Shard, delivery: &Delivery) {
+    let Some(channel) = shard.hub.find(&delivery.channel) else { return };
+    let slots: Vec<u32> = shard.hub.listeners(channel).collect();
+    for slot in slots {
+        shard.guarded(slot, |shard, slot| shard.with_session(slot, |session, context| session.lose(&delivery.channel, context)));
     }
 }
 

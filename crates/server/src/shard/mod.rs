@@ -10,8 +10,10 @@ mod inspect;
 mod outbox;
 mod poller;
 mod read;
+mod together;
 mod users;
 
+use std::collections::HashMap;
 use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -22,11 +24,12 @@ use mio::event::Event;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use touchline_engine::wheel::Wheel;
-use touchline_engine::{Channels, Delivery, Effects, Hub, Response, ShardId};
+use touchline_engine::{Channels, Delivery, Effects, Hub, Request, Response, ShardId};
 
 use crate::inbox::{Asker, Message};
 use crate::metrics::ShardMetrics;
 use crate::node::Node;
+use crate::operation;
 use connections::Connections;
 use door::Door;
 pub(crate) use door::is_loopback;
@@ -60,6 +63,8 @@ pub(crate) struct Shard {
     users: Users,
     hub: Hub,
     channels: Channels,
+    /// Requests that wait until the node hears their channel.
+    waiting: HashMap<Arc<str>, Vec<(Request, Asker)>>,
     outbox: Outbox,
     wheel: Wheel,
     /// Keys due in the current tick.
@@ -87,7 +92,7 @@ impl Shard {
     /// When the poller does not take the listener.
     pub(crate) fn new(id: ShardId, node: Arc<Node>, registry: mio::Registry, listener: TcpListener, seed: u64) -> io::Result<Self> {
         let now_ms = node.clock.now_ms();
-        let namespaces = Arc::clone(&node.session.namespaces);
+        let channels = Channels::new(Arc::clone(&node.session.namespaces), node.shards.len(), seed);
         Ok(Shard {
             id,
             metrics: Arc::clone(&node.shards[usize::from(id)].metrics),
@@ -96,7 +101,8 @@ impl Shard {
             connections: Connections::default(),
             users: Users::default(),
             hub: Hub::default(),
-            channels: Channels::new(namespaces, node.shards.len(), seed),
+            channels: if node.cluster.is_some() { channels.in_cluster() } else { channels },
+            waiting: HashMap::new(),
             outbox: Outbox::default(),
             wheel: Wheel::new(TICK_MS, WHEEL_TICKS, now_ms),
             due: Vec::new(),
@@ -180,9 +186,8 @@ impl Shard {
     fn serve_message(&mut self, message: Message) {
         match message {
             Message::Request { channel, request, asker } => {
-                let response = self.channels.execute(&channel, request, self.now_ms);
-                self.reply(asker, response);
-                self.send_deliveries();
+                self.submit(&channel, request, asker);
+                self.settle_with_cluster();
             }
             Message::Answer { connection, ticket, response } => self.guarded(connection.slot, |shard, slot| {
                 if shard.connections.is_current(connection) {
@@ -193,6 +198,11 @@ impl Shard {
                 self.node.shards[usize::from(self.id)].backlog.fetch_sub(1, Relaxed);
                 self.deliver(delivery, accepted_us);
             }
+            Message::Linked(is_linked) => {
+                self.channels.set_linked(is_linked);
+                self.settle_with_cluster();
+            }
+            Message::Order { message, reply } => operation::obey(&self.node, message, reply),
             Message::Adopt(adopted) => self.adopt(*adopted),
             Message::User(order) => self.obey(*order),
             Message::Client { owner, slot, order } => self.guarded(slot, |shard, slot| shard.obey_for_client(owner, slot, order)),
@@ -232,6 +242,7 @@ impl Shard {
         self.due = due;
         self.dismiss_visitors();
         self.channels.expire(self.now_ms);
+        self.settle_with_cluster();
         self.metrics.channels.add((self.channels.len() as u64).wrapping_sub(self.metrics.channels.get()));
         self.metrics.publications_waiting.add((self.outbox.frames() as u64).wrapping_sub(self.metrics.publications_waiting.get()));
         self.drain_some();

@@ -1,0 +1,354 @@
+//! The connection to NATS: what goes out, what comes in, and whether it is there.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::{Client, ConnectOptions, Event, Message, ServerAddr, Subscriber};
+use bytes::Bytes;
+use futures_util::StreamExt;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
+
+use crate::history::Streams;
+use crate::settings::Settings;
+use crate::subject::{Subjects, name};
+use crate::{Incoming, JoinError, Outgoing, Stored};
+
+/// How long other nodes have for an answer that is gathered.
+const GATHER: Duration = Duration::from_secs(1);
+/// A dead link is noticed within two of these.
+const PING: Duration = Duration::from_secs(2);
+/// Between two attempts to open the streams.
+const RETRY: Duration = Duration::from_secs(1);
+/// Commands carried out before the server is asked whether it has heard them.
+const BATCH: usize = 512;
+
+type Hand = Arc<dyn Fn(Incoming) + Send + Sync>;
+
+/// The options of the connection.
+///
+/// # Errors
+/// When the credentials file or an address can't be read.
+pub(crate) async fn options(settings: &Settings) -> Result<(Vec<ServerAddr>, ConnectOptions), JoinError> {
+    let wrong = |what: String| JoinError::Settings(what);
+    let parse = |url: &String| url.parse::<ServerAddr>().map_err(|error| wrong(format!("an address of NATS: {error}")));
+    let servers = settings.urls.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+    let mut options = ConnectOptions::new()
+        .name(&settings.node)
+        .ping_interval(PING)
+        .connection_timeout(Duration::from_secs(3))
+        .max_reconnects(None)
+        .reconnect_delay_callback(|attempt| Duration::from_millis((attempt as u64 * 50).min(1_000)))
+        .retry_on_initial_connect();
+    if !settings.user.is_empty() {
+        options = options.user_and_password(settings.user.clone(), settings.password.clone());
+    }
+    if !settings.token.is_empty() {
+        options = options.token(settings.token.clone());
+    }
+    if !settings.credentials.is_empty() {
+        let read = options.credentials_file(&settings.credentials).await;
+        options = read.map_err(|error| wrong(format!("the credentials file {}: {error}", settings.credentials)))?;
+    }
+    Ok((servers, options))
+}
+
+/// Serves until the node leaves.
+pub(crate) async fn run(
+    settings: Settings,
+    (servers, options): (Vec<ServerAddr>, ConnectOptions),
+    mut outgoing: UnboundedReceiver<Outgoing>,
+    hand: Hand,
+) {
+    let (event_sender, mut events) = unbounded_channel();
+    let options = options.event_callback(move |event| {
+        let _ = event_sender.send(event);
+        std::future::ready(())
+    });
+    let client = match options.connect(servers).await {
+        Ok(client) => client,
+        Err(error) => return tracing::error!(%error, "the cluster could not be joined"),
+    };
+    let (echo_sender, mut echoes) = unbounded_channel();
+    let mut node = Node::new(client, settings, hand, echo_sender);
+    if let Err(error) = node.subscribe_all().await {
+        return tracing::error!(%error, "the cluster could not be joined");
+    }
+    let (stream_sender, mut opened) = unbounded_channel();
+    loop {
+        tokio::select! {
+            Some(event) = events.recv() => node.on_event(&event, &stream_sender),
+            Some(streams) = opened.recv() => node.on_streams(streams),
+            Some(number) = echoes.recv() => node.on_echo(number),
+            received = outgoing.recv() => {
+                let Some(first) = received else { return };
+                let mut next = Some(first);
+                for _ in 0..BATCH {
+                    let Some(command) = next.take() else { break };
+                    if let Outgoing::Leave { done } = command {
+                        let _ = tokio::time::timeout(RETRY, node.client.flush()).await;
+                        let _ = done.send(());
+                        return;
+                    }
+                    node.carry_out(command).await;
+                    next = outgoing.try_recv().ok();
+                }
+                if let Some(command) = next {
+                    node.carry_out(command).await;
+                }
+                node.ask_echo().await;
+            }
+        }
+    }
+}
+
+struct Node {
+    client: Client,
+    settings: Arc<Settings>,
+    subjects: Subjects,
+    hand: Hand,
+    streams: Option<Streams>,
+    is_opening: bool,
+    echo_sender: UnboundedSender<u64>,
+    /// Tasks that hear a channel.
+    channels: HashMap<Arc<str>, Vec<JoinHandle<()>>>,
+    /// Channels that wait for the server's echo: the number, the channel.
+    unheard: Vec<(u64, Arc<str>)>,
+    echo: u64,
+    has_new: bool,
+}
+
+impl Node {
+    fn new(client: Client, settings: Settings, hand: Hand, echo_sender: UnboundedSender<u64>) -> Self {
+        Node {
+            subjects: Subjects::new(&settings.cluster),
+            client,
+            settings: Arc::new(settings),
+            hand,
+            streams: None,
+            is_opening: false,
+            echo_sender,
+            channels: HashMap::new(),
+            unheard: Vec::new(),
+            echo: 0,
+            has_new: false,
+        }
+    }
+
+    /// The subscriptions that a node has as long as it lives.
+    async fn subscribe_all(&self) -> Result<(), async_nats::SubscribeError> {
+        let me = &self.settings.node;
+        for scope in &self.settings.scopes {
+            let scope: Arc<str> = scope.as_str().into();
+            for subject in [self.subjects.link(&scope, None), self.subjects.link(&scope, Some(me))] {
+                let (scope, hand) = (Arc::clone(&scope), Arc::clone(&self.hand));
+                self.hear(subject, move |message| hand(Incoming::Link { scope: Arc::clone(&scope), message: message.payload })).await?;
+            }
+        }
+        let hand = Arc::clone(&self.hand);
+        self.hear(self.subjects.node(me, "*"), move |message| {
+            if let Some(from) = last_name(&message) {
+                hand(Incoming::Node { from: from.into(), message: message.payload });
+            }
+        })
+        .await?;
+        let (hand, client, me) = (Arc::clone(&self.hand), self.client.clone(), me.clone());
+        self.hear(self.subjects.order("*"), move |message| {
+            if last_name(&message).is_none_or(|from| from == me) {
+                return;
+            }
+            let client = client.clone();
+            let reply = message.reply.map(|subject| -> Box<dyn FnOnce(Vec<u8>) + Send> {
+                let runtime = tokio::runtime::Handle::current();
+                Box::new(move |answer| {
+                    runtime.spawn(async move { client.publish(subject, answer.into()).await });
+                })
+            });
+            hand(Incoming::Order { message: message.payload, reply });
+        })
+        .await?;
+        let echoes = self.echo_sender.clone();
+        self.hear(self.subjects.echo(&self.settings.node), move |message| {
+            let number = std::str::from_utf8(&message.payload).ok().and_then(|text| text.parse().ok());
+            number.map(|number| echoes.send(number));
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// Hears a subject in a task of its own.
+    async fn hear(
+        &self,
+        subject: String,
+        mut take: impl FnMut(Message) + Send + 'static,
+    ) -> Result<JoinHandle<()>, async_nats::SubscribeError> {
+        let mut subscriber: Subscriber = self.client.subscribe(subject).await?;
+        Ok(tokio::spawn(async move {
+            while let Some(message) = subscriber.next().await {
+                take(message);
+            }
+        }))
+    }
+
+    fn on_event(&mut self, event: &Event, streams: &UnboundedSender<Option<Streams>>) {
+        match event {
+            Event::Connected => {
+                tracing::info!("NATS is there");
+                if self.settings.streams.is_empty() || self.streams.is_some() {
+                    (self.hand)(Incoming::Linked(true));
+                } else {
+                    self.open_streams(streams.clone());
+                }
+            }
+            Event::Disconnected => {
+                tracing::warn!("NATS is gone; clients of other nodes can't be reached");
+                (self.hand)(Incoming::Linked(false));
+            }
+            Event::SlowConsumer(_) => tracing::warn!("messages of other nodes came faster than this one could take them: some are lost"),
+            other => tracing::warn!(event = %other, "NATS says"),
+        }
+    }
+
+    fn open_streams(&mut self, opened: UnboundedSender<Option<Streams>>) {
+        if std::mem::replace(&mut self.is_opening, true) {
+            return;
+        }
+        let (client, settings, subjects) = (self.client.clone(), Arc::clone(&self.settings), self.subjects.clone());
+        tokio::spawn(async move {
+            loop {
+                match Streams::open(client.clone(), Arc::clone(&settings), subjects.clone()).await {
+                    Ok(streams) => {
+                        let _ = opened.send(Some(streams));
+                        return;
+                    }
+                    Err(error) => tracing::warn!(%error, "JetStream is not ready; trying again"),
+                }
+                tokio::time::sleep(RETRY).await;
+            }
+        });
+    }
+
+    fn on_streams(&mut self, streams: Option<Streams>) {
+        self.streams = streams;
+        self.is_opening = false;
+        (self.hand)(Incoming::Linked(true));
+    }
+
+    /// The server has heard all that came before: the channels that waited are heard.
+    fn on_echo(&mut self, number: u64) {
+        let (heard, unheard) = std::mem::take(&mut self.unheard).into_iter().partition(|(waiting, _)| *waiting <= number);
+        self.unheard = unheard;
+        for (_, channel) in heard {
+            (self.hand)(Incoming::Interested { channel });
+        }
+    }
+
+    async fn ask_echo(&mut self) {
+        if std::mem::take(&mut self.has_new) {
+            self.publish(self.subjects.echo(&self.settings.node), self.echo.to_string().into()).await;
+            self.echo += 1;
+        }
+    }
+
+    async fn publish(&self, subject: String, payload: Bytes) {
+        // It fails only if it is too large, or the client is closed.
+        if let Err(error) = self.client.publish(subject, payload).await {
+            tracing::warn!(%error, "a message to other nodes could not be sent");
+        }
+    }
+
+    async fn carry_out(&mut self, command: Outgoing) {
+        match command {
+            Outgoing::Link { scope, to, message } => self.publish(self.subjects.link(&scope, to.as_deref()), message).await,
+            Outgoing::Node { to, message } => self.publish(self.subjects.node(&to, &self.settings.node), message).await,
+            Outgoing::Order { message } => self.publish(self.subjects.order(&self.settings.node), message).await,
+            Outgoing::Gather { message, nodes, done } => {
+                let (client, subject) = (self.client.clone(), self.subjects.order(&self.settings.node));
+                tokio::spawn(async move { done(gather(&client, subject, message, nodes).await) });
+            }
+            Outgoing::Pass { channel, payload } => self.publish(self.subjects.passing(&channel), payload).await,
+            Outgoing::Interest { channel, namespace, is_wanted: true } => self.hear_channel(channel, namespace).await,
+            Outgoing::Interest { channel, is_wanted: false, .. } => {
+                self.channels.remove(&channel).into_iter().flatten().for_each(|task| task.abort());
+            }
+            Outgoing::Load { channel, namespace, behind } => {
+                let (streams, hand) = (self.streams.clone(), Arc::clone(&self.hand));
+                tokio::spawn(async move {
+                    let history = match streams {
+                        Some(streams) => streams.load(&channel, &namespace, behind).await,
+                        None => None,
+                    };
+                    hand(Incoming::Loaded { channel, history });
+                });
+            }
+            Outgoing::Store { channel, namespace, payload, id, done } => match self.streams.clone() {
+                Some(streams) => drop(tokio::spawn(streams.store(channel, namespace, payload, id, done))),
+                None => done(None),
+            },
+            Outgoing::Purge { channel, namespace, done } => {
+                let streams = self.streams.clone();
+                tokio::spawn(async move {
+                    done(match streams {
+                        Some(streams) => streams.purge(&channel, &namespace).await,
+                        None => false,
+                    });
+                });
+            }
+            Outgoing::Leave { .. } => {}
+        }
+    }
+
+    async fn hear_channel(&mut self, channel: Arc<str>, namespace: Option<Arc<str>>) {
+        if !self.channels.contains_key(&channel) {
+            let mut tasks = Vec::with_capacity(2);
+            let (hand, of) = (Arc::clone(&self.hand), Arc::clone(&channel));
+            let passing = self.hear(self.subjects.passing(&channel), move |message| {
+                hand(Incoming::Passing { channel: Arc::clone(&of), payload: message.payload });
+            });
+            tasks.extend(passing.await);
+            if let Some(namespace) = namespace {
+                let (hand, of) = (Arc::clone(&self.hand), Arc::clone(&channel));
+                let stored = self.hear(self.subjects.republished(&namespace, &channel), move |message| {
+                    if let Some((offset, previous)) = place(&message) {
+                        let stored = Stored { offset, payload: message.payload };
+                        hand(Incoming::Stored { channel: Arc::clone(&of), stored, previous });
+                    }
+                });
+                tasks.extend(stored.await);
+            }
+            self.channels.insert(Arc::clone(&channel), tasks);
+        }
+        self.unheard.push((self.echo, channel));
+        self.has_new = true;
+    }
+}
+
+/// The last token of a message's subject, as a name.
+fn last_name(message: &Message) -> Option<String> {
+    name(message.subject.rsplit('.').next()?)
+}
+
+/// Sequence and previous sequence of a republished message.
+fn place(message: &Message) -> Option<(u64, u64)> {
+    let headers = message.headers.as_ref()?;
+    let number = |name: &str| headers.get(name)?.as_str().parse::<u64>().ok();
+    Some((number("Nats-Sequence")?, number("Nats-Last-Sequence").unwrap_or_default()))
+}
+
+async fn gather(client: &Client, subject: String, message: Bytes, nodes: usize) -> Vec<Bytes> {
+    let inbox = client.new_inbox();
+    let Ok(mut subscriber) = client.subscribe(inbox.clone()).await else { return Vec::new() };
+    if client.publish_with_reply(subject, inbox, message).await.is_err() {
+        return Vec::new();
+    }
+    let mut answers = Vec::new();
+    let until = tokio::time::Instant::now() + GATHER;
+    while answers.len() < nodes {
+        match tokio::time::timeout_at(until, subscriber.next()).await {
+            Ok(Some(message)) => answers.push(message.payload),
+            _ => break,
+        }
+    }
+    answers
+}

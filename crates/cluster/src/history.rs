@@ -1,0 +1,126 @@
+//! Channels with history: one JetStream stream for each namespace, which republishes what it has stored.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::HeaderMap;
+use async_nats::jetstream::stream::{Config, DirectGetErrorKind, DiscardPolicy, Republish, StorageType, Stream};
+use async_nats::jetstream::{self, Context};
+use bytes::Bytes;
+
+use crate::settings::{Settings, Storage, StreamSettings};
+use crate::subject::Subjects;
+use crate::{History, OnStored, Stored};
+
+/// How long an idempotency key holds.
+const DUPLICATES: Duration = Duration::from_secs(300);
+/// How long a publisher waits for JetStream.
+const STORE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The streams of a cluster.
+#[derive(Clone)]
+pub(crate) struct Streams {
+    context: Context,
+    subjects: Subjects,
+    settings: Arc<Settings>,
+    open: Arc<HashMap<String, (Stream, u64)>>,
+}
+
+impl Streams {
+    /// Makes the streams that are missing, and adapts those that are there.
+    ///
+    /// # Errors
+    /// NATS's reason, as text.
+    pub(crate) async fn open(client: async_nats::Client, settings: Arc<Settings>, subjects: Subjects) -> Result<Self, String> {
+        let mut context = jetstream::new(client);
+        context.set_timeout(STORE_TIMEOUT);
+        let mut open = HashMap::new();
+        for of_namespace in &settings.streams {
+            let config = config(&settings, &subjects, of_namespace);
+            let name = config.name.clone();
+            let info = context.create_or_update_stream(config).await.map_err(|error| error.to_string())?;
+            let stream = context.get_stream(&name).await.map_err(|error| error.to_string())?;
+            let epoch = info.created.unix_timestamp_nanos() as u64;
+            open.insert(of_namespace.namespace.clone(), (stream, epoch));
+        }
+        Ok(Streams { context, subjects, settings, open: Arc::new(open) })
+    }
+
+    /// Stores a publication; `done` is told once JetStream has it.
+    pub(crate) async fn store(self, channel: Arc<str>, namespace: Arc<str>, payload: Bytes, id: Box<str>, done: OnStored) {
+        let subject = self.subjects.stored(&namespace, &channel);
+        let mut headers = HeaderMap::new();
+        if !id.is_empty() {
+            // One key means another publication in another channel.
+            headers.insert("Nats-Msg-Id", format!("{}/{id}", crate::subject::token(&channel)).as_str());
+        }
+        let stored = async {
+            let acknowledged = self.context.publish_with_headers(subject, headers, payload).await.ok()?.await.ok()?;
+            let (_, epoch) = self.open.get(&*namespace)?;
+            Some((acknowledged.sequence, *epoch))
+        };
+        done(stored.await);
+    }
+
+    /// What is kept of a channel behind an offset, by direct gets.
+    pub(crate) async fn load(&self, channel: &str, namespace: &str, behind: u64) -> Option<History> {
+        let (stream, epoch) = self.open.get(namespace)?;
+        let size = self.settings.streams.iter().find(|of| of.namespace == namespace)?.size;
+        let state = stream.get_info().await.ok()?.state;
+        let subject = self.subjects.stored(namespace, channel);
+        let mut kept = Vec::new();
+        let mut next = behind.saturating_add(1).max(state.first_sequence);
+        while next <= state.last_sequence {
+            match stream.direct_get_next_for_subject(&subject, Some(next)).await {
+                Ok(message) => {
+                    next = message.sequence + 1;
+                    kept.push(Stored { offset: message.sequence, payload: message.payload });
+                }
+                Err(error) if error.kind() == DirectGetErrorKind::NotFound => break,
+                Err(_) => return None,
+            }
+        }
+        let top = match kept.last() {
+            Some(last) => last.offset,
+            None if behind > 0 => behind,
+            None => state.last_sequence,
+        };
+        // Where the channel has room left, nothing was pushed out; then only age can have taken something, and age takes in order.
+        let has_room = kept.len() < size;
+        let floor = match kept.first() {
+            Some(first) if !has_room => first.offset,
+            _ => state.first_sequence.saturating_sub(1).min(top),
+        };
+        Some(History { epoch: *epoch, kept, top, floor: floor.max(behind) })
+    }
+
+    /// Drops what is kept of a channel.
+    pub(crate) async fn purge(&self, channel: &str, namespace: &str) -> bool {
+        let Some((stream, _)) = self.open.get(namespace) else { return false };
+        stream.purge().filter(self.subjects.stored(namespace, channel)).await.is_ok()
+    }
+}
+
+fn config(settings: &Settings, subjects: &Subjects, of_namespace: &StreamSettings) -> Config {
+    Config {
+        name: subjects.stream(&of_namespace.namespace),
+        subjects: vec![subjects.stored(&of_namespace.namespace, ">")],
+        max_messages_per_subject: i64::try_from(of_namespace.size).unwrap_or(i64::MAX),
+        max_age: of_namespace.ttl,
+        discard: DiscardPolicy::Old,
+        storage: match settings.storage {
+            Storage::File => StorageType::File,
+            Storage::Memory => StorageType::Memory,
+        },
+        num_replicas: settings.replicas.max(1),
+        duplicate_window: DUPLICATES.min(of_namespace.ttl),
+        allow_direct: true,
+        republish: Some(Republish {
+            source: subjects.stored(&of_namespace.namespace, ">"),
+            destination: subjects.republished(&of_namespace.namespace, ">"),
+            headers_only: false,
+        }),
+        ..Config::default()
+    }
+}

@@ -1,0 +1,51 @@
+//! What a node must know to join.
+
+use std::time::Duration;
+
+/// How to join.
+#[derive(Clone, Default)]
+pub struct Settings {
+    /// Addresses of NATS servers.
+    pub urls: Vec<String>,
+    /// The cluster's name.
+    pub cluster: String,
+    /// This node's name, other than all others'.
+    pub node: String,
+    /// User and password; empty = none.
+    pub user: String,
+    /// See `user`.
+    pub password: String,
+    /// A token; empty = none.
+    pub token: String,
+    /// Path of a credentials file; empty = none.
+    pub credentials: String,
+    /// Scopes of the registry.
+    pub scopes: Vec<String>,
+    /// Namespaces with history.
+    pub streams: Vec<StreamSettings>,
+    /// Copies of each stream, 1 … 5.
+    pub replicas: usize,
+    /// Where streams are kept.
+    pub storage: Storage,
+}
+
+/// Where JetStream keeps a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Storage {
+    /// On disk.
+    #[default]
+    File,
+    /// In memory.
+    Memory,
+}
+
+/// The history of one namespace's channels.
+#[derive(Debug, Clone)]
+pub struct StreamSettings {
+    /// The namespace; empty = channels without one.
+    pub namespace: String,
+    /// Publications kept of each channel.
+    pub size: usize,
+    /// How long.
+    pub ttl: Duration,
+}

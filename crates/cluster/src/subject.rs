@@ -1,0 +1,94 @@
+//! Subjects. Names of channels, scopes and nodes may hold anything, so they stand in them as base64url.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+/// A name as one token of a subject.
+pub(crate) fn token(name: &str) -> String {
+    if name.is_empty() { "-".into() } else { URL_SAFE_NO_PAD.encode(name) }
+}
+
+/// The name of a token; `None` if it is none of ours.
+pub(crate) fn name(token: &str) -> Option<String> {
+    if token == "-" {
+        return Some(String::new());
+    }
+    String::from_utf8(URL_SAFE_NO_PAD.decode(token).ok()?).ok()
+}
+
+/// The subjects of one cluster.
+#[derive(Debug, Clone)]
+pub(crate) struct Subjects {
+    prefix: String,
+}
+
+impl Subjects {
+    pub(crate) fn new(cluster: &str) -> Self {
+        Subjects { prefix: format!("touchline.{}", token(cluster)) }
+    }
+
+    /// A scope of the registry: of one node, or of all.
+    pub(crate) fn link(&self, scope: &str, to: Option<&str>) -> String {
+        match to {
+            Some(node) => format!("{}.link.{}.{}", self.prefix, token(scope), token(node)),
+            None => format!("{}.link.{}", self.prefix, token(scope)),
+        }
+    }
+
+    /// A node's directory, from another node (or `*`).
+    pub(crate) fn node(&self, to: &str, from: &str) -> String {
+        let from = if from == "*" { "*".into() } else { token(from) };
+        format!("{}.node.{}.{from}", self.prefix, token(to))
+    }
+
+    /// Orders for all nodes, from one (or `*`).
+    pub(crate) fn order(&self, from: &str) -> String {
+        let from = if from == "*" { "*".into() } else { token(from) };
+        format!("{}.order.{from}", self.prefix)
+    }
+
+    /// What a node sends to itself, to know that the server has heard all before it.
+    pub(crate) fn echo(&self, node: &str) -> String {
+        format!("{}.echo.{}", self.prefix, token(node))
+    }
+
+    /// What passes in a channel and is not kept.
+    pub(crate) fn passing(&self, channel: &str) -> String {
+        format!("{}.pass.{}", self.prefix, token(channel))
+    }
+
+    /// Where publications of a channel with history are stored. `channel` may be `>`.
+    pub(crate) fn stored(&self, namespace: &str, channel: &str) -> String {
+        self.of_channel("keep", namespace, channel)
+    }
+
+    /// Where they come from once they are stored.
+    pub(crate) fn republished(&self, namespace: &str, channel: &str) -> String {
+        self.of_channel("kept", namespace, channel)
+    }
+
+    fn of_channel(&self, kind: &str, namespace: &str, channel: &str) -> String {
+        let channel = if channel == ">" { ">".into() } else { token(channel) };
+        format!("{}.{kind}.{}.{channel}", self.prefix, token(namespace))
+    }
+
+    /// The name of a namespace's stream.
+    pub(crate) fn stream(&self, namespace: &str) -> String {
+        format!("{}_{}", self.prefix.replace('.', "_"), token(namespace))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_name_is_one_token_and_comes_back() {
+        for text in ["", "news", "a.b", "*", ">", "match:live game#1,2", "日本"] {
+            let token = token(text);
+            assert!(!token.contains(['.', '*', '>', ' ']) && !token.is_empty(), "{token}");
+            assert_eq!(name(&token).as_deref(), Some(text));
+        }
+        assert_eq!(name("!"), None);
+    }
+}

@@ -1,0 +1,95 @@
+//! Answers of several nodes as one.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use touchline_protocol::Error;
+use touchline_protocol::encode::{self, Object};
+
+use super::Json;
+
+#[derive(Deserialize)]
+struct Answer<'a> {
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+    error: Option<Refused>,
+}
+
+#[derive(Deserialize)]
+struct Refused {
+    code: u32,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Channels<'a> {
+    channels: BTreeMap<String, Count>,
+    #[serde(borrow)]
+    nodes: Vec<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Count {
+    num_clients: u64,
+}
+
+fn result(answer: &Bytes) -> Option<&str> {
+    let answer: Answer<'_> = serde_json::from_slice(answer).ok()?;
+    answer.result.map(RawValue::get)
+}
+
+/// `channels` and `info` of all nodes.
+pub(super) fn merge(method: &str, own: Json, answers: &[Bytes]) -> Result<Json, Error> {
+    let own = String::from_utf8(own).map_err(|_| Error::INTERNAL)?;
+    let parts = std::iter::once(own.as_str()).chain(answers.iter().filter_map(result));
+    let mut out = Vec::new();
+    if method == "info" {
+        out.extend_from_slice(b"{\"nodes\":[");
+        for (index, node) in
+            parts.filter_map(|json| serde_json::from_str::<Channels<'_>>(json).ok()).flat_map(|part| part.nodes).enumerate()
+        {
+            if index > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(node.get().as_bytes());
+        }
+        out.extend_from_slice(b"]}");
+        return Ok(out);
+    }
+    let mut all: BTreeMap<String, u64> = BTreeMap::new();
+    for part in parts.filter_map(|json| serde_json::from_str::<Channels<'_>>(json).ok()) {
+        for (name, count) in part.channels {
+            *all.entry(name).or_default() += count.num_clients;
+        }
+    }
+    out.extend_from_slice(b"{\"channels\":{");
+    for (index, (name, clients)) in all.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        encode::text(&mut out, name);
+        out.push(b':');
+        let mut object = Object::open(&mut out);
+        object.number("num_clients", *clients);
+        object.close();
+    }
+    out.extend_from_slice(b"}}");
+    Ok(out)
+}
+
+/// The answer of the one node that has the client.
+pub(super) fn first(answers: &[Bytes]) -> Result<Json, Error> {
+    let mut refused = Error::NOT_REGISTERED;
+    for answer in answers {
+        match serde_json::from_slice::<Answer<'_>>(answer) {
+            Ok(Answer { result: Some(result), .. }) => return Ok(result.get().as_bytes().to_vec()),
+            Ok(Answer { error: Some(error), .. }) if error.code != Error::NOT_REGISTERED.code => {
+                refused = Error::ALL.iter().find(|known| known.code == error.code).copied().unwrap_or(Error::INTERNAL);
+            }
+            _ => {}
+        }
+    }
+    Err(refused)
+}

@@ -1,0 +1,74 @@
+//! Channels at home here, as parts of a cluster: what the cluster has to do before a request is answered, and what it does unasked.
+
+use std::sync::Arc;
+
+use touchline_engine::channels::{ClusterAct, Outcome, stored_position};
+use touchline_engine::{Request, Response};
+use touchline_protocol::Error;
+
+use super::Shard;
+use crate::inbox::Asker;
+
+impl Shard {
+    /// Carries a request to a channel out, now or as soon as the node hears the channel.
+    pub(super) fn submit(&mut self, channel: &Arc<str>, request: Request, asker: Asker) {
+        // What a session says about one channel stays in order.
+        let is_of_session = matches!(request, Request::Subscribe(_) | Request::Unsubscribe { .. });
+        if is_of_session && let Some(waiting) = self.waiting.get_mut(channel) {
+            return waiting.push((request, asker));
+        }
+        match self.channels.submit(channel, request, self.now_ms) {
+            Outcome::Done(response) => self.reply(asker, response),
+            Outcome::Wait(request) => self.waiting.entry(Arc::clone(channel)).or_default().push((request, asker)),
+            Outcome::Store(namespace, payload, key) => {
+                let Some(cluster) = &self.node.cluster else { return };
+                self.metrics.publications.add(1);
+                let node = Arc::clone(&self.node);
+                let done = move |stored: Option<(u64, u64)>| {
+                    let response = stored.map_or(Response::Refused(Error::CLUSTER_UNREACHABLE), |(offset, epoch)| {
+                        Response::Published(Some(stored_position(offset, epoch)))
+                    });
+                    node.answer(asker, response);
+                };
+                cluster.store(Arc::clone(channel), namespace, payload, key, Box::new(done));
+            }
+            Outcome::Purge(namespace) => {
+                let Some(cluster) = &self.node.cluster else { return };
+                let node = Arc::clone(&self.node);
+                let done = move |is_done: bool| {
+                    node.answer(asker, if is_done { Response::Done } else { Response::Refused(Error::CLUSTER_UNREACHABLE) });
+                };
+                cluster.purge(Arc::clone(channel), namespace, Box::new(done));
+                self.channels.pass_clear(channel);
+            }
+        }
+    }
+
+    /// Does what channels want of the cluster, takes up what has waited, and sends what is to be delivered.
+    pub(super) fn settle_with_cluster(&mut self) {
+        self.send_deliveries();
+        if self.node.cluster.is_none() {
+            return;
+        }
+        loop {
+            let ready = self.channels.take_ready();
+            for channel in &ready {
+                for (request, asker) in self.waiting.remove(channel).unwrap_or_default() {
+                    self.submit(channel, request, asker);
+                }
+            }
+            self.send_deliveries();
+            let Some(cluster) = &self.node.cluster else { return };
+            for act in self.channels.cluster_acts() {
+                match act {
+                    ClusterAct::Interest(channel, namespace, is_wanted) => cluster.interest(channel, namespace, is_wanted),
+                    ClusterAct::Load(channel, namespace, behind) => cluster.load(channel, namespace, behind),
+                    ClusterAct::Pass(channel, payload) => cluster.pass(channel, payload),
+                }
+            }
+            if ready.is_empty() {
+                return;
+            }
+        }
+    }
+}

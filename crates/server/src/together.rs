@@ -1,0 +1,71 @@
+//! A node as a part of a cluster: how it joins, and where what comes in goes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use touchline_cluster::{Cluster, Incoming, Joining, Storage, StreamSettings, join as join_cluster};
+use touchline_engine::directory::Directory;
+use touchline_engine::request::{Epoch, Loaded};
+use touchline_engine::{Request, ShardId};
+
+use crate::inbox::{Asker, Message};
+use crate::node::Node;
+use crate::registrar::Order;
+use crate::settings::Settings;
+
+/// Prepares to join, if the settings want that.
+pub(crate) fn join(settings: &Settings, id: &str, directory: &Directory<Asker>) -> Option<(Cluster, Joining)> {
+    let cluster = &settings.cluster;
+    if !cluster.is_on() {
+        return None;
+    }
+    let channel = &settings.channel;
+    let without = [(String::new(), &channel.without_namespace)];
+    let namespaces = channel.namespaces.iter().map(|namespace| (namespace.name.clone(), &namespace.options));
+    let with_history = without.into_iter().chain(namespaces).filter(|(_, options)| options.has_history());
+    let streams = with_history.map(|(namespace, o)| StreamSettings { namespace, size: o.history_size, ttl: o.history_ttl });
+    Some(join_cluster(touchline_cluster::Settings {
+        urls: cluster.nats_url.clone(),
+        cluster: cluster.name.clone(),
+        node: id.to_owned(),
+        user: cluster.nats_user.clone(),
+        password: cluster.nats_password.clone(),
+        token: cluster.nats_token.clone(),
+        credentials: cluster.nats_credentials.clone(),
+        scopes: directory.scope_names().map(|name| name.to_string()).collect(),
+        streams: streams.collect(),
+        replicas: cluster.stream_replicas,
+        storage: if cluster.stream_storage == "memory" { Storage::Memory } else { Storage::File },
+    }))
+}
+
+/// Hands on what other nodes say.
+pub(crate) fn take(node: &Node, incoming: Incoming) {
+    let to_channel = |channel: Arc<str>, request: Request| {
+        let home = node.home(&channel);
+        node.send(home, Message::Request { channel, request, asker: Asker::Nobody });
+    };
+    match incoming {
+        Incoming::Linked(is_linked) => {
+            node.is_linked.store(is_linked, Relaxed);
+            for shard in 0..node.shards.len() {
+                node.send(shard as ShardId, Message::Linked(is_linked));
+            }
+        }
+        Incoming::Link { scope, message } => node.register(Order::Link { scope, message }),
+        Incoming::Node { from, message } => node.register(Order::Node { from, message }),
+        Incoming::Order { message, reply } => node.send(0, Message::Order { message, reply }),
+        Incoming::Passing { channel, payload } => to_channel(channel, Request::Passing(payload)),
+        Incoming::Stored { channel, stored, previous } => {
+            to_channel(channel, Request::Stored { offset: stored.offset, previous, payload: stored.payload });
+        }
+        Incoming::Interested { channel } => to_channel(channel, Request::Interested),
+        Incoming::Loaded { channel, history } => {
+            let loaded = history.map(|history| {
+                let kept = history.kept.into_iter().map(|stored| (stored.offset, stored.payload)).collect();
+                Box::new(Loaded { epoch: Epoch::from_bits(history.epoch), kept, top: history.top, floor: history.floor })
+            });
+            to_channel(channel, Request::Loaded(loaded));
+        }
+    }
+}
