@@ -202,10 +202,19 @@ impl Joining {
     /// See [`JoinError`].
     pub fn start(self, incoming: impl Fn(Incoming) + Send + Sync + 'static) -> Result<(), JoinError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let options = runtime.block_on(connection::options(&self.settings))?;
+        let (checked, result) = std::sync::mpsc::channel();
         std::thread::Builder::new().name("cluster".into()).spawn(move || {
-            runtime.block_on(connection::run(self.settings, options, self.outgoing, Arc::new(incoming)));
+            runtime.block_on(async {
+                // Whoever embeds the server may call this from a runtime of its own, so even this is done here.
+                match connection::options(&self.settings).await {
+                    Ok(options) => {
+                        let _ = checked.send(Ok(()));
+                        connection::run(self.settings, options, self.outgoing, Arc::new(incoming)).await;
+                    }
+                    Err(error) => drop(checked.send(Err(error))),
+                }
+            });
         })?;
-        Ok(())
+        result.recv().unwrap_or(Ok(()))
     }
 }
