@@ -59,7 +59,10 @@ describe('a cluster of three nodes', () => {
   });
   after(async () => {
     clients.forEach((client) => client.disconnect());
-    for (const node of nodes) assert.equal(await node.stop(), 0, node.output);
+    for (const node of nodes) {
+      assert.doesNotMatch(node.output, /panicked/);
+      assert.equal(await node.stop(), 0, node.output);
+    }
     await nats.stop();
   });
 

@@ -183,6 +183,9 @@ export const scenarios = {
     await eventually(async () => (await lookup(api, 0, name, 'closed'))?.meta.by === 'backend', 'both nodes to know');
     equal((await api(0, 'unregister', { scope: 'closed', client: id, name })).result, {});
     equal((await api(0, 'register', { scope: 'closed', client: '00000000-0000-4000-8000-000000000000', name })).error.code, 4002);
+    for (const foreign of ['00000000-0000-4000-8000-000000000001', '00000000-0000-4000-8000-0001ffffffff', 'ffffffff-ffff-ffff-ffff-ffffffffffff']) {
+      equal((await api(0, 'register', { scope: 'closed', client: foreign, name })).error.code, 4002);
+    }
     equal((await api(0, 'register', { scope: 'closed', client: 'no id', name })).error.code, 107);
   },
 

@@ -10,6 +10,10 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use std::sync::Arc;
 
+use touchline_engine::directory::ScopeFigures;
+
+use crate::registrar::Figures;
+
 /// A number with one writer and any readers.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
@@ -46,8 +50,10 @@ impl Latency {
     }
 }
 
-/// Numbers on the wire that are counted by themselves: errors 100–119, disconnects 3000–3019 and 3500–3519.
-const ERRORS: std::ops::Range<u32> = 100..120;
+/// Numbers on the wire that are counted by themselves: errors 100–119 and 4001–4019, disconnects 3000–3019 and 3500–3519.
+const ERRORS: [u32; 2] = [100, 4_000];
+/// Numbers in each of these ranges.
+const RANGE: u32 = 20;
 
 macro_rules! shard_metrics {
     ($($kind:ident $name:ident: $help:literal;)*) => {
@@ -55,7 +61,7 @@ macro_rules! shard_metrics {
         #[derive(Debug, Default)]
         pub(crate) struct ShardMetrics {
             $(#[doc = $help] pub(crate) $name: Count,)*
-            pub(crate) errors: [Count; (ERRORS.end - ERRORS.start) as usize],
+            pub(crate) errors: [[Count; RANGE as usize]; 2],
             pub(crate) disconnects: [[Count; 20]; 2],
             pub(crate) publish_latency: Latency,
             pub(crate) delivery_latency: Latency,
@@ -92,8 +98,10 @@ shard_metrics! {
 
 impl ShardMetrics {
     pub(crate) fn count_error(&self, code: u32) {
-        if let Some(count) = code.checked_sub(ERRORS.start).and_then(|i| self.errors.get(i as usize)) {
-            count.add(1);
+        for (first, counts) in ERRORS.iter().zip(&self.errors) {
+            if let Some(count) = code.checked_sub(*first).and_then(|i| counts.get(i as usize)) {
+                count.add(1);
+            }
         }
     }
 
@@ -144,10 +152,12 @@ impl Collector for NodeCollector {
             }
         }
         let mut family = encoder.encode_descriptor("errors", "Errors told to clients, by number", None, MetricType::Counter)?;
-        for code in ERRORS {
-            let count = self.sum(|m| m.errors[(code - ERRORS.start) as usize].get());
-            if count > 0 {
-                ConstCounter::new(count).encode(family.encode_family(&[("code", code.to_string())])?)?;
+        for (range, first) in ERRORS.into_iter().enumerate() {
+            for code in first..first + RANGE {
+                let count = self.sum(|m| m.errors[range][(code - first) as usize].get());
+                if count > 0 {
+                    ConstCounter::new(count).encode(family.encode_family(&[("code", code.to_string())])?)?;
+                }
             }
         }
         let mut family =
@@ -167,6 +177,67 @@ impl Collector for NodeCollector {
         for (name, help, pick) in latencies {
             let latency = self.latency(pick);
             latency.encode(encoder.encode_descriptor(name, help, None, MetricType::Histogram)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the cluster can be reached, and the other nodes in sight.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) is_up: bool,
+    pub(crate) peers: usize,
+}
+
+/// What the registry has counted, by scope, and the cluster's link.
+#[derive(Debug)]
+pub(crate) struct RegistryCollector {
+    pub(crate) figures: Figures,
+    pub(crate) link: Option<Link>,
+}
+
+type OfScope = (&'static str, &'static str, Kind, fn(&ScopeFigures) -> u64);
+
+const OF_SCOPE: &[OfScope] = &[
+    ("registry_names", "Names with an owner, on all nodes", Kind::Gauge, |f| f.names),
+    ("registry_members", "Memberships of groups, on all nodes", Kind::Gauge, |f| f.members),
+    ("registry_conflicts_lost", "Names that a connection of this node lost to another node's", Kind::Counter, |f| {
+        f.counters.conflicts_lost
+    }),
+    ("registry_gaps", "Times that operations of another node were found missing", Kind::Counter, |f| f.counters.gaps),
+    ("registry_snapshots_sent", "Snapshots sent to other nodes", Kind::Counter, |f| f.counters.snapshots_sent),
+    ("registry_snapshots_installed", "Snapshots of other nodes installed", Kind::Counter, |f| f.counters.snapshots_installed),
+    ("registry_digests_wrong", "Digests that differed although nothing was missing", Kind::Counter, |f| f.counters.digests_wrong),
+    ("registry_purges", "Nodes forgotten", Kind::Counter, |f| f.counters.purges),
+    ("registry_malformed", "Messages of other nodes that could not be read", Kind::Counter, |f| f.counters.malformed),
+    ("registry_drifted", "Stamps of clocks that are too far ahead", Kind::Counter, |f| f.counters.drifted),
+    ("registry_reincarnations", "Times that this node took a new incarnation", Kind::Counter, |f| f.counters.reincarnations),
+];
+
+impl Collector for RegistryCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let mut gauge = |name: &str, help: &str, value: usize| {
+            let metric = ConstGauge::new(value as i64);
+            metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
+        };
+        gauge("calls_waiting", "Calls that wait for an answer", self.figures.calls_waiting)?;
+        if let Some(link) = &self.link {
+            gauge("cluster_linked", "1 while NATS can be reached", usize::from(link.is_up))?;
+            gauge("cluster_peers", "Other nodes in sight", link.peers)?;
+        }
+        for (name, help, kind, pick) in OF_SCOPE {
+            let metric_type = match kind {
+                Kind::Counter => MetricType::Counter,
+                Kind::Gauge => MetricType::Gauge,
+            };
+            let mut family = encoder.encode_descriptor(name, help, None, metric_type)?;
+            for of in &self.figures.scopes {
+                let labels = [("scope", &*of.scope)];
+                match kind {
+                    Kind::Counter => ConstCounter::new(pick(of)).encode(family.encode_family(&labels)?)?,
+                    Kind::Gauge => ConstGauge::new(pick(of) as i64).encode(family.encode_family(&labels)?)?,
+                }
+            }
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ use touchline_registry::OwnerId;
 use crate::clock::Clock;
 use crate::inbox::{Asker, ClientOrder, Inspection, Message, UserAction, UserOrder};
 use crate::metrics::ShardMetrics;
-use crate::registrar::{Order, route};
+use crate::registrar::{Figures, Order, route};
 use crate::settings::Settings;
 
 /// The way to one shard.
@@ -119,6 +119,13 @@ impl Node {
         let (reply, answer) = oneshot::channel();
         self.register(Order::Ask { who, ask, asker: Asker::Operation(reply) });
         answer.await.unwrap_or(Response::Refused(Error::INTERNAL))
+    }
+
+    /// What the registrar and the cluster's link have counted.
+    pub(crate) async fn figures(&self) -> Figures {
+        let (reply, figures) = oneshot::channel();
+        self.register(Order::Figures(reply));
+        figures.await.unwrap_or_default()
     }
 
     /// Asks the directory in the name of a client of this node.

@@ -9,12 +9,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
-use touchline_engine::directory::{Act, Ask, Directory, Who};
+use tokio::sync::oneshot;
+use touchline_engine::directory::{Act, Ask, Directory, ScopeFigures, Who};
 use touchline_engine::request::Publish;
 use touchline_engine::{Request, Response, ShardId};
 use touchline_protocol::Disconnect;
 use touchline_protocol::publication::Content;
-use touchline_registry::{Counters, OwnerId};
+use touchline_registry::OwnerId;
 
 use crate::inbox::{Asker, ClientOrder, Message};
 use crate::node::Node;
@@ -36,10 +37,17 @@ pub(crate) enum Order {
     Node { from: Arc<str>, message: Bytes },
     /// A connection that was to be given something is not there.
     Gone(OwnerId),
-    /// What has been counted, by scope.
-    Counters(tokio::sync::oneshot::Sender<Vec<(String, Counters)>>),
+    /// What has been counted.
+    Figures(oneshot::Sender<Figures>),
     /// The node stops.
     Stop,
+}
+
+/// What the registrar has counted.
+#[derive(Debug, Default)]
+pub(crate) struct Figures {
+    pub(crate) scopes: Vec<ScopeFigures>,
+    pub(crate) calls_waiting: usize,
 }
 
 /// Starts the thread.
@@ -98,9 +106,9 @@ impl Registrar {
                 let who = Who { owner, user: Box::default(), is_backend: true };
                 self.directory.ask(&who, Ask::Close, None, now_ms);
             }
-            Order::Counters(reply) => {
-                let counters = self.directory.counters().map(|(name, counters)| (name.to_owned(), counters));
-                let _ = reply.send(counters.collect());
+            Order::Figures(reply) => {
+                let (scopes, calls_waiting) = (self.directory.figures().collect(), self.directory.calls_waiting());
+                let _ = reply.send(Figures { scopes, calls_waiting });
             }
             Order::Stop => self.directory.goodbye(),
         }

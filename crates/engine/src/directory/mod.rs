@@ -28,6 +28,19 @@ const PRESENCE: &str = "$presence";
 /// Calls of members that one call of a group may make.
 const GROUP_CALLS_MAX: usize = 1_000;
 
+/// What a scope has counted since the node started, and what it holds.
+#[derive(Debug, Clone)]
+pub struct ScopeFigures {
+    /// The scope.
+    pub scope: Arc<str>,
+    /// Names with an owner, on all nodes.
+    pub names: u64,
+    /// Memberships, on all nodes.
+    pub members: u64,
+    /// What happened.
+    pub counters: Counters,
+}
+
 struct Scope {
     name: Arc<str>,
     options: ScopeOptions,
@@ -79,9 +92,18 @@ impl<A> Directory<A> {
         self.scopes.last().map_or(0, |presence| presence.replica.nodes().count())
     }
 
-    /// What each scope has counted, with its name.
-    pub fn counters(&self) -> impl Iterator<Item = (&str, Counters)> {
-        self.scopes.iter().map(|scope| (&*scope.name, scope.replica.counters()))
+    /// What each scope has counted.
+    pub fn figures(&self) -> impl Iterator<Item = ScopeFigures> {
+        self.scopes.iter().map(|scope| {
+            let view = scope.replica.view();
+            let counters = scope.replica.counters();
+            ScopeFigures { scope: Arc::clone(&scope.name), names: view.names(), members: view.members(), counters }
+        })
+    }
+
+    /// Calls that wait for an answer.
+    pub fn calls_waiting(&self) -> usize {
+        self.calls.len()
     }
 
     /// Carries an order out, or answers. Without an asker nobody is answered.

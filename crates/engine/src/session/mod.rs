@@ -241,8 +241,11 @@ pub struct Session {
     /// The directory may hold something of this client.
     is_listed: bool,
     /// Names that the token allows: scope and pattern.
-    granted: Option<Box<Box<[(Box<str>, Box<str>)]>>>,
+    granted: Option<Box<Grants>>,
 }
+
+/// Patterns of names, each with its scope.
+type Grants = Box<[(Box<str>, Box<str>)]>;
 
 impl Session {
     /// A session of a client that has not spoken yet. `client` is random; `is_loopback` says where it comes from.

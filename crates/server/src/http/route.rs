@@ -14,7 +14,7 @@ use touchline_engine::ShardId;
 use super::respond::{self, Answer, JSON};
 use super::upgrade;
 use crate::auth::is_same_secret;
-use crate::metrics::NodeCollector;
+use crate::metrics::{Link, NodeCollector, RegistryCollector};
 use crate::node::Node;
 use crate::operation::{self, ErrorMode};
 
@@ -36,7 +36,7 @@ pub(super) async fn answer(node: &Node, shard: ShardId, request: Request<Incomin
         return if is_read { health(node) } else { respond::method_not_allowed("GET, HEAD") };
     }
     if settings.prometheus.enabled && path == or(&settings.prometheus.handler_prefix, "/metrics") {
-        return if is_read { metrics(node) } else { respond::method_not_allowed("GET, HEAD") };
+        return if is_read { metrics(node).await } else { respond::method_not_allowed("GET, HEAD") };
     }
     match settings.pages.iter().find(|page| page.path == path) {
         Some(_) if !is_read => respond::method_not_allowed("GET, HEAD"),
@@ -56,8 +56,10 @@ fn health(node: &Node) -> Answer {
     respond::body(StatusCode::OK, JSON, "{}")
 }
 
-fn metrics(node: &Node) -> Answer {
+async fn metrics(node: &Node) -> Answer {
     let mut registry = Registry::with_prefix("touchline");
+    let link = node.cluster.as_ref().map(|_| Link { is_up: node.is_linked.load(Relaxed), peers: node.peers.load(Relaxed) });
+    registry.register_collector(Box::new(RegistryCollector { figures: node.figures().await, link }));
     registry.register_collector(Box::new(NodeCollector(node.shards.iter().map(|s| s.metrics.clone()).collect())));
     let mut text = String::new();
     if prometheus_client::encoding::text::encode(&mut text, &registry).is_err() {

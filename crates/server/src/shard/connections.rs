@@ -63,28 +63,30 @@ impl Connections {
             self.free.extend((first..first + CHUNK as u32).rev());
         }
         let slot = self.free.last().copied().unwrap_or(NONE);
-        (slot, self.slot(slot).generation)
+        (slot, self.generation(slot))
     }
 
     /// Puts a connection into the vacant slot.
     pub(super) fn insert(&mut self, connection: Connection) {
-        if let Some(slot) = self.free.pop() {
+        if let Some(slot) = self.free.pop()
+            && let Some(entry) = self.slot_mut(slot)
+        {
+            entry.connection = Some(connection);
             self.open += 1;
-            self.slot_mut(slot).connection = Some(connection);
         }
     }
 
     pub(super) fn get(&self, slot: u32) -> Option<&Connection> {
-        self.slot(slot).connection.as_ref()
+        self.slot(slot)?.connection.as_ref()
     }
 
     pub(super) fn get_mut(&mut self, slot: u32) -> Option<&mut Connection> {
-        self.slot_mut(slot).connection.as_mut()
+        self.slot_mut(slot)?.connection.as_mut()
     }
 
     /// Takes a connection out; its slot has a new generation from then on.
     pub(super) fn remove(&mut self, slot: u32) -> Option<Connection> {
-        let entry = self.slot_mut(slot);
+        let entry = self.slot_mut(slot)?;
         let connection = entry.connection.take()?;
         entry.generation = entry.generation.wrapping_add(1);
         self.free.push(slot);
@@ -98,13 +100,12 @@ impl Connections {
     }
 
     pub(super) fn generation(&self, slot: u32) -> u32 {
-        self.slot(slot).generation
+        self.slot(slot).map_or(0, |slot| slot.generation)
     }
 
     /// Whether the id is of the connection that is there now.
     pub(super) fn is_current(&self, id: ConnectionId) -> bool {
-        let slot = self.slot(id.slot);
-        slot.generation == id.generation && slot.connection.is_some()
+        self.slot(id.slot).is_some_and(|slot| slot.generation == id.generation && slot.connection.is_some())
     }
 
     pub(super) fn len(&self) -> usize {
@@ -117,11 +118,12 @@ impl Connections {
         all.filter(|(slot, _)| slot.connection.is_some()).map(|(_, index)| index)
     }
 
-    fn slot(&self, slot: u32) -> &Slot {
-        &self.chunks[slot as usize / CHUNK][slot as usize % CHUNK]
+    /// A slot; none = it was never there. Numbers of slots come from outside too: they are a part of client ids.
+    fn slot(&self, slot: u32) -> Option<&Slot> {
+        self.chunks.get(slot as usize / CHUNK)?.get(slot as usize % CHUNK)
     }
 
-    fn slot_mut(&mut self, slot: u32) -> &mut Slot {
-        &mut self.chunks[slot as usize / CHUNK][slot as usize % CHUNK]
+    fn slot_mut(&mut self, slot: u32) -> Option<&mut Slot> {
+        self.chunks.get_mut(slot as usize / CHUNK)?.get_mut(slot as usize % CHUNK)
     }
 }
