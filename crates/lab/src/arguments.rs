@@ -29,6 +29,9 @@ pub(crate) enum Part {
     /// The floor's sender; orders come on standard input.
     #[command(hide = true)]
     FloorServer,
+    /// A node of the registry; orders come on standard input.
+    #[command(hide = true)]
+    Member,
 }
 
 /// What to measure.
@@ -52,6 +55,8 @@ pub(crate) enum Scenario {
     Recovery(Recovery),
     /// More and more connections, over as many server processes as they need.
     Ladder(Ladder),
+    /// Names on one node and on four, each a process that embeds the registry, joined by NATS; and names of clients on WebSocket.
+    Registry(Registry),
 }
 
 /// How to measure, whatever it is.
@@ -173,6 +178,20 @@ pub(crate) struct Recovery {
     /// Publications that each of them has missed.
     #[arg(long, value_name = "COUNT", default_value_t = 50)]
     pub(crate) publications: usize,
+}
+
+/// Names.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Registry {
+    /// Names.
+    #[arg(long, value_name = "COUNT", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1_000..=2_000_000))]
+    pub(crate) names: u32,
+    /// Nodes.
+    #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=16))]
+    pub(crate) nodes: u32,
+    /// Clients that register one name each on WebSocket.
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
+    pub(crate) connections: usize,
 }
 
 /// Steps up.

@@ -155,6 +155,19 @@ impl Fleet {
         Ok(all)
     }
 
+    /// Lets everybody register a name; how many have, and in how many seconds.
+    pub(crate) fn register(&mut self, patience: Duration) -> Result<(u64, f64)> {
+        self.order(&Order::Register { patience_ms: patience.as_millis() as u64 })?;
+        let (mut count, mut longest) = (0, 0f64);
+        self.gather("registering", |report| {
+            let Report::Registered { registered, seconds } = report else { return false };
+            count += registered;
+            longest = longest.max(seconds);
+            true
+        })?;
+        Ok((count, longest))
+    }
+
     /// Closes everybody; what went wrong since the last report.
     pub(crate) fn close(&mut self) -> Result<Wrongs> {
         self.order(&Order::Close)?;

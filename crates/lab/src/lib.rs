@@ -8,6 +8,8 @@ mod arguments;
 mod fleet;
 mod floor;
 mod ledger;
+mod member;
+mod nats;
 mod process;
 mod publisher;
 mod report;
@@ -31,6 +33,7 @@ pub fn run(arguments: LabArguments) -> Result<ExitCode> {
     match arguments.part {
         arguments::Part::Worker => worker::run().map(|()| ExitCode::SUCCESS),
         arguments::Part::FloorServer => floor::serve().map(|()| ExitCode::SUCCESS),
+        arguments::Part::Member => member::run().map(|()| ExitCode::SUCCESS),
         arguments::Part::Scenario(scenario) => scenario::run(&scenario, &arguments.options),
     }
 }

@@ -5,25 +5,31 @@ use std::process::ExitCode;
 use anyhow::Result;
 use serde::Serialize;
 
-/// A figure that is measured; less is better for each that has a bound.
+/// A figure that is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Figure {
     pub(crate) scenario: &'static str,
     pub(crate) name: &'static str,
     pub(crate) unit: &'static str,
-    /// What it must not exceed.
+    /// What it must not exceed, or fall below.
     pub(crate) must: Option<f64>,
     /// What we are after.
     pub(crate) aim: Option<f64>,
+    /// More is better.
+    pub(crate) is_rate: bool,
 }
 
 impl Figure {
     pub(crate) const fn new(scenario: &'static str, name: &'static str, unit: &'static str) -> Self {
-        Figure { scenario, name, unit, must: None, aim: None }
+        Figure { scenario, name, unit, must: None, aim: None, is_rate: false }
     }
 
     pub(crate) const fn bound(self, must: f64, aim: f64) -> Self {
         Figure { must: Some(must), aim: Some(aim), ..self }
+    }
+
+    pub(crate) const fn at_least(self, must: f64, aim: f64) -> Self {
+        Figure { must: Some(must), aim: Some(aim), is_rate: true, ..self }
     }
 }
 
@@ -70,7 +76,12 @@ fn line(figure: Figure, values: &[f64]) -> Line {
     let median = median(values);
     // What must never happen must not happen once.
     let judged = if figure.must == Some(0.0) { values.iter().copied().fold(0.0, f64::max) } else { median };
-    Line { figure, median, values: values.to_vec(), is_kept: figure.must.map(|must| judged <= must) }
+    Line {
+        figure,
+        median,
+        values: values.to_vec(),
+        is_kept: figure.must.map(|must| if figure.is_rate { judged >= must } else { judged <= must }),
+    }
 }
 
 fn median(values: &[f64]) -> f64 {
@@ -92,7 +103,10 @@ fn print_table(lines: &[Line]) {
             println!("\n{scenario}");
         }
         let bound = match (line.figure.must, line.figure.aim) {
-            (Some(must), Some(aim)) => format!("must ≤ {}, aim ≤ {}", number(must), number(aim)),
+            (Some(must), Some(aim)) => {
+                let sign = if line.figure.is_rate { '≥' } else { '≤' };
+                format!("must {sign} {}, aim {sign} {}", number(must), number(aim))
+            }
             _ => String::new(),
         };
         let verdict = match line.is_kept {
@@ -137,5 +151,7 @@ mod tests {
         let never = Figure::new("s", "n", "").bound(0.0, 0.0);
         assert_eq!(line(never, &[0.0, 0.0, 1.0]).is_kept, Some(false));
         assert_eq!(line(Figure::new("s", "n", "µs"), &[1.0]).is_kept, None);
+        let rate = Figure::new("s", "n", "/s").at_least(2.0, 3.0);
+        assert_eq!([1.0, 2.0].map(|value| line(rate, &[value]).is_kept), [Some(false), Some(true)]);
     }
 }

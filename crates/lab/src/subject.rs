@@ -128,6 +128,7 @@ fn configured(address: SocketAddr) -> serde_json::Value {
             "allow_anonymous_connect_without_token": true,
             "allowed_origins": ["*"],
         },
+        "registry": {"scopes": [{"name": "lab", "allow_register": ["*"], "allow_for_anonymous": true}]},
         "channel": {"without_namespace": open, "namespaces": [lab, history]},
         "log": {"level": "error"},
     })

@@ -5,6 +5,7 @@ mod fanout;
 mod ladder;
 mod publish;
 mod recovery;
+mod registry;
 
 use std::process::ExitCode;
 
@@ -54,6 +55,7 @@ fn repeat(scenario: &Scenario, options: &Options, results: &mut Results) -> Resu
             Scenario::Publish(publish) => publish::publish(publish, options, results)?,
             Scenario::Recovery(recovery) => recovery::recovery(recovery, options, results)?,
             Scenario::Ladder(ladder) => ladder::ladder(ladder, options, results)?,
+            Scenario::Registry(registry) => registry::registry(registry, options, results)?,
         }
     }
     Ok(())

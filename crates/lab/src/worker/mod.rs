@@ -33,6 +33,8 @@ pub(crate) enum Order {
     Open { concurrency: usize },
     /// So many more publications are coming to each subscriber.
     Expect { each: u64, patience_ms: u64 },
+    /// Let each subscriber register a name of its own in the scope `lab`.
+    Register { patience_ms: u64 },
     /// Close all subscribers.
     Close,
 }
@@ -86,6 +88,8 @@ pub(crate) enum Report {
     Expecting,
     /// All that was expected has come, or patience is over.
     Delivered { delivered: u64, wrongs: Wrongs, times: Vec<(u64, u64)>, reads: u64 },
+    /// So many have registered a name in so much time.
+    Registered { registered: u64, seconds: f64 },
     /// Everybody has left; what went wrong since the last report.
     Closed { wrongs: Wrongs },
 }
@@ -130,7 +134,16 @@ struct Worker {
     patience: Option<Instant>,
     ledger: Ledger,
     reads: u64,
+    registering: Option<Registering>,
     told: Instant,
+}
+
+/// Registrations under way.
+struct Registering {
+    began: Instant,
+    until: Instant,
+    missing: u64,
+    registered: u64,
 }
 
 impl Worker {
@@ -152,6 +165,7 @@ impl Worker {
             patience: None,
             ledger: Ledger::default(),
             reads: 0,
+            registering: None,
             told,
         }
     }
@@ -198,12 +212,22 @@ impl Worker {
                 }
                 say(&Report::Expecting)?;
             }
+            Order::Register { patience_ms } => self.register(Duration::from_millis(patience_ms)),
             Order::Close => {
                 self.subscribers.iter_mut().for_each(Subscriber::close);
                 say(&Report::Closed { wrongs: std::mem::take(&mut self.ledger.wrongs) })?;
             }
         }
         Ok(())
+    }
+
+    fn register(&mut self, patience: Duration) {
+        let began = Instant::now();
+        let mut registering = Registering { began, until: began + patience, missing: 0, registered: 0 };
+        for (index, subscriber) in self.subscribers.iter_mut().enumerate() {
+            registering.missing += u64::from(subscriber.register(self.crowd.first + index).is_ok());
+        }
+        self.registering = Some(registering);
     }
 
     /// Lets one subscriber read what has come.
@@ -223,6 +247,12 @@ impl Worker {
             Outcome::Open => {
                 if let Some(opening) = self.opening.as_mut() {
                     opening.done(subscriber.opened_us());
+                }
+            }
+            Outcome::Registered => {
+                if let Some(registering) = self.registering.as_mut() {
+                    registering.missing -= 1;
+                    registering.registered += 1;
                 }
             }
             Outcome::Failed(why) => {
@@ -263,6 +293,9 @@ impl Worker {
             let wrongs = std::mem::take(&mut self.ledger.wrongs);
             let Ledger { delivered, ref times, .. } = self.ledger;
             return say(&Report::Delivered { delivered, wrongs, times: times.to_pairs(), reads: self.reads });
+        }
+        if let Some(Registering { began, registered, .. }) = self.registering.take_if(|r| r.missing == 0 || Instant::now() > r.until) {
+            return say(&Report::Registered { registered, seconds: began.elapsed().as_secs_f64() });
         }
         if self.told.elapsed() > PROGRESS {
             self.told = Instant::now();

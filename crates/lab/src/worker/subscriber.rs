@@ -31,6 +31,7 @@ enum Stage {
     Connecting,
     Subscribing,
     Live,
+    Registering,
 }
 
 /// What came of reading.
@@ -38,6 +39,8 @@ pub(super) enum Outcome {
     Nothing,
     /// The subscription stands.
     Open,
+    /// The name that it asked for is its own.
+    Registered,
     /// The connection is of no use any more.
     Failed(String),
 }
@@ -69,7 +72,7 @@ impl Subscriber {
     }
 
     pub(super) fn is_opening(&self) -> bool {
-        !matches!(self.stage, Stage::Live | Stage::Gone)
+        !matches!(self.stage, Stage::Live | Stage::Registering | Stage::Gone)
     }
 
     pub(super) fn opened_us(&self) -> u64 {
@@ -103,9 +106,21 @@ impl Subscriber {
         Ok(())
     }
 
+    /// Asks for a name of its own.
+    pub(super) fn register(&mut self, number: usize) -> Result<()> {
+        if self.stage != Stage::Live {
+            return Err(anyhow!("it is not there"));
+        }
+        self.stage = Stage::Registering;
+        let data = format!(r#"{{"scope":"lab","name":"name-{number:07}","meta":{{}}}}"#);
+        self.send(&wire::text(&format!(r#"{{"id":3,"rpc":{{"method":"registry.register","data":{data}}}}}"#)))
+    }
+
     /// Reads until the socket has nothing more.
     pub(super) fn serve(&mut self, scratch: &mut [u8], mut scene: Scene<'_>) -> Outcome {
+        let was_registering = self.stage == Stage::Registering;
         match self.try_serve(scratch, &mut scene) {
+            Ok(true) if was_registering => Outcome::Registered,
             Ok(true) => {
                 self.opened_us = self.dialled.map_or(0, |since| since.elapsed().as_micros() as u64);
                 Outcome::Open
@@ -253,6 +268,15 @@ impl Subscriber {
                     scene.ledger.receive(&mut self.progress, number, now_us.saturating_sub(posted_us));
                 }
                 self.stage = Stage::Live;
+            }
+            Stage::Registering => {
+                refuse_errors(payload)?;
+                if wire::find(payload, b"\"rpc\":{").is_some() {
+                    self.stage = Stage::Live;
+                }
+                if has_ping(payload) {
+                    self.send(&wire::text("{}"))?;
+                }
             }
             Stage::Gone | Stage::Dialling | Stage::Upgrading => {}
         }

@@ -1,0 +1,270 @@
+//! A process that embeds the registry with its NATS transport, as a Rust service would. Orders come as JSON lines on standard input,
+//! reports go out on standard output; times are Unix microseconds, the clock that all processes share.
+
+use std::io::{BufRead as _, Write as _};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use touchline_cluster::{Cluster, Incoming, Joining};
+use touchline_registry::{Output, OwnerId, Replica, Settings, View};
+
+use crate::process::now_us;
+
+const SCOPE: &str = "lab";
+const TICK: Duration = Duration::from_millis(50);
+/// Commands carried out before what they come to is sent, and what came in is taken.
+const BATCH: u32 = 1_024;
+/// Lookups between two looks at the clock.
+const LOOKUPS: u64 = 10_000;
+
+/// What a member is told.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Order {
+    /// Who to be, once, before anything else.
+    Become { node: String, url: String, birth: u64 },
+    /// Join the others.
+    Link,
+    /// At a time, register as many names from a number on, each with an owner of its own.
+    Register { at_us: u64, first: u32, count: u32 },
+    /// Register as many names, so many each millisecond.
+    Trickle { first: u32, count: u32, per_ms: u32 },
+    /// At a time, let the owners of as many names die, one by one.
+    Die { at_us: u64, first: u32, count: u32 },
+    /// Say when as many names are known.
+    Await { names: u64 },
+    /// Look names up for a while, on a thread of its own.
+    LookUp { names: u32, seconds: f64 },
+}
+
+/// What a member says.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Report {
+    /// NATS is there.
+    Linked,
+    /// What was ordered took from here to there.
+    Done { from_us: u64, until_us: u64 },
+    /// As many names as awaited are known.
+    Reached { at_us: u64 },
+    /// So many lookups took so much of a processor; so many found somebody.
+    LookedUp { count: u64, found: u64, cpu_us: f64 },
+}
+
+enum Input {
+    Order(Order),
+    Link(Bytes),
+    Linked,
+    Ended,
+}
+
+/// Obeys until standard input ends.
+pub(crate) fn run() -> Result<()> {
+    let mut first = String::new();
+    std::io::stdin().read_line(&mut first)?;
+    let Order::Become { node, url, birth } = serde_json::from_str(&first)? else { return Ok(()) };
+    let (sender, inputs) = channel();
+    let (cluster, joining) = touchline_cluster::join(touchline_cluster::Settings {
+        urls: vec![url],
+        cluster: "lab".to_owned(),
+        node: node.clone(),
+        scopes: vec![SCOPE.to_owned()],
+        ..touchline_cluster::Settings::default()
+    });
+    let orders = sender.clone();
+    std::thread::Builder::new().name("orders".into()).spawn(move || {
+        for line in std::io::stdin().lock().lines().map_while(Result::ok) {
+            let Ok(order) = serde_json::from_str(&line) else { break };
+            if orders.send(Input::Order(order)).is_err() {
+                return;
+            }
+        }
+        let _ = orders.send(Input::Ended);
+    })?;
+    let replica = Replica::new(&node, birth, Settings::default(), now_us() / 1_000);
+    let scope: Arc<str> = SCOPE.into();
+    Member { replica, cluster, joining: Some(joining), scope, inputs, sender, trickle: None, awaited: None }.obey()
+}
+
+struct Member {
+    replica: Replica,
+    cluster: Cluster,
+    joining: Option<Joining>,
+    scope: Arc<str>,
+    inputs: Receiver<Input>,
+    sender: Sender<Input>,
+    trickle: Option<Trickle>,
+    awaited: Option<u64>,
+}
+
+/// Registrations at a steady pace.
+struct Trickle {
+    next: u32,
+    end: u32,
+    per_ms: u32,
+    from_us: u64,
+    done: u32,
+}
+
+impl Member {
+    fn obey(mut self) -> Result<()> {
+        loop {
+            let patience = if self.trickle.is_some() { Duration::from_millis(1) } else { TICK };
+            match self.inputs.recv_timeout(patience) {
+                Ok(Input::Ended) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                Ok(input) => self.take(input)?,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            self.settle()?;
+        }
+    }
+
+    /// Takes what has come, moves on what is under way, and sends what is to be sent.
+    fn settle(&mut self) -> Result<()> {
+        while let Ok(input) = self.inputs.try_recv() {
+            self.take(input)?;
+        }
+        self.go_on()?;
+        if self.joining.is_none() {
+            self.replica.tick(now_us() / 1_000);
+            self.replica.flush();
+        }
+        for output in self.replica.outputs() {
+            if let Output::Send { to, message } = output
+                && self.joining.is_none()
+            {
+                self.cluster.link(&self.scope, to.as_ref(), Bytes::from_owner(message));
+            }
+        }
+        if self.awaited.is_some_and(|names| self.replica.view().names() == names) {
+            self.awaited = None;
+            say(&Report::Reached { at_us: now_us() })?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, input: Input) -> Result<()> {
+        match input {
+            Input::Link(message) => self.replica.receive(&message, now_us() / 1_000),
+            Input::Linked => say(&Report::Linked)?,
+            Input::Order(order) => self.begin(order)?,
+            Input::Ended => {}
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, order: Order) -> Result<()> {
+        match order {
+            Order::Become { .. } => {}
+            Order::Link => {
+                let Some(joining) = self.joining.take() else { return Ok(()) };
+                let sender = self.sender.clone();
+                joining.start(move |incoming| {
+                    let _ = match incoming {
+                        Incoming::Link { message, .. } => sender.send(Input::Link(message)),
+                        Incoming::Linked(true) => sender.send(Input::Linked),
+                        _ => Ok(()),
+                    };
+                })?;
+            }
+            Order::Register { at_us, first, count } => {
+                self.each(at_us, first, count, |replica, number, now_ms| {
+                    let registered = replica.register(owner(number), &name(number), META, false, now_ms);
+                    registered.map(|_| ()).map_err(|refusal| anyhow::anyhow!("{refusal:?}"))
+                })?;
+            }
+            Order::Die { at_us, first, count } => {
+                self.each(at_us, first, count, |replica, number, _| {
+                    replica.close(owner(number));
+                    Ok(())
+                })?;
+            }
+            Order::Trickle { first, count, per_ms } => {
+                self.trickle = Some(Trickle { next: first, end: first + count, per_ms, from_us: now_us(), done: 0 });
+            }
+            Order::Await { names } => self.awaited = Some(names),
+            Order::LookUp { names, seconds } => {
+                let view = self.replica.view();
+                std::thread::Builder::new().name("lookups".into()).spawn(move || look_up(&view, names, seconds))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Does something with each number, at a time, as fast as it goes.
+    fn each(&mut self, at_us: u64, first: u32, count: u32, act: impl Fn(&mut Replica, u32, u64) -> Result<()>) -> Result<()> {
+        while now_us() < at_us {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        let from_us = now_us();
+        for number in first..first + count {
+            act(&mut self.replica, number, from_us / 1_000)?;
+            if number % BATCH == BATCH - 1 {
+                self.settle()?;
+            }
+        }
+        say(&Report::Done { from_us, until_us: now_us() })
+    }
+
+    /// Registers what is due of a steady pace.
+    fn go_on(&mut self) -> Result<()> {
+        let Some(trickle) = &mut self.trickle else { return Ok(()) };
+        let now_us = now_us();
+        let due = ((now_us - trickle.from_us) / 1_000) as u32 * trickle.per_ms;
+        while trickle.done < due && trickle.next < trickle.end {
+            let registered = self.replica.register(owner(trickle.next), &name(trickle.next), META, false, now_us / 1_000);
+            registered.map_err(|refusal| anyhow::anyhow!("{refusal:?}"))?;
+            trickle.next += 1;
+            trickle.done += 1;
+        }
+        if trickle.next == trickle.end {
+            let from_us = trickle.from_us;
+            self.trickle = None;
+            say(&Report::Done { from_us, until_us: now_us })?;
+        }
+        Ok(())
+    }
+}
+
+const META: &[u8] = b"{}";
+
+fn name(number: u32) -> String {
+    format!("name-{number:07}")
+}
+
+/// An id that nobody else has: the number, spread over all bits.
+fn owner(number: u32) -> OwnerId {
+    OwnerId((u128::from(number) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835).to_le_bytes())
+}
+
+fn look_up(view: &View, names: u32, seconds: f64) {
+    let all: Vec<String> = (0..names).map(name).collect();
+    let cpu = || {
+        let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+        text.split(' ').next().and_then(|ns| ns.parse::<f64>().ok()).unwrap_or(0.0) / 1e3
+    };
+    let (began, before_us) = (Instant::now(), cpu());
+    let (mut count, mut found, mut at) = (0, 0, 0u64);
+    while began.elapsed().as_secs_f64() < seconds {
+        for _ in 0..LOOKUPS {
+            // A linear congruential generator (Knuth's MMIX).
+            at = at.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let name = &all[(at >> 33) as usize % all.len()];
+            found += u64::from(view.lookup(name).is_some());
+        }
+        count += LOOKUPS;
+    }
+    let _ = say(&Report::LookedUp { count, found, cpu_us: cpu() - before_us });
+}
+
+fn say(report: &Report) -> Result<()> {
+    let mut line = serde_json::to_vec(report)?;
+    line.push(b'\n');
+    let mut out = std::io::stdout().lock();
+    out.write_all(&line).context("nobody listens")?;
+    Ok(out.flush()?)
+}

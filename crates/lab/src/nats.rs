@@ -1,0 +1,54 @@
+//! A NATS server of the lab's own.
+
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::process::Part;
+
+const START_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A NATS server with JetStream in a directory of its own; both are gone when this is dropped.
+pub(crate) struct Nats {
+    pub(crate) url: String,
+    _server: Part,
+    _store: Store,
+}
+
+struct Store(PathBuf);
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Nats {
+    /// Starts `nats-server` of the path.
+    ///
+    /// # Errors
+    /// When there is none, or it does not listen.
+    pub(crate) fn start() -> Result<Self> {
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        let store = std::env::temp_dir().join(format!("touchline-lab-nats-{}-{port}", std::process::id()));
+        let arguments =
+            ["--addr".into(), "127.0.0.1".into(), "--port".into(), port.to_string(), "--jetstream".into(), "--store_dir".into()];
+        let child = Command::new("nats-server").args(arguments).arg(&store).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let child = child.context("no nats-server on the path; Debian has it as the package nats-server")?;
+        let mut server = Part(child);
+        let began = Instant::now();
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            if let Some(status) = server.0.try_wait()? {
+                bail!("nats-server ended at once: {status}");
+            }
+            if began.elapsed() > START_PATIENCE {
+                bail!("nats-server does not listen");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(Nats { url: format!("nats://127.0.0.1:{port}"), _server: server, _store: Store(store) })
+    }
+}
