@@ -1,6 +1,6 @@
 //! A digest of an authority's entries that does not depend on their order: the sum of a hash of each.
 
-use crate::record::Record;
+use crate::entry::Entry;
 
 /// Hashes bytes the same way on every machine: eight at a time, folded by a wide multiplication (as wyhash does; Wang Yi, 2019).
 fn fold(state: u64, bytes: &[u8]) -> u64 {
@@ -16,11 +16,11 @@ fn fold(state: u64, bytes: &[u8]) -> u64 {
 }
 
 /// The hash of a name's claim.
-pub(crate) fn claim(record: &Record, rank: u8) -> u64 {
-    fold(u64::from(rank), record.bytes())
+pub(crate) fn claim(entry: &Entry, rank: u8) -> u64 {
+    fold(u64::from(rank), entry.bytes())
 }
 
 /// The hash of a membership.
-pub(crate) fn member(record: &Record) -> u64 {
-    fold(u64::MAX, record.bytes())
+pub(crate) fn member(entry: &Entry) -> u64 {
+    fold(u64::MAX, entry.bytes())
 }

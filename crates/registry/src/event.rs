@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::clock::Stamp;
-use crate::owners::OwnerId;
-use crate::record::Record;
+use crate::entry::Entry;
 
 /// Why something changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,42 +38,6 @@ impl Reason {
     pub(crate) fn from_byte(byte: u8) -> Option<Reason> {
         use Reason::{Closed, Conflict, NodeDown, NodeUp, Normal, TakenOver};
         [Normal, Closed, Conflict, NodeUp, NodeDown, TakenOver].get(usize::from(byte)).copied()
-    }
-}
-
-/// An owned name or a membership, and where its owner lives.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// The node that the owner lives on.
-    pub node: Arc<str>,
-    /// What it says.
-    pub record: Record,
-}
-
-impl Entry {
-    /// The name, or the group.
-    pub fn key(&self) -> &str {
-        self.record.key()
-    }
-
-    /// Whose it is.
-    pub fn owner(&self) -> OwnerId {
-        self.record.owner()
-    }
-
-    /// Its metadata.
-    pub fn meta(&self) -> &[u8] {
-        self.record.meta()
-    }
-
-    /// When it was claimed or joined.
-    pub fn stamp(&self) -> Stamp {
-        self.record.stamp()
-    }
-
-    /// How often its metadata has been replaced since.
-    pub fn revision(&self) -> u32 {
-        self.record.revision()
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use crate::record::Record;
+use crate::entry::Entry;
 use crate::slab::{NONE, Slab};
 
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(crate) struct Group {
 
 #[derive(Debug)]
 pub(crate) struct Member {
-    pub(crate) record: Record,
+    pub(crate) entry: Entry,
     pub(crate) owner: u32,
     pub(crate) group: u32,
     next_of_group: u32,
@@ -57,11 +57,11 @@ impl Groups {
         index
     }
 
-    pub(crate) fn insert(&mut self, group: u32, owner: u32, record: Record, mark: u8) -> u32 {
+    pub(crate) fn insert(&mut self, group: u32, owner: u32, entry: Entry, mark: u8) -> u32 {
         let next_of_group = self.groups[group].first;
         let (previous_of_group, next_of_owner, previous_of_owner) = (NONE, NONE, NONE);
         let index =
-            self.members.insert(Member { record, owner, group, next_of_group, previous_of_group, next_of_owner, previous_of_owner, mark });
+            self.members.insert(Member { entry, owner, group, next_of_group, previous_of_group, next_of_owner, previous_of_owner, mark });
         if let Some(neighbour) = self.members.get_mut(next_of_group) {
             neighbour.previous_of_group = index;
         }

@@ -5,12 +5,12 @@ use std::hash::BuildHasher;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use crate::record::Record;
+use crate::entry::Entry;
 use crate::slab::Slab;
 
 #[derive(Debug)]
 pub(crate) struct Claim {
-    pub(crate) record: Record,
+    pub(crate) entry: Entry,
     pub(crate) owner: u32,
     /// Neighbours in the owner's list.
     pub(crate) next_of_owner: u32,
@@ -35,7 +35,7 @@ pub(crate) struct Names {
 impl Names {
     /// The claim that counts.
     pub(crate) fn head(&self, name: &str) -> Option<u32> {
-        let is_it = |&index: &u32| self.claims[index].record.key_bytes() == name.as_bytes();
+        let is_it = |&index: &u32| self.claims[index].entry.key_bytes() == name.as_bytes();
         self.by_name.find(self.hasher.hash_one(name.as_bytes()), is_it).copied()
     }
 
@@ -52,12 +52,12 @@ impl Names {
 
     /// Adds a claim to the rivals of a head, or as the head of a new name.
     pub(crate) fn insert(&mut self, head: Option<u32>, claim: Claim) -> u32 {
-        let hash = self.hasher.hash_one(claim.record.key_bytes());
+        let hash = self.hasher.hash_one(claim.entry.key_bytes());
         let index = self.claims.insert(claim);
         let Names { hasher, by_name, rivals, claims } = self;
         match head {
             Some(head) => rivals.entry(head).or_default().push(index),
-            None => drop(by_name.insert_unique(hash, index, |&i| hasher.hash_one(claims[i].record.key_bytes()))),
+            None => drop(by_name.insert_unique(hash, index, |&i| hasher.hash_one(claims[i].entry.key_bytes()))),
         }
         index
     }
@@ -101,11 +101,6 @@ impl Names {
     }
 
     fn hash_of(&self, index: u32) -> u64 {
-        self.hasher.hash_one(self.claims[index].record.key_bytes())
-    }
-
-    /// Names that have an owner.
-    pub(crate) fn len(&self) -> usize {
-        self.by_name.len()
+        self.hasher.hash_one(self.claims[index].entry.key_bytes())
     }
 }

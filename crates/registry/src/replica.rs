@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use crate::clock::{Clock, Stamp};
 use crate::codec::{self, Operation};
-use crate::event::{Entry, Output, Reason};
+use crate::entry::Entry;
+use crate::event::{Output, Reason};
 use crate::owners::OwnerId;
 use crate::peer::{Incarnation, Peer};
-use crate::record::Record;
 use crate::settings::{Policy, Settings};
 use crate::table::{SELF, Table};
 use crate::view::View;
@@ -137,7 +137,7 @@ impl Replica {
         let (mut seen, mut rank) = (None, 0);
         match &counting {
             Some((entry, SELF, rank)) if entry.owner() == owner => {
-                self.claim(entry.record.revise(meta), *rank, Reason::Normal);
+                self.claim(entry.revise(meta), *rank, Reason::Normal);
                 return self.table.lookup(name).map(Registered::Updated).ok_or(Refusal::Undefined);
             }
             Some((entry, _, other_rank)) if take_over && self.settings.policy == Policy::Newest => {
@@ -151,7 +151,7 @@ impl Replica {
         }
         let stamp = self.clock.stamp(seen, now_ms);
         let reason = if counting.is_some() { Reason::TakenOver } else { Reason::Normal };
-        self.claim(Record::new(owner, stamp, 0, name, meta), rank, reason);
+        self.claim(Entry::new(self.table.node(SELF), owner, stamp, 0, name, meta), rank, reason);
         if let Some((entry, SELF, _)) = counting {
             self.tell_loser(entry, Reason::TakenOver);
         }
@@ -178,7 +178,7 @@ impl Replica {
         if expected.is_some_and(|expected| expected != (entry.stamp(), entry.revision())) {
             return Err(Refusal::Changed(entry));
         }
-        self.claim(entry.record.revise(meta), rank, Reason::Normal);
+        self.claim(entry.revise(meta), rank, Reason::Normal);
         self.table.lookup(name).ok_or(Refusal::Undefined)
     }
 
@@ -193,9 +193,9 @@ impl Replica {
             return Err(Refusal::TooMany);
         }
         let stamp = self.clock.stamp(None, now_ms);
-        let record = Record::new(owner, stamp, 0, group, meta);
-        self.table.put_member(SELF, record.clone(), Reason::Normal);
-        self.operate(Operation::Join { record: record.bytes() });
+        let entry = Entry::new(self.table.node(SELF), owner, stamp, 0, group, meta);
+        self.table.put_member(SELF, entry.clone(), Reason::Normal);
+        self.operate(Operation::Join { record: entry.bytes() });
         Ok(member.is_none())
     }
 
@@ -230,7 +230,7 @@ impl Replica {
             return self.withdraw(&key);
         }
         let stamp = self.clock.stamp(Some(mine.stamp()), now_ms);
-        self.claim(mine.record.restamp(stamp), pending.other_rank.saturating_add(1), Reason::Conflict);
+        self.claim(mine.restamp(stamp), pending.other_rank.saturating_add(1), Reason::Conflict);
     }
 
     /// Who owns a name. [`Replica::view`] answers that to any thread.
@@ -318,9 +318,9 @@ impl Replica {
     }
 
     /// Claims a name for this node, here and elsewhere.
-    pub(crate) fn claim(&mut self, record: Record, rank: u8, reason: Reason) {
-        self.operate(Operation::Claim { rank, record: record.bytes() });
-        self.table.put_claim(SELF, record, rank, reason);
+    pub(crate) fn claim(&mut self, entry: Entry, rank: u8, reason: Reason) {
+        self.operate(Operation::Claim { rank, record: entry.bytes() });
+        self.table.put_claim(SELF, entry, rank, reason);
         self.concede();
     }
 

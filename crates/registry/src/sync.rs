@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use crate::clock::Stamp;
 use crate::codec::{self, Body, Head, Operation};
+use crate::entry::Entry;
 use crate::event::{Output, Reason};
 use crate::peer::{Assembly, Incarnation, Peer};
-use crate::record::Record;
 use crate::replica::{Batch, Pending, Replica};
 use crate::settings::Policy;
 use crate::table::SELF;
@@ -327,16 +327,16 @@ impl Replica {
         let why = |own: Reason| reason.unwrap_or(own);
         match operation {
             Operation::Claim { rank, record } => {
-                let Some(record) = Record::parse(record) else { return self.counters.malformed += 1 };
-                self.clock.observe(record.stamp(), now_ms);
-                self.table.put_claim(authority, record, rank, why(Reason::Normal));
+                let Some(entry) = Entry::parse(self.table.node(authority), record) else { return self.counters.malformed += 1 };
+                self.clock.observe(entry.stamp(), now_ms);
+                self.table.put_claim(authority, entry, rank, why(Reason::Normal));
             }
             Operation::Unclaim { name, reason } => {
                 self.table.drop_claim(authority, name, why(reason));
             }
             Operation::Join { record } => {
-                let Some(record) = Record::parse(record) else { return self.counters.malformed += 1 };
-                self.table.put_member(authority, record, why(Reason::Normal));
+                let Some(entry) = Entry::parse(self.table.node(authority), record) else { return self.counters.malformed += 1 };
+                self.table.put_member(authority, entry, why(Reason::Normal));
             }
             Operation::Leave { group, owner, reason } => {
                 self.table.drop_member(authority, group, owner, why(reason));

@@ -3,18 +3,17 @@
 mod read;
 
 use std::cmp::Ordering;
-use std::sync::Arc;
 
 use crate::conflict::{Standing, compare};
 use crate::digest;
-use crate::event::{Change, Entry, Event, Reason};
+use crate::entry::{Entry, NodeName};
+use crate::event::{Change, Event, Reason};
 use crate::groups::Groups;
 use crate::names::{Claim, Names};
 use crate::owners::{OwnerId, Owners};
-use crate::record::Record;
 use crate::settings::Policy;
 use crate::slab::{NONE, Slab};
-use crate::view::View;
+use crate::view::{View, ViewWriter};
 
 /// The authority that this node is itself.
 pub(crate) const SELF: u32 = 0;
@@ -22,7 +21,7 @@ pub(crate) const SELF: u32 = 0;
 /// A node as the owner of entries.
 #[derive(Debug)]
 pub(crate) struct Authority {
-    pub(crate) node: Arc<str>,
+    pub(crate) node: NodeName,
     first_owner: u32,
     /// Sum of the hashes of its entries.
     pub(crate) digest: u64,
@@ -37,10 +36,10 @@ pub(crate) struct Table {
     owners: Owners,
     names: Names,
     groups: Groups,
-    view: View,
+    view: ViewWriter,
     pub(crate) events: Vec<Event>,
     /// Names in which a claim of this node has lost since the last look.
-    pub(crate) beaten: Vec<Record>,
+    pub(crate) beaten: Vec<Entry>,
 }
 
 impl Table {
@@ -51,7 +50,7 @@ impl Table {
             owners: Owners::default(),
             names: Names::default(),
             groups: Groups::default(),
-            view: View::default(),
+            view: ViewWriter::default(),
             events: Vec::new(),
             beaten: Vec::new(),
         };
@@ -60,11 +59,11 @@ impl Table {
     }
 
     pub(crate) fn view(&self) -> &View {
-        &self.view
+        self.view.view()
     }
 
     pub(crate) fn add_authority(&mut self, node: &str) -> u32 {
-        self.authorities.insert(Authority { node: node.into(), first_owner: NONE, digest: 0, entries: 0, mark: 0 })
+        self.authorities.insert(Authority { node: NodeName::new(node), first_owner: NONE, digest: 0, entries: 0, mark: 0 })
     }
 
     pub(crate) fn authority(&self, authority: u32) -> &Authority {
@@ -85,20 +84,20 @@ impl Table {
     }
 
     /// Sets an authority's claim of a name. Nothing happens if it says the same already.
-    pub(crate) fn put_claim(&mut self, authority: u32, record: Record, rank: u8, reason: Reason) {
-        let name = record.clone();
+    pub(crate) fn put_claim(&mut self, authority: u32, entry: Entry, rank: u8, reason: Reason) {
+        let name = entry.clone();
         let name = name.key();
         let head = self.names.head(name);
         let before = head.map(|index| self.entry_of_claim(index));
         let mark = self.authorities[authority].mark;
         if let Some(index) = self.claim_of(head, authority) {
             let claim = &mut self.names.claims[index];
-            if claim.record.owner() == record.owner() {
+            if claim.entry.owner() == entry.owner() {
                 claim.mark = mark;
-                if (claim.rank, &claim.record) != (rank, &record) {
+                if (claim.rank, &claim.entry) != (rank, &entry) {
                     self.account_claim(authority, index, false);
                     let claim = &mut self.names.claims[index];
-                    (claim.rank, claim.record) = (rank, record);
+                    (claim.rank, claim.entry) = (rank, entry);
                     self.account_claim(authority, index, true);
                     self.settle(name, before, reason);
                 }
@@ -106,9 +105,9 @@ impl Table {
             }
             self.unlink_claim(authority, index, name);
         }
-        let owner = self.owners.find_or_insert(authority, record.owner(), &mut self.authorities[authority].first_owner);
+        let owner = self.owners.find_or_insert(authority, entry.owner(), &mut self.authorities[authority].first_owner);
         let next_of_owner = self.owners.get(owner).first_claim;
-        let claim = Claim { record, owner, next_of_owner, previous_of_owner: NONE, rank, mark };
+        let claim = Claim { entry, owner, next_of_owner, previous_of_owner: NONE, rank, mark };
         let index = self.names.insert(self.names.head(name), claim);
         if let Some(neighbour) = self.names.claims.get_mut(next_of_owner) {
             neighbour.previous_of_owner = index;
@@ -131,23 +130,23 @@ impl Table {
     }
 
     /// Sets a membership. Nothing happens if it is the same already.
-    pub(crate) fn put_member(&mut self, authority: u32, record: Record, reason: Reason) {
+    pub(crate) fn put_member(&mut self, authority: u32, entry: Entry, reason: Reason) {
         let mark = self.authorities[authority].mark;
-        if let Some(index) = self.find_member(authority, record.key(), record.owner()) {
+        if let Some(index) = self.find_member(authority, entry.key(), entry.owner()) {
             let member = &mut self.groups.members[index];
             member.mark = mark;
-            if member.record == record {
+            if member.entry == entry {
                 return;
             }
             self.account_member(authority, index, false);
-            self.groups.members[index].record = record;
+            self.groups.members[index].entry = entry;
             self.account_member(authority, index, true);
             let entry = self.entry_of_member(index);
             return self.events.push(Event { change: Change::MemberUpdated, entry, reason });
         }
-        let group = self.groups.find_or_insert(record.key());
-        let owner = self.owners.find_or_insert(authority, record.owner(), &mut self.authorities[authority].first_owner);
-        let index = self.groups.insert(group, owner, record, mark);
+        let group = self.groups.find_or_insert(entry.key());
+        let owner = self.owners.find_or_insert(authority, entry.owner(), &mut self.authorities[authority].first_owner);
+        let index = self.groups.insert(group, owner, entry, mark);
         let next = self.owners.get(owner).first_member;
         self.groups.members[index].next_of_owner = next;
         if let Some(neighbour) = self.groups.members.get_mut(next) {
@@ -193,7 +192,7 @@ impl Table {
             next_owner = owner.next;
             while claim != NONE {
                 let at = &self.names.claims[claim];
-                claims.extend((at.mark != mark).then(|| at.record.clone()));
+                claims.extend((at.mark != mark).then(|| at.entry.clone()));
                 claim = at.next_of_owner;
             }
             while member != NONE {
@@ -215,8 +214,8 @@ impl Table {
         for _ in 0..left {
             let holder = self.owners.get(owner);
             if holder.first_claim != NONE {
-                let record = self.names.claims[holder.first_claim].record.clone();
-                self.drop_claim(authority, record.key(), reason);
+                let entry = self.names.claims[holder.first_claim].entry.clone();
+                self.drop_claim(authority, entry.key(), reason);
             } else {
                 self.remove_member(authority, holder.first_member, reason);
             }
@@ -289,7 +288,7 @@ impl Table {
         }
         self.view.put(after.clone());
         match before {
-            Some(old) if (old.owner(), &old.node) != (after.owner(), &after.node) => {
+            Some(old) if (old.owner(), old.node()) != (after.owner(), after.node()) => {
                 self.events.push(Event { change: Change::Unregistered, entry: old, reason });
                 self.events.push(Event { change: Change::Registered, entry: after, reason });
             }
@@ -310,14 +309,14 @@ impl Table {
             }
         }
         let own = self.claim_of(Some(head), SELF).filter(|own| *own != best);
-        self.beaten.extend(own.map(|own| self.names.claims[own].record.clone()));
+        self.beaten.extend(own.map(|own| self.names.claims[own].entry.clone()));
         self.names.promote(head, best);
     }
 
     fn standing(&self, index: u32) -> Standing<'_> {
         let claim = &self.names.claims[index];
         let authority = self.owners.get(claim.owner).authority();
-        Standing { rank: claim.rank, stamp: claim.record.stamp(), node: &self.authorities[authority].node }
+        Standing { rank: claim.rank, stamp: claim.entry.stamp(), node: self.authorities[authority].node.as_arc() }
     }
 
     fn find_member(&self, authority: u32, group: &str, owner: OwnerId) -> Option<u32> {
@@ -335,12 +334,12 @@ impl Table {
 
     fn account_claim(&mut self, authority: u32, index: u32, is_added: bool) {
         let claim = &self.names.claims[index];
-        let hash = digest::claim(&claim.record, claim.rank);
+        let hash = digest::claim(&claim.entry, claim.rank);
         self.account(authority, hash, is_added);
     }
 
     fn account_member(&mut self, authority: u32, index: u32, is_added: bool) {
-        let hash = digest::member(&self.groups.members[index].record);
+        let hash = digest::member(&self.groups.members[index].entry);
         self.account(authority, hash, is_added);
     }
 
@@ -356,6 +355,6 @@ impl Table {
     }
 
     fn publish_counts(&self) {
-        self.view.count(self.names.len(), self.groups.members.len(), self.groups.len());
+        self.view.count(self.groups.members.len(), self.groups.len());
     }
 }

@@ -20,7 +20,7 @@ fn meta(entry: &Entry) -> Option<&[u8]> {
 
 fn write_entry(out: &mut Vec<u8>, entry: &Entry, key: &str) {
     let mut object = Object::open(out);
-    object.text(key, entry.key()).text("client", &client_text(entry.owner())).text("node", &entry.node);
+    object.text(key, entry.key()).text("client", &client_text(entry.owner())).text("node", entry.node());
     object.raw("meta", meta(entry)).text("version", &format!("{}.{}", entry.stamp().0, entry.revision()));
     object.close();
 }
@@ -72,7 +72,7 @@ pub(super) fn members(members: impl Iterator<Item = Entry>, count: usize) -> Vec
     let mut object = Object::open(&mut out);
     list(object.key("members"), members.inspect(|_| shown += 1), |out, entry| {
         let mut object = Object::open(out);
-        object.text("client", &client_text(entry.owner())).text("node", &entry.node).raw("meta", meta(&entry));
+        object.text("client", &client_text(entry.owner())).text("node", entry.node()).raw("meta", meta(&entry));
         object.close();
     });
     encode::number(object.key("count"), count as u64);
@@ -127,7 +127,7 @@ pub(super) fn lost(scope: &str, lost: &Entry, winner: &Entry, reason: Reason) ->
     let mut object = Object::open(&mut out);
     let mut inner = Object::open(object.key("lost"));
     inner.text("scope", scope).text("name", lost.key()).text("reason", reason.as_str());
-    inner.text("client", &client_text(winner.owner())).text("node", &winner.node);
+    inner.text("client", &client_text(winner.owner())).text("node", winner.node());
     inner.close();
     object.close();
     out
@@ -190,7 +190,7 @@ pub(super) fn event(event: &Event) -> Vec<u8> {
     let entry = &event.entry;
     let mut out = Vec::with_capacity(200);
     let mut object = Object::open(&mut out);
-    object.text("change", change).text(key, entry.key()).text("client", &client_text(entry.owner())).text("node", &entry.node);
+    object.text("change", change).text(key, entry.key()).text("client", &client_text(entry.owner())).text("node", entry.node());
     object.raw("meta", meta(entry)).text("reason", event.reason.as_str());
     object.close();
     out

@@ -258,10 +258,10 @@ impl<A> Directory<A> {
 
     /// Hands a message to a client, here or on its node.
     fn give(&mut self, entry: &Entry, message: &[u8]) {
-        if entry.node == self.node {
+        if *entry.node() == self.node {
             self.acts.push(Act::Push(entry.owner(), answer::push(message)));
         } else {
-            self.acts.push(Act::Node(Arc::clone(&entry.node), remote::send(entry.owner(), message)));
+            self.acts.push(Act::Node(Arc::clone(entry.node()), remote::send(entry.owner(), message)));
         }
     }
 
@@ -288,15 +288,15 @@ impl<A> Directory<A> {
 
     #[expect(clippy::too_many_arguments, reason = "a call is all of this, and it goes one step only")]
     fn call_one(&mut self, who: &Who, to: &str, entry: &Entry, caller: Caller<A>, data: &Bytes, until_ms: u64, timeout_ms: u64) {
-        let is_here = entry.node == self.node;
-        let node = (!is_here).then(|| Arc::clone(&entry.node));
+        let is_here = *entry.node() == self.node;
+        let node = (!is_here).then(|| Arc::clone(entry.node()));
         let call = self.calls.open(caller, entry.owner(), node, until_ms);
         let message = answer::message(who, to, Some(call), data);
         if is_here {
             self.acts.push(Act::Push(entry.owner(), answer::push(&message)));
         } else {
             let message = answer::message(who, to, None, data);
-            self.acts.push(Act::Node(Arc::clone(&entry.node), remote::call(entry.owner(), call, timeout_ms, &message)));
+            self.acts.push(Act::Node(Arc::clone(entry.node()), remote::call(entry.owner(), call, timeout_ms, &message)));
         }
     }
 

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use super::{SELF, Table};
-use crate::event::Entry;
+use crate::entry::{Entry, NodeName};
 use crate::owners::OwnerId;
-use crate::record::Record;
 use crate::slab::NONE;
 
 /// Slots that one page of a listing looks at.
@@ -13,17 +12,16 @@ const PAGE_SLOTS: u32 = 16_384;
 
 impl Table {
     pub(super) fn entry_of_claim(&self, index: u32) -> Entry {
-        let claim = &self.names.claims[index];
-        Entry { node: self.node_of(claim.owner), record: claim.record.clone() }
+        self.names.claims[index].entry.clone()
     }
 
     pub(super) fn entry_of_member(&self, index: u32) -> Entry {
-        let member = &self.groups.members[index];
-        Entry { node: self.node_of(member.owner), record: member.record.clone() }
+        self.groups.members[index].entry.clone()
     }
 
-    fn node_of(&self, owner: u32) -> Arc<str> {
-        Arc::clone(&self.authorities[self.owners.get(owner).authority()].node)
+    /// An authority's node.
+    pub(crate) fn node(&self, authority: u32) -> &NodeName {
+        &self.authorities[authority].node
     }
 
     /// The owner that counts.
@@ -75,7 +73,7 @@ impl Table {
                 return (found, Some(index));
             }
             let Some(claim) = self.names.claims.get(index) else { continue };
-            let key = claim.record.key();
+            let key = claim.entry.key();
             if key.starts_with(prefix) && self.names.head(key) == Some(index) {
                 found.push(self.entry_of_claim(index));
             }
@@ -112,7 +110,7 @@ impl Table {
     }
 
     /// This node's own claims, each with its rank, and memberships: what a snapshot tells.
-    pub(crate) fn own_entries(&self, mut claim: impl FnMut(&Record, u8), mut member: impl FnMut(&Record)) {
+    pub(crate) fn own_entries(&self, mut claim: impl FnMut(&Entry, u8), mut member: impl FnMut(&Entry)) {
         let mut next_owner = self.authorities[SELF].first_owner;
         while next_owner != NONE {
             let owner = self.owners.get(next_owner);
@@ -120,12 +118,12 @@ impl Table {
             next_owner = owner.next;
             while next_claim != NONE {
                 let at = &self.names.claims[next_claim];
-                claim(&at.record, at.rank);
+                claim(&at.entry, at.rank);
                 next_claim = at.next_of_owner;
             }
             while next_member != NONE {
                 let at = &self.groups.members[next_member];
-                member(&at.record);
+                member(&at.entry);
                 next_member = at.next_of_owner;
             }
         }

@@ -96,7 +96,7 @@ impl Node {
                 assert_eq!((entry.owner(), entry.meta()), (owner, &*meta));
                 assert!(self.held(owner).names.insert(name.into(), meta).is_none(), "it did not have the name");
             }
-            Err(Refusal::Taken(entry)) => assert_ne!((entry.owner(), &entry.node), (owner, self.replica.node())),
+            Err(Refusal::Taken(entry)) => assert_ne!((entry.owner(), entry.node()), (owner, self.replica.node())),
             Err(other) => panic!("{other:?}"),
         }
     }
@@ -132,14 +132,14 @@ impl Node {
                 Output::Send { to, message } => messages.push((to, message)),
                 Output::Event(event) => self.replay(event),
                 Output::Lost { lost, winner, .. } => {
-                    assert_ne!((winner.owner(), &winner.node), (lost.owner(), self.replica.node()), "nobody loses to itself");
+                    assert_ne!((winner.owner(), winner.node()), (lost.owner(), self.replica.node()), "nobody loses to itself");
                     // An owner that is gone by now needs no word.
                     if let Some(held) = self.owners.get_mut(&lost.owner()) {
                         assert!(held.names.remove(lost.key()).is_some(), "what was not owned can't be lost");
                     }
                 }
                 Output::Resolve { mine, other } => {
-                    assert_eq!((mine.key(), &mine.node), (other.key(), self.replica.node()));
+                    assert_eq!((mine.key(), mine.node()), (other.key(), self.replica.node()));
                     let answer = [Some(true), Some(false), None][random.below(3) as usize];
                     // Some answers come too late.
                     self.questions.push((now_ms + random.below(2_000), mine.key().into(), answer));
@@ -153,7 +153,7 @@ impl Node {
     /// Every event must fit what the ones before it have told.
     fn replay(&mut self, Event { change, entry, .. }: Event) {
         let (key, owner, meta) = (entry.key().to_owned(), entry.owner(), entry.meta().to_vec());
-        let node = entry.node;
+        let node = Arc::clone(entry.node());
         match change {
             Change::Registered => assert!(self.names.insert(key, (owner, node, meta)).is_none(), "registered twice"),
             Change::Updated => {
@@ -179,7 +179,7 @@ impl Node {
             for entry in entries {
                 let found = self.replica.view().lookup(entry.key()).expect("the view has what the table has");
                 assert_eq!(found, entry);
-                let before = names.insert(entry.key().to_owned(), (entry.owner(), Arc::clone(&entry.node), entry.meta().to_vec()));
+                let before = names.insert(entry.key().to_owned(), (entry.owner(), Arc::clone(entry.node()), entry.meta().to_vec()));
                 assert!(before.is_none(), "listed twice");
             }
             pages += 1;
@@ -191,7 +191,7 @@ impl Node {
         for (group, size) in self.replica.groups("", 0, usize::MAX).0 {
             let all: Vec<Entry> = self.replica.members(&group).collect();
             assert_eq!((all.len(), self.replica.member_count(&group)), (size as usize, size as usize));
-            members.extend(all.into_iter().map(|e| ((e.key().to_owned(), Arc::clone(&e.node), e.owner()), e.meta().to_vec())));
+            members.extend(all.into_iter().map(|e| ((e.key().to_owned(), Arc::clone(e.node()), e.owner()), e.meta().to_vec())));
         }
         assert_eq!(names, self.names, "replaying the events gives the names");
         assert_eq!(members, self.members, "replaying the events gives the members");

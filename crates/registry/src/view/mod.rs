@@ -1,0 +1,87 @@
+//! What lookups read: the owner that counts of each name. Any thread may read it, without a lock and while it changes.
+
+mod index;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::entry::Entry;
+use index::{Index, Writer};
+
+/// A window on the names of a scope. Clones look at the same names.
+#[derive(Debug, Clone)]
+pub struct View {
+    names: Arc<Index>,
+    counts: Arc<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    names: AtomicU64,
+    members: AtomicU64,
+    groups: AtomicU64,
+}
+
+impl View {
+    /// Who owns a name, as far as this node knows now.
+    pub fn lookup(&self, name: &str) -> Option<Entry> {
+        self.read(name, Entry::clone)
+    }
+
+    /// The same without taking the entry along: `read` sees it where it is, so threads that look up much don't disturb each other.
+    pub fn read<T>(&self, name: &str, read: impl FnOnce(&Entry) -> T) -> Option<T> {
+        self.names.read(name, read)
+    }
+
+    /// Names with an owner.
+    pub fn names(&self) -> u64 {
+        self.counts.names.load(Relaxed)
+    }
+
+    /// Memberships of all groups.
+    pub fn members(&self) -> u64 {
+        self.counts.members.load(Relaxed)
+    }
+
+    /// Groups with members.
+    pub fn groups(&self) -> u64 {
+        self.counts.groups.load(Relaxed)
+    }
+}
+
+/// The one who changes what views show.
+#[derive(Debug)]
+pub(crate) struct ViewWriter {
+    names: Writer,
+    view: View,
+}
+
+impl Default for ViewWriter {
+    fn default() -> Self {
+        let names = Writer::default();
+        let view = View { names: Arc::clone(names.index()), counts: Arc::default() };
+        ViewWriter { names, view }
+    }
+}
+
+impl ViewWriter {
+    pub(crate) fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// Shows an entry as the one of its name.
+    pub(crate) fn put(&mut self, entry: Entry) {
+        self.names.put(entry);
+    }
+
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.names.remove(name);
+    }
+
+    pub(crate) fn count(&self, members: usize, groups: usize) {
+        let counts = &self.view.counts;
+        counts.names.store(self.names.len() as u64, Relaxed);
+        counts.members.store(members as u64, Relaxed);
+        counts.groups.store(groups as u64, Relaxed);
+    }
+}
