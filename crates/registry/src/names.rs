@@ -62,20 +62,26 @@ impl Names {
         index
     }
 
-    /// Takes a claim out; one of its rivals takes its place, if it has any.
-    pub(crate) fn remove(&mut self, head: u32, index: u32) {
+    /// Takes a claim out; one of its rivals takes its place, if it has any. Gives the claim that stands first then.
+    pub(crate) fn remove(&mut self, head: u32, index: u32) -> Option<u32> {
+        let mut left = Some(head);
         if head != index {
             self.take_rival(head, index);
         } else if let Some(next) = self.rivals(head).first().copied() {
             self.promote(head, next);
             self.take_rival(next, head);
-        } else if let Ok(entry) = self.by_name.find_entry(self.hash_of(index), |&i| i == index) {
-            entry.remove();
+            left = Some(next);
+        } else {
+            if let Ok(entry) = self.by_name.find_entry(self.hash_of(index), |&i| i == index) {
+                entry.remove();
+            }
+            left = None;
         }
         self.claims.remove(index);
         if self.claims.len() == 0 {
             self.by_name = HashTable::new();
         }
+        left
     }
 
     /// Makes a rival the one that counts.

@@ -137,8 +137,9 @@ impl Replica {
         let (mut seen, mut rank) = (None, 0);
         match &counting {
             Some((entry, SELF, rank)) if entry.owner() == owner => {
-                self.claim(entry.revise(meta), *rank, Reason::Normal);
-                return self.table.lookup(name).map(Registered::Updated).ok_or(Refusal::Undefined);
+                let entry = entry.revise(meta);
+                self.claim(entry.clone(), *rank, Reason::Normal);
+                return Ok(Registered::Updated(entry));
             }
             Some((entry, _, other_rank)) if take_over && self.settings.policy == Policy::Newest => {
                 (seen, rank) = (Some(entry.stamp()), *other_rank);
@@ -151,11 +152,12 @@ impl Replica {
         }
         let stamp = self.clock.stamp(seen, now_ms);
         let reason = if counting.is_some() { Reason::TakenOver } else { Reason::Normal };
-        self.claim(Entry::new(self.table.node(SELF), owner, stamp, 0, name, meta), rank, reason);
+        let new = Entry::new(self.table.node(SELF), owner, stamp, 0, name, meta);
+        self.claim(new.clone(), rank, reason);
         if let Some((entry, SELF, _)) = counting {
             self.tell_loser(entry, Reason::TakenOver);
         }
-        self.table.lookup(name).map(Registered::New).ok_or(Refusal::Undefined)
+        Ok(Registered::New(new))
     }
 
     /// Takes a name from its owner on this node.
@@ -178,8 +180,9 @@ impl Replica {
         if expected.is_some_and(|expected| expected != (entry.stamp(), entry.revision())) {
             return Err(Refusal::Changed(entry));
         }
-        self.claim(entry.revise(meta), rank, Reason::Normal);
-        self.table.lookup(name).ok_or(Refusal::Undefined)
+        let entry = entry.revise(meta);
+        self.claim(entry.clone(), rank, Reason::Normal);
+        Ok(entry)
     }
 
     /// Makes an owner on this node a member of a group; joining again replaces its metadata. Gives whether it is new there.

@@ -87,7 +87,7 @@ impl Table {
     pub(crate) fn put_claim(&mut self, authority: u32, entry: Entry, rank: u8, reason: Reason) {
         let name = entry.clone();
         let name = name.key();
-        let head = self.names.head(name);
+        let mut head = self.names.head(name);
         let before = head.map(|index| self.entry_of_claim(index));
         let mark = self.authorities[authority].mark;
         if let Some(index) = self.claim_of(head, authority) {
@@ -99,16 +99,16 @@ impl Table {
                     let claim = &mut self.names.claims[index];
                     (claim.rank, claim.entry) = (rank, entry);
                     self.account_claim(authority, index, true);
-                    self.settle(name, before, reason);
+                    self.settle(head, before, reason);
                 }
                 return;
             }
-            self.unlink_claim(authority, index, name);
+            head = self.unlink_claim(authority, head, index);
         }
         let owner = self.owners.find_or_insert(authority, entry.owner(), &mut self.authorities[authority].first_owner);
         let next_of_owner = self.owners.get(owner).first_claim;
         let claim = Claim { entry, owner, next_of_owner, previous_of_owner: NONE, rank, mark };
-        let index = self.names.insert(self.names.head(name), claim);
+        let index = self.names.insert(head, claim);
         if let Some(neighbour) = self.names.claims.get_mut(next_of_owner) {
             neighbour.previous_of_owner = index;
         }
@@ -116,7 +116,7 @@ impl Table {
         holder.first_claim = index;
         holder.entries += 1;
         self.account_claim(authority, index, true);
-        self.settle(name, before, reason);
+        self.settle(Some(head.unwrap_or(index)), before, reason);
     }
 
     /// Removes an authority's claim of a name. False if there is none.
@@ -124,8 +124,8 @@ impl Table {
         let head = self.names.head(name);
         let Some(index) = self.claim_of(head, authority) else { return false };
         let before = head.map(|head| self.entry_of_claim(head));
-        self.unlink_claim(authority, index, name);
-        self.settle(name, before, reason);
+        let head = self.unlink_claim(authority, head, index);
+        self.settle(head, before, reason);
         true
     }
 
@@ -227,8 +227,8 @@ impl Table {
         self.names.chain(head).find(|&index| self.owners.get(self.names.claims[index].owner).authority() == authority)
     }
 
-    /// Takes a claim out of all lists and accounts.
-    fn unlink_claim(&mut self, authority: u32, index: u32, name: &str) {
+    /// Takes a claim out of all lists and accounts. Gives the claim of its name that stands first then.
+    fn unlink_claim(&mut self, authority: u32, head: Option<u32>, index: u32) -> Option<u32> {
         self.account_claim(authority, index, false);
         let claim = &self.names.claims[index];
         let (owner, next, previous) = (claim.owner, claim.next_of_owner, claim.previous_of_owner);
@@ -239,10 +239,9 @@ impl Table {
             Some(neighbour) => neighbour.next_of_owner = next,
             None => self.owners.get_mut(owner).first_claim = next,
         }
-        if let Some(head) = self.names.head(name) {
-            self.names.remove(head, index);
-        }
+        let left = head.and_then(|head| self.names.remove(head, index));
         self.release_owner(authority, owner);
+        left
     }
 
     fn remove_member(&mut self, authority: u32, index: u32, reason: Reason) {
@@ -268,20 +267,19 @@ impl Table {
         self.owners.release(owner, &mut self.authorities[authority].first_owner);
     }
 
-    /// Elects the claim that counts, and tells what changed against `before`.
-    fn settle(&mut self, name: &str, before: Option<Entry>, reason: Reason) {
-        let Some(head) = self.names.head(name) else {
+    /// Elects the claim that counts of a name, and tells what changed against `before`. `head`: one of its claims, if there are any.
+    fn settle(&mut self, head: Option<u32>, before: Option<Entry>, reason: Reason) {
+        let Some(mut head) = head else {
             if let Some(entry) = before {
-                self.view.remove(name);
+                self.view.remove(entry.key());
                 self.events.push(Event { change: Change::Unregistered, entry, reason });
                 self.publish_counts();
             }
             return;
         };
         if !self.names.rivals(head).is_empty() {
-            self.elect(head);
+            head = self.elect(head);
         }
-        let Some(head) = self.names.head(name) else { return };
         let after = self.entry_of_claim(head);
         if before.as_ref() == Some(&after) {
             return;
@@ -301,7 +299,7 @@ impl Table {
     }
 
     /// Puts the claim that counts first, and notes it if one of this node's does not.
-    fn elect(&mut self, head: u32) {
+    fn elect(&mut self, head: u32) -> u32 {
         let mut best = head;
         for index in self.names.chain(Some(head)) {
             if compare(self.policy, self.standing(index), self.standing(best)) == Ordering::Greater {
@@ -311,6 +309,7 @@ impl Table {
         let own = self.claim_of(Some(head), SELF).filter(|own| *own != best);
         self.beaten.extend(own.map(|own| self.names.claims[own].entry.clone()));
         self.names.promote(head, best);
+        best
     }
 
     fn standing(&self, index: u32) -> Standing<'_> {
