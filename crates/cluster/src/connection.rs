@@ -51,6 +51,12 @@ pub(crate) async fn options(settings: &Settings) -> Result<(Vec<ServerAddr>, Con
         let read = options.credentials_file(&settings.credentials).await;
         options = read.map_err(|error| wrong(format!("the credentials file {}: {error}", settings.credentials)))?;
     }
+    if !settings.tls_ca.is_empty() {
+        options = options.add_root_certificates(settings.tls_ca.clone().into()).require_tls(true);
+    }
+    if !settings.tls_cert.is_empty() {
+        options = options.add_client_certificate(settings.tls_cert.clone().into(), settings.tls_key.clone().into()).require_tls(true);
+    }
     Ok((servers, options))
 }
 

@@ -35,6 +35,7 @@ impl Streams {
     pub(crate) async fn open(client: async_nats::Client, settings: Arc<Settings>, subjects: Subjects) -> Result<Self, String> {
         let mut context = jetstream::new(client);
         context.set_timeout(STORE_TIMEOUT);
+        warn_of_losses(&settings);
         let mut open = HashMap::new();
         for of_namespace in &settings.streams {
             let config = config(&settings, &subjects, of_namespace);
@@ -102,12 +103,28 @@ impl Streams {
     }
 }
 
+/// What an acknowledgement is worth depends on how NATS is set up; most of that can't be asked for, so it is said.
+fn warn_of_losses(settings: &Settings) {
+    if settings.storage == Storage::Memory {
+        tracing::warn!("cluster.stream_storage is memory: history is lost when the NATS servers stop");
+    } else if settings.replicas < 3 {
+        tracing::warn!(
+            "cluster.stream_replicas is below 3: history can't be reached while its NATS server is away, and what was acknowledged last is \
+             lost with the power unless that server runs with sync_interval: always"
+        );
+    }
+}
+
 fn config(settings: &Settings, subjects: &Subjects, of_namespace: &StreamSettings) -> Config {
     Config {
         name: subjects.stream(&of_namespace.namespace),
         subjects: vec![subjects.stored(&of_namespace.namespace, ">")],
         max_messages_per_subject: i64::try_from(of_namespace.size).unwrap_or(i64::MAX),
         max_age: of_namespace.ttl,
+        max_bytes: match settings.stream_max_bytes {
+            0 => -1,
+            bytes => i64::try_from(bytes).unwrap_or(i64::MAX),
+        },
         discard: DiscardPolicy::Old,
         storage: match settings.storage {
             Storage::File => StorageType::File,

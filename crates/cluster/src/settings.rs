@@ -19,6 +19,12 @@ pub struct Settings {
     pub token: String,
     /// Path of a credentials file; empty = none.
     pub credentials: String,
+    /// Path of authorities (PEM) besides the system's; empty = none.
+    pub tls_ca: String,
+    /// Path of this node's certificate (PEM) for NATS; empty = none.
+    pub tls_cert: String,
+    /// Path of its key.
+    pub tls_key: String,
     /// Scopes of the registry.
     pub scopes: Vec<String>,
     /// Namespaces with history.
@@ -27,6 +33,8 @@ pub struct Settings {
     pub replicas: usize,
     /// Where streams are kept.
     pub storage: Storage,
+    /// Most bytes of each stream; 0 = as many as NATS allows.
+    pub stream_max_bytes: u64,
 }
 
 /// Where JetStream keeps a stream.

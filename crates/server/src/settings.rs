@@ -63,10 +63,18 @@ pub struct ClusterSettings {
     pub nats_token: String,
     /// See `nats_user`.
     pub nats_credentials: String,
+    /// Paths of PEM files: authorities that NATS servers are trusted by besides the system's, this node's certificate and its key.
+    pub nats_tls_ca: String,
+    /// See `nats_tls_ca`.
+    pub nats_tls_cert: String,
+    /// See `nats_tls_ca`.
+    pub nats_tls_key: String,
     /// Copies of each stream of history, 1 … 5.
     pub stream_replicas: usize,
     /// Where streams are kept: `file` or `memory`.
     pub stream_storage: String,
+    /// Most bytes of each stream; 0 = as many as NATS allows.
+    pub stream_max_bytes: u64,
     /// Between two heartbeats of a node.
     #[serde(with = "duration")]
     pub heartbeat_interval: Duration,
@@ -88,8 +96,12 @@ impl Default for ClusterSettings {
             nats_password: String::new(),
             nats_token: String::new(),
             nats_credentials: String::new(),
+            nats_tls_ca: String::new(),
+            nats_tls_cert: String::new(),
+            nats_tls_key: String::new(),
             stream_replicas: 1,
             stream_storage: "file".into(),
+            stream_max_bytes: 0,
             heartbeat_interval: Duration::from_secs(1),
             node_timeout: Duration::from_secs(4),
             clock_drift_max: Duration::from_secs(10),

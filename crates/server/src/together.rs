@@ -32,9 +32,13 @@ pub(crate) fn join(settings: &Settings, id: &str, directory: &Directory<Asker>) 
         password: cluster.nats_password.clone(),
         token: cluster.nats_token.clone(),
         credentials: cluster.nats_credentials.clone(),
+        tls_ca: cluster.nats_tls_ca.clone(),
+        tls_cert: cluster.nats_tls_cert.clone(),
+        tls_key: cluster.nats_tls_key.clone(),
         scopes: directory.scope_names().map(|name| name.to_string()).collect(),
         streams: streams.collect(),
         replicas: cluster.stream_replicas,
+        stream_max_bytes: cluster.stream_max_bytes,
         storage: if cluster.stream_storage == "memory" { Storage::Memory } else { Storage::File },
     }))
 }

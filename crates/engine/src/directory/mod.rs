@@ -20,7 +20,7 @@ use touchline_registry::{Counters, Entry, Event, Output, OwnerId, Refusal, Regis
 pub use ask::{Act, Ask, Listing, Target, Who, client_from_text, client_text};
 use calls::{CallError, Caller, Calls, Done, Reply};
 pub(crate) use request::permit;
-pub use request::read;
+pub use request::{METHODS, read};
 pub use scope::{ConflictPolicy, ScopeId, ScopeOptions, Scopes};
 
 /// The scope of presence. No scope of the configuration can be called so.
@@ -106,7 +106,7 @@ impl<A> Directory<A> {
         self.calls.len()
     }
 
-    /// Carries an order out, or answers. Without an asker nobody is answered.
+    /// Carries an order out, or answers; but not what [`Scopes::answer`] does. Without an asker nobody is answered.
     pub fn ask(&mut self, who: &Who, ask: Ask, asker: Option<A>, now_ms: u64) {
         let answer = match ask {
             Ask::Send(target, data) => self.send(who, &target, &data),
@@ -207,10 +207,6 @@ impl<A> Directory<A> {
                 Ok(answer::empty())
             }
             Ask::Leave { scope, group } => self.scope(scope)?.replica.leave(owner, &group).map_err(refusal).map(|()| answer::empty()),
-            Ask::Lookup { scope, name } => {
-                let found = self.scope(scope)?.replica.lookup(&name);
-                found.map(|entry| answer::entry(&entry)).ok_or(Error::NOT_REGISTERED)
-            }
             Ask::Names(listing) => {
                 let page = self.scope(listing.scope)?.replica.names(&listing.prefix, listing.cursor, listing.limit);
                 Ok(answer::names(page))

@@ -16,6 +16,23 @@ const CALL_TIMEOUT_MS: u64 = 5_000;
 const PAGE: usize = 100;
 const PAGE_MAX: usize = 1_000;
 
+/// The methods that clients call as `registry.<method>`, and backends as operations.
+pub const METHODS: [&str; 13] = [
+    "register",
+    "unregister",
+    "update_meta",
+    "lookup",
+    "names",
+    "count",
+    "join",
+    "leave",
+    "members",
+    "groups",
+    "send",
+    "call",
+    "multi_call",
+];
+
 /// The parameters of every method; each uses some.
 #[derive(Deserialize, Default)]
 #[serde(default)]
@@ -82,21 +99,6 @@ pub fn read(method: &str, params: &str, scopes: &Scopes) -> Result<Ask, Error> {
         };
         return Ok(Ask::Reply { call: p.call, outcome });
     }
-    const METHODS: [&str; 13] = [
-        "register",
-        "unregister",
-        "update_meta",
-        "lookup",
-        "names",
-        "count",
-        "join",
-        "leave",
-        "members",
-        "groups",
-        "send",
-        "call",
-        "multi_call",
-    ];
     if !METHODS.contains(&method) {
         return Err(Error::METHOD_NOT_FOUND);
     }

@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use serde::Deserialize;
+use touchline_protocol::Error;
 use touchline_registry::{Limits, Policy, Settings, Timing, View};
 
+use super::answer;
+use super::ask::Ask;
 use crate::duration;
 
 /// A scope of the configuration.
@@ -115,9 +118,11 @@ impl Scopes {
         self.0.get(usize::from(scope.0)).map(|(options, _)| options)
     }
 
-    /// Its names, as they are now.
-    pub fn view(&self, scope: ScopeId) -> Option<&View> {
-        self.0.get(usize::from(scope.0)).map(|(_, view)| view)
+    /// Answers what any thread can answer by itself: who has a name. `None` = the directory must be asked.
+    pub fn answer(&self, ask: &Ask) -> Option<Result<Vec<u8>, Error>> {
+        let Ask::Lookup { scope, name } = ask else { return None };
+        let view = self.0.get(usize::from(scope.0)).map(|(_, view)| view);
+        Some(view.ok_or(Error::NO_SUCH_SCOPE).and_then(|view| view.read(name, answer::entry).ok_or(Error::NOT_REGISTERED)))
     }
 }
 

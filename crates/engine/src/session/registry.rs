@@ -26,7 +26,10 @@ impl Session {
             Ok(ask)
         });
         match ask {
-            Ok(ask) => self.ask(Ticket::Directory { command, kind: AnswerKind::Rpc }, ask, context),
+            Ok(ask) => match scopes.answer(&ask) {
+                Some(answer) => reply(command, AnswerKind::Rpc, answer.map_or_else(Response::Refused, Response::Answer), context),
+                None => self.ask(Ticket::Directory { command, kind: AnswerKind::Rpc }, ask, context),
+            },
             Err(error) => context.effects.refuse(command, error),
         }
     }

@@ -18,6 +18,7 @@ use hyper::StatusCode;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
+use touchline_engine::directory::METHODS;
 use touchline_protocol::Error;
 use touchline_protocol::encode::Object;
 
@@ -143,7 +144,7 @@ async fn run_here(node: &Node, method: &str, params: &[u8]) -> Outcome {
         "history_remove" => history::history_remove(node, parse(params)?).await,
         "channels" => channels::channels(node, parse(params)?).await,
         "info" => info::info(node).await,
-        method if registry::METHODS.contains(&method) => registry::run(node, method, params).await,
+        method if METHODS.contains(&method) => registry::run(node, method, params).await,
         _ => Err(Error::METHOD_NOT_FOUND),
     })
 }

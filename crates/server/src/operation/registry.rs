@@ -10,23 +10,6 @@ use touchline_registry::OwnerId;
 use super::Json;
 use crate::node::Node;
 
-/// The operations of this file.
-pub(super) const METHODS: [&str; 13] = [
-    "register",
-    "unregister",
-    "update_meta",
-    "lookup",
-    "names",
-    "count",
-    "join",
-    "leave",
-    "members",
-    "groups",
-    "send",
-    "call",
-    "multi_call",
-];
-
 /// Whether an operation is done in the name of a client.
 pub(super) fn is_for_client(method: &str) -> bool {
     matches!(method, "register" | "unregister" | "update_meta" | "join" | "leave")
@@ -43,6 +26,9 @@ pub(super) async fn run(node: &Node, method: &str, params: &[u8]) -> Result<Json
     let text = std::str::from_utf8(params).map_err(|_| Error::BAD_REQUEST)?;
     let text = if text.trim_ascii().is_empty() { "{}" } else { text };
     let ask = directory::read(method, text, &node.session.scopes)?;
+    if let Some(answer) = node.session.scopes.answer(&ask) {
+        return answer;
+    }
     let response = if is_for_client(method) {
         let ForClient { client } = serde_json::from_str(text).map_err(|_| Error::BAD_REQUEST)?;
         let owner = client_from_text(&client).ok_or(Error::BAD_REQUEST)?;
