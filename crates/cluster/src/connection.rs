@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
-use crate::history::Streams;
+use crate::history::{Streams, warn_of_losses};
 use crate::settings::Settings;
 use crate::subject::{Subjects, name};
 use crate::{Incoming, JoinError, Outgoing, Stored};
@@ -67,6 +67,7 @@ pub(crate) async fn run(
     mut outgoing: UnboundedReceiver<Outgoing>,
     hand: Hand,
 ) {
+    warn_of_losses(&settings);
     let (event_sender, mut events) = unbounded_channel();
     let options = options.event_callback(move |event| {
         let _ = event_sender.send(event);

@@ -35,7 +35,6 @@ impl Streams {
     pub(crate) async fn open(client: async_nats::Client, settings: Arc<Settings>, subjects: Subjects) -> Result<Self, String> {
         let mut context = jetstream::new(client);
         context.set_timeout(STORE_TIMEOUT);
-        warn_of_losses(&settings);
         let mut open = HashMap::new();
         for of_namespace in &settings.streams {
             let config = config(&settings, &subjects, of_namespace);
@@ -104,7 +103,10 @@ impl Streams {
 }
 
 /// What an acknowledgement is worth depends on how NATS is set up; most of that can't be asked for, so it is said.
-fn warn_of_losses(settings: &Settings) {
+pub(crate) fn warn_of_losses(settings: &Settings) {
+    if settings.streams.is_empty() {
+        return;
+    }
     if settings.storage == Storage::Memory {
         tracing::warn!("cluster.stream_storage is memory: history is lost when the NATS servers stop");
     } else if settings.replicas < 3 {

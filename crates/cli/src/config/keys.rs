@@ -177,7 +177,7 @@ pub(crate) const KEYS: &[Key] = &[
     ours("cluster.nats_tls_key", Text, "", "Path of its key (PEM)."),
     ours("cluster.stream_replicas", Integer(1, 5), "1", "Copies of each stream of history; 3 survive a lost NATS server."),
     ours("cluster.stream_storage", Choice(&["file", "memory"]), "file", "Where JetStream keeps streams of history."),
-    ours("cluster.stream_max_bytes", Integer(0, i64::MAX), "0", "Most bytes of each stream, the oldest publications go first; 0 is what NATS allows."),
+    ours("cluster.stream_max_bytes", Integer(0, u64::MAX), "0", "Most bytes of each stream, the oldest publications go first; 0 is what NATS allows."),
     ours("cluster.heartbeat_interval", Duration, "1s", "Between two heartbeats of a node."),
     ours("cluster.node_timeout", Duration, "4s", "Silence after which a node counts as gone, with all names on it."),
     ours("cluster.clock_drift_max", Duration, "10s", "How far another node's clock may pull this one's stamps ahead; more is counted."),
