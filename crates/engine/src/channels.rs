@@ -30,6 +30,8 @@ struct Channel {
     history: Option<Box<Stored>>,
     /// In a cluster: how far the node hears the channel.
     hearing: Hearing,
+    /// All listeners were told to begin anew; they may not have left yet.
+    is_broken: bool,
 }
 
 /// What a channel with history keeps.
@@ -241,7 +243,7 @@ impl Channels {
                 expiries.push(Reverse((now_ms + EXPIRY_STEP_MS, Arc::clone(name))));
                 Box::new(stored)
             });
-            Channel { name: Arc::clone(name), listeners: vec![0; *shards].into(), history, hearing: Hearing::default() }
+            Channel { name: Arc::clone(name), listeners: vec![0; *shards].into(), history, hearing: Hearing::default(), is_broken: false }
         });
         if let Some(stored) = &mut channel.history {
             stored.forgotten_ms = now_ms + stored.meta_ttl_ms;

@@ -128,20 +128,22 @@ impl Channels {
         side.is_linked = is_linked;
         let namespaces = Arc::clone(&self.namespaces);
         for (name, channel) in &mut self.table {
-            match (&mut channel.hearing, &channel.history, is_linked) {
-                (Hearing::Heard, Some(stored), true) => {
+            let namespace = || -> Arc<str> { namespaces.namespace_of(name).into() };
+            let position = channel.history.as_ref().map(|stored| stored.ring.position());
+            match (&mut channel.hearing, position, is_linked) {
+                // What came meanwhile is asked for; so is what was under way when the link went.
+                (Hearing::Heard | Hearing::Loading(_), Some(position), true) => {
                     channel.hearing = Hearing::Loading(BTreeMap::new());
-                    let behind = stored.ring.position().offset;
-                    side.acts.push(ClusterAct::Load(Arc::clone(name), namespaces.namespace_of(name).into(), behind));
+                    side.acts.push(ClusterAct::Load(Arc::clone(name), namespace(), position.offset));
                 }
-                (Hearing::Heard, _, _) => {}
-                (Hearing::None, _, true) if channel.history.is_none() => {
+                (Hearing::Asked, Some(_), true) => side.acts.push(ClusterAct::Interest(Arc::clone(name), Some(namespace()), true)),
+                (Hearing::Asked | Hearing::None, None, true) => {
                     channel.hearing = Hearing::Asked;
                     side.acts.push(ClusterAct::Interest(Arc::clone(name), None, true));
                 }
+                (Hearing::Heard, _, _) | (_, _, true) => {}
                 // Whoever waits hears now that it can't be had.
                 (_, _, false) => side.ready.push(Arc::clone(name)),
-                (_, _, true) => {}
             }
         }
     }
@@ -323,13 +325,15 @@ impl Channels {
             return done;
         };
         let top = stored.ring.position().offset;
-        let is_new = stored.ring.position().epoch != loaded.epoch;
-        let has_listeners = self.table.get(channel).is_some_and(|known| known.listeners.iter().any(|n| *n > 0));
-        if has_listeners && (is_new || loaded.floor > top) {
+        // Another stream, or publications are gone between what is here and what can be had.
+        let is_new = stored.ring.position().epoch != loaded.epoch || loaded.floor > top;
+        let has_listeners = self.table.get(channel).is_some_and(|known| !known.is_broken && known.listeners.iter().any(|n| *n > 0));
+        if has_listeners && is_new {
             self.break_off(channel);
             return done;
         }
-        let Some(Channel { hearing, history: Some(stored), .. }) = self.table.get_mut(channel) else { return done };
+        let Some(Channel { hearing, history: Some(stored), is_broken, .. }) = self.table.get_mut(channel) else { return done };
+        *is_broken = false;
         if is_new {
             let first = loaded.kept.first().map_or(loaded.top, |(offset, _)| offset - 1);
             stored.ring = HistoryRing::resume(loaded.epoch, loaded.floor.min(first), loaded.floor);
@@ -355,6 +359,7 @@ impl Channels {
         if let Some(known) = self.table.get_mut(channel) {
             deliver(&mut self.outgoing, known, Event::Broken);
             known.hearing = Hearing::None;
+            known.is_broken = true;
         }
         self.forget_unheard(channel);
     }
