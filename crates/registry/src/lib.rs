@@ -16,6 +16,8 @@ mod digest;
 mod entry;
 mod event;
 mod groups;
+#[cfg(test)]
+mod model;
 mod names;
 mod owners;
 mod peer;

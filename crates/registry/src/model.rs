@@ -1,0 +1,353 @@
+//! The protocol, model-checked: three real replicas, two names, and every order in which commands, messages, losses and restarts can come
+//! within a budget. In every state that can be reached: once nothing disturbs any more, all replicas agree with what owners were told.
+//!
+//! A replica can't be compared as it is, so a state is the way that leads to it, and states are told apart by a print of all in them that
+//! matters.
+
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use stateright::{Checker, Model, Property};
+
+use crate::table::SELF;
+use crate::{Output, OwnerId, Policy, Registered, Replica, Settings, Timing};
+
+const NODES: [&str; 3] = ["a", "b", "c"];
+const NAMES: [&str; 2] = ["x", "y"];
+const START_MS: u64 = 1_000;
+/// Rounds of heartbeats after which all must agree.
+const ROUNDS: usize = 4;
+
+/// What may happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Action {
+    /// A node's owner registers a name, or takes it over.
+    Register {
+        node: usize,
+        name: usize,
+        take_over: bool,
+    },
+    Unregister {
+        node: usize,
+        name: usize,
+    },
+    /// A node tells its number and digest.
+    Beat {
+        node: usize,
+    },
+    /// A message arrives; whichever: there is no order.
+    Arrive {
+        message: usize,
+    },
+    Lose {
+        message: usize,
+    },
+    /// It arrives, and stays under way.
+    Double {
+        message: usize,
+    },
+    /// A node dies with all that lives on it, and starts anew.
+    Restart {
+        node: usize,
+    },
+}
+
+/// How much of it may happen in one run.
+#[derive(Debug, Clone, Copy)]
+struct Budget {
+    commands: usize,
+    beats: usize,
+    losses: usize,
+    doubles: usize,
+    restarts: usize,
+}
+
+struct Protocol {
+    policy: Policy,
+    /// Bytes of operations that replicas remember: with none, every gap takes a snapshot.
+    log_max: usize,
+    budget: Budget,
+}
+
+#[derive(Debug, Clone)]
+struct State {
+    way: Vec<Action>,
+    messages: usize,
+    held: BTreeSet<(usize, usize)>,
+    print: u64,
+}
+
+impl PartialEq for State {
+    fn eq(&self, other: &Self) -> bool {
+        self.print == other.print
+    }
+}
+
+impl Hash for State {
+    fn hash<H: Hasher>(&self, hasher: &mut H) {
+        self.print.hash(hasher);
+    }
+}
+
+/// The replicas, what is under way between them, and what owners were told.
+struct World {
+    replicas: Vec<Replica>,
+    /// Sorted, so that equal ones are one.
+    messages: Vec<(usize, Arc<[u8]>)>,
+    held: BTreeSet<(usize, usize)>,
+    now_ms: u64,
+}
+
+fn owner(node: usize) -> OwnerId {
+    OwnerId([node as u8; 16])
+}
+
+impl World {
+    fn new(protocol: &Protocol) -> Self {
+        let mut world = World { replicas: Vec::new(), messages: Vec::new(), held: BTreeSet::new(), now_ms: START_MS };
+        world.replicas = (0..NODES.len()).map(|node| world.replica(protocol, node)).collect();
+        world.calm_down(2);
+        world
+    }
+
+    fn replica(&self, protocol: &Protocol, node: usize) -> Replica {
+        let timing = Timing { timeout_ms: 1 << 40, retry_ms: 0, snapshot_interval_ms: 0, ..Timing::default() };
+        let settings = Settings { policy: protocol.policy, timing, log_max: protocol.log_max, ..Settings::default() };
+        Replica::new(NODES[node], self.now_ms, settings, self.now_ms)
+    }
+
+    fn act(&mut self, protocol: &Protocol, action: Action) {
+        match action {
+            Action::Register { node, name, take_over } => {
+                let result = self.replicas[node].register(owner(node), NAMES[name], b"", take_over, self.now_ms);
+                if let Ok(Registered::New(_)) = result {
+                    self.held.insert((node, name));
+                }
+            }
+            Action::Unregister { node, name } => {
+                self.held.remove(&(node, name));
+                assert_eq!(self.replicas[node].unregister(owner(node), NAMES[name]), Ok(()));
+            }
+            Action::Beat { node } => {
+                self.replicas[node].heartbeat_due_ms = 0;
+                self.replicas[node].tick(self.now_ms);
+            }
+            Action::Arrive { message } => {
+                let (to, message) = self.messages.remove(message);
+                self.replicas[to].receive(&message, self.now_ms);
+            }
+            Action::Double { message } => {
+                let (to, message) = self.messages[message].clone();
+                self.replicas[to].receive(&message, self.now_ms);
+            }
+            Action::Lose { message } => drop(self.messages.remove(message)),
+            Action::Restart { node } => {
+                self.now_ms += 1;
+                self.replicas[node] = self.replica(protocol, node);
+                self.held.retain(|(holder, _)| *holder != node);
+            }
+        }
+        self.collect();
+    }
+
+    /// Sends what replicas want sent, and takes names from those who lost them.
+    fn collect(&mut self) {
+        for node in 0..NODES.len() {
+            self.replicas[node].flush();
+            for output in self.replicas[node].outputs().collect::<Vec<_>>() {
+                match output {
+                    Output::Send { to, message } => {
+                        let receives = |other: &usize| *other != node && to.as_ref().is_none_or(|to| **to == *NODES[*other]);
+                        self.messages.extend((0..NODES.len()).filter(receives).map(|to| (to, Arc::clone(&message))));
+                    }
+                    Output::Lost { lost, .. } => {
+                        let name = NAMES.iter().position(|name| *name == lost.key()).expect("one of two");
+                        assert!(self.held.remove(&(node, name)), "who loses a name had it");
+                    }
+                    Output::Resolve { .. } => panic!("no backend here"),
+                    Output::Event(_) | Output::Node { .. } => {}
+                }
+            }
+        }
+        self.messages.sort();
+        // A second copy of what is under way twice is the same as a doubled message.
+        self.messages.dedup();
+    }
+
+    fn calm_down(&mut self, rounds: usize) {
+        for _ in 0..rounds {
+            self.now_ms += 10_000;
+            for node in 0..NODES.len() {
+                self.replicas[node].tick(self.now_ms);
+            }
+            self.collect();
+            while let Some((to, message)) = self.messages.pop() {
+                self.replicas[to].receive(&message, self.now_ms);
+                self.collect();
+            }
+        }
+    }
+
+    /// All replicas see exactly what owners were told.
+    fn is_right(&self) -> bool {
+        NAMES.iter().enumerate().all(|(number, name)| {
+            let mut holders = self.held.iter().filter(|(_, held)| *held == number).map(|(node, _)| *node);
+            let (holder, second) = (holders.next(), holders.next());
+            let expected = holder.map(|node| (owner(node), NODES[node].to_owned()));
+            let sees = |replica: &Replica| replica.lookup(name).map(|entry| (entry.owner(), entry.node().to_string()));
+            let shows = |replica: &Replica| replica.view().lookup(name).map(|entry| (entry.owner(), entry.node().to_string()));
+            second.is_none() && self.replicas.iter().all(|replica| sees(replica) == expected && shows(replica) == expected)
+        })
+    }
+
+    /// Everything that decides what can happen from here on, and what of the budget is left.
+    fn print(&self, way: &[Action]) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for replica in &self.replicas {
+            (replica.incarnation.order, replica.incarnation.birth, replica.last, replica.clock.latest(0)).hash(&mut hasher);
+            let mut peers: Vec<_> = replica.peers.values().collect();
+            peers.sort_by(|a, b| a.name.cmp(&b.name));
+            for peer in peers {
+                (&peer.name, peer.incarnation.order, peer.applied).hash(&mut hasher);
+                let authority = replica.table.authority(peer.authority);
+                (authority.digest, authority.entries).hash(&mut hasher);
+            }
+            let own = replica.table.authority(SELF);
+            (own.digest, own.entries).hash(&mut hasher);
+            for batch in &replica.log {
+                (batch.first, batch.count, &batch.operations).hash(&mut hasher);
+            }
+            let mut departed: Vec<_> = replica.departed.iter().map(|(name, known)| (name, known.order)).collect();
+            departed.sort();
+            departed.hash(&mut hasher);
+        }
+        self.messages.hash(&mut hasher);
+        self.held.hash(&mut hasher);
+        spent(way).hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// Commands, beats, losses, doubles and restarts on a way.
+fn spent(way: &[Action]) -> [usize; 5] {
+    let mut spent = [0; 5];
+    for action in way {
+        match action {
+            Action::Register { .. } | Action::Unregister { .. } => spent[0] += 1,
+            Action::Beat { .. } => spent[1] += 1,
+            Action::Lose { .. } => spent[2] += 1,
+            Action::Double { .. } => spent[3] += 1,
+            Action::Restart { .. } => spent[4] += 1,
+            Action::Arrive { .. } => {}
+        }
+    }
+    spent
+}
+
+impl Protocol {
+    fn replay(&self, way: &[Action]) -> World {
+        let mut world = World::new(self);
+        way.iter().for_each(|action| world.act(self, *action));
+        world
+    }
+
+    fn state(&self, way: Vec<Action>) -> State {
+        let world = self.replay(&way);
+        State { messages: world.messages.len(), print: world.print(&way), held: world.held, way }
+    }
+}
+
+impl Model for Protocol {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![self.state(Vec::new())]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        let [commands, beats, losses, doubles, restarts] = spent(&state.way);
+        let messages = 0..state.messages;
+        actions.extend(messages.clone().map(|message| Action::Arrive { message }));
+        if losses < self.budget.losses {
+            actions.extend(messages.clone().map(|message| Action::Lose { message }));
+        }
+        if doubles < self.budget.doubles {
+            actions.extend(messages.map(|message| Action::Double { message }));
+        }
+        for node in 0..NODES.len() {
+            if commands < self.budget.commands {
+                // Names are alike, so the first command may be about the first.
+                for name in 0..if commands == 0 { 1 } else { NAMES.len() } {
+                    let take_overs = if self.policy == Policy::Newest { &[false, true][..] } else { &[false] };
+                    actions.extend(take_overs.iter().map(|take_over| Action::Register { node, name, take_over: *take_over }));
+                    actions.extend(state.held.contains(&(node, name)).then_some(Action::Unregister { node, name }));
+                }
+            }
+            if beats < self.budget.beats {
+                actions.push(Action::Beat { node });
+            }
+            if restarts < self.budget.restarts {
+                actions.push(Action::Restart { node });
+            }
+        }
+    }
+
+    fn next_state(&self, state: &State, action: Action) -> Option<State> {
+        let mut way = state.way.clone();
+        way.push(action);
+        Some(self.state(way))
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("after quiet all replicas see what owners were told", |protocol: &Protocol, state: &State| {
+                let mut world = protocol.replay(&state.way);
+                world.calm_down(ROUNDS);
+                world.is_right()
+            }),
+            Property::sometimes("a conflict was resolved", |protocol: &Protocol, state: &State| {
+                protocol.replay(&state.way).replicas.iter().any(|replica| replica.counters().conflicts_lost > 0)
+            }),
+        ]
+    }
+}
+
+/// Explores everything within the budget, or all ways of at most so many steps.
+fn check(protocol: Protocol, steps_max: usize, states_min: usize) {
+    let checker = protocol.checker().threads(2).target_max_depth(steps_max).spawn_bfs().join();
+    println!("{} states, the longest way has {} steps", checker.unique_state_count(), checker.max_depth());
+    checker.assert_properties();
+    assert!(checker.unique_state_count() >= states_min, "only {} states", checker.unique_state_count());
+}
+
+const ALL_STEPS: usize = 1_000;
+
+#[test]
+fn commands_and_messages_in_any_order() {
+    let budget = Budget { commands: 3, beats: 0, losses: 0, doubles: 0, restarts: 0 };
+    check(Protocol { policy: Policy::Newest, log_max: 0, budget }, ALL_STEPS, 300_000);
+    let budget = Budget { commands: 2, ..budget };
+    for policy in [Policy::Oldest, Policy::Reject] {
+        check(Protocol { policy, log_max: 1_000, budget }, ALL_STEPS, 500);
+    }
+}
+
+#[test]
+fn gaps_and_snapshots_in_any_order() {
+    let budget = Budget { commands: 2, beats: 1, losses: 0, doubles: 0, restarts: 0 };
+    check(Protocol { policy: Policy::Newest, log_max: 0, budget }, ALL_STEPS, 50_000);
+    for (losses, doubles) in [(1, 0), (0, 1)] {
+        let budget = Budget { commands: 2, beats: 0, losses, doubles, restarts: 0 };
+        check(Protocol { policy: Policy::Newest, log_max: 1_000, budget }, ALL_STEPS, 3_000);
+        check(Protocol { policy: Policy::Oldest, log_max: 0, budget }, ALL_STEPS, 1_000);
+    }
+}
+
+#[test]
+fn restarts_in_any_order() {
+    // All orders of these would be too many: the first seven steps of them.
+    let budget = Budget { commands: 2, beats: 0, losses: 1, doubles: 0, restarts: 1 };
+    check(Protocol { policy: Policy::Newest, log_max: 0, budget }, 7, 10_000);
+}
