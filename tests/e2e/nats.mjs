@@ -18,12 +18,22 @@ export class Nats {
     return nats;
   }
 
-  get url() { return `nats://127.0.0.1:${this.port}`; }
+  /** One of several servers that form a cluster: on which machine of which network, and how many there are. */
+  static async member(network, machine) {
+    const nats = new Nats();
+    Object.assign(nats, { network, machine, port: 4222, directory: mkdtempSync(join(tmpdir(), 'nats-')) });
+    await nats.run();
+    return nats;
+  }
+
+  get host() { return this.network?.address(this.machine) ?? '127.0.0.1'; }
+  get url() { return `nats://${this.host}:${this.port}`; }
 
   async run() {
     const file = join(this.directory, 'nats.conf');
-    writeFileSync(file, `listen: 127.0.0.1:${this.port}\njetstream { store_dir: "${join(this.directory, 'data')}" }\n`);
-    this.process = spawn(binary, ['--config', file], { stdio: ['ignore', 'ignore', 'pipe'] });
+    writeFileSync(file, `listen: "${this.host}:${this.port}"\njetstream { store_dir: "${join(this.directory, 'data')}" }\n${this.routes()}`);
+    const command = [binary, '--config', file];
+    this.process = this.network?.spawn(this.machine, command) ?? spawn(command[0], command.slice(1), { stdio: ['ignore', 'ignore', 'pipe'] });
     this.output = '';
     this.process.stderr.on('data', (data) => (this.output += data));
     const failed = new Promise((_, reject) => this.process.once('error', reject));
@@ -31,10 +41,17 @@ export class Nats {
     await Promise.race([failed, this.answers()]);
   }
 
+  /** Pings find a dead link in two seconds. */
+  routes() {
+    if (!this.network) return '';
+    const routes = this.network.machines.map((_, n) => `"nats://${this.network.address(n)}:6222"`);
+    return `server_name: "nats-${this.machine}"\nping_interval: "1s"\nping_max: 2\ncluster { name: test, listen: "${this.host}:6222", routes: [${routes}] }\n`;
+  }
+
   async answers() {
     for (let tries = 0; tries < 300; tries++, await sleep(20)) {
       const isOpen = await new Promise((resolve) => {
-        const socket = connect(this.port, '127.0.0.1', () => { socket.destroy(); resolve(true); });
+        const socket = connect(this.port, this.host, () => { socket.destroy(); resolve(true); });
         socket.once('error', () => resolve(false));
       });
       if (isOpen) return;

@@ -13,9 +13,9 @@ const binary = process.env.TOUCHLINE_BIN ?? new URL('../../target/debug/touchlin
 const open = { allow_subscribe_for_client: true, allow_subscribe_for_anonymous: true };
 const history = { history_size: 100, history_ttl: '60s', force_recovery: true, allow_history_for_subscriber: true, allow_history_for_anonymous: true };
 
-export function config(port, change = {}) {
+export function config(port, change = {}, address = '127.0.0.1') {
   return {
-    http_server: { address: '127.0.0.1', port },
+    http_server: { address, port },
     http_api: { key: KEY },
     client: {
       token: { hmac_secret_key: SECRET },
@@ -26,7 +26,7 @@ export function config(port, change = {}) {
     channel: {
       without_namespace: open,
       namespaces: [
-        { name: 'history', ...open, ...history, allow_publish_for_subscriber: true, allow_publish_for_anonymous: true },
+        { name: 'history', ...open, ...history, ...change.history, allow_publish_for_subscriber: true, allow_publish_for_anonymous: true },
         { name: 'cache', ...open, history_size: 1, history_ttl: '60s', force_recovery: true, force_recovery_mode: 'cache' },
         { name: 'room', ...open, presence: true, join_leave: true, force_push_join_leave: true, allow_presence_for_subscriber: true, allow_presence_for_anonymous: true, allow_publish_for_client: true },
         { name: 'closed' },
@@ -53,22 +53,30 @@ export function freePort() {
 }
 
 export class Server {
-  static async start({ args, change, port } = {}) {
+  /** `on`: the address that it listens on, and the words that run a program where that address is. */
+  static async start({ args, change, port, seconds, on = { address: '127.0.0.1', words: [] } } = {}) {
     const server = new Server();
+    server.address = on.address;
     server.port = port ?? (await freePort());
     server.directory = mkdtempSync(join(tmpdir(), 'touchline-'));
     const file = join(server.directory, 'config.json');
-    writeFileSync(file, JSON.stringify(config(server.port, change)));
+    writeFileSync(file, JSON.stringify(config(server.port, change, on.address)));
     server.output = '';
-    server.process = spawn(binary, args?.(server.port) ?? ['serve', '--config', file], { stdio: ['ignore', 'pipe', 'pipe'] });
+    const [program, ...words] = [...on.words, binary, ...(args?.(server.port) ?? ['serve', '--config', file])];
+    server.process = spawn(program, words, { stdio: ['ignore', 'pipe', 'pipe'] });
     for (const stream of [server.process.stdout, server.process.stderr]) stream.on('data', (data) => (server.output += data));
     server.exit = new Promise((resolve) => server.process.once('exit', (code, signal) => resolve(code ?? signal)));
-    await server.until(async () => (await fetch(`${server.http}/health`)).ok);
+    try {
+      await server.until(async () => (await fetch(`${server.http}/health`)).ok, seconds);
+    } catch (error) {
+      await server.stop('SIGKILL');
+      throw error;
+    }
     return server;
   }
 
-  get http() { return `http://127.0.0.1:${this.port}`; }
-  get websocket() { return `ws://127.0.0.1:${this.port}/connection/websocket`; }
+  get http() { return `http://${this.address}:${this.port}`; }
+  get websocket() { return `ws://${this.address}:${this.port}/connection/websocket`; }
 
   async until(condition, seconds = 15) {
     for (const end = Date.now() + seconds * 1000; Date.now() < end; await new Promise((r) => setTimeout(r, 20))) {

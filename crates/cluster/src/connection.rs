@@ -41,6 +41,9 @@ pub(crate) async fn options(settings: &Settings) -> Result<(Vec<ServerAddr>, Con
         .max_reconnects(None)
         .reconnect_delay_callback(|attempt| Duration::from_millis((attempt as u64 * 50).min(1_000)))
         .retry_on_initial_connect();
+    if settings.retains_order {
+        options = options.retain_servers_order();
+    }
     if !settings.user.is_empty() {
         options = options.user_and_password(settings.user.clone(), settings.password.clone());
     }
@@ -286,7 +289,7 @@ impl Node {
                         Some(streams) => streams.load(&channel, &namespace, behind).await,
                         None => None,
                     };
-                    hand(Incoming::Loaded { channel, history });
+                    hand(Incoming::Loaded { channel, behind, history });
                 });
             }
             Outgoing::Store { channel, namespace, payload, id, done } => match self.streams.clone() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::HeaderMap;
-use async_nats::jetstream::stream::{Config, DirectGetErrorKind, DiscardPolicy, Republish, StorageType, Stream};
+use async_nats::jetstream::stream::{Config, DirectGetErrorKind, DiscardPolicy, LastRawMessageErrorKind, Republish, StorageType, Stream};
 use async_nats::jetstream::{self, Context};
 use bytes::Bytes;
 
@@ -17,6 +17,10 @@ use crate::{History, OnStored, Stored};
 const DUPLICATES: Duration = Duration::from_secs(300);
 /// How long a publisher waits for JetStream.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often, and after which pause, a replica is asked again that lags behind the leader.
+const LAG_RETRIES: u32 = 40;
+const LAG_PAUSE: Duration = Duration::from_millis(50);
 
 /// The streams of a cluster.
 #[derive(Clone)]
@@ -69,22 +73,31 @@ impl Streams {
         let size = self.settings.streams.iter().find(|of| of.namespace == namespace)?.size;
         let state = stream.get_info().await.ok()?.state;
         let subject = self.subjects.stored(namespace, channel);
-        let mut kept = Vec::new();
+        // Gets are answered by any replica, this by the leader: a replica that lags behind is asked again.
+        let last = match stream.get_last_raw_message_by_subject(&subject).await {
+            Ok(message) => message.sequence,
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => 0,
+            Err(_) => return None,
+        };
+        let mut kept: Vec<Stored> = Vec::new();
         let mut next = behind.saturating_add(1).max(state.first_sequence);
-        while next <= state.last_sequence {
+        let mut patience = LAG_RETRIES;
+        while next <= last {
             match stream.direct_get_next_for_subject(&subject, Some(next)).await {
                 Ok(message) => {
                     next = message.sequence + 1;
                     kept.push(Stored { offset: message.sequence, payload: message.payload });
                 }
-                Err(error) if error.kind() == DirectGetErrorKind::NotFound => break,
+                Err(error) if error.kind() == DirectGetErrorKind::NotFound && patience > 0 => {
+                    patience -= 1;
+                    tokio::time::sleep(LAG_PAUSE).await;
+                }
                 Err(_) => return None,
             }
         }
         let top = match kept.last() {
-            Some(last) => last.offset,
-            None if behind > 0 => behind,
-            None => state.last_sequence,
+            Some(latest) => latest.offset,
+            None => last.max(behind).max(state.first_sequence.saturating_sub(1)),
         };
         // Where the channel has room left, nothing was pushed out; then only age can have taken something, and age takes in order.
         let has_room = kept.len() < size;

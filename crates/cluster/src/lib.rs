@@ -98,6 +98,8 @@ pub enum Incoming {
     Loaded {
         /// The channel.
         channel: Arc<str>,
+        /// The offset that was asked behind.
+        behind: u64,
         /// Its history.
         history: Option<History>,
     },

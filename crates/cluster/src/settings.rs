@@ -7,6 +7,8 @@ use std::time::Duration;
 pub struct Settings {
     /// Addresses of NATS servers.
     pub urls: Vec<String>,
+    /// Try them in this order, not in a random one.
+    pub retains_order: bool,
     /// The cluster's name.
     pub cluster: String,
     /// This node's name, other than all others'.

@@ -100,6 +100,8 @@ pub enum Request {
 pub struct Loaded {
     /// The epoch.
     pub epoch: Epoch,
+    /// The offset that was asked behind.
+    pub behind: u64,
     /// Offsets and payloads, oldest first.
     pub kept: Vec<(u64, Bytes)>,
     /// The channel's last offset.

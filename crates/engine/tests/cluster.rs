@@ -52,7 +52,7 @@ impl Stream {
         let kept: Vec<_> = all[all.len().saturating_sub(SIZE)..].iter().filter(|(offset, _)| *offset > behind).cloned().collect();
         let top = kept.last().map_or(if behind > 0 { behind } else { self.last }, |(offset, _)| *offset);
         let floor = if kept.len() < SIZE { 0 } else { kept[0].0 };
-        Loaded { epoch: Epoch::from_bits(7), kept, top, floor: floor.max(behind) }
+        Loaded { epoch: Epoch::from_bits(7), behind, kept, top, floor: floor.max(behind) }
     }
 
     /// Offsets of a channel behind one and up to another.

@@ -135,6 +135,13 @@ impl Node {
         answer.await.unwrap_or(Response::Refused(Error::NOT_REGISTERED))
     }
 
+    /// Tells all shards that the cluster can be reached, or no more. When it can, they catch up with it.
+    pub(crate) fn link(&self, is_linked: bool) {
+        for shard in 0..self.shards.len() {
+            self.send(shard as ShardId, Message::Linked(is_linked));
+        }
+    }
+
     /// Gives an order to the shard of a client. One that is not of this node is gone.
     pub(crate) fn order_client(&self, owner: OwnerId, order: ClientOrder) {
         match route(owner, self.shards.len()) {

@@ -84,7 +84,11 @@ impl Registrar {
             if now_ms >= ticked_ms + TICK.as_millis() as u64 {
                 ticked_ms = now_ms;
                 self.directory.tick(now_ms);
-                self.node.peers.store(self.directory.peers(), Relaxed);
+                let peers = self.directory.peers();
+                if peers > self.node.peers.swap(peers, Relaxed) && self.node.is_linked.load(Relaxed) {
+                    // A node came, perhaps back from behind a cut: what it let through meanwhile may be missing here.
+                    self.node.link(true);
+                }
             }
             self.directory.flush();
             self.perform();

@@ -55,6 +55,8 @@ pub struct ClusterSettings {
     pub name: String,
     /// Addresses of NATS servers.
     pub nats_url: Vec<String>,
+    /// Try them in this order, not in a random one.
+    pub nats_no_randomize: bool,
     /// User and password, token or credentials file for NATS; each may be empty.
     pub nats_user: String,
     /// See `nats_user`.
@@ -92,6 +94,7 @@ impl Default for ClusterSettings {
             engine: String::new(),
             name: "touchline".into(),
             nats_url: vec!["nats://127.0.0.1:4222".into()],
+            nats_no_randomize: false,
             nats_user: String::new(),
             nats_password: String::new(),
             nats_token: String::new(),

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use touchline_cluster::{Cluster, Incoming, Joining, Storage, StreamSettings, join as join_cluster};
+use touchline_engine::Request;
 use touchline_engine::directory::Directory;
 use touchline_engine::request::{Epoch, Loaded};
-use touchline_engine::{Request, ShardId};
 
 use crate::inbox::{Asker, Message};
 use crate::node::Node;
@@ -26,6 +26,7 @@ pub(crate) fn join(settings: &Settings, id: &str, directory: &Directory<Asker>) 
     let streams = with_history.map(|(namespace, o)| StreamSettings { namespace, size: o.history_size, ttl: o.history_ttl });
     Some(join_cluster(touchline_cluster::Settings {
         urls: cluster.nats_url.clone(),
+        retains_order: cluster.nats_no_randomize,
         cluster: cluster.name.clone(),
         node: id.to_owned(),
         user: cluster.nats_user.clone(),
@@ -52,9 +53,7 @@ pub(crate) fn take(node: &Node, incoming: Incoming) {
     match incoming {
         Incoming::Linked(is_linked) => {
             node.is_linked.store(is_linked, Relaxed);
-            for shard in 0..node.shards.len() {
-                node.send(shard as ShardId, Message::Linked(is_linked));
-            }
+            node.link(is_linked);
         }
         Incoming::Link { scope, message } => node.register(Order::Link { scope, message }),
         Incoming::Node { from, message } => node.register(Order::Node { from, message }),
@@ -64,10 +63,10 @@ pub(crate) fn take(node: &Node, incoming: Incoming) {
             to_channel(channel, Request::Stored { offset: stored.offset, previous, payload: stored.payload });
         }
         Incoming::Interested { channel } => to_channel(channel, Request::Interested),
-        Incoming::Loaded { channel, history } => {
+        Incoming::Loaded { channel, behind, history } => {
             let loaded = history.map(|history| {
                 let kept = history.kept.into_iter().map(|stored| (stored.offset, stored.payload)).collect();
-                Box::new(Loaded { epoch: Epoch::from_bits(history.epoch), kept, top: history.top, floor: history.floor })
+                Box::new(Loaded { epoch: Epoch::from_bits(history.epoch), behind, kept, top: history.top, floor: history.floor })
             });
             to_channel(channel, Request::Loaded(loaded));
         }

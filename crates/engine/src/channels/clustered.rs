@@ -318,6 +318,10 @@ impl Channels {
         let done = Outcome::Done(Response::Done);
         let Some(Channel { hearing, history: Some(stored), .. }) = self.table.get_mut(channel) else { return done };
         let Hearing::Loading(waiting) = hearing else { return done };
+        if loaded.as_ref().is_some_and(|loaded| loaded.behind > stored.ring.position().offset) {
+            // Asked for by an earlier cache of this channel; what this one asked for is under way.
+            return done;
+        }
         let waiting = std::mem::take(waiting);
         let Some(loaded) = loaded else {
             // It can't be had now. Nobody is told anything wrong: who listens must begin anew, who waits is refused.
