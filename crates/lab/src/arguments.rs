@@ -53,7 +53,9 @@ pub(crate) enum Scenario {
     Publish(Publish),
     /// Clients that return at once and recover what they missed.
     Recovery(Recovery),
-    /// More and more connections, over as many server processes as they need.
+    /// Publications on one of three servers joined by NATS to subscribers of each, beside one server alone.
+    Across(Across),
+    /// More and more connections, over as many server processes as they need, joined by NATS.
     Ladder(Ladder),
     /// Names on one node and on four, each a process that embeds the registry, joined by NATS; and names of clients on WebSocket.
     Registry(Registry),
@@ -203,8 +205,25 @@ pub(crate) struct Ladder {
     /// Publications of each step.
     #[arg(long, value_name = "COUNT", default_value_t = 10)]
     pub(crate) messages: usize,
-    /// Publications a second.
+    /// Publications a second, of all channels together.
     #[arg(long, value_name = "PER_SECOND", default_value_t = 1.0)]
+    pub(crate) rate: f64,
+    /// Channels that the connections are spread over.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) channels: u32,
+}
+
+/// Subscribers of three servers.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Across {
+    /// Subscribers of each server.
+    #[arg(long, value_name = "COUNT", default_value_t = 5_000)]
+    pub(crate) connections: usize,
+    /// Publications, of one channel.
+    #[arg(long, value_name = "COUNT", default_value_t = 60)]
+    pub(crate) messages: usize,
+    /// Publications a second.
+    #[arg(long, value_name = "PER_SECOND", default_value_t = 5.0)]
     pub(crate) rate: f64,
 }
 

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::arguments::Options;
 use crate::fleet::Plan;
+use crate::nats::Nats;
 use crate::process::Part;
 use crate::publisher::Api;
 use crate::wire::Dialect;
@@ -17,6 +18,9 @@ use crate::wire::Dialect;
 /// Secret of the tokens that a server of our own accepts.
 const SECRET: &str = "the lab's own secret, good on loopback only";
 const START_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long servers may take to find each other.
+const JOINING: Duration = Duration::from_secs(3);
 
 /// Prefix of channels without history.
 pub(crate) const PLAIN: &str = "lab:c";
@@ -49,6 +53,20 @@ impl Subject {
     /// # Errors
     /// When a fresh one does not start.
     pub(crate) fn start(options: &Options) -> Result<Self> {
+        Subject::launch(options, None)
+    }
+
+    /// As many fresh servers, joined by NATS.
+    ///
+    /// # Errors
+    /// When one does not start.
+    pub(crate) fn start_joined(options: &Options, nats: &Nats, count: usize) -> Result<Vec<Self>> {
+        let subjects = (0..count).map(|_| Subject::launch(options, Some(&nats.url))).collect();
+        std::thread::sleep(JOINING);
+        subjects
+    }
+
+    fn launch(options: &Options, nats_url: Option<&str>) -> Result<Self> {
         if let (Some(address), Some(pid)) = (options.server, options.pid) {
             return Ok(Subject {
                 address,
@@ -63,7 +81,7 @@ impl Subject {
         let address = free_address()?;
         let file = std::env::temp_dir().join(format!("touchline-lab-{}-{}.json", std::process::id(), address.port()));
         let configuration = Configuration(file.clone());
-        std::fs::write(&file, configured(address).to_string()).context("failed to write the server's configuration")?;
+        std::fs::write(&file, configured(address, nats_url).to_string()).context("failed to write the server's configuration")?;
         let mut words = vec!["serve".to_owned(), "--config".to_owned(), file.display().to_string()];
         if let Some(shards) = options.shards {
             words.extend(["--shards".to_owned(), shards.to_string()]);
@@ -112,7 +130,7 @@ fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
-fn configured(address: SocketAddr) -> serde_json::Value {
+fn configured(address: SocketAddr, nats_url: Option<&str>) -> serde_json::Value {
     let open = json!({"allow_subscribe_for_client": true, "allow_subscribe_for_anonymous": true});
     let mut history = json!({"name": "history", "history_size": 1_000, "history_ttl": "1h", "force_recovery": true});
     let mut lab = json!({"name": "lab"});
@@ -120,7 +138,7 @@ fn configured(address: SocketAddr) -> serde_json::Value {
         history[option] = value.clone();
         lab[option] = value.clone();
     }
-    json!({
+    let mut all = json!({
         "http_server": {"address": address.ip(), "port": address.port()},
         "http_api": {"key": "lab"},
         "client": {
@@ -131,5 +149,9 @@ fn configured(address: SocketAddr) -> serde_json::Value {
         "registry": {"scopes": [{"name": "lab", "allow_register": ["*"], "allow_for_anonymous": true}]},
         "channel": {"without_namespace": open, "namespaces": [lab, history]},
         "log": {"level": "error"},
-    })
+    });
+    if let Some(url) = nats_url {
+        all["cluster"] = json!({"engine": "nats", "name": "lab", "nats_url": [url]});
+    }
+    all
 }

@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use crate::arguments::{Ladder, Options};
 use crate::fleet::Fleet;
+use crate::nats::Nats;
 use crate::process::Meter;
 use crate::publisher::Publisher;
 use crate::report::{Figure, Results};
@@ -23,26 +24,28 @@ pub(super) fn ladder(ladder: &Ladder, options: &Options, results: &mut Results) 
 }
 
 fn climb((connections, concurrency): (usize, usize), ladder: &Ladder, options: &Options, results: &mut Results) -> Result<()> {
-    let subjects = (0..connections.div_ceil(PER_SERVER)).map(|_| Subject::start(options)).collect::<Result<Vec<_>>>()?;
-    let mut plan = subjects[0].plan(connections, PLAIN, 1, SIZE, false);
+    let count = connections.div_ceil(PER_SERVER);
+    let nats = if count > 1 { Some(Nats::start()?) } else { None };
+    let subjects = match &nats {
+        Some(nats) => Subject::start_joined(options, nats, count)?,
+        None => vec![Subject::start(options)?],
+    };
+    let channels = ladder.channels as usize;
+    let mut plan = subjects[0].plan(connections, PLAIN, channels, SIZE, false);
     plan.servers = subjects.iter().map(|subject| subject.address).collect();
     let mut fleet = Fleet::start(&plan)?;
     let opened = fleet.open(concurrency)?;
-    let publishers = subjects.iter().map(|subject| Publisher::new(subject.api.clone(), PLAIN, 1, SIZE));
-    let mut publishers = publishers.collect::<Result<Vec<_>>>()?;
+    let mut publisher = Publisher::new(subjects[0].api.clone(), PLAIN, channels, SIZE)?;
     std::thread::sleep(REST);
-    fleet.expect(ladder.messages, PATIENCE + Duration::from_secs_f64(ladder.messages as f64 / ladder.rate))?;
+    let messages = ladder.messages.div_ceil(channels) * channels;
+    fleet.expect(messages / channels, PATIENCE + Duration::from_secs_f64(messages as f64 / ladder.rate))?;
     let meters = subjects.iter().map(|subject| Meter::start(subject.pid)).collect::<Result<Vec<_>>>()?;
-    for _ in 0..ladder.messages {
-        // The servers are no cluster: each event is posted to one after the other.
-        publishers.iter_mut().try_for_each(|publisher| publisher.publish(1, 0.0))?;
-        std::thread::sleep(Duration::from_secs_f64(1.0 / ladder.rate));
-    }
+    publisher.publish(messages, ladder.rate)?;
     let delivered = fleet.delivered()?;
     let us = meters.into_iter().map(Meter::stop).sum::<Result<f64>>()? / delivered.count.max(1) as f64;
     // One name for each step: the table has as many lines as steps are asked for.
     let scenario: &'static str =
-        Box::leak(format!("ladder {connections} / {concurrency}, server processes: {}", subjects.len()).into_boxed_str());
+        Box::leak(format!("ladder {connections} / {concurrency}, nodes: {count}, channels: {channels}").into_boxed_str());
     results.add(Figure::new(scenario, "failed to open", ""), opened.failed as f64);
     results.add(Figure::new(scenario, "all open after", "s"), opened.seconds);
     results.add(Figure::new(scenario, "p99 to open", "ms"), opened.times.quantile_ms(0.99));

@@ -1,5 +1,6 @@
 //! What is measured, and how: each scenario drives servers and workers, and adds to the results.
 
+mod across;
 mod connections;
 mod fanout;
 mod ladder;
@@ -54,6 +55,7 @@ fn repeat(scenario: &Scenario, options: &Options, results: &mut Results) -> Resu
             Scenario::Storm(opening) => connections::storm(opening, options, results)?,
             Scenario::Publish(publish) => publish::publish(publish, options, results)?,
             Scenario::Recovery(recovery) => recovery::recovery(recovery, options, results)?,
+            Scenario::Across(across) => across::across(across, options, results)?,
             Scenario::Ladder(ladder) => ladder::ladder(ladder, options, results)?,
             Scenario::Registry(registry) => registry::registry(registry, options, results)?,
         }

@@ -1,0 +1,52 @@
+//! What a publication costs on nodes that it reaches by NATS, beside one node alone.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::exact;
+use crate::arguments::{Across, Options};
+use crate::fleet::Fleet;
+use crate::nats::Nats;
+use crate::process::Meter;
+use crate::publisher::Publisher;
+use crate::report::{Figure, Results};
+use crate::subject::{PLAIN, Subject};
+
+const SCENARIO: &str = "fan-out across nodes";
+const NODES: usize = 3;
+const SIZE: usize = 128;
+const PATIENCE: Duration = Duration::from_secs(30);
+const REST: Duration = Duration::from_secs(1);
+
+/// One run of a node alone and of three nodes; the first of them is published on.
+pub(super) fn across(across: &Across, options: &Options, results: &mut Results) -> Result<()> {
+    let (alone, wrongs) = run(&[Subject::start(options)?], across)?;
+    let nats = Nats::start()?;
+    let (joined, more_wrongs) = run(&Subject::start_joined(options, &nats, NODES)?, across)?;
+    let figure = |name, unit| Figure::new(SCENARIO, name, unit);
+    results.add(figure("a node alone: CPU per delivery", "µs"), alone[0]);
+    results.add(figure("where it is published: CPU per delivery", "µs"), joined[0]);
+    let elsewhere = joined[1..].iter().sum::<f64>() / (NODES - 1) as f64;
+    results.add(figure("on the other nodes: CPU per delivery", "µs"), elsewhere);
+    results.add(figure("on the other nodes / alone", "×").bound(1.05, 1.0), elsewhere / alone[0]);
+    results.add(exact(SCENARIO), (wrongs + more_wrongs) as f64);
+    Ok(())
+}
+
+/// CPU per delivery on each node, and what went wrong.
+fn run(subjects: &[Subject], across: &Across) -> Result<(Vec<f64>, u64)> {
+    let mut plan = subjects[0].plan(across.connections * subjects.len(), PLAIN, 1, SIZE, false);
+    plan.servers = subjects.iter().map(|subject| subject.address).collect();
+    let mut fleet = Fleet::start(&plan)?;
+    fleet.open_all(500)?;
+    let mut publisher = Publisher::new(subjects[0].api.clone(), PLAIN, 1, SIZE)?;
+    std::thread::sleep(REST);
+    fleet.expect(across.messages, PATIENCE + Duration::from_secs_f64(across.messages as f64 / across.rate))?;
+    let meters = subjects.iter().map(|subject| Meter::start(subject.pid)).collect::<Result<Vec<_>>>()?;
+    publisher.publish(across.messages, across.rate)?;
+    let delivered = fleet.delivered()?;
+    let each = delivered.count.max(1) as f64 / subjects.len() as f64;
+    let costs = meters.into_iter().map(|meter| meter.stop().map(|us| us / each)).collect::<Result<Vec<_>>>()?;
+    Ok((costs, delivered.wrongs.total("server")))
+}
