@@ -53,6 +53,8 @@ pub(crate) enum Scenario {
     Publish(Publish),
     /// Clients that return at once and recover what they missed.
     Recovery(Recovery),
+    /// A killed node of a cluster is back, and so are its clients, with all that they missed.
+    Restart(Restart),
     /// Publications on one of three servers joined by NATS to subscribers of each, beside one server alone.
     Across(Across),
     /// More and more connections, over as many server processes as they need, joined by NATS.
@@ -194,6 +196,17 @@ pub(crate) struct Registry {
     /// Clients that register one name each on WebSocket.
     #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
     pub(crate) connections: usize,
+}
+
+/// A node's second life.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Restart {
+    /// Its clients.
+    #[arg(long, value_name = "COUNT", default_value_t = 15_000)]
+    pub(crate) connections: usize,
+    /// Publications on another node while it is dead.
+    #[arg(long, value_name = "COUNT", default_value_t = 50)]
+    pub(crate) publications: usize,
 }
 
 /// Steps up.

@@ -82,24 +82,12 @@ impl Subject {
         let file = std::env::temp_dir().join(format!("touchline-lab-{}-{}.json", std::process::id(), address.port()));
         let configuration = Configuration(file.clone());
         std::fs::write(&file, configured(address, nats_url).to_string()).context("failed to write the server's configuration")?;
-        let mut words = vec!["serve".to_owned(), "--config".to_owned(), file.display().to_string()];
-        if let Some(shards) = options.shards {
-            words.extend(["--shards".to_owned(), shards.to_string()]);
-        }
-        let program = std::env::current_exe().context("this program has no path")?;
-        let child: Child = Command::new(program).args(&words).stdin(Stdio::null()).spawn().context("failed to start a server")?;
-        let mut own = Part(child);
-        let began = Instant::now();
-        while TcpStream::connect(address).is_err() {
-            if let Some(status) = own.0.try_wait()? {
-                bail!("the server under test ended at once: {status}");
-            }
-            if began.elapsed() > START_PATIENCE {
-                bail!("the server under test does not listen");
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(Subject {
+        let own = serve(&configuration, options, address)?;
+        Ok(Subject::own(address, own, configuration))
+    }
+
+    fn own(address: SocketAddr, own: Part, configuration: Configuration) -> Self {
+        Subject {
             address,
             api: Api { address, key: "lab".to_owned() },
             pid: own.pid(),
@@ -107,7 +95,14 @@ impl Subject {
             path: "/connection/websocket".to_owned(),
             dialect: Dialect::Centrifugal,
             _own: Some((own, configuration)),
-        })
+        }
+    }
+
+    /// Ends a server of the lab's own as a crash would, and gives what starts it again.
+    pub(crate) fn kill(self) -> Result<Killed> {
+        let (own, configuration) = self._own.context("only a server of the lab's own can be killed")?;
+        drop(own);
+        Ok(Killed { address: self.address, configuration })
     }
 
     /// Subscribers of this server. With `has_tokens` they come with a token each, where the server has a secret.
@@ -124,6 +119,45 @@ impl Subject {
             shows_progress: true,
         }
     }
+}
+
+/// A server that is dead.
+pub(crate) struct Killed {
+    address: SocketAddr,
+    configuration: Configuration,
+}
+
+impl Killed {
+    /// The same server in its next life, on the same address.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub(crate) fn revive(self, options: &Options) -> Result<Subject> {
+        let own = serve(&self.configuration, options, self.address)?;
+        Ok(Subject::own(self.address, own, self.configuration))
+    }
+}
+
+/// Starts a server, and waits until it listens.
+fn serve(configuration: &Configuration, options: &Options, address: SocketAddr) -> Result<Part> {
+    let mut words = vec!["serve".to_owned(), "--config".to_owned(), configuration.0.display().to_string()];
+    if let Some(shards) = options.shards {
+        words.extend(["--shards".to_owned(), shards.to_string()]);
+    }
+    let program = std::env::current_exe().context("this program has no path")?;
+    let child: Child = Command::new(program).args(&words).stdin(Stdio::null()).spawn().context("failed to start a server")?;
+    let mut own = Part(child);
+    let began = Instant::now();
+    while TcpStream::connect(address).is_err() {
+        if let Some(status) = own.0.try_wait()? {
+            bail!("the server under test ended at once: {status}");
+        }
+        if began.elapsed() > START_PATIENCE {
+            bail!("the server under test does not listen");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(own)
 }
 
 fn free_address() -> Result<SocketAddr> {

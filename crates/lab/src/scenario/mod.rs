@@ -7,6 +7,7 @@ mod ladder;
 mod publish;
 mod recovery;
 mod registry;
+mod restart;
 
 use std::process::ExitCode;
 
@@ -55,6 +56,7 @@ fn repeat(scenario: &Scenario, options: &Options, results: &mut Results) -> Resu
             Scenario::Storm(opening) => connections::storm(opening, options, results)?,
             Scenario::Publish(publish) => publish::publish(publish, options, results)?,
             Scenario::Recovery(recovery) => recovery::recovery(recovery, options, results)?,
+            Scenario::Restart(restart) => restart::restart(restart, options, results)?,
             Scenario::Across(across) => across::across(across, options, results)?,
             Scenario::Ladder(ladder) => ladder::ladder(ladder, options, results)?,
             Scenario::Registry(registry) => registry::registry(registry, options, results)?,
