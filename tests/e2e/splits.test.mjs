@@ -1,7 +1,7 @@
 // Three machines in network namespaces, each with a NATS server and a node; links between them are cut, slowed and healed while official
 // clients are connected to every node, names come and go, and everybody publishes.
 import assert from 'node:assert/strict';
-import { after, afterEach, before, describe, test } from 'node:test';
+import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Centrifuge } from 'centrifuge';
 import WebSocket from 'ws';
@@ -30,7 +30,7 @@ describe('three machines', () => {
       const nats_url = [urls[machine], ...urls.filter((url) => url !== urls[machine])];
       const cluster = { engine: 'nats', name: 'splits', nats_url, nats_no_randomize: true, stream_replicas: 3, heartbeat_interval: '300ms', node_timeout: '1500ms' };
       // JetStream elects its leaders first.
-      return Server.start({ port: 8000, seconds: 60, change: { registry: { scopes: SCOPES }, history: { history_size: 10_000 }, cluster }, on: { address: network.address(machine), words: network.on(machine, []) } });
+      return Server.start({ port: 8000, seconds: 60, change: { registry: { scopes: SCOPES }, client: { recovery_max_publication_limit: 10_000 }, history: { history_size: 10_000 }, cluster }, on: { address: network.address(machine), words: network.on(machine, []) } });
     }));
     await eventually(() => seen(3), 'the nodes to see each other', 20);
     fans = await Promise.all(nodes.map(fan));
@@ -187,6 +187,9 @@ describe('three machines', () => {
     for (const { client } of [...fans, ...devices]) assert.deepEqual(client.disconnects, [], 'clients stay connected');
     return acknowledged.length;
   }
+
+  // What one test left behind is not the next one's.
+  beforeEach(() => fans.forEach(({ seen }) => seen.splice(0)));
 
   test('a full split: one against two', { timeout: 60_000 }, async () => {
     const [stop, stopChurn] = [publish(), churn()];
