@@ -132,8 +132,10 @@ impl Channels {
             let position = channel.history.as_ref().map(|stored| stored.ring.position());
             match (&mut channel.hearing, position, is_linked) {
                 // What came meanwhile is asked for; so is what was under way when the link went.
-                (Hearing::Heard | Hearing::Loading(_), Some(position), true) => {
-                    channel.hearing = Hearing::Loading(BTreeMap::new());
+                (hearing @ (Hearing::Heard | Hearing::Loading(_)), Some(position), true) => {
+                    if matches!(hearing, Hearing::Heard) {
+                        *hearing = Hearing::Loading(BTreeMap::new());
+                    }
                     side.acts.push(ClusterAct::Load(Arc::clone(name), namespace(), position.offset));
                 }
                 (Hearing::Asked, Some(_), true) => side.acts.push(ClusterAct::Interest(Arc::clone(name), Some(namespace()), true)),
@@ -317,7 +319,13 @@ impl Channels {
     fn take_loaded(&mut self, channel: &Arc<str>, options: &ChannelOptions, loaded: Option<Box<Loaded>>, now_ms: u64) -> Outcome {
         let done = Outcome::Done(Response::Done);
         let Some(Channel { hearing, history: Some(stored), .. }) = self.table.get_mut(channel) else { return done };
-        let Hearing::Loading(waiting) = hearing else { return done };
+        let mut none = BTreeMap::new();
+        let waiting = match hearing {
+            Hearing::Loading(waiting) => waiting,
+            // A second answer, to what was asked when the link came back: it may know more than the first.
+            Hearing::Heard if loaded.is_some() => &mut none,
+            _ => return done,
+        };
         if loaded.as_ref().is_some_and(|loaded| loaded.behind > stored.ring.position().offset) {
             // Asked for by an earlier cache of this channel; what this one asked for is under way.
             return done;

@@ -19,6 +19,8 @@ use crate::subject::{PLAIN, Subject};
 const HEAD_START_US: u64 = 100_000;
 /// A member that says nothing for so long is lost.
 const SILENCE: Duration = Duration::from_secs(60);
+/// Between two steps: what the one has begun is over before the other is measured.
+const REST: Duration = Duration::from_secs(1);
 const LOOKUP_SECONDS: f64 = 2.0;
 /// Registrations that arrive each millisecond during lookups.
 const ARRIVING_PER_MS: u32 = 50;
@@ -55,7 +57,7 @@ fn together(names: u32, count: u32, nats: &Nats, results: &mut Results) -> Resul
     let mut nodes = Members::start(count as usize, nats)?;
     (0..count as usize).try_for_each(|node| nodes.link(node))?;
     // They know of each other before anything is registered.
-    std::thread::sleep(Duration::from_millis(500));
+    std::thread::sleep(REST);
     let share = names / count;
     let shares: Vec<(u32, u32)> = (0..count).map(|node| (node * share, share)).collect();
     nodes.order_all(&Order::Await { names: u64::from(share * count) })?;
@@ -63,7 +65,7 @@ fn together(names: u32, count: u32, nats: &Nats, results: &mut Results) -> Resul
     let known_us = nodes.reached(count as usize)?;
     results.add(Figure::new(scenario, "registered", "/s").at_least(5e5, 1.4e6), per_second(share * count, from_us, until_us));
     results.add(Figure::new(scenario, "known everywhere after the last call", "ms").bound(30.0, 5.0), millis(until_us, known_us));
-    std::thread::sleep(Duration::from_millis(500));
+    std::thread::sleep(REST);
     nodes.order_all(&Order::Await { names: 0 })?;
     let at_us = now_us() + HEAD_START_US;
     let (from_us, _) = nodes.carry_out(&shares, |first, count| Order::Die { at_us, first, count })?;
@@ -77,7 +79,7 @@ fn joining(names: u32, nats: &Nats, results: &mut Results) -> Result<()> {
     let mut nodes = Members::start(2, nats)?;
     nodes.link(0)?;
     nodes.register(&[(0, names), (names, names)])?;
-    std::thread::sleep(Duration::from_millis(500));
+    std::thread::sleep(REST);
     nodes.order_all(&Order::Await { names: u64::from(names) * 2 })?;
     let began_us = now_us();
     nodes.order(1, &Order::Link)?;
@@ -91,7 +93,7 @@ fn lookups(names: u32, nats: &Nats, results: &mut Results) -> Result<()> {
     let mut nodes = Members::start(2, nats)?;
     nodes.link(0)?;
     nodes.link(1)?;
-    std::thread::sleep(Duration::from_millis(500));
+    std::thread::sleep(REST);
     nodes.order(1, &Order::Await { names: u64::from(names) })?;
     nodes.register(&[(0, names)])?;
     nodes.reached(1)?;
@@ -119,7 +121,7 @@ fn whole_way(connections: usize, options: &Options, results: &mut Results) -> Re
     let subject = Subject::start(options)?;
     let mut fleet = Fleet::start(&subject.plan(connections, PLAIN, 1, 128, false))?;
     fleet.open_all(500)?;
-    std::thread::sleep(Duration::from_secs(1));
+    std::thread::sleep(REST);
     let meter = Meter::start(subject.pid)?;
     let (registered, seconds) = fleet.register(PATIENCE)?;
     let us = meter.stop()? / connections as f64;

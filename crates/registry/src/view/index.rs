@@ -2,7 +2,7 @@
 //! apart without a look at them, so a lookup costs two or three cache lines: the byte, the slot, the entry.
 //!
 //! Readers take no lock and never wait. What they may still see is freed later, by [`seize`] (Hyaline; Nikolaev and Ravindran, 2019).
-//! A general concurrent map was measured at one and a half times the time of a lookup and twice the memory.
+//! With a general concurrent map, and entries to fit it, a lookup took one and a half times as long and a name 245 bytes instead of 189.
 
 #![expect(unsafe_code, reason = "readers share pointers with the writer: each block has its proof beside it")]
 
