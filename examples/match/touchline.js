@@ -63,14 +63,17 @@ export class Touchline {
   publish(channel, data) { return this.#ask({ publish: { channel, data } }); }
   rpc(method, data) { return this.#ask({ rpc: { method, data } }); }
 
-  /** Sends one command; the promise holds its result, or fails with a Refusal. */
+  /** Sends one command; the promise holds its reply, or fails with a Refusal. */
   #ask(command) {
-    return new Promise((resolve, reject) => {
-      const id = ++this.#lastId;
-      const timer = setTimeout(() => this.#settle(id, null, new Error('no answer in time')), REPLY_TIMEOUT_MS);
-      this.#waiting.set(id, { resolve, reject, timer });
-      try { this.#socket.send(JSON.stringify({ id, ...command })); } catch (error) { this.#settle(id, null, error); }
-    });
+    return new Promise((resolve, reject) => this.#send(command, resolve, reject));
+  }
+
+  /** Sends one command. Its reply is handed on before the next line is read: the pushes of a subscription follow its reply at once. */
+  #send(command, resolve, reject) {
+    const id = ++this.#lastId;
+    const timer = setTimeout(() => this.#settle(id, null, new Error('no answer in time')), REPLY_TIMEOUT_MS);
+    this.#waiting.set(id, { resolve, reject, timer });
+    try { this.#socket.send(JSON.stringify({ id, ...command })); } catch (error) { this.#settle(id, null, error); }
   }
 
   #settle(id, result, error) {
@@ -104,20 +107,20 @@ export class Touchline {
     }
   }
 
-  async #subscribe(subscription) {
+  #subscribe(subscription) {
     const { channel, handlers, position } = subscription;
-    try {
-      const { subscribe: result } = await this.#ask({ subscribe: { channel, ...(position && { recover: true, ...position }) } });
-      const { recovered = false, publications = [], offset = 0, epoch = '' } = result;
+    const subscribed = ({ subscribe: { recoverable, positioned, recovered = false, publications = [], offset = 0, epoch = '' } }) => {
       // What was missed leads from the offset that we named to the top.
-      if (result.recoverable || result.positioned) subscription.position = { offset: publications.at(-1)?.offset ?? offset, epoch };
+      if (recoverable || positioned) subscription.position = { offset: publications.at(-1)?.offset ?? offset, epoch };
       handlers.onSubscribed?.({ recovered, wasHere: position !== null });
       publications.forEach((publication) => handlers.onPublication?.(publication, { isCaughtUp: recovered }));
-    } catch (error) {
+    };
+    const refused = (error) => {
       // A refusal is the last word; what went wrong only for now is tried again with the next connection.
       if (error instanceof Refusal && !error.isTemporary) handlers.onError?.(error);
       else this.#socket?.close();
-    }
+    };
+    this.#send({ subscribe: { channel, ...(position && { recover: true, ...position }) } }, subscribed, refused);
   }
 
   /** Takes one line of the server: a reply to a command, a push, or an empty object, which is a ping. */

@@ -84,6 +84,18 @@ test('after a lost link it asks for what comes after the last publication, and s
   assert.equal(named(heard, 'subscribe')[2].offset, 6, 'what was caught up counts');
 });
 
+test('what comes in one frame with the reply to a subscription counts', async () => {
+  const { url, links, heard } = await serve({ connect });
+  const { seen } = start(url);
+  await until(() => named(heard, 'subscribe').length === 1);
+  const reply = JSON.stringify({ id: 2, subscribe: { recoverable: true, offset: 3, epoch: 'e' } });
+  links[0].send(`${reply}\n${publication('b', 4)}`);
+  await until(() => seen.length === 1);
+  links[0].terminate();
+  await until(() => named(heard, 'subscribe').length === 2);
+  assert.equal(named(heard, 'subscribe')[1].offset, 4);
+});
+
 test('some codes are final, others are not', async () => {
   for (const [code, isFinal] of [[3001, false], [3500, true], [3999, true], [4000, false], [4500, true], [4999, true]]) {
     const { url, links } = await serve({ connect, subscribe: () => ({}) });
