@@ -11,6 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
 use crate::history::{Streams, warn_of_losses};
+use crate::loader::{Load, Loader};
 use crate::settings::Settings;
 use crate::subject::{Subjects, name};
 use crate::{Incoming, JoinError, Outgoing, Stored};
@@ -24,7 +25,8 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Commands carried out before the server is asked whether it has heard them.
 const BATCH: usize = 512;
 
-type Hand = Arc<dyn Fn(Incoming) + Send + Sync>;
+/// Takes all that comes in.
+pub(crate) type Hand = Arc<dyn Fn(Incoming) + Send + Sync>;
 
 /// The options of the connection.
 ///
@@ -118,11 +120,11 @@ struct Node {
     settings: Arc<Settings>,
     subjects: Subjects,
     hand: Hand,
-    streams: Option<Streams>,
+    streams: Option<(Streams, Loader)>,
     is_opening: bool,
     echo_sender: UnboundedSender<u64>,
-    /// Tasks that hear a channel.
-    channels: HashMap<Arc<str>, Vec<JoinHandle<()>>>,
+    /// The task that hears a channel.
+    channels: HashMap<Arc<str>, JoinHandle<()>>,
     /// Channels that wait for the server's echo: the number, the channel.
     unheard: Vec<(u64, Arc<str>)>,
     echo: u64,
@@ -201,13 +203,14 @@ impl Node {
         }))
     }
 
-    fn on_event(&mut self, event: &Event, streams: &UnboundedSender<Option<Streams>>) {
+    fn on_event(&mut self, event: &Event, streams: &UnboundedSender<Streams>) {
         match event {
             Event::Connected => {
                 tracing::info!("NATS is there");
                 if self.settings.streams.is_empty() || self.streams.is_some() {
                     (self.hand)(Incoming::Linked(true));
-                } else {
+                }
+                if !self.settings.streams.is_empty() {
                     self.open_streams(streams.clone());
                 }
             }
@@ -220,7 +223,8 @@ impl Node {
         }
     }
 
-    fn open_streams(&mut self, opened: UnboundedSender<Option<Streams>>) {
+    /// Streams in memory are gone with their server, so they are opened whenever a server is there.
+    fn open_streams(&mut self, opened: UnboundedSender<Streams>) {
         if std::mem::replace(&mut self.is_opening, true) {
             return;
         }
@@ -229,7 +233,7 @@ impl Node {
             loop {
                 match Streams::open(client.clone(), Arc::clone(&settings), subjects.clone()).await {
                     Ok(streams) => {
-                        let _ = opened.send(Some(streams));
+                        let _ = opened.send(streams);
                         return;
                     }
                     Err(error) => tracing::warn!(%error, "JetStream is not ready; trying again"),
@@ -239,10 +243,13 @@ impl Node {
         });
     }
 
-    fn on_streams(&mut self, streams: Option<Streams>) {
-        self.streams = streams;
+    fn on_streams(&mut self, streams: Streams) {
         self.is_opening = false;
-        (self.hand)(Incoming::Linked(true));
+        let is_known = self.streams.as_ref().is_some_and(|(known, _)| known.are(&streams));
+        self.streams = Some((streams.clone(), Loader::start(streams, Arc::clone(&self.hand))));
+        if !is_known {
+            (self.hand)(Incoming::Linked(true));
+        }
     }
 
     /// The server has heard all that came before: the channels that waited are heard.
@@ -278,56 +285,44 @@ impl Node {
                 tokio::spawn(async move { done(gather(&client, subject, message, nodes).await) });
             }
             Outgoing::Pass { channel, payload } => self.publish(self.subjects.passing(&channel), payload).await,
-            Outgoing::Interest { channel, namespace, is_wanted: true } => self.hear_channel(channel, namespace).await,
-            Outgoing::Interest { channel, is_wanted: false, .. } => {
-                self.channels.remove(&channel).into_iter().flatten().for_each(|task| task.abort());
+            Outgoing::Interest { channel, is_wanted: true } => self.hear_channel(channel).await,
+            Outgoing::Interest { channel, is_wanted: false } => {
+                if let Some(task) = self.channels.remove(&channel) {
+                    task.abort();
+                }
             }
-            Outgoing::Load { channel, namespace, behind } => {
-                let (streams, hand) = (self.streams.clone(), Arc::clone(&self.hand));
-                tokio::spawn(async move {
-                    let history = match streams {
-                        Some(streams) => streams.load(&channel, &namespace, behind).await,
-                        None => None,
-                    };
-                    hand(Incoming::Loaded { channel, behind, history });
-                });
-            }
-            Outgoing::Store { channel, namespace, payload, id, done } => match self.streams.clone() {
+            Outgoing::Load { channel, namespace, behind } => match &self.streams {
+                Some((_, loader)) => loader.load(Load { channel, namespace, behind }),
+                None => (self.hand)(Incoming::Loaded { channel, behind, history: None }),
+            },
+            Outgoing::Store { channel, namespace, payload, id, done } => match self.streams() {
                 Some(streams) => drop(tokio::spawn(streams.store(channel, namespace, payload, id, done))),
                 None => done(None),
             },
-            Outgoing::Purge { channel, namespace, done } => {
-                let streams = self.streams.clone();
-                tokio::spawn(async move {
-                    done(match streams {
-                        Some(streams) => streams.purge(&channel, &namespace).await,
-                        None => false,
-                    });
-                });
-            }
+            Outgoing::Purge { channel, namespace, done } => match self.streams() {
+                Some(streams) => drop(tokio::spawn(async move { done(streams.purge(&channel, &namespace).await) })),
+                None => done(false),
+            },
             Outgoing::Leave { .. } => {}
         }
     }
 
-    async fn hear_channel(&mut self, channel: Arc<str>, namespace: Option<Arc<str>>) {
+    fn streams(&self) -> Option<Streams> {
+        self.streams.as_ref().map(|(streams, _)| streams.clone())
+    }
+
+    async fn hear_channel(&mut self, channel: Arc<str>) {
         if !self.channels.contains_key(&channel) {
-            let mut tasks = Vec::with_capacity(2);
             let (hand, of) = (Arc::clone(&self.hand), Arc::clone(&channel));
-            let passing = self.hear(self.subjects.passing(&channel), move |message| {
-                hand(Incoming::Passing { channel: Arc::clone(&of), payload: message.payload });
-            });
-            tasks.extend(passing.await);
-            if let Some(namespace) = namespace {
-                let (hand, of) = (Arc::clone(&self.hand), Arc::clone(&channel));
-                let stored = self.hear(self.subjects.republished(&namespace, &channel), move |message| {
-                    if let Some((offset, previous)) = place(&message) {
-                        let stored = Stored { offset, payload: message.payload };
-                        hand(Incoming::Stored { channel: Arc::clone(&of), stored, previous });
-                    }
+            let task = self.hear(self.subjects.happening(&channel), move |message| {
+                let channel = Arc::clone(&of);
+                hand(match place(&message) {
+                    Some((offset, previous)) => Incoming::Stored { channel, stored: Stored { offset, payload: message.payload }, previous },
+                    None => Incoming::Passing { channel, payload: message.payload },
                 });
-                tasks.extend(stored.await);
-            }
-            self.channels.insert(Arc::clone(&channel), tasks);
+            });
+            let Ok(task) = task.await else { return };
+            self.channels.insert(Arc::clone(&channel), task);
         }
         self.unheard.push((self.echo, channel));
         self.has_new = true;
@@ -339,7 +334,7 @@ fn last_name(message: &Message) -> Option<String> {
     name(message.subject.rsplit('.').next()?)
 }
 
-/// Sequence and previous sequence of a republished message.
+/// Sequence and previous sequence of a message that JetStream has stored and published again.
 fn place(message: &Message) -> Option<(u64, u64)> {
     let headers = message.headers.as_ref()?;
     let number = |name: &str| headers.get(name)?.as_str().parse::<u64>().ok();

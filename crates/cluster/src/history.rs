@@ -9,6 +9,7 @@ use async_nats::jetstream::stream::{Config, DirectGetErrorKind, DiscardPolicy, L
 use async_nats::jetstream::{self, Context};
 use bytes::Bytes;
 
+use crate::loader::Load;
 use crate::settings::{Settings, Storage, StreamSettings};
 use crate::subject::Subjects;
 use crate::{History, OnStored, Stored};
@@ -21,6 +22,14 @@ const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How often, and after which pause, a replica is asked again that lags behind the leader.
 const LAG_RETRIES: u32 = 40;
 const LAG_PAUSE: Duration = Duration::from_millis(50);
+
+/// What was read of a channel.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    publications: Vec<Stored>,
+    /// The channel's last sequence, where the leader was asked.
+    last: u64,
+}
 
 /// The streams of a cluster.
 #[derive(Clone)]
@@ -67,51 +76,72 @@ impl Streams {
         done(stored.await);
     }
 
-    /// What is kept of a channel behind an offset, by direct gets.
-    pub(crate) async fn load(&self, channel: &str, namespace: &str, behind: u64) -> Option<History> {
-        let (stream, epoch) = self.open.get(namespace)?;
-        let size = self.settings.streams.iter().find(|of| of.namespace == namespace)?.size;
-        let state = stream.get_info().await.ok()?.state;
+    /// Whether the other's streams are the same, each in the same life.
+    pub(crate) fn are(&self, other: &Streams) -> bool {
+        self.open.len() == other.open.len()
+            && self.open.iter().all(|(namespace, (_, epoch))| other.open.get(namespace).is_some_and(|(_, theirs)| theirs == epoch))
+    }
+
+    /// Reads what is kept of a channel behind an offset, by direct gets; `None` = it can't be had now.
+    pub(crate) async fn read(&self, Load { channel, namespace, behind }: &Load) -> Option<Kept> {
+        let (stream, _) = self.open.get(&**namespace)?;
         let subject = self.subjects.stored(namespace, channel);
-        // Gets are answered by any replica, this by the leader: a replica that lags behind is asked again.
-        let last = match stream.get_last_raw_message_by_subject(&subject).await {
-            Ok(message) => message.sequence,
-            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => 0,
-            Err(_) => return None,
-        };
-        let mut kept: Vec<Stored> = Vec::new();
-        let mut next = behind.saturating_add(1).max(state.first_sequence);
+        let last = if self.settings.replicas > 1 { Some(last_sequence(stream, &subject).await?) } else { None };
+        let mut publications: Vec<Stored> = Vec::new();
+        let mut next = behind.saturating_add(1);
         let mut patience = LAG_RETRIES;
-        while next <= last {
-            match stream.direct_get_next_for_subject(&subject, Some(next)).await {
-                Ok(message) => {
+        while last.is_none_or(|last| next <= last) {
+            match (stream.direct_get_next_for_subject(&subject, Some(next)).await.map_err(|error| error.kind()), last) {
+                (Ok(message), _) => {
                     next = message.sequence + 1;
-                    kept.push(Stored { offset: message.sequence, payload: message.payload });
+                    publications.push(Stored { offset: message.sequence, payload: message.payload });
                 }
-                Err(error) if error.kind() == DirectGetErrorKind::NotFound && patience > 0 => {
+                (Err(DirectGetErrorKind::NotFound), None) => break,
+                (Err(DirectGetErrorKind::NotFound), Some(_)) if patience > 0 => {
                     patience -= 1;
                     tokio::time::sleep(LAG_PAUSE).await;
                 }
-                Err(_) => return None,
+                (Err(_), _) => return None,
             }
         }
-        let top = match kept.last() {
-            Some(latest) => latest.offset,
-            None => last.max(behind).max(state.first_sequence.saturating_sub(1)),
-        };
+        Some(Kept { publications, last: last.unwrap_or_default() })
+    }
+
+    /// The first sequence that a namespace's stream still has, and behind an empty one the first that it will have.
+    pub(crate) async fn first_sequence(&self, namespace: &str) -> Option<u64> {
+        let (stream, _) = self.open.get(namespace)?;
+        Some(stream.get_info().await.ok()?.state.first_sequence)
+    }
+
+    /// What a channel's publications behind an offset are worth, by the first sequence that the stream had after they were read.
+    pub(crate) fn history(&self, namespace: &str, behind: u64, kept: Kept, first_sequence: u64) -> Option<History> {
+        let (_, epoch) = self.open.get(namespace)?;
+        let size = self.settings.streams.iter().find(|of| of.namespace == namespace)?.size;
+        let Kept { publications, last } = kept;
+        let dropped = first_sequence.saturating_sub(1);
+        let top = publications.last().map_or(last.max(behind).max(dropped), |latest| latest.offset);
         // Where the channel has room left, nothing was pushed out; then only age can have taken something, and age takes in order.
-        let has_room = kept.len() < size;
-        let floor = match kept.first() {
+        let has_room = publications.len() < size;
+        let floor = match publications.first() {
             Some(first) if !has_room => first.offset,
-            _ => state.first_sequence.saturating_sub(1).min(top),
+            _ => dropped.min(top),
         };
-        Some(History { epoch: *epoch, kept, top, floor: floor.max(behind) })
+        Some(History { epoch: *epoch, kept: publications, top, floor: floor.max(behind) })
     }
 
     /// Drops what is kept of a channel.
     pub(crate) async fn purge(&self, channel: &str, namespace: &str) -> bool {
         let Some((stream, _)) = self.open.get(namespace) else { return false };
         stream.purge().filter(self.subjects.stored(namespace, channel)).await.is_ok()
+    }
+}
+
+/// The last sequence of a subject; 0 = none. Gets are answered by any replica, this by the leader: it shows who lags behind.
+async fn last_sequence(stream: &Stream, subject: &str) -> Option<u64> {
+    match stream.get_last_raw_message_by_subject(subject).await {
+        Ok(message) => Some(message.sequence),
+        Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Some(0),
+        Err(_) => None,
     }
 }
 
@@ -150,7 +180,7 @@ fn config(settings: &Settings, subjects: &Subjects, of_namespace: &StreamSetting
         allow_direct: true,
         republish: Some(Republish {
             source: subjects.stored(&of_namespace.namespace, ">"),
-            destination: subjects.republished(&of_namespace.namespace, ">"),
+            destination: subjects.republished(),
             headers_only: false,
         }),
         ..Config::default()

@@ -5,6 +5,7 @@
 
 mod connection;
 mod history;
+mod loader;
 mod settings;
 mod subject;
 
@@ -116,7 +117,7 @@ enum Outgoing {
     Order { message: Bytes },
     Gather { message: Bytes, nodes: usize, done: OnGathered },
     Pass { channel: Arc<str>, payload: Bytes },
-    Interest { channel: Arc<str>, namespace: Option<Arc<str>>, is_wanted: bool },
+    Interest { channel: Arc<str>, is_wanted: bool },
     Load { channel: Arc<str>, namespace: Arc<str>, behind: u64 },
     Store { channel: Arc<str>, namespace: Arc<str>, payload: Bytes, id: Box<str>, done: OnStored },
     Purge { channel: Arc<str>, namespace: Arc<str>, done: Box<dyn FnOnce(bool) + Send> },
@@ -157,9 +158,9 @@ impl Cluster {
         self.send(Outgoing::Pass { channel, payload: payload.into() });
     }
 
-    /// Begins or ends hearing a channel; `namespace`: of a channel with history.
-    pub fn interest(&self, channel: Arc<str>, namespace: Option<Arc<str>>, is_wanted: bool) {
-        self.send(Outgoing::Interest { channel, namespace, is_wanted });
+    /// Begins or ends hearing a channel.
+    pub fn interest(&self, channel: Arc<str>, is_wanted: bool) {
+        self.send(Outgoing::Interest { channel, is_wanted });
     }
 
     /// Asks for what is kept of a channel behind an offset.

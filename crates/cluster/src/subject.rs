@@ -52,24 +52,25 @@ impl Subjects {
         format!("{}.echo.{}", self.prefix, token(node))
     }
 
+    /// All that happens in a channel, for those who hear it.
+    pub(crate) fn happening(&self, channel: &str) -> String {
+        format!("{}.happening.*.{}", self.prefix, token(channel))
+    }
+
     /// What passes in a channel and is not kept.
     pub(crate) fn passing(&self, channel: &str) -> String {
-        format!("{}.pass.{}", self.prefix, token(channel))
+        format!("{}.happening.passing.{}", self.prefix, token(channel))
+    }
+
+    /// Where publications of all channels come from once they are stored.
+    pub(crate) fn republished(&self) -> String {
+        format!("{}.happening.stored.>", self.prefix)
     }
 
     /// Where publications of a channel with history are stored. `channel` may be `>`.
     pub(crate) fn stored(&self, namespace: &str, channel: &str) -> String {
-        self.of_channel("keep", namespace, channel)
-    }
-
-    /// Where they come from once they are stored.
-    pub(crate) fn republished(&self, namespace: &str, channel: &str) -> String {
-        self.of_channel("kept", namespace, channel)
-    }
-
-    fn of_channel(&self, kind: &str, namespace: &str, channel: &str) -> String {
         let channel = if channel == ">" { ">".into() } else { token(channel) };
-        format!("{}.{kind}.{}.{channel}", self.prefix, token(namespace))
+        format!("{}.keep.{}.{channel}", self.prefix, token(namespace))
     }
 
     /// The name of a namespace's stream.

@@ -258,13 +258,13 @@ impl World {
             for act in acts {
                 let delay_ms = self.random.below(60);
                 match act {
-                    ClusterAct::Interest(channel, _, true) => {
+                    ClusterAct::Interest(channel, true) => {
                         node.interests.retain(|known| *known != channel);
                         node.interests.push(Arc::clone(&channel));
                         let at_ms = node.inbox.last().map_or(0, |(at, ..)| *at).max(self.now_ms + delay_ms);
                         node.inbox.push((at_ms, channel, Request::Interested));
                     }
-                    ClusterAct::Interest(channel, _, false) => node.interests.retain(|known| *known != channel),
+                    ClusterAct::Interest(channel, false) => node.interests.retain(|known| *known != channel),
                     ClusterAct::Load(channel, _, behind) => node.loads.push((self.now_ms + delay_ms, channel, behind)),
                     ClusterAct::Pass(..) => panic!("nothing passes here"),
                 }

@@ -57,6 +57,8 @@ pub(crate) enum Scenario {
     Restart(Restart),
     /// Publications on one of three servers joined by NATS to subscribers of each, beside one server alone.
     Across(Across),
+    /// Many channels with one subscriber each on each of three servers joined by NATS.
+    Channels(Channels),
     /// More and more connections, over as many server processes as they need, joined by NATS.
     Ladder(Ladder),
     /// Names on one node and on four, each a process that embeds the registry, joined by NATS; and names of clients on WebSocket.
@@ -224,6 +226,17 @@ pub(crate) struct Ladder {
     /// Channels that the connections are spread over.
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) channels: u32,
+}
+
+/// Channels of three servers.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Channels {
+    /// Channels.
+    #[arg(long, value_name = "COUNT", default_value_t = 50_000)]
+    pub(crate) channels: usize,
+    /// Of those, how many get a publication.
+    #[arg(long, value_name = "COUNT", default_value_t = 5_000)]
+    pub(crate) messages: usize,
 }
 
 /// Subscribers of three servers.

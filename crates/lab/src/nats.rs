@@ -14,7 +14,7 @@ const START_PATIENCE: Duration = Duration::from_secs(10);
 /// A NATS server with JetStream in a directory of its own; both are gone when this is dropped.
 pub(crate) struct Nats {
     pub(crate) url: String,
-    _server: Part,
+    server: Part,
     _store: Store,
 }
 
@@ -49,6 +49,10 @@ impl Nats {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        Ok(Nats { url: format!("nats://127.0.0.1:{port}"), _server: server, _store: Store(store) })
+        Ok(Nats { url: format!("nats://127.0.0.1:{port}"), server, _store: Store(store) })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.server.pid()
     }
 }

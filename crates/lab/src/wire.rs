@@ -12,6 +12,11 @@ const NUMBER_DIGITS: usize = 10;
 const TIME_DIGITS: usize = 16;
 const MARK: &[u8] = b"{\"n\":1";
 
+/// The head of a WebSocket's ping.
+pub(crate) const PING: u8 = 0x89;
+/// The head of its goodbye.
+pub(crate) const CLOSE: u8 = 0x88;
+
 /// What a subscriber speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]

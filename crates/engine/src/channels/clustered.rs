@@ -40,9 +40,9 @@ pub(super) enum Hearing {
 /// What a home wants of the cluster.
 #[derive(Debug)]
 pub enum ClusterAct {
-    /// To begin or end hearing a channel; the namespace of one with history.
-    Interest(Arc<str>, Option<Arc<str>>, bool),
-    /// To get what is kept of a channel behind an offset.
+    /// To begin or end hearing a channel.
+    Interest(Arc<str>, bool),
+    /// To get what is kept of a channel, of a namespace, behind an offset.
     Load(Arc<str>, Arc<str>, u64),
     /// To pass something on to all nodes that hear the channel.
     Pass(Arc<str>, Vec<u8>),
@@ -94,14 +94,14 @@ impl Channels {
             Request::HistoryRemove if options.has_history() => self.if_linked(|_| Outcome::Purge(namespace)),
             Request::Subscribe(ref subscribe) => {
                 let connection = subscribe.connection;
-                let outcome = self.once_heard(channel, options, namespace, request, now_ms);
+                let outcome = self.once_heard(channel, options, request, now_ms);
                 self.note_refusal(connection, channel, &outcome, now_ms);
                 outcome
             }
             Request::Unsubscribe { connection, is_answered: false } if self.was_refused(connection, channel) => {
                 Outcome::Done(Response::Done)
             }
-            Request::History(_) if options.has_history() => self.once_heard(channel, options, namespace, request, now_ms),
+            Request::History(_) if options.has_history() => self.once_heard(channel, options, request, now_ms),
             Request::Passing(payload) => self.take_passing(channel, &payload),
             Request::Stored { offset, previous, payload } => {
                 self.take_stored(channel, options, &namespace, (offset, previous, payload), now_ms)
@@ -138,10 +138,10 @@ impl Channels {
                     }
                     side.acts.push(ClusterAct::Load(Arc::clone(name), namespace(), position.offset));
                 }
-                (Hearing::Asked, Some(_), true) => side.acts.push(ClusterAct::Interest(Arc::clone(name), Some(namespace()), true)),
+                (Hearing::Asked, Some(_), true) => side.acts.push(ClusterAct::Interest(Arc::clone(name), true)),
                 (Hearing::Asked | Hearing::None, None, true) => {
                     channel.hearing = Hearing::Asked;
-                    side.acts.push(ClusterAct::Interest(Arc::clone(name), None, true));
+                    side.acts.push(ClusterAct::Interest(Arc::clone(name), true));
                 }
                 (Hearing::Heard, _, _) | (_, _, true) => {}
                 // Whoever waits hears now that it can't be had.
@@ -170,7 +170,7 @@ impl Channels {
         if self.table.remove(name).is_some()
             && let Some(side) = &mut self.cluster
         {
-            side.acts.push(ClusterAct::Interest(Arc::clone(name), None, false));
+            side.acts.push(ClusterAct::Interest(Arc::clone(name), false));
         }
     }
 
@@ -225,7 +225,7 @@ impl Channels {
     }
 
     /// Carries a request out if the channel is heard; else it waits, and the channel is asked for.
-    fn once_heard(&mut self, channel: &Arc<str>, options: &ChannelOptions, namespace: Arc<str>, request: Request, now_ms: u64) -> Outcome {
+    fn once_heard(&mut self, channel: &Arc<str>, options: &ChannelOptions, request: Request, now_ms: u64) -> Outcome {
         let is_linked = self.cluster.as_ref().is_some_and(|side| side.is_linked);
         let has_history = options.has_history();
         match self.table.get(channel).map(|known| &known.hearing) {
@@ -239,7 +239,7 @@ impl Channels {
             Some(Hearing::Asked | Hearing::Loading(_)) => {}
             Some(Hearing::None) | None => {
                 self.channel(channel, options, now_ms).hearing = Hearing::Asked;
-                self.act(ClusterAct::Interest(Arc::clone(channel), has_history.then_some(namespace), true));
+                self.act(ClusterAct::Interest(Arc::clone(channel), true));
             }
         }
         Outcome::Wait(request)

@@ -1,6 +1,7 @@
 //! What is measured, and how: each scenario drives servers and workers, and adds to the results.
 
 mod across;
+mod channels;
 mod connections;
 mod fanout;
 mod ladder;
@@ -58,6 +59,7 @@ fn repeat(scenario: &Scenario, options: &Options, results: &mut Results) -> Resu
             Scenario::Recovery(recovery) => recovery::recovery(recovery, options, results)?,
             Scenario::Restart(restart) => restart::restart(restart, options, results)?,
             Scenario::Across(across) => across::across(across, options, results)?,
+            Scenario::Channels(channels) => channels::channels(channels, options, results)?,
             Scenario::Ladder(ladder) => ladder::ladder(ladder, options, results)?,
             Scenario::Registry(registry) => registry::registry(registry, options, results)?,
         }

@@ -12,15 +12,13 @@ use socket2::{Domain, Socket, Type};
 use super::Crowd;
 use crate::ledger::{Ledger, Progress};
 use crate::process::now_us;
-use crate::wire::{self, Dialect};
+use crate::wire::{self, CLOSE, Dialect, PING};
 
 /// Connections from one source address, each from a port that we choose: the kernel's own search becomes slow beyond a few thousand.
 const PER_ADDRESS: usize = 4_000;
 /// The first of those ports; each time that a crowd comes, it comes from the next 4,000, because closed connections keep theirs for a while.
 const FIRST_PORT: usize = 10_000;
 const PORT_BLOCKS: usize = 12;
-const PING: u8 = 0x89;
-const CLOSE: u8 = 0x88;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Stage {

@@ -61,7 +61,7 @@ impl Shard {
             let Some(cluster) = &self.node.cluster else { return };
             for act in self.channels.cluster_acts() {
                 match act {
-                    ClusterAct::Interest(channel, namespace, is_wanted) => cluster.interest(channel, namespace, is_wanted),
+                    ClusterAct::Interest(channel, is_wanted) => cluster.interest(channel, is_wanted),
                     ClusterAct::Load(channel, namespace, behind) => cluster.load(channel, namespace, behind),
                     ClusterAct::Pass(channel, payload) => cluster.pass(channel, payload),
                 }
