@@ -35,6 +35,13 @@ pub(crate) struct Plan {
     pub(crate) shows_progress: bool,
 }
 
+impl Plan {
+    /// Subscribers of each server; the last one may have fewer.
+    pub(crate) fn share(&self) -> usize {
+        self.connections.div_ceil(self.servers.len())
+    }
+}
+
 /// Everybody is in.
 #[derive(Debug, Default)]
 pub(crate) struct Opened {
@@ -70,7 +77,7 @@ impl Fleet {
     pub(crate) fn start(plan: &Plan) -> Result<Self> {
         let (sender, reports) = channel();
         let mut workers = Vec::new();
-        let share = plan.connections.div_ceil(plan.servers.len());
+        let share = plan.share();
         let mut first = 0;
         for (group, server) in plan.servers.iter().enumerate() {
             let end = plan.connections.min((group + 1) * share);

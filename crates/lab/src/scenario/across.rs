@@ -1,9 +1,8 @@
 //! What a publication costs on nodes that it reaches by NATS, beside one node alone.
 
-use std::time::Duration;
-
 use anyhow::Result;
 
+use super::bare::{REST, patience};
 use super::exact;
 use crate::arguments::{Across, Options};
 use crate::fleet::Fleet;
@@ -16,8 +15,6 @@ use crate::subject::{PLAIN, Subject};
 const SCENARIO: &str = "fan-out across nodes";
 const NODES: usize = 3;
 const SIZE: usize = 128;
-const PATIENCE: Duration = Duration::from_secs(30);
-const REST: Duration = Duration::from_secs(1);
 
 /// One run of a node alone and of three nodes; the first of them is published on.
 pub(super) fn across(across: &Across, options: &Options, results: &mut Results) -> Result<()> {
@@ -42,7 +39,7 @@ fn run(subjects: &[Subject], across: &Across) -> Result<(Vec<f64>, u64)> {
     fleet.open_all(500)?;
     let mut publisher = Publisher::new(subjects[0].api.clone(), PLAIN, 1, SIZE)?;
     std::thread::sleep(REST);
-    fleet.expect(across.messages, PATIENCE + Duration::from_secs_f64(across.messages as f64 / across.rate))?;
+    fleet.expect(across.messages, patience(across.messages, across.rate))?;
     let meters = subjects.iter().map(|subject| Meter::start(subject.pid)).collect::<Result<Vec<_>>>()?;
     publisher.publish(across.messages, across.rate)?;
     let delivered = fleet.delivered()?;

@@ -1,26 +1,19 @@
 //! Publications to many subscribers, beside the floor.
 
-use std::io::{BufRead as _, BufReader, Lines, Write as _};
-use std::net::SocketAddr;
-use std::process::{ChildStdin, ChildStdout};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::Result;
 
+use super::bare::{Bare, Outcome, REST};
 use super::exact;
 use crate::arguments::{Fanout, Options, Preset};
-use crate::fleet::{Delivered, Fleet, Plan};
-use crate::floor::{FloorOrder, FloorReport, Sending};
-use crate::process::{Meter, Part};
+use crate::fleet::Fleet;
+use crate::floor::Sending;
+use crate::process::Meter;
 use crate::publisher::Publisher;
 use crate::report::{Figure, Results};
 use crate::subject::{PLAIN, Subject};
-use crate::wire::Dialect;
 
-/// What the slowest of subscribers may take after the last publication.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Between the last subscription and the first publication.
-const REST: Duration = Duration::from_secs(1);
 const OPENED_AT_ONCE: usize = 500;
 
 /// Numbers of a fan-out.
@@ -63,15 +56,18 @@ impl Numbers {
         Numbers { connections: self.connections.div_ceil(self.channels), channels: 1, ..self }
     }
 
-    fn each(&self) -> usize {
-        self.messages / self.channels
+    /// The bare machine with these numbers.
+    fn floor(&self) -> Result<Outcome> {
+        let Numbers { connections, channels, messages, rate, size, coalesce, .. } = *self;
+        let sending = Sending { prefix: PLAIN.to_owned(), channels, messages, rate, coalesce, size };
+        Bare { processes: 1, connections, opened_at_once: OPENED_AT_ONCE, sending }.run()
     }
 }
 
 /// One run of the floor, alone.
 pub(super) fn floor(fanout: &Fanout, results: &mut Results) -> Result<()> {
     let numbers = Numbers::of(fanout);
-    let floor = run_floor(&numbers)?;
+    let floor = numbers.floor()?;
     results.add(Figure::new("floor", "CPU per delivery", "µs"), floor.us);
     results.add(Figure::new("floor", "mean latency", "ms"), floor.delivered.times.mean_ms());
     results.add(Figure::new("floor", "p99 latency", "ms"), floor.delivered.times.quantile_ms(0.99));
@@ -82,8 +78,8 @@ pub(super) fn floor(fanout: &Fanout, results: &mut Results) -> Result<()> {
 /// One run of the floor and one of the server.
 pub(super) fn fanout(fanout: &Fanout, options: &Options, results: &mut Results) -> Result<()> {
     let numbers = Numbers::of(fanout);
-    let floor = run_floor(&numbers.of_one_channel())?;
-    let spread = if numbers.channels > 1 { Some(run_floor(&numbers)?) } else { None };
+    let floor = numbers.of_one_channel().floor()?;
+    let spread = if numbers.channels > 1 { Some(numbers.floor()?) } else { None };
     let server = run_server(&numbers, options)?;
     let figure = |name, unit| Figure::new(numbers.scenario, name, unit);
     let (us, ratio) = (figure("CPU per delivery", "µs"), figure("CPU per delivery / floor", "×"));
@@ -110,93 +106,16 @@ pub(super) fn fanout(fanout: &Fanout, options: &Options, results: &mut Results) 
     Ok(())
 }
 
-struct Outcome {
-    /// CPU of the sender, microseconds per delivery.
-    us: f64,
-    delivered: Delivered,
-    seconds: f64,
-}
-
 fn run_server(numbers: &Numbers, options: &Options) -> Result<Outcome> {
     let subject = Subject::start(options)?;
     let mut fleet = Fleet::start(&subject.plan(numbers.connections, PLAIN, numbers.channels, numbers.size, false))?;
     fleet.open_all(OPENED_AT_ONCE)?;
     let mut publisher = Publisher::new(subject.api.clone(), PLAIN, numbers.channels, numbers.size)?;
     std::thread::sleep(REST);
-    fleet.expect(numbers.each(), PATIENCE + lasting(numbers))?;
+    fleet.expect(numbers.messages / numbers.channels, super::bare::patience(numbers.messages, numbers.rate))?;
     let (meter, began) = (Meter::start(subject.pid)?, Instant::now());
     publisher.publish(numbers.messages, numbers.rate)?;
     let delivered = fleet.delivered()?;
     let seconds = began.elapsed().as_secs_f64();
     Ok(Outcome { us: meter.stop()? / delivered.count.max(1) as f64, delivered, seconds })
-}
-
-fn lasting(numbers: &Numbers) -> Duration {
-    if numbers.rate > 0.0 { Duration::from_secs_f64(numbers.messages as f64 / numbers.rate) } else { Duration::ZERO }
-}
-
-fn run_floor(numbers: &Numbers) -> Result<Outcome> {
-    let (mut floor, server) = Floor::start()?;
-    let connections = numbers.connections;
-    let plan = Plan {
-        servers: vec![server],
-        path: String::new(),
-        dialect: Dialect::Plain,
-        connections,
-        prefix: PLAIN.to_owned(),
-        channels: numbers.channels,
-        data_size: numbers.size,
-        token_secret: None,
-        shows_progress: true,
-    };
-    let mut fleet = Fleet::start(&plan)?;
-    floor.order(&FloorOrder::Accept { connections })?;
-    fleet.open_all(OPENED_AT_ONCE)?;
-    floor.wait("accept", |report| matches!(report, FloorReport::Accepted))?;
-    std::thread::sleep(REST);
-    fleet.expect(numbers.each(), PATIENCE + lasting(numbers))?;
-    let (meter, began) = (Meter::start(floor.part.pid())?, Instant::now());
-    let Numbers { channels, messages, rate, coalesce, size, .. } = *numbers;
-    floor.order(&FloorOrder::Send(Sending { prefix: PLAIN.to_owned(), channels, messages, rate, coalesce, size }))?;
-    floor.wait("send", |report| matches!(report, FloorReport::Sent))?;
-    let delivered = fleet.delivered()?;
-    let seconds = began.elapsed().as_secs_f64();
-    Ok(Outcome { us: meter.stop()? / delivered.count.max(1) as f64, delivered, seconds })
-}
-
-/// The process that sends what the floor sends.
-struct Floor {
-    part: Part,
-    orders: ChildStdin,
-    reports: Lines<BufReader<ChildStdout>>,
-}
-
-impl Floor {
-    fn start() -> Result<(Self, SocketAddr)> {
-        let mut part = Part::start(&["lab", "floor-server"])?;
-        let orders = part.0.stdin.take().context("the floor has no standard input")?;
-        let reports = BufReader::new(part.0.stdout.take().context("the floor has no standard output")?).lines();
-        let mut floor = Floor { part, orders, reports };
-        match floor.report()? {
-            FloorReport::Listening { address } => Ok((floor, address)),
-            other => bail!("the floor said {other:?}"),
-        }
-    }
-
-    fn order(&mut self, order: &FloorOrder) -> Result<()> {
-        let mut line = serde_json::to_vec(order)?;
-        line.push(b'\n');
-        self.orders.write_all(&line)?;
-        Ok(self.orders.flush()?)
-    }
-
-    fn report(&mut self) -> Result<FloorReport> {
-        let line = self.reports.next().context("the floor has ended")??;
-        Ok(serde_json::from_str(&line)?)
-    }
-
-    fn wait(&mut self, what: &str, is_it: impl Fn(&FloorReport) -> bool) -> Result<()> {
-        let report = self.report()?;
-        if is_it(&report) { Ok(()) } else { bail!("the floor said {report:?} instead of the end of {what}") }
-    }
 }

@@ -1,11 +1,12 @@
 //! More and more connections: N connections, C of them opened at a time, and the average time in which one event reaches everybody.
 
-use std::time::Duration;
-
 use anyhow::Result;
 
+use super::bare::{Bare, REST, patience};
+use super::exact;
 use crate::arguments::{Ladder, Options};
 use crate::fleet::Fleet;
+use crate::floor::Sending;
 use crate::nats::Nats;
 use crate::process::Meter;
 use crate::publisher::Publisher;
@@ -15,8 +16,6 @@ use crate::subject::{PLAIN, Subject};
 /// Connections of one server process: below the limit of 20,000 open files.
 const PER_SERVER: usize = 18_000;
 const SIZE: usize = 128;
-const PATIENCE: Duration = Duration::from_secs(30);
-const REST: Duration = Duration::from_secs(1);
 
 /// All steps once.
 pub(super) fn ladder(ladder: &Ladder, options: &Options, results: &mut Results) -> Result<()> {
@@ -25,20 +24,22 @@ pub(super) fn ladder(ladder: &Ladder, options: &Options, results: &mut Results) 
 
 fn climb((connections, concurrency): (usize, usize), ladder: &Ladder, options: &Options, results: &mut Results) -> Result<()> {
     let count = connections.div_ceil(PER_SERVER);
+    let channels = ladder.channels as usize;
+    let messages = ladder.messages.div_ceil(channels) * channels;
+    let sending = Sending { prefix: PLAIN.to_owned(), channels, messages, rate: ladder.rate, coalesce: 1, size: SIZE };
+    let floor = Bare { processes: count, connections, opened_at_once: 500, sending }.run()?;
     let nats = if count > 1 { Some(Nats::start()?) } else { None };
     let subjects = match &nats {
         Some(nats) => Subject::start_joined(options, nats, count)?,
         None => vec![Subject::start(options)?],
     };
-    let channels = ladder.channels as usize;
     let mut plan = subjects[0].plan(connections, PLAIN, channels, SIZE, false);
     plan.servers = subjects.iter().map(|subject| subject.address).collect();
     let mut fleet = Fleet::start(&plan)?;
     let opened = fleet.open(concurrency)?;
     let mut publisher = Publisher::new(subjects[0].api.clone(), PLAIN, channels, SIZE)?;
     std::thread::sleep(REST);
-    let messages = ladder.messages.div_ceil(channels) * channels;
-    fleet.expect(messages / channels, PATIENCE + Duration::from_secs_f64(messages as f64 / ladder.rate))?;
+    fleet.expect(messages / channels, patience(messages, ladder.rate))?;
     let meters = subjects.iter().map(|subject| Meter::start(subject.pid)).collect::<Result<Vec<_>>>()?;
     publisher.publish(messages, ladder.rate)?;
     let delivered = fleet.delivered()?;
@@ -46,12 +47,19 @@ fn climb((connections, concurrency): (usize, usize), ladder: &Ladder, options: &
     // One name for each step: the table has as many lines as steps are asked for.
     let scenario: &'static str =
         Box::leak(format!("ladder {connections} / {concurrency}, nodes: {count}, channels: {channels}").into_boxed_str());
-    results.add(Figure::new(scenario, "failed to open", ""), opened.failed as f64);
-    results.add(Figure::new(scenario, "all open after", "s"), opened.seconds);
-    results.add(Figure::new(scenario, "p99 to open", "ms"), opened.times.quantile_ms(0.99));
-    results.add(Figure::new(scenario, "average time of one event to all", "ms"), delivered.times.mean_ms());
-    results.add(Figure::new(scenario, "p99 of one event to all", "ms"), delivered.times.quantile_ms(0.99));
-    results.add(Figure::new(scenario, "CPU per delivery", "µs"), us);
-    results.add(super::exact(scenario), delivered.wrongs.total("server") as f64);
+    let figure = |name, unit| Figure::new(scenario, name, unit);
+    let (mean_ms, floor_ms) = (delivered.times.mean_ms(), floor.delivered.times.mean_ms());
+    results.add(figure("failed to open", "").bound(0.0, 0.0), opened.failed as f64);
+    results.add(figure("all open after", "s").bound(8.0, 4.0), opened.seconds);
+    results.add(figure("p99 to open", "ms"), opened.times.quantile_ms(0.99));
+    let (mean, ratio) = (figure("average time of one event to all", "ms"), figure("the same / floor", "×"));
+    let is_one = channels == 1;
+    results.add(if is_one { mean } else { mean.bound(10.0, 5.0) }, mean_ms);
+    results.add(if is_one { ratio.bound(1.2, 1.0) } else { ratio }, mean_ms / floor_ms);
+    results.add(figure("p99 of one event to all", "ms"), delivered.times.quantile_ms(0.99));
+    results.add(figure("floor: average time of one event to all", "ms"), floor_ms);
+    results.add(figure("CPU per delivery", "µs").bound(9.0, 7.0), us);
+    results.add(figure("floor: CPU per delivery", "µs"), floor.us);
+    results.add(exact(scenario), (delivered.wrongs.total("server") + floor.delivered.wrongs.total("floor")) as f64);
     Ok(())
 }

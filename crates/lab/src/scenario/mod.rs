@@ -1,6 +1,7 @@
 //! What is measured, and how: each scenario drives servers and workers, and adds to the results.
 
 mod across;
+mod bare;
 mod channels;
 mod connections;
 mod fanout;

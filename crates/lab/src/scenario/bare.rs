@@ -1,0 +1,115 @@
+//! The bare machine as a scenario: floors that send what servers would, and a fleet that reads it.
+
+use std::io::{BufRead as _, BufReader, Lines, Write as _};
+use std::net::SocketAddr;
+use std::process::{ChildStdin, ChildStdout};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::fleet::{Delivered, Fleet, Plan};
+use crate::floor::{FloorOrder, FloorReport, Sending};
+use crate::process::{Meter, Part};
+use crate::wire::Dialect;
+
+/// What the slowest of subscribers may take after the last publication.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Between the last subscription and the first publication.
+pub(super) const REST: Duration = Duration::from_secs(1);
+
+/// What publications and their deliveries may take.
+pub(super) fn patience(messages: usize, rate: f64) -> Duration {
+    PATIENCE + if rate > 0.0 { Duration::from_secs_f64(messages as f64 / rate) } else { Duration::ZERO }
+}
+
+/// How the bare machine is used.
+pub(super) struct Bare {
+    /// Processes that send at once, each to its share of the connections.
+    pub(super) processes: usize,
+    pub(super) connections: usize,
+    pub(super) opened_at_once: usize,
+    pub(super) sending: Sending,
+}
+
+/// What came of a fan-out.
+pub(super) struct Outcome {
+    /// CPU of who sends, microseconds per delivery.
+    pub(super) us: f64,
+    pub(super) delivered: Delivered,
+    pub(super) seconds: f64,
+}
+
+impl Bare {
+    /// One run.
+    pub(super) fn run(&self) -> Result<Outcome> {
+        let Sending { ref prefix, channels, messages, rate, size, .. } = self.sending;
+        let mut floors = (0..self.processes).map(|_| Floor::start()).collect::<Result<Vec<_>>>()?;
+        let plan = Plan {
+            servers: floors.iter().map(|floor| floor.address).collect(),
+            path: String::new(),
+            dialect: Dialect::Plain,
+            connections: self.connections,
+            prefix: prefix.clone(),
+            channels,
+            data_size: size,
+            token_secret: None,
+            shows_progress: true,
+        };
+        let mut fleet = Fleet::start(&plan)?;
+        let mut missing = self.connections;
+        for floor in &mut floors {
+            let connections = missing.min(plan.share());
+            missing -= connections;
+            floor.order(&FloorOrder::Accept { connections })?;
+        }
+        fleet.open_all(self.opened_at_once)?;
+        floors.iter_mut().try_for_each(|floor| floor.wait("accept", |report| matches!(report, FloorReport::Accepted)))?;
+        std::thread::sleep(REST);
+        fleet.expect(messages / channels, patience(messages, rate))?;
+        let meters = floors.iter().map(|floor| Meter::start(floor.part.pid())).collect::<Result<Vec<_>>>()?;
+        let began = Instant::now();
+        floors.iter_mut().try_for_each(|floor| floor.order(&FloorOrder::Send(self.sending.clone())))?;
+        floors.iter_mut().try_for_each(|floor| floor.wait("send", |report| matches!(report, FloorReport::Sent)))?;
+        let delivered = fleet.delivered()?;
+        let seconds = began.elapsed().as_secs_f64();
+        let us = meters.into_iter().map(Meter::stop).sum::<Result<f64>>()?;
+        Ok(Outcome { us: us / delivered.count.max(1) as f64, delivered, seconds })
+    }
+}
+
+/// A process that sends what the floor sends.
+struct Floor {
+    part: Part,
+    address: SocketAddr,
+    orders: ChildStdin,
+    reports: Lines<BufReader<ChildStdout>>,
+}
+
+impl Floor {
+    fn start() -> Result<Self> {
+        let mut part = Part::start(&["lab", "floor-server"])?;
+        let orders = part.0.stdin.take().context("the floor has no standard input")?;
+        let mut reports = BufReader::new(part.0.stdout.take().context("the floor has no standard output")?).lines();
+        match report(&mut reports)? {
+            FloorReport::Listening { address } => Ok(Floor { part, address, orders, reports }),
+            other => bail!("the floor said {other:?}"),
+        }
+    }
+
+    fn order(&mut self, order: &FloorOrder) -> Result<()> {
+        let mut line = serde_json::to_vec(order)?;
+        line.push(b'\n');
+        self.orders.write_all(&line)?;
+        Ok(self.orders.flush()?)
+    }
+
+    fn wait(&mut self, what: &str, is_it: impl Fn(&FloorReport) -> bool) -> Result<()> {
+        let report = report(&mut self.reports)?;
+        if is_it(&report) { Ok(()) } else { bail!("the floor said {report:?} instead of the end of {what}") }
+    }
+}
+
+fn report(reports: &mut Lines<BufReader<ChildStdout>>) -> Result<FloorReport> {
+    let line = reports.next().context("the floor has ended")??;
+    Ok(serde_json::from_str(&line)?)
+}
