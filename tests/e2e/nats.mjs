@@ -10,8 +10,10 @@ import { freePort } from './server.mjs';
 const binary = process.env.NATS_SERVER_BIN ?? 'nats-server';
 
 export class Nats {
-  static async start() {
+  /** `more`: lines for its configuration; `scheme`: how clients come. */
+  static async start({ more = '', scheme = 'nats' } = {}) {
     const nats = new Nats();
+    Object.assign(nats, { more, scheme });
     nats.port = await freePort();
     nats.directory = mkdtempSync(join(tmpdir(), 'nats-'));
     await nats.run();
@@ -27,11 +29,11 @@ export class Nats {
   }
 
   get host() { return this.network?.address(this.machine) ?? '127.0.0.1'; }
-  get url() { return `nats://${this.host}:${this.port}`; }
+  get url() { return `${this.scheme ?? 'nats'}://${this.host}:${this.port}`; }
 
   async run() {
     const file = join(this.directory, 'nats.conf');
-    writeFileSync(file, `listen: "${this.host}:${this.port}"\njetstream { store_dir: "${join(this.directory, 'data')}" }\n${this.routes()}`);
+    writeFileSync(file, `listen: "${this.host}:${this.port}"\njetstream { store_dir: "${join(this.directory, 'data')}" }\n${this.routes()}${this.more ?? ''}`);
     const command = [binary, '--config', file];
     this.process = this.network?.spawn(this.machine, command) ?? spawn(command[0], command.slice(1), { stdio: ['ignore', 'ignore', 'pipe'] });
     this.output = '';

@@ -56,6 +56,10 @@ pub(crate) async fn options(settings: &Settings) -> Result<(Vec<ServerAddr>, Con
         let read = options.credentials_file(&settings.credentials).await;
         options = read.map_err(|error| wrong(format!("the credentials file {}: {error}", settings.credentials)))?;
     }
+    for path in [&settings.tls_ca, &settings.tls_cert, &settings.tls_key].into_iter().filter(|path| !path.is_empty()) {
+        // The client would look for it at each attempt to connect, and never say which it is.
+        tokio::fs::metadata(path).await.map_err(|error| wrong(format!("{path}: {error}")))?;
+    }
     if !settings.tls_ca.is_empty() {
         options = options.add_root_certificates(settings.tls_ca.clone().into()).require_tls(true);
     }

@@ -1,0 +1,135 @@
+// What NATS servers may ask of a node, and what they may forget: TLS with certificates, passwords, tokens, streams in memory, small streams.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Centrifuge } from 'centrifuge';
+import WebSocket from 'ws';
+import { Nats } from './nats.mjs';
+import { eventually } from './registry.mjs';
+import { Server } from './server.mjs';
+
+const PASSWORD = 'a word for NATS';
+let serial = 0;
+
+const cluster = (nats, settings) => ({ cluster: { engine: 'nats', name: `nats${++serial}`, nats_url: [nats.url], ...settings } });
+const node = (nats, settings) => Server.start({ change: cluster(nats, settings) });
+const isReady = async ({ http }) => (await fetch(`${http}/health`)).ok;
+const works = async (server) => {
+  assert.ok((await server.api('publish', { channel: 'history:a', data: 1 })).result.offset > 0);
+  assert.equal((await server.api('history', { channel: 'history:a', limit: 10 })).result.publications.length, 1);
+};
+
+/** Starts a node that must not get to NATS; what it says of that. */
+async function refused(nats, settings) {
+  let server;
+  try {
+    server = await Server.start({ change: cluster(nats, settings), seconds: 3 });
+  } catch (error) {
+    return String(error);
+  }
+  await server.stop();
+  return assert.fail('the node got to NATS');
+}
+
+describe('a NATS server that asks for certificates and a password', () => {
+  let directory;
+  let file;
+  let nats;
+  before(async () => {
+    directory = mkdtempSync(join(tmpdir(), 'certificates-'));
+    file = (name) => join(directory, name);
+    const openssl = (...words) => execFileSync('openssl', words, { stdio: 'pipe' });
+    const key = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'];
+    openssl('req', '-x509', ...key, '-keyout', file('ca.key'), '-out', file('ca.pem'), '-days', '1', '-subj', '/CN=test authority');
+    for (const [name, usage] of [['server', 'serverAuth'], ['client', 'clientAuth']]) {
+      openssl('req', ...key, '-keyout', file(`${name}.key`), '-out', file(`${name}.csr`), '-subj', `/CN=${name}`);
+      writeFileSync(file(`${name}.ext`), `subjectAltName=IP:127.0.0.1\nextendedKeyUsage=${usage}\n`);
+      openssl('x509', '-req', '-in', file(`${name}.csr`), '-CA', file('ca.pem'), '-CAkey', file('ca.key'), '-CAcreateserial', '-days', '1', '-extfile', file(`${name}.ext`), '-out', file(`${name}.pem`));
+    }
+    const tls = `tls { cert_file: "${file('server.pem')}", key_file: "${file('server.key')}", ca_file: "${file('ca.pem')}", verify: true }`;
+    nats = await Nats.start({ scheme: 'tls', more: `${tls}\nauthorization { user: touchline, password: "${PASSWORD}" }\n` });
+  });
+  after(async () => {
+    await nats.stop();
+    rmSync(directory, { recursive: true });
+  });
+  const settings = () => ({ nats_user: 'touchline', nats_password: PASSWORD, nats_tls_ca: file('ca.pem'), nats_tls_cert: file('client.pem'), nats_tls_key: file('client.key') });
+
+  test('a node that has both works, and says neither', { timeout: 30_000 }, async () => {
+    const server = await node(nats, settings());
+    await works(server);
+    assert.ok(!server.output.includes(PASSWORD), server.output);
+    assert.equal(await server.stop(), 0);
+  });
+
+  test('without a certificate, without its authority or with a wrong password a node is not ready', { timeout: 30_000 }, async () => {
+    for (const without of [{ nats_tls_cert: '', nats_tls_key: '' }, { nats_tls_ca: '' }, { nats_password: 'a wrong one' }]) {
+      const said = await refused(nats, { ...settings(), ...without });
+      assert.ok(!said.includes(PASSWORD) && !said.includes('a wrong one'), said);
+    }
+  });
+
+  test('a file that is not there is said at once', { timeout: 30_000 }, async () => {
+    const said = await refused(nats, { ...settings(), nats_tls_ca: file('nothing.pem') });
+    assert.match(said, /nothing\.pem/);
+  });
+});
+
+test('a token lets a node in, another does not', { timeout: 30_000 }, async () => {
+  const nats = await Nats.start({ more: 'authorization { token: "a token for NATS" }\n' });
+  const server = await node(nats, { nats_token: 'a token for NATS' });
+  await works(server);
+  assert.equal(await server.stop(), 0);
+  await refused(nats, { nats_token: 'another' });
+  await nats.stop();
+});
+
+test('streams in memory are gone with their server: they are made again, and subscribers are told', { timeout: 40_000 }, async () => {
+  const nats = await Nats.start();
+  const server = await node(nats, { stream_storage: 'memory' });
+  const client = new Centrifuge(server.websocket, { websocket: WebSocket, minReconnectDelay: 50, maxReconnectDelay: 300 });
+  const subscription = client.newSubscription('history:b');
+  const [seen, contexts] = [[], []];
+  subscription.on('publication', (event) => seen.push(event.data));
+  subscription.on('subscribed', (event) => contexts.push(event));
+  subscription.subscribe();
+  client.connect();
+  await subscription.ready(5_000);
+  const publish = (data) => server.api('publish', { channel: 'history:b', data });
+  await publish('before');
+  await eventually(() => seen.length === 1, 'the first publication');
+  await nats.kill();
+  await eventually(async () => !(await isReady(server)), 'the node to say that NATS is gone');
+  await nats.run();
+  await eventually(() => contexts.at(-1).streamPosition.epoch !== contexts[0].streamPosition.epoch, 'a new epoch', 15);
+  assert.ok(contexts.at(-1).wasRecovering && !contexts.at(-1).recovered, 'what was before is gone, and the client knows');
+  await eventually(async () => (await publish('after')).result, 'the stream to take publications');
+  await eventually(() => seen.includes('after'), 'a publication of the new stream');
+  client.disconnect();
+  await server.stop();
+  await nats.stop();
+});
+
+test('a stream that is full drops its oldest, and says what it has no more', { timeout: 30_000 }, async () => {
+  const nats = await Nats.start();
+  const server = await node(nats, { stream_max_bytes: 20_000 });
+  const first = (await server.api('publish', { channel: 'history:c', data: 'x'.repeat(1_000) })).result;
+  for (let n = 0; n < 40; n++) await server.api('publish', { channel: 'history:d', data: 'x'.repeat(1_000) });
+  await sleep(100);
+  assert.deepEqual((await server.api('history', { channel: 'history:c', limit: 10 })).result.publications, []);
+  const kept = (await server.api('history', { channel: 'history:d', limit: 100 })).result.publications;
+  assert.ok(kept.length > 5 && kept.length < 20, `${kept.length} are kept`);
+  const late = new Centrifuge(server.websocket, { websocket: WebSocket });
+  const subscription = late.newSubscription('history:d', { since: { offset: first.offset, epoch: first.epoch } });
+  const subscribed = new Promise((resolve) => subscription.once('subscribed', resolve));
+  subscription.subscribe();
+  late.connect();
+  assert.equal((await subscribed).recovered, false);
+  late.disconnect();
+  await server.stop();
+  await nats.stop();
+});
