@@ -1,7 +1,7 @@
 //! The channels whose home is one shard. The home gives each publication its place, so a channel has one total order,
 //! and it answers a subscribe in that same order: nothing can fall between what is recovered and what is delivered live.
 
-mod clustered;
+mod elsewhere;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -14,8 +14,8 @@ use touchline_protocol::{Error, Publication};
 use crate::history::HistoryRing;
 use crate::idempotency::Idempotency;
 use crate::namespace::{ChannelOptions, Namespaces};
-pub use clustered::{ClusterAct, Outcome, stored_position};
-use clustered::{ClusterSide, Hearing};
+use elsewhere::{Hearing, Keepers};
+pub use elsewhere::{KeeperAct, Outcome, Storing, clearing, stored_position};
 
 use crate::request::{ConnectionId, Delivery, Epoch, Event, History, Position, Publish, Request, Response, ShardId, Subscribe, Subscribed};
 
@@ -28,7 +28,7 @@ struct Channel {
     /// Subscribers on each shard.
     listeners: Box<[u32]>,
     history: Option<Box<Stored>>,
-    /// In a cluster: how far the node hears the channel.
+    /// Of a channel that is kept elsewhere: how far the node hears it.
     hearing: Hearing,
     /// All listeners were told to begin anew; they may not have left yet.
     is_broken: bool,
@@ -64,7 +64,7 @@ pub struct Channels {
     expiries: BinaryHeap<Reverse<(u64, Arc<str>)>>,
     idempotency: Idempotency,
     outgoing: Vec<(ShardId, Delivery)>,
-    cluster: Option<ClusterSide>,
+    keepers: Keepers,
 }
 
 impl Channels {
@@ -78,7 +78,7 @@ impl Channels {
             expiries: BinaryHeap::new(),
             idempotency: Idempotency::default(),
             outgoing: Vec::new(),
-            cluster: None,
+            keepers: Keepers::default(),
         }
     }
 
@@ -256,8 +256,8 @@ impl Channels {
         let is_listened = channel.listeners.iter().any(|n| *n > 0);
         let Some(stored) = &mut channel.history else { return };
         stored.ring.trim(now_ms);
-        // In a cluster it is a cache, which goes when nobody uses it.
-        let is_cache = self.cluster.is_some() && stored.meta_ttl_ms == clustered::UNUSED_MS;
+        // Where somebody else keeps the channel this is a cache, which goes when nobody uses it.
+        let is_cache = !matches!(channel.hearing, Hearing::None) && stored.meta_ttl_ms == elsewhere::UNUSED_MS;
         let next_ms = match stored.ring.next_expiry_ms() {
             Some(_) if is_cache && !is_listened && stored.forgotten_ms <= now_ms => return self.forget(&name),
             Some(at) if is_cache => at.min(stored.forgotten_ms),

@@ -29,6 +29,8 @@ pub struct ChannelOptions {
     /// How long offset and epoch outlive the last use of an empty history; zero = `channel.history_meta_ttl`.
     #[serde(with = "duration")]
     pub history_meta_ttl: Duration,
+    /// The history is on disk: a publication is acknowledged once it is safe there, and is there after a crash.
+    pub durable: bool,
     /// Every subscription is told its position.
     pub force_positioning: bool,
     /// A client may ask for a positioned subscription.
@@ -77,6 +79,7 @@ impl Default for ChannelOptions {
             history_size: 0,
             history_ttl: Duration::ZERO,
             history_meta_ttl: Duration::ZERO,
+            durable: false,
             force_positioning: false,
             allow_positioning: false,
             force_recovery: false,

@@ -72,18 +72,11 @@ pub enum Request {
     },
     /// Of the cluster: something that is not kept.
     Passing(Bytes),
-    /// Of the cluster: a publication that it has stored.
-    Stored {
-        /// Its offset.
-        offset: u64,
-        /// The channel's offset before it.
-        previous: u64,
-        /// What was published.
-        payload: Bytes,
-    },
+    /// Of the cluster or the store: a publication that it has stored.
+    Stored(Stored),
     /// Of the cluster: the channel is heard from now on.
     Interested,
-    /// Of the cluster: what it keeps of the channel; none = it can't be had now.
+    /// Of the cluster or the store: what it keeps of the channel; none = it can't be had now.
     Loaded(Option<Box<Loaded>>),
     /// Tells the subscribers who want to know that somebody came or went: a WebSocket frame.
     Announce(Bytes),
@@ -95,7 +88,20 @@ pub enum Request {
     HistoryRemove,
 }
 
-/// What a cluster keeps of a channel, behind the offset that was asked for.
+/// A publication that is safe.
+#[derive(Debug)]
+pub struct Stored {
+    /// Its offset.
+    pub offset: u64,
+    /// The channel's offset before it.
+    pub previous: u64,
+    /// The channel's epoch, where that may change unseen.
+    pub epoch: Option<Epoch>,
+    /// What was published.
+    pub payload: Bytes,
+}
+
+/// What a cluster or a store keeps of a channel, behind the offset that was asked for.
 #[derive(Debug)]
 pub struct Loaded {
     /// The epoch.

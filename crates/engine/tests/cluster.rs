@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use touchline_engine::channels::{ClusterAct, Outcome};
-use touchline_engine::request::{Epoch, Event, Loaded, Publish, Recover, Subscribe};
+use touchline_engine::channels::{KeeperAct, Outcome};
+use touchline_engine::request::{Epoch, Event, Loaded, Publish, Recover, Stored, Subscribe};
 use touchline_engine::{ChannelOptions, ChannelSettings, Channels, ConnectionId, Namespaces, RecoveryMode, Request, Response};
 use touchline_protocol::publication::Content;
 
@@ -137,7 +137,7 @@ impl World {
         let content = Content { data: Bytes::from_static(b"{}"), ..Content::default() };
         let publish = Request::Publish(Box::new(Publish { content, ..Publish::default() }));
         let outcome = self.nodes[index].channels.submit(channel, publish, self.now_ms);
-        let Outcome::Store(_, payload, _) = outcome else {
+        let Outcome::Keep(_, payload, _) = outcome else {
             assert!(!self.nodes[index].is_linked, "{outcome:?}");
             return;
         };
@@ -150,7 +150,11 @@ impl World {
             let is_lost = !self.is_calm && self.random.chance(8);
             if node.is_linked && node.interests.contains(channel) && !is_lost {
                 let at_ms = node.inbox.last().map_or(0, |(at, ..)| *at).max(self.now_ms + self.random.below(40));
-                node.inbox.push((at_ms, Arc::clone(channel), Request::Stored { offset, previous, payload: payload.clone() }));
+                node.inbox.push((
+                    at_ms,
+                    Arc::clone(channel),
+                    Request::Stored(Stored { offset, previous, epoch: None, payload: payload.clone() }),
+                ));
             }
         }
     }
@@ -253,20 +257,21 @@ impl World {
                 }
             }
             self.deliver(index);
-            let acts = self.nodes[index].channels.cluster_acts();
+            let acts = self.nodes[index].channels.keeper_acts();
             let node = &mut self.nodes[index];
             for act in acts {
                 let delay_ms = self.random.below(60);
                 match act {
-                    ClusterAct::Interest(channel, true) => {
+                    KeeperAct::Interest(channel, true) => {
                         node.interests.retain(|known| *known != channel);
                         node.interests.push(Arc::clone(&channel));
                         let at_ms = node.inbox.last().map_or(0, |(at, ..)| *at).max(self.now_ms + delay_ms);
                         node.inbox.push((at_ms, channel, Request::Interested));
                     }
-                    ClusterAct::Interest(channel, false) => node.interests.retain(|known| *known != channel),
-                    ClusterAct::Load(channel, _, behind) => node.loads.push((self.now_ms + delay_ms, channel, behind)),
-                    ClusterAct::Pass(..) => panic!("nothing passes here"),
+                    KeeperAct::LoadStored(..) => unreachable!("nothing is durable here"),
+                    KeeperAct::Interest(channel, false) => node.interests.retain(|known| *known != channel),
+                    KeeperAct::Load(channel, _, behind) => node.loads.push((self.now_ms + delay_ms, channel, behind)),
+                    KeeperAct::Pass(..) => panic!("nothing passes here"),
                 }
             }
             if ready.is_empty() {

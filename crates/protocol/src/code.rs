@@ -78,6 +78,8 @@ errors! {
     NO_SUCH_CALL = 4008, "no such call", false;
     /// The cluster can't be reached, and what is asked for can't be had without it.
     CLUSTER_UNREACHABLE = 4009, "cluster unreachable", true;
+    /// The database fails, and what is asked for can't be had without it. Nothing was delivered.
+    STORE_UNAVAILABLE = 4010, "store unavailable", true;
 }
 
 /// Why the server ended a connection; on a WebSocket it is the close code and reason.

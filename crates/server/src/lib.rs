@@ -23,12 +23,14 @@ mod registrar;
 mod server;
 mod settings;
 mod shard;
+mod store;
 mod together;
 
 pub use server::{Running, Server, StartError};
 pub use settings::{
     ChannelOptions, ChannelSettings, ClientSettings, ClusterSettings, ConflictPolicy, EndpointSettings, HttpApiSettings,
-    HttpServerSettings, Namespace, NodeSettings, Page, RegistrySettings, ScopeOptions, Settings, ShutdownSettings, WebSocketSettings,
+    HttpServerSettings, Namespace, NodeSettings, Page, PrimarySettings, RegistrySettings, ScopeOptions, Settings, ShutdownSettings,
+    StoreSettings, WebSocketSettings,
 };
 pub use touchline_engine::{PersonalChannel, SubscriptionTokenSettings, TokenSettings};
 

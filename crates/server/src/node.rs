@@ -1,9 +1,9 @@
 //! What the shards of a node share: settings, who is home for which channel, and the ways to reach each other.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{oneshot, watch};
@@ -14,6 +14,7 @@ use touchline_engine::{Request, Response, ShardId, session};
 use bytes::Bytes;
 use touchline_protocol::Error;
 use touchline_registry::OwnerId;
+use touchline_store::Store;
 
 use crate::clock::Clock;
 use crate::inbox::{Asker, ClientOrder, Inspection, Message, UserAction, UserOrder};
@@ -46,6 +47,8 @@ pub(crate) struct Node {
     registrar: Sender<Order>,
     /// The way to the other nodes, if there may be any.
     pub(crate) cluster: Option<Cluster>,
+    /// The databases, if anything needs them.
+    store: OnceLock<Store>,
     /// The cluster can be reached.
     pub(crate) is_linked: AtomicBool,
     /// Other nodes in sight.
@@ -68,6 +71,7 @@ impl Node {
             shards,
             registrar,
             cluster,
+            store: OnceLock::new(),
             is_linked: AtomicBool::new(false),
             peers: AtomicUsize::new(0),
             hasher: RandomState::new(),
@@ -88,6 +92,22 @@ impl Node {
             handle.backlog.fetch_add(1, Relaxed);
         }
         let _ = handle.inbox.send(message);
+    }
+
+    /// Gives the node its databases, once.
+    pub(crate) fn keep_with(&self, store: Store) {
+        let _ = self.store.set(store);
+    }
+
+    /// The databases, if anything needs them.
+    pub(crate) fn store(&self) -> Option<&Store> {
+        self.store.get()
+    }
+
+    /// Tells the home of a channel something that nobody waits for.
+    pub(crate) fn tell_home(&self, channel: Arc<str>, request: Request) {
+        let home = self.home(&channel);
+        self.send(home, Message::Request { channel, request, asker: Asker::Nobody });
     }
 
     /// Asks the home of a channel.

@@ -17,7 +17,7 @@ use touchline_protocol::Disconnect;
 use touchline_protocol::publication::Content;
 use touchline_registry::OwnerId;
 
-use crate::inbox::{Asker, ClientOrder, Message};
+use crate::inbox::{Asker, ClientOrder};
 use crate::node::Node;
 
 /// Orders carried out before what they come to is sent.
@@ -126,14 +126,12 @@ impl Registrar {
                 Act::Push(owner, message) => node.order_client(owner, ClientOrder::Push(message)),
                 Act::Drop(owner) => node.order_client(owner, ClientOrder::Disconnect(Disconnect::FORCE_NO_RECONNECT)),
                 Act::Announce(channel, frame) => {
-                    let home = node.home(&channel);
-                    node.send(home, Message::Request { channel, request: Request::Announce(frame), asker: Asker::Nobody });
+                    node.tell_home(channel, Request::Announce(frame));
                 }
                 Act::Watch(channel, json) => {
                     let content = Content { data: json.into(), ..Content::default() };
                     let request = Request::Publish(Box::new(Publish { content, ..Publish::default() }));
-                    let home = node.home(&channel);
-                    node.send(home, Message::Request { channel, request, asker: Asker::Nobody });
+                    node.tell_home(channel, request);
                 }
                 Act::Link { scope, to, message } => {
                     if let Some(cluster) = &node.cluster {

@@ -24,7 +24,7 @@ use crate::node::{Node, ShardHandle, Ways};
 use crate::registrar::{self, Order};
 use crate::settings::Settings;
 use crate::shard::{Poller, Shard};
-use crate::together;
+use crate::{store, together};
 
 /// Tasks that a shard's thread runs before it looks at its sockets again.
 const TASKS_PER_LOOK: u32 = 31;
@@ -51,6 +51,12 @@ pub enum StartError {
     /// A configured public key can't be read.
     #[error("a public key in client.token or client.subscription_token is no PEM of its kind")]
     Key(#[from] jsonwebtoken::errors::Error),
+    /// The address of a database is none.
+    #[error("store.primary.url: {0}")]
+    DatabaseAddress(#[from] touchline_store::UrlError),
+    /// A database can't be used.
+    #[error(transparent)]
+    Database(#[from] touchline_store::OpenError),
     /// The cluster can't be joined.
     #[error(transparent)]
     Join(#[from] touchline_cluster::JoinError),
@@ -91,6 +97,7 @@ impl Server {
         let http = &settings.http_server;
         let ip = http.bind_address().map_err(|source| StartError::Address { address: http.address.clone(), source })?;
         let verifier = TokenVerifier::new(client)?;
+        let databases = store::opening(&settings)?;
         let shards = match settings.node.shards {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             shards => shards.min(usize::from(ShardId::MAX)),
@@ -118,6 +125,9 @@ impl Server {
         let (shards, inboxes) = (0..shards).map(|_| shard_handle()).unzip();
         let (cluster, joining) = together::join(&settings, &id, &directory).unzip();
         let node = Arc::new(Node::new(settings, session, clock, id, Ways { shards, registrar, cluster }));
+        if let Some(databases) = databases {
+            store::open(&node, &databases)?;
+        }
         Ok(Server { node, inboxes, directory, orders, joining, listeners, address })
     }
 
@@ -192,6 +202,9 @@ impl Running {
         let _ = self.registrar.join();
         if let Some(cluster) = &self.node.cluster {
             cluster.leave();
+        }
+        if let Some(store) = self.node.store() {
+            store.close();
         }
     }
 }

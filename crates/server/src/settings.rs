@@ -25,6 +25,8 @@ pub struct Settings {
     pub registry: RegistrySettings,
     /// How nodes find each other.
     pub cluster: ClusterSettings,
+    /// The databases.
+    pub store: StoreSettings,
     /// How the node stops.
     pub shutdown: ShutdownSettings,
     /// The node itself.
@@ -123,6 +125,58 @@ impl std::fmt::Debug for ClusterSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Addresses may hold passwords, and the rest are secrets.
         f.debug_struct("ClusterSettings").field("engine", &self.engine).field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// The databases.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StoreSettings {
+    /// What must not be lost. It is opened when something needs it.
+    pub primary: PrimarySettings,
+    /// Bring schemas up to date at the start.
+    pub migrate: bool,
+    /// How long a batch of durable publications waits for more before it is committed.
+    #[serde(with = "duration")]
+    pub commit_delay: Duration,
+    /// Publications in one commit, at most.
+    pub commit_size: usize,
+    /// Publications that may wait for a commit; more are refused with error 111.
+    pub commit_queue: usize,
+}
+
+impl Default for StoreSettings {
+    fn default() -> Self {
+        StoreSettings {
+            primary: PrimarySettings::default(),
+            migrate: true,
+            commit_delay: Duration::ZERO,
+            commit_size: 1_000,
+            commit_queue: 65_536,
+        }
+    }
+}
+
+/// The database of what must not be lost.
+#[derive(Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PrimarySettings {
+    /// `sqlite:PATH`.
+    pub url: String,
+    /// Reads at a time.
+    pub pool_size: usize,
+}
+
+impl Default for PrimarySettings {
+    fn default() -> Self {
+        PrimarySettings { url: "sqlite:data/primary.db".into(), pool_size: 4 }
+    }
+}
+
+impl std::fmt::Debug for PrimarySettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The address may hold a password.
+        f.debug_struct("PrimarySettings").field("pool_size", &self.pool_size).finish_non_exhaustive()
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use touchline_cluster::{Cluster, Incoming, Joining, Storage, StreamSettings, join as join_cluster};
 use touchline_engine::Request;
 use touchline_engine::directory::Directory;
-use touchline_engine::request::{Epoch, Loaded};
+use touchline_engine::request::{Epoch, Loaded, Stored};
 
 use crate::inbox::{Asker, Message};
 use crate::node::Node;
@@ -46,10 +46,7 @@ pub(crate) fn join(settings: &Settings, id: &str, directory: &Directory<Asker>) 
 
 /// Hands on what other nodes say.
 pub(crate) fn take(node: &Node, incoming: Incoming) {
-    let to_channel = |channel: Arc<str>, request: Request| {
-        let home = node.home(&channel);
-        node.send(home, Message::Request { channel, request, asker: Asker::Nobody });
-    };
+    let to_channel = |channel: Arc<str>, request: Request| node.tell_home(channel, request);
     match incoming {
         Incoming::Linked(is_linked) => {
             node.is_linked.store(is_linked, Relaxed);
@@ -60,7 +57,7 @@ pub(crate) fn take(node: &Node, incoming: Incoming) {
         Incoming::Order { message, reply } => node.send(0, Message::Order { message, reply }),
         Incoming::Passing { channel, payload } => to_channel(channel, Request::Passing(payload)),
         Incoming::Stored { channel, stored, previous } => {
-            to_channel(channel, Request::Stored { offset: stored.offset, previous, payload: stored.payload });
+            to_channel(channel, Request::Stored(Stored { offset: stored.offset, previous, epoch: None, payload: stored.payload }));
         }
         Incoming::Interested { channel } => to_channel(channel, Request::Interested),
         Incoming::Loaded { channel, behind, history } => {

@@ -116,6 +116,11 @@ fn channels(settings: &Settings, findings: &mut Vec<Finding>) {
         }
         options(&path, &namespace.options, common, findings);
     }
+    let mut all = channel.namespaces.iter().map(|namespace| &namespace.options).chain([&channel.without_namespace]);
+    if settings.cluster.is_on() && settings.store.primary.url.starts_with("sqlite:") && all.any(|options| options.durable) {
+        let text = "store.primary.url: the nodes of a cluster can't share a SQLite file, so a durable namespace can't be had there";
+        findings.push(Finding::error(text, None));
+    }
     let personal = &settings.client.subscribe_to_user_personal_channel;
     let namespace = personal.personal_channel_namespace.as_str();
     if personal.enabled && !namespace.is_empty() && !names.contains(namespace) {
@@ -147,6 +152,10 @@ fn options(path: &str, options: &ChannelOptions, history_meta_ttl: std::time::Du
             warn(&format!("{name} does nothing without history_size and history_ttl"));
         }
     }
+    if options.durable && !options.has_history() {
+        findings.push(Finding::error(format!("{path}.durable: needs history_size and history_ttl"), None));
+    }
+    let mut warn = |text: &str| findings.push(Finding::warning(format!("{path}: {text}"), None));
     if options.force_push_join_leave && !options.join_leave {
         warn("force_push_join_leave does nothing without join_leave");
     }

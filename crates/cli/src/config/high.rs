@@ -219,6 +219,7 @@ impl Reader<'_> {
             websocket: self.section("websocket"),
             registry: self.registry(),
             cluster: self.section("cluster"),
+            store: self.section("store"),
             shutdown: self.section("shutdown"),
             node: self.section("node"),
             health: self.section("health"),

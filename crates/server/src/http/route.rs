@@ -53,6 +53,9 @@ fn health(node: &Node) -> Answer {
     if node.cluster.is_some() && !node.is_linked.load(Relaxed) {
         return respond::text(StatusCode::SERVICE_UNAVAILABLE, "cut off from NATS: clients are served, other nodes can't be reached\n");
     }
+    if node.store().is_some_and(|store| !store.figures().is_healthy()) {
+        return respond::text(StatusCode::SERVICE_UNAVAILABLE, "the primary database fails: durable channels can't be published to\n");
+    }
     respond::body(StatusCode::OK, JSON, "{}")
 }
 

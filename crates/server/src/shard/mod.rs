@@ -7,10 +7,10 @@ mod connections;
 mod deliver;
 mod door;
 mod inspect;
+mod keepers;
 mod outbox;
 mod poller;
 mod read;
-mod together;
 mod users;
 
 use std::collections::HashMap;
@@ -93,6 +93,7 @@ impl Shard {
     pub(crate) fn new(id: ShardId, node: Arc<Node>, registry: mio::Registry, listener: TcpListener, seed: u64) -> io::Result<Self> {
         let now_ms = node.clock.now_ms();
         let channels = Channels::new(Arc::clone(&node.session.namespaces), node.shards.len(), seed);
+        let channels = if node.store().is_some() { channels.with_store() } else { channels };
         Ok(Shard {
             id,
             metrics: Arc::clone(&node.shards[usize::from(id)].metrics),
@@ -187,7 +188,7 @@ impl Shard {
         match message {
             Message::Request { channel, request, asker } => {
                 self.submit(&channel, request, asker);
-                self.settle_with_cluster();
+                self.settle();
             }
             Message::Answer { connection, ticket, response } => self.guarded(connection.slot, |shard, slot| {
                 if shard.connections.is_current(connection) {
@@ -200,7 +201,7 @@ impl Shard {
             }
             Message::Linked(is_linked) => {
                 self.channels.set_linked(is_linked);
-                self.settle_with_cluster();
+                self.settle();
             }
             Message::Order { message, reply } => operation::obey(&self.node, message, reply),
             Message::Adopt(adopted) => self.adopt(*adopted),
@@ -242,7 +243,7 @@ impl Shard {
         self.due = due;
         self.dismiss_visitors();
         self.channels.expire(self.now_ms);
-        self.settle_with_cluster();
+        self.settle();
         self.metrics.channels.add((self.channels.len() as u64).wrapping_sub(self.metrics.channels.get()));
         self.metrics.publications_waiting.add((self.outbox.frames() as u64).wrapping_sub(self.metrics.publications_waiting.get()));
         self.drain_some();

@@ -1,7 +1,8 @@
-//! Channels of a cluster. The cluster gives the order and keeps the history; a home is a cache of it for the subscribers of its node.
+//! Channels whose order and history are somebody else's, a cluster's or a store's; a home is a cache of them for the subscribers of its node.
 //!
 //! A channel is *heard* before anybody subscribes: the home asks for interest, then (with history) for what is kept. Requests wait
 //! meanwhile. A publication carries the offset before it, so a gap is seen at once and filled before anything behind it is delivered.
+//! A store needs no interest: it tells of everything that it has stored.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,10 +14,12 @@ use touchline_protocol::{Error, Publication, encode};
 use super::{Channel, Channels, deliver};
 use crate::history::HistoryRing;
 use crate::namespace::ChannelOptions;
-use crate::request::{ConnectionId, Event, Loaded, Position, Publish, Request, Response};
+use crate::request::{ConnectionId, Event, Loaded, Position, Publish, Request, Response, Stored};
 
 /// How long the cache of a channel without subscribers is kept, milliseconds.
 pub(super) const UNUSED_MS: u64 = 10_000;
+/// After a failure to get what is kept: how long requests are refused at once, milliseconds.
+const RETRY_MS: u64 = 200;
 /// Publications that may wait behind a gap.
 const BEHIND_GAP_MAX: usize = 10_000;
 
@@ -32,18 +35,33 @@ pub(super) enum Hearing {
     /// Interest was asked for.
     Asked,
     /// What is kept was asked for. What comes in waits.
-    Loading(BTreeMap<u64, (u64, Bytes)>),
+    Loading(BTreeMap<u64, Stored>),
     /// It is up to date.
     Heard,
+    /// What is kept could not be had. Nobody asks again until then, Unix milliseconds.
+    Failed(u64),
 }
 
-/// What a home wants of the cluster.
+/// Who gives a channel its order, and keeps its history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Keeper {
+    /// Its home.
+    Home,
+    /// The cluster.
+    Cluster,
+    /// The store.
+    Store,
+}
+
+/// What a home wants of the cluster or the store.
 #[derive(Debug)]
-pub enum ClusterAct {
+pub enum KeeperAct {
     /// To begin or end hearing a channel.
     Interest(Arc<str>, bool),
     /// To get what is kept of a channel, of a namespace, behind an offset.
     Load(Arc<str>, Arc<str>, u64),
+    /// The same of a durable channel.
+    LoadStored(Arc<str>, u64),
     /// To pass something on to all nodes that hear the channel.
     Pass(Arc<str>, Vec<u8>),
 }
@@ -55,32 +73,88 @@ pub enum Outcome {
     Done(Response),
     /// It has to wait until the channel is heard: submit it again after [`Channels::take_ready`] names the channel.
     Wait(Request),
-    /// The cluster must store it: namespace, payload, idempotency key.
-    Store(Arc<str>, Vec<u8>, Box<str>),
+    /// The cluster must keep it: namespace, payload, idempotency key.
+    Keep(Arc<str>, Vec<u8>, Box<str>),
     /// The cluster must drop what it keeps of the channel of this namespace.
     Purge(Arc<str>),
+    /// The store must keep it.
+    Store(Storing),
+    /// The store must drop what it keeps of the channel.
+    Remove,
 }
 
-/// What channels know of the cluster.
+/// A publication for the store.
+#[derive(Debug)]
+pub struct Storing {
+    /// As it is to come back.
+    pub payload: Vec<u8>,
+    /// When it was published, Unix milliseconds.
+    pub time_ms: u64,
+    /// As of [`Publish::idempotency_key`].
+    pub idempotency_key: Box<str>,
+    /// As of [`Publish::version`].
+    pub version: u64,
+    /// As of [`Publish::version_epoch`].
+    pub version_epoch: Box<str>,
+    /// Publications that the channel keeps.
+    pub size: usize,
+    /// How long it keeps them, milliseconds.
+    pub ttl_ms: u64,
+    /// How long its position outlives them, milliseconds.
+    pub meta_ttl_ms: u64,
+}
+
+impl Storing {
+    /// The payload of a publication, out of what a store keeps of it.
+    pub fn payload(time_ms: u64, object: &[u8]) -> Bytes {
+        let mut payload = Vec::with_capacity(1 + 8 + object.len());
+        payload.push(PUBLICATION);
+        payload.extend_from_slice(&time_ms.to_le_bytes());
+        payload.extend_from_slice(object);
+        payload.into()
+    }
+}
+
+/// What channels know of those who keep them.
 #[derive(Debug, Default)]
-pub(super) struct ClusterSide {
+pub(super) struct Keepers {
+    has_cluster: bool,
+    has_store: bool,
     is_linked: bool,
-    acts: Vec<ClusterAct>,
+    acts: Vec<KeeperAct>,
     ready: Vec<Arc<str>>,
     /// Subscribes that were refused lately; their sessions may have unsubscribed before they heard of it.
     refused: HashMap<(ConnectionId, Arc<str>), u64>,
 }
 
+impl Keepers {
+    /// Who keeps a channel with these options.
+    fn keeper(&self, channel: &str, options: &ChannelOptions) -> Keeper {
+        match self {
+            _ if channel.starts_with("$registry:") => Keeper::Home,
+            Keepers { has_store: true, .. } if options.durable => Keeper::Store,
+            Keepers { has_cluster: true, .. } => Keeper::Cluster,
+            _ => Keeper::Home,
+        }
+    }
+}
+
 impl Channels {
     /// The same as a part of a cluster, which is not linked yet.
     pub fn in_cluster(mut self) -> Self {
-        self.cluster = Some(ClusterSide::default());
+        self.keepers.has_cluster = true;
         self
     }
 
-    /// Carries a request out, or says what the cluster has to do first.
+    /// The same with a store for durable channels.
+    pub fn with_store(mut self) -> Self {
+        self.keepers.has_store = true;
+        self
+    }
+
+    /// Carries a request out, or says what has to be done first.
     pub fn submit(&mut self, channel: &Arc<str>, request: Request, now_ms: u64) -> Outcome {
-        if self.cluster.is_none() || channel.starts_with("$registry:") {
+        if !self.keepers.has_cluster && !self.keepers.has_store {
             return Outcome::Done(self.execute(channel, request, now_ms));
         }
         let namespaces = Arc::clone(&self.namespaces);
@@ -88,46 +162,53 @@ impl Channels {
             Ok(options) => options,
             Err(error) => return Outcome::Done(Response::Refused(error)),
         };
-        let namespace: Arc<str> = namespaces.namespace_of(channel).into();
+        let keeper = self.keepers.keeper(channel, options);
+        if keeper == Keeper::Home {
+            return Outcome::Done(self.execute(channel, request, now_ms));
+        }
         match request {
-            Request::Publish(publish) => self.publish_in_cluster(channel, options, namespace, &publish, now_ms),
-            Request::HistoryRemove if options.has_history() => self.if_linked(|_| Outcome::Purge(namespace)),
+            Request::Publish(publish) => self.publish_elsewhere(channel, options, keeper, &publish, now_ms),
+            Request::HistoryRemove if keeper == Keeper::Store => Outcome::Remove,
+            Request::HistoryRemove if options.has_history() => {
+                self.if_linked(|side| Outcome::Purge(side.namespaces.namespace_of(channel).into()))
+            }
             Request::Subscribe(ref subscribe) => {
                 let connection = subscribe.connection;
-                let outcome = self.once_heard(channel, options, request, now_ms);
+                let outcome = self.once_heard(channel, options, keeper, request, now_ms);
                 self.note_refusal(connection, channel, &outcome, now_ms);
                 outcome
             }
             Request::Unsubscribe { connection, is_answered: false } if self.was_refused(connection, channel) => {
                 Outcome::Done(Response::Done)
             }
-            Request::History(_) if options.has_history() => self.once_heard(channel, options, request, now_ms),
+            Request::History(_) if options.has_history() => self.once_heard(channel, options, keeper, request, now_ms),
             Request::Passing(payload) => self.take_passing(channel, &payload),
-            Request::Stored { offset, previous, payload } => {
-                self.take_stored(channel, options, &namespace, (offset, previous, payload), now_ms)
-            }
-            Request::Interested => self.take_interest(channel, options, namespace),
+            Request::Stored(stored) => self.take_stored(channel, options, stored, now_ms),
+            Request::Interested => self.take_interest(channel, options),
             Request::Loaded(loaded) => self.take_loaded(channel, options, loaded, now_ms),
             request => Outcome::Done(self.execute(channel, request, now_ms)),
         }
     }
 
-    /// What the cluster has to do, in order.
-    pub fn cluster_acts(&mut self) -> Vec<ClusterAct> {
-        self.cluster.as_mut().map_or_else(Vec::new, |side| std::mem::take(&mut side.acts))
+    /// What the cluster and the store have to do, in order.
+    pub fn keeper_acts(&mut self) -> Vec<KeeperAct> {
+        std::mem::take(&mut self.keepers.acts)
     }
 
     /// Channels whose waiting requests can be submitted again.
     pub fn take_ready(&mut self) -> Vec<Arc<str>> {
-        self.cluster.as_mut().map_or_else(Vec::new, |side| std::mem::take(&mut side.ready))
+        std::mem::take(&mut self.keepers.ready)
     }
 
     /// The link to the cluster is there, or is gone. When it is back, every cache catches up.
     pub fn set_linked(&mut self, is_linked: bool) {
-        let Some(side) = &mut self.cluster else { return };
+        let side = &mut self.keepers;
         side.is_linked = is_linked;
         let namespaces = Arc::clone(&self.namespaces);
         for (name, channel) in &mut self.table {
+            if namespaces.resolve(name).is_ok_and(|options| side.keeper(name, options) != Keeper::Cluster) {
+                continue;
+            }
             let namespace = || -> Arc<str> { namespaces.namespace_of(name).into() };
             let position = channel.history.as_ref().map(|stored| stored.ring.position());
             match (&mut channel.hearing, position, is_linked) {
@@ -136,12 +217,12 @@ impl Channels {
                     if matches!(hearing, Hearing::Heard) {
                         *hearing = Hearing::Loading(BTreeMap::new());
                     }
-                    side.acts.push(ClusterAct::Load(Arc::clone(name), namespace(), position.offset));
+                    side.acts.push(KeeperAct::Load(Arc::clone(name), namespace(), position.offset));
                 }
-                (Hearing::Asked, Some(_), true) => side.acts.push(ClusterAct::Interest(Arc::clone(name), true)),
+                (Hearing::Asked, Some(_), true) => side.acts.push(KeeperAct::Interest(Arc::clone(name), true)),
                 (Hearing::Asked | Hearing::None, None, true) => {
                     channel.hearing = Hearing::Asked;
-                    side.acts.push(ClusterAct::Interest(Arc::clone(name), true));
+                    side.acts.push(KeeperAct::Interest(Arc::clone(name), true));
                 }
                 (Hearing::Heard, _, _) | (_, _, true) => {}
                 // Whoever waits hears now that it can't be had.
@@ -151,7 +232,7 @@ impl Channels {
     }
 
     fn note_refusal(&mut self, connection: ConnectionId, channel: &Arc<str>, outcome: &Outcome, now_ms: u64) {
-        let Some(side) = &mut self.cluster else { return };
+        let side = &mut self.keepers;
         match outcome {
             Outcome::Done(Response::Refused(_)) => {
                 side.refused.retain(|_, at_ms| now_ms < *at_ms + UNUSED_MS);
@@ -163,83 +244,103 @@ impl Channels {
     }
 
     fn was_refused(&mut self, connection: ConnectionId, channel: &Arc<str>) -> bool {
-        self.cluster.as_mut().is_some_and(|side| side.refused.remove(&(connection, Arc::clone(channel))).is_some())
+        self.keepers.refused.remove(&(connection, Arc::clone(channel))).is_some()
     }
 
     pub(super) fn forget(&mut self, name: &Arc<str>) {
-        if self.table.remove(name).is_some()
-            && let Some(side) = &mut self.cluster
-        {
-            side.acts.push(ClusterAct::Interest(Arc::clone(name), false));
+        if self.table.remove(name).is_some() && self.keeper(name) == Keeper::Cluster {
+            self.act(KeeperAct::Interest(Arc::clone(name), false));
         }
     }
 
-    /// In a cluster: how long a cache outlives its last use.
+    /// Of a channel that is kept elsewhere: how long the cache outlives its last use.
     pub(super) fn unused_ttl_ms(&self, channel: &str) -> Option<u64> {
-        (self.cluster.is_some() && !channel.starts_with("$registry:")).then_some(UNUSED_MS)
+        (self.keeper(channel) != Keeper::Home).then_some(UNUSED_MS)
+    }
+
+    fn keeper(&self, channel: &str) -> Keeper {
+        self.namespaces.resolve(channel).map_or(Keeper::Home, |options| self.keepers.keeper(channel, options))
     }
 
     fn if_linked(&mut self, then: impl FnOnce(&mut Self) -> Outcome) -> Outcome {
-        if self.cluster.as_ref().is_some_and(|side| side.is_linked) {
-            then(self)
-        } else {
-            Outcome::Done(Response::Refused(Error::CLUSTER_UNREACHABLE))
-        }
+        if self.keepers.is_linked { then(self) } else { Outcome::Done(Response::Refused(Error::CLUSTER_UNREACHABLE)) }
     }
 
-    fn act(&mut self, act: ClusterAct) {
-        if let Some(side) = &mut self.cluster {
-            side.acts.push(act);
-        }
+    fn act(&mut self, act: KeeperAct) {
+        self.keepers.acts.push(act);
     }
 
-    fn publish_in_cluster(
+    /// Asks for what is kept of a channel behind an offset.
+    fn load(&mut self, channel: &Arc<str>, behind: u64) {
+        self.act(match self.keeper(channel) {
+            Keeper::Store => KeeperAct::LoadStored(Arc::clone(channel), behind),
+            _ => KeeperAct::Load(Arc::clone(channel), self.namespaces.namespace_of(channel).into(), behind),
+        });
+    }
+
+    fn publish_elsewhere(
         &mut self,
         channel: &Arc<str>,
         options: &ChannelOptions,
-        namespace: Arc<str>,
+        keeper: Keeper,
         publish: &Publish,
         now_ms: u64,
     ) -> Outcome {
         let mut payload = vec![PUBLICATION];
         payload.extend_from_slice(&now_ms.to_le_bytes());
         encode::publication(&mut payload, &publish.content, None);
+        let key = publish.idempotency_key.clone();
         if options.has_history() && !publish.skip_history {
-            let key = publish.idempotency_key.clone();
-            return self.if_linked(|_| Outcome::Store(namespace, payload, key));
+            if keeper == Keeper::Cluster {
+                return self.if_linked(|side| Outcome::Keep(side.namespaces.namespace_of(channel).into(), payload, key));
+            }
+            return Outcome::Store(Storing {
+                payload,
+                time_ms: now_ms,
+                idempotency_key: key,
+                version: publish.version,
+                version_epoch: publish.version_epoch.clone(),
+                size: options.history_size,
+                ttl_ms: options.history_ttl.as_millis() as u64,
+                meta_ttl_ms: options.history_meta_ttl.as_millis() as u64,
+            });
         }
-        let key = &publish.idempotency_key;
-        if !key.is_empty() && self.idempotency.get(channel, key, now_ms).is_some() {
+        if !key.is_empty() && self.idempotency.get(channel, &key, now_ms).is_some() {
             return Outcome::Done(Response::Published(None));
         }
         if !key.is_empty() {
-            self.idempotency.put(channel, key.clone(), None, now_ms);
+            self.idempotency.put(channel, key, None, now_ms);
         }
-        if self.cluster.as_ref().is_some_and(|side| side.is_linked) {
-            self.act(ClusterAct::Pass(Arc::clone(channel), payload));
+        if self.keepers.has_cluster && self.keepers.is_linked {
+            self.act(KeeperAct::Pass(Arc::clone(channel), payload));
         } else {
-            // Cut off, a node serves its own subscribers.
+            // Alone or cut off, a node serves its own subscribers.
             self.take_passing(channel, &payload);
         }
         Outcome::Done(Response::Published(None))
     }
 
     /// Carries a request out if the channel is heard; else it waits, and the channel is asked for.
-    fn once_heard(&mut self, channel: &Arc<str>, options: &ChannelOptions, request: Request, now_ms: u64) -> Outcome {
-        let is_linked = self.cluster.as_ref().is_some_and(|side| side.is_linked);
-        let has_history = options.has_history();
+    fn once_heard(&mut self, channel: &Arc<str>, options: &ChannelOptions, keeper: Keeper, request: Request, now_ms: u64) -> Outcome {
+        let is_reachable = keeper == Keeper::Store || self.keepers.is_linked;
+        let unreachable = if keeper == Keeper::Store { Error::STORE_UNAVAILABLE } else { Error::CLUSTER_UNREACHABLE };
         match self.table.get(channel).map(|known| &known.hearing) {
             Some(Hearing::Heard) => return Outcome::Done(self.execute(channel, request, now_ms)),
-            _ if !is_linked && has_history => {
+            Some(Hearing::Failed(until_ms)) if now_ms < *until_ms => return Outcome::Done(Response::Refused(unreachable)),
+            _ if !is_reachable && options.has_history() => {
                 self.forget_unheard(channel);
-                return Outcome::Done(Response::Refused(Error::CLUSTER_UNREACHABLE));
+                return Outcome::Done(Response::Refused(unreachable));
             }
             // Without the cluster a channel that keeps nothing is this node's alone, until the link is there.
-            _ if !is_linked => return Outcome::Done(self.execute(channel, request, now_ms)),
+            _ if !is_reachable => return Outcome::Done(self.execute(channel, request, now_ms)),
             Some(Hearing::Asked | Hearing::Loading(_)) => {}
-            Some(Hearing::None) | None => {
+            Some(Hearing::None | Hearing::Failed(_)) | None if keeper == Keeper::Store => {
+                self.channel(channel, options, now_ms).hearing = Hearing::Loading(BTreeMap::new());
+                self.load(channel, 0);
+            }
+            Some(Hearing::None | Hearing::Failed(_)) | None => {
                 self.channel(channel, options, now_ms).hearing = Hearing::Asked;
-                self.act(ClusterAct::Interest(Arc::clone(channel), true));
+                self.act(KeeperAct::Interest(Arc::clone(channel), true));
             }
         }
         Outcome::Wait(request)
@@ -253,12 +354,12 @@ impl Channels {
         }
     }
 
-    fn take_interest(&mut self, channel: &Arc<str>, options: &ChannelOptions, namespace: Arc<str>) -> Outcome {
+    fn take_interest(&mut self, channel: &Arc<str>, options: &ChannelOptions) -> Outcome {
         let Some(known) = self.table.get_mut(channel) else { return Outcome::Done(Response::Done) };
         if matches!(known.hearing, Hearing::Asked) {
             if options.has_history() {
                 known.hearing = Hearing::Loading(BTreeMap::new());
-                self.act(ClusterAct::Load(Arc::clone(channel), namespace, 0));
+                self.load(channel, 0);
             } else {
                 known.hearing = Hearing::Heard;
                 self.make_ready(channel);
@@ -268,9 +369,7 @@ impl Channels {
     }
 
     fn make_ready(&mut self, channel: &Arc<str>) {
-        if let Some(side) = &mut self.cluster {
-            side.ready.push(Arc::clone(channel));
-        }
+        self.keepers.ready.push(Arc::clone(channel));
     }
 
     fn take_passing(&mut self, channel: &Arc<str>, payload: &[u8]) -> Outcome {
@@ -288,29 +387,23 @@ impl Channels {
 
     /// Tells all nodes that hear a channel to drop what they keep of it.
     pub fn pass_clear(&mut self, channel: &Arc<str>) {
-        self.act(ClusterAct::Pass(Arc::clone(channel), vec![CLEAR]));
+        self.act(KeeperAct::Pass(Arc::clone(channel), clearing().to_vec()));
     }
 
-    fn take_stored(
-        &mut self,
-        channel: &Arc<str>,
-        options: &ChannelOptions,
-        namespace: &Arc<str>,
-        (offset, previous, payload): (u64, u64, Bytes),
-        now_ms: u64,
-    ) -> Outcome {
+    fn take_stored(&mut self, channel: &Arc<str>, options: &ChannelOptions, new: Stored, now_ms: u64) -> Outcome {
         let done = Outcome::Done(Response::Done);
         let Some(Channel { hearing, history: Some(stored), .. }) = self.table.get_mut(channel) else { return done };
-        let top = stored.ring.position().offset;
+        let top = stored.ring.position();
         match hearing {
-            Hearing::Heard if offset <= top => {}
-            Hearing::Heard if previous > top => {
-                *hearing = Hearing::Loading(BTreeMap::from([(offset, (previous, payload))]));
-                self.act(ClusterAct::Load(Arc::clone(channel), Arc::clone(namespace), top));
+            Hearing::Heard if new.epoch.is_some_and(|epoch| epoch != top.epoch) => self.break_off(channel, Hearing::None),
+            Hearing::Heard if new.offset <= top.offset => {}
+            Hearing::Heard if new.previous > top.offset => {
+                *hearing = Hearing::Loading(BTreeMap::from([(new.offset, new)]));
+                self.load(channel, top.offset);
             }
-            Hearing::Heard => self.append(channel, options, offset, &payload, now_ms),
-            Hearing::Loading(waiting) if waiting.len() < BEHIND_GAP_MAX => drop(waiting.insert(offset, (previous, payload))),
-            Hearing::Loading(_) | Hearing::Asked | Hearing::None => {}
+            Hearing::Heard => self.append(channel, options, new.offset, &new.payload, now_ms),
+            Hearing::Loading(waiting) if waiting.len() < BEHIND_GAP_MAX => drop(waiting.insert(new.offset, new)),
+            Hearing::Loading(_) | Hearing::Asked | Hearing::None | Hearing::Failed(_) => {}
         }
         done
     }
@@ -333,7 +426,7 @@ impl Channels {
         let waiting = std::mem::take(waiting);
         let Some(loaded) = loaded else {
             // It can't be had now. Nobody is told anything wrong: who listens must begin anew, who waits is refused.
-            self.break_off(channel);
+            self.break_off(channel, Hearing::Failed(now_ms + RETRY_MS));
             return done;
         };
         let top = stored.ring.position().offset;
@@ -341,7 +434,7 @@ impl Channels {
         let is_new = stored.ring.position().epoch != loaded.epoch || loaded.floor > top;
         let has_listeners = self.table.get(channel).is_some_and(|known| !known.is_broken && known.listeners.iter().any(|n| *n > 0));
         if has_listeners && is_new {
-            self.break_off(channel);
+            self.break_off(channel, Hearing::None);
             return done;
         }
         let Some(Channel { hearing, history: Some(stored), is_broken, .. }) = self.table.get_mut(channel) else { return done };
@@ -358,22 +451,24 @@ impl Channels {
             stored.ring.raise(loaded.top);
         }
         self.make_ready(channel);
-        let namespace: Arc<str> = self.namespaces.namespace_of(channel).into();
-        for (offset, (previous, payload)) in waiting {
-            self.take_stored(channel, options, &namespace, (offset, previous, payload), now_ms);
+        for new in waiting.into_values() {
+            self.take_stored(channel, options, new, now_ms);
         }
         done
     }
 
     /// The channel's cache is worth nothing any more: its subscribers begin anew.
-    fn break_off(&mut self, channel: &Arc<str>) {
+    fn break_off(&mut self, channel: &Arc<str>, hearing: Hearing) {
         self.make_ready(channel);
+        let has_failed = matches!(hearing, Hearing::Failed(_));
         if let Some(known) = self.table.get_mut(channel) {
             deliver(&mut self.outgoing, known, Event::Broken);
-            known.hearing = Hearing::None;
+            known.hearing = hearing;
             known.is_broken = true;
         }
-        self.forget_unheard(channel);
+        if !has_failed {
+            self.forget_unheard(channel);
+        }
     }
 
     fn append(&mut self, channel: &Arc<str>, options: &ChannelOptions, offset: u64, payload: &Bytes, now_ms: u64) {
@@ -390,6 +485,11 @@ impl Channels {
         stored.ring.append(Arc::clone(&publication), options.history_size, time_ms + stored.ttl_ms);
         deliver(&mut self.outgoing, known, Event::Publication(publication));
     }
+}
+
+/// What a [`Request::Passing`] says when the history of its channel was removed.
+pub fn clearing() -> &'static [u8] {
+    &[CLEAR]
 }
 
 /// When a payload was published, and its JSON object.

@@ -1,13 +1,14 @@
-//! Channels at home here, as parts of a cluster: what the cluster has to do before a request is answered, and what it does unasked.
+//! Channels at home here that the cluster or the store keeps: what these have to do before a request is answered, and what they do unasked.
 
 use std::sync::Arc;
 
-use touchline_engine::channels::{ClusterAct, Outcome, stored_position};
+use touchline_engine::channels::{KeeperAct, Outcome, stored_position};
 use touchline_engine::{Request, Response};
 use touchline_protocol::Error;
 
 use super::Shard;
 use crate::inbox::Asker;
+use crate::store;
 
 impl Shard {
     /// Carries a request to a channel out, now or as soon as the node hears the channel.
@@ -20,7 +21,7 @@ impl Shard {
         match self.channels.submit(channel, request, self.now_ms) {
             Outcome::Done(response) => self.reply(asker, response),
             Outcome::Wait(request) => self.waiting.entry(Arc::clone(channel)).or_default().push((request, asker)),
-            Outcome::Store(namespace, payload, key) => {
+            Outcome::Keep(namespace, payload, key) => {
                 let Some(cluster) = &self.node.cluster else { return };
                 self.metrics.publications.add(1);
                 let node = Arc::clone(&self.node);
@@ -41,13 +42,18 @@ impl Shard {
                 cluster.purge(Arc::clone(channel), namespace, Box::new(done));
                 self.channels.pass_clear(channel);
             }
+            Outcome::Store(storing) => {
+                self.metrics.publications.add(1);
+                store::append(&self.node, channel, storing, asker);
+            }
+            Outcome::Remove => store::remove(&self.node, channel, asker),
         }
     }
 
-    /// Does what channels want of the cluster, takes up what has waited, and sends what is to be delivered.
-    pub(super) fn settle_with_cluster(&mut self) {
+    /// Does what channels want of their keepers, takes up what has waited, and sends what is to be delivered.
+    pub(super) fn settle(&mut self) {
         self.send_deliveries();
-        if self.node.cluster.is_none() {
+        if self.node.cluster.is_none() && self.node.store().is_none() {
             return;
         }
         loop {
@@ -58,12 +64,13 @@ impl Shard {
                 }
             }
             self.send_deliveries();
-            let Some(cluster) = &self.node.cluster else { return };
-            for act in self.channels.cluster_acts() {
-                match act {
-                    ClusterAct::Interest(channel, is_wanted) => cluster.interest(channel, is_wanted),
-                    ClusterAct::Load(channel, namespace, behind) => cluster.load(channel, namespace, behind),
-                    ClusterAct::Pass(channel, payload) => cluster.pass(channel, payload),
+            for act in self.channels.keeper_acts() {
+                match (act, &self.node.cluster) {
+                    (KeeperAct::LoadStored(channel, behind), _) => store::load(&self.node, channel, behind),
+                    (KeeperAct::Interest(channel, is_wanted), Some(cluster)) => cluster.interest(channel, is_wanted),
+                    (KeeperAct::Load(channel, namespace, behind), Some(cluster)) => cluster.load(channel, namespace, behind),
+                    (KeeperAct::Pass(channel, payload), Some(cluster)) => cluster.pass(channel, payload),
+                    (_, None) => {}
                 }
             }
             if ready.is_empty() {

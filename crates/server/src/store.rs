@@ -1,0 +1,110 @@
+//! Durable channels: how the node opens its databases, what it has them do, and where what comes of it goes.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use touchline_engine::channels::{Storing, clearing, stored_position};
+use touchline_engine::request::{Epoch, Loaded, Stored};
+use touchline_engine::{Request, Response};
+use touchline_protocol::Error;
+use touchline_store::{Append, History, Incoming, OpenError, Placed, Refusal, Settings as Opening, Store, UrlError};
+
+use crate::inbox::Asker;
+use crate::node::Node;
+use crate::settings::Settings;
+
+/// The addresses of the databases, if something needs one.
+///
+/// # Errors
+/// When an address is none.
+pub(crate) fn opening(settings: &Settings) -> Result<Option<Opening>, UrlError> {
+    let channel = &settings.channel;
+    let mut all = channel.namespaces.iter().map(|namespace| &namespace.options).chain([&channel.without_namespace]);
+    if !all.any(|options| options.durable) {
+        return Ok(None);
+    }
+    let store = &settings.store;
+    Ok(Some(Opening {
+        primary: store.primary.url.parse()?,
+        migrates: store.migrate,
+        commit_delay: store.commit_delay,
+        commit_size: store.commit_size,
+        commit_queue: store.commit_queue,
+        pool_size: store.primary.pool_size,
+    }))
+}
+
+/// Opens the databases, and gives them to the node.
+///
+/// # Errors
+/// See [`OpenError`].
+pub(crate) fn open(node: &Arc<Node>, opening: &Opening) -> Result<(), OpenError> {
+    let of_node = Arc::clone(node);
+    node.keep_with(Store::open(opening, move |incoming| take(&of_node, incoming))?);
+    Ok(())
+}
+
+/// Has a publication stored; whoever asked is told when it is safe.
+pub(crate) fn append(node: &Arc<Node>, channel: &Arc<str>, storing: Storing, asker: Asker) {
+    let Some(store) = node.store() else { return };
+    let of_node = Arc::clone(node);
+    let done = move |outcome: Result<Placed, Refusal>| {
+        let placed = |Placed { offset, epoch }| Response::Published(Some(stored_position(offset, epoch)));
+        of_node.answer(asker, outcome.map_or_else(|refusal| Response::Refused(refused(refusal)), placed));
+    };
+    store.append(Append {
+        channel: Arc::clone(channel),
+        payload: storing.payload.into(),
+        time_ms: storing.time_ms,
+        key: storing.idempotency_key,
+        version: storing.version,
+        version_epoch: storing.version_epoch,
+        size: storing.size,
+        ttl_ms: storing.ttl_ms,
+        meta_ttl_ms: storing.meta_ttl_ms,
+        done: Box::new(done),
+    });
+}
+
+/// Has what is kept of a channel removed.
+pub(crate) fn remove(node: &Arc<Node>, channel: &Arc<str>, asker: Asker) {
+    let Some(store) = node.store() else { return };
+    let (of_node, of_channel) = (Arc::clone(node), Arc::clone(channel));
+    let done = move |outcome: Result<(), Refusal>| {
+        if outcome.is_ok() {
+            of_node.tell_home(of_channel, Request::Passing(Bytes::from_static(clearing())));
+        }
+        of_node.answer(asker, outcome.map_or_else(|refusal| Response::Refused(refused(refusal)), |()| Response::Done));
+    };
+    store.remove(Arc::clone(channel), Box::new(done));
+}
+
+/// Asks for what is kept of a channel.
+pub(crate) fn load(node: &Node, channel: Arc<str>, behind: u64) {
+    let (Some(store), Ok(options)) = (node.store(), node.session.namespaces.resolve(&channel)) else { return };
+    store.load(channel, behind, options.history_size, options.history_meta_ttl.as_millis() as u64);
+}
+
+fn refused(refusal: Refusal) -> Error {
+    match refusal {
+        Refusal::Full => Error::TOO_MANY_REQUESTS,
+        Refusal::Failed => Error::STORE_UNAVAILABLE,
+    }
+}
+
+/// Hands on what comes of it.
+fn take(node: &Node, incoming: Incoming) {
+    match incoming {
+        Incoming::Stored { channel, placed: Placed { offset, epoch }, payload } => {
+            let epoch = Some(Epoch::from_bits(epoch));
+            node.tell_home(channel, Request::Stored(Stored { offset, previous: offset.saturating_sub(1), epoch, payload }));
+        }
+        Incoming::Loaded { channel, behind, history } => {
+            let loaded = history.map(|History { epoch, top, floor, kept }| {
+                let kept = kept.into_iter().map(|(offset, time_ms, object)| (offset, Storing::payload(time_ms, &object))).collect();
+                Box::new(Loaded { epoch: Epoch::from_bits(epoch), behind, kept, top, floor })
+            });
+            node.tell_home(channel, Request::Loaded(loaded));
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Versioned changes of a schema: embedded, applied in order, each in a transaction of its own, up and down.
+
+use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior};
+
+/// One change.
+#[derive(Debug, Clone, Copy)]
+pub struct Migration {
+    /// Its number; they count from 1.
+    pub version: u32,
+    /// What it is for.
+    pub title: &'static str,
+    /// Makes it.
+    pub up: &'static str,
+    /// Takes it back.
+    pub down: &'static str,
+}
+
+/// Changes of the primary database in SQLite.
+pub const PRIMARY_SQLITE: &[Migration] = &[Migration {
+    version: 1,
+    title: "durable history",
+    up: include_str!("migrations/primary/sqlite_1_up.sql"),
+    down: include_str!("migrations/primary/sqlite_1_down.sql"),
+}];
+
+/// A schema that does not fit this program.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SchemaError {
+    /// A later program has been here.
+    #[error(
+        "the schema of the {database} database is version {found}, and this program knows {known}: run the newer program, or go back with its `migrate down`"
+    )]
+    Newer {
+        /// Which database.
+        database: &'static str,
+        /// What is there.
+        found: u32,
+        /// What we know.
+        known: u32,
+    },
+    /// It has to be brought up to date first.
+    #[error(
+        "the schema of the {database} database is version {found}, and this program needs {known}: run `touchline migrate up`, or set store.migrate"
+    )]
+    Older {
+        /// Which database.
+        database: &'static str,
+        /// What is there.
+        found: u32,
+        /// What we need.
+        known: u32,
+    },
+}
+
+/// The schema's version; 0 = empty.
+///
+/// # Errors
+/// SQLite's.
+pub fn version(connection: &Connection) -> rusqlite::Result<u32> {
+    let is_there = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'touchline_migration'";
+    if connection.query_row(is_there, [], |_| Ok(())).optional()?.is_none() {
+        return Ok(0);
+    }
+    connection.query_row("SELECT coalesce(max(version), 0) FROM touchline_migration", [], |row| row.get(0))
+}
+
+/// Whether a version is the newest of some changes.
+///
+/// # Errors
+/// See [`SchemaError`].
+pub fn check(database: &'static str, migrations: &[Migration], found: u32) -> Result<(), SchemaError> {
+    let known = newest(migrations);
+    match found {
+        _ if found > known => Err(SchemaError::Newer { database, found, known }),
+        _ if found < known => Err(SchemaError::Older { database, found, known }),
+        _ => Ok(()),
+    }
+}
+
+/// The number of the last change.
+pub fn newest(migrations: &[Migration]) -> u32 {
+    migrations.last().map_or(0, |last| last.version)
+}
+
+/// Makes the changes up to a version that are not made yet, or takes back those above it. Who comes second finds it done.
+///
+/// # Errors
+/// SQLite's; the schema is then at the last change that succeeded.
+pub fn go_to(connection: &mut Connection, migrations: &[Migration], wanted: u32) -> rusqlite::Result<()> {
+    loop {
+        // The version is read under the lock, so that two who start at once make no change twice.
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        transaction.execute_batch(
+            "CREATE TABLE IF NOT EXISTS touchline_migration (version INTEGER PRIMARY KEY, title TEXT NOT NULL, made_at TEXT NOT NULL) STRICT",
+        )?;
+        let found = version(&transaction)?;
+        let step = if found < wanted {
+            migrations.iter().find(|migration| migration.version == found + 1)
+        } else if found > wanted {
+            migrations.iter().find(|migration| migration.version == found)
+        } else {
+            None
+        };
+        let Some(migration) = step else { return transaction.commit() };
+        if found < wanted {
+            transaction.execute_batch(migration.up)?;
+            let made = "INSERT INTO touchline_migration (version, title, made_at) VALUES (?1, ?2, datetime('now'))";
+            transaction.execute(made, (migration.version, migration.title))?;
+        } else {
+            transaction.execute_batch(migration.down)?;
+            transaction.execute("DELETE FROM touchline_migration WHERE version = ?1", [migration.version])?;
+        }
+        transaction.commit()?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO: &[Migration] = &[
+        Migration { version: 1, title: "one", up: "CREATE TABLE one (a)", down: "DROP TABLE one" },
+        Migration { version: 2, title: "two", up: "CREATE TABLE two (a)", down: "DROP TABLE two" },
+    ];
+
+    #[test]
+    fn changes_are_made_and_taken_back_in_order() {
+        let mut connection = Connection::open_in_memory().expect("memory is there");
+        for wanted in [1, 2, 2, 0, 2, 1, 0] {
+            go_to(&mut connection, TWO, wanted).expect("the changes are good");
+            assert_eq!(version(&connection), Ok(wanted));
+            let count = "SELECT count(*) FROM sqlite_schema WHERE name IN ('one', 'two')";
+            assert_eq!(connection.query_row(count, [], |row| row.get(0)), Ok(wanted));
+        }
+    }
+
+    #[test]
+    fn a_change_that_fails_leaves_nothing_behind() {
+        let bad = [TWO[0], Migration { version: 2, title: "bad", up: "CREATE TABLE half (a); CREATE TABLE one (a)", down: "" }];
+        let mut connection = Connection::open_in_memory().expect("memory is there");
+        assert!(go_to(&mut connection, &bad, 2).is_err());
+        assert_eq!(version(&connection), Ok(1));
+        assert_eq!(connection.query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'half'", [], |row| row.get(0)), Ok(0));
+    }
+
+    #[test]
+    fn a_schema_must_be_ours() {
+        assert_eq!(check("primary", TWO, 2), Ok(()));
+        assert_eq!(check("primary", TWO, 3), Err(SchemaError::Newer { database: "primary", found: 3, known: 2 }));
+        assert_eq!(check("primary", TWO, 1), Err(SchemaError::Older { database: "primary", found: 1, known: 2 }));
+    }
+
+    #[test]
+    fn our_own_go_up_and_down() {
+        let mut connection = Connection::open_in_memory().expect("memory is there");
+        for wanted in [newest(PRIMARY_SQLITE), 0, newest(PRIMARY_SQLITE)] {
+            go_to(&mut connection, PRIMARY_SQLITE, wanted).expect("the changes are good");
+        }
+    }
+}

@@ -1,0 +1,3 @@
+DROP TABLE idempotency;
+DROP TABLE publication;
+DROP TABLE channel;

@@ -1,0 +1,238 @@
+//! What is done to channels within one transaction: publications get their places, and what a channel keeps too much of goes, in small steps.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension as _, params};
+
+use crate::{Append, HEAD, Placed};
+
+/// How long a key gives the first result, milliseconds.
+const KEY_MS: u64 = 5 * 60 * 1_000;
+/// Rows deleted in one step.
+const STEP: u64 = 512;
+/// Channels looked at in one step.
+const CHANNELS: usize = 32;
+/// Channels remembered between transactions.
+const KNOWN_MAX: usize = 100_000;
+
+/// A channel as its row is, or will be once the transaction is committed.
+#[derive(Debug, Clone)]
+struct Channel {
+    id: i64,
+    epoch: u64,
+    top: u64,
+    oldest: u64,
+    version: u64,
+    version_epoch: Box<str>,
+    ttl_ms: u64,
+    meta_ttl_ms: u64,
+    due_ms: u64,
+    is_changed: bool,
+}
+
+/// What came of an append.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Appended {
+    pub(super) placed: Placed,
+    /// It is new; else its key or version was there before.
+    pub(super) is_new: bool,
+}
+
+/// Channels that were written to lately. What it knows is good as long as transactions succeed: after a failure it must be forgotten.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    known: HashMap<Arc<str>, Channel>,
+    changed: Vec<Arc<str>>,
+}
+
+impl Ledger {
+    /// Forgets everything: the database has the truth.
+    pub(super) fn forget(&mut self) {
+        self.known.clear();
+        self.changed.clear();
+    }
+
+    /// Gives a publication its place.
+    pub(super) fn append(&mut self, connection: &Connection, append: &Append, now_ms: u64, epoch: u64) -> rusqlite::Result<Appended> {
+        let channel = find(&mut self.known, connection, &append.channel, epoch)?;
+        let first = |offset| Appended { placed: Placed { offset, epoch: channel.epoch }, is_new: false };
+        if !append.key.is_empty() {
+            let known = "SELECT offset FROM idempotency WHERE channel = ?1 AND key = ?2 AND expires_ms > ?3";
+            let known =
+                connection.prepare_cached(known)?.query_row(params![channel.id, append.key, now_ms], |row| row.get(0)).optional()?;
+            if let Some(offset) = known {
+                return Ok(first(offset));
+            }
+        }
+        if append.version > 0 {
+            if *channel.version_epoch == *append.version_epoch && append.version <= channel.version {
+                return Ok(first(channel.top));
+            }
+            (channel.version, channel.version_epoch) = (append.version, append.version_epoch.clone());
+        }
+        channel.top += 1;
+        let insert = "INSERT INTO publication (channel, offset, time_ms, data) VALUES (?1, ?2, ?3, ?4)";
+        let data = append.payload.get(HEAD..).unwrap_or_default();
+        connection.prepare_cached(insert)?.execute(params![channel.id, channel.top, append.time_ms, data])?;
+        if !append.key.is_empty() {
+            let remember = "INSERT OR REPLACE INTO idempotency (channel, key, offset, expires_ms) VALUES (?1, ?2, ?3, ?4)";
+            connection.prepare_cached(remember)?.execute(params![channel.id, append.key, channel.top, now_ms + KEY_MS])?;
+        }
+        (channel.ttl_ms, channel.meta_ttl_ms) = (append.ttl_ms, append.meta_ttl_ms);
+        if channel.oldest == channel.top {
+            channel.due_ms = append.time_ms + append.ttl_ms;
+        }
+        channel.oldest = channel.oldest.max((channel.top + 1).saturating_sub(append.size as u64));
+        if !std::mem::replace(&mut channel.is_changed, true) {
+            self.changed.push(Arc::clone(&append.channel));
+        }
+        Ok(Appended { placed: Placed { offset: channel.top, epoch: channel.epoch }, is_new: true })
+    }
+
+    /// Makes a channel that is not there, and is forgotten at some time if nothing is published; its epoch and top.
+    pub(super) fn make(&mut self, connection: &Connection, name: &Arc<str>, epoch: u64, due_ms: u64) -> rusqlite::Result<(u64, u64)> {
+        let channel = find(&mut self.known, connection, name, epoch)?;
+        if channel.top == 0 {
+            channel.due_ms = due_ms;
+            connection.prepare_cached("UPDATE channel SET due_ms = ?2 WHERE id = ?1")?.execute(params![channel.id, due_ms])?;
+        }
+        Ok((channel.epoch, channel.top))
+    }
+
+    /// Removes what is kept of a channel, if it is there.
+    pub(super) fn remove(&mut self, connection: &Connection, name: &Arc<str>) -> rusqlite::Result<()> {
+        // The row says so at once; the publications go step by step.
+        connection.prepare_cached("UPDATE channel SET oldest = top + 1, due_ms = 0 WHERE name = ?1")?.execute([&**name])?;
+        self.known.remove(name);
+        Ok(())
+    }
+
+    /// Writes the rows of the channels that have changed, and deletes what they keep too much of. The last step of a transaction.
+    pub(super) fn settle(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        for name in self.changed.drain(..) {
+            let Some(channel) = self.known.get_mut(&name) else { continue };
+            let delete = "DELETE FROM publication WHERE channel = ?1 AND offset IN \
+                 (SELECT offset FROM publication WHERE channel = ?1 AND offset < ?2 ORDER BY offset LIMIT ?3)";
+            if connection.prepare_cached(delete)?.execute(params![channel.id, channel.oldest, STEP])? as u64 == STEP {
+                channel.due_ms = 0;
+            }
+            channel.is_changed = false;
+            let update = "UPDATE channel SET top = ?2, oldest = ?3, version = ?4, version_epoch = ?5, ttl_ms = ?6, meta_ttl_ms = ?7, due_ms = ?8 \
+                 WHERE id = ?1";
+            connection.prepare_cached(update)?.execute(params![
+                channel.id,
+                channel.top,
+                channel.oldest,
+                channel.version as i64,
+                channel.version_epoch,
+                channel.ttl_ms,
+                channel.meta_ttl_ms,
+                channel.due_ms,
+            ])?;
+        }
+        if self.known.len() > KNOWN_MAX {
+            self.known.clear();
+        }
+        Ok(())
+    }
+
+    /// Lets go of what is too old, of some channels and some of it. Whether there may be more.
+    pub(super) fn trim(&mut self, connection: &Connection, now_ms: u64) -> rusqlite::Result<bool> {
+        let due = "SELECT name FROM channel WHERE due_ms <= ?1 ORDER BY due_ms LIMIT ?2";
+        let names = connection
+            .prepare_cached(due)?
+            .query_map(params![now_ms, CHANNELS], |row| row.get::<_, String>(0))?
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut has_more = names.len() == CHANNELS;
+        for name in &names {
+            has_more |= self.trim_channel(connection, &name.as_str().into(), now_ms)?;
+        }
+        let keys = "DELETE FROM idempotency WHERE (channel, key) IN (SELECT channel, key FROM idempotency WHERE expires_ms <= ?1 LIMIT ?2)";
+        let forgotten = connection.prepare_cached(keys)?.execute(params![now_ms, STEP])?;
+        Ok(has_more || forgotten as u64 == STEP)
+    }
+
+    fn trim_channel(&mut self, connection: &Connection, name: &Arc<str>, now_ms: u64) -> rusqlite::Result<bool> {
+        let channel = find(&mut self.known, connection, name, 0)?;
+        let old = "DELETE FROM publication WHERE channel = ?1 AND offset IN \
+             (SELECT offset FROM publication WHERE channel = ?1 AND (offset < ?2 OR time_ms <= ?3) ORDER BY offset LIMIT ?4)";
+        let until_ms = now_ms.saturating_sub(channel.ttl_ms);
+        let deleted = connection.prepare_cached(old)?.execute(params![channel.id, channel.oldest, until_ms, STEP])?;
+        let first = "SELECT offset, time_ms FROM publication WHERE channel = ?1 ORDER BY offset LIMIT 1";
+        let first = connection
+            .prepare_cached(first)?
+            .query_row([channel.id], |row| Ok((row.get::<_, u64>(0)?, row.get::<_, u64>(1)?)))
+            .optional()?;
+        match first {
+            Some((offset, time_ms)) => {
+                channel.oldest = channel.oldest.max(offset);
+                channel.due_ms = if offset < channel.oldest { now_ms } else { time_ms + channel.ttl_ms };
+            }
+            // An empty channel is kept for its position, then goes as well.
+            None if channel.oldest > channel.top && deleted == 0 && channel.due_ms != 0 => {
+                connection.prepare_cached("DELETE FROM idempotency WHERE channel = ?1")?.execute([channel.id])?;
+                connection.prepare_cached("DELETE FROM channel WHERE id = ?1")?.execute([channel.id])?;
+                self.known.remove(name);
+                return Ok(false);
+            }
+            None => {
+                channel.oldest = channel.top + 1;
+                channel.due_ms = now_ms + channel.meta_ttl_ms;
+            }
+        }
+        connection.prepare_cached("UPDATE channel SET oldest = ?2, due_ms = ?3 WHERE id = ?1")?.execute(params![
+            channel.id,
+            channel.oldest,
+            channel.due_ms
+        ])?;
+        Ok(deleted as u64 == STEP)
+    }
+}
+
+/// The channel, from memory, from its row, or as a new row with this epoch.
+fn find<'k>(
+    known: &'k mut HashMap<Arc<str>, Channel>,
+    connection: &Connection,
+    name: &Arc<str>,
+    epoch: u64,
+) -> rusqlite::Result<&'k mut Channel> {
+    let free = match known.entry(Arc::clone(name)) {
+        Entry::Occupied(channel) => return Ok(channel.into_mut()),
+        Entry::Vacant(free) => free,
+    };
+    let select = "SELECT id, epoch, top, oldest, version, version_epoch, ttl_ms, meta_ttl_ms, due_ms FROM channel WHERE name = ?1";
+    let found = connection.prepare_cached(select)?.query_row([&**name], |row| {
+        Ok(Channel {
+            id: row.get(0)?,
+            epoch: row.get::<_, i64>(1)? as u64,
+            top: row.get(2)?,
+            oldest: row.get(3)?,
+            version: row.get::<_, i64>(4)? as u64,
+            version_epoch: row.get(5)?,
+            ttl_ms: row.get(6)?,
+            meta_ttl_ms: row.get(7)?,
+            due_ms: row.get(8)?,
+            is_changed: false,
+        })
+    });
+    if let Some(channel) = found.optional()? {
+        return Ok(free.insert(channel));
+    }
+    let insert = "INSERT INTO channel (name, epoch, top, oldest, version, version_epoch, ttl_ms, meta_ttl_ms, due_ms) VALUES (?1, ?2, 0, 1, 0, '', 0, 0, ?3)";
+    connection.prepare_cached(insert)?.execute(params![&**name, epoch as i64, i64::MAX])?;
+    let id = connection.last_insert_rowid();
+    Ok(free.insert(Channel {
+        id,
+        epoch,
+        top: 0,
+        oldest: 1,
+        version: 0,
+        version_epoch: Box::default(),
+        ttl_ms: 0,
+        meta_ttl_ms: 0,
+        due_ms: i64::MAX as u64,
+        is_changed: false,
+    }))
+}

@@ -1,0 +1,166 @@
+//! The primary database in one SQLite file: one thread writes, in batches; a few read; one moves what was written from the log to the file.
+
+mod ledger;
+mod log;
+mod reader;
+mod writer;
+
+use std::fs::{File, TryLockError};
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use crate::migrate::{self, PRIMARY_SQLITE};
+use crate::{Append, Figures, Incoming, OnDone, OpenError, Refusal, Settings, Url};
+
+/// Takes all that comes of it.
+type Hand = Arc<dyn Fn(Incoming) + Send + Sync>;
+
+/// How long a statement waits for a lock that another connection of this process holds.
+const BUSY: Duration = Duration::from_secs(10);
+
+/// What the writer is told.
+enum Write {
+    Append(Append),
+    Remove {
+        channel: Arc<str>,
+        done: OnDone,
+    },
+    /// A channel that was asked for and is not there: it is made, so that its epoch lasts.
+    Make(Load),
+    Close,
+}
+
+/// What a reader is told.
+struct Load {
+    channel: Arc<str>,
+    behind: u64,
+    size: usize,
+    meta_ttl_ms: u64,
+}
+
+/// The way to the threads.
+pub(crate) struct Primary {
+    writes: SyncSender<Write>,
+    /// None once the store is closed.
+    loads: Mutex<Option<Sender<Load>>>,
+    figures: Arc<Figures>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Locked as long as the store is open.
+    _lock: File,
+}
+
+impl Primary {
+    /// Opens the file, made if need be, and starts the threads.
+    pub(crate) fn open(settings: &Settings, hand: Hand, figures: Arc<Figures>) -> Result<Self, OpenError> {
+        let Url::Sqlite(path) = &settings.primary;
+        let lock = lock(path)?;
+        let in_sqlite = |source| OpenError::Sqlite { path: path.display().to_string(), source };
+        let mut connection = connect(path).map_err(in_sqlite)?;
+        if settings.migrates {
+            let found = migrate::version(&connection).map_err(in_sqlite)?;
+            if found <= migrate::newest(PRIMARY_SQLITE) {
+                migrate::go_to(&mut connection, PRIMARY_SQLITE, migrate::newest(PRIMARY_SQLITE)).map_err(in_sqlite)?;
+            }
+        }
+        migrate::check("primary", PRIMARY_SQLITE, migrate::version(&connection).map_err(in_sqlite)?)?;
+        let (writes, written) = sync_channel(settings.commit_queue.max(1));
+        let (loads, asked) = channel();
+        let asked = Arc::new(Mutex::new(asked));
+        let mut threads = Vec::new();
+        for _ in 0..settings.pool_size.max(1) {
+            let reader = reader::Reader::new(path.clone(), Arc::clone(&hand), writes.clone(), Arc::clone(&figures));
+            let asked = Arc::clone(&asked);
+            threads.push(thread("store-read", path, move || reader.serve(&asked))?);
+        }
+        let log = log::Log::new(path.clone(), Arc::clone(&figures));
+        let writer = writer::Writer::new(path.clone(), connection, settings, hand, Arc::clone(&figures), log.is_long());
+        threads.push(thread("store-write", path, move || writer.serve(&written))?);
+        threads.push(thread("store-log", path, move || log.serve())?);
+        Ok(Primary { writes, loads: Mutex::new(Some(loads)), figures, threads: Mutex::new(threads), _lock: lock })
+    }
+
+    pub(crate) fn append(&self, append: Append) {
+        self.figures.waiting.fetch_add(1, Relaxed);
+        match self.writes.try_send(Write::Append(append)) {
+            Err(TrySendError::Full(Write::Append(append)) | TrySendError::Disconnected(Write::Append(append))) => {
+                self.figures.waiting.fetch_sub(1, Relaxed);
+                self.figures.refused.fetch_add(1, Relaxed);
+                (append.done)(Err(Refusal::Full));
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn load(&self, channel: Arc<str>, behind: u64, size: usize, meta_ttl_ms: u64) {
+        if let Some(loads) = &*self.loads.lock().unwrap_or_else(PoisonError::into_inner) {
+            let _ = loads.send(Load { channel, behind, size, meta_ttl_ms });
+        }
+    }
+
+    pub(crate) fn remove(&self, channel: Arc<str>, done: OnDone) {
+        match self.writes.try_send(Write::Remove { channel, done }) {
+            Err(TrySendError::Full(Write::Remove { done, .. }) | TrySendError::Disconnected(Write::Remove { done, .. })) => {
+                done(Err(Refusal::Full));
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        self.figures.is_closed.store(true, Relaxed);
+        self.loads.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let _ = self.writes.send(Write::Close);
+        for thread in self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn thread(name: &str, path: &Path, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, OpenError> {
+    let started = std::thread::Builder::new().name(name.into()).spawn(work);
+    started.map_err(|source| OpenError::File { path: path.display().to_string(), source })
+}
+
+/// Makes the directory, and takes the lock that keeps other processes out.
+fn lock(path: &Path) -> Result<File, OpenError> {
+    let of_file = |path: &Path| {
+        let path = path.display().to_string();
+        move |source| OpenError::File { path, source }
+    };
+    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        std::fs::create_dir_all(directory).map_err(of_file(directory))?;
+    }
+    let lock_path = path.with_extension("lock");
+    let file = File::options().create(true).truncate(false).write(true).open(&lock_path).map_err(of_file(&lock_path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(OpenError::InUse(path.display().to_string())),
+        Err(TryLockError::Error(source)) => Err(of_file(&lock_path)(source)),
+    }
+}
+
+/// A connection that writes: every commit is on disk when it returns, in the log; somebody else moves it on.
+pub(crate) fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )?;
+    connection.busy_timeout(BUSY)?;
+    connection.pragma_update(None, "journal_mode", "wal")?;
+    connection.pragma_update(None, "synchronous", "full")?;
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    connection.pragma_update(None, "cache_size", -64 * 1024)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(connection)
+}
+
+/// Takes the next order of a queue that several threads share.
+fn next<T>(queue: &Mutex<Receiver<T>>) -> Option<T> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
+}

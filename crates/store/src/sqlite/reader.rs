@@ -1,0 +1,72 @@
+//! Reads what is kept of a channel.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use rusqlite::{Connection, OptionalExtension as _};
+
+use super::{Hand, Load, Write, connect, next};
+use crate::{Figures, History, Incoming};
+
+/// One of the threads that read.
+pub(super) struct Reader {
+    path: PathBuf,
+    /// None at first and after a failure.
+    connection: Option<Connection>,
+    hand: Hand,
+    writes: SyncSender<Write>,
+    figures: Arc<Figures>,
+}
+
+impl Reader {
+    pub(super) fn new(path: PathBuf, hand: Hand, writes: SyncSender<Write>, figures: Arc<Figures>) -> Self {
+        Reader { path, connection: None, hand, writes, figures }
+    }
+
+    /// Serves until nobody can ask any more.
+    pub(super) fn serve(mut self, asked: &Mutex<Receiver<Load>>) {
+        while let Some(load) = next(asked) {
+            self.figures.loads.fetch_add(1, Relaxed);
+            let history = match self.read(&load) {
+                Ok(Some(history)) => Some(history),
+                Ok(None) => {
+                    let _ = self.writes.send(Write::Make(load));
+                    continue;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a history could not be read");
+                    self.connection = None;
+                    None
+                }
+            };
+            (self.hand)(Incoming::Loaded { channel: load.channel, behind: load.behind, history });
+        }
+    }
+
+    fn read(&mut self, load: &Load) -> rusqlite::Result<Option<History>> {
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => connect(&self.path)?,
+        };
+        read(self.connection.insert(connection), load)
+    }
+}
+
+/// What is kept of a channel that is there, all of one moment.
+fn read(connection: &Connection, load: &Load) -> rusqlite::Result<Option<History>> {
+    let transaction = connection.unchecked_transaction()?;
+    let mut find = transaction.prepare_cached("SELECT id, epoch, top, oldest FROM channel WHERE name = ?1")?;
+    let found = find.query_row([&*load.channel], |row| {
+        Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)? as u64, row.get::<_, u64>(2)?, row.get::<_, u64>(3)?))
+    });
+    let Some((id, epoch, top, oldest)) = found.optional()? else { return Ok(None) };
+    let first = oldest.max((top + 1).saturating_sub(load.size as u64));
+    let floor = load.behind.max(first.saturating_sub(1));
+    let select = "SELECT offset, time_ms, data FROM publication WHERE channel = ?1 AND offset > ?2 ORDER BY offset";
+    let mut select = transaction.prepare_cached(select)?;
+    let kept = select.query_map((id, floor), |row| Ok((row.get(0)?, row.get(1)?, Bytes::from(row.get::<_, Vec<u8>>(2)?))))?;
+    Ok(Some(History { epoch, top, floor, kept: kept.collect::<rusqlite::Result<_>>()? }))
+}
