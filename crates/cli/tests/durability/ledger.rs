@@ -1,0 +1,94 @@
+//! What publishers were told, against what is found.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Mutex;
+
+use serde_json::{Value, json};
+
+use crate::server::Client;
+
+/// What is known of one publication.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It stands at this offset of this epoch: so was said.
+    Acknowledged(u64, String),
+    /// It was said that it could not be stored, or nothing was said.
+    Unknown,
+}
+
+/// Publications by channel and number.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    fates: Mutex<HashMap<(usize, u64), Fate>>,
+}
+
+pub(crate) fn channel(number: usize) -> String {
+    format!("kept:{number}")
+}
+
+impl Ledger {
+    /// Publishes one, with a key of its own, and notes what is said.
+    pub(crate) fn publish(&self, client: &mut Client, of: usize, number: u64) -> bool {
+        let key = format!("key-{number}");
+        let answer = client.call("publish", &json!({"channel": channel(of), "data": {"n": number}, "idempotency_key": key}));
+        let fate = match answer.as_ref().map(|answer| &answer["result"]) {
+            Some(result @ Value::Object(_)) => {
+                Fate::Acknowledged(result["offset"].as_u64().expect("an offset"), result["epoch"].as_str().expect("an epoch").to_owned())
+            }
+            _ => Fate::Unknown,
+        };
+        let is_known = fate != Fate::Unknown;
+        self.fates.lock().expect("nobody panics with it").insert((of, number), fate);
+        is_known
+    }
+
+    /// How many were acknowledged.
+    pub(crate) fn acknowledged(&self) -> usize {
+        self.fates.lock().expect("nobody panics with it").values().filter(|fate| **fate != Fate::Unknown).count()
+    }
+
+    /// Numbers whose fate is unknown.
+    pub(crate) fn unknown(&self) -> Vec<(usize, u64)> {
+        let fates = self.fates.lock().expect("nobody panics with it");
+        fates.iter().filter(|(_, fate)| **fate == Fate::Unknown).map(|(of, _)| *of).collect()
+    }
+
+    /// Compares with the whole history of each channel.
+    pub(crate) fn check(&self, client: &mut Client, channels: usize) {
+        for of in 0..channels {
+            let found = history(client, of);
+            let offsets: Vec<u64> = found.kept.keys().copied().collect();
+            assert_eq!(offsets, (1..=found.top).collect::<Vec<_>>(), "offsets of {of} have no gap");
+            let distinct: HashSet<u64> = found.kept.values().copied().collect();
+            assert_eq!(distinct.len(), found.kept.len(), "nothing in {of} is there twice");
+            let fates = self.fates.lock().expect("nobody panics with it");
+            for ((_, number), fate) in fates.iter().filter(|((channel, _), _)| *channel == of) {
+                if let Fate::Acknowledged(offset, epoch) = fate {
+                    assert_eq!(*epoch, found.epoch, "the epoch of {of} stays");
+                    assert_eq!(found.kept.get(offset), Some(number), "{number} was acknowledged at {offset} of {of}");
+                }
+            }
+            for number in found.kept.values() {
+                assert!(fates.contains_key(&(of, *number)), "{number} of {of} was published by nobody");
+            }
+        }
+    }
+}
+
+/// What a channel holds.
+pub(crate) struct Found {
+    pub(crate) epoch: String,
+    pub(crate) top: u64,
+    /// Numbers by offset.
+    pub(crate) kept: BTreeMap<u64, u64>,
+}
+
+pub(crate) fn history(client: &mut Client, of: usize) -> Found {
+    let answer = client.must("history", &json!({"channel": channel(of), "limit": -1}));
+    let result = &answer["result"];
+    let publications = result["publications"].as_array().unwrap_or_else(|| panic!("no history: {answer}"));
+    let pair = |publication: &Value| Some((publication["offset"].as_u64()?, publication["data"]["n"].as_u64()?));
+    let kept: BTreeMap<u64, u64> = publications.iter().map(|publication| pair(publication).expect("an offset and a number")).collect();
+    assert_eq!(kept.len(), publications.len(), "no offset is there twice");
+    Found { epoch: result["epoch"].as_str().expect("an epoch").to_owned(), top: result["offset"].as_u64().expect("an offset"), kept }
+}

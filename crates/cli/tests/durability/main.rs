@@ -1,0 +1,173 @@
+//! What is acknowledged is there: through killed processes, lost power, and disks that fail and work again.
+
+mod disk;
+mod ledger;
+mod random;
+mod server;
+
+use std::fs;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use disk::Disk;
+use ledger::{Ledger, history};
+use random::Random;
+use server::Home;
+
+const CHANNELS: usize = 5;
+const PUBLISHERS: usize = 8;
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How often a server is killed: TOUCHLINE_CRASHES, else 200 times.
+fn crashes() -> usize {
+    std::env::var("TOUCHLINE_CRASHES").ok().and_then(|text| text.parse().ok()).unwrap_or(200)
+}
+
+/// Publishes from one connection, into all channels, until the server is gone.
+fn publish_until_the_end(ledger: &Ledger, home: &Home, next: &AtomicU64) {
+    let mut client = home.client();
+    loop {
+        let number = next.fetch_add(1, Relaxed);
+        if !ledger.publish(&mut client, number as usize % CHANNELS, number) {
+            return;
+        }
+    }
+}
+
+/// Lives of one server: each is published to from all sides, and ends at some moment by `end`.
+fn lives(home: &Home, ledger: &Ledger, count: usize, random: &mut Random, mut end: impl FnMut(server::Server, &mut Random)) {
+    let next = AtomicU64::new(0);
+    for life in 0..count {
+        let server = home.start();
+        let mut client = home.client();
+        if life % 10 == 1 {
+            ledger.check(&mut client, CHANNELS);
+            // Whoever heard nothing asks again with the same key, which gives the first place or makes one, never two.
+            ledger.unknown().into_iter().for_each(|(of, number)| assert!(ledger.publish(&mut client, of, number)));
+        }
+        let lasting = Duration::from_millis(random.below(80) as u64);
+        std::thread::scope(|scope| {
+            for _ in 0..PUBLISHERS {
+                scope.spawn(|| publish_until_the_end(ledger, home, &next));
+            }
+            std::thread::sleep(lasting);
+            end(server, random);
+        });
+    }
+    let _server = home.start();
+    ledger.check(&mut home.client(), CHANNELS);
+    println!("{} acknowledged, {} unknown", ledger.acknowledged(), ledger.unknown().len());
+    assert!(ledger.acknowledged() > count, "hardly anything was published");
+}
+
+#[test]
+fn whoever_is_killed_has_lost_nothing_that_was_acknowledged_and_followers_have_it_all() {
+    let home = Home::new("killed");
+    let ledger = Ledger::default();
+    let seen = home.directory.join("seen");
+    let first = home.start();
+    let watch = home.watch("kept:0", &seen);
+    // The first of all has to be seen live: from then on it recovers.
+    let mut client = home.client();
+    let began = Instant::now();
+    while fs::read_to_string(&seen).is_ok_and(|seen| seen.is_empty()) {
+        assert!(began.elapsed() < PATIENCE, "nothing is seen");
+        ledger.publish(&mut client, 0, 1_000_000_000 + began.elapsed().as_micros() as u64);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    first.kill();
+    lives(&home, &ledger, crashes(), &mut Random(7), |server, _| server.kill());
+    let _server = home.start();
+    let found = history(&mut home.client(), 0);
+    let began = Instant::now();
+    loop {
+        let seen = fs::read_to_string(&seen).expect("it is text");
+        let offsets: Vec<u64> =
+            seen.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok()?["offset"].as_u64()).collect();
+        if offsets.last() == Some(&found.top) {
+            let first = offsets[0];
+            assert_eq!(offsets, (first..=found.top).collect::<Vec<_>>(), "a follower saw everything once and in order");
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "the follower stands at {:?} of {}", offsets.last(), found.top);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(watch);
+}
+
+#[test]
+fn lost_power_loses_nothing_that_was_acknowledged() {
+    let home = Home::new("power");
+    let disk = Disk::new(&home.directory, &home.data());
+    let variables = disk.variables();
+    let home = home.with(variables);
+    let ledger = Ledger::default();
+    let mut lost = 0;
+    lives(&home, &ledger, crashes() / 4, &mut Random(11), |server, random| {
+        server.kill();
+        lost += disk.lose_power(random);
+    });
+    assert!(lost > 0, "the power never took anything");
+}
+
+#[test]
+fn a_disk_that_fails_is_told_and_nothing_is_delivered_until_it_works_again() {
+    let home = Home::new("failing");
+    let disk = Disk::new(&home.directory, &home.data());
+    let variables = disk.variables();
+    let home = home.with(variables);
+    let _server = home.start();
+    let ledger = Ledger::default();
+    let mut client = home.client();
+    let seen = home.directory.join("seen");
+    let mut number = 0;
+    // Full (ENOSPC), broken (EIO), and a sync that fails.
+    for fault in ["28", "5", "s5"] {
+        let mut publish = |ledger: &Ledger| {
+            number += 1;
+            ledger.publish(&mut client, 0, number)
+        };
+        assert!(publish(&ledger));
+        let before = history(&mut home.client(), 0);
+        let _watch = home.watch("kept:0", &seen);
+        disk.fail(Some(fault));
+        let began = Instant::now();
+        while publish(&ledger) {
+            assert!(began.elapsed() < PATIENCE, "{fault}: publications are acknowledged without a disk");
+        }
+        let refused = home.client().must("publish", &json!({"channel": "kept:0", "data": {"n": 0}}));
+        assert_eq!(refused["error"]["code"], 4010, "{fault}: {refused}");
+        assert_eq!(home.client().health(), "503", "{fault}");
+        assert_eq!(history(&mut home.client(), 0).top, before.top, "{fault}: what can be read is what was stored");
+        disk.fail(None);
+        let began = Instant::now();
+        while home.client().health() != "200" {
+            assert!(began.elapsed() < PATIENCE, "{fault}: it works again, and is not seen to");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(publish(&ledger), "{fault}: it works again");
+    }
+    ledger.check(&mut home.client(), 1);
+}
+
+#[test]
+fn one_data_directory_has_one_server() {
+    let home = Home::new("shared");
+    let _server = home.start();
+    let other = Home::new("shared-other");
+    fs::copy(home.directory.join("config.json"), other.directory.join("config.json")).expect("both are ours");
+    let port = format!("\"port\":{}", home.address.port());
+    let text = fs::read_to_string(other.directory.join("config.json")).expect("it is text");
+    fs::write(other.directory.join("config.json"), text.replace(&port, "\"port\":0")).expect("it is ours");
+    assert!(other.refusal().contains("another process uses"), "{}", other.refusal());
+}
+
+#[test]
+fn a_file_that_is_no_database_is_told_at_the_start() {
+    let home = Home::new("broken");
+    fs::write(home.data().join("primary.db"), vec![b'x'; 8192]).expect("it is ours");
+    let refusal = home.refusal();
+    assert!(refusal.contains("primary.db") && refusal.contains("not a database"), "{refusal}");
+}

@@ -1,0 +1,192 @@
+//! A server with durable channels that can be killed, and the few words of HTTP to talk to it.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+const BINARY: &str = env!("CARGO_BIN_EXE_touchline");
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Where a server lives, and how it is configured.
+pub(crate) struct Home {
+    pub(crate) directory: PathBuf,
+    pub(crate) address: SocketAddr,
+    variables: Vec<(&'static str, PathBuf)>,
+}
+
+/// A running server.
+pub(crate) struct Server {
+    child: Child,
+}
+
+impl Home {
+    /// A home with an empty data directory.
+    pub(crate) fn new(name: &str) -> Self {
+        let directory = std::env::temp_dir().join(format!("touchline-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir_all(directory.join("data")).expect("the temporary directory is writable");
+        let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port is free");
+        let home = Home { directory, address, variables: Vec::new() };
+        home.configure(&json!({}));
+        home
+    }
+
+    /// Changes options of the durable namespace.
+    pub(crate) fn configure(&self, options: &Value) {
+        let mut namespace = json!({
+            "name": "kept", "durable": true, "history_size": 100_000, "history_ttl": "24h", "force_recovery": true,
+            "allow_subscribe_for_client": true, "allow_subscribe_for_anonymous": true,
+        });
+        for (key, value) in options.as_object().into_iter().flatten() {
+            namespace[key] = value.clone();
+        }
+        let configuration = json!({
+            "http_server": {"address": self.address.ip(), "port": self.address.port()},
+            "http_api": {"key": "key"},
+            "client": {"token": {"hmac_secret_key": "secret"}, "allow_anonymous_connect_without_token": true, "recovery_max_publication_limit": 100_000},
+            "channel": {"namespaces": [namespace]},
+            "store": {"primary": {"url": format!("sqlite:{}", self.data().join("primary.db").display())}},
+            "health": {"enabled": true},
+            "log": {"level": "error"},
+        });
+        fs::write(self.directory.join("config.json"), configuration.to_string()).expect("the directory is ours");
+    }
+
+    /// Where the database is.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.directory.join("data")
+    }
+
+    pub(crate) fn with(mut self, variables: impl IntoIterator<Item = (&'static str, PathBuf)>) -> Self {
+        self.variables.extend(variables);
+        self
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(BINARY);
+        command.arg("serve").arg("--config").arg(self.directory.join("config.json"));
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command
+    }
+
+    /// Starts the server, and waits until it serves.
+    pub(crate) fn start(&self) -> Server {
+        let mut child = self.command().stderr(Stdio::inherit()).spawn().expect("the binary runs");
+        let began = Instant::now();
+        while TcpStream::connect(self.address).is_err() {
+            assert!(child.try_wait().is_ok_and(|status| status.is_none()), "the server ended at once");
+            assert!(began.elapsed() < PATIENCE, "the server does not listen");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Server { child }
+    }
+
+    /// What a server says that can't start.
+    pub(crate) fn refusal(&self) -> String {
+        let output = self.command().output().expect("the binary runs");
+        assert!(!output.status.success(), "it must not start");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client { address: self.address, socket: None }
+    }
+
+    /// A `touchline watch` of a channel from its beginning; what it prints goes to a file.
+    pub(crate) fn watch(&self, channel: &str, out: &Path) -> Server {
+        let out = fs::File::create(out).expect("the directory is ours");
+        let url = format!("ws://{}/connection/websocket", self.address);
+        let mut command = Command::new(BINARY);
+        command.args(["watch", channel, "--url", &url]).stdin(Stdio::null()).stdout(out).stderr(Stdio::null());
+        Server { child: command.spawn().expect("the binary runs") }
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let _ = fs::remove_dir_all(&self.directory);
+        }
+    }
+}
+
+impl Server {
+    /// As a crash would.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it is ours");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One connection to the server API, made anew where it has broken.
+pub(crate) struct Client {
+    address: SocketAddr,
+    socket: Option<TcpStream>,
+}
+
+impl Client {
+    /// Calls an operation; none = the connection broke before the answer.
+    pub(crate) fn call(&mut self, method: &str, body: &Value) -> Option<Value> {
+        let answer = self.try_call(method, body);
+        if answer.is_none() {
+            self.socket = None;
+        }
+        answer
+    }
+
+    /// Calls an operation of a server that is there.
+    pub(crate) fn must(&mut self, method: &str, body: &Value) -> Value {
+        let answer = self.call(method, body).or_else(|| self.call(method, body));
+        answer.unwrap_or_else(|| panic!("no answer to {method}"))
+    }
+
+    /// The status of `GET /health`.
+    pub(crate) fn health(&self) -> String {
+        let Ok(mut socket) = TcpStream::connect(self.address) else { return String::new() };
+        let mut answer = String::new();
+        let _ = socket.write_all(b"GET /health HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        let _ = socket.read_to_string(&mut answer);
+        answer.split(' ').nth(1).unwrap_or_default().to_owned()
+    }
+
+    fn try_call(&mut self, method: &str, body: &Value) -> Option<Value> {
+        let socket = match &mut self.socket {
+            Some(socket) => socket,
+            none => {
+                let socket = TcpStream::connect(self.address).ok()?;
+                socket.set_nodelay(true).ok()?;
+                socket.set_read_timeout(Some(PATIENCE)).ok()?;
+                none.insert(socket)
+            }
+        };
+        let body = body.to_string();
+        let head = format!("POST /api/{method} HTTP/1.1\r\nHost: a\r\nX-API-Key: key\r\nContent-Length: {}\r\n\r\n", body.len());
+        socket.write_all((head + &body).as_bytes()).ok()?;
+        let (mut answer, mut some) = (Vec::new(), [0; 64 * 1024]);
+        loop {
+            match socket.read(&mut some) {
+                Ok(length @ 1..) => answer.extend_from_slice(&some[..length]),
+                _ => return None,
+            }
+            let Some(end) = answer.windows(4).position(|window| window == b"\r\n\r\n") else { continue };
+            let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok())?;
+            if let Some(body) = answer.get(end + 4..end + 4 + length) {
+                return serde_json::from_slice(body).ok();
+            }
+        }
+    }
+}
