@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Touchline, a live-event server: a reporter posts an event, every fan sees it in milliseconds.
 ///
@@ -50,6 +50,8 @@ pub(crate) enum Command {
     Watch(WatchArguments),
     /// Play a recorded match into a channel.
     Match(MatchArguments),
+    /// Show the schema of a database, bring it up to date, or take its last change back.
+    Migrate(MigrateArguments),
     /// Measure: load generators, floors, and scenarios that check themselves.
     Lab(touchline_lab::LabArguments),
     /// Print the version.
@@ -183,6 +185,38 @@ pub(crate) struct MatchArguments {
     /// Where to.
     #[command(flatten)]
     pub(crate) api: ApiArguments,
+}
+
+/// Arguments of `migrate`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct MigrateArguments {
+    /// What to do.
+    #[arg(value_enum)]
+    pub(crate) action: MigrateAction,
+    /// Which database.
+    #[arg(long, value_enum, default_value_t = Database::Primary)]
+    pub(crate) database: Database,
+    /// Configuration file, .toml or .json; else the one that TOUCHLINE_CONFIG names.
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// What `migrate` does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MigrateAction {
+    /// Say which changes are made and which are not.
+    Status,
+    /// Make all that are not.
+    Up,
+    /// Take the last one back, with all that it holds.
+    Down,
+}
+
+/// A database of the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Database {
+    /// What must not be lost.
+    Primary,
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

@@ -36,6 +36,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Command::Publish(arguments) => commands::publish::run(&arguments),
         Command::Watch(arguments) => commands::watch::run(&arguments),
         Command::Match(arguments) => commands::match_replay::run(&arguments),
+        Command::Migrate(arguments) => commands::migrate::run(&arguments),
         Command::Lab(arguments) => touchline_lab::run(arguments),
         Command::Version => commands::version::run(),
     }

@@ -4,6 +4,7 @@
 //! here makes a caller wait. What is asked beyond the room of the queue is refused at once.
 
 pub mod migrate;
+mod schema;
 mod settings;
 mod sqlite;
 
@@ -12,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 
+pub use schema::Schema;
 pub use settings::{Settings, Url, UrlError};
 
 /// Why a database can't be used.

@@ -5,6 +5,7 @@ pub(crate) mod check;
 mod dev;
 pub(crate) mod genconfig;
 pub(crate) mod match_replay;
+pub(crate) mod migrate;
 pub(crate) mod publish;
 pub(crate) mod serve;
 pub(crate) mod token;

@@ -165,6 +165,28 @@ fn one_data_directory_has_one_server() {
 }
 
 #[test]
+fn schemas_go_up_and_down_by_hand_and_a_newer_one_is_refused() {
+    let home = Home::new("schema");
+    let says = |action: &str, wanted: &str| {
+        let said = home.migrate(action);
+        assert!(said.contains(wanted), "{action}: {said}");
+    };
+    says("status", "not made  durable history");
+    says("up", "made      durable history");
+    says("down", "not made  durable history");
+    let server = home.start();
+    assert!(home.client().must("publish", &json!({"channel": "kept:0", "data": {"n": 1}}))["result"]["offset"] == 1);
+    says("status", "another process uses");
+    server.kill();
+    says("status", "made      durable history");
+    let database = rusqlite::Connection::open(home.data().join("primary.db")).expect("it is a database");
+    database.execute("INSERT INTO touchline_migration VALUES (99, 'of tomorrow', '')", []).expect("it is ours");
+    drop(database);
+    assert!(home.refusal().contains("run the newer program"), "{}", home.refusal());
+    says("down", "run the newer program");
+}
+
+#[test]
 fn a_file_that_is_no_database_is_told_at_the_start() {
     let home = Home::new("broken");
     fs::write(home.data().join("primary.db"), vec![b'x'; 8192]).expect("it is ours");

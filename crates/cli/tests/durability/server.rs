@@ -94,6 +94,13 @@ impl Home {
         String::from_utf8_lossy(&output.stderr).into_owned()
     }
 
+    /// What `touchline migrate` says.
+    pub(crate) fn migrate(&self, action: &str) -> String {
+        let output = Command::new(BINARY).args(["migrate", action, "--config"]).arg(self.directory.join("config.json")).output();
+        let output = output.expect("the binary runs");
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+    }
+
     pub(crate) fn client(&self) -> Client {
         Client { address: self.address, socket: None }
     }

@@ -128,7 +128,7 @@ fn thread(name: &str, path: &Path, work: impl FnOnce() + Send + 'static) -> Resu
 }
 
 /// Makes the directory, and takes the lock that keeps other processes out.
-fn lock(path: &Path) -> Result<File, OpenError> {
+pub(crate) fn lock(path: &Path) -> Result<File, OpenError> {
     let of_file = |path: &Path| {
         let path = path.display().to_string();
         move |source| OpenError::File { path, source }
