@@ -53,6 +53,12 @@ pub(crate) enum Scenario {
     Publish(Publish),
     /// Clients that return at once and recover what they missed.
     Recovery(Recovery),
+    /// Publishing over HTTP into a durable channel, beside one that nobody keeps and beside bare syncs.
+    Durable(Durable),
+    /// A start on a large database.
+    Reopen(Reopen),
+    /// Clients that recover right after their server was killed and started again, from disk.
+    Cold(Recovery),
     /// A killed node of a cluster is back, and so are its clients, with all that they missed.
     Restart(Restart),
     /// Publications on one of three servers joined by NATS to subscribers of each, beside one server alone.
@@ -173,6 +179,28 @@ pub(crate) struct Publish {
     /// For how long.
     #[arg(long, default_value_t = 4)]
     pub(crate) seconds: u64,
+}
+
+/// Safe publishing.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Durable {
+    /// HTTP connections that publish, one request at a time each.
+    #[arg(long, value_name = "COUNT", default_value_t = 64)]
+    pub(crate) connections: usize,
+    /// For how long, each time.
+    #[arg(long, default_value_t = 4)]
+    pub(crate) seconds: u64,
+}
+
+/// A large database.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Reopen {
+    /// Publications in it.
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000_000)]
+    pub(crate) publications: usize,
+    /// Channels that they are spread over.
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
+    pub(crate) channels: usize,
 }
 
 /// Clients that return.

@@ -1,5 +1,6 @@
 //! Publishers over HTTP: one that is paced or waits for each answer, and many at once for the publish scenario.
 
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -105,10 +106,28 @@ pub(crate) struct Published {
     pub(crate) seconds: f64,
 }
 
-/// Publishes over so many connections, one request at a time on each, for so long.
-pub(crate) fn publish_from_many(api: &Api, connections: usize, size: usize, lasting: Duration) -> Result<Published> {
+/// How exactly a pace is kept.
+const PACE: Duration = Duration::from_micros(20);
+
+/// Many publishers, one request at a time each.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Many<'a> {
+    pub(crate) channel: &'a str,
+    pub(crate) connections: usize,
+    pub(crate) size: usize,
+    pub(crate) lasting: Duration,
+    /// Publications a second, of all together; as many as answers allow where it is zero.
+    pub(crate) rate: f64,
+}
+
+/// Publishes for a while.
+pub(crate) fn publish_from_many(api: &Api, many: &Many<'_>) -> Result<Published> {
+    let Many { channel, connections, size, lasting, rate } = *many;
     let mut poll = Poll::new()?;
-    let request = api.request("lab:publish", &wire::data(1, now_us(), size));
+    let request = api.request(channel, &wire::data(1, now_us(), size));
+    // Where there is a rate: who publishes next, and when.
+    let mut resting = VecDeque::new();
+    let pause = Duration::from_secs_f64(if rate > 0.0 { connections as f64 / rate } else { 0.0 });
     let mut sockets = Vec::new();
     for index in 0..connections {
         let socket = TcpStream::connect(api.address)?;
@@ -116,14 +135,23 @@ pub(crate) fn publish_from_many(api: &Api, connections: usize, size: usize, last
         socket.set_nonblocking(true)?;
         let mut socket = mio::net::TcpStream::from_std(socket);
         poll.registry().register(&mut socket, Token(index), Interest::READABLE)?;
-        socket.write_all(&request)?;
+        resting.push_back((Instant::now() + pause.mul_f64(index as f64 / connections as f64), index));
         sockets.push((socket, Instant::now(), Vec::new()));
     }
     let (began, mut count, mut times) = (Instant::now(), 0, Times::default());
     let mut events = Events::with_capacity(connections);
     let mut scratch = [0; 4_096];
     while began.elapsed() < lasting {
-        poll.poll(&mut events, Some(Duration::from_millis(100)))?;
+        while let Some((due, index)) = resting.pop_front_if(|(due, _)| *due <= Instant::now()) {
+            let (socket, asked, _) = &mut sockets[index];
+            *asked = due.max(*asked);
+            socket.write_all(&request)?;
+        }
+        // The poller counts whole milliseconds, which is too coarse for a pace.
+        poll.poll(&mut events, Some(if rate > 0.0 { Duration::ZERO } else { Duration::from_millis(100) }))?;
+        if rate > 0.0 && events.is_empty() {
+            std::thread::sleep(PACE);
+        }
         for event in &events {
             let (socket, asked, rest) = &mut sockets[event.token().0];
             loop {
@@ -137,8 +165,13 @@ pub(crate) fn publish_from_many(api: &Api, connections: usize, size: usize, last
                     rest.clear();
                     count += 1;
                     times.record(asked.elapsed().as_micros() as u64);
+                    let due = *asked + pause;
                     *asked = Instant::now();
-                    socket.write_all(&request)?;
+                    if rate > 0.0 {
+                        resting.push_back((due, event.token().0));
+                    } else {
+                        socket.write_all(&request)?;
+                    }
                 }
             }
         }

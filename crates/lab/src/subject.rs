@@ -3,6 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -26,6 +28,8 @@ const JOINING: Duration = Duration::from_secs(3);
 pub(crate) const PLAIN: &str = "lab:c";
 /// Prefix of channels with history.
 pub(crate) const HISTORY: &str = "history:c";
+/// Prefix of channels with history on disk.
+pub(crate) const DURABLE: &str = "durable:c";
 
 /// A server and how to reach it.
 pub(crate) struct Subject {
@@ -38,13 +42,47 @@ pub(crate) struct Subject {
     _own: Option<(Part, Configuration)>,
 }
 
-/// A configuration file that is removed at the end.
-struct Configuration(PathBuf);
+/// A configuration file, and the database of durable channels, which are removed at the end.
+struct Configuration {
+    file: PathBuf,
+    _database: Option<Arc<Database>>,
+}
 
 impl Drop for Configuration {
     fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
+        let _ = std::fs::remove_file(&self.file);
     }
+}
+
+/// A directory for a database; it is gone when this is dropped.
+pub(crate) struct Database(pub(crate) PathBuf);
+
+impl Database {
+    /// A new one.
+    pub(crate) fn new() -> Arc<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Relaxed);
+        Arc::new(Database(std::env::temp_dir().join(format!("touchline-lab-data-{}-{number}", std::process::id()))))
+    }
+
+    /// As the configuration has it.
+    pub(crate) fn url(&self) -> String {
+        format!("sqlite:{}", self.0.join("primary.db").display())
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What a server of the lab's own stands on.
+#[derive(Default)]
+struct Ground<'a> {
+    nats: Option<&'a Nats>,
+    database: Option<&'a Arc<Database>>,
+    commit_size: Option<usize>,
 }
 
 impl Subject {
@@ -53,7 +91,15 @@ impl Subject {
     /// # Errors
     /// When a fresh one does not start.
     pub(crate) fn start(options: &Options) -> Result<Self> {
-        Subject::launch(options, None)
+        Subject::launch(options, &Ground::default())
+    }
+
+    /// A fresh server with durable channels; `commit_size`: publications in one commit.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub(crate) fn start_durable(options: &Options, database: &Arc<Database>, commit_size: Option<usize>) -> Result<Self> {
+        Subject::launch(options, &Ground { database: Some(database), commit_size, nats: None })
     }
 
     /// As many fresh servers, joined by NATS.
@@ -61,12 +107,12 @@ impl Subject {
     /// # Errors
     /// When one does not start.
     pub(crate) fn start_joined(options: &Options, nats: &Nats, count: usize) -> Result<Vec<Self>> {
-        let subjects = (0..count).map(|_| Subject::launch(options, Some(&nats.url))).collect();
+        let subjects = (0..count).map(|_| Subject::launch(options, &Ground { nats: Some(nats), ..Ground::default() })).collect();
         std::thread::sleep(JOINING);
         subjects
     }
 
-    fn launch(options: &Options, nats_url: Option<&str>) -> Result<Self> {
+    fn launch(options: &Options, ground: &Ground<'_>) -> Result<Self> {
         if let (Some(address), Some(pid)) = (options.server, options.pid) {
             return Ok(Subject {
                 address,
@@ -80,8 +126,8 @@ impl Subject {
         }
         let address = free_address()?;
         let file = std::env::temp_dir().join(format!("touchline-lab-{}-{}.json", std::process::id(), address.port()));
-        let configuration = Configuration(file.clone());
-        std::fs::write(&file, configured(address, nats_url).to_string()).context("failed to write the server's configuration")?;
+        let configuration = Configuration { file: file.clone(), _database: ground.database.cloned() };
+        std::fs::write(&file, configured(address, ground).to_string()).context("failed to write the server's configuration")?;
         let own = serve(&configuration, options, address)?;
         Ok(Subject::own(address, own, configuration))
     }
@@ -140,7 +186,7 @@ impl Killed {
 
 /// Starts a server, and waits until it listens.
 fn serve(configuration: &Configuration, options: &Options, address: SocketAddr) -> Result<Part> {
-    let mut words = vec!["serve".to_owned(), "--config".to_owned(), configuration.0.display().to_string()];
+    let mut words = vec!["serve".to_owned(), "--config".to_owned(), configuration.file.display().to_string()];
     if let Some(shards) = options.shards {
         words.extend(["--shards".to_owned(), shards.to_string()]);
     }
@@ -164,7 +210,7 @@ fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
-fn configured(address: SocketAddr, nats_url: Option<&str>) -> serde_json::Value {
+fn configured(address: SocketAddr, ground: &Ground<'_>) -> serde_json::Value {
     let open = json!({"allow_subscribe_for_client": true, "allow_subscribe_for_anonymous": true});
     let mut history = json!({"name": "history", "history_size": 1_000, "history_ttl": "1h", "force_recovery": true});
     let mut lab = json!({"name": "lab"});
@@ -184,8 +230,17 @@ fn configured(address: SocketAddr, nats_url: Option<&str>) -> serde_json::Value 
         "channel": {"without_namespace": open, "namespaces": [lab, history]},
         "log": {"level": "error"},
     });
-    if let Some(url) = nats_url {
-        all["cluster"] = json!({"engine": "nats", "name": "lab", "nats_url": [url]});
+    if let Some(nats) = ground.nats {
+        all["cluster"] = json!({"engine": "nats", "name": "lab", "nats_url": [nats.url]});
+    }
+    if let Some(database) = ground.database {
+        let mut durable = all["channel"]["namespaces"][1].clone();
+        (durable["name"], durable["durable"]) = (json!("durable"), json!(true));
+        all["channel"]["namespaces"].as_array_mut().into_iter().for_each(|namespaces| namespaces.push(durable.clone()));
+        all["store"] = json!({"primary": {"url": database.url()}});
+        if let Some(size) = ground.commit_size {
+            all["store"]["commit_size"] = json!(size);
+        }
     }
     all
 }

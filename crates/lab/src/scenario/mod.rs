@@ -4,6 +4,7 @@ mod across;
 mod bare;
 mod channels;
 mod connections;
+mod durable;
 mod fanout;
 mod ladder;
 mod publish;
@@ -58,6 +59,9 @@ fn repeat(scenario: &Scenario, options: &Options, results: &mut Results) -> Resu
             Scenario::Storm(opening) => connections::storm(opening, options, results)?,
             Scenario::Publish(publish) => publish::publish(publish, options, results)?,
             Scenario::Recovery(recovery) => recovery::recovery(recovery, options, results)?,
+            Scenario::Durable(durable) => durable::durable(durable, options, results)?,
+            Scenario::Reopen(reopen) => durable::reopen(reopen, options, results)?,
+            Scenario::Cold(recovery) => durable::cold(recovery, options, results)?,
             Scenario::Restart(restart) => restart::restart(restart, options, results)?,
             Scenario::Across(across) => across::across(across, options, results)?,
             Scenario::Channels(channels) => channels::channels(channels, options, results)?,

@@ -30,6 +30,10 @@ struct Channel {
     meta_ttl_ms: u64,
     due_ms: u64,
     is_changed: bool,
+    /// More than its top has changed.
+    is_remade: bool,
+    /// Publications below its oldest wait to be deleted.
+    has_old: bool,
 }
 
 /// What came of an append.
@@ -71,6 +75,7 @@ impl Ledger {
                 return Ok(first(channel.top));
             }
             (channel.version, channel.version_epoch) = (append.version, append.version_epoch.clone());
+            channel.is_remade = true;
         }
         channel.top += 1;
         let insert = "INSERT INTO publication (channel, offset, time_ms, data) VALUES (?1, ?2, ?3, ?4)";
@@ -80,11 +85,15 @@ impl Ledger {
             let remember = "INSERT OR REPLACE INTO idempotency (channel, key, offset, expires_ms) VALUES (?1, ?2, ?3, ?4)";
             connection.prepare_cached(remember)?.execute(params![channel.id, append.key, channel.top, now_ms + KEY_MS])?;
         }
-        (channel.ttl_ms, channel.meta_ttl_ms) = (append.ttl_ms, append.meta_ttl_ms);
-        if channel.oldest == channel.top {
+        let is_first = channel.oldest == channel.top;
+        if is_first || (channel.ttl_ms, channel.meta_ttl_ms) != (append.ttl_ms, append.meta_ttl_ms) {
+            (channel.ttl_ms, channel.meta_ttl_ms, channel.is_remade) = (append.ttl_ms, append.meta_ttl_ms, true);
             channel.due_ms = append.time_ms + append.ttl_ms;
         }
-        channel.oldest = channel.oldest.max((channel.top + 1).saturating_sub(append.size as u64));
+        let oldest = (channel.top + 1).saturating_sub(append.size as u64);
+        if oldest > channel.oldest {
+            (channel.oldest, channel.has_old) = (oldest, true);
+        }
         if !std::mem::replace(&mut channel.is_changed, true) {
             self.changed.push(Arc::clone(&append.channel));
         }
@@ -113,24 +122,28 @@ impl Ledger {
     pub(super) fn settle(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         for name in self.changed.drain(..) {
             let Some(channel) = self.known.get_mut(&name) else { continue };
-            let delete = "DELETE FROM publication WHERE channel = ?1 AND offset IN \
-                 (SELECT offset FROM publication WHERE channel = ?1 AND offset < ?2 ORDER BY offset LIMIT ?3)";
-            if connection.prepare_cached(delete)?.execute(params![channel.id, channel.oldest, STEP])? as u64 == STEP {
-                channel.due_ms = 0;
-            }
             channel.is_changed = false;
-            let update = "UPDATE channel SET top = ?2, oldest = ?3, version = ?4, version_epoch = ?5, ttl_ms = ?6, meta_ttl_ms = ?7, due_ms = ?8 \
-                 WHERE id = ?1";
-            connection.prepare_cached(update)?.execute(params![
-                channel.id,
-                channel.top,
-                channel.oldest,
-                channel.version as i64,
-                channel.version_epoch,
-                channel.ttl_ms,
-                channel.meta_ttl_ms,
-                channel.due_ms,
-            ])?;
+            if std::mem::take(&mut channel.has_old) {
+                let delete = "DELETE FROM publication WHERE channel = ?1 AND offset IN \
+                     (SELECT offset FROM publication WHERE channel = ?1 AND offset < ?2 ORDER BY offset LIMIT ?3)";
+                if connection.prepare_cached(delete)?.execute(params![channel.id, channel.oldest, STEP])? as u64 == STEP {
+                    (channel.due_ms, channel.is_remade) = (0, true);
+                }
+            }
+            let update = "UPDATE channel SET top = ?2, oldest = ?3 WHERE id = ?1";
+            connection.prepare_cached(update)?.execute(params![channel.id, channel.top, channel.oldest])?;
+            if std::mem::take(&mut channel.is_remade) {
+                let update =
+                    "UPDATE channel SET version = ?2, version_epoch = ?3, ttl_ms = ?4, meta_ttl_ms = ?5, due_ms = ?6 WHERE id = ?1";
+                connection.prepare_cached(update)?.execute(params![
+                    channel.id,
+                    channel.version as i64,
+                    channel.version_epoch,
+                    channel.ttl_ms,
+                    channel.meta_ttl_ms,
+                    channel.due_ms,
+                ])?;
+            }
         }
         if self.known.len() > KNOWN_MAX {
             self.known.clear();
@@ -215,6 +228,8 @@ fn find<'k>(
             meta_ttl_ms: row.get(7)?,
             due_ms: row.get(8)?,
             is_changed: false,
+            is_remade: false,
+            has_old: false,
         })
     });
     if let Some(channel) = found.optional()? {
@@ -234,5 +249,7 @@ fn find<'k>(
         meta_ttl_ms: 0,
         due_ms: i64::MAX as u64,
         is_changed: false,
+        is_remade: false,
+        has_old: false,
     }))
 }

@@ -5,13 +5,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use rusqlite::{Connection, Row};
+
 use super::connect;
 use crate::Figures;
 
 /// Between two looks.
 const REST: Duration = Duration::from_millis(200);
-/// Pages (4 KiB) of a log that is too long: it is never empty at the moment when it is moved, so the writer has to hold still for once.
-const LONG: i64 = 16_000;
+/// Pages (4 KiB) that wait in the log until they are worth moving while the writer is busy: each page is moved once, however often it was
+/// written, and the disk has to sync the file.
+const MANY: i64 = 16_000;
+/// Pages of a log that is too long: it is never empty at the moment when it is moved, so the writer has to hold still for once.
+const LONG: i64 = 32_000;
 
 /// The thread and all it owns.
 pub(super) struct Log {
@@ -32,27 +37,32 @@ impl Log {
 
     /// Serves until the store is closed.
     pub(super) fn serve(self) {
-        let (mut connection, mut moved) = (None, 0);
+        let (mut connection, mut commits) = (None, 0);
         while !self.figures.is_closed.load(Relaxed) {
             std::thread::sleep(REST);
-            let commits = self.figures.commits.load(Relaxed);
-            if commits == moved || !self.figures.is_healthy() {
+            let before = std::mem::replace(&mut commits, self.figures.commits.load(Relaxed));
+            if !self.figures.is_healthy() {
                 continue;
             }
-            moved = commits;
-            let pages =
-                |connection: &rusqlite::Connection| connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get::<_, i64>(1));
-            let pages = match &connection {
-                Some(connection) => pages(connection),
-                None => connect(&self.path).and_then(|fresh| pages(connection.insert(fresh))),
-            };
-            match pages {
-                Ok(pages) => self.is_long.store(pages > LONG, Relaxed),
-                Err(error) => {
-                    tracing::warn!(%error, "the log of the primary database could not be moved on");
-                    connection = None;
-                }
+            if let Err(error) = self.look(&mut connection, before == commits) {
+                tracing::warn!(%error, "the log of the primary database could not be moved on");
+                connection = None;
             }
         }
+    }
+
+    /// Moves what is worth it.
+    fn look(&self, connection: &mut Option<Connection>, is_idle: bool) -> rusqlite::Result<()> {
+        let connection = match connection {
+            Some(connection) => connection,
+            none => none.insert(connect(&self.path)?),
+        };
+        let pages = |row: &Row<'_>| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
+        let (all, moved) = connection.query_row("PRAGMA wal_checkpoint(NOOP)", [], pages)?;
+        if all - moved > if is_idle { 0 } else { MANY } {
+            let (all, _) = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], pages)?;
+            self.is_long.store(all > LONG, Relaxed);
+        }
+        Ok(())
     }
 }

@@ -235,7 +235,7 @@ impl Writer {
     fn empty_log(&mut self) {
         if let Some(connection) = &self.connection
             && self.is_log_long.swap(false, Relaxed)
-            && let Err(error) = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+            && let Err(error) = connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()))
         {
             tracing::warn!(%error, "the log of the primary database could not be emptied");
         }

@@ -1,0 +1,168 @@
+//! Durable channels: what safety costs a publisher, and what a restart costs everybody.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use bytes::Bytes;
+use touchline_store::{Append, Settings, Store};
+
+use super::exact;
+use crate::arguments::{Durable, Options, Recovery, Reopen};
+use crate::fleet::Fleet;
+use crate::process::Meter;
+use crate::publisher::{Many, Publisher, publish_from_many};
+use crate::report::{Figure, Results};
+use crate::subject::{DURABLE, Database, Subject};
+use crate::wire;
+use crate::worker::channel_name;
+
+const SIZE: usize = 128;
+const PATIENCE: Duration = Duration::from_secs(20);
+const REST: Duration = Duration::from_secs(1);
+const DAY_MS: u64 = 24 * 3_600 * 1_000;
+
+/// One run: publishing into a durable channel beside one that keeps nothing, beside a commit for each, and beside bare syncs.
+pub(super) fn durable(durable: &Durable, options: &Options, results: &mut Results) -> Result<()> {
+    const SCENARIO: &str = "durable publish";
+    let rate = |subject: &Subject, channel, rate| -> Result<(f64, f64)> {
+        let many = Many { channel, connections: durable.connections, size: SIZE, lasting: Duration::from_secs(durable.seconds), rate };
+        publish_from_many(&subject.api, &Many { lasting: Duration::from_millis(500), ..many })?;
+        let published = publish_from_many(&subject.api, &many)?;
+        Ok((published.count as f64 / published.seconds, published.times.quantile_ms(0.99)))
+    };
+    let database = Database::new();
+    let subject = Subject::start_durable(options, &database, None)?;
+    let (plain, _) = rate(&subject, "lab:publish", 0.0)?;
+    let (safe, p99_full) = rate(&subject, "durable:publish", 0.0)?;
+    let (_, p99_half) = rate(&subject, "durable:publish", safe / 2.0)?;
+    let (_, p99_half_plain) = rate(&subject, "lab:publish", safe / 2.0)?;
+    drop(subject);
+    let alone = Database::new();
+    let (one_each, _) = rate(&Subject::start_durable(options, &alone, Some(1))?, "durable:publish", 0.0)?;
+    let sync_ms = bare_sync_ms(&database)?;
+    let figure = |name, unit| Figure::new(SCENARIO, name, unit);
+    results.add(figure("durable publishes", "/s"), safe);
+    results.add(figure("publishes that nobody keeps", "/s"), plain);
+    results.add(figure("durable / not kept", "×").at_least(0.4, 0.7), safe / plain);
+    results.add(figure("durable publishes with a commit for each", "/s"), one_each);
+    results.add(figure("durable / a commit for each", "×").at_least(20.0, 20.0), safe / one_each);
+    results.add(figure("p99 of an answer at full load", "ms"), p99_full);
+    results.add(figure("p99 of an answer at half that load", "ms"), p99_half);
+    results.add(figure("the same where nobody keeps them", "ms"), p99_half_plain);
+    results.add(figure("a bare sync of a page on this disk, median", "ms"), sync_ms);
+    results.add(figure("p99 at half load / a bare sync", "×").bound(4.0, 2.0), p99_half / sync_ms);
+    Ok(())
+}
+
+/// The median time to append a page to a file and to sync it.
+fn bare_sync_ms(database: &Database) -> Result<f64> {
+    let path = database.0.join("floor");
+    let mut file = File::create(&path).context("failed to make a file beside the database")?;
+    let mut times = Vec::new();
+    for _ in 0..200 {
+        let began = Instant::now();
+        file.write_all(&[b'x'; 4_096])?;
+        file.sync_data()?;
+        times.push(began.elapsed().as_secs_f64() * 1e3);
+    }
+    std::fs::remove_file(path)?;
+    times.sort_by(f64::total_cmp);
+    Ok(times[times.len() / 2])
+}
+
+/// One run: a server starts on a large database.
+pub(super) fn reopen(reopen: &Reopen, options: &Options, results: &mut Results) -> Result<()> {
+    const SCENARIO: &str = "a start on a large database";
+    let database = Database::new();
+    let filled = Instant::now();
+    fill(&database, reopen)?;
+    results.add(
+        Figure::new(SCENARIO, "stored before, through the store alone", "/s"),
+        reopen.publications as f64 / filled.elapsed().as_secs_f64(),
+    );
+    let began = Instant::now();
+    let subject = Subject::start_durable(options, &database, None)?;
+    results.add(Figure::new(SCENARIO, "it serves after", "s").bound(2.0, 0.5), began.elapsed().as_secs_f64());
+    let asked = Instant::now();
+    let mut publisher = Publisher::new(subject.api.clone(), DURABLE, reopen.channels, SIZE)?;
+    publisher.publish(1, 0.0)?;
+    results.add(Figure::new(SCENARIO, "the first durable publish", "ms"), asked.elapsed().as_secs_f64() * 1e3);
+    Ok(())
+}
+
+/// Stores publications, channel after channel.
+fn fill(database: &Database, reopen: &Reopen) -> Result<()> {
+    let settings = Settings {
+        primary: database.url().parse()?,
+        migrates: true,
+        commit_delay: Duration::ZERO,
+        commit_size: 20_000,
+        commit_queue: 100_000,
+        pool_size: 1,
+    };
+    let store = Store::open(&settings, |_| {})?;
+    let failed = Arc::new(AtomicU64::new(0));
+    let time_ms = crate::process::now_us() / 1_000;
+    let mut payload = vec![b'P'; touchline_store::HEAD];
+    payload.extend_from_slice(format!("{{\"data\":{}}}", wire::data(1, 1_700_000_000_000_000, SIZE)).as_bytes());
+    let payload = Bytes::from(payload);
+    for number in 0..reopen.publications {
+        while store.figures().waiting.load(Relaxed) > 90_000 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let failed = Arc::clone(&failed);
+        store.append(Append {
+            channel: channel_name(DURABLE, number % reopen.channels).into(),
+            payload: payload.clone(),
+            time_ms,
+            key: Box::default(),
+            version: 0,
+            version_epoch: Box::default(),
+            size: 1_000_000,
+            ttl_ms: DAY_MS,
+            meta_ttl_ms: DAY_MS,
+            done: Box::new(move |outcome| {
+                failed.fetch_add(u64::from(outcome.is_err()), Relaxed);
+            }),
+        });
+    }
+    store.close();
+    match failed.load(Relaxed) {
+        0 => Ok(()),
+        failed => bail!("{failed} publications could not be stored"),
+    }
+}
+
+/// One run: a server with durable channels dies and is back, and everybody recovers what it missed.
+pub(super) fn cold(recovery: &Recovery, options: &Options, results: &mut Results) -> Result<()> {
+    const SCENARIO: &str = "recovery right after a restart";
+    let database = Database::new();
+    let subject = Subject::start_durable(options, &database, None)?;
+    let mut fleet = Fleet::start(&subject.plan(recovery.connections, DURABLE, 1, SIZE, false))?;
+    let meter = Meter::start(subject.pid)?;
+    fleet.open_all(500)?;
+    let opening_us = meter.stop()?;
+    let mut publisher = Publisher::new(subject.api.clone(), DURABLE, 1, SIZE)?;
+    fleet.expect(1, PATIENCE)?;
+    publisher.publish(1, 0.0)?;
+    let mut wrongs = fleet.delivered()?.wrongs;
+    wrongs.add(fleet.close()?);
+    std::thread::sleep(REST);
+    publisher.publish(recovery.publications, 0.0)?;
+    let subject = subject.kill()?.revive(options)?;
+    let meter = Meter::start(subject.pid)?;
+    let returned = fleet.open_all(recovery.connections)?;
+    let us = meter.stop()?;
+    wrongs.add(returned.wrongs);
+    wrongs.lost += ((recovery.connections * recovery.publications) as u64).saturating_sub(returned.recovered);
+    let recovered = returned.recovered.max(1) as f64;
+    results.add(Figure::new(SCENARIO, "CPU per recovered publication, connecting included", "µs"), us / recovered);
+    results.add(Figure::new(SCENARIO, "CPU per recovered publication", "µs").bound(3.0, 1.5), (us - opening_us) / recovered);
+    results.add(Figure::new(SCENARIO, "all back after", "s"), returned.seconds);
+    results.add(exact(SCENARIO), wrongs.total("server") as f64);
+    Ok(())
+}
