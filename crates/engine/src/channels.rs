@@ -93,7 +93,7 @@ impl Channels {
             Request::Subscribe(subscribe) => self.subscribe(channel, options, *subscribe, now_ms),
             Request::Unsubscribe { connection, .. } => self.unsubscribe(channel, connection, now_ms),
             Request::Announce(frame) => self.announce(channel, frame),
-            Request::Passing(_) | Request::Stored { .. } | Request::Interested | Request::Loaded(_) => Response::Done,
+            Request::Passing(_) | Request::Stored(_) | Request::Grown(_) | Request::Interested | Request::Loaded(_) => Response::Done,
             Request::Publish(publish) => self.publish(channel, options, *publish, now_ms),
             Request::History(_) | Request::HistoryRemove if !options.has_history() => Response::Refused(Error::NOT_AVAILABLE),
             Request::History(history) => self.history(channel, options, &history, now_ms),

@@ -25,6 +25,8 @@ pub(crate) enum Message {
     User(Box<UserOrder>),
     /// Whether the cluster can be reached.
     Linked(bool),
+    /// Other nodes may have stored publications that nobody told of.
+    CatchUp,
     /// Something that another node wants every node to do.
     Order { message: Bytes, reply: Option<Box<dyn FnOnce(Vec<u8>) + Send>> },
     /// To one client, if it is still there.

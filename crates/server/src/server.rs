@@ -97,13 +97,13 @@ impl Server {
         let http = &settings.http_server;
         let ip = http.bind_address().map_err(|source| StartError::Address { address: http.address.clone(), source })?;
         let verifier = TokenVerifier::new(client)?;
-        let databases = store::opening(&settings)?;
         let shards = match settings.node.shards {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             shards => shards.min(usize::from(ShardId::MAX)),
         };
         let (listeners, address) = listen(SocketAddr::new(ip, http.port), http.backlog, shards)?;
         let id = format!("{:016x}{:016x}", random_number()?, random_number()?);
+        let databases = store::opening(&settings, &id)?;
         let clock = Clock::start();
         let cluster = &settings.cluster;
         let timing = Timing {

@@ -161,15 +161,17 @@ impl Default for StoreSettings {
 #[derive(Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PrimarySettings {
-    /// `sqlite:PATH`.
+    /// `sqlite:PATH` or `postgres://USER:PASSWORD@HOST/DATABASE`.
     pub url: String,
+    /// Path of a PEM file: authorities that PostgreSQL is trusted by besides the system's; empty = none.
+    pub tls_ca: String,
     /// Reads at a time.
     pub pool_size: usize,
 }
 
 impl Default for PrimarySettings {
     fn default() -> Self {
-        PrimarySettings { url: "sqlite:data/primary.db".into(), pool_size: 4 }
+        PrimarySettings { url: "sqlite:data/primary.db".into(), tls_ca: String::new(), pool_size: 4 }
     }
 }
 

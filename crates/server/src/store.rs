@@ -5,11 +5,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use touchline_engine::channels::{Storing, clearing, stored_position};
 use touchline_engine::request::{Epoch, Loaded, Stored};
-use touchline_engine::{Request, Response};
+use touchline_engine::{Request, Response, ShardId};
 use touchline_protocol::Error;
 use touchline_store::{Append, History, Incoming, OpenError, Placed, Refusal, Settings as Opening, Store, UrlError};
 
-use crate::inbox::Asker;
+use crate::inbox::{Asker, Message};
 use crate::node::Node;
 use crate::settings::Settings;
 
@@ -17,7 +17,7 @@ use crate::settings::Settings;
 ///
 /// # Errors
 /// When an address is none.
-pub(crate) fn opening(settings: &Settings) -> Result<Option<Opening>, UrlError> {
+pub(crate) fn opening(settings: &Settings, id: &str) -> Result<Option<Opening>, UrlError> {
     let channel = &settings.channel;
     let mut all = channel.namespaces.iter().map(|namespace| &namespace.options).chain([&channel.without_namespace]);
     if !all.any(|options| options.durable) {
@@ -26,6 +26,8 @@ pub(crate) fn opening(settings: &Settings) -> Result<Option<Opening>, UrlError> 
     let store = &settings.store;
     Ok(Some(Opening {
         primary: store.primary.url.parse()?,
+        tls_ca: store.primary.tls_ca.clone(),
+        notifier: if settings.cluster.is_on() { id.to_owned() } else { String::new() },
         migrates: store.migrate,
         commit_delay: store.commit_delay,
         commit_size: store.commit_size,
@@ -95,6 +97,9 @@ fn refused(refusal: Refusal) -> Error {
 /// Hands on what comes of it.
 fn take(node: &Node, incoming: Incoming) {
     match incoming {
+        Incoming::Grown { channel, top } => node.tell_home(channel, Request::Grown(top)),
+        Incoming::Cleared { channel } => node.tell_home(channel, Request::Passing(Bytes::from_static(clearing()))),
+        Incoming::Missed => (0..node.shards.len()).for_each(|shard| node.send(shard as ShardId, Message::CatchUp)),
         Incoming::Stored { channel, placed: Placed { offset, epoch }, payload } => {
             let epoch = Some(Epoch::from_bits(epoch));
             node.tell_home(channel, Request::Stored(Stored { offset, previous: offset.saturating_sub(1), epoch, payload }));

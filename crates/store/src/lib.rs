@@ -3,7 +3,9 @@
 //! [`Store::open`] gives a handle to ask with, and hands what comes of it to one function. The databases have threads of their own: nothing
 //! here makes a caller wait. What is asked beyond the room of the queue is refused at once.
 
+mod batch;
 pub mod migrate;
+mod postgres;
 mod schema;
 mod settings;
 mod sqlite;
@@ -38,6 +40,9 @@ pub enum OpenError {
         /// SQLite's reason.
         source: rusqlite::Error,
     },
+    /// PostgreSQL can't be reached, refuses us, or a migration.
+    #[error("PostgreSQL: {0}")]
+    Postgres(String),
     /// The schema does not fit.
     #[error(transparent)]
     Schema(#[from] migrate::SchemaError),
@@ -51,6 +56,9 @@ pub enum Refusal {
     /// The database failed; it may work again later. Nothing was delivered, and it is likely that nothing was stored.
     Failed,
 }
+
+/// Takes all that comes of it.
+type Hand = Arc<dyn Fn(Incoming) + Send + Sync>;
 
 /// Where a publication stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,6 +135,20 @@ pub enum Incoming {
         /// Its history.
         history: Option<History>,
     },
+    /// Another node has stored something: the channel's last offset is this or higher.
+    Grown {
+        /// The channel.
+        channel: Arc<str>,
+        /// The offset.
+        top: u64,
+    },
+    /// Another node has removed what was kept of a channel.
+    Cleared {
+        /// The channel.
+        channel: Arc<str>,
+    },
+    /// What other nodes have stored could not be heard of for a while: any channel may have grown.
+    Missed,
 }
 
 /// What a store has done.
@@ -159,8 +181,13 @@ impl Figures {
 
 /// The way to the database.
 pub struct Store {
-    primary: sqlite::Primary,
+    primary: Primary,
     figures: Arc<Figures>,
+}
+
+enum Primary {
+    Sqlite(sqlite::Primary),
+    Postgres(postgres::Primary),
 }
 
 impl Store {
@@ -169,25 +196,41 @@ impl Store {
     /// # Errors
     /// See [`OpenError`].
     pub fn open(settings: &Settings, hand: impl Fn(Incoming) + Send + Sync + 'static) -> Result<Self, OpenError> {
-        let figures = Arc::<Figures>::default();
-        let primary = sqlite::Primary::open(settings, Arc::new(hand), Arc::clone(&figures))?;
+        let (figures, hand) = (Arc::<Figures>::default(), Arc::new(hand));
+        let primary = match &settings.primary {
+            Url::Sqlite(path) => Primary::Sqlite(sqlite::Primary::open(path, settings, hand, Arc::clone(&figures))?),
+            Url::Postgres(url) => {
+                let address = postgres::Address::new(url, &settings.tls_ca)?;
+                Primary::Postgres(postgres::Primary::open(&address, settings, hand, Arc::clone(&figures))?)
+            }
+        };
         Ok(Store { primary, figures })
     }
 
     /// Stores a publication; what came of it is told to its `done`.
     pub fn append(&self, append: Append) {
-        self.primary.append(append);
+        match &self.primary {
+            Primary::Sqlite(primary) => primary.append(append),
+            Primary::Postgres(primary) => primary.append(append),
+        }
     }
 
     /// Asks for what is kept of a channel behind an offset, at most the last `size`; [`Incoming::Loaded`] tells it. One that is not there yet
     /// gets its epoch, and is forgotten after `meta_ttl_ms` milliseconds if nothing is published.
     pub fn load(&self, channel: Arc<str>, behind: u64, size: usize, meta_ttl_ms: u64) {
-        self.primary.load(channel, behind, size, meta_ttl_ms);
+        let load = batch::Load { channel, behind, size, meta_ttl_ms };
+        match &self.primary {
+            Primary::Sqlite(primary) => primary.load(load),
+            Primary::Postgres(primary) => primary.load(load),
+        }
     }
 
     /// Removes what is kept of a channel. Its position stays.
     pub fn remove(&self, channel: Arc<str>, done: OnDone) {
-        self.primary.remove(channel, done);
+        match &self.primary {
+            Primary::Sqlite(primary) => primary.remove(channel, done),
+            Primary::Postgres(primary) => primary.remove(channel, done),
+        }
     }
 
     /// What it has done.
@@ -195,8 +238,11 @@ impl Store {
         &self.figures
     }
 
-    /// Commits what waits, and closes the files. Blocks until that is done.
+    /// Commits what waits, and closes the database. Blocks until that is done.
     pub fn close(&self) {
-        self.primary.close();
+        match &self.primary {
+            Primary::Sqlite(primary) => primary.close(),
+            Primary::Postgres(primary) => primary.close(),
+        }
     }
 }

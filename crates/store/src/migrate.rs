@@ -23,6 +23,14 @@ pub const PRIMARY_SQLITE: &[Migration] = &[Migration {
     down: include_str!("migrations/primary/sqlite_1_down.sql"),
 }];
 
+/// The same in PostgreSQL.
+pub const PRIMARY_POSTGRES: &[Migration] = &[Migration {
+    version: 1,
+    title: "durable history",
+    up: include_str!("migrations/primary/postgres_1_up.sql"),
+    down: include_str!("migrations/primary/postgres_1_down.sql"),
+}];
+
 /// A schema that does not fit this program.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {

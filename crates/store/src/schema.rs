@@ -1,29 +1,51 @@
 //! A database's schema by hand: what `touchline migrate` shows and changes.
 
 use std::fs::File;
+use std::path::Path;
 
-use crate::migrate::{self, Migration, PRIMARY_SQLITE, SchemaError};
+use crate::migrate::{self, Migration, PRIMARY_POSTGRES, PRIMARY_SQLITE, SchemaError};
+use crate::postgres::{Address, Failure, Link};
 use crate::sqlite::{self, lock};
 use crate::{OpenError, Url};
 
-/// The schema of a database that nobody else has open.
-pub struct Schema {
-    connection: rusqlite::Connection,
-    path: String,
-    _lock: File,
+/// The schema of a database.
+pub struct Schema(Of);
+
+enum Of {
+    /// A file that nobody else has open.
+    Sqlite {
+        connection: rusqlite::Connection,
+        path: String,
+        _lock: File,
+    },
+    Postgres {
+        link: Link,
+        runtime: tokio::runtime::Runtime,
+    },
 }
 
 impl Schema {
-    /// Opens the database at an address, made if need be.
+    /// Opens the database at an address; a file is made if need be. `tls_ca` as in [`crate::Settings::tls_ca`].
     ///
     /// # Errors
-    /// See [`OpenError`]; a running node keeps it to itself.
-    pub fn open(url: &Url) -> Result<Self, OpenError> {
-        let Url::Sqlite(path) = url;
+    /// See [`OpenError`]; a running node keeps a file to itself.
+    pub fn open(url: &Url, tls_ca: &str) -> Result<Self, OpenError> {
+        match url {
+            Url::Sqlite(path) => Schema::of_file(path),
+            Url::Postgres(url) => {
+                let of_system = |source| OpenError::File { path: "a runtime for PostgreSQL".into(), source };
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(of_system)?;
+                let link = runtime.block_on(Link::to(&Address::new(url, tls_ca)?))?;
+                Ok(Schema(Of::Postgres { link, runtime }))
+            }
+        }
+    }
+
+    fn of_file(path: &Path) -> Result<Self, OpenError> {
         let lock = lock(path)?;
         let path_text = path.display().to_string();
         let connection = sqlite::connect(path).map_err(|source| OpenError::Sqlite { path: path_text.clone(), source })?;
-        Ok(Schema { connection, path: path_text, _lock: lock })
+        Ok(Schema(Of::Sqlite { connection, path: path_text, _lock: lock }))
     }
 
     /// Its version; 0 = empty.
@@ -31,12 +53,20 @@ impl Schema {
     /// # Errors
     /// The database's.
     pub fn version(&self) -> Result<u32, OpenError> {
-        migrate::version(&self.connection).map_err(|source| self.failed(source))
+        match &self.0 {
+            Of::Sqlite { connection, path, .. } => {
+                migrate::version(connection).map_err(|source| OpenError::Sqlite { path: path.clone(), source })
+            }
+            Of::Postgres { link, runtime } => Ok(runtime.block_on(link.version())?),
+        }
     }
 
     /// All changes that this program knows, in order.
     pub fn migrations(&self) -> &'static [Migration] {
-        PRIMARY_SQLITE
+        match &self.0 {
+            Of::Sqlite { .. } => PRIMARY_SQLITE,
+            Of::Postgres { .. } => PRIMARY_POSTGRES,
+        }
     }
 
     /// Makes or takes back changes, up to a version.
@@ -44,14 +74,16 @@ impl Schema {
     /// # Errors
     /// The database's, or [`SchemaError::Newer`] if a later program has been here.
     pub fn go_to(&mut self, version: u32) -> Result<(), OpenError> {
-        let (found, known) = (self.version()?, migrate::newest(self.migrations()));
+        let migrations = self.migrations();
+        let (found, known) = (self.version()?, migrate::newest(migrations));
         if found > known {
             return Err(SchemaError::Newer { database: "primary", found, known }.into());
         }
-        migrate::go_to(&mut self.connection, PRIMARY_SQLITE, version).map_err(|source| self.failed(source))
-    }
-
-    fn failed(&self, source: rusqlite::Error) -> OpenError {
-        OpenError::Sqlite { path: self.path.clone(), source }
+        match &mut self.0 {
+            Of::Sqlite { connection, path, .. } => {
+                migrate::go_to(connection, migrations, version).map_err(|source| OpenError::Sqlite { path: path.clone(), source })
+            }
+            Of::Postgres { link, runtime } => runtime.block_on(link.go_to(migrations, version)).map_err(|failure: Failure| failure.into()),
+        }
     }
 }

@@ -8,17 +8,22 @@ use std::time::Duration;
 pub enum Url {
     /// A file.
     Sqlite(PathBuf),
+    /// A database of a PostgreSQL server, as its own clients write it.
+    Postgres(String),
 }
 
 /// An address that is none.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected sqlite:PATH")]
+#[error("expected sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE")]
 pub struct UrlError;
 
 impl std::str::FromStr for Url {
     type Err = UrlError;
 
     fn from_str(text: &str) -> Result<Self, UrlError> {
+        if text.starts_with("postgres://") || text.starts_with("postgresql://") {
+            return Ok(Url::Postgres(text.to_owned()));
+        }
         match text.strip_prefix("sqlite:").map(|rest| rest.strip_prefix("//").unwrap_or(rest)) {
             Some(path) if !path.is_empty() => Ok(Url::Sqlite(path.into())),
             _ => Err(UrlError),
@@ -30,6 +35,8 @@ impl std::fmt::Debug for Url {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Url::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            // It may hold a password.
+            Url::Postgres(_) => f.write_str("postgres:…"),
         }
     }
 }
@@ -39,6 +46,10 @@ impl std::fmt::Debug for Url {
 pub struct Settings {
     /// Where it is.
     pub primary: Url,
+    /// Path of authorities (PEM) that PostgreSQL is trusted by besides the system's; empty = none.
+    pub tls_ca: String,
+    /// This node, where others write into the same PostgreSQL; empty = none do.
+    pub notifier: String,
     /// Bring the schema up to date at the start.
     pub migrates: bool,
     /// How long a batch of publications waits for more before it is committed. Zero commits at once; what comes during a commit is one batch.
@@ -57,9 +68,10 @@ mod tests {
 
     #[test]
     fn addresses_are_read() {
-        let path = |text: &str| text.parse().map(|Url::Sqlite(path)| path.display().to_string());
-        assert_eq!(path("sqlite:a/b.db").as_deref(), Ok("a/b.db"));
-        assert_eq!(path("sqlite:///var/lib/touchline.db").as_deref(), Ok("/var/lib/touchline.db"));
+        let path = |text: &str| text.parse::<Url>().map(|url| format!("{url:?}"));
+        assert_eq!(path("sqlite:a/b.db").as_deref(), Ok("sqlite:a/b.db"));
+        assert_eq!(path("sqlite:///var/lib/touchline.db").as_deref(), Ok("sqlite:/var/lib/touchline.db"));
+        assert_eq!(path("postgres://me:secret@db/touchline").as_deref(), Ok("postgres:…"), "no secret is shown");
         for bad in ["", "sqlite:", "mysql://x", "/var/lib/touchline.db"] {
             assert_eq!(path(bad), Err(UrlError), "{bad}");
         }

@@ -14,10 +14,11 @@ pub(crate) fn run(arguments: &MigrateArguments) -> Result<ExitCode> {
     let file = arguments.config.clone().or_else(|| std::env::var_os(CONFIG_VARIABLE).map(Into::into));
     let sources = Sources { file, variables: config::process_variables(), ..Sources::default() };
     let (configuration, _) = config::read(&sources).into_result()?;
-    let (name, url) = match arguments.database {
-        Database::Primary => ("primary", &configuration.settings.store.primary.url),
+    let (name, database) = match arguments.database {
+        Database::Primary => ("primary", &configuration.settings.store.primary),
     };
-    let mut schema = Schema::open(&url.parse().with_context(|| format!("store.{name}.url"))?)?;
+    let url = database.url.parse().with_context(|| format!("store.{name}.url"))?;
+    let mut schema = Schema::open(&url, &database.tls_ca)?;
     let newest = schema.migrations().last().map_or(0, |last| last.version);
     match arguments.action {
         MigrateAction::Status => {}

@@ -118,7 +118,7 @@ fn channels(settings: &Settings, findings: &mut Vec<Finding>) {
     }
     let mut all = channel.namespaces.iter().map(|namespace| &namespace.options).chain([&channel.without_namespace]);
     if settings.cluster.is_on() && settings.store.primary.url.starts_with("sqlite:") && all.any(|options| options.durable) {
-        let text = "store.primary.url: the nodes of a cluster can't share a SQLite file, so a durable namespace can't be had there";
+        let text = "store.primary.url: the nodes of a cluster can't share a SQLite file, so durable namespaces need PostgreSQL there";
         findings.push(Finding::error(text, None));
     }
     let personal = &settings.client.subscribe_to_user_personal_channel;

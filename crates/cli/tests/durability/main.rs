@@ -2,17 +2,19 @@
 
 mod disk;
 mod ledger;
+mod postgres;
 mod random;
 mod server;
 
 use std::fs;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use disk::Disk;
 use ledger::{Ledger, history};
+use postgres::Postgres;
 use random::Random;
 use server::Home;
 
@@ -64,7 +66,17 @@ fn lives(home: &Home, ledger: &Ledger, count: usize, random: &mut Random, mut en
 
 #[test]
 fn whoever_is_killed_has_lost_nothing_that_was_acknowledged_and_followers_have_it_all() {
-    let home = Home::new("killed");
+    kill_again_and_again(&Home::new("killed"), crashes());
+}
+
+#[test]
+fn on_postgresql_too() {
+    let scratch = Home::new("killed-postgres-data");
+    let postgres = Postgres::start(&scratch.directory);
+    kill_again_and_again(&Home::new("killed-postgres").on(postgres.url()), crashes() / 4);
+}
+
+fn kill_again_and_again(home: &Home, count: usize) {
     let ledger = Ledger::default();
     let seen = home.directory.join("seen");
     let first = home.start();
@@ -78,7 +90,7 @@ fn whoever_is_killed_has_lost_nothing_that_was_acknowledged_and_followers_have_i
         std::thread::sleep(Duration::from_millis(20));
     }
     first.kill();
-    lives(&home, &ledger, crashes(), &mut Random(7), |server, _| server.kill());
+    lives(home, &ledger, count, &mut Random(7), |server, _| server.kill());
     let _server = home.start();
     let found = history(&mut home.client(), 0);
     let began = Instant::now();
@@ -95,6 +107,47 @@ fn whoever_is_killed_has_lost_nothing_that_was_acknowledged_and_followers_have_i
         std::thread::sleep(Duration::from_millis(20));
     }
     drop(watch);
+}
+
+#[test]
+fn postgresql_may_be_killed_under_a_server_that_goes_on() {
+    let scratch = Home::new("postgres-killed-data");
+    let postgres = Postgres::start(&scratch.directory);
+    let home = Home::new("postgres-killed").on(postgres.url());
+    let _server = home.start();
+    let (ledger, next, stop) = (Ledger::default(), AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for _ in 0..PUBLISHERS {
+            scope.spawn(|| {
+                let mut client = home.client();
+                while !stop.load(Relaxed) {
+                    let number = next.fetch_add(1, Relaxed);
+                    if !ledger.publish(&mut client, number as usize % CHANNELS, number) {
+                        std::thread::sleep(Duration::from_millis(20));
+                    }
+                }
+            });
+        }
+        for _ in 0..(crashes() / 40).max(1) {
+            let before = ledger.acknowledged();
+            postgres.kill();
+            let began = Instant::now();
+            while home.client().health() != "503" {
+                assert!(began.elapsed() < PATIENCE, "nobody notices");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            postgres.again();
+            while ledger.acknowledged() < before + 200 {
+                assert!(began.elapsed() < PATIENCE, "it does not work again");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        stop.store(true, Relaxed);
+    });
+    let mut client = home.client();
+    ledger.check(&mut client, CHANNELS);
+    ledger.unknown().into_iter().for_each(|(of, number)| assert!(ledger.publish(&mut client, of, number)));
+    ledger.check(&mut client, CHANNELS);
 }
 
 #[test]

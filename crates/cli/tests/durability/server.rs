@@ -16,6 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) struct Home {
     pub(crate) directory: PathBuf,
     pub(crate) address: SocketAddr,
+    url: String,
     variables: Vec<(&'static str, PathBuf)>,
 }
 
@@ -31,7 +32,8 @@ impl Home {
         let _ = fs::remove_dir_all(&directory);
         fs::create_dir_all(directory.join("data")).expect("the temporary directory is writable");
         let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port is free");
-        let home = Home { directory, address, variables: Vec::new() };
+        let url = format!("sqlite:{}", directory.join("data/primary.db").display());
+        let home = Home { directory, address, url, variables: Vec::new() };
         home.configure(&json!({}));
         home
     }
@@ -50,7 +52,7 @@ impl Home {
             "http_api": {"key": "key"},
             "client": {"token": {"hmac_secret_key": "secret"}, "allow_anonymous_connect_without_token": true, "recovery_max_publication_limit": 100_000},
             "channel": {"namespaces": [namespace]},
-            "store": {"primary": {"url": format!("sqlite:{}", self.data().join("primary.db").display())}},
+            "store": {"primary": {"url": self.url}},
             "health": {"enabled": true},
             "log": {"level": "error"},
         });
@@ -62,6 +64,14 @@ impl Home {
         self.directory.join("data")
     }
 
+    /// The same with a database elsewhere.
+    pub(crate) fn on(mut self, url: String) -> Self {
+        self.url = url;
+        self.configure(&json!({}));
+        self
+    }
+
+    /// The same with more in the server's environment.
     pub(crate) fn with(mut self, variables: impl IntoIterator<Item = (&'static str, PathBuf)>) -> Self {
         self.variables.extend(variables);
         self

@@ -184,6 +184,7 @@ impl Channels {
             Request::History(_) if options.has_history() => self.once_heard(channel, options, keeper, request, now_ms),
             Request::Passing(payload) => self.take_passing(channel, &payload),
             Request::Stored(stored) => self.take_stored(channel, options, stored, now_ms),
+            Request::Grown(top) => self.take_growth(channel, top),
             Request::Interested => self.take_interest(channel, options),
             Request::Loaded(loaded) => self.take_loaded(channel, options, loaded, now_ms),
             request => Outcome::Done(self.execute(channel, request, now_ms)),
@@ -229,6 +230,24 @@ impl Channels {
                 (_, _, false) => side.ready.push(Arc::clone(name)),
             }
         }
+    }
+
+    /// Other nodes may have stored publications that nobody told of: every cache of a durable channel asks.
+    pub fn catch_up(&mut self) {
+        let durable = self.table.keys().filter(|name| self.keeper(name) == Keeper::Store).cloned();
+        durable.collect::<Vec<_>>().iter().for_each(|name| drop(self.take_growth(name, u64::MAX)));
+    }
+
+    /// Loads what a cache does not have of a channel that has grown.
+    fn take_growth(&mut self, channel: &Arc<str>, top: u64) -> Outcome {
+        if let Some(Channel { hearing: hearing @ Hearing::Heard, history: Some(stored), .. }) = self.table.get_mut(channel)
+            && stored.ring.position().offset < top
+        {
+            *hearing = Hearing::Loading(BTreeMap::new());
+            let behind = stored.ring.position().offset;
+            self.load(channel, behind);
+        }
+        Outcome::Done(Response::Done)
     }
 
     fn note_refusal(&mut self, connection: ConnectionId, channel: &Arc<str>, outcome: &Outcome, now_ms: u64) {

@@ -98,6 +98,8 @@ pub(super) fn reopen(reopen: &Reopen, options: &Options, results: &mut Results) 
 fn fill(database: &Database, reopen: &Reopen) -> Result<()> {
     let settings = Settings {
         primary: database.url().parse()?,
+        tls_ca: String::new(),
+        notifier: String::new(),
         migrates: true,
         commit_delay: Duration::ZERO,
         commit_size: 20_000,

@@ -203,6 +203,10 @@ impl Shard {
                 self.channels.set_linked(is_linked);
                 self.settle();
             }
+            Message::CatchUp => {
+                self.channels.catch_up();
+                self.settle();
+            }
             Message::Order { message, reply } => operation::obey(&self.node, message, reply),
             Message::Adopt(adopted) => self.adopt(*adopted),
             Message::User(order) => self.obey(*order),

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use crate::{Append, HEAD, Placed};
+use crate::batch::Outcome;
+use crate::{Append, HEAD};
 
 /// How long a key gives the first result, milliseconds.
 const KEY_MS: u64 = 5 * 60 * 1_000;
@@ -36,14 +37,6 @@ struct Channel {
     has_old: bool,
 }
 
-/// What came of an append.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Appended {
-    pub(super) placed: Placed,
-    /// It is new; else its key or version was there before.
-    pub(super) is_new: bool,
-}
-
 /// Channels that were written to lately. What it knows is good as long as transactions succeed: after a failure it must be forgotten.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
@@ -59,9 +52,9 @@ impl Ledger {
     }
 
     /// Gives a publication its place.
-    pub(super) fn append(&mut self, connection: &Connection, append: &Append, now_ms: u64, epoch: u64) -> rusqlite::Result<Appended> {
+    pub(super) fn append(&mut self, connection: &Connection, append: &Append, now_ms: u64, epoch: u64) -> rusqlite::Result<Outcome> {
         let channel = find(&mut self.known, connection, &append.channel, epoch)?;
-        let first = |offset| Appended { placed: Placed { offset, epoch: channel.epoch }, is_new: false };
+        let first = |offset| Outcome::Placed { offset, epoch: channel.epoch, is_new: false };
         if !append.key.is_empty() {
             let known = "SELECT offset FROM idempotency WHERE channel = ?1 AND key = ?2 AND expires_ms > ?3";
             let known =
@@ -97,25 +90,25 @@ impl Ledger {
         if !std::mem::replace(&mut channel.is_changed, true) {
             self.changed.push(Arc::clone(&append.channel));
         }
-        Ok(Appended { placed: Placed { offset: channel.top, epoch: channel.epoch }, is_new: true })
+        Ok(Outcome::Placed { offset: channel.top, epoch: channel.epoch, is_new: true })
     }
 
-    /// Makes a channel that is not there, and is forgotten at some time if nothing is published; its epoch and top.
-    pub(super) fn make(&mut self, connection: &Connection, name: &Arc<str>, epoch: u64, due_ms: u64) -> rusqlite::Result<(u64, u64)> {
+    /// Makes a channel that is not there, and is forgotten at some time if nothing is published.
+    pub(super) fn make(&mut self, connection: &Connection, name: &Arc<str>, epoch: u64, due_ms: u64) -> rusqlite::Result<Outcome> {
         let channel = find(&mut self.known, connection, name, epoch)?;
         if channel.top == 0 {
             channel.due_ms = due_ms;
             connection.prepare_cached("UPDATE channel SET due_ms = ?2 WHERE id = ?1")?.execute(params![channel.id, due_ms])?;
         }
-        Ok((channel.epoch, channel.top))
+        Ok(Outcome::Made { epoch: channel.epoch, top: channel.top })
     }
 
     /// Removes what is kept of a channel, if it is there.
-    pub(super) fn remove(&mut self, connection: &Connection, name: &Arc<str>) -> rusqlite::Result<()> {
+    pub(super) fn remove(&mut self, connection: &Connection, name: &Arc<str>) -> rusqlite::Result<Outcome> {
         // The row says so at once; the publications go step by step.
         connection.prepare_cached("UPDATE channel SET oldest = top + 1, due_ms = 0 WHERE name = ?1")?.execute([&**name])?;
         self.known.remove(name);
-        Ok(())
+        Ok(Outcome::Nothing)
     }
 
     /// Writes the rows of the channels that have changed, and deletes what they keep too much of. The last step of a transaction.

@@ -15,34 +15,12 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
+use crate::batch::{Load, Write};
 use crate::migrate::{self, PRIMARY_SQLITE};
-use crate::{Append, Figures, Incoming, OnDone, OpenError, Refusal, Settings, Url};
-
-/// Takes all that comes of it.
-type Hand = Arc<dyn Fn(Incoming) + Send + Sync>;
+use crate::{Append, Figures, Hand, OnDone, OpenError, Refusal, Settings};
 
 /// How long a statement waits for a lock that another connection of this process holds.
 const BUSY: Duration = Duration::from_secs(10);
-
-/// What the writer is told.
-enum Write {
-    Append(Append),
-    Remove {
-        channel: Arc<str>,
-        done: OnDone,
-    },
-    /// A channel that was asked for and is not there: it is made, so that its epoch lasts.
-    Make(Load),
-    Close,
-}
-
-/// What a reader is told.
-struct Load {
-    channel: Arc<str>,
-    behind: u64,
-    size: usize,
-    meta_ttl_ms: u64,
-}
 
 /// The way to the threads.
 pub(crate) struct Primary {
@@ -57,8 +35,7 @@ pub(crate) struct Primary {
 
 impl Primary {
     /// Opens the file, made if need be, and starts the threads.
-    pub(crate) fn open(settings: &Settings, hand: Hand, figures: Arc<Figures>) -> Result<Self, OpenError> {
-        let Url::Sqlite(path) = &settings.primary;
+    pub(crate) fn open(path: &Path, settings: &Settings, hand: Hand, figures: Arc<Figures>) -> Result<Self, OpenError> {
         let lock = lock(path)?;
         let in_sqlite = |source| OpenError::Sqlite { path: path.display().to_string(), source };
         let mut connection = connect(path).map_err(in_sqlite)?;
@@ -74,12 +51,12 @@ impl Primary {
         let asked = Arc::new(Mutex::new(asked));
         let mut threads = Vec::new();
         for _ in 0..settings.pool_size.max(1) {
-            let reader = reader::Reader::new(path.clone(), Arc::clone(&hand), writes.clone(), Arc::clone(&figures));
+            let reader = reader::Reader::new(path.to_owned(), Arc::clone(&hand), writes.clone(), Arc::clone(&figures));
             let asked = Arc::clone(&asked);
             threads.push(thread("store-read", path, move || reader.serve(&asked))?);
         }
-        let log = log::Log::new(path.clone(), Arc::clone(&figures));
-        let writer = writer::Writer::new(path.clone(), connection, settings, hand, Arc::clone(&figures), log.is_long());
+        let log = log::Log::new(path.to_owned(), Arc::clone(&figures));
+        let writer = writer::Writer::new(path.to_owned(), connection, settings, hand, Arc::clone(&figures), log.is_long());
         threads.push(thread("store-write", path, move || writer.serve(&written))?);
         threads.push(thread("store-log", path, move || log.serve())?);
         Ok(Primary { writes, loads: Mutex::new(Some(loads)), figures, threads: Mutex::new(threads), _lock: lock })
@@ -97,9 +74,9 @@ impl Primary {
         }
     }
 
-    pub(crate) fn load(&self, channel: Arc<str>, behind: u64, size: usize, meta_ttl_ms: u64) {
+    pub(crate) fn load(&self, load: Load) {
         if let Some(loads) = &*self.loads.lock().unwrap_or_else(PoisonError::into_inner) {
-            let _ = loads.send(Load { channel, behind, size, meta_ttl_ms });
+            let _ = loads.send(load);
         }
     }
 

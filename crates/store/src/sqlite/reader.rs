@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension as _};
 
-use super::{Hand, Load, Write, connect, next};
-use crate::{Figures, History, Incoming};
+use super::{connect, next};
+use crate::batch::{Load, Write};
+use crate::{Figures, Hand, History, Incoming};
 
 /// One of the threads that read.
 pub(super) struct Reader {

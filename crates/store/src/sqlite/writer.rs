@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::ledger::{Appended, Ledger};
-use super::{Hand, Load, Write, connect};
-use crate::{Figures, History, Incoming, OnPlaced, Refusal, Settings};
+use super::connect;
+use super::ledger::Ledger;
+use crate::batch::{Done, Outcome, Write, now_ms};
+use crate::{Figures, Hand, Settings};
 
 /// Between two looks at what is too old, and between two attempts to write to a database that fails.
 const REST: Duration = Duration::from_secs(1);
@@ -31,14 +32,9 @@ pub(super) struct Writer {
     /// The log has become too long.
     is_log_long: Arc<AtomicBool>,
     trim_at: Instant,
-    random: u64,
-}
-
-/// What a write came to, told when it is on disk.
-enum Done {
-    Append(Appended, OnPlaced, Arc<str>, bytes::Bytes),
-    Remove(crate::OnDone),
-    Made { channel: Arc<str>, behind: u64, epoch: u64, top: u64 },
+    /// Makes epochs, which must be unlike those of any earlier life: a fresh state of the standard hasher is random.
+    random: RandomState,
+    serial: u64,
 }
 
 impl Writer {
@@ -51,8 +47,6 @@ impl Writer {
         is_log_long: Arc<AtomicBool>,
     ) -> Self {
         let (commit_delay, commit_size) = (settings.commit_delay, settings.commit_size.max(1));
-        // Epochs must be unlike those of any earlier life: a fresh state of the standard hasher is random.
-        let random = RandomState::new().hash_one(now_ms());
         Writer {
             path,
             connection: Some(connection),
@@ -63,7 +57,8 @@ impl Writer {
             figures,
             is_log_long,
             trim_at: Instant::now(),
-            random,
+            random: RandomState::new(),
+            serial: 0,
         }
     }
 
@@ -110,26 +105,23 @@ impl Writer {
     /// Writes a batch in one transaction, then tells everybody.
     fn commit(&mut self, batch: &mut Vec<Write>) {
         let began = Instant::now();
-        let appends = batch.iter().filter(|write| matches!(write, Write::Append(_))).count() as u64;
         let outcome = self.write(batch);
-        self.figures.waiting.fetch_sub(appends, Relaxed);
-        self.figures.commits.fetch_add(1, Relaxed);
-        self.figures.commit_us.fetch_add(began.elapsed().as_micros() as u64, Relaxed);
+        self.figures.count(batch, began.elapsed());
         match outcome {
-            Ok(dones) => {
-                self.succeed();
-                batch.clear();
-                dones.into_iter().for_each(|done| self.tell(done));
+            Ok(outcomes) => {
+                self.figures.succeed();
+                let dones = batch.drain(..).zip(outcomes).filter_map(|(write, outcome)| Done::of(write, outcome));
+                dones.for_each(|done| done.tell(&self.hand, &self.figures));
                 self.empty_log();
             }
             Err(error) => {
                 self.fail(&error);
-                batch.drain(..).for_each(|write| self.refuse(write));
+                batch.drain(..).for_each(|write| write.refuse(&self.hand));
             }
         }
     }
 
-    fn write(&mut self, batch: &mut Vec<Write>) -> rusqlite::Result<Vec<Done>> {
+    fn write(&mut self, batch: &[Write]) -> rusqlite::Result<Vec<Outcome>> {
         if self.connection.is_none() {
             self.connection = Some(connect(&self.path)?);
         }
@@ -137,68 +129,24 @@ impl Writer {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let now_ms = now_ms();
         let mut outcomes = Vec::with_capacity(batch.len());
-        for write in batch.iter() {
-            let epoch = next_random(&mut self.random);
+        for write in batch {
+            self.serial += 1;
+            let epoch = self.random.hash_one(self.serial);
             outcomes.push(match write {
-                Write::Append(append) => Some(Ok(self.ledger.append(&transaction, append, now_ms, epoch)?)),
-                Write::Make(load) => Some(Err(self.ledger.make(&transaction, &load.channel, epoch, now_ms + load.meta_ttl_ms)?)),
-                Write::Remove { channel, .. } => {
-                    self.ledger.remove(&transaction, channel)?;
-                    None
-                }
-                Write::Close => None,
+                Write::Append(append) => self.ledger.append(&transaction, append, now_ms, epoch)?,
+                Write::Make(load) => self.ledger.make(&transaction, &load.channel, epoch, now_ms + load.meta_ttl_ms)?,
+                Write::Remove { channel, .. } => self.ledger.remove(&transaction, channel)?,
+                Write::Close => Outcome::Nothing,
             });
         }
         self.ledger.settle(&transaction)?;
         transaction.commit()?;
-        let done = |(write, outcome)| match (write, outcome) {
-            (Write::Append(append), Some(Ok(appended))) => Some(Done::Append(appended, append.done, append.channel, append.payload)),
-            (Write::Make(load), Some(Err((epoch, top)))) => Some(Done::Made { channel: load.channel, behind: load.behind, epoch, top }),
-            (Write::Remove { done, .. }, _) => Some(Done::Remove(done)),
-            _ => None,
-        };
-        Ok(batch.drain(..).zip(outcomes).filter_map(done).collect())
-    }
-
-    fn tell(&self, done: Done) {
-        match done {
-            Done::Append(Appended { placed, is_new }, done, channel, payload) => {
-                if is_new {
-                    self.figures.stored.fetch_add(1, Relaxed);
-                    (self.hand)(Incoming::Stored { channel, placed, payload });
-                }
-                done(Ok(placed));
-            }
-            Done::Remove(done) => done(Ok(())),
-            Done::Made { channel, behind, epoch, top } => {
-                // Somebody may have published meanwhile: then it has to be asked for again.
-                let history = (top == 0).then_some(History { epoch, top, floor: 0, kept: Vec::new() });
-                (self.hand)(Incoming::Loaded { channel, behind, history });
-            }
-        }
-    }
-
-    fn refuse(&self, write: Write) {
-        match write {
-            Write::Append(append) => (append.done)(Err(Refusal::Failed)),
-            Write::Remove { done, .. } => done(Err(Refusal::Failed)),
-            Write::Make(Load { channel, behind, .. }) => (self.hand)(Incoming::Loaded { channel, behind, history: None }),
-            Write::Close => {}
-        }
-    }
-
-    fn succeed(&self) {
-        if self.figures.is_failing.swap(false, Relaxed) {
-            tracing::info!("the primary database works again");
-        }
+        Ok(outcomes)
     }
 
     /// What the connection and the ledger believe is worth nothing after a failure: both begin anew.
     fn fail(&mut self, error: &rusqlite::Error) {
-        self.figures.failures.fetch_add(1, Relaxed);
-        if !self.figures.is_failing.swap(true, Relaxed) {
-            tracing::error!(%error, "the primary database fails: durable publications are refused until it works again");
-        }
+        self.figures.fail(error);
         self.connection = None;
         self.ledger.forget();
         self.trim_at = Instant::now() + REST;
@@ -209,7 +157,7 @@ impl Writer {
         let trimmed = self.try_trim();
         match trimmed {
             Ok(has_more) => {
-                self.succeed();
+                self.figures.succeed();
                 self.trim_at = Instant::now() + if has_more { HURRY } else { REST };
             }
             Err(error) => self.fail(&error),
@@ -240,17 +188,4 @@ impl Writer {
             tracing::warn!(%error, "the log of the primary database could not be emptied");
         }
     }
-}
-
-fn now_ms() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64
-}
-
-/// SplitMix64 (Steele, Lea, Flood 2014).
-fn next_random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

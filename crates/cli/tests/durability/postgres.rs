@@ -1,0 +1,99 @@
+//! A PostgreSQL server of the test's own, as a user that it accepts, which can be killed.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server, its data, its port.
+pub(crate) struct Postgres {
+    programs: PathBuf,
+    data: PathBuf,
+    port: u16,
+}
+
+impl Postgres {
+    /// Makes a cluster of databases below a directory, and starts the server.
+    pub(crate) fn start(scratch: &Path) -> Self {
+        let data = scratch.join("postgres");
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port is free").port();
+        let postgres = Postgres { programs: programs(), data, port };
+        fs::create_dir_all(&postgres.data).expect("the directory is ours");
+        if is_root() {
+            let owned = Command::new("chown").arg("postgres:postgres").arg(&postgres.data).status();
+            assert!(owned.is_ok_and(|status| status.success()), "there is a user named postgres");
+        }
+        let data = postgres.data.display().to_string();
+        postgres.run("initdb", &["--pgdata", &data, "--auth", "trust", "--username", "postgres", "--no-sync"]);
+        postgres.again();
+        postgres
+    }
+
+    /// Starts it (again).
+    pub(crate) fn again(&self) {
+        let options = format!("-p {} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=40", self.port);
+        let (data, log) = (self.data.display().to_string(), self.data.join("log").display().to_string());
+        self.run("pg_ctl", &["--pgdata", &data, "--log", &log, "--options", &options, "--wait", "start"]);
+    }
+
+    /// Ends it at once, as a crash would.
+    pub(crate) fn kill(&self) {
+        let data = self.data.display().to_string();
+        self.run("pg_ctl", &["--pgdata", &data, "--mode", "immediate", "--wait", "stop"]);
+    }
+
+    /// As a configuration has it.
+    pub(crate) fn url(&self) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
+    }
+
+    /// Runs SQL.
+    pub(crate) fn sql(&self, sql: &str) -> String {
+        let output = Command::new(self.programs.join("psql")).args([&self.url(), "-At", "-c", sql]).output().expect("psql runs");
+        assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
+    fn run(&self, program: &str, arguments: &[&str]) {
+        let program = self.programs.join(program);
+        let mut command = if is_root() {
+            // PostgreSQL refuses to run as root.
+            let mut command = Command::new("runuser");
+            command.args(["-u", "postgres", "--"]).arg(&program);
+            command
+        } else {
+            Command::new(&program)
+        };
+        let began = Instant::now();
+        let said = self.data.with_extension("said");
+        let out = fs::File::create(&said).expect("the directory is ours");
+        command.args(arguments).current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(out);
+        let status = command.status().expect("PostgreSQL's programs run");
+        assert!(status.success(), "{}: {}", program.display(), fs::read_to_string(&said).unwrap_or_default());
+        assert!(began.elapsed() < PATIENCE, "{} took too long", program.display());
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.kill();
+        }
+    }
+}
+
+/// Where PostgreSQL's programs are: Debian keeps them out of the path.
+fn programs() -> PathBuf {
+    let debian = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|version| version.path().join("bin"));
+    let path = std::env::var("PATH").unwrap_or_default();
+    let found = debian.chain(path.split(':').map(PathBuf::from)).find(|directory| directory.join("initdb").exists());
+    found.expect("PostgreSQL is installed (Debian package postgresql)")
+}
+
+fn is_root() -> bool {
+    let output = Command::new("id").arg("-u").output().expect("id runs");
+    output.stdout.trim_ascii() == b"0"
+}

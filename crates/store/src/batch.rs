@@ -1,0 +1,123 @@
+//! What writers are told and what they tell, whichever database they write to.
+
+use std::fmt::Display;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+
+use crate::{Append, Figures, Hand, History, Incoming, OnDone, OnPlaced, Placed, Refusal};
+
+/// What a writer is told.
+pub(crate) enum Write {
+    Append(Append),
+    Remove {
+        channel: Arc<str>,
+        done: OnDone,
+    },
+    /// A channel that was asked for and is not there: it is made, so that its epoch lasts.
+    Make(Load),
+    Close,
+}
+
+/// What a reader is told.
+pub(crate) struct Load {
+    pub(crate) channel: Arc<str>,
+    pub(crate) behind: u64,
+    pub(crate) size: usize,
+    pub(crate) meta_ttl_ms: u64,
+}
+
+/// What a write came to within its transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// A publication has its place; it is new, or its key or version was there before.
+    Placed { offset: u64, epoch: u64, is_new: bool },
+    /// A channel is there.
+    Made { epoch: u64, top: u64 },
+    /// There is nothing to say of it.
+    Nothing,
+}
+
+/// What is told once the transaction is on disk.
+pub(crate) enum Done {
+    Placed { placed: Placed, is_new: bool, channel: Arc<str>, payload: Bytes, done: OnPlaced },
+    Made { channel: Arc<str>, behind: u64, history: Option<History> },
+    Removed(OnDone),
+}
+
+impl Done {
+    /// What is to be told of a write.
+    pub(crate) fn of(write: Write, outcome: Outcome) -> Option<Self> {
+        Some(match (write, outcome) {
+            (Write::Append(Append { channel, payload, done, .. }), Outcome::Placed { offset, epoch, is_new }) => {
+                Done::Placed { placed: Placed { offset, epoch }, is_new, channel, payload, done }
+            }
+            (Write::Make(Load { channel, behind, .. }), Outcome::Made { epoch, top }) => {
+                // Somebody may have published meanwhile: then it has to be asked for again.
+                let history = (top == 0).then_some(History { epoch, top, floor: 0, kept: Vec::new() });
+                Done::Made { channel, behind, history }
+            }
+            (Write::Remove { done, .. }, _) => Done::Removed(done),
+            _ => return None,
+        })
+    }
+
+    /// Tells it.
+    pub(crate) fn tell(self, hand: &Hand, figures: &Figures) {
+        match self {
+            Done::Placed { placed, is_new, channel, payload, done } => {
+                if is_new {
+                    figures.stored.fetch_add(1, Relaxed);
+                    hand(Incoming::Stored { channel, placed, payload });
+                }
+                done(Ok(placed));
+            }
+            Done::Made { channel, behind, history } => hand(Incoming::Loaded { channel, behind, history }),
+            Done::Removed(done) => done(Ok(())),
+        }
+    }
+}
+
+impl Write {
+    /// Tells that it failed.
+    pub(crate) fn refuse(self, hand: &Hand) {
+        match self {
+            Write::Append(append) => (append.done)(Err(Refusal::Failed)),
+            Write::Remove { done, .. } => done(Err(Refusal::Failed)),
+            Write::Make(Load { channel, behind, .. }) => hand(Incoming::Loaded { channel, behind, history: None }),
+            Write::Close => {}
+        }
+    }
+}
+
+impl Figures {
+    /// Counts a batch that was tried, whatever came of it.
+    pub(crate) fn count(&self, batch: &[Write], took: Duration) {
+        let appends = batch.iter().filter(|write| matches!(write, Write::Append(_))).count() as u64;
+        self.waiting.fetch_sub(appends, Relaxed);
+        self.commits.fetch_add(1, Relaxed);
+        self.commit_us.fetch_add(took.as_micros() as u64, Relaxed);
+    }
+
+    /// The database has taken a write.
+    pub(crate) fn succeed(&self) {
+        if self.is_failing.swap(false, Relaxed) {
+            tracing::info!("the primary database works again");
+        }
+    }
+
+    /// It has not.
+    pub(crate) fn fail(&self, error: &dyn Display) {
+        self.failures.fetch_add(1, Relaxed);
+        if !self.is_failing.swap(true, Relaxed) {
+            tracing::error!(%error, "the primary database fails: durable publications are refused until it works again");
+        }
+    }
+}
+
+/// Unix time, milliseconds.
+pub(crate) fn now_ms() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}

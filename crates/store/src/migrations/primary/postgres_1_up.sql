@@ -1,0 +1,167 @@
+-- Channels that are durable: where each stands, and how long it keeps what.
+CREATE TABLE touchline.channel (
+    id bigserial PRIMARY KEY,
+    name text NOT NULL UNIQUE,
+    epoch bigint NOT NULL,
+    top bigint NOT NULL,            -- the last offset; 0 = nothing was ever published
+    oldest bigint NOT NULL,         -- the first offset that is kept; below it, rows only wait to be deleted
+    version bigint NOT NULL,
+    version_epoch text NOT NULL,
+    ttl_ms bigint NOT NULL,
+    meta_ttl_ms bigint NOT NULL,
+    due_ms bigint NOT NULL          -- when there is something to trim: Unix milliseconds
+);
+CREATE INDEX channel_due ON touchline.channel (due_ms);
+
+CREATE TABLE touchline.publication (
+    channel bigint NOT NULL,
+    "offset" bigint NOT NULL,
+    time_ms bigint NOT NULL,
+    data text NOT NULL,             -- the publication as JSON, without its offset
+    PRIMARY KEY (channel, "offset")
+);
+
+-- Results of keyed publishes, as long as a repeated one must give the first one's.
+CREATE TABLE touchline.idempotency (
+    channel bigint NOT NULL,
+    key text NOT NULL,
+    "offset" bigint NOT NULL,
+    expires_ms bigint NOT NULL,
+    PRIMARY KEY (channel, key)
+);
+CREATE INDEX idempotency_expires ON touchline.idempotency (expires_ms);
+
+-- The channel's row, locked; made with this epoch if it is not there.
+CREATE FUNCTION touchline.channel_of(of text, new_epoch bigint, made_due_ms bigint) RETURNS touchline.channel LANGUAGE plpgsql AS $$
+DECLARE
+    found touchline.channel;
+BEGIN
+    LOOP
+        SELECT * INTO found FROM touchline.channel WHERE name = of FOR UPDATE;
+        EXIT WHEN FOUND;
+        INSERT INTO touchline.channel (name, epoch, top, oldest, version, version_epoch, ttl_ms, meta_ttl_ms, due_ms)
+            VALUES (of, new_epoch, 0, 1, 0, '', 0, 0, made_due_ms) ON CONFLICT DO NOTHING;
+    END LOOP;
+    RETURN found;
+END
+$$;
+
+-- Gives publications their places, a batch at a time. Channels are taken in the order of their names, so that two nodes never wait for each other.
+CREATE FUNCTION touchline.append(
+    names text[], times bigint[], datas text[], keys text[], versions bigint[], version_epochs text[], sizes bigint[], ttls bigint[],
+    metas bigint[], epochs bigint[], now_ms bigint, notifier text
+) RETURNS TABLE (place bigint, "offset" bigint, epoch bigint, is_new boolean) LANGUAGE plpgsql AS $$
+DECLARE
+    item record;
+    current touchline.channel;
+    was bigint;
+BEGIN
+    FOR item IN
+        SELECT * FROM unnest(names, times, datas, keys, versions, version_epochs, sizes, ttls, metas, epochs) WITH ORDINALITY
+            AS given (name, time_ms, data, key, version, version_epoch, size, ttl_ms, meta_ttl_ms, epoch, place)
+        ORDER BY given.name COLLATE "C", given.place
+    LOOP
+        IF current.name IS DISTINCT FROM item.name THEN
+            PERFORM touchline.settle(current, notifier);
+            current := touchline.channel_of(item.name, item.epoch, 9223372036854775807);
+        END IF;
+        place := item.place;
+        epoch := current.epoch;
+        is_new := false;
+        IF item.key <> '' THEN
+            SELECT known."offset" INTO was FROM touchline.idempotency known
+                WHERE known.channel = current.id AND known.key = item.key AND known.expires_ms > now_ms;
+            IF FOUND THEN
+                "offset" := was;
+                RETURN NEXT;
+                CONTINUE;
+            END IF;
+        END IF;
+        IF item.version > 0 THEN
+            IF current.version_epoch = item.version_epoch AND item.version <= current.version THEN
+                "offset" := current.top;
+                RETURN NEXT;
+                CONTINUE;
+            END IF;
+            current.version := item.version;
+            current.version_epoch := item.version_epoch;
+        END IF;
+        current.top := current.top + 1;
+        INSERT INTO touchline.publication VALUES (current.id, current.top, item.time_ms, item.data);
+        IF item.key <> '' THEN
+            INSERT INTO touchline.idempotency VALUES (current.id, item.key, current.top, now_ms + 300000)
+                ON CONFLICT ON CONSTRAINT idempotency_pkey DO UPDATE SET "offset" = excluded."offset", expires_ms = excluded.expires_ms;
+        END IF;
+        IF current.oldest = current.top OR current.ttl_ms <> item.ttl_ms OR current.meta_ttl_ms <> item.meta_ttl_ms THEN
+            current.ttl_ms := item.ttl_ms;
+            current.meta_ttl_ms := item.meta_ttl_ms;
+            current.due_ms := item.time_ms + item.ttl_ms;
+        END IF;
+        current.oldest := greatest(current.oldest, current.top + 1 - item.size);
+        "offset" := current.top;
+        is_new := true;
+        RETURN NEXT;
+    END LOOP;
+    PERFORM touchline.settle(current, notifier);
+END
+$$;
+
+-- Writes a channel's row after its batch, deletes some of what it keeps too much of, and tells other nodes.
+CREATE FUNCTION touchline.settle(now touchline.channel, notifier text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    deleted bigint;
+    before bigint;
+BEGIN
+    IF now.name IS NULL THEN
+        RETURN;
+    END IF;
+    SELECT oldest INTO before FROM touchline.channel WHERE id = now.id;
+    IF now.oldest > before THEN
+        DELETE FROM touchline.publication old WHERE old.channel = now.id AND old."offset" IN (
+            SELECT some."offset" FROM touchline.publication some WHERE some.channel = now.id AND some."offset" < now.oldest ORDER BY some."offset" LIMIT 512);
+        GET DIAGNOSTICS deleted = ROW_COUNT;
+        IF deleted = 512 THEN
+            now.due_ms := 0;
+        END IF;
+    END IF;
+    UPDATE touchline.channel SET top = now.top, oldest = now.oldest, version = now.version, version_epoch = now.version_epoch,
+        ttl_ms = now.ttl_ms, meta_ttl_ms = now.meta_ttl_ms, due_ms = now.due_ms WHERE id = now.id;
+    IF notifier <> '' THEN
+        PERFORM pg_notify('touchline', notifier || ' ' || now.top || ' ' || now.name);
+    END IF;
+END
+$$;
+
+-- Lets go of what is too old, of some channels and some of it. Whether there may be more.
+CREATE FUNCTION touchline.trim(now_ms bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    current touchline.channel;
+    first touchline.publication;
+    deleted bigint;
+    looked bigint := 0;
+    has_more boolean := false;
+BEGIN
+    FOR current IN SELECT * FROM touchline.channel WHERE due_ms <= now_ms ORDER BY due_ms LIMIT 32 FOR UPDATE SKIP LOCKED LOOP
+        looked := looked + 1;
+        DELETE FROM touchline.publication old WHERE old.channel = current.id AND old."offset" IN (
+            SELECT some."offset" FROM touchline.publication some WHERE some.channel = current.id
+                AND (some."offset" < current.oldest OR some.time_ms <= now_ms - current.ttl_ms) ORDER BY some."offset" LIMIT 512);
+        GET DIAGNOSTICS deleted = ROW_COUNT;
+        has_more := has_more OR deleted = 512;
+        SELECT * INTO first FROM touchline.publication some WHERE some.channel = current.id ORDER BY some."offset" LIMIT 1;
+        IF FOUND THEN
+            UPDATE touchline.channel SET oldest = greatest(oldest, first."offset"),
+                due_ms = CASE WHEN first."offset" < oldest THEN now_ms ELSE first.time_ms + ttl_ms END WHERE id = current.id;
+        ELSIF current.oldest > current.top AND deleted = 0 AND current.due_ms <> 0 THEN
+            -- An empty channel is kept for its position, then goes as well.
+            DELETE FROM touchline.idempotency WHERE channel = current.id;
+            DELETE FROM touchline.channel WHERE id = current.id;
+        ELSE
+            UPDATE touchline.channel SET oldest = top + 1, due_ms = now_ms + meta_ttl_ms WHERE id = current.id;
+        END IF;
+    END LOOP;
+    DELETE FROM touchline.idempotency WHERE (channel, key) IN (SELECT channel, key FROM touchline.idempotency WHERE expires_ms <= now_ms LIMIT 512);
+    GET DIAGNOSTICS deleted = ROW_COUNT;
+    RETURN has_more OR looked = 32 OR deleted = 512;
+END
+$$;

@@ -1,0 +1,181 @@
+//! Connections to PostgreSQL, and its schema.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::OpenError;
+use crate::migrate::Migration;
+
+/// How long anything may take before the connection is given up.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+/// Who changes the schema has this advisory lock: "touchlin" as a number.
+const LOCK: i64 = 0x746f_7563_686c_696e;
+
+/// Where PostgreSQL is, and how to come in.
+#[derive(Clone)]
+pub(crate) struct Address {
+    config: Config,
+    tls: Option<MakeRustlsConnect>,
+}
+
+impl std::fmt::Debug for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The configuration may hold a password, which Config itself keeps to itself.
+        f.debug_tuple("Address").field(&self.config).finish()
+    }
+}
+
+/// What went wrong with PostgreSQL.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// It said so, or the connection broke.
+    #[error("{}", reason(.0))]
+    Database(#[from] tokio_postgres::Error),
+    /// It did not answer.
+    #[error("no answer within {} s", PATIENCE.as_secs())]
+    Silent(#[from] tokio::time::error::Elapsed),
+}
+
+/// The whole chain of reasons: the first says no more than "db error".
+fn reason(error: &tokio_postgres::Error) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+impl From<Failure> for OpenError {
+    fn from(failure: Failure) -> Self {
+        OpenError::Postgres(failure.to_string())
+    }
+}
+
+impl Address {
+    /// Reads `postgres://user:password@host/database?…`. Over the network TLS is a must unless the address says `sslmode=disable`; `tls_ca`
+    /// is the path of authorities (PEM) besides the system's.
+    pub(crate) fn new(url: &str, tls_ca: &str) -> Result<Self, OpenError> {
+        let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| OpenError::Postgres(reason(&error)))?;
+        config.application_name("touchline").connect_timeout(PATIENCE).keepalives_idle(Duration::from_secs(5));
+        let is_local = config.get_hosts().iter().all(|host| match host {
+            Host::Tcp(name) => name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback()),
+            Host::Unix(_) => true,
+        });
+        let wants_tls = match config.get_ssl_mode() {
+            SslMode::Disable => false,
+            SslMode::Require => true,
+            _ => !is_local,
+        };
+        config.ssl_mode(if wants_tls { SslMode::Require } else { SslMode::Disable });
+        let tls = if wants_tls { Some(tls(tls_ca)?) } else { None };
+        Ok(Address { config, tls })
+    }
+}
+
+fn tls(tls_ca: &str) -> Result<MakeRustlsConnect, OpenError> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if !tls_ca.is_empty() {
+        let of_file = |error: &dyn std::fmt::Display| OpenError::Postgres(format!("{tls_ca}: {error}"));
+        for certificate in CertificateDer::pem_file_iter(tls_ca).map_err(|error| of_file(&error))? {
+            roots.add(certificate.map_err(|error| of_file(&error))?).map_err(|error| of_file(&error))?;
+        }
+    }
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.map_err(|error| OpenError::Postgres(error.to_string()))?;
+    Ok(MakeRustlsConnect::new(builder.with_root_certificates(roots).with_no_client_auth()))
+}
+
+/// A connection.
+pub(crate) struct Link {
+    pub(super) client: Client,
+}
+
+impl Link {
+    /// Connects.
+    pub(crate) async fn to(address: &Address) -> Result<Self, Failure> {
+        Link::hearing(address, |_| {}).await
+    }
+
+    /// Connects, and hands every notification on.
+    pub(crate) async fn hearing(address: &Address, hear: impl FnMut(String) + Send + 'static) -> Result<Self, Failure> {
+        let client = match &address.tls {
+            Some(tls) => {
+                let (client, connection) = tokio::time::timeout(PATIENCE, address.config.connect(tls.clone())).await??;
+                tokio::spawn(drive(connection, hear));
+                client
+            }
+            None => {
+                let (client, connection) = tokio::time::timeout(PATIENCE, address.config.connect(NoTls)).await??;
+                tokio::spawn(drive(connection, hear));
+                client
+            }
+        };
+        let settings =
+            format!("SET synchronous_commit = on; SET statement_timeout = {}; SET client_min_messages = warning", PATIENCE.as_millis());
+        client.batch_execute(&settings).await?;
+        Ok(Link { client })
+    }
+
+    /// The schema's version; 0 = empty.
+    pub(crate) async fn version(&self) -> Result<u32, Failure> {
+        let is_there = self.client.query_one("SELECT to_regclass('touchline.migration') IS NOT NULL", &[]).await?;
+        if !is_there.get::<_, bool>(0) {
+            return Ok(0);
+        }
+        let version = self.client.query_one("SELECT coalesce(max(version), 0) FROM touchline.migration", &[]).await?;
+        Ok(u32::try_from(version.get::<_, i32>(0)).unwrap_or_default())
+    }
+
+    /// Makes the changes up to a version that are not made yet, or takes back those above it. Who comes second finds it done.
+    pub(crate) async fn go_to(&mut self, migrations: &[Migration], wanted: u32) -> Result<(), Failure> {
+        loop {
+            self.client.batch_execute(&format!("BEGIN; SELECT pg_advisory_xact_lock({LOCK})")).await?;
+            let made = self.step(migrations, wanted).await;
+            self.client.batch_execute(if made.is_ok() { "COMMIT" } else { "ROLLBACK" }).await?;
+            if !made? {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn step(&mut self, migrations: &[Migration], wanted: u32) -> Result<bool, Failure> {
+        let table = "CREATE SCHEMA IF NOT EXISTS touchline; \
+             CREATE TABLE IF NOT EXISTS touchline.migration (version int PRIMARY KEY, title text NOT NULL, made_at timestamptz NOT NULL DEFAULT now())";
+        self.client.batch_execute(table).await?;
+        let found = self.version().await?;
+        let number = if found < wanted { found + 1 } else { found };
+        let Some(migration) = migrations.iter().find(|migration| migration.version == number).filter(|_| found != wanted) else {
+            return Ok(false);
+        };
+        let version = i32::try_from(migration.version).unwrap_or(i32::MAX);
+        if found < wanted {
+            self.client.batch_execute(migration.up).await?;
+            self.client.execute("INSERT INTO touchline.migration (version, title) VALUES ($1, $2)", &[&version, &migration.title]).await?;
+        } else {
+            self.client.batch_execute(migration.down).await?;
+            self.client.execute("DELETE FROM touchline.migration WHERE version = $1", &[&version]).await?;
+        }
+        Ok(true)
+    }
+}
+
+/// Runs a connection until it ends.
+async fn drive<S, T>(mut connection: tokio_postgres::Connection<S, T>, mut hear: impl FnMut(String))
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+    T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
+{
+    // The client hears of the end by itself.
+    while let Some(Ok(message)) = std::future::poll_fn(|context| connection.poll_message(context)).await {
+        if let AsyncMessage::Notification(notification) = message {
+            hear(notification.payload().to_owned());
+        }
+    }
+}

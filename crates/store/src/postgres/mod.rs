@@ -1,0 +1,102 @@
+//! The primary database in PostgreSQL: one thread with a runtime of its own; one connection writes, in batches, a few read, one listens to
+//! what other nodes have written.
+
+mod connection;
+mod listener;
+mod reader;
+mod writer;
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::mpsc::{Sender, UnboundedSender, channel, unbounded_channel};
+
+pub(crate) use connection::{Address, Failure, Link};
+
+use crate::batch::{Load, Write};
+use crate::migrate::{self, PRIMARY_POSTGRES};
+use crate::{Append, Figures, Hand, OnDone, OpenError, Refusal, Settings};
+
+/// The way to the thread.
+pub(crate) struct Primary {
+    writes: Sender<Write>,
+    loads: UnboundedSender<Load>,
+    figures: Arc<Figures>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Primary {
+    /// Connects once, to check the schema, and starts the thread.
+    pub(crate) fn open(address: &Address, settings: &Settings, hand: Hand, figures: Arc<Figures>) -> Result<Self, OpenError> {
+        let of_system = |source| OpenError::File { path: "a thread for PostgreSQL".into(), source };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(of_system)?;
+        let (writes, written) = channel(settings.commit_queue.max(1));
+        let (loads, asked) = unbounded_channel();
+        let (said, checked) = std::sync::mpsc::channel();
+        let (address, settings, of_figures, of_writes) = (address.clone(), settings.clone(), Arc::clone(&figures), writes.downgrade());
+        let work = move || {
+            runtime.block_on(async {
+                if let Err(error) = check(&address, &settings).await {
+                    let _ = said.send(Err(error));
+                    return;
+                }
+                let _ = said.send(Ok(()));
+                let asked = Arc::new(tokio::sync::Mutex::new(asked));
+                for _ in 0..settings.pool_size.max(1) {
+                    let reader = reader::Reader::new(address.clone(), Arc::clone(&hand), of_writes.clone(), Arc::clone(&of_figures));
+                    tokio::spawn(reader.serve(Arc::clone(&asked)));
+                }
+                if !settings.notifier.is_empty() {
+                    tokio::spawn(listener::serve(address.clone(), settings.notifier.clone(), Arc::clone(&hand)));
+                }
+                writer::Writer::new(address, &settings, hand, of_figures).serve(written).await;
+            });
+        };
+        let thread = std::thread::Builder::new().name("store".into()).spawn(work).map_err(of_system)?;
+        checked.recv().unwrap_or(Ok(()))?;
+        Ok(Primary { writes, loads, figures, thread: Mutex::new(Some(thread)) })
+    }
+
+    pub(crate) fn append(&self, append: Append) {
+        self.figures.waiting.fetch_add(1, Relaxed);
+        match self.writes.try_send(Write::Append(append)) {
+            Err(TrySendError::Full(Write::Append(append)) | TrySendError::Closed(Write::Append(append))) => {
+                self.figures.waiting.fetch_sub(1, Relaxed);
+                self.figures.refused.fetch_add(1, Relaxed);
+                (append.done)(Err(Refusal::Full));
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn load(&self, load: Load) {
+        let _ = self.loads.send(load);
+    }
+
+    pub(crate) fn remove(&self, channel: Arc<str>, done: OnDone) {
+        match self.writes.try_send(Write::Remove { channel, done }) {
+            Err(TrySendError::Full(Write::Remove { done, .. }) | TrySendError::Closed(Write::Remove { done, .. })) => {
+                done(Err(Refusal::Full))
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        let _ = self.writes.blocking_send(Write::Close);
+        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+async fn check(address: &Address, settings: &Settings) -> Result<(), OpenError> {
+    let mut link = Link::to(address).await?;
+    let newest = migrate::newest(PRIMARY_POSTGRES);
+    if settings.migrates && link.version().await? <= newest {
+        link.go_to(PRIMARY_POSTGRES, newest).await?;
+    }
+    Ok(migrate::check("primary", PRIMARY_POSTGRES, link.version().await?)?)
+}

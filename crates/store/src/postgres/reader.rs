@@ -1,0 +1,73 @@
+//! Reads what is kept of a channel.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use bytes::Bytes;
+use tokio::sync::Mutex;
+use tokio::sync::mpsc::{UnboundedReceiver, WeakSender};
+
+use super::connection::{Address, Failure, Link, PATIENCE};
+use crate::batch::{Load, Write};
+use crate::{Figures, Hand, History, Incoming};
+
+/// The channel and what it keeps in one statement, so all of one moment; one row without a publication where it keeps nothing.
+const SELECT: &str = "SELECT c.epoch, c.top, c.floor, p.\"offset\", p.time_ms, p.data \
+     FROM (SELECT id, epoch, top, greatest(oldest - 1, top - $3, $2, 0) AS floor FROM touchline.channel WHERE name = $1) c \
+     LEFT JOIN touchline.publication p ON p.channel = c.id AND p.\"offset\" > c.floor ORDER BY p.\"offset\"";
+
+/// One of the tasks that read.
+pub(super) struct Reader {
+    address: Address,
+    /// None at first and after a failure.
+    link: Option<Link>,
+    hand: Hand,
+    writes: WeakSender<Write>,
+    figures: Arc<Figures>,
+}
+
+impl Reader {
+    pub(super) fn new(address: Address, hand: Hand, writes: WeakSender<Write>, figures: Arc<Figures>) -> Self {
+        Reader { address, link: None, hand, writes, figures }
+    }
+
+    /// Serves until nobody can ask any more.
+    pub(super) async fn serve(mut self, asked: Arc<Mutex<UnboundedReceiver<Load>>>) {
+        loop {
+            let Some(load) = asked.lock().await.recv().await else { return };
+            self.figures.loads.fetch_add(1, Relaxed);
+            let read = tokio::time::timeout(PATIENCE, self.read(&load)).await;
+            let history = match read.map_err(Failure::from).and_then(|read| read) {
+                Ok(Some(history)) => Some(history),
+                Ok(None) => {
+                    if let Some(writes) = self.writes.upgrade() {
+                        let _ = writes.send(Write::Make(load)).await;
+                    }
+                    continue;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a history could not be read");
+                    self.link = None;
+                    None
+                }
+            };
+            (self.hand)(Incoming::Loaded { channel: load.channel, behind: load.behind, history });
+        }
+    }
+
+    async fn read(&mut self, load: &Load) -> Result<Option<History>, Failure> {
+        let link = match self.link.take() {
+            Some(link) => link,
+            None => Link::to(&self.address).await?,
+        };
+        let client = &self.link.insert(link).client;
+        let size = i64::try_from(load.size).unwrap_or(i64::MAX);
+        let rows = client.query(SELECT, &[&&*load.channel, &(load.behind as i64), &size]).await?;
+        let Some(first) = rows.first() else { return Ok(None) };
+        let number = |row: &tokio_postgres::Row, column: usize| row.get::<_, i64>(column) as u64;
+        let (epoch, top, floor) = (number(first, 0), number(first, 1), number(first, 2));
+        let is_kept = |row: &&tokio_postgres::Row| row.get::<_, Option<i64>>(3).is_some();
+        let kept = rows.iter().filter(is_kept).map(|row| (number(row, 3), number(row, 4), Bytes::from(row.get::<_, String>(5))));
+        Ok(Some(History { epoch, top, floor, kept: kept.collect() }))
+    }
+}
