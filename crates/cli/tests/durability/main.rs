@@ -109,6 +109,15 @@ fn kill_again_and_again(home: &Home, count: usize) {
     drop(watch);
 }
 
+/// Tells threads to stop, also where a test fails.
+struct StopAtTheEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtTheEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 #[test]
 fn postgresql_may_be_killed_under_a_server_that_goes_on() {
     let scratch = Home::new("postgres-killed-data");
@@ -117,6 +126,7 @@ fn postgresql_may_be_killed_under_a_server_that_goes_on() {
     let _server = home.start();
     let (ledger, next, stop) = (Ledger::default(), AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
+        let end = StopAtTheEnd(&stop);
         for _ in 0..PUBLISHERS {
             scope.spawn(|| {
                 let mut client = home.client();
@@ -142,12 +152,34 @@ fn postgresql_may_be_killed_under_a_server_that_goes_on() {
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
-        stop.store(true, Relaxed);
+        drop(end);
     });
     let mut client = home.client();
     ledger.check(&mut client, CHANNELS);
     ledger.unknown().into_iter().for_each(|(of, number)| assert!(ledger.publish(&mut client, of, number)));
     ledger.check(&mut client, CHANNELS);
+}
+
+#[test]
+fn without_postgresql_a_node_starts_serves_what_does_not_need_it_and_says_so() {
+    let scratch = Home::new("postgres-late-data");
+    let postgres = Postgres::start(&scratch.directory);
+    postgres.kill();
+    let home = Home::new("postgres-late").on(postgres.url());
+    let _server = home.start_unready();
+    let mut client = home.client();
+    let began = Instant::now();
+    let refused = client.must("publish", &json!({"channel": "kept:0", "data": {"n": 1}}));
+    assert_eq!(refused["error"]["code"], 4010, "{refused}");
+    assert_eq!(client.must("history", &json!({"channel": "kept:0", "limit": -1}))["error"]["code"], 4010);
+    assert!(client.must("publish", &json!({"channel": "plain", "data": 1}))["result"].is_object());
+    assert_eq!(client.health(), "503");
+    postgres.again();
+    while client.health() != "200" {
+        assert!(began.elapsed() < PATIENCE, "it is there, and nobody sees it");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(client.must("publish", &json!({"channel": "kept:0", "data": {"n": 1}}))["result"]["offset"], 1);
 }
 
 #[test]

@@ -50,13 +50,6 @@ impl Postgres {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
     }
 
-    /// Runs SQL.
-    pub(crate) fn sql(&self, sql: &str) -> String {
-        let output = Command::new(self.programs.join("psql")).args([&self.url(), "-At", "-c", sql]).output().expect("psql runs");
-        assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8_lossy(&output.stdout).trim().to_owned()
-    }
-
     fn run(&self, program: &str, arguments: &[&str]) {
         let program = self.programs.join(program);
         let mut command = if is_root() {
@@ -79,7 +72,10 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        if !std::thread::panicking() {
+        if std::thread::panicking() {
+            // It may be down already.
+            let _ = std::panic::catch_unwind(|| self.kill());
+        } else {
             self.kill();
         }
     }

@@ -51,7 +51,7 @@ impl Home {
             "http_server": {"address": self.address.ip(), "port": self.address.port()},
             "http_api": {"key": "key"},
             "client": {"token": {"hmac_secret_key": "secret"}, "allow_anonymous_connect_without_token": true, "recovery_max_publication_limit": 100_000},
-            "channel": {"namespaces": [namespace]},
+            "channel": {"namespaces": [namespace], "without_namespace": {}},
             "store": {"primary": {"url": self.url}},
             "health": {"enabled": true},
             "log": {"level": "error"},
@@ -87,9 +87,18 @@ impl Home {
 
     /// Starts the server, and waits until it serves.
     pub(crate) fn start(&self) -> Server {
+        self.start_until(|health| health == "200")
+    }
+
+    /// Starts a server that listens and is not ready.
+    pub(crate) fn start_unready(&self) -> Server {
+        self.start_until(|health| !health.is_empty())
+    }
+
+    fn start_until(&self, is_there: impl Fn(&str) -> bool) -> Server {
         let mut child = self.command().stderr(Stdio::inherit()).spawn().expect("the binary runs");
         let began = Instant::now();
-        while TcpStream::connect(self.address).is_err() {
+        while !is_there(&self.client().health()) {
             assert!(child.try_wait().is_ok_and(|status| status.is_none()), "the server ended at once");
             assert!(began.elapsed() < PATIENCE, "the server does not listen");
             std::thread::sleep(Duration::from_millis(5));

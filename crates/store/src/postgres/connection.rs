@@ -10,7 +10,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::OpenError;
-use crate::migrate::Migration;
+use crate::migrate::{self, Migration, PRIMARY_POSTGRES, SchemaError};
 
 /// How long anything may take before the connection is given up.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
@@ -40,6 +40,20 @@ pub(crate) enum Failure {
     /// It did not answer.
     #[error("no answer within {} s", PATIENCE.as_secs())]
     Silent(#[from] tokio::time::error::Elapsed),
+    /// Its schema does not fit.
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+}
+
+impl Failure {
+    /// Whether it may pass by itself: the server is away, starts, stops or is full. What it refuses otherwise it will refuse again.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            Failure::Database(error) => error.code().is_none_or(|code| code.code().starts_with("57") || code.code().starts_with("53")),
+            Failure::Silent(_) => true,
+            Failure::Schema(_) => false,
+        }
+    }
 }
 
 /// The whole chain of reasons: the first says no more than "db error".
@@ -52,7 +66,10 @@ fn reason(error: &tokio_postgres::Error) -> String {
 
 impl From<Failure> for OpenError {
     fn from(failure: Failure) -> Self {
-        OpenError::Postgres(failure.to_string())
+        match failure {
+            Failure::Schema(error) => OpenError::Schema(error),
+            other => OpenError::Postgres(other.to_string()),
+        }
     }
 }
 
@@ -121,6 +138,15 @@ impl Link {
             format!("SET synchronous_commit = on; SET statement_timeout = {}; SET client_min_messages = warning", PATIENCE.as_millis());
         client.batch_execute(&settings).await?;
         Ok(Link { client })
+    }
+
+    /// Checks that the schema is ours, after bringing it up to date if that is wanted.
+    pub(crate) async fn check(&mut self, migrates: bool) -> Result<(), Failure> {
+        let newest = migrate::newest(PRIMARY_POSTGRES);
+        if migrates && self.version().await? <= newest {
+            self.go_to(PRIMARY_POSTGRES, newest).await?;
+        }
+        Ok(migrate::check("primary", PRIMARY_POSTGRES, self.version().await?)?)
     }
 
     /// The schema's version; 0 = empty.

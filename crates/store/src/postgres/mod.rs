@@ -16,7 +16,6 @@ use tokio::sync::mpsc::{Sender, UnboundedSender, channel, unbounded_channel};
 pub(crate) use connection::{Address, Failure, Link};
 
 use crate::batch::{Load, Write};
-use crate::migrate::{self, PRIMARY_POSTGRES};
 use crate::{Append, Figures, Hand, OnDone, OpenError, Refusal, Settings};
 
 /// The way to the thread.
@@ -28,7 +27,7 @@ pub(crate) struct Primary {
 }
 
 impl Primary {
-    /// Connects once, to check the schema, and starts the thread.
+    /// Connects once, to check the schema if the server can be reached, and starts the thread.
     pub(crate) fn open(address: &Address, settings: &Settings, hand: Hand, figures: Arc<Figures>) -> Result<Self, OpenError> {
         let of_system = |source| OpenError::File { path: "a thread for PostgreSQL".into(), source };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(of_system)?;
@@ -38,10 +37,19 @@ impl Primary {
         let (address, settings, of_figures, of_writes) = (address.clone(), settings.clone(), Arc::clone(&figures), writes.downgrade());
         let work = move || {
             runtime.block_on(async {
-                if let Err(error) = check(&address, &settings).await {
-                    let _ = said.send(Err(error));
-                    return;
-                }
+                // A server that can't be reached now may be there later: the node serves what does not need it until then.
+                let checked = match Link::to(&address).await {
+                    Ok(mut link) => link.check(settings.migrates).await.map(|()| true).map_err(OpenError::from),
+                    Err(failure) if failure.is_passing() => {
+                        of_figures.fail(&failure);
+                        Ok(false)
+                    }
+                    Err(failure) => Err(failure.into()),
+                };
+                let is_checked = match checked {
+                    Ok(is_checked) => is_checked,
+                    Err(error) => return drop(said.send(Err(error))),
+                };
                 let _ = said.send(Ok(()));
                 let asked = Arc::new(tokio::sync::Mutex::new(asked));
                 for _ in 0..settings.pool_size.max(1) {
@@ -51,7 +59,7 @@ impl Primary {
                 if !settings.notifier.is_empty() {
                     tokio::spawn(listener::serve(address.clone(), settings.notifier.clone(), Arc::clone(&hand)));
                 }
-                writer::Writer::new(address, &settings, hand, of_figures).serve(written).await;
+                writer::Writer::new(address, &settings, is_checked, hand, of_figures).serve(written).await;
             });
         };
         let thread = std::thread::Builder::new().name("store".into()).spawn(work).map_err(of_system)?;
@@ -90,13 +98,4 @@ impl Primary {
             let _ = thread.join();
         }
     }
-}
-
-async fn check(address: &Address, settings: &Settings) -> Result<(), OpenError> {
-    let mut link = Link::to(address).await?;
-    let newest = migrate::newest(PRIMARY_POSTGRES);
-    if settings.migrates && link.version().await? <= newest {
-        link.go_to(PRIMARY_POSTGRES, newest).await?;
-    }
-    Ok(migrate::check("primary", PRIMARY_POSTGRES, link.version().await?)?)
 }

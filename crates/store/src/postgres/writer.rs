@@ -25,6 +25,9 @@ pub(super) struct Writer {
     address: Address,
     /// None at first and after a failure.
     link: Option<(Link, Statement)>,
+    /// The schema was looked at, now or at the start.
+    is_checked: bool,
+    migrates: bool,
     commit_delay: Duration,
     commit_size: usize,
     notifier: String,
@@ -36,10 +39,12 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(address: Address, settings: &Settings, hand: Hand, figures: Arc<Figures>) -> Self {
+    pub(super) fn new(address: Address, settings: &Settings, is_checked: bool, hand: Hand, figures: Arc<Figures>) -> Self {
         Writer {
             address,
             link: None,
+            is_checked,
+            migrates: settings.migrates,
             commit_delay: settings.commit_delay,
             commit_size: settings.commit_size.max(1),
             notifier: settings.notifier.clone(),
@@ -101,7 +106,11 @@ impl Writer {
         let both = match self.link.take() {
             Some(both) => both,
             None => {
-                let link = Link::to(&self.address).await?;
+                let mut link = Link::to(&self.address).await?;
+                if !self.is_checked {
+                    link.check(self.migrates).await?;
+                    self.is_checked = true;
+                }
                 let append = link.client.prepare(APPEND).await?;
                 (link, append)
             }

@@ -34,15 +34,15 @@ CREATE INDEX idempotency_expires ON touchline.idempotency (expires_ms);
 -- The channel's row, locked; made with this epoch if it is not there.
 CREATE FUNCTION touchline.channel_of(of text, new_epoch bigint, made_due_ms bigint) RETURNS touchline.channel LANGUAGE plpgsql AS $$
 DECLARE
-    found touchline.channel;
+    known touchline.channel;
 BEGIN
     LOOP
-        SELECT * INTO found FROM touchline.channel WHERE name = of FOR UPDATE;
+        SELECT * INTO known FROM touchline.channel WHERE name = of FOR UPDATE;
         EXIT WHEN FOUND;
         INSERT INTO touchline.channel (name, epoch, top, oldest, version, version_epoch, ttl_ms, meta_ttl_ms, due_ms)
             VALUES (of, new_epoch, 0, 1, 0, '', 0, 0, made_due_ms) ON CONFLICT DO NOTHING;
     END LOOP;
-    RETURN found;
+    RETURN known;
 END
 $$;
 
@@ -118,7 +118,7 @@ BEGIN
     SELECT oldest INTO before FROM touchline.channel WHERE id = now.id;
     IF now.oldest > before THEN
         DELETE FROM touchline.publication old WHERE old.channel = now.id AND old."offset" IN (
-            SELECT some."offset" FROM touchline.publication some WHERE some.channel = now.id AND some."offset" < now.oldest ORDER BY some."offset" LIMIT 512);
+            SELECT few."offset" FROM touchline.publication few WHERE few.channel = now.id AND few."offset" < now.oldest ORDER BY few."offset" LIMIT 512);
         GET DIAGNOSTICS deleted = ROW_COUNT;
         IF deleted = 512 THEN
             now.due_ms := 0;
@@ -144,11 +144,11 @@ BEGIN
     FOR current IN SELECT * FROM touchline.channel WHERE due_ms <= now_ms ORDER BY due_ms LIMIT 32 FOR UPDATE SKIP LOCKED LOOP
         looked := looked + 1;
         DELETE FROM touchline.publication old WHERE old.channel = current.id AND old."offset" IN (
-            SELECT some."offset" FROM touchline.publication some WHERE some.channel = current.id
-                AND (some."offset" < current.oldest OR some.time_ms <= now_ms - current.ttl_ms) ORDER BY some."offset" LIMIT 512);
+            SELECT few."offset" FROM touchline.publication few WHERE few.channel = current.id
+                AND (few."offset" < current.oldest OR few.time_ms <= now_ms - current.ttl_ms) ORDER BY few."offset" LIMIT 512);
         GET DIAGNOSTICS deleted = ROW_COUNT;
         has_more := has_more OR deleted = 512;
-        SELECT * INTO first FROM touchline.publication some WHERE some.channel = current.id ORDER BY some."offset" LIMIT 1;
+        SELECT * INTO first FROM touchline.publication few WHERE few.channel = current.id ORDER BY few."offset" LIMIT 1;
         IF FOUND THEN
             UPDATE touchline.channel SET oldest = greatest(oldest, first."offset"),
                 due_ms = CASE WHEN first."offset" < oldest THEN now_ms ELSE first.time_ms + ttl_ms END WHERE id = current.id;
