@@ -103,7 +103,6 @@ impl Server {
         };
         let (listeners, address) = listen(SocketAddr::new(ip, http.port), http.backlog, shards)?;
         let id = format!("{:016x}{:016x}", random_number()?, random_number()?);
-        let databases = store::opening(&settings, &id)?;
         let clock = Clock::start();
         let cluster = &settings.cluster;
         let timing = Timing {
@@ -122,6 +121,7 @@ impl Server {
             version: crate::VERSION,
             deferred_max: settings.websocket.message_size_limit * 2,
         };
+        let databases = store::opening(&settings, &session.namespaces, &id)?;
         let (shards, inboxes) = (0..shards).map(|_| shard_handle()).unzip();
         let (cluster, joining) = together::join(&settings, &id, &directory).unzip();
         let node = Arc::new(Node::new(settings, session, clock, id, Ways { shards, registrar, cluster }));

@@ -1,13 +1,14 @@
 //! Durable channels: how the node opens its databases, what it has them do, and where what comes of it goes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use touchline_engine::channels::{Storing, clearing, stored_position};
 use touchline_engine::request::{Epoch, Loaded, Stored};
-use touchline_engine::{Request, Response, ShardId};
+use touchline_engine::{Namespaces, Request, Response, ShardId};
 use touchline_protocol::Error;
-use touchline_store::{Append, History, Incoming, OpenError, Placed, Refusal, Settings as Opening, Store, UrlError};
+use touchline_store::{Append, History, Incoming, Limits, LimitsOf, OpenError, Placed, Refusal, Settings as Opening, Store, UrlError};
 
 use crate::inbox::{Asker, Message};
 use crate::node::Node;
@@ -17,7 +18,7 @@ use crate::settings::Settings;
 ///
 /// # Errors
 /// When an address is none.
-pub(crate) fn opening(settings: &Settings, id: &str) -> Result<Option<Opening>, UrlError> {
+pub(crate) fn opening(settings: &Settings, namespaces: &Arc<Namespaces>, id: &str) -> Result<Option<Opening>, UrlError> {
     let channel = &settings.channel;
     let mut all = channel.namespaces.iter().map(|namespace| &namespace.options).chain([&channel.without_namespace]);
     if !all.any(|options| options.durable) {
@@ -28,12 +29,21 @@ pub(crate) fn opening(settings: &Settings, id: &str) -> Result<Option<Opening>, 
         primary: store.primary.url.parse()?,
         tls_ca: store.primary.tls_ca.clone(),
         notifier: if settings.cluster.is_on() { id.to_owned() } else { String::new() },
+        limits: limits_of(Arc::clone(namespaces)),
         migrates: store.migrate,
         commit_delay: store.commit_delay,
         commit_size: store.commit_size,
         commit_queue: store.commit_queue,
         pool_size: store.primary.pool_size,
     }))
+}
+
+fn limits_of(namespaces: Arc<Namespaces>) -> LimitsOf {
+    Arc::new(move |channel| {
+        let options = namespaces.resolve(channel).ok().filter(|options| options.durable)?;
+        let ms = |time: Duration| time.as_millis() as u64;
+        Some(Limits { size: options.history_size, ttl_ms: ms(options.history_ttl), meta_ttl_ms: ms(options.history_meta_ttl) })
+    })
 }
 
 /// Opens the databases, and gives them to the node.

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use crate::{Append, Figures, Hand, History, Incoming, OnDone, OnPlaced, Placed, Refusal};
+use crate::{Append, Figures, HEAD, Hand, History, Incoming, Limits, OnDone, OnPlaced, Placed, Refusal};
 
 /// What a writer is told.
 pub(crate) enum Write {
@@ -76,6 +76,28 @@ impl Done {
             }
             Done::Made { channel, behind, history } => hand(Incoming::Loaded { channel, behind, history }),
             Done::Removed(done) => done(Ok(())),
+        }
+    }
+}
+
+impl Append {
+    /// What an application has put into the outbox: nobody waits to be told.
+    pub(crate) fn posted(channel: &str, data: &str, key: &str, limits: Limits, time_ms: u64) -> Self {
+        let mut payload = Vec::with_capacity(HEAD + data.len());
+        payload.push(b'P');
+        payload.extend_from_slice(&time_ms.to_le_bytes());
+        payload.extend_from_slice(data.as_bytes());
+        Append {
+            channel: channel.into(),
+            payload: payload.into(),
+            time_ms,
+            key: key.into(),
+            version: 0,
+            version_epoch: Box::default(),
+            size: limits.size,
+            ttl_ms: limits.ttl_ms,
+            meta_ttl_ms: limits.meta_ttl_ms,
+            done: Box::new(|_| ()),
         }
     }
 }

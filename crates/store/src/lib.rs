@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use bytes::Bytes;
 
 pub use schema::Schema;
-pub use settings::{Settings, Url, UrlError};
+pub use settings::{Limits, LimitsOf, Settings, Url, UrlError};
 
 /// Why a database can't be used.
 #[derive(Debug, thiserror::Error)]

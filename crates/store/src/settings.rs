@@ -1,6 +1,7 @@
 //! Where the databases are, and how they are used.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A database's address.
@@ -41,8 +42,22 @@ impl std::fmt::Debug for Url {
     }
 }
 
+/// How much of a channel is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Publications.
+    pub size: usize,
+    /// How long, milliseconds.
+    pub ttl_ms: u64,
+    /// How long the position of an empty channel is kept, milliseconds.
+    pub meta_ttl_ms: u64,
+}
+
+/// Tells how much of a channel is kept, if it is durable.
+pub type LimitsOf = Arc<dyn Fn(&str) -> Option<Limits> + Send + Sync>;
+
 /// How to open a store.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Settings {
     /// Where it is.
     pub primary: Url,
@@ -50,6 +65,8 @@ pub struct Settings {
     pub tls_ca: String,
     /// This node, where others write into the same PostgreSQL; empty = none do.
     pub notifier: String,
+    /// How much of a channel is kept; none = it is not durable. Asked for publications that applications put into PostgreSQL themselves.
+    pub limits: LimitsOf,
     /// Bring the schema up to date at the start.
     pub migrates: bool,
     /// How long a batch of publications waits for more before it is committed. Zero commits at once; what comes during a commit is one batch.

@@ -161,6 +161,45 @@ fn postgresql_may_be_killed_under_a_server_that_goes_on() {
 }
 
 #[test]
+fn what_an_application_commits_in_postgresql_is_published_once_and_in_order_through_restarts() {
+    let scratch = Home::new("outbox-data");
+    let postgres = Postgres::start(&scratch.directory);
+    let home = Home::new("outbox").on(postgres.url());
+    let mut server = Some(home.start());
+    let postgres = &postgres;
+    let publish = |of: usize, number: usize| format!("SELECT touchline_publish('kept:{of}', '{{\"n\": {number}}}'); ");
+    let rounds = 12;
+    for round in 0..rounds {
+        // Transactions side by side, each with its own channel; some are rolled back, and the server is killed among them.
+        std::thread::scope(|scope| {
+            for of in 0..4 {
+                let numbers = (0..5).map(|n| publish(of, round * 10 + n)).collect::<String>();
+                let undone = format!("BEGIN; {} ROLLBACK;", publish(of, 9_000 + round));
+                scope.spawn(move || postgres.sql(&(undone + "BEGIN; " + &numbers + "COMMIT;")));
+            }
+            if round % 3 == 1 {
+                server.take().into_iter().for_each(server::Server::kill);
+                server = Some(home.start());
+            }
+        });
+    }
+    let began = Instant::now();
+    while postgres.sql("SELECT count(*) FROM touchline.outbox") != "0" {
+        assert!(began.elapsed() < PATIENCE, "the outbox is not emptied");
+    }
+    let expected: Vec<u64> = (0..rounds as u64).flat_map(|round| (0..5).map(move |n| round * 10 + n)).collect();
+    for of in 0..4 {
+        let found = history(&mut home.client(), of);
+        assert_eq!(found.kept.into_values().collect::<Vec<_>>(), expected, "channel {of}");
+    }
+    postgres.sql("SELECT touchline_publish('plain', '1')");
+    let began = Instant::now();
+    while postgres.sql("SELECT refused FROM touchline.outbox") != "not durable" {
+        assert!(began.elapsed() < PATIENCE, "it is not said that the channel is not durable");
+    }
+}
+
+#[test]
 fn without_postgresql_a_node_starts_serves_what_does_not_need_it_and_says_so() {
     let scratch = Home::new("postgres-late-data");
     let postgres = Postgres::start(&scratch.directory);

@@ -50,6 +50,13 @@ impl Postgres {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
     }
 
+    /// Runs SQL as an application would; what it gives.
+    pub(crate) fn sql(&self, sql: &str) -> String {
+        let output = Command::new(self.programs.join("psql")).args([&self.url(), "-qAt", "-c", sql]).output().expect("psql runs");
+        assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
     fn run(&self, program: &str, arguments: &[&str]) {
         let program = self.programs.join(program);
         let mut command = if is_root() {

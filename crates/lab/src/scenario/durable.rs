@@ -100,6 +100,7 @@ fn fill(database: &Database, reopen: &Reopen) -> Result<()> {
         primary: database.url().parse()?,
         tls_ca: String::new(),
         notifier: String::new(),
+        limits: Arc::new(|_| None),
         migrates: true,
         commit_delay: Duration::ZERO,
         commit_size: 20_000,

@@ -4,6 +4,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::Instant;
 use tokio_postgres::types::ToSql;
@@ -11,13 +12,15 @@ use tokio_postgres::{Client, Row, Statement};
 
 use super::connection::{Address, Failure, Link, PATIENCE};
 use crate::batch::{Done, Load, Outcome, Write, now_ms};
-use crate::{Append, Figures, HEAD, Hand, Settings};
+use crate::{Append, Figures, HEAD, Hand, LimitsOf, Settings};
 
 /// Between two looks at what is too old, and between two attempts to write to a database that fails.
 const REST: Duration = Duration::from_secs(1);
 /// The same while there is more to trim.
 const HURRY: Duration = Duration::from_millis(20);
 
+/// Whoever empties the outbox has this advisory lock: "touchbox" as a number.
+const POSTMAN: i64 = 0x746f_7563_6862_6f78;
 const APPEND: &str = "SELECT place, \"offset\", epoch, is_new FROM touchline.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
 
 /// The writer's task and all it owns.
@@ -31,6 +34,9 @@ pub(super) struct Writer {
     commit_delay: Duration,
     commit_size: usize,
     notifier: String,
+    limits: LimitsOf,
+    /// Somebody has put something into the outbox.
+    mail: Arc<Notify>,
     hand: Hand,
     figures: Arc<Figures>,
     trim_at: Instant,
@@ -48,6 +54,8 @@ impl Writer {
             commit_delay: settings.commit_delay,
             commit_size: settings.commit_size.max(1),
             notifier: settings.notifier.clone(),
+            limits: LimitsOf::clone(&settings.limits),
+            mail: Arc::default(),
             hand,
             figures,
             trim_at: Instant::now(),
@@ -59,10 +67,12 @@ impl Writer {
     /// Serves until it is told to close.
     pub(super) async fn serve(mut self, mut written: Receiver<Write>) {
         let mut batch = Vec::new();
+        let mail = Arc::clone(&self.mail);
         loop {
             tokio::select! {
                 received = written.recv_many(&mut batch, self.commit_size) => if received == 0 { return },
                 () = tokio::time::sleep_until(self.trim_at) => {}
+                () = mail.notified() => self.post().await,
             }
             let until = Instant::now() + self.commit_delay;
             while !batch.is_empty() && batch.len() < self.commit_size && Instant::now() < until {
@@ -106,12 +116,16 @@ impl Writer {
         let both = match self.link.take() {
             Some(both) => both,
             None => {
-                let mut link = Link::to(&self.address).await?;
+                let mail = Arc::clone(&self.mail);
+                let mut link = Link::hearing(&self.address, move |_| mail.notify_one()).await?;
                 if !self.is_checked {
                     link.check(self.migrates).await?;
                     self.is_checked = true;
                 }
                 let append = link.client.prepare(APPEND).await?;
+                link.client.batch_execute("LISTEN touchline_outbox").await?;
+                // What was put there while nobody listened.
+                self.mail.notify_one();
                 (link, append)
             }
         };
@@ -148,15 +162,59 @@ impl Writer {
         if !appends.is_empty() {
             let of_appends: Vec<i64> = appends.iter().map(|(index, _)| epochs[*index]).collect();
             let all: Vec<&Append> = appends.iter().map(|(_, append)| *append).collect();
-            for row in append_all(client, append, &all, &of_appends, now_ms, &notifier).await? {
-                let (place, offset, epoch, is_new): (i64, i64, i64, bool) = (row.get(0), row.get(1), row.get(2), row.get(3));
-                if let Some((index, _)) = appends.get(place as usize - 1) {
-                    outcomes[*index] = Outcome::Placed { offset: offset as u64, epoch: epoch as u64, is_new };
-                }
-            }
+            let mut of_all = vec![Outcome::Nothing; all.len()];
+            place(&mut of_all, append_all(client, append, &all, &of_appends, now_ms, &notifier).await?);
+            appends.iter().zip(of_all).for_each(|((index, _), outcome)| outcomes[*index] = outcome);
         }
         client.batch_execute("COMMIT").await?;
         Ok(outcomes)
+    }
+
+    /// Publishes what applications have put into the outbox, in its order; a row leaves it in the transaction that gives it its place.
+    async fn post(&mut self) {
+        let posted = tokio::time::timeout(PATIENCE, self.try_post()).await.map_err(Failure::from).and_then(|posted| posted);
+        match posted {
+            Ok((dones, has_more)) => {
+                dones.into_iter().for_each(|done| done.tell(&self.hand, &self.figures));
+                if has_more {
+                    self.mail.notify_one();
+                }
+            }
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    async fn try_post(&mut self) -> Result<(Vec<Done>, bool), Failure> {
+        let (now_ms, most) = (now_ms(), i64::try_from(self.commit_size).unwrap_or(i64::MAX));
+        let (limits, notifier) = (LimitsOf::clone(&self.limits), self.notifier.clone());
+        let epochs: Vec<i64> = (0..self.commit_size).map(|_| self.next_epoch()).collect();
+        let (Link { client }, append) = self.link().await?;
+        client.batch_execute("BEGIN").await?;
+        // One node at a time, so that the order of the outbox is the order of its channels.
+        let mut rows = Vec::new();
+        if client.query_one("SELECT pg_try_advisory_xact_lock($1)", &[&POSTMAN]).await?.get(0) {
+            let waiting = "SELECT id, channel, data, key FROM touchline.outbox WHERE refused IS NULL ORDER BY id LIMIT $1";
+            rows = client.query(waiting, &[&most]).await?;
+        }
+        let (mut posted, mut appends) = (Vec::new(), Vec::new());
+        for row in &rows {
+            let (id, channel, data, key): (i64, &str, &str, &str) = (row.get(0), row.get(1), row.get(2), row.get(3));
+            let Some(limits) = limits(channel) else {
+                tracing::warn!(channel, "touchline_publish was called for a channel that is not durable");
+                client.execute("UPDATE touchline.outbox SET refused = 'not durable' WHERE id = $1", &[&id]).await?;
+                continue;
+            };
+            posted.push(id);
+            appends.push(Append::posted(channel, data, key, limits, now_ms));
+        }
+        let all: Vec<&Append> = appends.iter().collect();
+        let placed = append_all(client, append, &all, &epochs[..all.len()], now_ms, &notifier).await?;
+        client.execute("DELETE FROM touchline.outbox WHERE id = ANY($1)", &[&posted]).await?;
+        client.batch_execute("COMMIT").await?;
+        let mut outcomes = vec![Outcome::Nothing; appends.len()];
+        place(&mut outcomes, placed);
+        let dones = appends.into_iter().zip(outcomes).filter_map(|(append, outcome)| Done::of(Write::Append(append), outcome));
+        Ok((dones.collect(), rows.len() as i64 == most))
     }
 
     fn next_epoch(&mut self) -> i64 {
@@ -177,6 +235,7 @@ impl Writer {
         match trimmed {
             Ok(has_more) => {
                 self.figures.succeed();
+                self.mail.notify_one();
                 self.trim_at = Instant::now() + if has_more { HURRY } else { REST };
             }
             Err(error) => self.fail(&error),
@@ -190,6 +249,16 @@ impl Writer {
             client.execute("UPDATE touchline.migration SET title = title WHERE version = 1", &[]).await?;
         }
         Ok(client.query_one("SELECT touchline.trim($1)", &[&(now_ms() as i64)]).await?.get(0))
+    }
+}
+
+/// Reads where publications were placed.
+fn place(outcomes: &mut [Outcome], rows: Vec<Row>) {
+    for row in rows {
+        let (number, offset, epoch, is_new): (i64, i64, i64, bool) = (row.get(0), row.get(1), row.get(2), row.get(3));
+        if let Some(outcome) = outcomes.get_mut(number as usize - 1) {
+            *outcome = Outcome::Placed { offset: offset as u64, epoch: epoch as u64, is_new };
+        }
     }
 }
 

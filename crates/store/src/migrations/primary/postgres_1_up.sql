@@ -165,3 +165,24 @@ BEGIN
     RETURN has_more OR looked = 32 OR deleted = 512;
 END
 $$;
+
+-- What applications publish inside their own transactions, until a node has given it its place.
+CREATE TABLE touchline.outbox (
+    id bigserial PRIMARY KEY,
+    channel text NOT NULL,
+    data text NOT NULL,             -- the publication as JSON
+    key text NOT NULL,
+    refused text                    -- why it can't be published; it stays for a human to see
+);
+CREATE INDEX outbox_waiting ON touchline.outbox (id) WHERE refused IS NULL;
+
+-- Publishes when, and only if, the transaction that calls it is committed.
+CREATE FUNCTION public.touchline_publish(channel text, data jsonb, idempotency_key text DEFAULT '', tags jsonb DEFAULT NULL) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog AS $$
+    INSERT INTO touchline.outbox (channel, data, key) VALUES (
+        touchline_publish.channel,
+        '{"data":' || touchline_publish.data::text || CASE WHEN tags IS NULL THEN '' ELSE ',"tags":' || tags::text END || '}',
+        idempotency_key);
+    SELECT pg_notify('touchline_outbox', '');
+$$;
+REVOKE ALL ON FUNCTION public.touchline_publish(text, jsonb, text, jsonb) FROM PUBLIC;
