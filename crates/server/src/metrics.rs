@@ -243,6 +243,37 @@ impl Collector for RegistryCollector {
     }
 }
 
+/// What the store has done.
+#[derive(Debug)]
+pub(crate) struct StoreCollector(pub(crate) Arc<touchline_store::Figures>);
+
+impl Collector for StoreCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let figures = &self.0;
+        let counters = [
+            ("store_publications", "Publications stored", &figures.stored),
+            ("store_commits", "Commits, whatever came of them", &figures.commits),
+            ("store_failures", "Commits that failed", &figures.failures),
+            ("store_refused", "Publications refused because too many waited", &figures.refused),
+            ("store_loads", "Histories read", &figures.loads),
+            ("store_commit_microseconds", "Time spent in commits", &figures.commit_us),
+        ];
+        for (name, help, count) in counters {
+            let metric = ConstCounter::new(count.load(Relaxed));
+            metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)?;
+        }
+        let gauges = [
+            ("store_waiting", "Publications that wait for a commit", figures.waiting.load(Relaxed) as i64),
+            ("store_healthy", "1 while the last write succeeded", i64::from(figures.is_healthy())),
+        ];
+        for (name, help, value) in gauges {
+            let metric = ConstGauge::new(value);
+            metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)?;
+        }
+        Ok(())
+    }
+}
+
 struct SummedLatency {
     buckets: Vec<(f64, u64)>,
     sum_us: u64,

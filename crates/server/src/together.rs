@@ -22,7 +22,7 @@ pub(crate) fn join(settings: &Settings, id: &str, directory: &Directory<Asker>) 
     let channel = &settings.channel;
     let without = [(String::new(), &channel.without_namespace)];
     let namespaces = channel.namespaces.iter().map(|namespace| (namespace.name.clone(), &namespace.options));
-    let with_history = without.into_iter().chain(namespaces).filter(|(_, options)| options.has_history());
+    let with_history = without.into_iter().chain(namespaces).filter(|(_, options)| options.has_history() && !options.durable);
     let streams = with_history.map(|(namespace, o)| StreamSettings { namespace, size: o.history_size, ttl: o.history_ttl });
     Some(join_cluster(touchline_cluster::Settings {
         urls: cluster.nats_url.clone(),

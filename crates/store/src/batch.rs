@@ -103,6 +103,19 @@ impl Append {
 }
 
 impl Write {
+    /// Tells that there is no room for it.
+    pub(crate) fn turn_back(self, figures: &Figures) {
+        match self {
+            Write::Append(append) => {
+                figures.waiting.fetch_sub(1, Relaxed);
+                figures.refused.fetch_add(1, Relaxed);
+                (append.done)(Err(Refusal::Full));
+            }
+            Write::Remove { done, .. } => done(Err(Refusal::Full)),
+            Write::Make(_) | Write::Close => {}
+        }
+    }
+
     /// Tells that it failed.
     pub(crate) fn refuse(self, hand: &Hand) {
         match self {

@@ -234,7 +234,7 @@ impl Store {
     }
 
     /// What it has done.
-    pub fn figures(&self) -> &Figures {
+    pub fn figures(&self) -> &Arc<Figures> {
         &self.figures
     }
 

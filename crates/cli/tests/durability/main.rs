@@ -7,6 +7,7 @@ mod random;
 mod server;
 
 use std::fs;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -196,6 +197,61 @@ fn what_an_application_commits_in_postgresql_is_published_once_and_in_order_thro
     let began = Instant::now();
     while postgres.sql("SELECT refused FROM touchline.outbox") != "not durable" {
         assert!(began.elapsed() < PATIENCE, "it is not said that the channel is not durable");
+    }
+}
+
+/// Offsets that a `touchline watch` has printed, and the last number.
+fn watched(out: &Path) -> Vec<(u64, u64)> {
+    let text = fs::read_to_string(out).unwrap_or_default();
+    let values = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    values.filter_map(|value| Some((value["offset"].as_u64()?, value["data"]["n"].as_u64()?))).collect()
+}
+
+#[test]
+fn nodes_of_a_cluster_share_postgresql() {
+    let scratch = Home::new("shared-postgres-data");
+    let postgres = Postgres::start(&scratch.directory);
+    let (_nats, nats) = server::nats();
+    let homes = ["one", "two"].map(|name| Home::new(&format!("shared-postgres-{name}")).on(postgres.url()).joined(&nats));
+    let _servers = homes.each_ref().map(Home::start);
+    let outs = homes.each_ref().map(|home| home.directory.join("seen"));
+    let _watches: Vec<_> = homes.iter().zip(&outs).map(|(home, out)| home.watch("kept:0", out)).collect();
+    let ledger = Ledger::default();
+    let began = Instant::now();
+    let mut number = 0;
+    while outs.iter().any(|out| watched(out).is_empty()) {
+        assert!(began.elapsed() < PATIENCE, "somebody sees nothing");
+        number += 1;
+        assert!(ledger.publish(&mut homes[number as usize % 2].client(), 0, number));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::scope(|scope| {
+        for (index, home) in homes.iter().enumerate() {
+            let ledger = &ledger;
+            scope.spawn(move || {
+                let mut client = home.client();
+                (0..200).for_each(|n| assert!(ledger.publish(&mut client, 0, 10_000 * (index as u64 + 1) + n)));
+            });
+        }
+    });
+    ledger.check(&mut homes[0].client(), 1);
+    let found = history(&mut homes[1].client(), 0);
+    for out in &outs {
+        while watched(out).last().map(|(offset, _)| *offset) != Some(found.top) {
+            assert!(began.elapsed() < PATIENCE, "{} of {} are seen", watched(out).len(), found.top);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let seen = watched(out);
+        let all: Vec<(u64, u64)> = found.kept.range(seen[0].0..).map(|(offset, number)| (*offset, *number)).collect();
+        assert_eq!(seen, all, "each follower sees everything, once and in order");
+    }
+    homes[0].client().must("history_remove", &json!({"channel": "kept:0"}));
+    for home in &homes {
+        while !history(&mut home.client(), 0).kept.is_empty() {
+            assert!(began.elapsed() < PATIENCE, "a node still has what was removed");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(history(&mut home.client(), 0).top, found.top, "the position stays");
     }
 }
 

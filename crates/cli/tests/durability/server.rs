@@ -17,6 +17,7 @@ pub(crate) struct Home {
     pub(crate) directory: PathBuf,
     pub(crate) address: SocketAddr,
     url: String,
+    nats: Option<String>,
     variables: Vec<(&'static str, PathBuf)>,
 }
 
@@ -33,7 +34,7 @@ impl Home {
         fs::create_dir_all(directory.join("data")).expect("the temporary directory is writable");
         let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port is free");
         let url = format!("sqlite:{}", directory.join("data/primary.db").display());
-        let home = Home { directory, address, url, variables: Vec::new() };
+        let home = Home { directory, address, url, nats: None, variables: Vec::new() };
         home.configure(&json!({}));
         home
     }
@@ -47,7 +48,7 @@ impl Home {
         for (key, value) in options.as_object().into_iter().flatten() {
             namespace[key] = value.clone();
         }
-        let configuration = json!({
+        let mut configuration = json!({
             "http_server": {"address": self.address.ip(), "port": self.address.port()},
             "http_api": {"key": "key"},
             "client": {"token": {"hmac_secret_key": "secret"}, "allow_anonymous_connect_without_token": true, "recovery_max_publication_limit": 100_000},
@@ -56,6 +57,9 @@ impl Home {
             "health": {"enabled": true},
             "log": {"level": "error"},
         });
+        if let Some(nats) = &self.nats {
+            configuration["cluster"] = json!({"engine": "nats", "name": "durability", "nats_url": [nats]});
+        }
         fs::write(self.directory.join("config.json"), configuration.to_string()).expect("the directory is ours");
     }
 
@@ -67,6 +71,13 @@ impl Home {
     /// The same with a database elsewhere.
     pub(crate) fn on(mut self, url: String) -> Self {
         self.url = url;
+        self.configure(&json!({}));
+        self
+    }
+
+    /// The same as a node of a cluster.
+    pub(crate) fn joined(mut self, nats: &str) -> Self {
+        self.nats = Some(nats.to_owned());
         self.configure(&json!({}));
         self
     }
@@ -140,6 +151,15 @@ impl Drop for Home {
             let _ = fs::remove_dir_all(&self.directory);
         }
     }
+}
+
+/// A NATS server.
+pub(crate) fn nats() -> (Server, String) {
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port is free").port().to_string();
+    let mut command = Command::new("nats-server");
+    command.args(["--addr", "127.0.0.1", "--port", &port]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let child = command.spawn().expect("nats-server is installed (Debian package nats-server)");
+    (Server { child }, format!("nats://127.0.0.1:{port}"))
 }
 
 impl Server {

@@ -1,6 +1,7 @@
 //! Which request goes where.
 
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
@@ -14,7 +15,7 @@ use touchline_engine::ShardId;
 use super::respond::{self, Answer, JSON};
 use super::upgrade;
 use crate::auth::is_same_secret;
-use crate::metrics::{Link, NodeCollector, RegistryCollector};
+use crate::metrics::{Link, NodeCollector, RegistryCollector, StoreCollector};
 use crate::node::Node;
 use crate::operation::{self, ErrorMode};
 
@@ -64,6 +65,9 @@ async fn metrics(node: &Node) -> Answer {
     let link = node.cluster.as_ref().map(|_| Link { is_up: node.is_linked.load(Relaxed), peers: node.peers.load(Relaxed) });
     registry.register_collector(Box::new(RegistryCollector { figures: node.figures().await, link }));
     registry.register_collector(Box::new(NodeCollector(node.shards.iter().map(|s| s.metrics.clone()).collect())));
+    if let Some(store) = node.store() {
+        registry.register_collector(Box::new(StoreCollector(Arc::clone(store.figures()))));
+    }
     let mut text = String::new();
     if prometheus_client::encoding::text::encode(&mut text, &registry).is_err() {
         return respond::text(StatusCode::INTERNAL_SERVER_ERROR, "metrics could not be written\n");

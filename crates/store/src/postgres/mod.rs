@@ -16,7 +16,7 @@ use tokio::sync::mpsc::{Sender, UnboundedSender, channel, unbounded_channel};
 pub(crate) use connection::{Address, Failure, Link};
 
 use crate::batch::{Load, Write};
-use crate::{Append, Figures, Hand, OnDone, OpenError, Refusal, Settings};
+use crate::{Append, Figures, Hand, OnDone, OpenError, Settings};
 
 /// The way to the thread.
 pub(crate) struct Primary {
@@ -69,13 +69,12 @@ impl Primary {
 
     pub(crate) fn append(&self, append: Append) {
         self.figures.waiting.fetch_add(1, Relaxed);
-        match self.writes.try_send(Write::Append(append)) {
-            Err(TrySendError::Full(Write::Append(append)) | TrySendError::Closed(Write::Append(append))) => {
-                self.figures.waiting.fetch_sub(1, Relaxed);
-                self.figures.refused.fetch_add(1, Relaxed);
-                (append.done)(Err(Refusal::Full));
-            }
-            _ => {}
+        self.write(Write::Append(append));
+    }
+
+    fn write(&self, write: Write) {
+        if let Err(TrySendError::Full(write) | TrySendError::Closed(write)) = self.writes.try_send(write) {
+            write.turn_back(&self.figures);
         }
     }
 
@@ -84,12 +83,7 @@ impl Primary {
     }
 
     pub(crate) fn remove(&self, channel: Arc<str>, done: OnDone) {
-        match self.writes.try_send(Write::Remove { channel, done }) {
-            Err(TrySendError::Full(Write::Remove { done, .. }) | TrySendError::Closed(Write::Remove { done, .. })) => {
-                done(Err(Refusal::Full))
-            }
-            _ => {}
-        }
+        self.write(Write::Remove { channel, done });
     }
 
     pub(crate) fn close(&self) {

@@ -17,7 +17,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::batch::{Load, Write};
 use crate::migrate::{self, PRIMARY_SQLITE};
-use crate::{Append, Figures, Hand, OnDone, OpenError, Refusal, Settings};
+use crate::{Append, Figures, Hand, OnDone, OpenError, Settings};
 
 /// How long a statement waits for a lock that another connection of this process holds.
 const BUSY: Duration = Duration::from_secs(10);
@@ -64,13 +64,12 @@ impl Primary {
 
     pub(crate) fn append(&self, append: Append) {
         self.figures.waiting.fetch_add(1, Relaxed);
-        match self.writes.try_send(Write::Append(append)) {
-            Err(TrySendError::Full(Write::Append(append)) | TrySendError::Disconnected(Write::Append(append))) => {
-                self.figures.waiting.fetch_sub(1, Relaxed);
-                self.figures.refused.fetch_add(1, Relaxed);
-                (append.done)(Err(Refusal::Full));
-            }
-            _ => {}
+        self.write(Write::Append(append));
+    }
+
+    fn write(&self, write: Write) {
+        if let Err(TrySendError::Full(write) | TrySendError::Disconnected(write)) = self.writes.try_send(write) {
+            write.turn_back(&self.figures);
         }
     }
 
@@ -81,12 +80,7 @@ impl Primary {
     }
 
     pub(crate) fn remove(&self, channel: Arc<str>, done: OnDone) {
-        match self.writes.try_send(Write::Remove { channel, done }) {
-            Err(TrySendError::Full(Write::Remove { done, .. }) | TrySendError::Disconnected(Write::Remove { done, .. })) => {
-                done(Err(Refusal::Full));
-            }
-            _ => {}
-        }
+        self.write(Write::Remove { channel, done });
     }
 
     pub(crate) fn close(&self) {
