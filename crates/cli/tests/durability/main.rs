@@ -256,6 +256,37 @@ fn nodes_of_a_cluster_share_postgresql() {
 }
 
 #[test]
+fn a_slow_postgresql_stops_only_those_who_need_it() {
+    let scratch = Home::new("slow-postgres-data");
+    let postgres = Postgres::start(&scratch.directory);
+    let home = Home::new("slow-postgres").on(postgres.url());
+    let _server = home.start();
+    let (mut plain, mut durable) = (home.client(), home.client());
+    assert!(durable.must("publish", &json!({"channel": "kept:0", "data": {"n": 1}}))["result"].is_object());
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            postgres.sql("BEGIN; LOCK TABLE touchline.publication IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(3); COMMIT;");
+            is_over.store(true, Relaxed);
+        });
+        std::thread::sleep(Duration::from_millis(500));
+        let waiting = scope.spawn(|| durable.must("publish", &json!({"channel": "kept:0", "data": {"n": 2}})));
+        let reading = scope.spawn(|| history(&mut home.client(), 0).top);
+        let mut served = 0;
+        while !is_over.load(Relaxed) {
+            assert!(plain.must("publish", &json!({"channel": "plain", "data": 1}))["result"].is_object());
+            assert!(plain.must("info", &json!({}))["result"].is_object());
+            served += 1;
+        }
+        assert!(served > 100, "only {served} were served meanwhile");
+        // Whoever needs it waits for it, and is answered.
+        let answer = waiting.join().expect("it does not panic");
+        assert_eq!(answer["result"]["offset"], 2, "{answer}");
+        assert!(reading.join().is_ok_and(|top| top >= 1));
+    });
+}
+
+#[test]
 fn without_postgresql_a_node_starts_serves_what_does_not_need_it_and_says_so() {
     let scratch = Home::new("postgres-late-data");
     let postgres = Postgres::start(&scratch.directory);

@@ -30,7 +30,7 @@ pub(crate) struct Primary {
     figures: Arc<Figures>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Locked as long as the store is open.
-    _lock: File,
+    lock: File,
 }
 
 impl Primary {
@@ -59,7 +59,7 @@ impl Primary {
         let writer = writer::Writer::new(path.to_owned(), connection, settings, hand, Arc::clone(&figures), log.is_long());
         threads.push(thread("store-write", path, move || writer.serve(&written))?);
         threads.push(thread("store-log", path, move || log.serve())?);
-        Ok(Primary { writes, loads: Mutex::new(Some(loads)), figures, threads: Mutex::new(threads), _lock: lock })
+        Ok(Primary { writes, loads: Mutex::new(Some(loads)), figures, threads: Mutex::new(threads), lock })
     }
 
     pub(crate) fn append(&self, append: Append) {
@@ -90,6 +90,7 @@ impl Primary {
         for thread in self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             let _ = thread.join();
         }
+        let _ = self.lock.unlock();
     }
 }
 

@@ -1,0 +1,304 @@
+//! What a store does, the same on SQLite and on PostgreSQL.
+
+#[path = "../../cli/tests/durability/postgres.rs"]
+mod postgres;
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use touchline_store::{Append, HEAD, History, Incoming, Placed, Refusal, Settings, Store, Url};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+const HOUR_MS: u64 = 3_600_000;
+
+/// A store, and what comes of it.
+struct Stage {
+    store: Store,
+    incoming: Mutex<Receiver<Incoming>>,
+}
+
+/// A publication with what most of them have.
+fn publication(channel: &str, n: u64) -> Append {
+    let mut payload = vec![b'P'; HEAD];
+    payload.extend_from_slice(format!(r#"{{"data":{n}}}"#).as_bytes());
+    Append {
+        channel: channel.into(),
+        payload: payload.into(),
+        time_ms: now_ms(),
+        key: Box::default(),
+        version: 0,
+        version_epoch: Box::default(),
+        size: 100,
+        ttl_ms: HOUR_MS,
+        meta_ttl_ms: HOUR_MS,
+        done: Box::new(|_| ()),
+    }
+}
+
+/// Tells what comes of something.
+fn tells<T: Send + 'static>(to: &Sender<Result<T, Refusal>>) -> Box<dyn FnOnce(Result<T, Refusal>) + Send> {
+    let to = to.clone();
+    Box::new(move |outcome| {
+        let _ = to.send(outcome);
+    })
+}
+
+fn now_ms() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is after 1970").as_millis() as u64
+}
+
+fn settings(url: &str) -> Settings {
+    Settings {
+        primary: url.parse().expect("the address is good"),
+        tls_ca: String::new(),
+        notifier: String::new(),
+        limits: Arc::new(|_| None),
+        migrates: true,
+        commit_delay: Duration::ZERO,
+        commit_size: 100,
+        commit_queue: 1_000,
+        pool_size: 2,
+    }
+}
+
+impl Stage {
+    fn open(settings: &Settings) -> Self {
+        let (sender, incoming) = channel();
+        let sender = Mutex::new(sender);
+        let hand = move |incoming| {
+            // Nobody listens any more at the end of a test.
+            let _ = sender.lock().expect("nobody panics with it").send(incoming);
+        };
+        Stage { store: Store::open(settings, hand).expect("the store opens"), incoming: Mutex::new(incoming) }
+    }
+
+    fn append(&self, mut append: Append) -> Result<Placed, Refusal> {
+        let (sender, answer) = channel();
+        append.done = tells(&sender);
+        self.store.append(append);
+        answer.recv_timeout(PATIENCE).expect("it is answered")
+    }
+
+    fn offset(&self, append: Append) -> u64 {
+        self.append(append).expect("it is stored").offset
+    }
+
+    /// The history behind an offset.
+    fn load(&self, of: &str, behind: u64, size: usize) -> History {
+        self.store.load(of.into(), behind, size, HOUR_MS);
+        let incoming = self.incoming.lock().expect("nobody panics with it");
+        loop {
+            match incoming.recv_timeout(PATIENCE).expect("it comes") {
+                Incoming::Loaded { channel, history, .. } if &*channel == of => return history.expect("it can be had"),
+                _ => {}
+            }
+        }
+    }
+
+    /// Offsets and numbers of a history.
+    fn kept(&self, of: &str) -> Vec<(u64, String)> {
+        let text = |object: &Bytes| String::from_utf8_lossy(object).into_owned();
+        self.load(of, 0, 1_000).kept.iter().map(|(offset, _, object)| (*offset, text(object))).collect()
+    }
+
+    fn remove(&self, of: &str) {
+        let (sender, answer) = channel();
+        self.store.remove(of.into(), tells(&sender));
+        assert_eq!(answer.recv_timeout(PATIENCE), Ok(Ok(())));
+    }
+
+    fn wait_until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
+        let began = Instant::now();
+        while !condition(self) {
+            assert!(began.elapsed() < PATIENCE, "in vain: {what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+fn offsets(kept: &[(u64, String)]) -> Vec<u64> {
+    kept.iter().map(|(offset, _)| *offset).collect()
+}
+
+/// A directory of a test's own.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs a test on each database.
+fn on_both(name: &str, test: impl Fn(&Settings)) {
+    let scratch = Scratch(std::env::temp_dir().join(format!("touchline-store-{name}-{}", std::process::id())));
+    test(&settings(&format!("sqlite:{}", scratch.0.join("primary.db").display())));
+    let postgres = postgres::Postgres::start(&scratch.0);
+    test(&settings(&postgres.url()));
+    assert_eq!(postgres.sql("SELECT count(*) FROM touchline.migration"), "1");
+}
+
+#[test]
+fn publications_stand_one_behind_the_other_and_come_back() {
+    on_both("order", |settings| {
+        let stage = Stage::open(settings);
+        let first = stage.append(publication("a", 1)).expect("it is stored");
+        assert_eq!(first.offset, 1);
+        assert_eq!(stage.append(publication("a", 2)), Ok(Placed { offset: 2, epoch: first.epoch }));
+        assert_eq!(stage.offset(publication("b", 1)), 1, "each channel counts by itself");
+        assert_eq!(stage.kept("a"), [(1, r#"{"data":1}"#.to_owned()), (2, r#"{"data":2}"#.to_owned())]);
+        let behind = stage.load("a", 1, 1_000);
+        assert_eq!((behind.epoch, behind.top, behind.floor, behind.kept.len()), (first.epoch, 2, 1, 1));
+        let last = stage.load("a", 0, 1);
+        assert_eq!((last.top, last.floor, last.kept.len()), (2, 1, 1), "no more than a channel keeps");
+        stage.store.close();
+        let again = Stage::open(settings);
+        assert_eq!(again.append(publication("a", 3)), Ok(Placed { offset: 3, epoch: first.epoch }), "and goes on after a restart");
+        assert_eq!(offsets(&again.kept("a")), [1, 2, 3]);
+        again.store.close();
+    });
+}
+
+#[test]
+fn many_at_once_are_told_in_order() {
+    on_both("batch", |settings| {
+        let stage = Stage::open(settings);
+        (0..500).for_each(|n| stage.store.append(publication(if n % 2 == 0 { "even" } else { "odd" }, n)));
+        let incoming = stage.incoming.lock().expect("nobody panics with it");
+        let mut tops = [0, 0];
+        for _ in 0..500 {
+            match incoming.recv_timeout(PATIENCE).expect("it comes") {
+                Incoming::Stored { channel, placed, .. } => {
+                    let top = &mut tops[usize::from(&*channel == "odd")];
+                    assert_eq!(placed.offset, *top + 1, "{channel}");
+                    *top += 1;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(tops, [250, 250]);
+        stage.store.close();
+    });
+}
+
+#[test]
+fn a_key_gives_the_first_place_and_an_old_version_stores_nothing() {
+    on_both("keys", |settings| {
+        let stage = Stage::open(settings);
+        let keyed = |channel: &str, key: &str| Append { key: key.into(), ..publication(channel, 1) };
+        assert_eq!(stage.offset(keyed("a", "k")), 1);
+        assert_eq!(stage.offset(keyed("a", "k")), 1);
+        assert_eq!(stage.offset(keyed("a", "other")), 2);
+        assert_eq!(stage.offset(keyed("b", "k")), 1, "a key is its channel's");
+        stage.store.close();
+        let stage = Stage::open(settings);
+        assert_eq!(stage.offset(keyed("a", "k")), 1, "it outlives a restart");
+        let version = |epoch: &str, version| Append { version, version_epoch: epoch.into(), ..publication("v", version) };
+        let placed: Vec<u64> =
+            [("", 5), ("", 4), ("", 5), ("", 6), ("new", 1), ("new", 1), ("", 7)].map(|(e, v)| stage.offset(version(e, v))).into();
+        assert_eq!(placed, [1, 1, 1, 2, 3, 3, 4]);
+        let of_key = stage.incoming.lock().expect("nobody panics with it").try_iter().count();
+        assert_eq!(of_key, 4, "only what is new is told");
+        stage.store.close();
+    });
+}
+
+#[test]
+fn a_channel_keeps_no_more_than_it_should() {
+    on_both("size", |settings| {
+        let stage = Stage::open(settings);
+        (1..=30).for_each(|n| assert_eq!(stage.offset(Append { size: 10, ..publication("a", n) }), n));
+        let history = stage.load("a", 0, 1_000);
+        assert_eq!((history.top, history.floor, history.kept.len()), (30, 20, 10));
+        // A smaller size holds from the next publication on, a larger one brings nothing back.
+        assert_eq!(stage.offset(Append { size: 3, ..publication("a", 31) }), 31);
+        assert_eq!(offsets(&stage.kept("a")), [29, 30, 31]);
+        assert_eq!(stage.offset(Append { size: 10, ..publication("a", 32) }), 32);
+        assert_eq!(offsets(&stage.kept("a")), [29, 30, 31, 32]);
+        stage.store.close();
+    });
+}
+
+#[test]
+fn what_is_old_goes_by_itself_and_the_position_goes_last() {
+    on_both("age", |settings| {
+        let stage = Stage::open(settings);
+        let old = |n| Append { ttl_ms: 1_500, meta_ttl_ms: 1_500, ..publication("a", n) };
+        let epoch = stage.append(old(1)).expect("it is stored").epoch;
+        (2..=700).for_each(|n| stage.store.append(old(n)));
+        stage.wait_until("what is old goes", |stage| stage.kept("a").is_empty());
+        let empty = stage.load("a", 0, 1_000);
+        assert_eq!((empty.epoch, empty.top, empty.floor), (epoch, 700, 700), "the position stays for a while");
+        stage.wait_until("the position goes", |stage| stage.load("a", 0, 1_000).epoch != epoch);
+        assert_eq!(stage.offset(old(1)), 1, "another life of the channel");
+        stage.store.close();
+    });
+}
+
+#[test]
+fn what_is_removed_is_gone_and_the_position_stays() {
+    on_both("remove", |settings| {
+        let stage = Stage::open(settings);
+        let epoch = stage.append(publication("a", 1)).expect("it is stored").epoch;
+        (2..=5).for_each(|n| assert_eq!(stage.offset(publication("a", n)), n));
+        stage.remove("a");
+        stage.remove("nobody knows it");
+        let history = stage.load("a", 0, 1_000);
+        assert_eq!((history.epoch, history.top, history.floor, history.kept.len()), (epoch, 5, 5, 0));
+        assert_eq!(stage.offset(publication("a", 6)), 6);
+        assert_eq!(offsets(&stage.kept("a")), [6]);
+        stage.store.close();
+    });
+}
+
+#[test]
+fn a_channel_that_is_only_asked_for_has_an_epoch_that_lasts() {
+    on_both("asked", |settings| {
+        let stage = Stage::open(settings);
+        let asked = stage.load("a", 0, 10);
+        assert_eq!((asked.top, asked.floor, asked.kept.len()), (0, 0, 0));
+        assert_eq!(stage.append(publication("a", 1)), Ok(Placed { offset: 1, epoch: asked.epoch }));
+        stage.store.close();
+    });
+}
+
+#[test]
+fn any_text_comes_back_as_it_was() {
+    on_both("text", |settings| {
+        let stage = Stage::open(settings);
+        let names = ["", "a'b\"c", "日本:чат😀", "x y%_\\"];
+        for (n, name) in names.iter().enumerate() {
+            let object = format!(r#"{{"data":"{name} \u0000 \\ € {n}"}}"#);
+            let payload = Bytes::from([&[b'P'; HEAD][..], object.as_bytes()].concat());
+            assert_eq!(stage.offset(Append { payload, key: (*name).into(), ..publication(name, 0) }), 1, "{name}");
+            assert_eq!(stage.kept(name), [(1, object)]);
+        }
+        stage.store.close();
+    });
+}
+
+#[test]
+fn more_than_may_wait_is_refused_at_once() {
+    on_both("full", |settings| {
+        let narrow = Settings { commit_queue: 10, commit_size: 1, ..settings.clone() };
+        let stage = Stage::open(&narrow);
+        let (sender, answers) = channel();
+        for n in 0..300 {
+            stage.store.append(Append { done: tells(&sender), ..publication("a", n) });
+        }
+        let outcomes: Vec<_> = (0..300).map(|_| answers.recv_timeout(PATIENCE).expect("everybody is answered")).collect();
+        let stored = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+        assert!(stored >= 10 && outcomes.contains(&Err(Refusal::Full)), "{stored} were stored");
+        assert_eq!(stage.load("a", 0, 1_000).top, stored as u64);
+        stage.store.close();
+    });
+}
+
+#[test]
+fn an_address_shows_no_secret() {
+    let url: Url = "postgres://me:secret@db/touchline".parse().expect("it is one");
+    assert!(!format!("{url:?}").contains("secret"));
+}
