@@ -60,10 +60,14 @@ pub(crate) struct Publisher {
 
 impl Publisher {
     pub(crate) fn new(api: Api, prefix: &str, channels: usize, size: usize) -> Result<Self> {
-        let socket = TcpStream::connect(api.address)?;
-        socket.set_nodelay(true)?;
-        socket.set_read_timeout(Some(Duration::from_secs(20)))?;
+        let socket = connect(&api)?;
         Ok(Publisher { api, socket, prefix: prefix.to_owned(), channels, size, sent: 0, answer: vec![0; 4_096] })
+    }
+
+    /// Connects anew: the server may be another process by now.
+    pub(crate) fn reconnect(&mut self) -> Result<()> {
+        self.socket = connect(&self.api)?;
+        Ok(())
     }
 
     /// Publishes so many, channel after channel; `rate` a second, or without a pause where it is zero.
@@ -97,6 +101,13 @@ impl Publisher {
             }
         }
     }
+}
+
+fn connect(api: &Api) -> Result<TcpStream> {
+    let socket = TcpStream::connect(api.address)?;
+    socket.set_nodelay(true)?;
+    socket.set_read_timeout(Some(Duration::from_secs(20)))?;
+    Ok(socket)
 }
 
 /// What many publishers got done.

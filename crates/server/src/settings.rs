@@ -165,13 +165,16 @@ pub struct PrimarySettings {
     pub url: String,
     /// Path of a PEM file: authorities that PostgreSQL is trusted by besides the system's; empty = none.
     pub tls_ca: String,
+    /// How long PostgreSQL may take to answer.
+    #[serde(with = "duration")]
+    pub timeout: Duration,
     /// Reads at a time.
     pub pool_size: usize,
 }
 
 impl Default for PrimarySettings {
     fn default() -> Self {
-        PrimarySettings { url: "sqlite:data/primary.db".into(), tls_ca: String::new(), pool_size: 4 }
+        PrimarySettings { url: "sqlite:data/primary.db".into(), tls_ca: String::new(), timeout: Duration::from_secs(10), pool_size: 4 }
     }
 }
 

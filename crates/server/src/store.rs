@@ -29,6 +29,7 @@ pub(crate) fn opening(settings: &Settings, namespaces: &Arc<Namespaces>, id: &st
         primary: store.primary.url.parse()?,
         tls_ca: store.primary.tls_ca.clone(),
         notifier: if settings.cluster.is_on() { id.to_owned() } else { String::new() },
+        timeout: store.primary.timeout,
         limits: limits_of(Arc::clone(namespaces)),
         migrates: store.migrate,
         commit_delay: store.commit_delay,

@@ -200,7 +200,7 @@ impl Store {
         let primary = match &settings.primary {
             Url::Sqlite(path) => Primary::Sqlite(sqlite::Primary::open(path, settings, hand, Arc::clone(&figures))?),
             Url::Postgres(url) => {
-                let address = postgres::Address::new(url, &settings.tls_ca)?;
+                let address = postgres::Address::new(url, &settings.tls_ca, settings.timeout)?;
                 Primary::Postgres(postgres::Primary::open(&address, settings, hand, Arc::clone(&figures))?)
             }
         };

@@ -2,11 +2,15 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::time::Duration;
 
 use crate::migrate::{self, Migration, PRIMARY_POSTGRES, PRIMARY_SQLITE, SchemaError};
 use crate::postgres::{Address, Failure, Link};
 use crate::sqlite::{self, lock};
 use crate::{OpenError, Url};
+
+/// How long PostgreSQL may take for anything but a change.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The schema of a database.
 pub struct Schema(Of);
@@ -35,7 +39,7 @@ impl Schema {
             Url::Postgres(url) => {
                 let of_system = |source| OpenError::File { path: "a runtime for PostgreSQL".into(), source };
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(of_system)?;
-                let link = runtime.block_on(Link::to(&Address::new(url, tls_ca)?))?;
+                let link = runtime.block_on(Link::to(&Address::new(url, tls_ca, PATIENCE)?))?;
                 Ok(Schema(Of::Postgres { link, runtime }))
             }
         }

@@ -63,6 +63,8 @@ pub struct Settings {
     pub primary: Url,
     /// Path of authorities (PEM) that PostgreSQL is trusted by besides the system's; empty = none.
     pub tls_ca: String,
+    /// How long PostgreSQL may take to answer before what was asked for fails, and the connection is made anew.
+    pub timeout: Duration,
     /// This node, where others write into the same PostgreSQL; empty = none do.
     pub notifier: String,
     /// How much of a channel is kept; none = it is not durable. Asked for publications that applications put into PostgreSQL themselves.

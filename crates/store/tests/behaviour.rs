@@ -54,6 +54,7 @@ fn settings(url: &str) -> Settings {
     Settings {
         primary: url.parse().expect("the address is good"),
         tls_ca: String::new(),
+        timeout: PATIENCE,
         notifier: String::new(),
         limits: Arc::new(|_| None),
         migrates: true,

@@ -184,6 +184,7 @@ pub(crate) const KEYS: &[Key] = &[
     ours("cluster.clock_drift_max", Duration, "10s", "How far another node's clock may pull this one's stamps ahead; more is counted."),
     ours("store.primary.url", Secret, "sqlite:data/primary.db", "The database of what must not be lost: `sqlite:PATH`, or `postgres://USER:PASSWORD@HOST/DATABASE` with TLS unless it is on this machine or says `?sslmode=disable`. It is opened when something needs it, as a durable namespace does."),
     ours("store.primary.tls_ca", Text, "", "Path of a PEM file: authorities that PostgreSQL is trusted by, besides the system's."),
+    ours("store.primary.timeout", Duration, "10s", "How long PostgreSQL may take to answer; then what was asked for fails (4010), and the connection is made anew."),
     ours("store.primary.pool_size", Integer(1, 64), "4", "Reads from it at a time."),
     ours("store.migrate", Boolean, "true", "Schemas are brought up to date at the start; else `touchline migrate up` does."),
     ours("store.commit_delay", Duration, "0s", "How long a batch of durable publications waits for more before it is committed. At 0s, what comes during a commit is the next batch."),

@@ -1,4 +1,4 @@
-//! Durable channels: what safety costs a publisher, and what a restart costs everybody.
+//! Durable channels: what safety costs a publisher, and how long a start on a large database takes.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -10,10 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
 use touchline_store::{Append, Settings, Store};
 
-use super::exact;
-use crate::arguments::{Durable, Options, Recovery, Reopen};
-use crate::fleet::Fleet;
-use crate::process::Meter;
+use crate::arguments::{Durable, Options, Reopen};
 use crate::publisher::{Many, Publisher, publish_from_many};
 use crate::report::{Figure, Results};
 use crate::subject::{DURABLE, Database, Subject};
@@ -21,8 +18,6 @@ use crate::wire;
 use crate::worker::channel_name;
 
 const SIZE: usize = 128;
-const PATIENCE: Duration = Duration::from_secs(20);
-const REST: Duration = Duration::from_secs(1);
 const DAY_MS: u64 = 24 * 3_600 * 1_000;
 
 /// One run: publishing into a durable channel beside one that keeps nothing, beside a commit for each, and beside bare syncs.
@@ -99,6 +94,7 @@ fn fill(database: &Database, reopen: &Reopen) -> Result<()> {
     let settings = Settings {
         primary: database.url().parse()?,
         tls_ca: String::new(),
+        timeout: Duration::from_secs(10),
         notifier: String::new(),
         limits: Arc::new(|_| None),
         migrates: true,
@@ -138,34 +134,4 @@ fn fill(database: &Database, reopen: &Reopen) -> Result<()> {
         0 => Ok(()),
         failed => bail!("{failed} publications could not be stored"),
     }
-}
-
-/// One run: a server with durable channels dies and is back, and everybody recovers what it missed.
-pub(super) fn cold(recovery: &Recovery, options: &Options, results: &mut Results) -> Result<()> {
-    const SCENARIO: &str = "recovery right after a restart";
-    let database = Database::new();
-    let subject = Subject::start_durable(options, &database, None)?;
-    let mut fleet = Fleet::start(&subject.plan(recovery.connections, DURABLE, 1, SIZE, false))?;
-    let meter = Meter::start(subject.pid)?;
-    fleet.open_all(500)?;
-    let opening_us = meter.stop()?;
-    let mut publisher = Publisher::new(subject.api.clone(), DURABLE, 1, SIZE)?;
-    fleet.expect(1, PATIENCE)?;
-    publisher.publish(1, 0.0)?;
-    let mut wrongs = fleet.delivered()?.wrongs;
-    wrongs.add(fleet.close()?);
-    std::thread::sleep(REST);
-    publisher.publish(recovery.publications, 0.0)?;
-    let subject = subject.kill()?.revive(options)?;
-    let meter = Meter::start(subject.pid)?;
-    let returned = fleet.open_all(recovery.connections)?;
-    let us = meter.stop()?;
-    wrongs.add(returned.wrongs);
-    wrongs.lost += ((recovery.connections * recovery.publications) as u64).saturating_sub(returned.recovered);
-    let recovered = returned.recovered.max(1) as f64;
-    results.add(Figure::new(SCENARIO, "CPU per recovered publication, connecting included", "µs"), us / recovered);
-    results.add(Figure::new(SCENARIO, "CPU per recovered publication", "µs").bound(3.0, 1.5), (us - opening_us) / recovered);
-    results.add(Figure::new(SCENARIO, "all back after", "s"), returned.seconds);
-    results.add(exact(SCENARIO), wrongs.total("server") as f64);
-    Ok(())
 }

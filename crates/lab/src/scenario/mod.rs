@@ -61,7 +61,7 @@ fn repeat(scenario: &Scenario, options: &Options, results: &mut Results) -> Resu
             Scenario::Recovery(recovery) => recovery::recovery(recovery, options, results)?,
             Scenario::Durable(durable) => durable::durable(durable, options, results)?,
             Scenario::Reopen(reopen) => durable::reopen(reopen, options, results)?,
-            Scenario::Cold(recovery) => durable::cold(recovery, options, results)?,
+            Scenario::Cold(recovery) => recovery::cold(recovery, options, results)?,
             Scenario::Restart(restart) => restart::restart(restart, options, results)?,
             Scenario::Across(across) => across::across(across, options, results)?,
             Scenario::Channels(channels) => channels::channels(channels, options, results)?,

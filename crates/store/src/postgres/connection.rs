@@ -12,8 +12,6 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use crate::OpenError;
 use crate::migrate::{self, Migration, PRIMARY_POSTGRES, SchemaError};
 
-/// How long anything may take before the connection is given up.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// Who changes the schema has this advisory lock: "touchlin" as a number.
 const LOCK: i64 = 0x746f_7563_686c_696e;
 
@@ -22,6 +20,8 @@ const LOCK: i64 = 0x746f_7563_686c_696e;
 pub(crate) struct Address {
     config: Config,
     tls: Option<MakeRustlsConnect>,
+    /// How long anything may take before the connection is given up.
+    pub(super) patience: Duration,
 }
 
 impl std::fmt::Debug for Address {
@@ -38,7 +38,7 @@ pub(crate) enum Failure {
     #[error("{}", reason(.0))]
     Database(#[from] tokio_postgres::Error),
     /// It did not answer.
-    #[error("no answer within {} s", PATIENCE.as_secs())]
+    #[error("no answer within store.primary.timeout")]
     Silent(#[from] tokio::time::error::Elapsed),
     /// Its schema does not fit.
     #[error(transparent)]
@@ -76,9 +76,9 @@ impl From<Failure> for OpenError {
 impl Address {
     /// Reads `postgres://user:password@host/database?…`. Over the network TLS is a must unless the address says `sslmode=disable`; `tls_ca`
     /// is the path of authorities (PEM) besides the system's.
-    pub(crate) fn new(url: &str, tls_ca: &str) -> Result<Self, OpenError> {
+    pub(crate) fn new(url: &str, tls_ca: &str, patience: Duration) -> Result<Self, OpenError> {
         let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| OpenError::Postgres(reason(&error)))?;
-        config.application_name("touchline").connect_timeout(PATIENCE).keepalives_idle(Duration::from_secs(5));
+        config.application_name("touchline").connect_timeout(patience).keepalives_idle(Duration::from_secs(5));
         let is_local = config.get_hosts().iter().all(|host| match host {
             Host::Tcp(name) => name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback()),
             Host::Unix(_) => true,
@@ -90,7 +90,7 @@ impl Address {
         };
         config.ssl_mode(if wants_tls { SslMode::Require } else { SslMode::Disable });
         let tls = if wants_tls { Some(tls(tls_ca)?) } else { None };
-        Ok(Address { config, tls })
+        Ok(Address { config, tls, patience })
     }
 }
 
@@ -124,18 +124,20 @@ impl Link {
     pub(crate) async fn hearing(address: &Address, hear: impl FnMut(String) + Send + 'static) -> Result<Self, Failure> {
         let client = match &address.tls {
             Some(tls) => {
-                let (client, connection) = tokio::time::timeout(PATIENCE, address.config.connect(tls.clone())).await??;
+                let (client, connection) = tokio::time::timeout(address.patience, address.config.connect(tls.clone())).await??;
                 tokio::spawn(drive(connection, hear));
                 client
             }
             None => {
-                let (client, connection) = tokio::time::timeout(PATIENCE, address.config.connect(NoTls)).await??;
+                let (client, connection) = tokio::time::timeout(address.patience, address.config.connect(NoTls)).await??;
                 tokio::spawn(drive(connection, hear));
                 client
             }
         };
-        let settings =
-            format!("SET synchronous_commit = on; SET statement_timeout = {}; SET client_min_messages = warning", PATIENCE.as_millis());
+        let settings = format!(
+            "SET synchronous_commit = on; SET statement_timeout = {}; SET client_min_messages = warning",
+            address.patience.as_millis()
+        );
         client.batch_execute(&settings).await?;
         Ok(Link { client })
     }
@@ -162,7 +164,8 @@ impl Link {
     /// Makes the changes up to a version that are not made yet, or takes back those above it. Who comes second finds it done.
     pub(crate) async fn go_to(&mut self, migrations: &[Migration], wanted: u32) -> Result<(), Failure> {
         loop {
-            self.client.batch_execute(&format!("BEGIN; SELECT pg_advisory_xact_lock({LOCK})")).await?;
+            // A change may take its time, and so may somebody else's before it.
+            self.client.batch_execute(&format!("BEGIN; SET LOCAL statement_timeout = 0; SELECT pg_advisory_xact_lock({LOCK})")).await?;
             let made = self.step(migrations, wanted).await;
             self.client.batch_execute(if made.is_ok() { "COMMIT" } else { "ROLLBACK" }).await?;
             if !made? {

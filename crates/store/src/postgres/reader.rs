@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, WeakSender};
 
-use super::connection::{Address, Failure, Link, PATIENCE};
+use super::connection::{Address, Failure, Link};
 use crate::batch::{Load, Write};
 use crate::{Figures, Hand, History, Incoming};
 
@@ -36,7 +36,7 @@ impl Reader {
         loop {
             let Some(load) = asked.lock().await.recv().await else { return };
             self.figures.loads.fetch_add(1, Relaxed);
-            let read = tokio::time::timeout(PATIENCE, self.read(&load)).await;
+            let read = tokio::time::timeout(self.address.patience, self.read(&load)).await;
             let history = match read.map_err(Failure::from).and_then(|read| read) {
                 Ok(Some(history)) => Some(history),
                 Ok(None) => {

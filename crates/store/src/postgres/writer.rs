@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement};
 
-use super::connection::{Address, Failure, Link, PATIENCE};
+use super::connection::{Address, Failure, Link};
 use crate::batch::{Done, Load, Outcome, Write, now_ms};
 use crate::{Append, Figures, HEAD, Hand, LimitsOf, Settings};
 
@@ -94,7 +94,8 @@ impl Writer {
 
     async fn commit(&mut self, batch: &mut Vec<Write>) {
         let began = Instant::now();
-        let outcome = tokio::time::timeout(PATIENCE, self.write(batch)).await.map_err(Failure::from).and_then(|written| written);
+        let outcome =
+            tokio::time::timeout(self.address.patience, self.write(batch)).await.map_err(Failure::from).and_then(|written| written);
         self.figures.count(batch, began.elapsed());
         match outcome {
             Ok(outcomes) => {
@@ -172,7 +173,7 @@ impl Writer {
 
     /// Publishes what applications have put into the outbox, in its order; a row leaves it in the transaction that gives it its place.
     async fn post(&mut self) {
-        let posted = tokio::time::timeout(PATIENCE, self.try_post()).await.map_err(Failure::from).and_then(|posted| posted);
+        let posted = tokio::time::timeout(self.address.patience, self.try_post()).await.map_err(Failure::from).and_then(|posted| posted);
         match posted {
             Ok((dones, has_more)) => {
                 dones.into_iter().for_each(|done| done.tell(&self.hand, &self.figures));
@@ -231,7 +232,7 @@ impl Writer {
 
     /// Lets go of some of what is too old. It writes in any case: that is how a database that has failed is seen to work again.
     async fn trim(&mut self) {
-        let trimmed = tokio::time::timeout(PATIENCE, self.try_trim()).await.map_err(Failure::from).and_then(|trimmed| trimmed);
+        let trimmed = tokio::time::timeout(self.address.patience, self.try_trim()).await.map_err(Failure::from).and_then(|trimmed| trimmed);
         match trimmed {
             Ok(has_more) => {
                 self.figures.succeed();
