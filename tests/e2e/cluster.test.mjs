@@ -4,7 +4,7 @@ import { after, before, describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Centrifuge } from 'centrifuge';
 import WebSocket from 'ws';
-import { Nats } from './nats.mjs';
+import { Nats, slowLink } from './nats.mjs';
 import { eventually, scenarios, SCOPES } from './registry.mjs';
 import { Server, token } from './server.mjs';
 
@@ -251,6 +251,27 @@ describe('a cluster that loses a part', () => {
     await eventually(() => held.every((follower) => follower.seen.length === 6), 'the sixth publication');
     for (const follower of held) assert.deepEqual(data(follower), [0, 1, 2, 3, 4, 5]);
     for (const node of [one, two]) await node.stop();
+  });
+
+  test('a node behind a slow link has the same order, the same names and the same owners', { timeout: 60_000 }, async () => {
+    const link = await slowLink(nats, 150);
+    const name = unique('slow');
+    const start = (url) => Server.start({ change: { registry: { scopes: SCOPES }, cluster: { engine: 'nats', name, nats_url: [url], heartbeat_interval: '300ms', node_timeout: '3s' } } });
+    const nodes = await Promise.all([start(nats.url), start(link.url)]);
+    await seeEachOther(nodes);
+    const channel = unique('history:');
+    const clients = await Promise.all(nodes.map((node) => connect(node, { token: token({ sub: 'ann' }) })));
+    const followers = await Promise.all(clients.map((client) => follow(client, channel)));
+    await Promise.all(nodes.map(async (node, of) => {
+      for (let n = 0; n < 15; n++) assert.ok((await node.api('publish', { channel, data: `${of}-${n}` })).result);
+    }));
+    await eventually(() => followers.every(({ seen }) => seen.length === 30), 'everything on both', 20);
+    assert.deepEqual(data(followers[1]), data(followers[0]));
+    await Promise.allSettled(clients.map((client) => client.rpc('registry.register', { scope: 'devices', name: 'ann/race' })));
+    const owner = async (node) => (await node.api('lookup', { scope: 'devices', name: 'ann/race' })).result?.client;
+    await eventually(async () => { const owners = await Promise.all(nodes.map(owner)); return owners[0] && owners[0] === owners[1]; }, 'one owner', 10);
+    for (const node of nodes) await node.stop();
+    link.stop();
   });
 
   test('nothing acknowledged is lost or doubled while NATS restarts again and again', { timeout: 90_000 }, async () => {

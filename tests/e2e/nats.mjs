@@ -1,7 +1,7 @@
 // Starts a real nats-server with JetStream on a free port.
 import { spawn } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { connect } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -71,4 +71,22 @@ export class Nats {
     await this.kill('SIGTERM');
     rmSync(this.directory, { recursive: true, force: true });
   }
+}
+
+/** A link to a NATS server on which everything takes longer, each way, and stays in order. */
+export async function slowLink(nats, delayMs) {
+  const sockets = new Set();
+  const carry = (from, to) => {
+    from.on('data', (data) => setTimeout(() => to.writable && to.write(data), delayMs));
+    from.on('close', () => setTimeout(() => to.destroy(), delayMs));
+    from.on('error', () => {});
+    sockets.add(from);
+  };
+  const proxy = createServer((near) => {
+    const far = connect(nats.port, nats.host);
+    carry(near, far);
+    carry(far, near);
+  });
+  await new Promise((resolve) => proxy.listen(0, '127.0.0.1', resolve));
+  return { url: `nats://127.0.0.1:${proxy.address().port}`, stop: () => { proxy.close(); sockets.forEach((socket) => socket.destroy()); } };
 }
