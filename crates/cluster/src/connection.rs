@@ -233,9 +233,10 @@ impl Node {
             return;
         }
         let (client, settings, subjects) = (self.client.clone(), Arc::clone(&self.settings), self.subjects.clone());
+        let is_first = self.streams.is_none();
         tokio::spawn(async move {
             loop {
-                match Streams::open(client.clone(), Arc::clone(&settings), subjects.clone()).await {
+                match Streams::open(client.clone(), Arc::clone(&settings), subjects.clone(), is_first).await {
                     Ok(streams) => {
                         let _ = opened.send(streams);
                         return;

@@ -27,7 +27,7 @@ const LAG_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(crate) struct Kept {
     publications: Vec<Stored>,
-    /// The channel's last sequence, where the leader was asked.
+    /// The channel's last sequence.
     last: u64,
 }
 
@@ -41,20 +41,31 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// Makes the streams that are missing, and adapts those that are there.
+    /// Makes the streams that are missing, and the first time adapts those that are there.
     ///
     /// # Errors
     /// NATS's reason, as text.
-    pub(crate) async fn open(client: async_nats::Client, settings: Arc<Settings>, subjects: Subjects) -> Result<Self, String> {
+    pub(crate) async fn open(
+        client: async_nats::Client,
+        settings: Arc<Settings>,
+        subjects: Subjects,
+        is_first: bool,
+    ) -> Result<Self, String> {
         let mut context = jetstream::new(client);
         context.set_timeout(STORE_TIMEOUT);
         let mut open = HashMap::new();
         for of_namespace in &settings.streams {
             let config = config(&settings, &subjects, of_namespace);
             let name = config.name.clone();
-            let info = context.create_or_update_stream(config).await.map_err(|error| error.to_string())?;
-            let stream = context.get_stream(&name).await.map_err(|error| error.to_string())?;
-            let epoch = info.created.unix_timestamp_nanos() as u64;
+            let known = if is_first { None } else { context.get_stream(&name).await.ok() };
+            let stream = match known {
+                Some(stream) => stream,
+                None => {
+                    context.create_or_update_stream(config).await.map_err(|error| error.to_string())?;
+                    context.get_stream(&name).await.map_err(|error| error.to_string())?
+                }
+            };
+            let epoch = stream.cached_info().created.unix_timestamp_nanos() as u64;
             open.insert(of_namespace.namespace.clone(), (stream, epoch));
         }
         Ok(Streams { context, subjects, settings, open: Arc::new(open) })
@@ -86,25 +97,24 @@ impl Streams {
     pub(crate) async fn read(&self, Load { channel, namespace, behind }: &Load) -> Option<Kept> {
         let (stream, _) = self.open.get(&**namespace)?;
         let subject = self.subjects.stored(namespace, channel);
-        let last = if self.settings.replicas > 1 { Some(last_sequence(stream, &subject).await?) } else { None };
+        let last = last_sequence(stream, &subject).await?;
         let mut publications: Vec<Stored> = Vec::new();
         let mut next = behind.saturating_add(1);
         let mut patience = LAG_RETRIES;
-        while last.is_none_or(|last| next <= last) {
-            match (stream.direct_get_next_for_subject(&subject, Some(next)).await.map_err(|error| error.kind()), last) {
-                (Ok(message), _) => {
+        while next <= last {
+            match stream.direct_get_next_for_subject(&subject, Some(next)).await {
+                Ok(message) => {
                     next = message.sequence + 1;
                     publications.push(Stored { offset: message.sequence, payload: message.payload });
                 }
-                (Err(DirectGetErrorKind::NotFound), None) => break,
-                (Err(DirectGetErrorKind::NotFound), Some(_)) if patience > 0 => {
+                Err(error) if error.kind() == DirectGetErrorKind::NotFound && patience > 0 => {
                     patience -= 1;
                     tokio::time::sleep(LAG_PAUSE).await;
                 }
-                (Err(_), _) => return None,
+                Err(_) => return None,
             }
         }
-        Some(Kept { publications, last: last.unwrap_or_default() })
+        Some(Kept { publications, last })
     }
 
     /// The first sequence that a namespace's stream still has, and behind an empty one the first that it will have.
