@@ -80,6 +80,10 @@ errors! {
     CLUSTER_UNREACHABLE = 4009, "cluster unreachable", true;
     /// The database fails, and what is asked for can't be had without it. Nothing was delivered.
     STORE_UNAVAILABLE = 4010, "store unavailable", true;
+    /// As many messages wait for that name as may.
+    INBOX_FULL = 4011, "inbox full", true;
+    /// Nothing is said of that channel.
+    CHANNEL_NOT_DESCRIBED = 4012, "channel not described", false;
 }
 
 /// Why the server ended a connection; on a WebSocket it is the close code and reason.

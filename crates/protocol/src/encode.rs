@@ -80,13 +80,20 @@ impl<'a> Object<'a> {
 }
 
 /// Values with commas between them.
-fn list<T>(out: &mut Vec<u8>, items: impl IntoIterator<Item = T>, mut write: impl FnMut(&mut Vec<u8>, T)) {
+fn separated<T>(out: &mut Vec<u8>, items: impl IntoIterator<Item = T>, mut write: impl FnMut(&mut Vec<u8>, T)) {
     for (index, item) in items.into_iter().enumerate() {
         if index > 0 {
             out.push(b',');
         }
         write(out, item);
     }
+}
+
+/// Writes an array, whatever writes each item.
+pub fn list<T>(out: &mut Vec<u8>, items: impl IntoIterator<Item = T>, write: impl FnMut(&mut Vec<u8>, T)) {
+    out.push(b'[');
+    separated(out, items, write);
+    out.push(b']');
 }
 
 /// `ClientInfo`; `user` and `client` are always there.
@@ -136,7 +143,7 @@ pub fn place(out: &mut Vec<u8>, place: Place<'_>) {
 /// `[…]` of publications.
 pub fn publications<'p>(out: &mut Vec<u8>, items: impl IntoIterator<Item = &'p Publication>) {
     out.push(b'[');
-    list(out, items, |out, item| out.extend_from_slice(item.json()));
+    separated(out, items, |out, item| out.extend_from_slice(item.json()));
     out.push(b']');
 }
 
@@ -230,7 +237,7 @@ pub fn reply_connect(out: &mut Vec<u8>, id: u32, result: &ConnectResult<'_>) {
         if !result.subs.is_empty() {
             let out = object.key("subs");
             out.push(b'{');
-            list(out, result.subs, |out, (channel, subscribed)| {
+            separated(out, result.subs, |out, (channel, subscribed)| {
                 text(out, channel);
                 out.push(b':');
                 out.extend_from_slice(subscribed);
@@ -290,7 +297,7 @@ pub fn push_subscribe(out: &mut Vec<u8>, channel: &str, result: &SubscribeResult
 /// `PresenceResult`.
 pub fn presence<'i>(out: &mut Vec<u8>, members: impl IntoIterator<Item = &'i ClientInfo>) {
     out.extend_from_slice(b"{\"presence\":{");
-    list(out, members, |out, info| {
+    separated(out, members, |out, info| {
         text(out, &info.client);
         out.push(b':');
         client_info(out, info);

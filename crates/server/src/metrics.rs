@@ -256,6 +256,8 @@ impl Collector for StoreCollector {
             ("store_failures", "Commits that failed", &figures.failures),
             ("store_refused", "Publications refused because too many waited", &figures.refused),
             ("store_loads", "Histories read", &figures.loads),
+            ("store_letters", "Messages kept for names", &figures.letters),
+            ("store_letters_expired", "Messages that nobody came for in time", &figures.letters_expired),
             ("store_commit_microseconds", "Time spent in commits", &figures.commit_us),
         ];
         for (name, help, count) in counters {
@@ -264,6 +266,7 @@ impl Collector for StoreCollector {
         }
         let gauges = [
             ("store_waiting", "Publications that wait for a commit", figures.waiting.load(Relaxed) as i64),
+            ("store_reading", "Reads that wait or are under way", figures.reading.load(Relaxed) as i64),
             ("store_healthy", "1 while the last write succeeded", i64::from(figures.is_healthy())),
         ];
         for (name, help, value) in gauges {

@@ -16,9 +16,11 @@ use touchline_engine::{Request, Response, ShardId};
 use touchline_protocol::Disconnect;
 use touchline_protocol::publication::Content;
 use touchline_registry::OwnerId;
+use touchline_store::Letter;
 
 use crate::inbox::{Asker, ClientOrder};
 use crate::node::Node;
+use crate::store;
 
 /// Orders carried out before what they come to is sent.
 const BATCH: usize = 1_024;
@@ -37,6 +39,12 @@ pub(crate) enum Order {
     Node { from: Arc<str>, message: Bytes },
     /// A connection that was to be given something is not there.
     Gone(OwnerId),
+    /// There is a letter for a name.
+    Mail { scope: Arc<str>, name: Box<str> },
+    /// Letters to a name; none = they can't be had now.
+    Letters { scope: Arc<str>, name: Box<str>, letters: Option<Vec<(u64, Bytes)>> },
+    /// Letters that have arrived and are thrown away.
+    Discarded(Vec<u64>),
     /// What has been counted.
     Figures(oneshot::Sender<Figures>),
     /// The node stops.
@@ -110,6 +118,9 @@ impl Registrar {
                 let who = Who { owner, user: Box::default(), is_backend: true };
                 self.directory.ask(&who, Ask::Close, None, now_ms);
             }
+            Order::Mail { scope, name } => self.directory.mail(&scope, &name),
+            Order::Letters { scope, name, letters } => self.directory.deliver(&scope, &name, letters, now_ms),
+            Order::Discarded(ids) => self.directory.discarded(&ids),
             Order::Figures(reply) => {
                 let (scopes, calls_waiting) = (self.directory.figures().collect(), self.directory.calls_waiting());
                 let _ = reply.send(Figures { scopes, calls_waiting });
@@ -138,6 +149,15 @@ impl Registrar {
                         cluster.link(&scope, to.as_ref(), Bytes::from_owner(message));
                     }
                 }
+                Act::Post { scope, name, message, expires_ms, most, asker } => {
+                    store::post(node, Letter { scope, name, message: message.into(), expires_ms, most }, asker);
+                }
+                Act::Fetch { scope, name, behind, limit } => {
+                    if let Some(store) = node.store() {
+                        store.letters(scope, name, behind, limit);
+                    }
+                }
+                Act::Discard { ids, asker } => store::discard(node, ids, asker),
                 Act::Node(to, message) => {
                     if let Some(cluster) = &node.cluster {
                         cluster.node(to, message);

@@ -39,6 +39,20 @@ pub struct Settings {
     pub pages: Vec<Page>,
 }
 
+impl Settings {
+    /// Whether something needs the primary database: a durable namespace, the directory of channels, or an inbox.
+    pub fn needs_primary(&self) -> bool {
+        let channel = &self.channel;
+        let mut options = channel.namespaces.iter().map(|namespace| &namespace.options).chain([&channel.without_namespace]);
+        options.any(|options| options.durable) || self.store.directory || self.keeps_letters()
+    }
+
+    /// Whether messages are kept for names that nobody has.
+    fn keeps_letters(&self) -> bool {
+        self.registry.scopes.iter().any(|scope| scope.inbox_size > 0)
+    }
+}
+
 /// Names and groups of clients.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -134,6 +148,8 @@ impl std::fmt::Debug for ClusterSettings {
 pub struct StoreSettings {
     /// What must not be lost. It is opened when something needs it.
     pub primary: PrimarySettings,
+    /// Whether there is a directory of channels: what each is about.
+    pub directory: bool,
     /// Bring schemas up to date at the start.
     pub migrate: bool,
     /// How long a batch of durable publications waits for more before it is committed.
@@ -149,6 +165,7 @@ impl Default for StoreSettings {
     fn default() -> Self {
         StoreSettings {
             primary: PrimarySettings::default(),
+            directory: false,
             migrate: true,
             commit_delay: Duration::ZERO,
             commit_size: 1_000,
@@ -170,11 +187,19 @@ pub struct PrimarySettings {
     pub timeout: Duration,
     /// Reads at a time.
     pub pool_size: usize,
+    /// Reads that may wait for one of these; more are refused.
+    pub read_queue: usize,
 }
 
 impl Default for PrimarySettings {
     fn default() -> Self {
-        PrimarySettings { url: "sqlite:data/primary.db".into(), tls_ca: String::new(), timeout: Duration::from_secs(10), pool_size: 4 }
+        PrimarySettings {
+            url: "sqlite:data/primary.db".into(),
+            tls_ca: String::new(),
+            timeout: Duration::from_secs(10),
+            pool_size: 4,
+            read_queue: 65_536,
+        }
     }
 }
 

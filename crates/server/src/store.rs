@@ -1,4 +1,4 @@
-//! Durable channels: how the node opens its databases, what it has them do, and where what comes of it goes.
+//! Durable channels and the inbox: how the node opens its databases, what it has them do, and where what comes of it goes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +8,13 @@ use touchline_engine::channels::{Storing, clearing, stored_position};
 use touchline_engine::request::{Epoch, Loaded, Stored};
 use touchline_engine::{Namespaces, Request, Response, ShardId};
 use touchline_protocol::Error;
-use touchline_store::{Append, History, Incoming, Limits, LimitsOf, OpenError, Placed, Refusal, Settings as Opening, Store, UrlError};
+use touchline_store::{
+    Append, History, Incoming, Letter, Limits, LimitsOf, OpenError, Placed, Refusal, Settings as Opening, Store, UrlError,
+};
 
 use crate::inbox::{Asker, Message};
 use crate::node::Node;
+use crate::registrar::Order;
 use crate::settings::Settings;
 
 /// The addresses of the databases, if something needs one.
@@ -19,9 +22,7 @@ use crate::settings::Settings;
 /// # Errors
 /// When an address is none.
 pub(crate) fn opening(settings: &Settings, namespaces: &Arc<Namespaces>, id: &str) -> Result<Option<Opening>, UrlError> {
-    let channel = &settings.channel;
-    let mut all = channel.namespaces.iter().map(|namespace| &namespace.options).chain([&channel.without_namespace]);
-    if !all.any(|options| options.durable) {
+    if !settings.needs_primary() {
         return Ok(None);
     }
     let store = &settings.store;
@@ -36,6 +37,7 @@ pub(crate) fn opening(settings: &Settings, namespaces: &Arc<Namespaces>, id: &st
         commit_size: store.commit_size,
         commit_queue: store.commit_queue,
         pool_size: store.primary.pool_size,
+        read_queue: store.primary.read_queue,
     }))
 }
 
@@ -98,10 +100,42 @@ pub(crate) fn load(node: &Node, channel: Arc<str>, behind: u64) {
     store.load(channel, behind, options.history_size, options.history_meta_ttl.as_millis() as u64);
 }
 
-fn refused(refusal: Refusal) -> Error {
+/// Has a letter kept; whoever asked is told its id.
+pub(crate) fn post(node: &Arc<Node>, letter: Letter, asker: Option<Asker>) {
+    let Some(store) = node.store() else { return };
+    let (of_node, expires_ms) = (Arc::clone(node), letter.expires_ms);
+    let done = move |outcome: Result<u64, Refusal>| {
+        let posted = |id| Response::Answer(format!("{{\"id\":\"{id}\",\"expires_at\":{expires_ms}}}").into_bytes());
+        if let Some(asker) = asker {
+            of_node.answer(asker, outcome.map_or_else(|refusal| Response::Refused(refused(refusal)), posted));
+        }
+    };
+    store.post(letter, Box::new(done));
+}
+
+/// Has letters thrown away that have arrived.
+pub(crate) fn discard(node: &Arc<Node>, ids: Vec<u64>, asker: Option<Asker>) {
+    let Some(store) = node.store() else { return };
+    let (of_node, of_ids) = (Arc::clone(node), ids.clone());
+    let done = move |outcome: Result<(), Refusal>| {
+        if outcome.is_ok() {
+            of_node.register(Order::Discarded(of_ids));
+        }
+        if let Some(asker) = asker {
+            let answer = outcome.map_or_else(|refusal| Response::Refused(refused(refusal)), |()| Response::Answer(b"{}".to_vec()));
+            of_node.answer(asker, answer);
+        }
+    };
+    store.discard(ids, Box::new(done));
+}
+
+/// What a refusal is on the wire.
+pub(crate) fn refused(refusal: Refusal) -> Error {
     match refusal {
         Refusal::Full => Error::TOO_MANY_REQUESTS,
         Refusal::Failed => Error::STORE_UNAVAILABLE,
+        Refusal::NoRoom => Error::INBOX_FULL,
+        Refusal::Unknown => Error::CHANNEL_NOT_DESCRIBED,
     }
 }
 
@@ -111,6 +145,8 @@ fn take(node: &Node, incoming: Incoming) {
         Incoming::Grown { channel, top } => node.tell_home(channel, Request::Grown(top)),
         Incoming::Cleared { channel } => node.tell_home(channel, Request::Passing(Bytes::from_static(clearing()))),
         Incoming::Missed => (0..node.shards.len()).for_each(|shard| node.send(shard as ShardId, Message::CatchUp)),
+        Incoming::Mail { scope, name } => node.register(Order::Mail { scope, name }),
+        Incoming::Letters { scope, name, letters } => node.register(Order::Letters { scope, name, letters }),
         Incoming::Stored { channel, placed: Placed { offset, epoch }, payload } => {
             let epoch = Some(Epoch::from_bits(epoch));
             node.tell_home(channel, Request::Stored(Stored { offset, previous: offset.saturating_sub(1), epoch, payload }));

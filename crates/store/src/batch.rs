@@ -7,7 +7,9 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use crate::{Append, Figures, HEAD, Hand, History, Incoming, Limits, OnDone, OnPlaced, Placed, Refusal};
+use crate::words::Weights;
+use crate::{Append, Description, Figures, Find, Found, HEAD, Hand, History, Incoming, Letter, Limits};
+use crate::{OnDone, OnFound, OnPlaced, OnPosted, Placed, Refusal};
 
 /// What a writer is told.
 pub(crate) enum Write {
@@ -18,10 +20,70 @@ pub(crate) enum Write {
     },
     /// A channel that was asked for and is not there: it is made, so that its epoch lasts.
     Make(Load),
+    Describe {
+        description: Description,
+        weights: Weights,
+        done: OnDone,
+    },
+    Forget {
+        channel: String,
+        done: OnDone,
+    },
+    Post(Letter, OnPosted),
+    Discard {
+        ids: Vec<u64>,
+        done: OnDone,
+    },
     Close,
 }
 
 /// What a reader is told.
+pub(crate) enum Read {
+    History(Load),
+    Find(Find, OnFound),
+    Letters { scope: Arc<str>, name: Box<str>, behind: u64, limit: usize },
+}
+
+/// What a reader has read.
+pub(crate) enum Answer {
+    /// None: the channel has to be made.
+    History(Option<History>),
+    Find(Result<Vec<Found>, Refusal>),
+    Letters(Vec<(u64, Bytes)>),
+}
+
+impl Read {
+    /// It is not waited for any more, whatever comes of it.
+    pub(crate) fn finish(self, figures: &Figures) -> Self {
+        figures.reading.fetch_sub(1, Relaxed);
+        self
+    }
+
+    /// Tells what was read. A channel that has to be made is given back.
+    pub(crate) fn tell(self, answer: Answer, hand: &Hand) -> Option<Load> {
+        match (self, answer) {
+            (Read::History(load), Answer::History(None)) => return Some(load),
+            (Read::History(Load { channel, behind, .. }), Answer::History(history)) => hand(Incoming::Loaded { channel, behind, history }),
+            (Read::Find(_, done), Answer::Find(found)) => done(found),
+            (Read::Letters { scope, name, .. }, Answer::Letters(letters)) => {
+                hand(Incoming::Letters { scope, name, letters: Some(letters) })
+            }
+            (read, _) => read.refuse(hand, Refusal::Failed),
+        }
+        None
+    }
+
+    /// Tells that it can't be read.
+    pub(crate) fn refuse(self, hand: &Hand, refusal: Refusal) {
+        match self {
+            Read::History(Load { channel, behind, .. }) => hand(Incoming::Loaded { channel, behind, history: None }),
+            Read::Find(_, done) => done(Err(refusal)),
+            Read::Letters { scope, name, .. } => hand(Incoming::Letters { scope, name, letters: None }),
+        }
+    }
+}
+
+/// A channel whose history is asked for.
 pub(crate) struct Load {
     pub(crate) channel: Arc<str>,
     pub(crate) behind: u64,
@@ -36,6 +98,8 @@ pub(crate) enum Outcome {
     Placed { offset: u64, epoch: u64, is_new: bool },
     /// A channel is there.
     Made { epoch: u64, top: u64 },
+    /// A letter is kept under this id; none = there is no room for it.
+    Posted(Option<u64>),
     /// There is nothing to say of it.
     Nothing,
 }
@@ -44,7 +108,8 @@ pub(crate) enum Outcome {
 pub(crate) enum Done {
     Placed { placed: Placed, is_new: bool, channel: Arc<str>, payload: Bytes, done: OnPlaced },
     Made { channel: Arc<str>, behind: u64, history: Option<History> },
-    Removed(OnDone),
+    Posted { letter: Letter, id: Option<u64>, done: OnPosted },
+    Done(OnDone),
 }
 
 impl Done {
@@ -59,7 +124,10 @@ impl Done {
                 let history = (top == 0).then_some(History { epoch, top, floor: 0, kept: Vec::new() });
                 Done::Made { channel, behind, history }
             }
-            (Write::Remove { done, .. }, _) => Done::Removed(done),
+            (Write::Post(letter, done), Outcome::Posted(id)) => Done::Posted { letter, id, done },
+            (Write::Remove { done, .. } | Write::Describe { done, .. } | Write::Forget { done, .. } | Write::Discard { done, .. }, _) => {
+                Done::Done(done)
+            }
             _ => return None,
         })
     }
@@ -75,7 +143,13 @@ impl Done {
                 done(Ok(placed));
             }
             Done::Made { channel, behind, history } => hand(Incoming::Loaded { channel, behind, history }),
-            Done::Removed(done) => done(Ok(())),
+            Done::Posted { letter: Letter { scope, name, .. }, id: Some(id), done } => {
+                figures.letters.fetch_add(1, Relaxed);
+                hand(Incoming::Mail { scope, name });
+                done(Ok(id));
+            }
+            Done::Posted { id: None, done, .. } => done(Err(Refusal::NoRoom)),
+            Done::Done(done) => done(Ok(())),
         }
     }
 }
@@ -111,7 +185,10 @@ impl Write {
                 figures.refused.fetch_add(1, Relaxed);
                 (append.done)(Err(Refusal::Full));
             }
-            Write::Remove { done, .. } => done(Err(Refusal::Full)),
+            Write::Post(_, done) => done(Err(Refusal::Full)),
+            Write::Remove { done, .. } | Write::Describe { done, .. } | Write::Forget { done, .. } | Write::Discard { done, .. } => {
+                done(Err(Refusal::Full));
+            }
             Write::Make(_) | Write::Close => {}
         }
     }
@@ -120,7 +197,10 @@ impl Write {
     pub(crate) fn refuse(self, hand: &Hand) {
         match self {
             Write::Append(append) => (append.done)(Err(Refusal::Failed)),
-            Write::Remove { done, .. } => done(Err(Refusal::Failed)),
+            Write::Post(_, done) => done(Err(Refusal::Failed)),
+            Write::Remove { done, .. } | Write::Describe { done, .. } | Write::Forget { done, .. } | Write::Discard { done, .. } => {
+                done(Err(Refusal::Failed));
+            }
             Write::Make(Load { channel, behind, .. }) => hand(Incoming::Loaded { channel, behind, history: None }),
             Write::Close => {}
         }

@@ -1,20 +1,25 @@
-//! What must not be lost: the history of durable channels, on disk before a publisher is acknowledged.
+//! What must not be lost: the history of durable channels, on disk before a publisher is acknowledged; what is known of channels; letters to
+//! names that nobody has now.
 //!
 //! [`Store::open`] gives a handle to ask with, and hands what comes of it to one function. The databases have threads of their own: nothing
 //! here makes a caller wait. What is asked beyond the room of the queue is refused at once.
 
 mod batch;
+mod find;
 pub mod migrate;
 mod postgres;
 mod schema;
 mod settings;
 mod sqlite;
+mod words;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use batch::{Load, Read, Write};
 use bytes::Bytes;
 
+pub use find::{Description, Find, Found, OnFound};
 pub use schema::Schema;
 pub use settings::{Limits, LimitsOf, Settings, Url, UrlError};
 
@@ -55,6 +60,10 @@ pub enum Refusal {
     Full,
     /// The database failed; it may work again later. Nothing was delivered, and it is likely that nothing was stored.
     Failed,
+    /// There are as many letters for that name as there may be.
+    NoRoom,
+    /// Nothing is said of that channel.
+    Unknown,
 }
 
 /// Takes all that comes of it.
@@ -73,6 +82,8 @@ pub struct Placed {
 pub type OnPlaced = Box<dyn FnOnce(Result<Placed, Refusal>) + Send>;
 /// Takes what came of anything else.
 pub type OnDone = Box<dyn FnOnce(Result<(), Refusal>) + Send>;
+/// Takes the id of a letter that is on disk.
+pub type OnPosted = Box<dyn FnOnce(Result<u64, Refusal>) + Send>;
 
 /// A publication to be stored.
 pub struct Append {
@@ -96,6 +107,21 @@ pub struct Append {
     pub meta_ttl_ms: u64,
     /// Is told once it is safe on disk, or can't be.
     pub done: OnPlaced,
+}
+
+/// A message to a name, kept until its owner acknowledges it.
+#[derive(Debug, Clone)]
+pub struct Letter {
+    /// The name's scope.
+    pub scope: Arc<str>,
+    /// The name.
+    pub name: Box<str>,
+    /// A JSON object.
+    pub message: Bytes,
+    /// It is thrown away then, Unix milliseconds.
+    pub expires_ms: u64,
+    /// Letters that may wait for the name.
+    pub most: usize,
 }
 
 /// Bytes before the JSON object in a payload: a letter, and the time as eight bytes, little-endian.
@@ -149,6 +175,22 @@ pub enum Incoming {
     },
     /// What other nodes have stored could not be heard of for a while: any channel may have grown.
     Missed,
+    /// There is a letter for a name.
+    Mail {
+        /// The name's scope.
+        scope: Arc<str>,
+        /// The name.
+        name: Box<str>,
+    },
+    /// An answer to [`Store::letters`]; none = they can't be had now.
+    Letters {
+        /// The name's scope.
+        scope: Arc<str>,
+        /// The name.
+        name: Box<str>,
+        /// Ids and messages, oldest first.
+        letters: Option<Vec<(u64, Bytes)>>,
+    },
 }
 
 /// What a store has done.
@@ -168,6 +210,12 @@ pub struct Figures {
     pub commit_us: AtomicU64,
     /// Histories read.
     pub loads: AtomicU64,
+    /// Questions that wait for a reader, and those that are read now.
+    pub reading: AtomicU64,
+    /// Letters kept.
+    pub letters: AtomicU64,
+    /// Letters that nobody came for in time.
+    pub letters_expired: AtomicU64,
     is_failing: AtomicBool,
     is_closed: AtomicBool,
 }
@@ -183,6 +231,8 @@ impl Figures {
 pub struct Store {
     primary: Primary,
     figures: Arc<Figures>,
+    hand: Hand,
+    read_queue: u64,
 }
 
 enum Primary {
@@ -196,40 +246,81 @@ impl Store {
     /// # Errors
     /// See [`OpenError`].
     pub fn open(settings: &Settings, hand: impl Fn(Incoming) + Send + Sync + 'static) -> Result<Self, OpenError> {
-        let (figures, hand) = (Arc::<Figures>::default(), Arc::new(hand));
+        let (figures, hand): (_, Hand) = (Arc::<Figures>::default(), Arc::new(hand));
         let primary = match &settings.primary {
-            Url::Sqlite(path) => Primary::Sqlite(sqlite::Primary::open(path, settings, hand, Arc::clone(&figures))?),
+            Url::Sqlite(path) => Primary::Sqlite(sqlite::Primary::open(path, settings, Hand::clone(&hand), Arc::clone(&figures))?),
             Url::Postgres(url) => {
                 let address = postgres::Address::new(url, &settings.tls_ca, settings.timeout)?;
-                Primary::Postgres(postgres::Primary::open(&address, settings, hand, Arc::clone(&figures))?)
+                Primary::Postgres(postgres::Primary::open(&address, settings, Hand::clone(&hand), Arc::clone(&figures))?)
             }
         };
-        Ok(Store { primary, figures })
+        Ok(Store { primary, figures, hand, read_queue: settings.read_queue as u64 })
     }
 
     /// Stores a publication; what came of it is told to its `done`.
     pub fn append(&self, append: Append) {
-        match &self.primary {
-            Primary::Sqlite(primary) => primary.append(append),
-            Primary::Postgres(primary) => primary.append(append),
-        }
+        self.figures.waiting.fetch_add(1, Relaxed);
+        self.write(Write::Append(append));
     }
 
     /// Asks for what is kept of a channel behind an offset, at most the last `size`; [`Incoming::Loaded`] tells it. One that is not there yet
     /// gets its epoch, and is forgotten after `meta_ttl_ms` milliseconds if nothing is published.
     pub fn load(&self, channel: Arc<str>, behind: u64, size: usize, meta_ttl_ms: u64) {
-        let load = batch::Load { channel, behind, size, meta_ttl_ms };
-        match &self.primary {
-            Primary::Sqlite(primary) => primary.load(load),
-            Primary::Postgres(primary) => primary.load(load),
-        }
+        self.read(Read::History(Load { channel, behind, size, meta_ttl_ms }));
     }
 
     /// Removes what is kept of a channel. Its position stays.
     pub fn remove(&self, channel: Arc<str>, done: OnDone) {
+        self.write(Write::Remove { channel, done });
+    }
+
+    /// Replaces what is said of a channel.
+    pub fn describe(&self, description: Description, done: OnDone) {
+        self.write(Write::Describe { weights: words::weights(&description).into_iter().collect(), description, done });
+    }
+
+    /// Lets go of what is said of a channel.
+    pub fn forget(&self, channel: String, done: OnDone) {
+        self.write(Write::Forget { channel, done });
+    }
+
+    /// Asks the directory of channels.
+    pub fn find(&self, find: Find, done: OnFound) {
+        self.read(Read::Find(find, done));
+    }
+
+    /// Keeps a letter; [`Incoming::Mail`] tells of it on every node.
+    pub fn post(&self, letter: Letter, done: OnPosted) {
+        self.write(Write::Post(letter, done));
+    }
+
+    /// Asks for letters to a name behind an id, at most `limit`; [`Incoming::Letters`] tells them.
+    pub fn letters(&self, scope: Arc<str>, name: Box<str>, behind: u64, limit: usize) {
+        self.read(Read::Letters { scope, name, behind, limit });
+    }
+
+    /// Throws letters away that have arrived.
+    pub fn discard(&self, ids: Vec<u64>, done: OnDone) {
+        self.write(Write::Discard { ids, done });
+    }
+
+    fn write(&self, write: Write) {
+        let refused = match &self.primary {
+            Primary::Sqlite(primary) => primary.write(write),
+            Primary::Postgres(primary) => primary.write(write),
+        };
+        if let Err(write) = refused {
+            write.turn_back(&self.figures);
+        }
+    }
+
+    fn read(&self, read: Read) {
+        if self.figures.reading.fetch_add(1, Relaxed) >= self.read_queue {
+            return read.finish(&self.figures).refuse(&self.hand, Refusal::Full);
+        }
         match &self.primary {
-            Primary::Sqlite(primary) => primary.remove(channel, done),
-            Primary::Postgres(primary) => primary.remove(channel, done),
+            Primary::Sqlite(primary) => primary.read(read),
+            Primary::Postgres(primary) => primary.read(read),
         }
     }
 

@@ -16,20 +16,36 @@ pub struct Migration {
 }
 
 /// Changes of the primary database in SQLite.
-pub const PRIMARY_SQLITE: &[Migration] = &[Migration {
-    version: 1,
-    title: "durable history",
-    up: include_str!("migrations/primary/sqlite_1_up.sql"),
-    down: include_str!("migrations/primary/sqlite_1_down.sql"),
-}];
+pub const PRIMARY_SQLITE: &[Migration] = &[
+    Migration {
+        version: 1,
+        title: "durable history",
+        up: include_str!("migrations/primary/sqlite_1_up.sql"),
+        down: include_str!("migrations/primary/sqlite_1_down.sql"),
+    },
+    Migration {
+        version: 2,
+        title: "channel directory and inbox",
+        up: include_str!("migrations/primary/sqlite_2_up.sql"),
+        down: include_str!("migrations/primary/sqlite_2_down.sql"),
+    },
+];
 
 /// The same in PostgreSQL.
-pub const PRIMARY_POSTGRES: &[Migration] = &[Migration {
-    version: 1,
-    title: "durable history",
-    up: include_str!("migrations/primary/postgres_1_up.sql"),
-    down: include_str!("migrations/primary/postgres_1_down.sql"),
-}];
+pub const PRIMARY_POSTGRES: &[Migration] = &[
+    Migration {
+        version: 1,
+        title: "durable history",
+        up: include_str!("migrations/primary/postgres_1_up.sql"),
+        down: include_str!("migrations/primary/postgres_1_down.sql"),
+    },
+    Migration {
+        version: 2,
+        title: "channel directory and inbox",
+        up: include_str!("migrations/primary/postgres_2_up.sql"),
+        down: include_str!("migrations/primary/postgres_2_down.sql"),
+    },
+];
 
 /// A schema that does not fit this program.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]

@@ -79,6 +79,8 @@ pub struct Settings {
     pub commit_queue: usize,
     /// Reads at a time.
     pub pool_size: usize,
+    /// Questions that may wait for a read.
+    pub read_queue: usize,
 }
 
 #[cfg(test)]

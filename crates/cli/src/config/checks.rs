@@ -116,9 +116,8 @@ fn channels(settings: &Settings, findings: &mut Vec<Finding>) {
         }
         options(&path, &namespace.options, common, findings);
     }
-    let mut all = channel.namespaces.iter().map(|namespace| &namespace.options).chain([&channel.without_namespace]);
-    if settings.cluster.is_on() && settings.store.primary.url.starts_with("sqlite:") && all.any(|options| options.durable) {
-        let text = "store.primary.url: the nodes of a cluster can't share a SQLite file, so durable namespaces need PostgreSQL there";
+    if settings.cluster.is_on() && settings.store.primary.url.starts_with("sqlite:") && settings.needs_primary() {
+        let text = "store.primary.url: the nodes of a cluster can't share a SQLite file, so durable namespaces, inboxes and the directory need PostgreSQL there";
         findings.push(Finding::error(text, None));
     }
     let personal = &settings.client.subscribe_to_user_personal_channel;

@@ -186,6 +186,8 @@ pub(crate) const KEYS: &[Key] = &[
     ours("store.primary.tls_ca", Text, "", "Path of a PEM file: authorities that PostgreSQL is trusted by, besides the system's."),
     ours("store.primary.timeout", Duration, "10s", "How long PostgreSQL may take to answer; then what was asked for fails (4010), and the connection is made anew."),
     ours("store.primary.pool_size", Integer(1, 64), "4", "Reads from it at a time."),
+    ours("store.primary.read_queue", SOME, "65536", "Reads that may wait for one of these; more are refused with error 111, or 4010 where they are for a channel's history."),
+    ours("store.directory", Boolean, "false", "A directory of channels, in the primary database: `channel_set`, `channel_get`, `channel_remove`, `channels_search`, `channels_similar`."),
     ours("store.migrate", Boolean, "true", "Schemas are brought up to date at the start; else `touchline migrate up` does."),
     ours("store.commit_delay", Duration, "0s", "How long a batch of durable publications waits for more before it is committed. At 0s, what comes during a commit is the next batch."),
     ours("store.commit_size", SOME, "1000", "Durable publications in one commit, at most."),
@@ -248,6 +250,8 @@ pub(crate) const SCOPE_OPTIONS: &[Key] = &[
     ours("client_entries_limit", SOME, "128", "Names and memberships of one connection."),
     ours("call_timeout_max", Duration, "60s", "Longest time that a call may wait for its answer."),
     ours("calls_limit", SOME, "10000", "Calls that may wait for answers at the same time, on each node."),
+    ours("inbox_size", Integer(0, 1_000_000), "0", "Messages that may be kept for one name until its owner acknowledges them (`send` with `store_for`), in `store.primary`; 0 = none are kept."),
+    ours("inbox_ttl_max", Duration, "168h", "Longest time that such a message is kept."),
     ours("members_limit", SOME, "1000", "Members in one answer; of larger groups a sample is shown, with the exact count."),
 ];
 

@@ -32,21 +32,10 @@ pub(super) fn entry(entry: &Entry) -> Vec<u8> {
     out
 }
 
-fn list<T>(out: &mut Vec<u8>, items: impl IntoIterator<Item = T>, write: impl Fn(&mut Vec<u8>, T)) {
-    out.push(b'[');
-    for (index, item) in items.into_iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        write(out, item);
-    }
-    out.push(b']');
-}
-
 pub(super) fn names((entries, next): (Vec<Entry>, Option<u32>)) -> Vec<u8> {
     let mut out = Vec::new();
     let mut object = Object::open(&mut out);
-    list(object.key("names"), &entries, |out, entry| write_entry(out, entry, "name"));
+    encode::list(object.key("names"), &entries, |out, entry| write_entry(out, entry, "name"));
     object.number("cursor", next.unwrap_or_default().into());
     object.close();
     out
@@ -55,7 +44,7 @@ pub(super) fn names((entries, next): (Vec<Entry>, Option<u32>)) -> Vec<u8> {
 pub(super) fn groups((groups, next): (Vec<(Arc<str>, u32)>, Option<u32>)) -> Vec<u8> {
     let mut out = Vec::new();
     let mut object = Object::open(&mut out);
-    list(object.key("groups"), &groups, |out, (group, count)| {
+    encode::list(object.key("groups"), &groups, |out, (group, count)| {
         let mut object = Object::open(out);
         object.text("group", group).number("count", (*count).into());
         object.close();
@@ -70,7 +59,7 @@ pub(super) fn members(members: impl Iterator<Item = Entry>, count: usize) -> Vec
     let mut out = Vec::new();
     let mut shown = 0;
     let mut object = Object::open(&mut out);
-    list(object.key("members"), members.inspect(|_| shown += 1), |out, entry| {
+    encode::list(object.key("members"), members.inspect(|_| shown += 1), |out, entry| {
         let mut object = Object::open(out);
         object.text("client", &client_text(entry.owner())).text("node", entry.node()).raw("meta", meta(&entry));
         object.close();
@@ -89,7 +78,7 @@ pub(super) fn counts(replica: &Replica) -> Vec<u8> {
     encode::number(object.key("groups"), view.groups());
     encode::number(object.key("members"), view.members());
     let own = (replica.node(), replica.local_entries());
-    list(object.key("nodes"), std::iter::once(own).chain(replica.nodes()), |out, (node, entries)| {
+    encode::list(object.key("nodes"), std::iter::once(own).chain(replica.nodes()), |out, (node, entries)| {
         let mut object = Object::open(out);
         object.text("node", node);
         encode::number(object.key("entries"), entries);
@@ -111,6 +100,21 @@ pub(super) fn message(who: &Who, to: &str, call: Option<u64>, data: &Bytes) -> V
     from.close();
     object.text("to", to).raw("data", Some(data));
     object.close();
+    out
+}
+
+/// Such a message as it is kept.
+pub(super) fn letter_of(who: &Who, to: &str, data: &Bytes, now_ms: u64) -> Vec<u8> {
+    let mut letter = message(who, to, None, data);
+    letter.pop();
+    letter.extend_from_slice(format!(",\"time\":{now_ms}}}").as_bytes());
+    letter
+}
+
+/// A letter as it is given to its client.
+pub(super) fn letter(id: u64, letter: &[u8]) -> Vec<u8> {
+    let mut out = format!("{{\"id\":\"{id}\",").into_bytes();
+    out.extend_from_slice(letter.get(1..).unwrap_or(b"}"));
     out
 }
 
@@ -155,7 +159,7 @@ pub(super) fn replies(answers: &[(OwnerId, Reply)]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut object = Object::open(&mut out);
     let is_answer = |reply: &Reply| matches!(reply, Ok(_) | Err(CallError::Theirs(_)));
-    list(object.key("replies"), answers.iter().filter(|(_, reply)| is_answer(reply)), |out, (client, reply)| {
+    encode::list(object.key("replies"), answers.iter().filter(|(_, reply)| is_answer(reply)), |out, (client, reply)| {
         let mut object = Object::open(out);
         object.text("client", &client_text(*client));
         match reply {
@@ -165,7 +169,7 @@ pub(super) fn replies(answers: &[(OwnerId, Reply)]) -> Vec<u8> {
         };
         object.close();
     });
-    list(object.key("silent"), answers.iter().filter(|(_, reply)| !is_answer(reply)), |out, (client, reply)| {
+    encode::list(object.key("silent"), answers.iter().filter(|(_, reply)| !is_answer(reply)), |out, (client, reply)| {
         let mut object = Object::open(out);
         object.text("client", &client_text(*client));
         if let Err(error) = reply {

@@ -80,7 +80,19 @@ pub enum Ask {
         scope: ScopeId,
     },
     /// Sends to a name or to all members of a group.
-    Send(Target, Bytes),
+    Send {
+        /// Whom.
+        target: Target,
+        /// JSON.
+        data: Bytes,
+        /// How long it is kept for a name until its owner has acknowledged it; 0 = not at all.
+        store_for_ms: u64,
+    },
+    /// Letters have arrived.
+    Acknowledge {
+        /// Which.
+        ids: Vec<u64>,
+    },
     /// The same, and waits for the answers.
     Call {
         /// Whom.
@@ -188,6 +200,39 @@ pub enum Act<A> {
     },
     /// A message to another node's directory.
     Node(Arc<str>, Vec<u8>),
+    /// Keeps a letter, and tells the asker its id.
+    Post {
+        /// The name's scope.
+        scope: Arc<str>,
+        /// The name.
+        name: Box<str>,
+        /// JSON.
+        message: Vec<u8>,
+        /// It is thrown away then, Unix milliseconds.
+        expires_ms: u64,
+        /// Letters that may wait for the name.
+        most: usize,
+        /// Whoever waits for that.
+        asker: Option<A>,
+    },
+    /// Asks the store for letters: [`super::Directory::deliver`] takes them.
+    Fetch {
+        /// The name's scope.
+        scope: Arc<str>,
+        /// The name.
+        name: Box<str>,
+        /// Behind this one.
+        behind: u64,
+        /// At most so many.
+        limit: usize,
+    },
+    /// Throws letters away: [`super::Directory::discarded`] wants to know that it is done.
+    Discard {
+        /// Which; all were given to who acknowledges them.
+        ids: Vec<u64>,
+        /// Whoever waits for that.
+        asker: Option<A>,
+    },
 }
 
 /// A client id in its usual form.

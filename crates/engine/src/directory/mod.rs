@@ -6,6 +6,7 @@
 mod answer;
 mod ask;
 mod calls;
+mod inbox;
 mod presence;
 mod remote;
 mod request;
@@ -15,10 +16,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use touchline_protocol::{Error, encode};
-use touchline_registry::{Counters, Entry, Event, Output, OwnerId, Refusal, Registered, Replica, Timing};
+use touchline_registry::{Change, Counters, Entry, Event, Output, OwnerId, Refusal, Registered, Replica, Timing};
 
 pub use ask::{Act, Ask, Listing, Target, Who, client_from_text, client_text};
 use calls::{CallError, Caller, Calls, Done, Reply};
+use inbox::{Address, Fetch, Inbox};
 pub(crate) use request::permit;
 pub use request::{METHODS, read};
 pub use scope::{ConflictPolicy, ScopeId, ScopeOptions, Scopes};
@@ -53,6 +55,7 @@ pub struct Directory<A> {
     /// The scopes of the configuration, then presence.
     scopes: Vec<Scope>,
     calls: Calls<A>,
+    inbox: Inbox,
     acts: Vec<Act<A>>,
     is_clustered: bool,
 }
@@ -74,7 +77,7 @@ impl<A> Directory<A> {
             options: options.clone(),
         };
         let scopes = scopes.iter().chain([&presence]).map(make).collect();
-        Directory { node: node.into(), scopes, calls: Calls::new(birth), acts: Vec::new(), is_clustered }
+        Directory { node: node.into(), scopes, calls: Calls::new(birth), inbox: Inbox::default(), acts: Vec::new(), is_clustered }
     }
 
     /// What sessions see of the scopes.
@@ -109,7 +112,17 @@ impl<A> Directory<A> {
     /// Carries an order out, or answers; but not what [`Scopes::answer`] does. Without an asker nobody is answered.
     pub fn ask(&mut self, who: &Who, ask: Ask, asker: Option<A>, now_ms: u64) {
         let answer = match ask {
-            Ask::Send(target, data) => self.send(who, &target, &data),
+            Ask::Send { target, data, store_for_ms: 0 } => self.send(who, &target, &data),
+            Ask::Send { target, data, store_for_ms } => {
+                return self.post(who, &target, &data, now_ms, store_for_ms, asker);
+            }
+            Ask::Acknowledge { ids } => {
+                let ids = self.inbox.given_to(who.owner, &ids);
+                if !ids.is_empty() {
+                    return self.acts.push(Act::Discard { ids, asker });
+                }
+                Ok(answer::empty())
+            }
             Ask::Call { target, data, timeout_ms } => return self.call(who, &target, &data, timeout_ms, asker, now_ms),
             Ask::Reply { call, outcome } => self.take_reply(who.owner, call, outcome.map_err(CallError::Theirs)),
             Ask::Close => {
@@ -157,12 +170,39 @@ impl<A> Directory<A> {
         }
         let done = self.calls.expire(now_ms);
         self.finish_all(done);
+        let fetches = self.inbox.tick(now_ms);
+        self.fetch(fetches);
         self.collect();
     }
 
-    /// When the next call's time is over, if any waits.
+    /// There is a letter for a name: a client of this node may have it.
+    pub fn mail(&mut self, scope: &str, name: &str) {
+        let Some(index) = self.scopes.iter().position(|known| &*known.name == scope) else { return };
+        if let Some(entry) = self.scopes[index].replica.lookup(name).filter(|entry| *entry.node() == self.node) {
+            let fetch = self.inbox.call((ScopeId(index as u16), name.into()), entry.owner());
+            self.fetch(fetch);
+        }
+    }
+
+    /// Letters to a name, as the store has them; none = it can't say now.
+    pub fn deliver(&mut self, scope: &str, name: &str, letters: Option<Vec<(u64, Bytes)>>, now_ms: u64) {
+        let Some(index) = self.scopes.iter().position(|known| &*known.name == scope) else { return };
+        let address = (ScopeId(index as u16), name.into());
+        let (given, fetch) = self.inbox.take(&address, letters, now_ms);
+        let push = |(owner, id, letter): (OwnerId, u64, Bytes)| Act::Push(owner, answer::push(&answer::letter(id, &letter)));
+        self.acts.extend(given.into_iter().map(push));
+        self.fetch(fetch);
+    }
+
+    /// Some letters have arrived, and the store has thrown them away.
+    pub fn discarded(&mut self, ids: &[u64]) {
+        let fetches = self.inbox.discarded(ids);
+        self.fetch(fetches);
+    }
+
+    /// When there is something to do, if nothing else happens.
     pub fn next_deadline_ms(&self) -> Option<u64> {
-        self.calls.next_deadline_ms()
+        self.calls.next_deadline_ms().into_iter().chain(self.inbox.next_deadline_ms()).min()
     }
 
     /// Tells the other nodes that this one leaves.
@@ -252,6 +292,30 @@ impl<A> Directory<A> {
         Ok(answer::sent(found.len()))
     }
 
+    /// Has a letter kept for a name, whoever has it now.
+    fn post(&mut self, who: &Who, target: &Target, data: &Bytes, now_ms: u64, store_for_ms: u64, asker: Option<A>) {
+        let act = self.scope(target.scope).and_then(|Scope { name: scope, options, .. }| match () {
+            () if target.is_group || target.key.len() > options.name_max_length => Err(Error::BAD_REQUEST),
+            () if options.inbox_size == 0 => Err(Error::NOT_AVAILABLE),
+            () => Ok((Arc::clone(scope), now_ms + store_for_ms.min(options.inbox_ttl_max.as_millis() as u64), options.inbox_size)),
+        });
+        let message = answer::letter_of(who, &target.key, data, now_ms);
+        match (act, asker) {
+            (Ok((scope, expires_ms, most)), asker) => {
+                self.acts.push(Act::Post { scope, name: target.key.clone(), message, expires_ms, most, asker });
+            }
+            (Err(error), Some(asker)) => self.acts.push(Act::Answer(asker, Err(error))),
+            (Err(_), None) => {}
+        }
+    }
+
+    fn fetch(&mut self, fetches: impl IntoIterator<Item = Fetch>) {
+        for Fetch { address: (scope, name), behind, limit } in fetches {
+            let Some(Scope { name: scope, .. }) = self.scopes.get(usize::from(scope.0)) else { continue };
+            self.acts.push(Act::Fetch { scope: Arc::clone(scope), name, behind, limit });
+        }
+    }
+
     /// Hands a message to a client, here or on its node.
     fn give(&mut self, entry: &Entry, message: &[u8]) {
         if *entry.node() == self.node {
@@ -318,8 +382,8 @@ impl<A> Directory<A> {
     /// Turns what the replicas want into acts.
     fn collect(&mut self) {
         let last = self.scopes.len() - 1;
-        let mut nodes_gone = Vec::new();
-        let Directory { scopes, acts, is_clustered, .. } = self;
+        let (mut nodes_gone, mut moved) = (Vec::new(), Vec::new());
+        let Directory { scopes, acts, is_clustered, node: me, .. } = self;
         for (index, scope) in scopes.iter_mut().enumerate() {
             let Scope { name, options, replica } = scope;
             for output in replica.outputs() {
@@ -327,7 +391,12 @@ impl<A> Directory<A> {
                     Output::Send { to, message } if *is_clustered => acts.push(Act::Link { scope: Arc::clone(name), to, message }),
                     Output::Send { .. } | Output::Resolve { .. } => {}
                     Output::Event(event) if index == last => acts.extend(presence::announce(&event)),
-                    Output::Event(event) => acts.extend(watch(name, options, &event)),
+                    Output::Event(event) => {
+                        acts.extend(watch(name, options, &event));
+                        if options.inbox_size > 0 {
+                            moved.extend(mailbox(ScopeId(index as u16), &event, me));
+                        }
+                    }
                     Output::Lost { lost, winner, reason } => {
                         acts.push(Act::Push(lost.owner(), answer::push(&answer::lost(name, &lost, &winner, reason))));
                         acts.extend(options.disconnect_losers.then(|| Act::Drop(lost.owner())));
@@ -335,6 +404,15 @@ impl<A> Directory<A> {
                     Output::Node { node, is_up } if index == last && !is_up => nodes_gone.push(node),
                     Output::Node { .. } => {}
                 }
+            }
+        }
+        for (address, owner) in moved {
+            match owner {
+                Some(owner) => {
+                    let fetch = self.inbox.call(address, owner);
+                    self.fetch(fetch);
+                }
+                None => self.inbox.close(&address),
             }
         }
         for node in nodes_gone {
@@ -347,6 +425,16 @@ impl<A> Directory<A> {
 /// A change for those who watch the scope.
 fn watch<A>(scope: &str, options: &ScopeOptions, event: &Event) -> Option<Act<A>> {
     options.allow_watch_for_client.then(|| Act::Watch(format!("$registry:{scope}").into(), answer::event(event)))
+}
+
+/// The name whose letters come here now, to this client, or don't any more.
+fn mailbox(scope: ScopeId, event: &Event, me: &Arc<str>) -> Option<(Address, Option<OwnerId>)> {
+    let address = || (scope, Box::from(event.entry.key()));
+    match event.change {
+        Change::Registered => Some((address(), (event.entry.node() == me).then(|| event.entry.owner()))),
+        Change::Unregistered => Some((address(), None)),
+        _ => None,
+    }
 }
 
 fn refusal(refusal: Refusal) -> Error {

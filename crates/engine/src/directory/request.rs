@@ -61,6 +61,11 @@ struct Params<'a> {
     limit: usize,
     timeout_ms: u64,
     call: u64,
+    /// Seconds.
+    store_for: u64,
+    #[serde(borrow)]
+    id: Cow<'a, str>,
+    ids: Vec<String>,
 }
 
 impl Params<'_> {
@@ -99,6 +104,10 @@ pub fn read(method: &str, params: &str, scopes: &Scopes) -> Result<Ask, Error> {
         };
         return Ok(Ask::Reply { call: p.call, outcome });
     }
+    if method == "inbox.ack" {
+        let ids = p.ids.iter().map(|id| &**id).chain((!p.id.is_empty()).then_some(&*p.id));
+        return Ok(Ask::Acknowledge { ids: ids.map(str::parse).collect::<Result<_, _>>().map_err(|_| Error::BAD_REQUEST)? });
+    }
     if !METHODS.contains(&method) {
         return Err(Error::METHOD_NOT_FOUND);
     }
@@ -125,7 +134,7 @@ pub fn read(method: &str, params: &str, scopes: &Scopes) -> Result<Ask, Error> {
         "join" => Ask::Join { scope, group: group(), meta: p.meta()? },
         "leave" => Ask::Leave { scope, group: group() },
         "members" => Ask::Members { scope, group: group() },
-        "send" => Ask::Send(p.target(scope)?, p.data()?),
+        "send" => Ask::Send { target: p.target(scope)?, data: p.data()?, store_for_ms: p.store_for.saturating_mul(1_000) },
         _ => {
             let timeout_ms = if p.timeout_ms == 0 { CALL_TIMEOUT_MS } else { p.timeout_ms };
             Ask::Call { target: p.target(scope)?, data: p.data()?, timeout_ms }
@@ -142,7 +151,7 @@ pub(crate) fn permit(ask: &Ask, user: &str, granted: &[(Box<str>, Box<str>)], sc
         Ask::Register { scope, .. } | Ask::Join { scope, .. } | Ask::Lookup { scope, .. } => *scope,
         Ask::Members { scope, .. } | Ask::Count { scope } => *scope,
         Ask::Names(listing) | Ask::Groups(listing) => listing.scope,
-        Ask::Send(target, _) | Ask::Call { target, .. } => target.scope,
+        Ask::Send { target, .. } | Ask::Call { target, .. } => target.scope,
         // What concerns the client's own entries, or a call that it was given.
         _ => return Ok(()),
     };
@@ -153,7 +162,7 @@ pub(crate) fn permit(ask: &Ask, user: &str, granted: &[(Box<str>, Box<str>)], sc
     let may = match ask {
         Ask::Register { name, .. } => is_granted(name) || is_known && any(&options.allow_register, name),
         Ask::Join { group, .. } => is_known && any(&options.allow_join, group),
-        Ask::Send(..) => is_known && options.allow_send_for_client,
+        Ask::Send { .. } => is_known && options.allow_send_for_client,
         Ask::Call { .. } => is_known && options.allow_call_for_client,
         _ => is_known && options.allow_lookup_for_client,
     };

@@ -47,6 +47,11 @@ pub struct ScopeOptions {
     pub calls_limit: usize,
     /// Members in one answer; of larger groups a sample is shown, with the exact count.
     pub members_limit: usize,
+    /// Messages that may be kept for one name that nobody has now (`send` with `store_for`); 0 = none are kept.
+    pub inbox_size: usize,
+    /// Longest time that one is kept.
+    #[serde(with = "duration")]
+    pub inbox_ttl_max: Duration,
 }
 
 impl Default for ScopeOptions {
@@ -68,6 +73,8 @@ impl Default for ScopeOptions {
             call_timeout_max: Duration::from_secs(60),
             calls_limit: 10_000,
             members_limit: 1_000,
+            inbox_size: 0,
+            inbox_ttl_max: Duration::from_secs(7 * 24 * 3_600),
         }
     }
 }

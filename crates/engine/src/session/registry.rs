@@ -16,7 +16,8 @@ impl Session {
     }
 
     pub(super) fn rpc(&mut self, command: u32, request: &RpcRequest<'_>, context: &mut Context<'_>) {
-        let method = request.method.strip_prefix("registry.").or((request.method == "reply").then_some("reply"));
+        let method =
+            request.method.strip_prefix("registry.").or(matches!(&*request.method, "reply" | "inbox.ack").then_some(&*request.method));
         let scopes = &context.node.scopes;
         let ask = method.ok_or(Error::NOT_AVAILABLE).and_then(|method| {
             let ask = directory::read(method, request.data.map_or("{}", |data| data.get()), scopes)?;

@@ -102,6 +102,7 @@ fn fill(database: &Database, reopen: &Reopen) -> Result<()> {
         commit_size: 20_000,
         commit_queue: 100_000,
         pool_size: 1,
+        read_queue: 1_000,
     };
     let store = Store::open(&settings, |_| {})?;
     let failed = Arc::new(AtomicU64::new(0));

@@ -2,6 +2,7 @@
 //! are ways to reach it. Shapes and errors are Centrifugo's, so its server libraries work.
 
 mod batch;
+mod channel_directory;
 mod channels;
 mod connections;
 mod history;
@@ -51,10 +52,10 @@ impl Reply {
             (Some(Error::TOO_MANY_REQUESTS | Error::TOO_MANY_CALLS), _) => StatusCode::SERVICE_UNAVAILABLE,
             (None, _) | (_, ErrorMode::Inside) => StatusCode::OK,
             (Some(error), ErrorMode::Transport) => match error.code {
-                102 | 104 | 4002 | 4003 => StatusCode::NOT_FOUND,
+                102 | 104 | 4002 | 4003 | 4012 => StatusCode::NOT_FOUND,
                 107 | 108 => StatusCode::BAD_REQUEST,
                 112 => StatusCode::RANGE_NOT_SATISFIABLE,
-                113 | 4001 | 4004 => StatusCode::CONFLICT,
+                113 | 4001 | 4004 | 4011 => StatusCode::CONFLICT,
                 4005 => StatusCode::GATEWAY_TIMEOUT,
                 _ => StatusCode::INTERNAL_SERVER_ERROR,
             },
@@ -142,6 +143,11 @@ async fn run_here(node: &Node, method: &str, params: &[u8]) -> Outcome {
         "presence_stats" => presence::presence_stats(node, parse(params)?).await,
         "history" => history::history(node, parse(params)?).await,
         "history_remove" => history::history_remove(node, parse(params)?).await,
+        "channel_set" => channel_directory::set(node, parse(params)?).await,
+        "channel_get" => channel_directory::get(node, parse(params)?).await,
+        "channel_remove" => channel_directory::remove(node, parse(params)?).await,
+        "channels_search" => channel_directory::search(node, parse(params)?).await,
+        "channels_similar" => channel_directory::similar(node, parse(params)?).await,
         "channels" => channels::channels(node, parse(params)?).await,
         "info" => info::info(node).await,
         method if METHODS.contains(&method) => registry::run(node, method, params).await,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::connection::{Address, Failure, Link};
+use super::letters;
 use crate::{Hand, Incoming};
 
 /// Between two attempts to connect.
@@ -23,20 +24,50 @@ pub(super) async fn serve(address: Address, me: String, hand: Hand) {
 async fn listen(address: &Address, me: String, hand: Hand) -> Result<(), Failure> {
     let of_hand = Hand::clone(&hand);
     let hear = move |text: String| {
-        let mut words = text.splitn(3, ' ');
-        if let (Some(from), Some(Ok(top)), Some(channel)) = (words.next(), words.next().map(str::parse), words.next())
-            && from != me
-        {
-            let channel = channel.into();
-            of_hand(if top == 0 { Incoming::Cleared { channel } } else { Incoming::Grown { channel, top } });
+        if let Some(incoming) = read(&text, &me) {
+            of_hand(incoming);
         }
     };
     let link = Link::hearing(address, hear).await?;
     link.client.batch_execute("LISTEN touchline").await?;
     // What was written while nobody listened is found by asking.
     hand(Incoming::Missed);
+    for (scope, name) in letters::addressees(&link.client).await? {
+        hand(Incoming::Mail { scope: scope.into(), name: name.into() });
+    }
     loop {
         tokio::time::sleep(LOOK).await;
         tokio::time::timeout(LOOK, link.client.batch_execute("")).await??;
+    }
+}
+
+/// What another node says: `<node> <top> <channel>`, or `<node> @<length of the scope> <scope><name>` for a letter.
+fn read(text: &str, me: &str) -> Option<Incoming> {
+    let mut words = text.splitn(3, ' ');
+    let (from, what, whom) = (words.next()?, words.next()?, words.next()?);
+    if from == me {
+        return None;
+    }
+    if let Some(length) = what.strip_prefix('@') {
+        let (scope, name) = whom.split_at_checked(length.parse().ok()?)?;
+        return Some(Incoming::Mail { scope: scope.into(), name: name.into() });
+    }
+    let (channel, top) = (whom.into(), what.parse().ok()?);
+    Some(if top == 0 { Incoming::Cleared { channel } } else { Incoming::Grown { channel, top } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_of_other_nodes_are_read() {
+        assert!(matches!(read("a 7 match: 1", "b"), Some(Incoming::Grown { channel, top: 7 }) if &*channel == "match: 1"));
+        assert!(matches!(read("a 0 x", "b"), Some(Incoming::Cleared { channel }) if &*channel == "x"));
+        let mail = read("a @3 my phone 7", "b");
+        assert!(matches!(mail, Some(Incoming::Mail { scope, name }) if &*scope == "my " && &*name == "phone 7"));
+        for nothing in ["b 7 x", "a x", "a x y", "a @9 short", ""] {
+            assert!(read(nothing, "b").is_none(), "{nothing}");
+        }
     }
 }

@@ -2,11 +2,12 @@
 //! what other nodes have written.
 
 mod connection;
+mod directory;
+mod letters;
 mod listener;
 mod reader;
 mod writer;
 
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -15,14 +16,13 @@ use tokio::sync::mpsc::{Sender, UnboundedSender, channel, unbounded_channel};
 
 pub(crate) use connection::{Address, Failure, Link};
 
-use crate::batch::{Load, Write};
-use crate::{Append, Figures, Hand, OnDone, OpenError, Settings};
+use crate::batch::{Read, Write};
+use crate::{Figures, Hand, OpenError, Settings};
 
 /// The way to the thread.
 pub(crate) struct Primary {
     writes: Sender<Write>,
-    loads: UnboundedSender<Load>,
-    figures: Arc<Figures>,
+    reads: UnboundedSender<Read>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -32,9 +32,9 @@ impl Primary {
         let of_system = |source| OpenError::File { path: "a thread for PostgreSQL".into(), source };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(of_system)?;
         let (writes, written) = channel(settings.commit_queue.max(1));
-        let (loads, asked) = unbounded_channel();
+        let (reads, asked) = unbounded_channel();
         let (said, checked) = std::sync::mpsc::channel();
-        let (address, settings, of_figures, of_writes) = (address.clone(), settings.clone(), Arc::clone(&figures), writes.downgrade());
+        let (address, settings, of_figures, of_writes) = (address.clone(), settings.clone(), figures, writes.downgrade());
         let work = move || {
             runtime.block_on(async {
                 // A server that can't be reached now may be there later: the node serves what does not need it until then.
@@ -64,26 +64,16 @@ impl Primary {
         };
         let thread = std::thread::Builder::new().name("store".into()).spawn(work).map_err(of_system)?;
         checked.recv().unwrap_or(Ok(()))?;
-        Ok(Primary { writes, loads, figures, thread: Mutex::new(Some(thread)) })
+        Ok(Primary { writes, reads, thread: Mutex::new(Some(thread)) })
     }
 
-    pub(crate) fn append(&self, append: Append) {
-        self.figures.waiting.fetch_add(1, Relaxed);
-        self.write(Write::Append(append));
+    /// Gives back what there is no room for.
+    pub(crate) fn write(&self, write: Write) -> Result<(), Write> {
+        self.writes.try_send(write).map_err(|(TrySendError::Full(write) | TrySendError::Closed(write))| write)
     }
 
-    fn write(&self, write: Write) {
-        if let Err(TrySendError::Full(write) | TrySendError::Closed(write)) = self.writes.try_send(write) {
-            write.turn_back(&self.figures);
-        }
-    }
-
-    pub(crate) fn load(&self, load: Load) {
-        let _ = self.loads.send(load);
-    }
-
-    pub(crate) fn remove(&self, channel: Arc<str>, done: OnDone) {
-        self.write(Write::Remove { channel, done });
+    pub(crate) fn read(&self, read: Read) {
+        let _ = self.reads.send(read);
     }
 
     pub(crate) fn close(&self) {

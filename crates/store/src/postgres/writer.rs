@@ -2,6 +2,7 @@
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -11,6 +12,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement};
 
 use super::connection::{Address, Failure, Link};
+use super::{directory, letters};
 use crate::batch::{Done, Load, Outcome, Write, now_ms};
 use crate::{Append, Figures, HEAD, Hand, LimitsOf, Settings};
 
@@ -18,6 +20,9 @@ use crate::{Append, Figures, HEAD, Hand, LimitsOf, Settings};
 const REST: Duration = Duration::from_secs(1);
 /// The same while there is more to trim.
 const HURRY: Duration = Duration::from_millis(20);
+
+/// Letters thrown away in one step.
+const STEP: u64 = 512;
 
 /// Whoever empties the outbox has this advisory lock: "touchbox" as a number.
 const POSTMAN: i64 = 0x746f_7563_6862_6f78;
@@ -115,8 +120,8 @@ impl Writer {
 
     async fn link(&mut self) -> Result<&(Link, Statement), Failure> {
         let both = match self.link.take() {
-            Some(both) => both,
-            None => {
+            Some(both) if !both.0.client.is_closed() => both,
+            _ => {
                 let mail = Arc::clone(&self.mail);
                 let mut link = Link::hearing(&self.address, move |_| mail.notify_one()).await?;
                 if !self.is_checked {
@@ -141,7 +146,7 @@ impl Writer {
         let (Link { client }, append) = self.link().await?;
         client.batch_execute("BEGIN").await?;
         let mut outcomes = vec![Outcome::Nothing; batch.len()];
-        let mut appends = Vec::new();
+        let (mut appends, mut posts) = (Vec::new(), Vec::new());
         for (index, write) in batch.iter().enumerate() {
             match write {
                 Write::Append(append) => appends.push((index, append)),
@@ -157,8 +162,17 @@ impl Writer {
                         client.execute("SELECT pg_notify('touchline', $1)", &[&format!("{notifier} 0 {channel}")]).await?;
                     }
                 }
+                Write::Describe { description, weights, .. } => directory::describe(client, description, weights).await?,
+                Write::Forget { channel, .. } => directory::forget(client, channel).await?,
+                Write::Post(letter, _) => posts.push((index, letter)),
+                Write::Discard { ids, .. } => letters::discard(client, ids).await?,
                 Write::Close => {}
             }
+        }
+        // In the order of the names, as publications are, so that two nodes never wait for each other.
+        posts.sort_by_key(|(_, letter)| (&letter.scope, &letter.name));
+        for (index, letter) in posts {
+            outcomes[index] = Outcome::Posted(letters::post(client, letter, &notifier).await?);
         }
         if !appends.is_empty() {
             let of_appends: Vec<i64> = appends.iter().map(|(index, _)| epochs[*index]).collect();
@@ -249,7 +263,10 @@ impl Writer {
         if was_failing {
             client.execute("UPDATE touchline.migration SET title = title WHERE version = 1", &[]).await?;
         }
-        Ok(client.query_one("SELECT touchline.trim($1)", &[&(now_ms() as i64)]).await?.get(0))
+        let has_more: bool = client.query_one("SELECT touchline.trim($1)", &[&(now_ms() as i64)]).await?.get(0);
+        let expired = letters::expire(client, now_ms(), STEP).await?;
+        self.figures.letters_expired.fetch_add(expired, Relaxed);
+        Ok(has_more || expired == STEP)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{Append, HEAD};
 /// How long a key gives the first result, milliseconds.
 const KEY_MS: u64 = 5 * 60 * 1_000;
 /// Rows deleted in one step.
-const STEP: u64 = 512;
+pub(super) const STEP: u64 = 512;
 /// Channels looked at in one step.
 const CHANNELS: usize = 32;
 /// Channels remembered between transactions.

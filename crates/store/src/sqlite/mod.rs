@@ -1,6 +1,8 @@
 //! The primary database in one SQLite file: one thread writes, in batches; a few read; one moves what was written from the log to the file.
 
+mod directory;
 mod ledger;
+mod letters;
 mod log;
 mod reader;
 mod writer;
@@ -14,10 +16,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
+use serde::Serialize;
 
-use crate::batch::{Load, Write};
+use crate::batch::{Read, Write};
 use crate::migrate::{self, PRIMARY_SQLITE};
-use crate::{Append, Figures, Hand, OnDone, OpenError, Settings};
+use crate::{Figures, Hand, OpenError, Settings};
 
 /// How long a statement waits for a lock that another connection of this process holds.
 const BUSY: Duration = Duration::from_secs(10);
@@ -26,7 +29,7 @@ const BUSY: Duration = Duration::from_secs(10);
 pub(crate) struct Primary {
     writes: SyncSender<Write>,
     /// None once the store is closed.
-    loads: Mutex<Option<Sender<Load>>>,
+    reads: Mutex<Option<Sender<Read>>>,
     figures: Arc<Figures>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Locked as long as the store is open.
@@ -47,7 +50,7 @@ impl Primary {
         }
         migrate::check("primary", PRIMARY_SQLITE, migrate::version(&connection).map_err(in_sqlite)?)?;
         let (writes, written) = sync_channel(settings.commit_queue.max(1));
-        let (loads, asked) = channel();
+        let (reads, asked) = channel();
         let asked = Arc::new(Mutex::new(asked));
         let mut threads = Vec::new();
         for _ in 0..settings.pool_size.max(1) {
@@ -59,33 +62,23 @@ impl Primary {
         let writer = writer::Writer::new(path.to_owned(), connection, settings, hand, Arc::clone(&figures), log.is_long());
         threads.push(thread("store-write", path, move || writer.serve(&written))?);
         threads.push(thread("store-log", path, move || log.serve())?);
-        Ok(Primary { writes, loads: Mutex::new(Some(loads)), figures, threads: Mutex::new(threads), lock })
+        Ok(Primary { writes, reads: Mutex::new(Some(reads)), figures, threads: Mutex::new(threads), lock })
     }
 
-    pub(crate) fn append(&self, append: Append) {
-        self.figures.waiting.fetch_add(1, Relaxed);
-        self.write(Write::Append(append));
+    /// Gives back what there is no room for.
+    pub(crate) fn write(&self, write: Write) -> Result<(), Write> {
+        self.writes.try_send(write).map_err(|(TrySendError::Full(write) | TrySendError::Disconnected(write))| write)
     }
 
-    fn write(&self, write: Write) {
-        if let Err(TrySendError::Full(write) | TrySendError::Disconnected(write)) = self.writes.try_send(write) {
-            write.turn_back(&self.figures);
+    pub(crate) fn read(&self, read: Read) {
+        if let Some(reads) = &*self.reads.lock().unwrap_or_else(PoisonError::into_inner) {
+            let _ = reads.send(read);
         }
-    }
-
-    pub(crate) fn load(&self, load: Load) {
-        if let Some(loads) = &*self.loads.lock().unwrap_or_else(PoisonError::into_inner) {
-            let _ = loads.send(load);
-        }
-    }
-
-    pub(crate) fn remove(&self, channel: Arc<str>, done: OnDone) {
-        self.write(Write::Remove { channel, done });
     }
 
     pub(crate) fn close(&self) {
         self.figures.is_closed.store(true, Relaxed);
-        self.loads.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.reads.lock().unwrap_or_else(PoisonError::into_inner).take();
         let _ = self.writes.send(Write::Close);
         for thread in self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             let _ = thread.join();
@@ -130,6 +123,11 @@ pub(crate) fn connect(path: &Path) -> rusqlite::Result<Connection> {
     connection.pragma_update(None, "cache_size", -64 * 1024)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
+}
+
+/// A list as one parameter of a statement.
+fn json<T: Serialize + ?Sized>(list: &T) -> String {
+    serde_json::to_string(list).unwrap_or_default()
 }
 
 /// Takes the next order of a queue that several threads share.

@@ -1,4 +1,4 @@
-//! Reads what is kept of a channel.
+//! Reads what is asked for.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension as _};
 
-use super::{connect, next};
-use crate::batch::{Load, Write};
-use crate::{Figures, Hand, History, Incoming};
+use super::{connect, directory, letters, next};
+use crate::batch::{Answer, Load, Read, Write, now_ms};
+use crate::{Figures, Hand, History, Refusal};
 
 /// One of the threads that read.
 pub(super) struct Reader {
@@ -28,36 +28,46 @@ impl Reader {
     }
 
     /// Serves until nobody can ask any more.
-    pub(super) fn serve(mut self, asked: &Mutex<Receiver<Load>>) {
-        while let Some(load) = next(asked) {
-            self.figures.loads.fetch_add(1, Relaxed);
-            let history = match self.read(&load) {
-                Ok(Some(history)) => Some(history),
-                Ok(None) => {
-                    let _ = self.writes.send(Write::Make(load));
-                    continue;
+    pub(super) fn serve(mut self, asked: &Mutex<Receiver<Read>>) {
+        while let Some(read) = next(asked) {
+            let answer = self.read(&read);
+            let read = read.finish(&self.figures);
+            match answer {
+                Ok(answer) => {
+                    if let Some(load) = read.tell(answer, &self.hand) {
+                        let _ = self.writes.send(Write::Make(load));
+                    }
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "a history could not be read");
+                    tracing::warn!(%error, "the primary database could not be read");
                     self.connection = None;
-                    None
+                    read.refuse(&self.hand, Refusal::Failed);
                 }
-            };
-            (self.hand)(Incoming::Loaded { channel: load.channel, behind: load.behind, history });
+            }
         }
     }
 
-    fn read(&mut self, load: &Load) -> rusqlite::Result<Option<History>> {
+    fn read(&mut self, read: &Read) -> rusqlite::Result<Answer> {
         let connection = match self.connection.take() {
             Some(connection) => connection,
             None => connect(&self.path)?,
         };
-        read(self.connection.insert(connection), load)
+        let connection = self.connection.insert(connection);
+        Ok(match read {
+            Read::History(load) => {
+                self.figures.loads.fetch_add(1, Relaxed);
+                Answer::History(history(connection, load)?)
+            }
+            Read::Find(find, _) => Answer::Find(directory::find(connection, find)?),
+            Read::Letters { scope, name, behind, limit } => {
+                Answer::Letters(letters::of(connection, scope, name, *behind, *limit, now_ms())?)
+            }
+        })
     }
 }
 
 /// What is kept of a channel that is there, all of one moment.
-fn read(connection: &Connection, load: &Load) -> rusqlite::Result<Option<History>> {
+fn history(connection: &Connection, load: &Load) -> rusqlite::Result<Option<History>> {
     let transaction = connection.unchecked_transaction()?;
     let mut find = transaction.prepare_cached("SELECT id, epoch, top, oldest FROM channel WHERE name = ?1")?;
     let found = find.query_row([&*load.channel], |row| {

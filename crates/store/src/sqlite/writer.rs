@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::connect;
-use super::ledger::Ledger;
+use super::ledger::{Ledger, STEP};
+use super::{connect, directory, letters};
 use crate::batch::{Done, Outcome, Write, now_ms};
 use crate::{Figures, Hand, Settings};
 
@@ -136,6 +136,19 @@ impl Writer {
                 Write::Append(append) => self.ledger.append(&transaction, append, now_ms, epoch)?,
                 Write::Make(load) => self.ledger.make(&transaction, &load.channel, epoch, now_ms + load.meta_ttl_ms)?,
                 Write::Remove { channel, .. } => self.ledger.remove(&transaction, channel)?,
+                Write::Describe { description, weights, .. } => {
+                    directory::describe(&transaction, description, weights)?;
+                    Outcome::Nothing
+                }
+                Write::Forget { channel, .. } => {
+                    directory::forget(&transaction, channel)?;
+                    Outcome::Nothing
+                }
+                Write::Post(letter, _) => Outcome::Posted(letters::post(&transaction, letter)?),
+                Write::Discard { ids, .. } => {
+                    letters::discard(&transaction, ids)?;
+                    Outcome::Nothing
+                }
                 Write::Close => Outcome::Nothing,
             });
         }
@@ -172,11 +185,13 @@ impl Writer {
         let Some(connection) = &mut self.connection else { return Ok(false) };
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let has_more = self.ledger.trim(&transaction, now_ms())?;
+        let expired = letters::expire(&transaction, now_ms(), STEP)?;
         if was_failing {
             transaction.execute("UPDATE touchline_migration SET title = title WHERE version = 1", [])?;
         }
         transaction.commit()?;
-        Ok(has_more)
+        self.figures.letters_expired.fetch_add(expired, Relaxed);
+        Ok(has_more || expired == STEP)
     }
 
     /// Empties the log if it has become too long: the one time that publishers wait for that.

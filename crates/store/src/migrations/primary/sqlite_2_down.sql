@@ -1,0 +1,4 @@
+DROP TABLE letter;
+DROP TABLE term;
+DROP TABLE channel_term;
+DROP TABLE channel_info;

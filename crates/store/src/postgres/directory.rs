@@ -1,0 +1,125 @@
+//! What is known of channels: written within the writer's transaction, found by readers.
+
+use std::collections::BTreeSet;
+
+use tokio_postgres::{Client, Error, Row};
+
+use crate::Refusal;
+use crate::find::{COMPARED_MAX, Description, Find, Found, in_order, rarest};
+use crate::words::{Counts, Weights, gather, rank, stems};
+
+/// Replaces what is said of a channel.
+pub(super) async fn describe(client: &Client, description: &Description, weights: &Weights) -> Result<(), Error> {
+    let Description { channel, title, description, kind, tags } = description;
+    let tags = serde_json::to_string(tags).unwrap_or_default();
+    let (terms, weights): (Vec<&str>, Vec<i64>) = weights.iter().map(|(term, weight)| (&**term, *weight as i64)).unzip();
+    let describe = "SELECT touchline.describe($1, $2, $3, $4, $5, $6, $7)";
+    client.execute(describe, &[channel, title, description, kind, &tags, &terms, &weights]).await.map(drop)
+}
+
+/// Lets go of what is said of a channel.
+pub(super) async fn forget(client: &Client, channel: &str) -> Result<(), Error> {
+    client.execute("SELECT touchline.forget($1)", &[&channel]).await.map(drop)
+}
+
+/// Answers a question.
+pub(super) async fn find(client: &Client, find: &Find) -> Result<Result<Vec<Found>, Refusal>, Error> {
+    Ok(match find {
+        Find::Channel(channel) => match descriptions(client, &[channel]).await?.pop() {
+            Some(description) => Ok(vec![Found { description, score: 1.0 }]),
+            None => Err(Refusal::Unknown),
+        },
+        Find::Search { words, kind, tag, limit, offset } => {
+            let stems: Vec<String> = stems(words).into_iter().collect::<BTreeSet<_>>().into_iter().collect();
+            Ok(if stems.is_empty() {
+                listed(client, kind, tag, *limit, *offset).await?
+            } else {
+                searched(client, stems, (kind, tag), *limit, *offset).await?
+            })
+        }
+        Find::Similar { channel, limit } => similar(client, channel, *limit).await?.ok_or(Refusal::Unknown),
+    })
+}
+
+/// Whether a channel is of a kind ($1) and has a tag ($2), where these are asked for.
+const FITS: &str = "($1 = '' OR i.type = $1) AND ($2 = '' OR i.tags::jsonb ? $2)";
+
+async fn listed(client: &Client, kind: &str, tag: &str, limit: usize, offset: usize) -> Result<Vec<Found>, Error> {
+    let select = format!(
+        "SELECT channel, title, description, type, tags FROM touchline.channel_info i WHERE {FITS} ORDER BY channel COLLATE \"C\" LIMIT $3 OFFSET $4"
+    );
+    let rows = client.query(&select, &[&kind, &tag, &(limit as i64), &(offset as i64)]).await?;
+    Ok(rows.iter().map(|row| Found { description: description(row), score: 0.0 }).collect())
+}
+
+async fn searched(
+    client: &Client,
+    stems: Vec<String>,
+    (kind, tag): (&str, &str),
+    limit: usize,
+    offset: usize,
+) -> Result<Vec<Found>, Error> {
+    let select = format!(
+        "SELECT t.info FROM touchline.channel_term t JOIN touchline.channel_info i ON i.id = t.info WHERE t.term = ANY($3) AND {FITS} \
+         GROUP BY t.info HAVING count(*) = $4 ORDER BY t.info LIMIT $5"
+    );
+    let rows = client.query(&select, &[&kind, &tag, &stems, &(stems.len() as i64), &(COMPARED_MAX as i64)]).await?;
+    let (channels, mut counts) = vectors(client, &ids(&rows)).await?;
+    counts.0.extend(self::counts(client, &stems).await?.0);
+    let asked: Weights = stems.into_iter().map(|stem| (stem, 1)).collect();
+    let page = rank(&asked, channels, &counts).into_iter().skip(offset).take(limit).collect();
+    shown(client, page).await
+}
+
+async fn similar(client: &Client, channel: &str, limit: usize) -> Result<Option<Vec<Found>>, Error> {
+    let Some(row) = client.query_opt("SELECT id FROM touchline.channel_info WHERE channel = $1", &[&channel]).await? else {
+        return Ok(None);
+    };
+    let id: i64 = row.get(0);
+    let (own, of_own) = vectors(client, &[id]).await?;
+    let Some((_, asked)) = own.into_iter().next() else { return Ok(None) };
+    let words = rarest(&asked, |term| of_own.0.get(term).copied().unwrap_or_default());
+    let select = "SELECT DISTINCT info FROM touchline.channel_term WHERE term = ANY($1) AND info <> $2 ORDER BY info LIMIT $3";
+    let rows = client.query(select, &[&words, &id, &(COMPARED_MAX as i64)]).await?;
+    let (channels, mut counts) = vectors(client, &ids(&rows)).await?;
+    counts.0.extend(of_own.0);
+    let page = rank(&asked, channels, &counts).into_iter().take(limit).collect();
+    shown(client, page).await.map(Some)
+}
+
+/// Some channels by their words, with the counts of these.
+async fn vectors(client: &Client, ids: &[i64]) -> Result<(Vec<(String, Weights)>, Counts), Error> {
+    let select = "SELECT i.channel, t.term, t.weight, n.channels FROM touchline.channel_info i JOIN touchline.channel_term t ON t.info = i.id \
+         JOIN touchline.term n ON n.term = t.term WHERE i.id = ANY($1) ORDER BY i.id, t.term";
+    let rows = client.query(select, &[&ids]).await?;
+    Ok(gather(rows.iter().map(|row| (row.get(0), row.get(1), number(row, 2), number(row, 3)))))
+}
+
+async fn counts(client: &Client, terms: &[String]) -> Result<Counts, Error> {
+    let rows = client.query("SELECT term, channels FROM touchline.term WHERE term = ANY($1) OR term = ''", &[&terms]).await?;
+    Ok(Counts(rows.iter().map(|row| (row.get(0), number(row, 1))).collect()))
+}
+
+async fn shown(client: &Client, ranked: Vec<(String, f64)>) -> Result<Vec<Found>, Error> {
+    let channels: Vec<&String> = ranked.iter().map(|(channel, _)| channel).collect();
+    let descriptions = descriptions(client, &channels).await?;
+    Ok(in_order(ranked, descriptions))
+}
+
+async fn descriptions(client: &Client, channels: &[&String]) -> Result<Vec<Description>, Error> {
+    let select = "SELECT channel, title, description, type, tags FROM touchline.channel_info WHERE channel = ANY($1)";
+    Ok(client.query(select, &[&channels]).await?.iter().map(description).collect())
+}
+
+fn description(row: &Row) -> Description {
+    let tags = serde_json::from_str(row.get(4)).unwrap_or_default();
+    Description { channel: row.get(0), title: row.get(1), description: row.get(2), kind: row.get(3), tags }
+}
+
+fn ids(rows: &[Row]) -> Vec<i64> {
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+fn number(row: &Row, column: usize) -> u64 {
+    row.get::<_, i64>(column) as u64
+}

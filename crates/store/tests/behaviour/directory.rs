@@ -1,0 +1,210 @@
+//! The directory of channels: found by words, and by what they have in common; beside a computation of the test's own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::mpsc::channel;
+
+use touchline_store::{Description, Find, Found, OnDone, Refusal};
+
+use crate::stage::{PATIENCE, Stage, on_both, tells};
+
+/// Channel, title, description, type, tags; and all of it as a reader of English would write down its stems.
+type Known = (&'static str, &'static str, &'static str, &'static str, &'static [&'static str]);
+
+const FIXTURE: &[Known] = &[
+    ("match:1", "Rovers against United", "The rovers play the cup final in Leeds", "match", &["cup", "leeds"]),
+    ("match:2", "United against City", "A friendly match, played in the rain", "match", &["friendly"]),
+    ("match:3", "Rovers and Wanderers", "Second leg of the cup", "match", &["cup"]),
+    ("player:9", "Jane Rover", "Plays for United. Scored in three finals", "player", &["united"]),
+    ("news:1", "Transfers", "All transfers of players this winter", "news", &[]),
+    ("news:2", "Weather", "Rain in Leeds", "news", &["leeds"]),
+    ("untitled:7", "", "", "", &[]),
+];
+
+/// The stems of the fixture's words, written by hand; a word that is not here says nothing.
+const STEMS: &[(&str, &[&str])] = &[
+    ("rover", &["rovers", "rover"]),
+    ("unit", &["united"]),
+    ("play", &["play", "played", "plays"]),
+    ("cup", &["cup"]),
+    ("final", &["final", "finals"]),
+    ("leed", &["leeds"]),
+    ("match", &["match"]),
+    ("citi", &["city"]),
+    ("friend", &["friendly"]),
+    ("rain", &["rain"]),
+    ("wander", &["wanderers"]),
+    ("second", &["second"]),
+    ("leg", &["leg"]),
+    ("jane", &["jane"]),
+    ("score", &["scored"]),
+    ("three", &["three"]),
+    ("player", &["player", "players"]),
+    ("transfer", &["transfers"]),
+    ("winter", &["winter"]),
+    ("news", &["news"]),
+    ("weather", &["weather"]),
+    ("untitl", &["untitled"]),
+    ("7", &["7"]),
+];
+
+/// What two channels have in common, out of full vectors over all stems: nothing is shared with the code under test.
+struct Model {
+    worth: Vec<f64>,
+    vectors: BTreeMap<&'static str, Vec<f64>>,
+}
+
+impl Model {
+    fn new() -> Self {
+        let counts = |text: &str| -> Vec<f64> {
+            let words: Vec<String> = text.to_lowercase().split([' ', ',', '.', ':']).map(str::to_owned).collect();
+            STEMS.iter().map(|(_, forms)| words.iter().filter(|word| forms.contains(&&***word)).count() as f64).collect()
+        };
+        let weighted = |(channel, title, description, kind, tags): &Known| {
+            let name = if title.is_empty() { channel } else { title };
+            let fields = [(counts(name), 10.0), (counts(description), 3.0), (counts(kind), 1.0), (counts(&tags.join(" ")), 1.0)];
+            let sum = |stem: usize| fields.iter().map(|(counts, weight)| counts[stem] * weight).sum::<f64>();
+            (*channel, (0..STEMS.len()).map(sum).collect::<Vec<f64>>())
+        };
+        let mut vectors: BTreeMap<&str, Vec<f64>> = FIXTURE.iter().map(weighted).collect();
+        let with = |stem: usize| vectors.values().filter(|vector| vector[stem] > 0.0).count().max(1) as f64;
+        let worth: Vec<f64> = (0..STEMS.len()).map(|stem| (1.0 + FIXTURE.len() as f64 / with(stem)).ln()).collect();
+        vectors.values_mut().for_each(|vector| vector.iter_mut().zip(&worth).for_each(|(value, worth)| *value *= worth));
+        Model { worth, vectors }
+    }
+
+    fn cosine(a: &[f64], b: &[f64]) -> f64 {
+        let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
+        dot(a, b) / (dot(a, a).sqrt() * dot(b, b).sqrt())
+    }
+
+    /// Channels that share anything with one, the likest first.
+    fn similar(&self, to: &str) -> Vec<(&'static str, f64)> {
+        let mut found = self.ranked(&self.vectors[to]);
+        found.retain(|(channel, score)| *channel != to && *score > 0.0);
+        found
+    }
+
+    /// Channels with all of some stems, the best first.
+    fn search(&self, stems: &[&str]) -> Vec<&'static str> {
+        let asked: Vec<f64> =
+            STEMS.iter().zip(&self.worth).map(|((stem, _), worth)| if stems.contains(stem) { *worth } else { 0.0 }).collect();
+        let has_all = |vector: &[f64]| asked.iter().zip(vector).all(|(asked, has)| *asked == 0.0 || *has > 0.0);
+        let found = self.ranked(&asked).into_iter().map(|(channel, _)| channel);
+        found.filter(|channel| has_all(&self.vectors[channel])).collect()
+    }
+
+    fn ranked(&self, to: &[f64]) -> Vec<(&'static str, f64)> {
+        let mut all: Vec<_> = self.vectors.iter().map(|(channel, vector)| (*channel, Model::cosine(vector, to))).collect();
+        all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
+        all
+    }
+}
+
+fn description(known: &Known) -> Description {
+    let (channel, title, description, kind, tags) = known;
+    let text = |text: &&str| (*text).to_owned();
+    let tags = tags.iter().map(text).collect();
+    Description { channel: text(channel), title: text(title), description: text(description), kind: text(kind), tags }
+}
+
+fn done(write: impl FnOnce(OnDone)) {
+    let (sender, answer) = channel();
+    write(tells(&sender));
+    assert_eq!(answer.recv_timeout(PATIENCE), Ok(Ok(())));
+}
+
+fn find(stage: &Stage, find: Find) -> Result<Vec<Found>, Refusal> {
+    let (sender, answer) = channel();
+    stage.store.find(
+        find,
+        Box::new(move |found| {
+            let _ = sender.send(found);
+        }),
+    );
+    answer.recv_timeout(PATIENCE).expect("it is answered")
+}
+
+fn search(stage: &Stage, words: &str, kind: &str, tag: &str, (limit, offset): (usize, usize)) -> Vec<String> {
+    let asked = Find::Search { words: words.into(), kind: kind.into(), tag: tag.into(), limit, offset };
+    find(stage, asked).expect("it can be asked").into_iter().map(|found| found.description.channel).collect()
+}
+
+fn similar(stage: &Stage, channel: &str, limit: usize) -> Result<Vec<(String, f64)>, Refusal> {
+    let found = find(stage, Find::Similar { channel: channel.into(), limit })?;
+    Ok(found.into_iter().map(|found| (found.description.channel, found.score)).collect())
+}
+
+fn fill(stage: &Stage) {
+    FIXTURE.iter().for_each(|known| done(|done| stage.store.describe(description(known), done)));
+}
+
+#[test]
+fn similar_channels_are_those_of_an_independent_computation() {
+    let model = Model::new();
+    on_both("similar", |settings| {
+        let stage = Stage::open(settings);
+        fill(&stage);
+        for (channel, ..) in FIXTURE {
+            let (found, expected) = (similar(&stage, channel, 100).expect("it is known"), model.similar(channel));
+            assert_eq!(
+                found.iter().map(|(name, _)| &**name).collect::<Vec<_>>(),
+                expected.iter().map(|(name, _)| *name).collect::<Vec<_>>()
+            );
+            for ((_, score), (_, expected)) in found.iter().zip(&expected) {
+                assert!((score - expected).abs() < 1e-9, "{channel}: {score} {expected}");
+            }
+        }
+        assert_eq!(similar(&stage, "match:1", 2).expect("it is known").len(), 2);
+        assert_eq!(similar(&stage, "untitled:7", 9), Ok(vec![]), "it has nothing in common with anything");
+        assert_eq!(similar(&stage, "match:99", 9), Err(Refusal::Unknown));
+        stage.store.close();
+    });
+}
+
+#[test]
+fn channels_are_found_by_their_words() {
+    let model = Model::new();
+    on_both("search", |settings| {
+        let stage = Stage::open(settings);
+        fill(&stage);
+        let all = (100, 0);
+        assert_eq!(search(&stage, "rovers", "", "", all), model.search(&["rover"]));
+        assert_eq!(model.search(&["rover"]), ["match:1", "match:3", "player:9"]);
+        assert_eq!(search(&stage, "Playing, in the FINAL!", "", "", all), model.search(&["play", "final"]), "all words, in any form");
+        assert_eq!(search(&stage, "rover", "player", "", all), ["player:9"]);
+        assert_eq!(search(&stage, "rover", "match", "leeds", all), ["match:1"]);
+        assert_eq!(search(&stage, "rover", "", "", (1, 1)), ["match:3"]);
+        assert_eq!(search(&stage, "rover offside", "", "", all), [""; 0]);
+        let names: BTreeSet<&str> = FIXTURE.iter().map(|known| known.0).collect();
+        assert_eq!(search(&stage, "of the", "", "", all), names.iter().copied().collect::<Vec<_>>(), "without words all, by name");
+        assert_eq!(search(&stage, "", "news", "", all), ["news:1", "news:2"]);
+        stage.store.close();
+    });
+}
+
+#[test]
+fn what_is_said_of_a_channel_can_be_changed_and_taken_back() {
+    on_both("describe", |settings| {
+        let stage = Stage::open(settings);
+        fill(&stage);
+        fill(&stage);
+        let of = |channel: &str| find(&stage, Find::Channel(channel.into()));
+        assert_eq!(of("match:1").expect("it is known")[0].description, description(&FIXTURE[0]));
+        let changed = Description { channel: "match:1".into(), title: "It's \"off\" % _ ü".into(), ..Description::default() };
+        done(|done| stage.store.describe(changed.clone(), done));
+        assert_eq!(of("match:1").expect("it is known")[0].description, changed);
+        assert_eq!(search(&stage, "rovers", "", "", (9, 0)), ["match:3", "player:9"], "it says nothing of rovers any more");
+        done(|done| stage.store.forget("match:1".into(), done));
+        done(|done| stage.store.forget("never:1".into(), done));
+        assert_eq!(of("match:1"), Err(Refusal::Unknown));
+        for (channel, ..) in &FIXTURE[1..] {
+            done(|done| stage.store.forget((*channel).into(), done));
+        }
+        assert_eq!(search(&stage, "", "", "", (9, 0)), [""; 0]);
+        fill(&stage);
+        let expected = Model::new().similar("match:1");
+        let found = similar(&stage, "match:1", 100).expect("it is known");
+        assert!(found.iter().zip(&expected).all(|(a, b)| (a.1 - b.1).abs() < 1e-9), "the counts of words came down to nothing meanwhile");
+        stage.store.close();
+    });
+}

@@ -1,0 +1,8 @@
+//! What a store does, the same on SQLite and on PostgreSQL.
+
+mod directory;
+mod history;
+mod letters;
+#[path = "../../../cli/tests/durability/postgres.rs"]
+mod postgres;
+mod stage;
