@@ -217,6 +217,8 @@ pub(crate) enum MigrateAction {
 pub(crate) enum Database {
     /// What must not be lost.
     Primary,
+    /// What is big, and may be lost.
+    Stats,
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

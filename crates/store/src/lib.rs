@@ -10,7 +10,9 @@ pub mod migrate;
 mod postgres;
 mod schema;
 mod settings;
+pub mod sketch;
 mod sqlite;
+pub mod stats;
 mod words;
 
 use std::sync::Arc;

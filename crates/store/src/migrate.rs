@@ -15,37 +15,74 @@ pub struct Migration {
     pub down: &'static str,
 }
 
-/// Changes of the primary database in SQLite.
-pub const PRIMARY_SQLITE: &[Migration] = &[
-    Migration {
-        version: 1,
-        title: "durable history",
-        up: include_str!("migrations/primary/sqlite_1_up.sql"),
-        down: include_str!("migrations/primary/sqlite_1_down.sql"),
-    },
-    Migration {
-        version: 2,
-        title: "channel directory and inbox",
-        up: include_str!("migrations/primary/sqlite_2_up.sql"),
-        down: include_str!("migrations/primary/sqlite_2_down.sql"),
-    },
-];
+/// A database of ours, and its changes.
+#[derive(Debug)]
+pub struct Database {
+    /// What it is called.
+    pub name: &'static str,
+    /// Its schema in PostgreSQL.
+    pub schema: &'static str,
+    /// Changes in SQLite.
+    pub sqlite: &'static [Migration],
+    /// The same in PostgreSQL.
+    pub postgres: &'static [Migration],
+}
 
-/// The same in PostgreSQL.
-pub const PRIMARY_POSTGRES: &[Migration] = &[
-    Migration {
-        version: 1,
-        title: "durable history",
-        up: include_str!("migrations/primary/postgres_1_up.sql"),
-        down: include_str!("migrations/primary/postgres_1_down.sql"),
-    },
-    Migration {
-        version: 2,
-        title: "channel directory and inbox",
-        up: include_str!("migrations/primary/postgres_2_up.sql"),
-        down: include_str!("migrations/primary/postgres_2_down.sql"),
-    },
-];
+/// What must not be lost.
+pub static PRIMARY: Database = Database {
+    name: "primary",
+    schema: "touchline",
+    sqlite: &[
+        Migration {
+            version: 1,
+            title: "durable history",
+            up: include_str!("migrations/primary/sqlite_1_up.sql"),
+            down: include_str!("migrations/primary/sqlite_1_down.sql"),
+        },
+        Migration {
+            version: 2,
+            title: "channel directory and inbox",
+            up: include_str!("migrations/primary/sqlite_2_up.sql"),
+            down: include_str!("migrations/primary/sqlite_2_down.sql"),
+        },
+    ],
+    postgres: &[
+        Migration {
+            version: 1,
+            title: "durable history",
+            up: include_str!("migrations/primary/postgres_1_up.sql"),
+            down: include_str!("migrations/primary/postgres_1_down.sql"),
+        },
+        Migration {
+            version: 2,
+            title: "channel directory and inbox",
+            up: include_str!("migrations/primary/postgres_2_up.sql"),
+            down: include_str!("migrations/primary/postgres_2_down.sql"),
+        },
+    ],
+};
+
+/// What is big, and may be lost.
+pub static STATS: Database = Database {
+    name: "stats",
+    schema: "touchline_stats",
+    sqlite: &[
+        Migration {
+            version: 1,
+            title: "connections, events, audience and traffic",
+            up: include_str!("migrations/stats/sqlite_1_up.sql"),
+            down: include_str!("migrations/stats/sqlite_1_down.sql"),
+        },
+    ],
+    postgres: &[
+        Migration {
+            version: 1,
+            title: "connections, events, audience and traffic",
+            up: include_str!("migrations/stats/postgres_1_up.sql"),
+            down: include_str!("migrations/stats/postgres_1_down.sql"),
+        },
+    ],
+};
 
 /// A schema that does not fit this program.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -177,8 +214,11 @@ mod tests {
     #[test]
     fn our_own_go_up_and_down() {
         let mut connection = Connection::open_in_memory().expect("memory is there");
-        for wanted in [newest(PRIMARY_SQLITE), 0, newest(PRIMARY_SQLITE)] {
-            go_to(&mut connection, PRIMARY_SQLITE, wanted).expect("the changes are good");
+        for database in [&PRIMARY, &STATS] {
+            for wanted in [newest(database.sqlite), 0, newest(database.sqlite), 0] {
+                go_to(&mut connection, database.sqlite, wanted).expect("the changes are good");
+            }
+            assert_eq!(newest(database.sqlite), newest(database.postgres));
         }
     }
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::migrate::{self, Migration, PRIMARY_POSTGRES, PRIMARY_SQLITE, SchemaError};
+use crate::migrate::{self, Database, Migration, SchemaError};
 use crate::postgres::{Address, Failure, Link};
 use crate::sqlite::{self, lock};
 use crate::{OpenError, Url};
@@ -13,7 +13,10 @@ use crate::{OpenError, Url};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The schema of a database.
-pub struct Schema(Of);
+pub struct Schema {
+    database: &'static Database,
+    of: Of,
+}
 
 enum Of {
     /// A file that nobody else has open.
@@ -33,23 +36,23 @@ impl Schema {
     ///
     /// # Errors
     /// See [`OpenError`]; a running node keeps a file to itself.
-    pub fn open(url: &Url, tls_ca: &str) -> Result<Self, OpenError> {
+    pub fn open(database: &'static Database, url: &Url, tls_ca: &str) -> Result<Self, OpenError> {
         match url {
-            Url::Sqlite(path) => Schema::of_file(path),
+            Url::Sqlite(path) => Schema::of_file(database, path),
             Url::Postgres(url) => {
                 let of_system = |source| OpenError::File { path: "a runtime for PostgreSQL".into(), source };
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(of_system)?;
                 let link = runtime.block_on(Link::to(&Address::new(url, tls_ca, PATIENCE)?))?;
-                Ok(Schema(Of::Postgres { link, runtime }))
+                Ok(Schema { database, of: Of::Postgres { link, runtime } })
             }
         }
     }
 
-    fn of_file(path: &Path) -> Result<Self, OpenError> {
+    fn of_file(database: &'static Database, path: &Path) -> Result<Self, OpenError> {
         let lock = lock(path)?;
         let path_text = path.display().to_string();
         let connection = sqlite::connect(path).map_err(|source| OpenError::Sqlite { path: path_text.clone(), source })?;
-        Ok(Schema(Of::Sqlite { connection, path: path_text, _lock: lock }))
+        Ok(Schema { database, of: Of::Sqlite { connection, path: path_text, _lock: lock } })
     }
 
     /// Its version; 0 = empty.
@@ -57,19 +60,19 @@ impl Schema {
     /// # Errors
     /// The database's.
     pub fn version(&self) -> Result<u32, OpenError> {
-        match &self.0 {
+        match &self.of {
             Of::Sqlite { connection, path, .. } => {
                 migrate::version(connection).map_err(|source| OpenError::Sqlite { path: path.clone(), source })
             }
-            Of::Postgres { link, runtime } => Ok(runtime.block_on(link.version())?),
+            Of::Postgres { link, runtime } => Ok(runtime.block_on(link.version(self.database))?),
         }
     }
 
     /// All changes that this program knows, in order.
     pub fn migrations(&self) -> &'static [Migration] {
-        match &self.0 {
-            Of::Sqlite { .. } => PRIMARY_SQLITE,
-            Of::Postgres { .. } => PRIMARY_POSTGRES,
+        match &self.of {
+            Of::Sqlite { .. } => self.database.sqlite,
+            Of::Postgres { .. } => self.database.postgres,
         }
     }
 
@@ -81,13 +84,13 @@ impl Schema {
         let migrations = self.migrations();
         let (found, known) = (self.version()?, migrate::newest(migrations));
         if found > known {
-            return Err(SchemaError::Newer { database: "primary", found, known }.into());
+            return Err(SchemaError::Newer { database: self.database.name, found, known }.into());
         }
-        match &mut self.0 {
+        match &mut self.of {
             Of::Sqlite { connection, path, .. } => {
                 migrate::go_to(connection, migrations, version).map_err(|source| OpenError::Sqlite { path: path.clone(), source })
             }
-            Of::Postgres { link, runtime } => runtime.block_on(link.go_to(migrations, version)).map_err(|failure: Failure| failure.into()),
+            Of::Postgres { link, runtime } => runtime.block_on(link.go_to(self.database, version)).map_err(|failure: Failure| failure.into()),
         }
     }
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use touchline_store::Schema;
+use touchline_store::migrate::{PRIMARY, STATS};
 
 use crate::arguments::{CONFIG_VARIABLE, Database, MigrateAction, MigrateArguments};
 use crate::config::{self, Sources};
@@ -14,11 +15,14 @@ pub(crate) fn run(arguments: &MigrateArguments) -> Result<ExitCode> {
     let file = arguments.config.clone().or_else(|| std::env::var_os(CONFIG_VARIABLE).map(Into::into));
     let sources = Sources { file, variables: config::process_variables(), ..Sources::default() };
     let (configuration, _) = config::read(&sources).into_result()?;
-    let (name, database) = match arguments.database {
-        Database::Primary => ("primary", &configuration.settings.store.primary),
+    let store = &configuration.settings.store;
+    let (database, url, tls_ca) = match arguments.database {
+        Database::Primary => (&PRIMARY, &store.primary.url, &store.primary.tls_ca),
+        Database::Stats => (&STATS, &store.stats.url, &store.stats.tls_ca),
     };
-    let url = database.url.parse().with_context(|| format!("store.{name}.url"))?;
-    let mut schema = Schema::open(&url, &database.tls_ca)?;
+    let name = database.name;
+    let url = url.parse().with_context(|| format!("store.{name}.url"))?;
+    let mut schema = Schema::open(database, &url, tls_ca)?;
     let newest = schema.migrations().last().map_or(0, |last| last.version);
     match arguments.action {
         MigrateAction::Status => {}

@@ -10,7 +10,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::OpenError;
-use crate::migrate::{self, Migration, PRIMARY_POSTGRES, SchemaError};
+use crate::migrate::{self, Database, SchemaError};
 
 /// Who changes the schema has this advisory lock: "touchlin" as a number.
 const LOCK: i64 = 0x746f_7563_686c_696e;
@@ -21,7 +21,7 @@ pub(crate) struct Address {
     config: Config,
     tls: Option<MakeRustlsConnect>,
     /// How long anything may take before the connection is given up.
-    pub(super) patience: Duration,
+    pub(crate) patience: Duration,
 }
 
 impl std::fmt::Debug for Address {
@@ -38,7 +38,7 @@ pub(crate) enum Failure {
     #[error("{}", reason(.0))]
     Database(#[from] tokio_postgres::Error),
     /// It did not answer.
-    #[error("no answer within store.primary.timeout")]
+    #[error("no answer in time")]
     Silent(#[from] tokio::time::error::Elapsed),
     /// Its schema does not fit.
     #[error(transparent)]
@@ -111,7 +111,7 @@ fn tls(tls_ca: &str) -> Result<MakeRustlsConnect, OpenError> {
 
 /// A connection.
 pub(crate) struct Link {
-    pub(super) client: Client,
+    pub(crate) client: Client,
 }
 
 impl Link {
@@ -143,30 +143,31 @@ impl Link {
     }
 
     /// Checks that the schema is ours, after bringing it up to date if that is wanted.
-    pub(crate) async fn check(&mut self, migrates: bool) -> Result<(), Failure> {
-        let newest = migrate::newest(PRIMARY_POSTGRES);
-        if migrates && self.version().await? <= newest {
-            self.go_to(PRIMARY_POSTGRES, newest).await?;
+    pub(crate) async fn check(&mut self, database: &Database, migrates: bool) -> Result<(), Failure> {
+        let newest = migrate::newest(database.postgres);
+        if migrates && self.version(database).await? <= newest {
+            self.go_to(database, newest).await?;
         }
-        Ok(migrate::check("primary", PRIMARY_POSTGRES, self.version().await?)?)
+        Ok(migrate::check(database.name, database.postgres, self.version(database).await?)?)
     }
 
     /// The schema's version; 0 = empty.
-    pub(crate) async fn version(&self) -> Result<u32, Failure> {
-        let is_there = self.client.query_one("SELECT to_regclass('touchline.migration') IS NOT NULL", &[]).await?;
+    pub(crate) async fn version(&self, database: &Database) -> Result<u32, Failure> {
+        let table = format!("{}.migration", database.schema);
+        let is_there = self.client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&table]).await?;
         if !is_there.get::<_, bool>(0) {
             return Ok(0);
         }
-        let version = self.client.query_one("SELECT coalesce(max(version), 0) FROM touchline.migration", &[]).await?;
+        let version = self.client.query_one(&format!("SELECT coalesce(max(version), 0) FROM {table}"), &[]).await?;
         Ok(u32::try_from(version.get::<_, i32>(0)).unwrap_or_default())
     }
 
     /// Makes the changes up to a version that are not made yet, or takes back those above it. Who comes second finds it done.
-    pub(crate) async fn go_to(&mut self, migrations: &[Migration], wanted: u32) -> Result<(), Failure> {
+    pub(crate) async fn go_to(&mut self, database: &Database, wanted: u32) -> Result<(), Failure> {
         loop {
             // A change may take its time, and so may somebody else's before it.
             self.client.batch_execute(&format!("BEGIN; SET LOCAL statement_timeout = 0; SELECT pg_advisory_xact_lock({LOCK})")).await?;
-            let made = self.step(migrations, wanted).await;
+            let made = self.step(database, wanted).await;
             self.client.batch_execute(if made.is_ok() { "COMMIT" } else { "ROLLBACK" }).await?;
             if !made? {
                 return Ok(());
@@ -174,22 +175,26 @@ impl Link {
         }
     }
 
-    async fn step(&mut self, migrations: &[Migration], wanted: u32) -> Result<bool, Failure> {
-        let table = "CREATE SCHEMA IF NOT EXISTS touchline; \
-             CREATE TABLE IF NOT EXISTS touchline.migration (version int PRIMARY KEY, title text NOT NULL, made_at timestamptz NOT NULL DEFAULT now())";
-        self.client.batch_execute(table).await?;
-        let found = self.version().await?;
+    async fn step(&mut self, database: &Database, wanted: u32) -> Result<bool, Failure> {
+        let schema = database.schema;
+        let table = format!(
+            "CREATE SCHEMA IF NOT EXISTS {schema}; \
+             CREATE TABLE IF NOT EXISTS {schema}.migration (version int PRIMARY KEY, title text NOT NULL, made_at timestamptz NOT NULL DEFAULT now())"
+        );
+        self.client.batch_execute(&table).await?;
+        let found = self.version(database).await?;
         let number = if found < wanted { found + 1 } else { found };
-        let Some(migration) = migrations.iter().find(|migration| migration.version == number).filter(|_| found != wanted) else {
+        let Some(migration) = database.postgres.iter().find(|migration| migration.version == number).filter(|_| found != wanted) else {
             return Ok(false);
         };
         let version = i32::try_from(migration.version).unwrap_or(i32::MAX);
         if found < wanted {
             self.client.batch_execute(migration.up).await?;
-            self.client.execute("INSERT INTO touchline.migration (version, title) VALUES ($1, $2)", &[&version, &migration.title]).await?;
+            let made = format!("INSERT INTO {schema}.migration (version, title) VALUES ($1, $2)");
+            self.client.execute(&made, &[&version, &migration.title]).await?;
         } else {
             self.client.batch_execute(migration.down).await?;
-            self.client.execute("DELETE FROM touchline.migration WHERE version = $1", &[&version]).await?;
+            self.client.execute(&format!("DELETE FROM {schema}.migration WHERE version = $1"), &[&version]).await?;
         }
         Ok(true)
     }

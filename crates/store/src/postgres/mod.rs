@@ -17,6 +17,7 @@ use tokio::sync::mpsc::{Sender, UnboundedSender, channel, unbounded_channel};
 pub(crate) use connection::{Address, Failure, Link};
 
 use crate::batch::{Read, Write};
+use crate::migrate::PRIMARY;
 use crate::{Figures, Hand, OpenError, Settings};
 
 /// The way to the thread.
@@ -39,7 +40,7 @@ impl Primary {
             runtime.block_on(async {
                 // A server that can't be reached now may be there later: the node serves what does not need it until then.
                 let checked = match Link::to(&address).await {
-                    Ok(mut link) => link.check(settings.migrates).await.map(|()| true).map_err(OpenError::from),
+                    Ok(mut link) => link.check(&PRIMARY, settings.migrates).await.map(|()| true).map_err(OpenError::from),
                     Err(failure) if failure.is_passing() => {
                         of_figures.fail(&failure);
                         Ok(false)

@@ -13,6 +13,7 @@ use tokio_postgres::{Client, Row, Statement};
 
 use super::connection::{Address, Failure, Link};
 use super::{directory, letters};
+use crate::migrate::PRIMARY;
 use crate::batch::{Done, Load, Outcome, Write, now_ms};
 use crate::{Append, Figures, HEAD, Hand, LimitsOf, Settings};
 
@@ -125,7 +126,7 @@ impl Writer {
                 let mail = Arc::clone(&self.mail);
                 let mut link = Link::hearing(&self.address, move |_| mail.notify_one()).await?;
                 if !self.is_checked {
-                    link.check(self.migrates).await?;
+                    link.check(&PRIMARY, self.migrates).await?;
                     self.is_checked = true;
                 }
                 let append = link.client.prepare(APPEND).await?;

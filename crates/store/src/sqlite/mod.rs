@@ -19,7 +19,7 @@ use rusqlite::{Connection, OpenFlags};
 use serde::Serialize;
 
 use crate::batch::{Read, Write};
-use crate::migrate::{self, PRIMARY_SQLITE};
+use crate::migrate::{self, Database, PRIMARY};
 use crate::{Figures, Hand, OpenError, Settings};
 
 /// How long a statement waits for a lock that another connection of this process holds.
@@ -39,16 +39,7 @@ pub(crate) struct Primary {
 impl Primary {
     /// Opens the file, made if need be, and starts the threads.
     pub(crate) fn open(path: &Path, settings: &Settings, hand: Hand, figures: Arc<Figures>) -> Result<Self, OpenError> {
-        let lock = lock(path)?;
-        let in_sqlite = |source| OpenError::Sqlite { path: path.display().to_string(), source };
-        let mut connection = connect(path).map_err(in_sqlite)?;
-        if settings.migrates {
-            let found = migrate::version(&connection).map_err(in_sqlite)?;
-            if found <= migrate::newest(PRIMARY_SQLITE) {
-                migrate::go_to(&mut connection, PRIMARY_SQLITE, migrate::newest(PRIMARY_SQLITE)).map_err(in_sqlite)?;
-            }
-        }
-        migrate::check("primary", PRIMARY_SQLITE, migrate::version(&connection).map_err(in_sqlite)?)?;
+        let (lock, connection) = open(path, &PRIMARY, settings.migrates)?;
         let (writes, written) = sync_channel(settings.commit_queue.max(1));
         let (reads, asked) = channel();
         let asked = Arc::new(Mutex::new(asked));
@@ -87,7 +78,20 @@ impl Primary {
     }
 }
 
-fn thread(name: &str, path: &Path, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, OpenError> {
+/// Opens a database that nobody else has open, and checks its schema, after bringing it up to date if that is wanted.
+pub(crate) fn open(path: &Path, database: &Database, migrates: bool) -> Result<(File, Connection), OpenError> {
+    let lock = lock(path)?;
+    let in_sqlite = |source| OpenError::Sqlite { path: path.display().to_string(), source };
+    let mut connection = connect(path).map_err(in_sqlite)?;
+    let newest = migrate::newest(database.sqlite);
+    if migrates && migrate::version(&connection).map_err(in_sqlite)? <= newest {
+        migrate::go_to(&mut connection, database.sqlite, newest).map_err(in_sqlite)?;
+    }
+    migrate::check(database.name, database.sqlite, migrate::version(&connection).map_err(in_sqlite)?)?;
+    Ok((lock, connection))
+}
+
+pub(crate) fn thread(name: &str, path: &Path, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, OpenError> {
     let started = std::thread::Builder::new().name(name.into()).spawn(work);
     started.map_err(|source| OpenError::File { path: path.display().to_string(), source })
 }
@@ -126,11 +130,11 @@ pub(crate) fn connect(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 /// A list as one parameter of a statement.
-fn json<T: Serialize + ?Sized>(list: &T) -> String {
+pub(crate) fn json<T: Serialize + ?Sized>(list: &T) -> String {
     serde_json::to_string(list).unwrap_or_default()
 }
 
 /// Takes the next order of a queue that several threads share.
-fn next<T>(queue: &Mutex<Receiver<T>>) -> Option<T> {
+pub(crate) fn next<T>(queue: &Mutex<Receiver<T>>) -> Option<T> {
     queue.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
 }

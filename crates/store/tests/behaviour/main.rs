@@ -6,3 +6,4 @@ mod letters;
 #[path = "../../../cli/tests/durability/postgres.rs"]
 mod postgres;
 mod stage;
+mod stats;

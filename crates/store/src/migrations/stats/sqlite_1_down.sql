@@ -1,0 +1,4 @@
+DROP TABLE traffic;
+DROP TABLE audience;
+DROP TABLE event;
+DROP TABLE connection;

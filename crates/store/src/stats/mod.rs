@@ -1,0 +1,336 @@
+//! What is big and may be lost: who was connected and how, audiences by the minute, traffic, and events that clients report.
+//!
+//! [`Stats::record`] never waits: rows go to the database in batches, and those that there is no room for are dropped and counted.
+
+mod curve;
+mod postgres;
+mod sqlite;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+pub use curve::{Curve, Point};
+
+use crate::postgres::Address;
+use crate::sketch::Sketch;
+use crate::{OpenError, Refusal, Url};
+
+/// Rows in one batch, at most.
+const BATCH: usize = 10_000;
+/// How long the first row of a batch waits for more.
+const DELAY: Duration = Duration::from_millis(200);
+/// Between two looks at what is too old.
+const REST: Duration = Duration::from_secs(1);
+/// Minutes of a day.
+const DAY: u64 = 1_440;
+
+/// How to open the statistics.
+#[derive(Clone)]
+pub struct StatsSettings {
+    /// Where they are.
+    pub url: Url,
+    /// As in [`crate::Settings::tls_ca`].
+    pub tls_ca: String,
+    /// How long PostgreSQL may take to answer.
+    pub timeout: Duration,
+    /// Bring the schema up to date at the start.
+    pub migrates: bool,
+    /// Rows that may wait for a batch; more are dropped.
+    pub queue_size: usize,
+    /// Questions answered at a time.
+    pub pool_size: usize,
+    /// How long rows are kept. Below a minute: a minute. In PostgreSQL whole days go.
+    pub retention: Duration,
+}
+
+/// Something that is remembered.
+#[derive(Debug)]
+pub enum Row {
+    /// A connection has ended.
+    Connection {
+        /// When it began, Unix milliseconds.
+        opened_ms: u64,
+        /// When it ended, Unix milliseconds.
+        closed_ms: u64,
+        /// Over what.
+        transport: &'static str,
+        /// What kind of program it came from.
+        agent: &'static str,
+        /// Why it ended, as on a WebSocket; 1006 = it broke off.
+        code: u16,
+    },
+    /// A client reports something.
+    Event {
+        /// When, Unix milliseconds.
+        time_ms: u64,
+        /// What.
+        name: Box<str>,
+        /// Who; empty = anonymous.
+        user: Box<str>,
+        /// A JSON object.
+        props: Bytes,
+    },
+    /// Subscribers of a channel in a minute, as one part of the cluster has seen them: the parts are added up.
+    Audience {
+        /// Minutes since 1970.
+        minute: u64,
+        /// The channel.
+        channel: Arc<str>,
+        /// The part; no two have the same name.
+        part: Arc<str>,
+        /// At the minute's end.
+        current: u64,
+        /// At most.
+        peak: u64,
+        /// Different users.
+        users: Sketch,
+    },
+    /// What went through a namespace in a minute.
+    Traffic {
+        /// Minutes since 1970.
+        minute: u64,
+        /// The namespace; empty = channels without one.
+        namespace: Box<str>,
+        /// As in an audience.
+        part: Arc<str>,
+        /// Publications accepted.
+        publications: u64,
+        /// Publications handed to connections.
+        deliveries: u64,
+    },
+}
+
+/// A time: from a second on, before another (Unix).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Range {
+    /// The first second.
+    pub from_s: u64,
+    /// The first one that is not meant any more.
+    pub to_s: u64,
+}
+
+impl Range {
+    /// Minutes that begin within it: the first, and the one behind the last.
+    fn minutes(self) -> (i64, i64) {
+        (self.from_s.div_ceil(60) as i64, self.to_s.div_ceil(60) as i64)
+    }
+}
+
+/// What can be asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Question {
+    /// The audience of a channel.
+    Audience {
+        /// The channel.
+        channel: String,
+        /// When.
+        range: Range,
+        /// Seconds of a point: a number of minutes.
+        step_s: u64,
+    },
+    /// What there was most of.
+    Top {
+        /// What.
+        of: Of,
+        /// When.
+        range: Range,
+        /// At most so many.
+        limit: usize,
+    },
+    /// Events by time.
+    Events {
+        /// This one only; empty = any.
+        name: String,
+        /// Apart by the value of this property; empty = together.
+        by: String,
+        /// When.
+        range: Range,
+        /// Seconds of a point.
+        step_s: u64,
+        /// Rows of the answer, at most.
+        limit: usize,
+    },
+}
+
+/// What tops are of, and the two figures of each; the first decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Of {
+    /// Channels: their greatest audience, and the sum of their audiences at the end of each minute.
+    Channels,
+    /// Namespaces: deliveries and publications.
+    Namespaces,
+    /// Events: how many, and of how many users.
+    Events,
+    /// Transports: connections, and how long they lasted on average (milliseconds).
+    Transports,
+    /// Kinds of programs: the same.
+    Agents,
+    /// Reasons why connections ended: the same.
+    Codes,
+}
+
+/// One of a top.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ranked {
+    /// Its name.
+    pub name: String,
+    /// As [`Of`] tells.
+    pub figures: [u64; 2],
+}
+
+/// Events of one kind within one step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Counted {
+    /// When the step begins, Unix seconds.
+    pub time_s: u64,
+    /// The event.
+    pub name: String,
+    /// The value of the property that was asked for, as JSON; empty = it has none.
+    pub value: String,
+    /// How many.
+    pub count: u64,
+}
+
+/// An answer, of the question's kind.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Answer {
+    /// To [`Question::Audience`].
+    Audience(Curve),
+    /// To [`Question::Top`].
+    Top(Vec<Ranked>),
+    /// To [`Question::Events`]: by time, event and value.
+    Events(Vec<Counted>),
+}
+
+/// Takes an answer.
+pub type OnAnswer = Box<dyn FnOnce(Result<Answer, Refusal>) + Send + Sync>;
+
+/// What was done.
+#[derive(Debug, Default)]
+pub struct StatsFigures {
+    /// Rows written.
+    pub written: AtomicU64,
+    /// Rows dropped, because there was no room or the database failed.
+    pub dropped: AtomicU64,
+    /// Rows that wait.
+    pub waiting: AtomicU64,
+    /// Batches that failed.
+    pub failures: AtomicU64,
+    /// Questions that wait or are being answered.
+    pub reading: AtomicU64,
+    is_failing: AtomicBool,
+}
+
+impl StatsFigures {
+    /// Whether the last batch was written.
+    pub fn is_healthy(&self) -> bool {
+        !self.is_failing.load(Relaxed)
+    }
+
+    fn took(&self, rows: usize, outcome: Result<(), &dyn std::fmt::Display>) {
+        self.waiting.fetch_sub(rows as u64, Relaxed);
+        match outcome {
+            Ok(()) => {
+                self.written.fetch_add(rows as u64, Relaxed);
+                if self.is_failing.swap(false, Relaxed) {
+                    tracing::info!("the stats database works again");
+                }
+            }
+            Err(error) => {
+                self.failures.fetch_add(1, Relaxed);
+                self.dropped.fetch_add(rows as u64, Relaxed);
+                if !self.is_failing.swap(true, Relaxed) {
+                    tracing::warn!(%error, "the stats database fails: what there is to remember is dropped until it works again");
+                }
+            }
+        }
+    }
+}
+
+/// What a writer is told.
+enum Order {
+    Row(Row),
+    Close,
+}
+
+/// A question on its way.
+struct Asked {
+    question: Question,
+    done: OnAnswer,
+}
+
+/// Questions that may wait.
+const QUESTIONS_MAX: u64 = 256;
+
+/// The way to the statistics.
+pub struct Stats {
+    way: Way,
+    figures: Arc<StatsFigures>,
+    queue_size: u64,
+}
+
+enum Way {
+    Sqlite(sqlite::Stats),
+    Postgres(postgres::Stats),
+}
+
+impl Stats {
+    /// Opens the database, and brings its schema up to date if the settings want that.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(settings: &StatsSettings) -> Result<Self, OpenError> {
+        let figures = Arc::<StatsFigures>::default();
+        let way = match &settings.url {
+            Url::Sqlite(path) => Way::Sqlite(sqlite::Stats::open(&PathBuf::from(path), settings, Arc::clone(&figures))?),
+            Url::Postgres(url) => {
+                let address = Address::new(url, &settings.tls_ca, settings.timeout)?;
+                Way::Postgres(postgres::Stats::open(&address, settings, Arc::clone(&figures))?)
+            }
+        };
+        Ok(Stats { way, figures, queue_size: settings.queue_size as u64 })
+    }
+
+    /// Remembers something, if there is room.
+    pub fn record(&self, row: Row) {
+        if self.figures.waiting.fetch_add(1, Relaxed) >= self.queue_size {
+            self.figures.waiting.fetch_sub(1, Relaxed);
+            self.figures.dropped.fetch_add(1, Relaxed);
+            return;
+        }
+        match &self.way {
+            Way::Sqlite(stats) => stats.order(Order::Row(row)),
+            Way::Postgres(stats) => stats.order(Order::Row(row)),
+        }
+    }
+
+    /// Asks; what comes of it is told to `done`.
+    pub fn ask(&self, question: Question, done: OnAnswer) {
+        if self.figures.reading.fetch_add(1, Relaxed) >= QUESTIONS_MAX {
+            self.figures.reading.fetch_sub(1, Relaxed);
+            return done(Err(Refusal::Full));
+        }
+        let asked = Asked { question, done };
+        match &self.way {
+            Way::Sqlite(stats) => stats.ask(asked),
+            Way::Postgres(stats) => stats.ask(asked),
+        }
+    }
+
+    /// What was done.
+    pub fn figures(&self) -> &Arc<StatsFigures> {
+        &self.figures
+    }
+
+    /// Writes what waits, and closes the database. Blocks until that is done.
+    pub fn close(&self) {
+        match &self.way {
+            Way::Sqlite(stats) => stats.close(),
+            Way::Postgres(stats) => stats.close(),
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! Statistics in PostgreSQL: one thread with a runtime of its own; one connection writes, in batches, a few read.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::Instant;
+use tokio_postgres::{Client, Error};
+
+use super::curve::{Seen, draw};
+use super::{Answer, Asked, BATCH, Counted, DAY, DELAY, Of, Order, Question, Ranked, Row, StatsFigures, StatsSettings};
+use crate::batch::now_ms;
+use crate::migrate::STATS;
+use crate::postgres::{Address, Failure, Link};
+use crate::sketch::Sketch;
+use crate::{OpenError, Refusal};
+
+/// Between two looks at days that are too old.
+const TRIM: Duration = Duration::from_secs(60);
+
+/// The way to the thread.
+pub(super) struct Stats {
+    orders: UnboundedSender<Order>,
+    questions: UnboundedSender<Asked>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Stats {
+    /// Connects once, to check the schema if the server can be reached, and starts the thread.
+    pub(super) fn open(address: &Address, settings: &StatsSettings, figures: Arc<StatsFigures>) -> Result<Self, OpenError> {
+        let of_system = |source| OpenError::File { path: "a thread for PostgreSQL".into(), source };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(of_system)?;
+        let (orders, ordered) = unbounded_channel();
+        let (questions, asked) = unbounded_channel();
+        let (said, checked) = std::sync::mpsc::channel();
+        let (address, settings) = (address.clone(), settings.clone());
+        let work = move || {
+            runtime.block_on(async {
+                let mut writer = Writer { address: address.clone(), settings: settings.clone(), link: None, days: BTreeSet::new(), figures: Arc::clone(&figures) };
+                // A server that can't be reached now may be there later.
+                let _ = said.send(match writer.link().await {
+                    Ok(_) => Ok(()),
+                    Err(failure) if failure.is_passing() => Ok(figures.took(0, Err(&failure))),
+                    Err(failure) => Err(OpenError::from(failure)),
+                });
+                let asked = Arc::new(tokio::sync::Mutex::new(asked));
+                for _ in 0..settings.pool_size.max(1) {
+                    tokio::spawn(read_all(address.clone(), Arc::clone(&asked), Arc::clone(&figures)));
+                }
+                writer.serve(ordered).await;
+            });
+        };
+        let thread = std::thread::Builder::new().name("stats".into()).spawn(work).map_err(of_system)?;
+        checked.recv().unwrap_or(Ok(()))?;
+        Ok(Stats { orders, questions, thread: Mutex::new(Some(thread)) })
+    }
+
+    pub(super) fn order(&self, order: Order) {
+        let _ = self.orders.send(order);
+    }
+
+    pub(super) fn ask(&self, asked: Asked) {
+        let _ = self.questions.send(asked);
+    }
+
+    pub(super) fn close(&self) {
+        self.order(Order::Close);
+        if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Writer {
+    address: Address,
+    settings: StatsSettings,
+    /// None at first and after a failure.
+    link: Option<Link>,
+    /// Days (since 1970) that have their partitions.
+    days: BTreeSet<i64>,
+    figures: Arc<StatsFigures>,
+}
+
+impl Writer {
+    async fn serve(mut self, mut ordered: UnboundedReceiver<Order>) {
+        let mut trim_at = Instant::now();
+        let mut is_over = false;
+        while !is_over {
+            let mut rows = Vec::new();
+            let mut until = trim_at;
+            while rows.len() < BATCH {
+                match tokio::time::timeout_at(until, ordered.recv()).await {
+                    Ok(Some(Order::Row(row))) => {
+                        if rows.is_empty() {
+                            until = Instant::now() + DELAY;
+                        }
+                        rows.push(row);
+                    }
+                    Err(_) => break,
+                    Ok(Some(Order::Close) | None) => {
+                        is_over = true;
+                        break;
+                    }
+                }
+            }
+            if !rows.is_empty() {
+                let outcome = self.in_time(&rows).await;
+                self.figures.took(rows.len(), outcome.as_ref().map(|()| ()).map_err(|error| error as _));
+                self.link = self.link.take().filter(|_| outcome.is_ok());
+            }
+            if Instant::now() >= trim_at {
+                trim_at = Instant::now() + TRIM;
+                if let Err(error) = self.trim().await {
+                    tracing::warn!(%error, "old statistics could not be dropped");
+                    self.link = None;
+                }
+            }
+        }
+    }
+
+    async fn in_time(&mut self, rows: &[Row]) -> Result<(), Failure> {
+        tokio::time::timeout(self.address.patience, self.write(rows)).await?
+    }
+
+    async fn link(&mut self) -> Result<&Client, Failure> {
+        let link = match self.link.take() {
+            Some(link) if !link.client.is_closed() => link,
+            _ => {
+                let mut link = Link::to(&self.address).await?;
+                link.check(&STATS, self.settings.migrates).await?;
+                link
+            }
+        };
+        Ok(&self.link.insert(link).client)
+    }
+
+    async fn write(&mut self, rows: &[Row]) -> Result<(), Failure> {
+        let mut batch = Batch::default();
+        rows.iter().for_each(|row| batch.take(row));
+        let days: Vec<i64> = batch.days.difference(&self.days).copied().collect();
+        let client = self.link().await?;
+        if !days.is_empty() {
+            client.execute("SELECT touchline_stats.prepare($1)", &[&days]).await?;
+        }
+        batch.write(client).await?;
+        self.days.extend(days);
+        Ok(())
+    }
+
+    async fn trim(&mut self) -> Result<(), Failure> {
+        let before_ms = now_ms().saturating_sub(self.settings.retention.as_millis() as u64);
+        let first = (before_ms / 60_000 / DAY) as i64;
+        self.link().await?.execute("SELECT touchline_stats.drop_before($1)", &[&first]).await?;
+        self.days.retain(|day| *day >= first);
+        Ok(())
+    }
+}
+
+/// Rows by table and column.
+#[derive(Default)]
+struct Batch<'r> {
+    days: BTreeSet<i64>,
+    connections: (Vec<i64>, Vec<i64>, Vec<i64>, Vec<&'r str>, Vec<&'r str>, Vec<i64>),
+    events: (Vec<i64>, Vec<i64>, Vec<&'r str>, Vec<&'r str>, Vec<&'r str>),
+    audiences: (Vec<i64>, Vec<&'r str>, Vec<&'r str>, Vec<i64>, Vec<i64>, Vec<Vec<u8>>),
+    traffic: (Vec<i64>, Vec<&'r str>, Vec<&'r str>, Vec<i64>, Vec<i64>),
+}
+
+impl<'r> Batch<'r> {
+    fn take(&mut self, row: &'r Row) {
+        let minute = match row {
+            Row::Connection { closed_ms: time_ms, .. } | Row::Event { time_ms, .. } => *time_ms / 60_000,
+            Row::Audience { minute, .. } | Row::Traffic { minute, .. } => *minute,
+        };
+        self.days.insert((minute / DAY) as i64);
+        let minute = minute as i64;
+        match row {
+            Row::Connection { opened_ms, closed_ms, transport, agent, code } => {
+                let (minutes, closed, opened, transports, agents, codes) = &mut self.connections;
+                minutes.push(minute);
+                closed.push(*closed_ms as i64);
+                opened.push(*opened_ms as i64);
+                transports.push(transport);
+                agents.push(agent);
+                codes.push(i64::from(*code));
+            }
+            Row::Event { time_ms, name, user, props } => {
+                let (minutes, times, names, users, all_props) = &mut self.events;
+                minutes.push(minute);
+                times.push(*time_ms as i64);
+                names.push(name);
+                users.push(user);
+                all_props.push(std::str::from_utf8(props).unwrap_or_default());
+            }
+            Row::Audience { channel, part, current, peak, users, .. } => {
+                let (minutes, channels, parts, currents, peaks, sketches) = &mut self.audiences;
+                minutes.push(minute);
+                channels.push(channel);
+                parts.push(part);
+                currents.push(*current as i64);
+                peaks.push(*peak as i64);
+                sketches.push(users.to_bytes());
+            }
+            Row::Traffic { namespace, part, publications, deliveries, .. } => {
+                let (minutes, namespaces, parts, in_all, out_all) = &mut self.traffic;
+                minutes.push(minute);
+                namespaces.push(namespace);
+                parts.push(part);
+                in_all.push(*publications as i64);
+                out_all.push(*deliveries as i64);
+            }
+        }
+    }
+
+    /// One statement for each table, one transaction for all.
+    async fn write(&self, client: &Client) -> Result<(), Error> {
+        client.batch_execute("BEGIN").await?;
+        let (minutes, closed, opened, transports, agents, codes) = &self.connections;
+        let insert = "INSERT INTO touchline_stats.connection SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::text[], $5::text[], $6::int8[])";
+        if !minutes.is_empty() {
+            client.execute(insert, &[minutes, closed, opened, transports, agents, codes]).await?;
+        }
+        let (minutes, times, names, users, all_props) = &self.events;
+        let insert = "INSERT INTO touchline_stats.event SELECT * FROM unnest($1::int8[], $2::int8[], $3::text[], $4::text[], $5::text[])";
+        if !minutes.is_empty() {
+            client.execute(insert, &[minutes, times, names, users, all_props]).await?;
+        }
+        let (minutes, channels, parts, currents, peaks, sketches) = &self.audiences;
+        let insert = "INSERT INTO touchline_stats.audience SELECT DISTINCT ON (m, c, p) * \
+             FROM unnest($1::int8[], $2::text[], $3::text[], $4::int8[], $5::int8[], $6::bytea[]) AS row (m, c, p) \
+             ON CONFLICT (minute, channel, part) DO UPDATE SET current = excluded.current, peak = excluded.peak, users = excluded.users";
+        if !minutes.is_empty() {
+            client.execute(insert, &[minutes, channels, parts, currents, peaks, sketches]).await?;
+        }
+        let (minutes, namespaces, parts, in_all, out_all) = &self.traffic;
+        let insert = "INSERT INTO touchline_stats.traffic AS of SELECT m, n, p, sum(i)::int8, sum(o)::int8 \
+             FROM unnest($1::int8[], $2::text[], $3::text[], $4::int8[], $5::int8[]) AS row (m, n, p, i, o) GROUP BY m, n, p \
+             ON CONFLICT (minute, namespace, part) DO UPDATE SET publications = of.publications + excluded.publications, deliveries = of.deliveries + excluded.deliveries";
+        if !minutes.is_empty() {
+            client.execute(insert, &[minutes, namespaces, parts, in_all, out_all]).await?;
+        }
+        client.batch_execute("COMMIT").await
+    }
+}
+
+/// Answers until nobody can ask any more.
+async fn read_all(address: Address, asked: Arc<tokio::sync::Mutex<UnboundedReceiver<Asked>>>, figures: Arc<StatsFigures>) {
+    let mut kept: Option<Link> = None;
+    loop {
+        let Some(Asked { question, done }) = asked.lock().await.recv().await else { return };
+        let answered = tokio::time::timeout(address.patience, async {
+            let link = match kept.take() {
+                Some(link) if !link.client.is_closed() => link,
+                _ => Link::to(&address).await?,
+            };
+            Ok::<_, Failure>(answer(&kept.insert(link).client, &question).await?)
+        });
+        let answered = answered.await.map_err(Failure::from).and_then(|answered| answered);
+        figures.reading.fetch_sub(1, Relaxed);
+        done(answered.map_err(|error| {
+            tracing::warn!(%error, "the stats database could not be read");
+            kept = None;
+            Refusal::Failed
+        }));
+    }
+}
+
+async fn answer(client: &Client, question: &Question) -> Result<Answer, Error> {
+    let number = |row: &tokio_postgres::Row, column: usize| row.get::<_, i64>(column) as u64;
+    match question {
+        Question::Audience { channel, range, step_s } => {
+            let (first, behind) = range.minutes();
+            let select = "SELECT minute, current, peak, users FROM touchline_stats.audience \
+                 WHERE minute = ANY (ARRAY(SELECT generate_series($2::int8, $3::int8 - 1))) AND channel = $1 ORDER BY minute, part";
+            let rows = client.query(select, &[channel, &first, &behind]).await?;
+            let seen = |row: &tokio_postgres::Row| {
+                let users = Sketch::from_bytes(row.get(3));
+                Seen { minute: number(row, 0), current: number(row, 1), peak: number(row, 2), users }
+            };
+            Ok(Answer::Audience(draw(rows.iter().map(seen), *step_s)))
+        }
+        Question::Top { of, range, limit } => {
+            let (first, behind) = match of {
+                Of::Channels | Of::Namespaces => range.minutes(),
+                _ => ((range.from_s * 1_000) as i64, (range.to_s * 1_000) as i64),
+            };
+            let rows = client.query(top(*of), &[&first, &behind, &(*limit as i64)]).await?;
+            Ok(Answer::Top(rows.iter().map(|row| Ranked { name: row.get(0), figures: [number(row, 1), number(row, 2)] }).collect()))
+        }
+        Question::Events { name, by, range, step_s, limit } => {
+            let select = "SELECT time_ms / 1000 / $1::int8 * $1::int8 AS step, name, \
+                 CASE WHEN $2 = '' THEN '' ELSE coalesce((props::json -> $2)::text, '') END COLLATE \"C\" AS value, count(*) FROM touchline_stats.event \
+                 WHERE minute BETWEEN $3::int8 / 60000 AND $4::int8 / 60000 AND time_ms >= $3 AND time_ms < $4 AND ($5 = '' OR name = $5) \
+                 GROUP BY step, name, value ORDER BY step, name COLLATE \"C\", value LIMIT $6";
+            let (first, behind) = ((range.from_s * 1_000) as i64, (range.to_s * 1_000) as i64);
+            let rows = client.query(select, &[&(*step_s as i64), by, &first, &behind, name, &(*limit as i64)]).await?;
+            let counted = |row: &tokio_postgres::Row| Counted { time_s: number(row, 0), name: row.get(1), value: row.get(2), count: number(row, 3) };
+            Ok(Answer::Events(rows.iter().map(counted).collect()))
+        }
+    }
+}
+
+fn top(of: Of) -> &'static str {
+    match of {
+        Of::Channels => {
+            "SELECT channel, max(peak)::int8 AS most, sum(current)::int8 AS all_of FROM (SELECT minute, channel, sum(current) AS current, sum(peak) AS peak \
+             FROM touchline_stats.audience WHERE minute >= $1 AND minute < $2 GROUP BY minute, channel) each \
+             GROUP BY channel ORDER BY most DESC, all_of DESC, channel COLLATE \"C\" LIMIT $3"
+        }
+        Of::Namespaces => {
+            "SELECT namespace, sum(deliveries)::int8 AS out, sum(publications)::int8 FROM touchline_stats.traffic WHERE minute >= $1 AND minute < $2 \
+             GROUP BY namespace ORDER BY out DESC, namespace COLLATE \"C\" LIMIT $3"
+        }
+        Of::Events => {
+            "SELECT name, count(*) AS n, count(DISTINCT \"user\") FROM touchline_stats.event \
+             WHERE minute BETWEEN $1::int8 / 60000 AND $2::int8 / 60000 AND time_ms >= $1 AND time_ms < $2 GROUP BY name ORDER BY n DESC, name COLLATE \"C\" LIMIT $3"
+        }
+        Of::Transports => {
+            "SELECT transport, count(*) AS n, sum(closed_ms - opened_ms)::int8 / count(*) FROM touchline_stats.connection \
+             WHERE minute BETWEEN $1::int8 / 60000 AND $2::int8 / 60000 AND closed_ms >= $1 AND closed_ms < $2 \
+             GROUP BY transport ORDER BY n DESC, transport COLLATE \"C\" LIMIT $3"
+        }
+        Of::Agents => {
+            "SELECT agent, count(*) AS n, sum(closed_ms - opened_ms)::int8 / count(*) FROM touchline_stats.connection \
+             WHERE minute BETWEEN $1::int8 / 60000 AND $2::int8 / 60000 AND closed_ms >= $1 AND closed_ms < $2 \
+             GROUP BY agent ORDER BY n DESC, agent COLLATE \"C\" LIMIT $3"
+        }
+        Of::Codes => {
+            "SELECT code::text AS reason, count(*) AS n, sum(closed_ms - opened_ms)::int8 / count(*) FROM touchline_stats.connection \
+             WHERE minute BETWEEN $1::int8 / 60000 AND $2::int8 / 60000 AND closed_ms >= $1 AND closed_ms < $2 \
+             GROUP BY code ORDER BY n DESC, reason LIMIT $3"
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Statistics: rows in, curves and tops out, the same on both databases; and nothing that waits for them.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use touchline_store::sketch::{Sketch, hash};
+use touchline_store::stats::{Answer, Counted, Curve, Of, Point, Question, Range, Ranked, Row, Stats, StatsSettings};
+
+use crate::stage::{PATIENCE, now_ms, on_each};
+
+const HOUR_S: u64 = 3_600;
+
+fn settings(url: &str) -> StatsSettings {
+    StatsSettings {
+        url: url.parse().expect("the address is good"),
+        tls_ca: String::new(),
+        timeout: PATIENCE,
+        migrates: true,
+        queue_size: 100_000,
+        pool_size: 2,
+        retention: Duration::from_secs(30 * 24 * HOUR_S),
+    }
+}
+
+/// Waits until all that was recorded is written.
+fn settle(stats: &Stats) {
+    let began = Instant::now();
+    while stats.figures().waiting.load(Relaxed) > 0 {
+        assert!(began.elapsed() < PATIENCE, "it is written in the end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(stats.figures().dropped.load(Relaxed), 0);
+}
+
+fn ask(stats: &Stats, question: Question) -> Answer {
+    let (sender, answer) = channel();
+    stats.ask(
+        question,
+        Box::new(move |found| {
+            let _ = sender.send(found);
+        }),
+    );
+    answer.recv_timeout(PATIENCE).expect("it is answered").expect("it can be answered")
+}
+
+fn top(stats: &Stats, of: Of, range: Range) -> Vec<(String, [u64; 2])> {
+    match ask(stats, Question::Top { of, range, limit: 3 }) {
+        Answer::Top(all) => all.into_iter().map(|Ranked { name, figures }| (name, figures)).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn audience(minute: u64, channel: &str, part: &str, (current, peak): (u64, u64), users: &[&str]) -> Row {
+    let mut sketch = Sketch::default();
+    users.iter().for_each(|user| sketch.add(hash(user.as_bytes())));
+    Row::Audience { minute, channel: channel.into(), part: part.into(), current, peak, users: sketch }
+}
+
+#[test]
+fn the_audience_of_a_match_is_one_curve() {
+    on_each("curve", |url| {
+        let stats = Stats::open(&settings(url)).expect("it opens");
+        let kickoff = now_ms() / 60_000 - 200;
+        // Two hours, two shards: the whole crowd comes, stays and goes.
+        for minute in 0..120 {
+            let crowd = if minute < 60 { minute + 1 } else { 120 - minute };
+            let users: Vec<String> = (0..crowd).map(|n| format!("fan-{n}")).collect();
+            let users: Vec<&str> = users.iter().map(String::as_str).collect();
+            let (one, two) = users.split_at(users.len() / 2);
+            stats.record(audience(kickoff + minute, "match:1", "n/0", (crowd, crowd + 1), one));
+            stats.record(audience(kickoff + minute, "match:1", "n/1", (0, 0), two));
+            stats.record(audience(kickoff + minute, "match:2", "n/0", (7, 7), &["other"]));
+        }
+        settle(&stats);
+        let range = Range { from_s: kickoff * 60, to_s: (kickoff + 120) * 60 };
+        let of = |step_s, range| match ask(&stats, Question::Audience { channel: "match:1".into(), range, step_s }) {
+            Answer::Audience(curve) => curve,
+            other => panic!("{other:?}"),
+        };
+        let curve = of(60, range);
+        assert_eq!((curve.points.len(), curve.peak, curve.users), (120, 61, 60));
+        let point = |minute: u64, n: u64| Point { time_s: (kickoff + minute) * 60, current: n, peak: n + 1, users: n };
+        assert_eq!([curve.points[0], curve.points[59], curve.points[119]], [point(0, 1), point(59, 60), point(119, 1)]);
+        let half = of(60, Range { from_s: range.from_s, to_s: range.from_s + 600 });
+        assert_eq!(half.points, curve.points[..10]);
+        let coarse = of(1_800, range);
+        assert!(coarse.points.iter().all(|point| point.time_s % 1_800 == 0) && coarse.points.len() <= 5);
+        assert_eq!((coarse.peak, coarse.users), (61, 60));
+        assert_eq!(of(60, Range { from_s: 0, to_s: 60 }), Curve::default());
+        let tops = top(&stats, Of::Channels, range);
+        assert_eq!(tops, [("match:1".to_owned(), [61, 3_660]), ("match:2".to_owned(), [7, 840])]);
+        stats.close();
+    });
+}
+
+#[test]
+fn events_connections_and_traffic_are_counted() {
+    on_each("counts", |url| {
+        let stats = Stats::open(&settings(url)).expect("it opens");
+        let start_s = now_ms() / 1_000 / HOUR_S * HOUR_S - 2 * HOUR_S;
+        let event = |second: u64, name: &str, user: &str, props: &'static str| Row::Event {
+            time_ms: (start_s + second) * 1_000 + 1,
+            name: name.into(),
+            user: user.into(),
+            props: Bytes::from_static(props.as_bytes()),
+        };
+        for (second, user, props) in [(0, "a", r#"{"team":"home"}"#), (10, "a", r#"{"team":"away"}"#), (70, "b", r#"{"team":"home","x":1}"#), (75, "", "{}")] {
+            stats.record(event(second, "goal_seen", user, props));
+        }
+        stats.record(event(80, "share", "a", r#"{"team":true}"#));
+        let closed_ms = start_s * 1_000 + 5_000;
+        for (transport, agent, code, lasted) in
+            [("websocket", "mobile", 1_000, 1_000), ("websocket", "desktop", 1_006, 3_000), ("websocket", "mobile", 1_006, 2_000)]
+        {
+            stats.record(Row::Connection { opened_ms: closed_ms - lasted, closed_ms, transport, agent, code });
+        }
+        for (part, publications, deliveries) in [("n/0", 1, 100), ("n/1", 2, 0), ("n/0", 10, 1_000)] {
+            let minute = start_s / 60;
+            stats.record(Row::Traffic { minute, namespace: "match".into(), part: part.into(), publications, deliveries });
+        }
+        settle(&stats);
+        let range = Range { from_s: start_s, to_s: start_s + HOUR_S };
+        let owned = |name: &str, figures| (name.to_owned(), figures);
+        assert_eq!(top(&stats, Of::Events, range), [owned("goal_seen", [4, 3]), owned("share", [1, 1])]);
+        assert_eq!(top(&stats, Of::Transports, range), [owned("websocket", [3, 2_000])]);
+        assert_eq!(top(&stats, Of::Agents, range), [owned("mobile", [2, 1_500]), owned("desktop", [1, 3_000])]);
+        assert_eq!(top(&stats, Of::Codes, range), [owned("1006", [2, 2_500]), owned("1000", [1, 1_000])]);
+        assert_eq!(top(&stats, Of::Namespaces, range), [owned("match", [1_100, 13])]);
+        let events = |name: &str, by: &str, step_s, limit| {
+            let question = Question::Events { name: name.into(), by: by.into(), range, step_s, limit };
+            match ask(&stats, question) {
+                Answer::Events(all) => {
+                    all.into_iter().map(|Counted { time_s, name, value, count }| (time_s - start_s, name, value, count)).collect::<Vec<_>>()
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        let row = |time, name: &str, value: &str, count| (time, name.to_owned(), value.to_owned(), count);
+        let by_minute = [row(0, "goal_seen", "", 2), row(60, "goal_seen", "", 2), row(60, "share", "", 1)];
+        assert_eq!(events("", "", 60, 100), by_minute);
+        assert_eq!(events("", "", 60, 2), by_minute[..2]);
+        let by_team = [row(0, "goal_seen", "", 1), row(0, "goal_seen", "\"away\"", 1), row(0, "goal_seen", "\"home\"", 2)];
+        assert_eq!(events("goal_seen", "team", 3_600, 100), by_team);
+        assert_eq!(events("share", "team", 3_600, 100), [row(0, "share", "true", 1)]);
+        stats.close();
+    });
+}
+
+#[test]
+fn what_is_too_old_goes_and_what_has_no_room_is_counted() {
+    on_each("retention", |url| {
+        let day_ms = 24 * HOUR_S * 1_000;
+        let event = |time_ms| Row::Event { time_ms, name: "e".into(), user: Box::default(), props: Bytes::from_static(b"{}") };
+        let count = |stats: &Stats| match ask(stats, Question::Top { of: Of::Events, range: Range { from_s: 0, to_s: now_ms() / 1_000 + 60 }, limit: 9 }) {
+            Answer::Top(all) => all.first().map_or(0, |ranked| ranked.figures[0]),
+            other => panic!("{other:?}"),
+        };
+        let small = StatsSettings { queue_size: 20_000, ..settings(url) };
+        {
+            let stats = Stats::open(&small).expect("it opens");
+            (0..6_000).for_each(|n| stats.record(event(now_ms() - 10 * day_ms - n)));
+            (0..10).for_each(|_| stats.record(event(now_ms() - day_ms)));
+            settle(&stats);
+            assert_eq!(count(&stats), 6_010);
+            stats.close();
+        }
+        let stats = Stats::open(&StatsSettings { retention: Duration::from_millis(5 * day_ms), queue_size: 100, ..settings(url) }).expect("it opens");
+        let began = Instant::now();
+        while count(&stats) > 10 {
+            assert!(began.elapsed() < PATIENCE, "the old ones go");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(count(&stats), 10, "and no other");
+        (0..100_000).for_each(|_| stats.record(event(now_ms())));
+        let figures = stats.figures();
+        let began = Instant::now();
+        while figures.waiting.load(Relaxed) > 0 {
+            assert!(began.elapsed() < PATIENCE, "what was taken is written");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let (written, dropped) = (figures.written.load(Relaxed), figures.dropped.load(Relaxed));
+        assert!(written >= 100 && dropped > 0, "{written} {dropped}");
+        assert_eq!(written + dropped, 100_000);
+        assert_eq!(count(&stats), 10 + written);
+        stats.close();
+    });
+}
