@@ -32,6 +32,8 @@ struct Channel {
     hearing: Hearing,
     /// All listeners were told to begin anew; they may not have left yet.
     is_broken: bool,
+    /// Most subscribers at a time since [`Channels::audiences`] was called.
+    peak: u32,
 }
 
 /// What a channel with history keeps.
@@ -65,6 +67,8 @@ pub struct Channels {
     idempotency: Idempotency,
     outgoing: Vec<(ShardId, Delivery)>,
     keepers: Keepers,
+    /// The greatest audiences of channels that are forgotten, if somebody wants to know.
+    gone: Option<HashMap<Arc<str>, u32>>,
 }
 
 impl Channels {
@@ -79,6 +83,7 @@ impl Channels {
             idempotency: Idempotency::default(),
             outgoing: Vec::new(),
             keepers: Keepers::default(),
+            gone: None,
         }
     }
 
@@ -121,6 +126,27 @@ impl Channels {
         counted.filter(|(_, subscribers)| *subscribers > 0)
     }
 
+    /// Remembers from now on the audiences of channels that are forgotten meanwhile.
+    pub fn counting_audiences(mut self) -> Self {
+        self.gone = Some(HashMap::new());
+        self
+    }
+
+    /// Channels that had a subscriber since the last call: how many they have, and had at most.
+    pub fn audiences(&mut self) -> HashMap<Arc<str>, (u64, u64)> {
+        let gone = self.gone.as_mut().map(std::mem::take).unwrap_or_default();
+        let mut all: HashMap<Arc<str>, (u64, u64)> = gone.into_iter().map(|(name, peak)| (name, (0, u64::from(peak)))).collect();
+        for channel in self.table.values_mut() {
+            let current = channel.listeners.iter().sum();
+            let peak = std::mem::replace(&mut channel.peak, current);
+            if peak > 0 {
+                let entry = all.entry(Arc::clone(&channel.name)).or_default();
+                *entry = (u64::from(current), entry.1.max(u64::from(peak)));
+            }
+        }
+        all
+    }
+
     /// Channels that cost memory: with subscribers or a history.
     pub fn len(&self) -> usize {
         self.table.len()
@@ -134,6 +160,7 @@ impl Channels {
     fn subscribe(&mut self, name: &Arc<str>, options: &ChannelOptions, subscribe: Subscribe, now_ms: u64) -> Response {
         let channel = self.channel(name, options, now_ms);
         channel.listeners[usize::from(subscribe.connection.shard)] += 1;
+        channel.peak = channel.peak.max(channel.listeners.iter().sum());
         let mut subscribed = Subscribed::default();
         if let Some(stored) = &mut channel.history {
             stored.ring.trim(now_ms);
@@ -243,7 +270,14 @@ impl Channels {
                 expiries.push(Reverse((now_ms + EXPIRY_STEP_MS, Arc::clone(name))));
                 Box::new(stored)
             });
-            Channel { name: Arc::clone(name), listeners: vec![0; *shards].into(), history, hearing: Hearing::default(), is_broken: false }
+            Channel {
+                name: Arc::clone(name),
+                listeners: vec![0; *shards].into(),
+                history,
+                hearing: Hearing::default(),
+                is_broken: false,
+                peak: 0,
+            }
         });
         if let Some(stored) = &mut channel.history {
             stored.forgotten_ms = now_ms + stored.meta_ttl_ms;

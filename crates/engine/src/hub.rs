@@ -41,9 +41,31 @@ pub struct Hub {
     /// Where each membership stands in its channel's list.
     positions: Vec<u32>,
     free_memberships: Vec<u32>,
+    /// Channels and slots that have left them, if somebody wants to know.
+    leavers: Option<Vec<(Arc<str>, u32)>>,
 }
 
 impl Hub {
+    /// Notes from now on who leaves.
+    pub fn note_leavers(&mut self) {
+        self.leavers = Some(Vec::new());
+    }
+
+    /// Channels, and slots that have left them since the last call.
+    pub fn leavers(&mut self) -> impl Iterator<Item = (Arc<str>, u32)> {
+        self.leavers.iter_mut().flat_map(|leavers| leavers.drain(..))
+    }
+
+    /// One more than the highest index of a channel.
+    pub fn capacity(&self) -> u32 {
+        self.audiences.len() as u32
+    }
+
+    /// The channel of an index, if there is one.
+    pub fn at(&self, index: u32) -> Option<LocalChannel> {
+        self.audiences.get(index as usize).and_then(Option::as_ref).map(|_| LocalChannel(index))
+    }
+
     /// Refers to a channel by name; every reference must be given back by [`Hub::release`].
     pub fn acquire(&mut self, name: &str) -> LocalChannel {
         if let Some(found) = self.find(name) {
@@ -114,7 +136,7 @@ impl Hub {
         let position = self.positions[membership.0 as usize] as usize;
         let members = &mut self.audience_mut(channel).members;
         debug_assert_eq!(members[position].membership, membership.0);
-        members.swap_remove(position);
+        let slot = members.swap_remove(position).slot & !WANTS_MEMBERSHIP_EVENTS;
         let moved = members.get(position).map(|member| member.membership);
         if members.len() * 4 < members.capacity() && members.capacity() > 64 {
             members.shrink_to(members.len() * 2);
@@ -123,6 +145,10 @@ impl Hub {
             self.positions[moved as usize] = position as u32;
         }
         self.free_memberships.push(membership.0);
+        if self.leavers.is_some() {
+            let name = Arc::clone(self.name(channel));
+            self.leavers.iter_mut().for_each(|leavers| leavers.push((Arc::clone(&name), slot)));
+        }
     }
 
     /// The slots of all listeners.

@@ -18,6 +18,7 @@ mod namespace;
 pub mod request;
 pub mod session;
 mod settings;
+pub mod tracker;
 pub mod wheel;
 
 pub use channels::Channels;

@@ -13,6 +13,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use touchline_engine::request::Event;
 use touchline_engine::session::{Node, Ticket};
+use touchline_engine::tracker::{TrackLimits, Tracker};
 use touchline_engine::{
     ChannelOptions, ChannelSettings, Channels, ClientSettings, ConnectionClaims, ConnectionId, Context, Delivery, Effects, Hub, Namespace,
     Namespaces, Request, Response, Session, SubscriptionClaims, TokenError, Verifier,
@@ -112,7 +113,10 @@ impl World {
         let Some(mut session) = self.clients[slot].session.take() else { return };
         let mut effects = Effects::default();
         let (node, hub) = (&self.node, &mut self.hub);
-        decide(&mut session, &mut Context { now_ms: self.now_ms, random: 7, id, node, hub, effects: &mut effects });
+        decide(
+            &mut session,
+            &mut Context { now_ms: self.now_ms, random: 7, id, node, hub, tracker: &mut Tracker::default(), effects: &mut effects },
+        );
         self.clients[slot].session = Some(session);
         for line in effects.messages.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             let message = serde_json::from_slice(line).expect("messages are JSON lines");

@@ -20,6 +20,16 @@ impl Clock {
         (self.started_unix + self.started.elapsed()).as_millis() as u64
     }
 
+    /// Tenths of a second since the node started.
+    pub(crate) fn tenths(&self) -> u32 {
+        (self.started.elapsed().as_millis() / 100) as u32
+    }
+
+    /// Unix milliseconds of a time in tenths of a second since the node started.
+    pub(crate) fn at(&self, tenths: u32) -> u64 {
+        (self.started_unix + Duration::from_millis(u64::from(tenths) * 100)).as_millis() as u64
+    }
+
     /// Microseconds since the node started.
     pub(crate) fn elapsed_us(&self) -> u64 {
         self.started.elapsed().as_micros() as u64

@@ -11,6 +11,8 @@ use touchline_engine::{ConnectionId, Delivery, Request, Response};
 use touchline_protocol::Disconnect;
 use touchline_registry::OwnerId;
 
+use crate::agent::Agent;
+
 /// A message to a shard.
 pub(crate) enum Message {
     /// A socket whose WebSocket handshake is done.
@@ -43,6 +45,7 @@ pub(crate) struct Adopted {
     /// What the client sent right behind the handshake.
     pub(crate) early: Bytes,
     pub(crate) is_loopback: bool,
+    pub(crate) agent: Agent,
 }
 
 /// Who gets the answer to a request.

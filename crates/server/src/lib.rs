@@ -10,6 +10,7 @@
 //! # Ok::<(), touchline_server::StartError>(())
 //! ```
 
+mod agent;
 mod auth;
 mod clock;
 mod handshake;

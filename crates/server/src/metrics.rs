@@ -11,6 +11,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use std::sync::Arc;
 
 use touchline_engine::directory::ScopeFigures;
+use touchline_store::stats::StatsFigures;
 
 use crate::registrar::Figures;
 
@@ -260,21 +261,46 @@ impl Collector for StoreCollector {
             ("store_letters_expired", "Messages that nobody came for in time", &figures.letters_expired),
             ("store_commit_microseconds", "Time spent in commits", &figures.commit_us),
         ];
-        for (name, help, count) in counters {
-            let metric = ConstCounter::new(count.load(Relaxed));
-            metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)?;
-        }
+        counters.into_iter().try_for_each(|(name, help, count)| counter(&mut encoder, name, help, count))?;
         let gauges = [
-            ("store_waiting", "Publications that wait for a commit", figures.waiting.load(Relaxed) as i64),
-            ("store_reading", "Reads that wait or are under way", figures.reading.load(Relaxed) as i64),
-            ("store_healthy", "1 while the last write succeeded", i64::from(figures.is_healthy())),
+            ("store_waiting", "Publications that wait for a commit", figures.waiting.load(Relaxed)),
+            ("store_reading", "Reads that wait or are under way", figures.reading.load(Relaxed)),
+            ("store_healthy", "1 while the last write succeeded", u64::from(figures.is_healthy())),
         ];
-        for (name, help, value) in gauges {
-            let metric = ConstGauge::new(value);
-            metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)?;
-        }
-        Ok(())
+        gauges.into_iter().try_for_each(|(name, help, value)| gauge(&mut encoder, name, help, value))
     }
+}
+
+/// What the statistics have done.
+#[derive(Debug)]
+pub(crate) struct StatsCollector(pub(crate) Arc<StatsFigures>);
+
+impl Collector for StatsCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let figures = &self.0;
+        let counters = [
+            ("stats_written", "Rows of statistics written", &figures.written),
+            ("stats_dropped", "Rows of statistics dropped, because too many waited or the database failed", &figures.dropped),
+            ("stats_failures", "Batches of statistics that failed", &figures.failures),
+        ];
+        counters.into_iter().try_for_each(|(name, help, count)| counter(&mut encoder, name, help, count))?;
+        let gauges = [
+            ("stats_waiting", "Rows of statistics that wait to be written", figures.waiting.load(Relaxed)),
+            ("stats_reading", "Questions to the statistics that wait or are under way", figures.reading.load(Relaxed)),
+            ("stats_healthy", "1 while the last batch of statistics was written", u64::from(figures.is_healthy())),
+        ];
+        gauges.into_iter().try_for_each(|(name, help, value)| gauge(&mut encoder, name, help, value))
+    }
+}
+
+fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, count: &AtomicU64) -> Result<(), std::fmt::Error> {
+    let metric = ConstCounter::new(count.load(Relaxed));
+    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
+}
+
+fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> Result<(), std::fmt::Error> {
+    let metric = ConstGauge::new(value as i64);
+    metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
 }
 
 struct SummedLatency {

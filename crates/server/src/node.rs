@@ -15,6 +15,7 @@ use bytes::Bytes;
 use touchline_protocol::Error;
 use touchline_registry::OwnerId;
 use touchline_store::Store;
+use touchline_store::stats::Stats;
 
 use crate::clock::Clock;
 use crate::inbox::{Asker, ClientOrder, Inspection, Message, UserAction, UserOrder};
@@ -49,6 +50,8 @@ pub(crate) struct Node {
     pub(crate) cluster: Option<Cluster>,
     /// The databases, if anything needs them.
     store: OnceLock<Store>,
+    /// The statistics, if there are to be any.
+    stats: OnceLock<Stats>,
     /// The cluster can be reached.
     pub(crate) is_linked: AtomicBool,
     /// Other nodes in sight.
@@ -72,6 +75,7 @@ impl Node {
             registrar,
             cluster,
             store: OnceLock::new(),
+            stats: OnceLock::new(),
             is_linked: AtomicBool::new(false),
             peers: AtomicUsize::new(0),
             hasher: RandomState::new(),
@@ -102,6 +106,16 @@ impl Node {
     /// The databases, if anything needs them.
     pub(crate) fn store(&self) -> Option<&Store> {
         self.store.get()
+    }
+
+    /// Gives the node its statistics, once.
+    pub(crate) fn remember_with(&self, stats: Stats) {
+        let _ = self.stats.set(stats);
+    }
+
+    /// The statistics, if there are any.
+    pub(crate) fn stats(&self) -> Option<&Stats> {
+        self.stats.get()
     }
 
     /// Tells the home of a channel something that nobody waits for.

@@ -14,8 +14,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
 use touchline_cluster::Joining;
 use touchline_engine::directory::Directory;
+use touchline_engine::tracker::TrackLimits;
 use touchline_engine::{Namespaces, ShardId, session};
 use touchline_registry::Timing;
+use touchline_store::stats::Stats;
 
 use crate::auth::TokenVerifier;
 use crate::clock::Clock;
@@ -52,8 +54,13 @@ pub enum StartError {
     #[error("a public key in client.token or client.subscription_token is no PEM of its kind")]
     Key(#[from] jsonwebtoken::errors::Error),
     /// The address of a database is none.
-    #[error("store.primary.url: {0}")]
-    DatabaseAddress(#[from] touchline_store::UrlError),
+    #[error("store.{database}.url: {source}")]
+    DatabaseAddress {
+        /// Which database.
+        database: &'static str,
+        /// What is expected.
+        source: touchline_store::UrlError,
+    },
     /// A database can't be used.
     #[error(transparent)]
     Database(#[from] touchline_store::OpenError),
@@ -113,6 +120,7 @@ impl Server {
         };
         let directory = Directory::new(&id, &settings.registry.scopes, &timing, random_number()?, cluster.is_on(), clock.now_ms());
         let (registrar, orders) = std::sync::mpsc::channel();
+        let stats = &settings.store.stats;
         let session = session::Node {
             client: client.clone(),
             namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
@@ -120,13 +128,19 @@ impl Server {
             scopes: directory.scopes(),
             version: crate::VERSION,
             deferred_max: settings.websocket.message_size_limit * 2,
+            track: TrackLimits { rate: if stats.enabled { stats.track_rate } else { 0 }, props_max: stats.track_size },
         };
-        let databases = store::opening(&settings, &session.namespaces, &id)?;
+        let of = |database| move |source| StartError::DatabaseAddress { database, source };
+        let databases = store::opening(&settings, &session.namespaces, &id).map_err(of("primary"))?;
+        let statistics = store::stats_opening(&settings).map_err(of("stats"))?;
         let (shards, inboxes) = (0..shards).map(|_| shard_handle()).unzip();
         let (cluster, joining) = together::join(&settings, &id, &directory).unzip();
         let node = Arc::new(Node::new(settings, session, clock, id, Ways { shards, registrar, cluster }));
         if let Some(databases) = databases {
             store::open(&node, &databases)?;
+        }
+        if let Some(statistics) = statistics {
+            node.remember_with(Stats::open(&statistics)?);
         }
         Ok(Server { node, inboxes, directory, orders, joining, listeners, address })
     }
@@ -205,6 +219,9 @@ impl Running {
         }
         if let Some(store) = self.node.store() {
             store.close();
+        }
+        if let Some(stats) = self.node.stats() {
+            stats.close();
         }
     }
 }

@@ -148,6 +148,8 @@ impl std::fmt::Debug for ClusterSettings {
 pub struct StoreSettings {
     /// What must not be lost. It is opened when something needs it.
     pub primary: PrimarySettings,
+    /// What is big, and may be lost.
+    pub stats: StatsSettings,
     /// Whether there is a directory of channels: what each is about.
     pub directory: bool,
     /// Bring schemas up to date at the start.
@@ -165,6 +167,7 @@ impl Default for StoreSettings {
     fn default() -> Self {
         StoreSettings {
             primary: PrimarySettings::default(),
+            stats: StatsSettings::default(),
             directory: false,
             migrate: true,
             commit_delay: Duration::ZERO,
@@ -207,6 +210,55 @@ impl std::fmt::Debug for PrimarySettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // The address may hold a password.
         f.debug_struct("PrimarySettings").field("pool_size", &self.pool_size).finish_non_exhaustive()
+    }
+}
+
+/// The database of what is big, and may be lost.
+#[derive(Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StatsSettings {
+    /// Whether there are statistics.
+    pub enabled: bool,
+    /// See [`PrimarySettings::url`].
+    pub url: String,
+    /// See [`PrimarySettings::tls_ca`].
+    pub tls_ca: String,
+    /// How long PostgreSQL may take to answer.
+    #[serde(with = "duration")]
+    pub timeout: Duration,
+    /// Questions answered at a time.
+    pub pool_size: usize,
+    /// Rows that may wait to be written; more are dropped.
+    pub queue_size: usize,
+    /// How long rows are kept.
+    #[serde(with = "duration")]
+    pub retention: Duration,
+    /// Events that one connection may report in a second; 0 = none.
+    pub track_rate: u32,
+    /// Largest properties of such an event, bytes of JSON.
+    pub track_size: usize,
+}
+
+impl Default for StatsSettings {
+    fn default() -> Self {
+        StatsSettings {
+            enabled: false,
+            url: "sqlite:data/stats.db".into(),
+            tls_ca: String::new(),
+            timeout: Duration::from_secs(30),
+            pool_size: 2,
+            queue_size: 131_072,
+            retention: Duration::from_secs(30 * 24 * 3_600),
+            track_rate: 10,
+            track_size: 1_024,
+        }
+    }
+}
+
+impl std::fmt::Debug for StatsSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The address may hold a password.
+        f.debug_struct("StatsSettings").field("enabled", &self.enabled).field("retention", &self.retention).finish_non_exhaustive()
     }
 }
 

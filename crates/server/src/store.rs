@@ -8,6 +8,7 @@ use touchline_engine::channels::{Storing, clearing, stored_position};
 use touchline_engine::request::{Epoch, Loaded, Stored};
 use touchline_engine::{Namespaces, Request, Response, ShardId};
 use touchline_protocol::Error;
+use touchline_store::stats::StatsSettings as StatsOpening;
 use touchline_store::{
     Append, History, Incoming, Letter, Limits, LimitsOf, OpenError, Placed, Refusal, Settings as Opening, Store, UrlError,
 };
@@ -57,6 +58,26 @@ pub(crate) fn open(node: &Arc<Node>, opening: &Opening) -> Result<(), OpenError>
     let of_node = Arc::clone(node);
     node.keep_with(Store::open(opening, move |incoming| take(&of_node, incoming))?);
     Ok(())
+}
+
+/// The address of the statistics, if there are to be any.
+///
+/// # Errors
+/// When it is none.
+pub(crate) fn stats_opening(settings: &Settings) -> Result<Option<StatsOpening>, UrlError> {
+    let stats = &settings.store.stats;
+    if !stats.enabled {
+        return Ok(None);
+    }
+    Ok(Some(StatsOpening {
+        url: stats.url.parse()?,
+        tls_ca: stats.tls_ca.clone(),
+        timeout: stats.timeout,
+        migrates: settings.store.migrate,
+        queue_size: stats.queue_size,
+        pool_size: stats.pool_size,
+        retention: stats.retention,
+    }))
 }
 
 /// Has a publication stored; whoever asked is told when it is safe.

@@ -109,7 +109,7 @@ pub(crate) enum Done {
     Placed { placed: Placed, is_new: bool, channel: Arc<str>, payload: Bytes, done: OnPlaced },
     Made { channel: Arc<str>, behind: u64, history: Option<History> },
     Posted { letter: Letter, id: Option<u64>, done: OnPosted },
-    Done(OnDone),
+    Plain(OnDone),
 }
 
 impl Done {
@@ -126,7 +126,7 @@ impl Done {
             }
             (Write::Post(letter, done), Outcome::Posted(id)) => Done::Posted { letter, id, done },
             (Write::Remove { done, .. } | Write::Describe { done, .. } | Write::Forget { done, .. } | Write::Discard { done, .. }, _) => {
-                Done::Done(done)
+                Done::Plain(done)
             }
             _ => return None,
         })
@@ -149,7 +149,7 @@ impl Done {
                 done(Ok(id));
             }
             Done::Posted { id: None, done, .. } => done(Err(Refusal::NoRoom)),
-            Done::Done(done) => done(Ok(())),
+            Done::Plain(done) => done(Ok(())),
         }
     }
 }

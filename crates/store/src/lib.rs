@@ -311,7 +311,7 @@ impl Store {
             Primary::Sqlite(primary) => primary.write(write),
             Primary::Postgres(primary) => primary.write(write),
         };
-        if let Err(write) = refused {
+        if let Some(write) = refused {
             write.turn_back(&self.figures);
         }
     }

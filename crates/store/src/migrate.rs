@@ -66,22 +66,18 @@ pub static PRIMARY: Database = Database {
 pub static STATS: Database = Database {
     name: "stats",
     schema: "touchline_stats",
-    sqlite: &[
-        Migration {
-            version: 1,
-            title: "connections, events, audience and traffic",
-            up: include_str!("migrations/stats/sqlite_1_up.sql"),
-            down: include_str!("migrations/stats/sqlite_1_down.sql"),
-        },
-    ],
-    postgres: &[
-        Migration {
-            version: 1,
-            title: "connections, events, audience and traffic",
-            up: include_str!("migrations/stats/postgres_1_up.sql"),
-            down: include_str!("migrations/stats/postgres_1_down.sql"),
-        },
-    ],
+    sqlite: &[Migration {
+        version: 1,
+        title: "connections, events, audience and traffic",
+        up: include_str!("migrations/stats/sqlite_1_up.sql"),
+        down: include_str!("migrations/stats/sqlite_1_down.sql"),
+    }],
+    postgres: &[Migration {
+        version: 1,
+        title: "connections, events, audience and traffic",
+        up: include_str!("migrations/stats/postgres_1_up.sql"),
+        down: include_str!("migrations/stats/postgres_1_down.sql"),
+    }],
 };
 
 /// A schema that does not fit this program.

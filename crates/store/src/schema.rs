@@ -90,7 +90,9 @@ impl Schema {
             Of::Sqlite { connection, path, .. } => {
                 migrate::go_to(connection, migrations, version).map_err(|source| OpenError::Sqlite { path: path.clone(), source })
             }
-            Of::Postgres { link, runtime } => runtime.block_on(link.go_to(self.database, version)).map_err(|failure: Failure| failure.into()),
+            Of::Postgres { link, runtime } => {
+                runtime.block_on(link.go_to(self.database, version)).map_err(|failure: Failure| failure.into())
+            }
         }
     }
 }

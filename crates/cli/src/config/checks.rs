@@ -120,6 +120,16 @@ fn channels(settings: &Settings, findings: &mut Vec<Finding>) {
         let text = "store.primary.url: the nodes of a cluster can't share a SQLite file, so durable namespaces, inboxes and the directory need PostgreSQL there";
         findings.push(Finding::error(text, None));
     }
+    let stats = &settings.store.stats;
+    if stats.enabled && settings.cluster.is_on() && stats.url.starts_with("sqlite:") {
+        findings.push(Finding::error(
+            "store.stats.url: the nodes of a cluster can't share a SQLite file, so statistics need PostgreSQL there",
+            None,
+        ));
+    }
+    if stats.enabled && settings.needs_primary() && stats.url == settings.store.primary.url && stats.url.starts_with("sqlite:") {
+        findings.push(Finding::error("store.stats.url: the same file as store.primary.url", None));
+    }
     let personal = &settings.client.subscribe_to_user_personal_channel;
     let namespace = personal.personal_channel_namespace.as_str();
     if personal.enabled && !namespace.is_empty() && !names.contains(namespace) {

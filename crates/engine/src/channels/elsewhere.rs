@@ -267,7 +267,12 @@ impl Channels {
     }
 
     pub(super) fn forget(&mut self, name: &Arc<str>) {
-        if self.table.remove(name).is_some() && self.keeper(name) == Keeper::Cluster {
+        let Some(forgotten) = self.table.remove(name) else { return };
+        if let (Some(gone), 1..) = (&mut self.gone, forgotten.peak) {
+            let peak = gone.entry(Arc::clone(name)).or_default();
+            *peak = forgotten.peak.max(*peak);
+        }
+        if self.keeper(name) == Keeper::Cluster {
             self.act(KeeperAct::Interest(Arc::clone(name), false));
         }
     }

@@ -22,6 +22,7 @@ use crate::hub::{Hub, LocalChannel, Membership};
 use crate::namespace::{ChannelOptions, Namespaces};
 use crate::request::{ConnectionId, Request, Response};
 use crate::settings::ClientSettings;
+use crate::tracker::{TrackLimits, Tracker};
 
 pub use server::ServerSubscription;
 
@@ -42,6 +43,8 @@ pub struct Node {
     pub version: &'static str,
     /// Bytes that a client may send ahead while its connect is under way.
     pub deferred_max: usize,
+    /// What clients may report.
+    pub track: TrackLimits,
 }
 
 /// What a session sees of the world while it decides.
@@ -56,6 +59,8 @@ pub struct Context<'a> {
     pub node: &'a Node,
     /// The listeners of the session's shard.
     pub hub: &'a mut Hub,
+    /// What clients of the session's shard report.
+    pub tracker: &'a mut Tracker,
     /// What the session wants done.
     pub effects: &'a mut Effects,
 }

@@ -16,6 +16,9 @@ impl Session {
     }
 
     pub(super) fn rpc(&mut self, command: u32, request: &RpcRequest<'_>, context: &mut Context<'_>) {
+        if request.method == "stats.track" {
+            return self.track(command, request, context);
+        }
         let method =
             request.method.strip_prefix("registry.").or(matches!(&*request.method, "reply" | "inbox.ack").then_some(&*request.method));
         let scopes = &context.node.scopes;
@@ -31,6 +34,15 @@ impl Session {
                 Some(answer) => reply(command, AnswerKind::Rpc, answer.map_or_else(Response::Refused, Response::Answer), context),
                 None => self.ask(Ticket::Directory { command, kind: AnswerKind::Rpc }, ask, context),
             },
+            Err(error) => context.effects.refuse(command, error),
+        }
+    }
+
+    fn track(&mut self, command: u32, request: &RpcRequest<'_>, context: &mut Context<'_>) {
+        let params = request.data.map_or("{}", |data| data.get());
+        let Context { tracker, id, node, now_ms, .. } = context;
+        match tracker.track(id.slot, &self.user, params, node.track, *now_ms) {
+            Ok(()) => reply(command, AnswerKind::Rpc, Response::Answer(b"{}".to_vec()), context),
             Err(error) => context.effects.refuse(command, error),
         }
     }

@@ -33,14 +33,14 @@ pub(crate) const HEAD_MAX: usize = 16 * 1024;
 /// Serves the requests of one connection, of which `early` has been read; if one of them upgrades it, hands the socket to the shard.
 pub(crate) async fn serve(node: Arc<Node>, shard: ShardId, socket: std::net::TcpStream, early: Bytes, peer: IpAddr) {
     let Ok(stream) = TcpStream::from_std(socket) else { return };
-    let is_upgraded = Rc::new(Cell::new(false));
+    let upgraded = Rc::new(Cell::new(None));
     let pace = Rc::new(Pace::new(node.clock, &node.settings.http_server));
     let service = service_fn(|request: Request<Incoming>| {
-        let (node, is_upgraded, pace) = (Arc::clone(&node), Rc::clone(&is_upgraded), Rc::clone(&pace));
+        let (node, upgraded, pace) = (Arc::clone(&node), Rc::clone(&upgraded), Rc::clone(&pace));
         // Boxed, because only a connection that can move gives its socket back.
         Box::pin(async move {
             pace.enter(Stage::Request);
-            let answer = route::answer(&node, shard, request, &is_upgraded).await;
+            let answer = route::answer(&node, shard, request, &upgraded).await;
             pace.enter(Stage::Waiting);
             Ok::<_, std::convert::Infallible>(answer)
         })
@@ -60,13 +60,11 @@ pub(crate) async fn serve(node: Arc<Node>, shard: ShardId, socket: std::net::Tcp
             std::future::poll_fn(|context| connection.poll_without_shutdown(context)).await
         }
     };
-    if ended.is_err() || !is_upgraded.get() {
-        return;
-    }
+    let (Ok(_), Some(agent)) = (ended, upgraded.get()) else { return };
     let parts = connection.into_parts();
     let Ok(socket) = parts.io.into_inner().into_inner().into_std() else { return };
     // The client's early bytes are copied: they would pin hyper's whole buffer.
     let early = Bytes::copy_from_slice(&parts.read_buf);
-    let adopted = Adopted { socket, early, is_loopback: is_loopback(peer) };
+    let adopted = Adopted { socket, early, is_loopback: is_loopback(peer), agent };
     node.send(shard, Message::Adopt(Box::new(adopted)));
 }

@@ -14,18 +14,19 @@ use touchline_engine::ShardId;
 
 use super::respond::{self, Answer, JSON};
 use super::upgrade;
+use crate::agent::Agent;
 use crate::auth::is_same_secret;
-use crate::metrics::{Link, NodeCollector, RegistryCollector, StoreCollector};
+use crate::metrics::{Link, NodeCollector, RegistryCollector, StatsCollector, StoreCollector};
 use crate::node::Node;
 use crate::operation::{self, ErrorMode};
 
 /// Answers one request.
-pub(super) async fn answer(node: &Node, shard: ShardId, request: Request<Incoming>, is_upgraded: &Cell<bool>) -> Answer {
+pub(super) async fn answer(node: &Node, shard: ShardId, request: Request<Incoming>, upgraded: &Cell<Option<Agent>>) -> Answer {
     let settings = &node.settings;
     let path = request.uri().path();
     if path == settings.websocket.handler_prefix && !settings.websocket.disabled {
         let response = upgrade::answer(node, &request);
-        is_upgraded.set(response.status() == StatusCode::SWITCHING_PROTOCOLS);
+        upgraded.set((response.status() == StatusCode::SWITCHING_PROTOCOLS).then(|| Agent::of(request.headers())));
         return response;
     }
     if path == "/api" || path.starts_with("/api/") {
@@ -67,6 +68,9 @@ async fn metrics(node: &Node) -> Answer {
     registry.register_collector(Box::new(NodeCollector(node.shards.iter().map(|s| s.metrics.clone()).collect())));
     if let Some(store) = node.store() {
         registry.register_collector(Box::new(StoreCollector(Arc::clone(store.figures()))));
+    }
+    if let Some(stats) = node.stats() {
+        registry.register_collector(Box::new(StatsCollector(Arc::clone(stats.figures()))));
     }
     let mut text = String::new();
     if prometheus_client::encoding::text::encode(&mut text, &registry).is_err() {

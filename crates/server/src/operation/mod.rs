@@ -10,6 +10,7 @@ mod info;
 mod presence;
 mod publish;
 mod registry;
+mod stats;
 mod together;
 
 use std::sync::Arc;
@@ -148,6 +149,9 @@ async fn run_here(node: &Node, method: &str, params: &[u8]) -> Outcome {
         "channel_remove" => channel_directory::remove(node, parse(params)?).await,
         "channels_search" => channel_directory::search(node, parse(params)?).await,
         "channels_similar" => channel_directory::similar(node, parse(params)?).await,
+        "stats_audience" => stats::audience(node, parse(params)?).await,
+        "stats_top" => stats::top(node, parse(params)?).await,
+        "stats_events" => stats::events(node, parse(params)?).await,
         "channels" => channels::channels(node, parse(params)?).await,
         "info" => info::info(node).await,
         method if METHODS.contains(&method) => registry::run(node, method, params).await,

@@ -5,6 +5,7 @@ use touchline_engine::{ConnectionId, Session};
 use touchline_protocol::websocket::Assembly;
 
 use super::outbox::{Due, Queue};
+use crate::agent::Agent;
 
 /// Connections in one allocation.
 const CHUNK: usize = 256;
@@ -28,6 +29,11 @@ pub(super) struct Connection {
     pub(super) next_of_user: u32,
     pub(super) previous_of_user: u32,
     pub(super) is_listed: bool,
+    pub(super) agent: Agent,
+    /// Why it ends, as on a WebSocket; 0 = nobody has said so.
+    pub(super) close_code: u16,
+    /// When it began, tenths of a second of the node's clock.
+    pub(super) opened: u32,
 }
 
 /// How far a connection is in its life.

@@ -11,7 +11,7 @@ use super::{Shard, TICK_MS};
 
 /// Notes an event at everyone here who is to have it.
 pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
-    let Shard { hub, connections, outbox, metrics, .. } = shard;
+    let Shard { hub, connections, outbox, metrics, census, node, .. } = shard;
     // The last listener may have left while the event was under way.
     let Some(channel) = hub.find(&delivery.channel) else { return };
     let frame = match &delivery.event {
@@ -37,6 +37,9 @@ pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
     }
     outbox.settle();
     metrics.deliveries.add(delivered);
+    if let (Some(census), Event::Publication(_)) = (census, &delivery.event) {
+        census.delivered(node.session.namespaces.namespace_of(&delivery.channel), delivered);
+    }
 }
 
 fn bytes_of(event: &Event) -> Bytes {

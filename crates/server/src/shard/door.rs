@@ -12,6 +12,7 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Token};
 
 use super::Shard;
+use crate::agent::Agent;
 use crate::handshake::{self, HEADERS_MAX, Headers, SUBPROTOCOL};
 use crate::http;
 use crate::node::Node;
@@ -121,13 +122,13 @@ impl Shard {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return self.wait_for(visitor, known),
             Err(_) => return,
         };
-        let Some((answer, head)) = grant(&self.node, &self.scratch[..length]) else {
+        let Some((answer, head, agent)) = grant(&self.node, &self.scratch[..length]) else {
             return self.hand_to_http(visitor, known, length);
         };
         // A fresh socket has room for so little.
         if matches!(visitor.socket.write(&answer), Ok(written) if written == answer.len()) {
             let early = self.scratch[head..length].to_vec();
-            self.seat(visitor.socket, known.is_some(), early, is_loopback(visitor.peer));
+            self.seat(visitor.socket, known.is_some(), early, is_loopback(visitor.peer), agent);
         }
     }
 
@@ -158,8 +159,8 @@ pub(crate) fn is_loopback(peer: IpAddr) -> bool {
     peer.to_canonical().is_loopback()
 }
 
-/// The answer to a whole, good handshake without a body, and the length of its head. Everything else is for hyper to judge.
-fn grant(node: &Node, bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
+/// The answer to a whole, good handshake without a body, the length of its head and what the client is. Everything else is for hyper to judge.
+fn grant(node: &Node, bytes: &[u8]) -> Option<(Vec<u8>, usize, Agent)> {
     let endpoint = &node.settings.websocket;
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
@@ -181,5 +182,5 @@ fn grant(node: &Node, bytes: &[u8]) -> Option<(Vec<u8>, usize)> {
         answer.extend_from_slice(SUBPROTOCOL.as_bytes());
     }
     answer.extend_from_slice(b"\r\n\r\n");
-    Some((answer, head))
+    Some((answer, head, Agent::of(&headers)))
 }

@@ -19,11 +19,15 @@ impl Shard {
             return waiting.push((request, asker));
         }
         match self.channels.submit(channel, request, self.now_ms) {
-            Outcome::Done(response) => self.reply(asker, response),
+            Outcome::Done(response) => {
+                if matches!(response, Response::Published(_)) {
+                    self.count_publication(channel);
+                }
+                self.node.answer(asker, response);
+            }
             Outcome::Wait(request) => self.waiting.entry(Arc::clone(channel)).or_default().push((request, asker)),
             Outcome::Keep(namespace, payload, key) => {
                 let Some(cluster) = &self.node.cluster else { return };
-                self.metrics.publications.add(1);
                 let node = Arc::clone(&self.node);
                 let done = move |stored: Option<(u64, u64)>| {
                     let response = stored.map_or(Response::Refused(Error::CLUSTER_UNREACHABLE), |(offset, epoch)| {
@@ -32,6 +36,7 @@ impl Shard {
                     node.answer(asker, response);
                 };
                 cluster.store(Arc::clone(channel), namespace, payload, key, Box::new(done));
+                self.count_publication(channel);
             }
             Outcome::Purge(namespace) => {
                 let Some(cluster) = &self.node.cluster else { return };
@@ -43,7 +48,7 @@ impl Shard {
                 self.channels.pass_clear(channel);
             }
             Outcome::Store(storing) => {
-                self.metrics.publications.add(1);
+                self.count_publication(channel);
                 store::append(&self.node, channel, storing, asker);
             }
             Outcome::Remove => store::remove(&self.node, channel, asker),

@@ -3,6 +3,7 @@
 //! One turn: read from sockets, serve the inbox, tick, write what is due; then the thread's other tasks (HTTP) run. Each step is bounded,
 //! so nothing starves behind a channel with many subscribers.
 
+mod census;
 mod connections;
 mod deliver;
 mod door;
@@ -23,13 +24,15 @@ use std::time::Duration;
 use mio::event::Event;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
+use touchline_engine::tracker::Tracker;
 use touchline_engine::wheel::Wheel;
-use touchline_engine::{Channels, Delivery, Effects, Hub, Request, Response, ShardId};
+use touchline_engine::{Channels, Delivery, Effects, Hub, Request, ShardId};
 
 use crate::inbox::{Asker, Message};
 use crate::metrics::ShardMetrics;
 use crate::node::Node;
 use crate::operation;
+use census::Census;
 use connections::Connections;
 use door::Door;
 pub(crate) use door::is_loopback;
@@ -73,6 +76,9 @@ pub(crate) struct Shard {
     unread: Vec<u32>,
     scratch: Vec<u8>,
     effects: Effects,
+    tracker: Tracker,
+    /// What is remembered for the statistics, if there are any.
+    census: Option<Box<Census>>,
     random: u64,
     now_ms: u64,
     drain: Option<Drain>,
@@ -94,6 +100,15 @@ impl Shard {
         let now_ms = node.clock.now_ms();
         let channels = Channels::new(Arc::clone(&node.session.namespaces), node.shards.len(), seed);
         let channels = if node.store().is_some() { channels.with_store() } else { channels };
+        let part = || Arc::from(format!("{}/{id}", node.id));
+        let census = node.stats().map(|_| Box::new(Census::new(part(), now_ms)));
+        let mut hub = Hub::default();
+        let channels = if census.is_some() {
+            hub.note_leavers();
+            channels.counting_audiences()
+        } else {
+            channels
+        };
         Ok(Shard {
             id,
             metrics: Arc::clone(&node.shards[usize::from(id)].metrics),
@@ -101,7 +116,7 @@ impl Shard {
             registry,
             connections: Connections::default(),
             users: Users::default(),
-            hub: Hub::default(),
+            hub,
             channels: if node.cluster.is_some() { channels.in_cluster() } else { channels },
             waiting: HashMap::new(),
             outbox: Outbox::default(),
@@ -110,6 +125,8 @@ impl Shard {
             unread: Vec::new(),
             scratch: vec![0; SCRATCH_SIZE],
             effects: Effects::default(),
+            tracker: Tracker::default(),
+            census,
             random: seed | 1,
             now_ms,
             drain: None,
@@ -156,6 +173,7 @@ impl Shard {
             }
             self.write_due(WRITES_MAX);
         }
+        self.finish_census();
     }
 
     fn has_work(&self) -> bool {
@@ -220,11 +238,11 @@ impl Shard {
         }
     }
 
-    fn reply(&mut self, asker: Asker, response: Response) {
-        if matches!(response, Response::Published(_)) {
-            self.metrics.publications.add(1);
+    fn count_publication(&mut self, channel: &str) {
+        self.metrics.publications.add(1);
+        if let Some(census) = &mut self.census {
+            census.published(self.node.session.namespaces.namespace_of(channel));
         }
-        self.node.answer(asker, response);
     }
 
     fn send_deliveries(&mut self) {
@@ -251,6 +269,7 @@ impl Shard {
         self.metrics.channels.add((self.channels.len() as u64).wrapping_sub(self.metrics.channels.get()));
         self.metrics.publications_waiting.add((self.outbox.frames() as u64).wrapping_sub(self.metrics.publications_waiting.get()));
         self.drain_some();
+        self.tick_census();
     }
 
     /// Runs what one connection causes. A panic ends that connection only.

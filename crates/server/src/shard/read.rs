@@ -5,13 +5,16 @@ use std::io::Read;
 use bytes::Bytes;
 use mio::net::TcpStream;
 use mio::{Interest, Token};
+use touchline_engine::tracker::Tracked;
 use touchline_engine::{ConnectionId, Context, Session};
 use touchline_protocol::Disconnect;
 use touchline_protocol::websocket::{Event, Opcode, Role, encode_close, encode_frame};
+use touchline_store::stats::Row;
 
 use super::connections::{Connection, NONE, Stage};
 use super::outbox::Due;
 use super::{SCRATCH_SIZE, Shard};
+use crate::agent::Agent;
 use crate::inbox::{Adopted, Asker, Message};
 use crate::registrar::{Order, place};
 
@@ -19,18 +22,23 @@ use crate::registrar::{Order, place};
 const READS_MAX: usize = 2;
 /// Time that a client has to answer a close frame, milliseconds.
 const CLOSE_MS: u64 = 5_000;
+/// Close codes that are never sent (RFC 6455 section 7.4.1): none was given, and the connection broke off.
+const NO_CODE: u16 = 1_005;
+const BROKEN_OFF: u16 = 1_006;
+/// The transport, as it stands in the statistics.
+const WEBSOCKET: &str = "websocket";
 /// A server ping: the text message `{}`.
 const PING: &[u8] = b"\x81\x02{}";
 
 impl Shard {
     /// Takes a WebSocket in that hyper has upgraded.
     pub(super) fn adopt(&mut self, adopted: Adopted) {
-        let Adopted { socket, early, is_loopback } = adopted;
-        self.seat(TcpStream::from_std(socket), false, early.to_vec(), is_loopback);
+        let Adopted { socket, early, is_loopback, agent } = adopted;
+        self.seat(TcpStream::from_std(socket), false, early.to_vec(), is_loopback, agent);
     }
 
     /// Takes a fresh WebSocket in. `early` is what the client sent right behind the handshake.
-    pub(super) fn seat(&mut self, mut socket: TcpStream, is_registered: bool, mut early: Vec<u8>, is_loopback: bool) {
+    pub(super) fn seat(&mut self, mut socket: TcpStream, is_registered: bool, mut early: Vec<u8>, is_loopback: bool, agent: Agent) {
         let (slot, _) = self.connections.vacant();
         let (token, interest) = (Token(slot as usize), Interest::READABLE | Interest::WRITABLE);
         let registered = match is_registered {
@@ -57,6 +65,9 @@ impl Shard {
             next_of_user: NONE,
             previous_of_user: NONE,
             is_listed: false,
+            agent,
+            close_code: 0,
+            opened: self.node.clock.tenths(),
         });
         self.metrics.connections.add(1);
         self.metrics.connects.add(1);
@@ -150,6 +161,9 @@ impl Shard {
             }
             Event::Pong(_) => {}
             Event::Close { code, .. } => {
+                if let Some(connection) = self.connections.get_mut(slot).filter(|connection| connection.close_code == 0) {
+                    connection.close_code = code.unwrap_or(NO_CODE);
+                }
                 let mut frame = Vec::new();
                 match code {
                     Some(code) => encode_close(code, "", &mut frame),
@@ -176,7 +190,8 @@ impl Shard {
         let was_connected = connection.session.is_connected();
         let subscriptions_before = connection.session.subscription_count();
         let node = &self.node.session;
-        let mut context = Context { now_ms: self.now_ms, random, id, node, hub: &mut self.hub, effects: &mut self.effects };
+        let mut context =
+            Context { now_ms: self.now_ms, random, id, node, hub: &mut self.hub, tracker: &mut self.tracker, effects: &mut self.effects };
         decide(&mut connection.session, &mut context);
         let subscriptions = connection.session.subscription_count();
         let has_connected = !was_connected && connection.session.is_connected();
@@ -184,8 +199,19 @@ impl Shard {
         if has_connected {
             self.list_user(slot);
         }
+        self.note_leavers();
+        self.record_tracked();
         self.perform(slot);
         self.book(slot);
+    }
+
+    /// Remembers what clients have reported.
+    fn record_tracked(&mut self) {
+        for Tracked { name, user, props } in self.tracker.taken() {
+            if let Some(stats) = self.node.stats() {
+                stats.record(Row::Event { time_ms: self.now_ms, name, user, props });
+            }
+        }
     }
 
     fn list_user(&mut self, slot: u32) {
@@ -253,6 +279,7 @@ impl Shard {
                 self.metrics.queued_bytes.subtract((before - queue.bytes) as u64);
             }
         }
+        connection.close_code = why.code;
         self.metrics.count_disconnect(why.code);
         let mut frame = Vec::new();
         encode_close(why.code, &why.reason, &mut frame);
@@ -278,8 +305,17 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let subscriptions = connection.session.subscription_count();
         let node = &self.node.session;
-        let mut context = Context { now_ms: self.now_ms, random: 0, id, node, hub: &mut self.hub, effects: &mut self.effects };
+        let mut context = Context {
+            now_ms: self.now_ms,
+            random: 0,
+            id,
+            node,
+            hub: &mut self.hub,
+            tracker: &mut self.tracker,
+            effects: &mut self.effects,
+        };
         connection.session.close(&mut context);
+        self.note_leavers();
         self.metrics.subscriptions.subtract(subscriptions as u64);
         self.send_requests(slot);
     }
@@ -291,6 +327,11 @@ impl Shard {
         }
         self.leave(slot);
         if let Some(mut connection) = self.connections.remove(slot) {
+            if let Some(stats) = self.node.stats() {
+                let (closed_ms, opened_ms) = (self.now_ms, self.node.clock.at(connection.opened));
+                let code = if connection.close_code == 0 { BROKEN_OFF } else { connection.close_code };
+                stats.record(Row::Connection { opened_ms, closed_ms, transport: WEBSOCKET, agent: connection.agent.as_str(), code });
+            }
             self.outbox.discard(&mut connection.due);
             self.metrics.queued_bytes.subtract(connection.queue.map_or(0, |queue| queue.bytes) as u64);
             self.metrics.connections.subtract(1);

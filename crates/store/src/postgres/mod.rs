@@ -69,8 +69,9 @@ impl Primary {
     }
 
     /// Gives back what there is no room for.
-    pub(crate) fn write(&self, write: Write) -> Result<(), Write> {
-        self.writes.try_send(write).map_err(|(TrySendError::Full(write) | TrySendError::Closed(write))| write)
+    pub(crate) fn write(&self, write: Write) -> Option<Write> {
+        let (TrySendError::Full(write) | TrySendError::Closed(write)) = self.writes.try_send(write).err()?;
+        Some(write)
     }
 
     pub(crate) fn read(&self, read: Read) {

@@ -13,8 +13,8 @@ use tokio_postgres::{Client, Row, Statement};
 
 use super::connection::{Address, Failure, Link};
 use super::{directory, letters};
-use crate::migrate::PRIMARY;
 use crate::batch::{Done, Load, Outcome, Write, now_ms};
+use crate::migrate::PRIMARY;
 use crate::{Append, Figures, HEAD, Hand, LimitsOf, Settings};
 
 /// Between two looks at what is too old, and between two attempts to write to a database that fails.

@@ -231,16 +231,16 @@ impl StatsFigures {
         !self.is_failing.load(Relaxed)
     }
 
-    fn took(&self, rows: usize, outcome: Result<(), &dyn std::fmt::Display>) {
+    fn took(&self, rows: usize, failure: Option<&dyn std::fmt::Display>) {
         self.waiting.fetch_sub(rows as u64, Relaxed);
-        match outcome {
-            Ok(()) => {
+        match failure {
+            None => {
                 self.written.fetch_add(rows as u64, Relaxed);
                 if self.is_failing.swap(false, Relaxed) {
                     tracing::info!("the stats database works again");
                 }
             }
-            Err(error) => {
+            Some(error) => {
                 self.failures.fetch_add(1, Relaxed);
                 self.dropped.fetch_add(rows as u64, Relaxed);
                 if !self.is_failing.swap(true, Relaxed) {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error};
 
 use super::curve::{Seen, draw};
@@ -39,13 +40,23 @@ impl Stats {
         let (address, settings) = (address.clone(), settings.clone());
         let work = move || {
             runtime.block_on(async {
-                let mut writer = Writer { address: address.clone(), settings: settings.clone(), link: None, days: BTreeSet::new(), figures: Arc::clone(&figures) };
+                let mut writer = Writer {
+                    address: address.clone(),
+                    settings: settings.clone(),
+                    link: None,
+                    days: BTreeSet::new(),
+                    figures: Arc::clone(&figures),
+                };
                 // A server that can't be reached now may be there later.
-                let _ = said.send(match writer.link().await {
+                let opened = match writer.link().await {
                     Ok(_) => Ok(()),
-                    Err(failure) if failure.is_passing() => Ok(figures.took(0, Err(&failure))),
+                    Err(failure) if failure.is_passing() => {
+                        figures.took(0, Some(&failure));
+                        Ok(())
+                    }
                     Err(failure) => Err(OpenError::from(failure)),
-                });
+                };
+                let _ = said.send(opened);
                 let asked = Arc::new(tokio::sync::Mutex::new(asked));
                 for _ in 0..settings.pool_size.max(1) {
                     tokio::spawn(read_all(address.clone(), Arc::clone(&asked), Arc::clone(&figures)));
@@ -107,9 +118,9 @@ impl Writer {
                 }
             }
             if !rows.is_empty() {
-                let outcome = self.in_time(&rows).await;
-                self.figures.took(rows.len(), outcome.as_ref().map(|()| ()).map_err(|error| error as _));
-                self.link = self.link.take().filter(|_| outcome.is_ok());
+                let failure = self.in_time(&rows).await.err();
+                self.figures.took(rows.len(), failure.as_ref().map(|failure| failure as _));
+                self.link = self.link.take().filter(|_| failure.is_none());
             }
             if Instant::now() >= trim_at {
                 trim_at = Instant::now() + TRIM;
@@ -159,15 +170,59 @@ impl Writer {
     }
 }
 
-/// Rows by table and column.
+/// Rows of one table by column.
+struct Columns<'r, const N: usize, const T: usize> {
+    numbers: [Vec<i64>; N],
+    texts: [Vec<&'r str>; T],
+}
+
+impl<const N: usize, const T: usize> Default for Columns<'_, N, T> {
+    fn default() -> Self {
+        Columns { numbers: [const { Vec::new() }; N], texts: [const { Vec::new() }; T] }
+    }
+}
+
+impl<'r, const N: usize, const T: usize> Columns<'r, N, T> {
+    fn push(&mut self, numbers: [u64; N], texts: [&'r str; T]) {
+        self.numbers.iter_mut().zip(numbers).for_each(|(column, number)| column.push(number as i64));
+        self.texts.iter_mut().zip(texts).for_each(|(column, text)| column.push(text));
+    }
+
+    /// Runs a statement with all columns, numbers before texts, and one more.
+    async fn write(&self, client: &Client, statement: &str, last: Option<&(dyn ToSql + Sync)>) -> Result<(), Error> {
+        if self.numbers.iter().any(Vec::is_empty) {
+            return Ok(());
+        }
+        let numbers = self.numbers.iter().map(|column| column as &(dyn ToSql + Sync));
+        let texts = self.texts.iter().map(|column| column as &(dyn ToSql + Sync));
+        let parameters: Vec<_> = numbers.chain(texts).chain(last).collect();
+        client.execute(statement, &parameters).await.map(drop)
+    }
+}
+
+/// Rows by table.
 #[derive(Default)]
 struct Batch<'r> {
     days: BTreeSet<i64>,
-    connections: (Vec<i64>, Vec<i64>, Vec<i64>, Vec<&'r str>, Vec<&'r str>, Vec<i64>),
-    events: (Vec<i64>, Vec<i64>, Vec<&'r str>, Vec<&'r str>, Vec<&'r str>),
-    audiences: (Vec<i64>, Vec<&'r str>, Vec<&'r str>, Vec<i64>, Vec<i64>, Vec<Vec<u8>>),
-    traffic: (Vec<i64>, Vec<&'r str>, Vec<&'r str>, Vec<i64>, Vec<i64>),
+    connections: Columns<'r, 4, 2>,
+    events: Columns<'r, 2, 3>,
+    audiences: Columns<'r, 3, 2>,
+    sketches: Vec<Vec<u8>>,
+    traffic: Columns<'r, 3, 2>,
 }
+
+const INTO_CONNECTION: &str = "INSERT INTO touchline_stats.connection (minute, closed_ms, opened_ms, code, transport, agent) \
+     SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::text[], $6::text[])";
+const INTO_EVENT: &str = "INSERT INTO touchline_stats.event (minute, time_ms, name, \"user\", props) \
+     SELECT * FROM unnest($1::int8[], $2::int8[], $3::text[], $4::text[], $5::text[])";
+const INTO_AUDIENCE: &str = "INSERT INTO touchline_stats.audience (minute, current, peak, channel, part, users) \
+     SELECT DISTINCT ON (m, n, p) m, c, most, n, p, u \
+     FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::text[], $5::text[], $6::bytea[]) AS row (m, c, most, n, p, u) \
+     ON CONFLICT (minute, channel, part) DO UPDATE SET current = excluded.current, peak = excluded.peak, users = excluded.users";
+const INTO_TRAFFIC: &str = "INSERT INTO touchline_stats.traffic AS known (minute, publications, deliveries, namespace, part) \
+     SELECT m, sum(i)::int8, sum(o)::int8, n, p FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::text[], $5::text[]) AS row (m, i, o, n, p) \
+     GROUP BY m, n, p ON CONFLICT (minute, namespace, part) \
+     DO UPDATE SET publications = known.publications + excluded.publications, deliveries = known.deliveries + excluded.deliveries";
 
 impl<'r> Batch<'r> {
     fn take(&mut self, row: &'r Row) {
@@ -176,41 +231,19 @@ impl<'r> Batch<'r> {
             Row::Audience { minute, .. } | Row::Traffic { minute, .. } => *minute,
         };
         self.days.insert((minute / DAY) as i64);
-        let minute = minute as i64;
         match row {
             Row::Connection { opened_ms, closed_ms, transport, agent, code } => {
-                let (minutes, closed, opened, transports, agents, codes) = &mut self.connections;
-                minutes.push(minute);
-                closed.push(*closed_ms as i64);
-                opened.push(*opened_ms as i64);
-                transports.push(transport);
-                agents.push(agent);
-                codes.push(i64::from(*code));
+                self.connections.push([minute, *closed_ms, *opened_ms, u64::from(*code)], [transport, agent]);
             }
             Row::Event { time_ms, name, user, props } => {
-                let (minutes, times, names, users, all_props) = &mut self.events;
-                minutes.push(minute);
-                times.push(*time_ms as i64);
-                names.push(name);
-                users.push(user);
-                all_props.push(std::str::from_utf8(props).unwrap_or_default());
+                self.events.push([minute, *time_ms], [name, user, std::str::from_utf8(props).unwrap_or_default()]);
             }
             Row::Audience { channel, part, current, peak, users, .. } => {
-                let (minutes, channels, parts, currents, peaks, sketches) = &mut self.audiences;
-                minutes.push(minute);
-                channels.push(channel);
-                parts.push(part);
-                currents.push(*current as i64);
-                peaks.push(*peak as i64);
-                sketches.push(users.to_bytes());
+                self.audiences.push([minute, *current, *peak], [channel, part]);
+                self.sketches.push(users.to_bytes());
             }
             Row::Traffic { namespace, part, publications, deliveries, .. } => {
-                let (minutes, namespaces, parts, in_all, out_all) = &mut self.traffic;
-                minutes.push(minute);
-                namespaces.push(namespace);
-                parts.push(part);
-                in_all.push(*publications as i64);
-                out_all.push(*deliveries as i64);
+                self.traffic.push([minute, *publications, *deliveries], [namespace, part]);
             }
         }
     }
@@ -218,30 +251,10 @@ impl<'r> Batch<'r> {
     /// One statement for each table, one transaction for all.
     async fn write(&self, client: &Client) -> Result<(), Error> {
         client.batch_execute("BEGIN").await?;
-        let (minutes, closed, opened, transports, agents, codes) = &self.connections;
-        let insert = "INSERT INTO touchline_stats.connection SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::text[], $5::text[], $6::int8[])";
-        if !minutes.is_empty() {
-            client.execute(insert, &[minutes, closed, opened, transports, agents, codes]).await?;
-        }
-        let (minutes, times, names, users, all_props) = &self.events;
-        let insert = "INSERT INTO touchline_stats.event SELECT * FROM unnest($1::int8[], $2::int8[], $3::text[], $4::text[], $5::text[])";
-        if !minutes.is_empty() {
-            client.execute(insert, &[minutes, times, names, users, all_props]).await?;
-        }
-        let (minutes, channels, parts, currents, peaks, sketches) = &self.audiences;
-        let insert = "INSERT INTO touchline_stats.audience SELECT DISTINCT ON (m, c, p) * \
-             FROM unnest($1::int8[], $2::text[], $3::text[], $4::int8[], $5::int8[], $6::bytea[]) AS row (m, c, p) \
-             ON CONFLICT (minute, channel, part) DO UPDATE SET current = excluded.current, peak = excluded.peak, users = excluded.users";
-        if !minutes.is_empty() {
-            client.execute(insert, &[minutes, channels, parts, currents, peaks, sketches]).await?;
-        }
-        let (minutes, namespaces, parts, in_all, out_all) = &self.traffic;
-        let insert = "INSERT INTO touchline_stats.traffic AS of SELECT m, n, p, sum(i)::int8, sum(o)::int8 \
-             FROM unnest($1::int8[], $2::text[], $3::text[], $4::int8[], $5::int8[]) AS row (m, n, p, i, o) GROUP BY m, n, p \
-             ON CONFLICT (minute, namespace, part) DO UPDATE SET publications = of.publications + excluded.publications, deliveries = of.deliveries + excluded.deliveries";
-        if !minutes.is_empty() {
-            client.execute(insert, &[minutes, namespaces, parts, in_all, out_all]).await?;
-        }
+        self.connections.write(client, INTO_CONNECTION, None).await?;
+        self.events.write(client, INTO_EVENT, None).await?;
+        self.audiences.write(client, INTO_AUDIENCE, Some(&self.sketches)).await?;
+        self.traffic.write(client, INTO_TRAFFIC, None).await?;
         client.batch_execute("COMMIT").await
     }
 }
@@ -297,7 +310,8 @@ async fn answer(client: &Client, question: &Question) -> Result<Answer, Error> {
                  GROUP BY step, name, value ORDER BY step, name COLLATE \"C\", value LIMIT $6";
             let (first, behind) = ((range.from_s * 1_000) as i64, (range.to_s * 1_000) as i64);
             let rows = client.query(select, &[&(*step_s as i64), by, &first, &behind, name, &(*limit as i64)]).await?;
-            let counted = |row: &tokio_postgres::Row| Counted { time_s: number(row, 0), name: row.get(1), value: row.get(2), count: number(row, 3) };
+            let counted =
+                |row: &tokio_postgres::Row| Counted { time_s: number(row, 0), name: row.get(1), value: row.get(2), count: number(row, 3) };
             Ok(Answer::Events(rows.iter().map(counted).collect()))
         }
     }

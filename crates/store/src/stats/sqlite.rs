@@ -102,9 +102,9 @@ impl Writer {
                 }
             }
             if !rows.is_empty() {
-                let outcome = self.write(&rows);
-                self.figures.took(rows.len(), outcome.as_ref().map(|()| ()).map_err(|error| error as _));
-                self.connection = self.connection.take().filter(|_| outcome.is_ok());
+                let failure = self.write(&rows).err();
+                self.figures.took(rows.len(), failure.as_ref().map(|failure| failure as _));
+                self.connection = self.connection.take().filter(|_| failure.is_none());
             }
             if Instant::now() >= trim_at {
                 let has_more = self.trim().unwrap_or(false);
@@ -140,7 +140,8 @@ impl Writer {
                     transaction.prepare_cached(insert)?.execute(params![id(*time_ms, &mut serial), name, user, props])?;
                 }
                 Row::Audience { minute, channel, part, current, peak, users } => {
-                    let insert = "INSERT OR REPLACE INTO audience (minute, channel, part, current, peak, users) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+                    let insert =
+                        "INSERT OR REPLACE INTO audience (minute, channel, part, current, peak, users) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
                     let users = users.to_bytes();
                     transaction.prepare_cached(insert)?.execute(params![minute, &**channel, &**part, current, peak, users])?;
                 }
@@ -236,9 +237,8 @@ fn answer(connection: &Connection, question: &Question) -> rusqlite::Result<Answ
                  WHERE id >= ?3 AND id < ?4 AND (?5 = '' OR name = ?5) GROUP BY step, name, value ORDER BY step, name, value LIMIT ?6";
             let mut select = connection.prepare_cached(select)?;
             let (first, behind) = ids(*range);
-            let counted = |row: &rusqlite::Row<'_>| {
-                Ok(Counted { time_s: row.get(0)?, name: row.get(1)?, value: row.get(2)?, count: row.get(3)? })
-            };
+            let counted =
+                |row: &rusqlite::Row<'_>| Ok(Counted { time_s: row.get(0)?, name: row.get(1)?, value: row.get(2)?, count: row.get(3)? });
             let rows = select.query_map(params![step_s, by, first, behind, name, limit], counted)?;
             Ok(Answer::Events(rows.collect::<rusqlite::Result<_>>()?))
         }

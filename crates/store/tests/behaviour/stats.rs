@@ -106,7 +106,9 @@ fn events_connections_and_traffic_are_counted() {
             user: user.into(),
             props: Bytes::from_static(props.as_bytes()),
         };
-        for (second, user, props) in [(0, "a", r#"{"team":"home"}"#), (10, "a", r#"{"team":"away"}"#), (70, "b", r#"{"team":"home","x":1}"#), (75, "", "{}")] {
+        for (second, user, props) in
+            [(0, "a", r#"{"team":"home"}"#), (10, "a", r#"{"team":"away"}"#), (70, "b", r#"{"team":"home","x":1}"#), (75, "", "{}")]
+        {
             stats.record(event(second, "goal_seen", user, props));
         }
         stats.record(event(80, "share", "a", r#"{"team":true}"#));
@@ -153,7 +155,10 @@ fn what_is_too_old_goes_and_what_has_no_room_is_counted() {
     on_each("retention", |url| {
         let day_ms = 24 * HOUR_S * 1_000;
         let event = |time_ms| Row::Event { time_ms, name: "e".into(), user: Box::default(), props: Bytes::from_static(b"{}") };
-        let count = |stats: &Stats| match ask(stats, Question::Top { of: Of::Events, range: Range { from_s: 0, to_s: now_ms() / 1_000 + 60 }, limit: 9 }) {
+        let count = |stats: &Stats| match ask(
+            stats,
+            Question::Top { of: Of::Events, range: Range { from_s: 0, to_s: now_ms() / 1_000 + 60 }, limit: 9 },
+        ) {
             Answer::Top(all) => all.first().map_or(0, |ranked| ranked.figures[0]),
             other => panic!("{other:?}"),
         };
@@ -166,7 +171,8 @@ fn what_is_too_old_goes_and_what_has_no_room_is_counted() {
             assert_eq!(count(&stats), 6_010);
             stats.close();
         }
-        let stats = Stats::open(&StatsSettings { retention: Duration::from_millis(5 * day_ms), queue_size: 100, ..settings(url) }).expect("it opens");
+        let stats = Stats::open(&StatsSettings { retention: Duration::from_millis(5 * day_ms), queue_size: 100, ..settings(url) })
+            .expect("it opens");
         let began = Instant::now();
         while count(&stats) > 10 {
             assert!(began.elapsed() < PATIENCE, "the old ones go");

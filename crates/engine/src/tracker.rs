@@ -1,0 +1,113 @@
+//! Events that clients report about themselves, and how many each connection may report in a second.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use touchline_protocol::{Error, data};
+
+/// Longest name of an event, bytes.
+const NAME_MAX: usize = 64;
+
+/// What clients may report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TrackLimits {
+    /// Events of one connection within a second; 0 = none.
+    pub rate: u32,
+    /// Largest properties, bytes of JSON.
+    pub props_max: usize,
+}
+
+/// An event that a client has reported.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tracked {
+    /// What.
+    pub name: Box<str>,
+    /// Who; empty = anonymous.
+    pub user: Box<str>,
+    /// A JSON object.
+    pub props: Bytes,
+}
+
+/// What the clients of one shard have reported.
+#[derive(Debug, Default)]
+pub struct Tracker {
+    second: u64,
+    /// Events of the current second, by slot.
+    counts: HashMap<u32, u32>,
+    taken: Vec<Tracked>,
+}
+
+#[derive(Deserialize)]
+struct Params<'a> {
+    event: Box<str>,
+    #[serde(borrow)]
+    props: Option<&'a RawValue>,
+}
+
+impl Tracker {
+    /// Takes a report of the client in a slot.
+    ///
+    /// # Errors
+    /// 107 if it is malformed or too large, 108 if nothing may be reported, 111 if the client reports too much.
+    pub(crate) fn track(&mut self, slot: u32, user: &str, params: &str, limits: TrackLimits, now_ms: u64) -> Result<(), Error> {
+        if limits.rate == 0 {
+            return Err(Error::NOT_AVAILABLE);
+        }
+        let Params { event, props } = serde_json::from_str(params).map_err(|_| Error::BAD_REQUEST)?;
+        let props = props.map_or(Ok(Bytes::from_static(b"{}")), data::take)?;
+        if event.is_empty() || event.len() > NAME_MAX || event.contains('\0') || props.len() > limits.props_max || !props.starts_with(b"{")
+        {
+            return Err(Error::BAD_REQUEST);
+        }
+        let second = now_ms / 1_000;
+        if second != self.second {
+            self.counts.clear();
+            self.second = second;
+        }
+        let count = self.counts.entry(slot).or_default();
+        if *count >= limits.rate {
+            return Err(Error::TOO_MANY_REQUESTS);
+        }
+        *count += 1;
+        self.taken.push(Tracked { name: event, user: user.into(), props });
+        Ok(())
+    }
+
+    /// What was reported since the last call.
+    pub fn taken(&mut self) -> std::vec::Drain<'_, Tracked> {
+        self.taken.drain(..)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: TrackLimits = TrackLimits { rate: 2, props_max: 20 };
+
+    #[test]
+    fn each_connection_may_report_so_much_in_a_second() {
+        let mut tracker = Tracker::default();
+        let mut track = |slot, now_ms| tracker.track(slot, "ann", r#"{"event":"goal"}"#, LIMITS, now_ms);
+        assert_eq!([track(1, 0), track(1, 500), track(1, 999)], [Ok(()), Ok(()), Err(Error::TOO_MANY_REQUESTS)]);
+        assert_eq!([track(2, 999), track(1, 1_000)], [Ok(()), Ok(())]);
+        let event = Tracked { name: "goal".into(), user: "ann".into(), props: Bytes::from_static(b"{}") };
+        assert_eq!(tracker.taken().collect::<Vec<_>>(), vec![event; 4]);
+        assert_eq!(tracker.taken().len(), 0);
+    }
+
+    #[test]
+    fn a_report_has_a_name_and_an_object() {
+        let mut track = |params: &str| Tracker::default().track(1, "", params, LIMITS, 0);
+        assert_eq!(track(r#"{"event":"a","props":{"x":1}}"#), Ok(()));
+        let long = format!(r#"{{"event":"{}"}}"#, "x".repeat(65));
+        for bad in ["", "{}", r#"{"event":""}"#, &long, r#"{"event":"a","props":[1]}"#, r#"{"event":"a","props":{"x":"0123456789abcdef"}}"#]
+        {
+            assert_eq!(track(bad), Err(Error::BAD_REQUEST), "{bad}");
+        }
+        let none = TrackLimits { rate: 0, props_max: 20 };
+        assert_eq!(Tracker::default().track(1, "", r#"{"event":"a"}"#, none, 0), Err(Error::NOT_AVAILABLE));
+    }
+}

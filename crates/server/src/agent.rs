@@ -1,0 +1,69 @@
+//! What kind of program a client is, by what it says of itself.
+
+use crate::handshake::Headers;
+
+/// A kind of programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Agent {
+    /// It does not say.
+    Unknown,
+    /// A browser on a desk.
+    Desktop,
+    /// A browser, or an application, in somebody's hand.
+    Mobile,
+    /// A program that looks at the web by itself.
+    Bot,
+    /// Any other program.
+    Library,
+}
+
+impl Agent {
+    /// By a request's `User-Agent`.
+    pub(crate) fn of(headers: &impl Headers) -> Self {
+        let Some(says) = headers.value("user-agent") else { return Agent::Unknown };
+        let says = says.to_ascii_lowercase();
+        let has = |word: &str| says.windows(word.len()).any(|part| part == word.as_bytes());
+        match () {
+            () if has("bot") || has("crawler") || has("spider") || has("headless") => Agent::Bot,
+            () if has("mobile") || has("android") || has("iphone") || has("ipad") || has("cfnetwork") || has("okhttp") || has("dart") => {
+                Agent::Mobile
+            }
+            () if has("mozilla/") => Agent::Desktop,
+            () if says.trim_ascii().is_empty() => Agent::Unknown,
+            () => Agent::Library,
+        }
+    }
+
+    /// As it stands in the statistics.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Agent::Unknown => "unknown",
+            Agent::Desktop => "desktop",
+            Agent::Mobile => "mobile",
+            Agent::Bot => "bot",
+            Agent::Library => "library",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_told_apart() {
+        for (says, agent) in [
+            ("Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0", Agent::Desktop),
+            ("Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 Mobile/15E148 Safari/604.1", Agent::Mobile),
+            ("okhttp/4.12.0", Agent::Mobile),
+            ("Mozilla/5.0 (compatible; Googlebot/2.1)", Agent::Bot),
+            ("Python/3.11 websockets/12.0", Agent::Library),
+            (" ", Agent::Unknown),
+        ] {
+            let headers = [httparse::Header { name: "User-Agent", value: says.as_bytes() }];
+            assert_eq!(Agent::of(&&headers[..]), agent, "{says}");
+        }
+        let none: &[httparse::Header<'_>] = &[];
+        assert_eq!(Agent::of(&none), Agent::Unknown);
+    }
+}

@@ -1,0 +1,146 @@
+//! `stats_audience`, `stats_top`, `stats_events`: what was, by time. Times are Unix seconds.
+
+use serde::Deserialize;
+use tokio::sync::oneshot;
+use touchline_protocol::Error;
+use touchline_protocol::encode::{self, Object};
+use touchline_store::Refusal;
+use touchline_store::stats::{Answer, Counted, Curve, Of, Question, Range, Ranked};
+
+use super::{Json, nullable};
+use crate::node::Node;
+use crate::store::refused;
+
+/// What is asked about if no time is given, seconds.
+const LATELY: u64 = 3_600;
+/// The shortest step of an audience, seconds.
+const MINUTE: u64 = 60;
+/// Points of one answer, at most.
+const POINTS_MAX: u64 = 10_000;
+/// Lines of a top, if it is not said, and at most.
+const TOP: usize = 10;
+const TOP_MAX: usize = 1_000;
+
+/// What is asked; each operation uses some of it.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(super) struct StatsRequest {
+    #[serde(deserialize_with = "nullable")]
+    channel: String,
+    #[serde(deserialize_with = "nullable")]
+    event: String,
+    #[serde(deserialize_with = "nullable")]
+    by: String,
+    #[serde(deserialize_with = "nullable")]
+    of: String,
+    from: u64,
+    to: u64,
+    step: u64,
+    limit: usize,
+}
+
+impl StatsRequest {
+    fn range(&self, node: &Node) -> Result<Range, Error> {
+        // To the second, and with what happens in this one.
+        let to_s = if self.to == 0 { node.clock.now_ms() / 1_000 + 1 } else { self.to };
+        let from_s = if self.from == 0 { to_s.saturating_sub(LATELY) } else { self.from };
+        let is_sane = from_s < to_s && to_s < u64::from(u32::MAX) * 2;
+        is_sane.then_some(Range { from_s, to_s }).ok_or(Error::BAD_REQUEST)
+    }
+
+    fn step(&self, range: Range, unit: u64) -> Result<u64, Error> {
+        let step = if self.step == 0 { MINUTE } else { self.step };
+        let fits = step % unit == 0 && (range.to_s - range.from_s) / step <= POINTS_MAX;
+        fits.then_some(step).ok_or(Error::BAD_REQUEST)
+    }
+}
+
+/// The audience of a channel. Errors: 107, 108 without statistics, 111, 4010.
+pub(super) async fn audience(node: &Node, request: StatsRequest) -> Result<Json, Error> {
+    let range = request.range(node)?;
+    let step_s = request.step(range, MINUTE)?;
+    let Answer::Audience(Curve { points, peak, users }) = ask(node, Question::Audience { channel: request.channel, range, step_s }).await?
+    else {
+        return Err(Error::INTERNAL);
+    };
+    let mut out = Vec::new();
+    let mut object = Object::open(&mut out);
+    encode::list(object.key("points"), points, |out, point| {
+        let mut object = Object::open(out);
+        numbers(&mut object, [("time", point.time_s), ("current", point.current), ("peak", point.peak), ("users", point.users)]);
+        object.close();
+    });
+    numbers(&mut object, [("peak", peak), ("users", users)]);
+    object.close();
+    Ok(out)
+}
+
+/// What there was most of. Errors: 107, 108 without statistics, 111, 4010.
+pub(super) async fn top(node: &Node, request: StatsRequest) -> Result<Json, Error> {
+    let range = request.range(node)?;
+    let (of, name, figures) = match &*request.of {
+        "" | "channels" => (Of::Channels, "channel", ["peak", "minutes"]),
+        "namespaces" => (Of::Namespaces, "namespace", ["deliveries", "publications"]),
+        "events" => (Of::Events, "event", ["count", "users"]),
+        "transports" => (Of::Transports, "transport", ["connections", "average_ms"]),
+        "agents" => (Of::Agents, "agent", ["connections", "average_ms"]),
+        "codes" => (Of::Codes, "code", ["connections", "average_ms"]),
+        _ => return Err(Error::BAD_REQUEST),
+    };
+    let limit = if request.limit == 0 { TOP } else { request.limit.min(TOP_MAX) };
+    let Answer::Top(ranked) = ask(node, Question::Top { of, range, limit }).await? else { return Err(Error::INTERNAL) };
+    let mut out = Vec::new();
+    let mut object = Object::open(&mut out);
+    encode::list(object.key("top"), ranked, |out, ranked: Ranked| {
+        let mut object = Object::open(out);
+        encode::text(object.key(name), &ranked.name);
+        numbers(&mut object, [(figures[0], ranked.figures[0]), (figures[1], ranked.figures[1])]);
+        object.close();
+    });
+    object.close();
+    Ok(out)
+}
+
+/// Events by time. Errors: 107, 108 without statistics, 111, 4010.
+pub(super) async fn events(node: &Node, request: StatsRequest) -> Result<Json, Error> {
+    let range = request.range(node)?;
+    let step_s = request.step(range, 1)?;
+    if [&request.event, &request.by].iter().any(|text| text.contains('\0')) {
+        return Err(Error::BAD_REQUEST);
+    }
+    let has_property = !request.by.is_empty();
+    let question = Question::Events { name: request.event, by: request.by, range, step_s, limit: POINTS_MAX as usize };
+    let Answer::Events(counted) = ask(node, question).await? else { return Err(Error::INTERNAL) };
+    let mut out = Vec::new();
+    let mut object = Object::open(&mut out);
+    encode::list(object.key("points"), counted, |out, Counted { time_s, name, value, count }| {
+        let mut object = Object::open(out);
+        numbers(&mut object, [("time", time_s)]);
+        object.text("event", &name);
+        if has_property {
+            object.raw("value", Some(if value.is_empty() { b"null" } else { value.as_bytes() }));
+        }
+        numbers(&mut object, [("count", count)]);
+        object.close();
+    });
+    object.close();
+    Ok(out)
+}
+
+/// Zeros as well.
+fn numbers<const N: usize>(object: &mut Object<'_>, numbers: [(&str, u64); N]) {
+    for (name, number) in numbers {
+        encode::number(object.key(name), number);
+    }
+}
+
+async fn ask(node: &Node, question: Question) -> Result<Answer, Error> {
+    let (reply, answer) = oneshot::channel();
+    node.stats().ok_or(Error::NOT_AVAILABLE)?.ask(
+        question,
+        Box::new(move |found| {
+            let _ = reply.send(found);
+        }),
+    );
+    answer.await.unwrap_or(Err(Refusal::Failed)).map_err(refused)
+}

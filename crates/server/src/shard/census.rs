@@ -1,0 +1,164 @@
+//! What a shard remembers for the statistics: audiences and traffic by the minute. A minute that is over is counted bit by bit, so that
+//! nobody waits for it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use touchline_store::sketch::{Sketch, hash};
+use touchline_store::stats::{Row, Stats};
+
+use super::Shard;
+use super::connections::Connections;
+
+/// Listeners and channels looked at in one tick.
+const LOOKS: usize = 5_000;
+const MINUTE_MS: u64 = 60_000;
+
+/// What is going on in this minute, and the last one as far as it is not counted yet.
+pub(super) struct Census {
+    minute: u64,
+    /// This shard, as no other of any node is called.
+    part: Arc<str>,
+    /// Users who have left a channel in this minute.
+    left: HashMap<Arc<str>, Sketch>,
+    /// Publications and deliveries by namespace.
+    traffic: HashMap<Box<str>, (u64, u64)>,
+    count: Option<Count>,
+}
+
+/// A minute that is being counted.
+struct Count {
+    minute: u64,
+    /// Subscribers now and at most, of the channels at home here.
+    at_home: HashMap<Arc<str>, (u64, u64)>,
+    left: HashMap<Arc<str>, Sketch>,
+    /// The channel of the hub that is looked at, its name, and how many of its listeners are left to be looked at.
+    index: u32,
+    channel: Option<(Arc<str>, usize, Sketch)>,
+    /// Channels without a listener here: at home here, or left by the last one. None until the others are counted.
+    rest: Option<Vec<Arc<str>>>,
+}
+
+impl Census {
+    pub(super) fn new(part: Arc<str>, now_ms: u64) -> Self {
+        Census { minute: now_ms / MINUTE_MS, part, left: HashMap::new(), traffic: HashMap::new(), count: None }
+    }
+
+    pub(super) fn published(&mut self, namespace: &str) {
+        self.add_traffic(namespace, 1, 0);
+    }
+
+    pub(super) fn delivered(&mut self, namespace: &str, deliveries: u64) {
+        self.add_traffic(namespace, 0, deliveries);
+    }
+
+    fn add_traffic(&mut self, namespace: &str, publications: u64, deliveries: u64) {
+        if let Some(traffic) = self.traffic.get_mut(namespace) {
+            *traffic = (traffic.0 + publications, traffic.1 + deliveries);
+        } else {
+            self.traffic.insert(namespace.into(), (publications, deliveries));
+        }
+    }
+}
+
+impl Shard {
+    /// Notes who has left which channel. Call it while their connections are still there.
+    pub(super) fn note_leavers(&mut self) {
+        let Shard { hub, census, connections, .. } = self;
+        let Some(census) = census else { return };
+        for (channel, slot) in hub.leavers() {
+            census.left.entry(channel).or_default().add(user_of(connections, slot));
+        }
+    }
+
+    /// Begins to count a minute that is over, and goes on counting.
+    pub(super) fn tick_census(&mut self) {
+        let minute = self.now_ms / MINUTE_MS;
+        if self.census.as_ref().is_some_and(|census| census.minute != minute) {
+            self.turn_minute(minute);
+        }
+        self.count_some(LOOKS);
+    }
+
+    /// Counts what there is of this minute: the node stops.
+    pub(super) fn finish_census(&mut self) {
+        self.count_some(usize::MAX);
+        self.turn_minute(self.now_ms / MINUTE_MS);
+        self.count_some(usize::MAX);
+    }
+
+    fn turn_minute(&mut self, next: u64) {
+        // What could not be counted within a whole minute is given up.
+        let (Some(census), Some(stats)) = (&mut self.census, self.node.stats()) else { return };
+        let minute = std::mem::replace(&mut census.minute, next);
+        for (namespace, (publications, deliveries)) in census.traffic.drain() {
+            stats.record(Row::Traffic { minute, namespace, part: Arc::clone(&census.part), publications, deliveries });
+        }
+        let (at_home, left) = (self.channels.audiences(), std::mem::take(&mut census.left));
+        census.count = Some(Count { minute, at_home, left, index: 0, channel: None, rest: None });
+    }
+
+    fn count_some(&mut self, mut looks: usize) {
+        let Shard { hub, census, connections, node, .. } = self;
+        let (Some(census), Some(stats)) = (census, node.stats()) else { return };
+        let Some(count) = &mut census.count else { return };
+        while looks > 0 && count.index < hub.capacity() {
+            looks -= 1;
+            let local = hub.at(count.index);
+            let is_same = |name: &Arc<str>| local.is_some_and(|local| hub.name(local) == name);
+            let (name, end, mut users) = match (count.channel.take().filter(|(name, ..)| is_same(name)), local) {
+                (Some(going_on), _) => going_on,
+                (None, Some(local)) => (Arc::clone(hub.name(local)), usize::MAX, Sketch::default()),
+                (None, None) => {
+                    count.index += 1;
+                    continue;
+                }
+            };
+            let Some(local) = local else { continue };
+            // From the end on: who takes the place of somebody who leaves has been looked at, at worst, twice.
+            let listeners = hub.listeners(local);
+            let end = end.min(listeners.len());
+            let start = end.saturating_sub(looks);
+            listeners.skip(start).take(end - start).for_each(|slot| users.add(user_of(connections, slot)));
+            looks -= (end - start).min(looks);
+            if start > 0 {
+                count.channel = Some((name, start, users));
+                continue;
+            }
+            count.record(name, users, &census.part, stats);
+            count.index += 1;
+        }
+        while looks > 0 && count.index >= hub.capacity() {
+            looks -= 1;
+            let Some(name) = count.next_of_rest() else {
+                census.count = None;
+                return;
+            };
+            count.record(name, Sketch::default(), &census.part, stats);
+        }
+    }
+}
+
+impl Count {
+    fn next_of_rest(&mut self) -> Option<Arc<str>> {
+        let Count { at_home, left, rest, .. } = self;
+        let all = || at_home.keys().chain(left.keys().filter(|name| !at_home.contains_key(*name))).cloned().collect();
+        rest.get_or_insert_with(all).pop()
+    }
+
+    fn record(&mut self, channel: Arc<str>, mut users: Sketch, part: &Arc<str>, stats: &Stats) {
+        let (current, peak) = self.at_home.remove(&channel).unwrap_or_default();
+        if let Some(left) = self.left.remove(&channel) {
+            users.unite(&left);
+        }
+        stats.record(Row::Audience { minute: self.minute, channel, part: Arc::clone(part), current, peak, users });
+    }
+}
+
+/// The user of a connection; without one every connection counts by itself.
+fn user_of(connections: &Connections, slot: u32) -> u64 {
+    connections.get(slot).map_or(0, |connection| match connection.session.user() {
+        "" => hash(&connection.session.owner().0),
+        user => hash(user.as_bytes()),
+    })
+}
