@@ -59,6 +59,10 @@ pub(crate) enum Scenario {
     Reopen(Reopen),
     /// Clients that recover right after their server was killed and started again, from disk.
     Cold(Recovery),
+    /// History of a warm channel while others wait for a database that takes a second, beside event loops that wait for it themselves.
+    Slow(Slow),
+    /// Rows of statistics while publications go to many subscribers, beside the same without rows.
+    Statistics(Statistics),
     /// A killed node of a cluster is back, and so are its clients, with all that they missed.
     Restart(Restart),
     /// Publications on one of three servers joined by NATS to subscribers of each, beside one server alone.
@@ -190,6 +194,34 @@ pub(crate) struct Durable {
     /// For how long, each time.
     #[arg(long, default_value_t = 4)]
     pub(crate) seconds: u64,
+}
+
+/// A slow database.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Slow {
+    /// Requests at a time.
+    #[arg(long, value_delimiter = ',', value_name = "COUNT", default_value = "10,100,1000")]
+    pub(crate) concurrency: Vec<usize>,
+    /// One of so many takes a second.
+    #[arg(long, value_delimiter = ',', value_name = "COUNT", default_value = "5,10,20,50,100")]
+    pub(crate) one_in: Vec<u64>,
+    /// How long each is measured.
+    #[arg(long, default_value_t = 2)]
+    pub(crate) seconds: u64,
+}
+
+/// Statistics beside a fan-out.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Statistics {
+    /// Subscribers of one channel, which gets ten publications a second.
+    #[arg(long, value_name = "COUNT", default_value_t = 5_000)]
+    pub(crate) connections: usize,
+    /// Events that clients report, a second.
+    #[arg(long, value_name = "PER_SECOND", default_value_t = 55_000)]
+    pub(crate) rows: usize,
+    /// For how long, each time.
+    #[arg(long, default_value_t = 10)]
+    pub(crate) seconds: usize,
 }
 
 /// A large database.

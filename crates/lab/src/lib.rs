@@ -10,6 +10,7 @@ mod floor;
 mod ledger;
 mod member;
 mod nats;
+mod postgres;
 mod process;
 mod publisher;
 mod report;

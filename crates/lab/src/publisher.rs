@@ -22,9 +22,13 @@ pub(crate) struct Api {
 
 impl Api {
     fn request(&self, channel: &str, data: &str) -> Vec<u8> {
-        let body = format!(r#"{{"channel":"{channel}","data":{data}}}"#);
+        self.call("publish", &format!(r#"{{"channel":"{channel}","data":{data}}}"#))
+    }
+
+    /// A request for an operation.
+    pub(crate) fn call(&self, operation: &str, body: &str) -> Vec<u8> {
         format!(
-            "POST /api/publish HTTP/1.1\r\nHost: {}\r\nX-API-Key: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            "POST /api/{operation} HTTP/1.1\r\nHost: {}\r\nX-API-Key: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
             self.address,
             self.key,
             body.len()
@@ -34,14 +38,14 @@ impl Api {
 }
 
 /// Bytes of a whole answer at the beginning of `bytes`; an error for one that is none of success.
-fn answer(bytes: &[u8]) -> Result<Option<usize>> {
+pub(crate) fn answer(bytes: &[u8]) -> Result<Option<usize>> {
     let Some(end) = wire::find(bytes, b"\r\n\r\n") else { return Ok(None) };
     let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
     let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok()).unwrap_or(0);
     let whole = end + 4 + length;
     let Some(body) = bytes.get(end + 4..whole) else { return Ok(None) };
     if !head.starts_with("http/1.1 200") || wire::find(body, b"\"error\"").is_some() {
-        bail!("a publish was refused: {head} {}", String::from_utf8_lossy(body));
+        bail!("a request was refused: {head} {}", String::from_utf8_lossy(body));
     }
     Ok(Some(whole))
 }

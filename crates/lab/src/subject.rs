@@ -83,6 +83,8 @@ struct Ground<'a> {
     nats: Option<&'a Nats>,
     database: Option<&'a Arc<Database>>,
     commit_size: Option<usize>,
+    has_stats: bool,
+    postgres: Option<&'a str>,
 }
 
 impl Subject {
@@ -99,7 +101,23 @@ impl Subject {
     /// # Errors
     /// When it does not start.
     pub(crate) fn start_durable(options: &Options, database: &Arc<Database>, commit_size: Option<usize>) -> Result<Self> {
-        Subject::launch(options, &Ground { database: Some(database), commit_size, nats: None })
+        Subject::launch(options, &Ground { database: Some(database), commit_size, ..Ground::default() })
+    }
+
+    /// A fresh server with durable channels in a PostgreSQL, from which it reads as much at a time as it may.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub(crate) fn start_on_postgres(options: &Options, url: &str) -> Result<Self> {
+        Subject::launch(options, &Ground { postgres: Some(url), ..Ground::default() })
+    }
+
+    /// A fresh server that keeps statistics.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub(crate) fn start_with_stats(options: &Options, database: &Arc<Database>) -> Result<Self> {
+        Subject::launch(options, &Ground { database: Some(database), has_stats: true, ..Ground::default() })
     }
 
     /// As many fresh servers, joined by NATS.
@@ -233,11 +251,17 @@ fn configured(address: SocketAddr, ground: &Ground<'_>) -> serde_json::Value {
     if let Some(nats) = ground.nats {
         all["cluster"] = json!({"engine": "nats", "name": "lab", "nats_url": [nats.url]});
     }
-    if let Some(database) = ground.database {
+    let sqlite = ground.database.map(|database| database.url());
+    if let Some(url) = ground.postgres.or(sqlite.as_deref()) {
         let mut durable = all["channel"]["namespaces"][1].clone();
         (durable["name"], durable["durable"]) = (json!("durable"), json!(true));
         all["channel"]["namespaces"].as_array_mut().into_iter().for_each(|namespaces| namespaces.push(durable.clone()));
-        all["store"] = json!({"primary": {"url": database.url()}});
+        all["store"] = json!({"primary": {"url": url, "pool_size": if ground.postgres.is_some() { 64 } else { 4 }}});
+        if let (true, Some(database)) = (ground.has_stats, ground.database) {
+            let url = format!("sqlite:{}", database.0.join("stats.db").display());
+            all["store"]["stats"] = json!({"enabled": true, "url": url, "track_rate": 1_000_000});
+            all["prometheus"] = json!({"enabled": true});
+        }
         if let Some(size) = ground.commit_size {
             all["store"]["commit_size"] = json!(size);
         }

@@ -2,6 +2,7 @@
 
 mod disk;
 mod ledger;
+#[path = "../../../lab/src/postgres.rs"]
 mod postgres;
 mod random;
 mod server;

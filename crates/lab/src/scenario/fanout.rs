@@ -18,14 +18,14 @@ const OPENED_AT_ONCE: usize = 500;
 
 /// Numbers of a fan-out.
 #[derive(Debug, Clone, Copy)]
-struct Numbers {
-    scenario: &'static str,
-    connections: usize,
-    channels: usize,
-    messages: usize,
-    rate: f64,
-    size: usize,
-    coalesce: usize,
+pub(super) struct Numbers {
+    pub(super) scenario: &'static str,
+    pub(super) connections: usize,
+    pub(super) channels: usize,
+    pub(super) messages: usize,
+    pub(super) rate: f64,
+    pub(super) size: usize,
+    pub(super) coalesce: usize,
 }
 
 impl Numbers {
@@ -107,7 +107,11 @@ pub(super) fn fanout(fanout: &Fanout, options: &Options, results: &mut Results) 
 }
 
 fn run_server(numbers: &Numbers, options: &Options) -> Result<Outcome> {
-    let subject = Subject::start(options)?;
+    deliver(&Subject::start(options)?, numbers)
+}
+
+/// One fan-out of a server.
+pub(super) fn deliver(subject: &Subject, numbers: &Numbers) -> Result<Outcome> {
     let mut fleet = Fleet::start(&subject.plan(numbers.connections, PLAIN, numbers.channels, numbers.size, false))?;
     fleet.open_all(OPENED_AT_ONCE)?;
     let mut publisher = Publisher::new(subject.api.clone(), PLAIN, numbers.channels, numbers.size)?;

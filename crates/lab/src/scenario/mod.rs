@@ -11,6 +11,8 @@ mod publish;
 mod recovery;
 mod registry;
 mod restart;
+mod slow;
+mod statistics;
 
 use std::process::ExitCode;
 
@@ -62,6 +64,8 @@ fn repeat(scenario: &Scenario, options: &Options, results: &mut Results) -> Resu
             Scenario::Durable(durable) => durable::durable(durable, options, results)?,
             Scenario::Reopen(reopen) => durable::reopen(reopen, options, results)?,
             Scenario::Cold(recovery) => recovery::cold(recovery, options, results)?,
+            Scenario::Slow(slow) => slow::slow(slow, options, results)?,
+            Scenario::Statistics(statistics) => statistics::statistics(statistics, options, results)?,
             Scenario::Restart(restart) => restart::restart(restart, options, results)?,
             Scenario::Across(across) => across::across(across, options, results)?,
             Scenario::Channels(channels) => channels::channels(channels, options, results)?,

@@ -3,7 +3,7 @@
 mod directory;
 mod history;
 mod letters;
-#[path = "../../../cli/tests/durability/postgres.rs"]
+#[path = "../../../lab/src/postgres.rs"]
 mod postgres;
 mod stage;
 mod stats;

@@ -1,4 +1,4 @@
-//! A PostgreSQL server of the test's own, as a user that it accepts, which can be killed.
+//! A PostgreSQL server of its own for a test or a scenario, run as a user that it accepts, which can be killed. It ends when it is dropped.
 
 use std::fs;
 use std::net::TcpListener;

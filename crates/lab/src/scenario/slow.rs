@@ -1,0 +1,273 @@
+//! A slow database must not stop anyone else: history of a warm channel while other requests wait for a query that takes a second. Beside it,
+//! two event loops that give the same answers and wait for the query themselves.
+
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use mio::net::TcpListener;
+use mio::{Events, Interest, Poll, Token};
+use socket2::{Domain, Socket, Type};
+
+use super::bare::REST;
+use crate::arguments::{Options, Slow};
+use crate::postgres::Postgres;
+use crate::publisher::{Api, answer};
+use crate::report::{Figure, Results};
+use crate::subject::{Database, Subject};
+use crate::wire;
+
+const WARM: &str = r#"{"channel":"durable:warm","limit":10}"#;
+/// What the query of a slow channel takes.
+const NAP: Duration = Duration::from_secs(1);
+/// Event loops that wait for the database themselves.
+const BLOCKING: usize = 2;
+
+/// One run: every mix, on the server and on the blocking loops.
+pub(super) fn slow(slow: &Slow, options: &Options, results: &mut Results) -> Result<()> {
+    let scratch = Database::new();
+    let postgres = Postgres::start(&scratch.0);
+    let url = prepare(&postgres);
+    // Makes the schema, which the policy is for.
+    drop(Subject::start_on_postgres(options, &url)?);
+    make_slow(&postgres);
+    let lasting = Duration::from_secs(slow.seconds);
+    for concurrency in &slow.concurrency {
+        let scenario: &'static str = Box::leak(format!("slow database, {concurrency} requests at a time").into_boxed_str());
+        let subject = Subject::start_on_postgres(options, &url)?;
+        let warm = warm(&subject.api)?;
+        let without = Mix { concurrency: *concurrency, one_in: 0, lasting }.run(&subject.api)?;
+        drop(subject);
+        let blocking = Blocking::start(&warm)?;
+        let blocking_without = Mix { concurrency: *concurrency, one_in: 0, lasting }.run(&blocking)?;
+        results.add(Figure::new(scenario, "fast ones without slow ones", "/s"), without.fast);
+        results.add(Figure::new(scenario, "the same, blocking", "/s"), blocking_without.fast);
+        for one_in in &slow.one_in {
+            let mix = Mix { concurrency: *concurrency, one_in: *one_in, lasting };
+            let subject = Subject::start_on_postgres(options, &url)?;
+            self::warm(&subject.api)?;
+            let with = mix.run(&subject.api)?;
+            drop(subject);
+            let blocked = mix.run(&Blocking::start(&warm)?)?;
+            let name = |text: &str| -> &'static str { Box::leak(format!("1 in {one_in} slow: {text}").into_boxed_str()) };
+            results.add(Figure::new(scenario, name("fast ones"), "/s"), with.fast);
+            results.add(Figure::new(scenario, name("slow ones"), "/s"), with.slow);
+            results.add(Figure::new(scenario, name("of the fast ones without"), "×").at_least(0.95, 1.0), with.fast / without.fast);
+            results.add(Figure::new(scenario, name("the same, blocking"), "×"), blocked.fast / blocking_without.fast);
+        }
+    }
+    Ok(())
+}
+
+/// A user of PostgreSQL whom its policies bind.
+fn prepare(postgres: &Postgres) -> String {
+    postgres.sql("CREATE ROLE lab LOGIN; GRANT CREATE ON DATABASE postgres TO lab; GRANT CREATE ON SCHEMA public TO lab; ALTER SYSTEM SET max_connections = 200");
+    postgres.kill();
+    postgres.again();
+    postgres.url().replacen("postgres@", "lab@", 1)
+}
+
+/// From now on a look at a slow channel takes its time.
+fn make_slow(postgres: &Postgres) {
+    let nap = NAP.as_secs_f64();
+    postgres.sql(&format!(
+        "INSERT INTO touchline.channel (name, epoch, top, oldest, version, version_epoch, ttl_ms, meta_ttl_ms, due_ms) \
+         SELECT 'durable:slow' || n, n, 0, 1, 0, '', 0, 0, 9223372036854775807 FROM generate_series(1, 100000) n; \
+         ALTER TABLE touchline.channel ENABLE ROW LEVEL SECURITY; ALTER TABLE touchline.channel FORCE ROW LEVEL SECURITY; \
+         CREATE POLICY slow ON touchline.channel USING (CASE WHEN name LIKE 'durable:slow%' THEN pg_sleep({nap})::text = '' ELSE true END) \
+         WITH CHECK (true)"
+    ));
+}
+
+/// Publishes into the warm channel, so that it is in memory; the answer that its history has from then on.
+fn warm(api: &Api) -> Result<Vec<u8>> {
+    let mut socket = TcpStream::connect(api.address)?;
+    let mut ask = |operation: &str, body: &str| -> Result<Vec<u8>> {
+        socket.write_all(&api.call(operation, body))?;
+        let (mut whole, mut some) = (Vec::new(), [0; 16_384]);
+        while answer(&whole)?.is_none() {
+            match socket.read(&mut some)? {
+                0 => bail!("the server closed the connection"),
+                length => whole.extend_from_slice(&some[..length]),
+            }
+        }
+        Ok(whole)
+    };
+    for number in 0..10 {
+        ask("publish", &format!(r#"{{"channel":"durable:warm","data":{}}}"#, wire::data(number, crate::process::now_us(), 128)))?;
+    }
+    let answer = ask("history", WARM)?;
+    std::thread::sleep(REST);
+    Ok(answer)
+}
+
+/// Somebody who answers requests.
+trait Answers {
+    fn api(&self) -> &Api;
+}
+
+impl Answers for Api {
+    fn api(&self) -> &Api {
+        self
+    }
+}
+
+/// Requests, the next one as soon as one is answered.
+struct Mix {
+    /// Fast ones at a time; and slow ones, at most.
+    concurrency: usize,
+    /// After so many fast ones another slow one is due; 0 = none is.
+    one_in: u64,
+    lasting: Duration,
+}
+
+/// Answers a second.
+struct Answered {
+    fast: f64,
+    slow: f64,
+}
+
+struct Asking {
+    socket: mio::net::TcpStream,
+    rest: Vec<u8>,
+}
+
+impl Mix {
+    fn run(&self, subject: &impl Answers) -> Result<Answered> {
+        let api = subject.api();
+        let mut poll = Poll::new()?;
+        let fast_request = api.call("history", WARM);
+        let all = if self.one_in == 0 { self.concurrency } else { self.concurrency * 2 };
+        let mut asking = (0..all).map(|index| Asking::new(api, &poll, index)).collect::<Result<Vec<_>>>()?;
+        asking[..self.concurrency].iter_mut().try_for_each(|asking| asking.socket.write_all(&fast_request))?;
+        let mut idle: Vec<usize> = (self.concurrency..all).collect();
+        let (mut fast, mut slow, mut asked, mut due) = (0u64, 0u64, 0u64, 0u64);
+        let (began, mut events) = (Instant::now(), Events::with_capacity(1_024));
+        while began.elapsed() < self.lasting {
+            poll.poll(&mut events, Some(Duration::from_millis(50)))?;
+            for event in &events {
+                let index = event.token().0;
+                let answers = asking[index].answers()?;
+                if index >= self.concurrency {
+                    slow += answers;
+                    idle.extend((answers > 0).then_some(index));
+                    continue;
+                }
+                for _ in 0..answers {
+                    fast += 1;
+                    due += u64::from(self.one_in > 0 && fast % self.one_in == 0);
+                    asking[index].socket.write_all(&fast_request)?;
+                }
+            }
+            while due > 0
+                && let Some(index) = idle.pop()
+            {
+                (due, asked) = (due - 1, asked + 1);
+                let request = api.call("history", &format!(r#"{{"channel":"durable:slow{asked}","limit":10}}"#));
+                asking[index].socket.write_all(&request)?;
+            }
+            // What could not be asked in time is not made up for.
+            due = due.min(self.concurrency as u64);
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        Ok(Answered { fast: fast as f64 / seconds, slow: slow as f64 / seconds })
+    }
+}
+
+impl Asking {
+    fn new(api: &Api, poll: &Poll, index: usize) -> Result<Self> {
+        let socket = TcpStream::connect(api.address)?;
+        socket.set_nodelay(true)?;
+        socket.set_nonblocking(true)?;
+        let mut socket = mio::net::TcpStream::from_std(socket);
+        poll.registry().register(&mut socket, Token(index), Interest::READABLE)?;
+        Ok(Asking { socket, rest: Vec::new() })
+    }
+
+    /// Reads what there is: how many whole answers.
+    fn answers(&mut self) -> Result<u64> {
+        let mut scratch = [0; 16_384];
+        let mut answers = 0;
+        loop {
+            match self.socket.read(&mut scratch) {
+                Ok(0) => bail!("the server closed a connection"),
+                Ok(length) => self.rest.extend_from_slice(&scratch[..length]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(answers),
+                Err(error) => return Err(error.into()),
+            }
+            while let Some(length) = answer(&self.rest)? {
+                self.rest.drain(..length);
+                answers += 1;
+            }
+        }
+    }
+}
+
+/// Event loops that do what a database's blocking driver does to them. They end with the process: nobody asks them any more.
+struct Blocking(Api);
+
+impl Answers for Blocking {
+    fn api(&self) -> &Api {
+        &self.0
+    }
+}
+
+impl Blocking {
+    /// Threads that answer every request with these bytes, and wait a second first where the channel is slow.
+    fn start(bytes: &[u8]) -> Result<Self> {
+        let mut address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        for _ in 0..BLOCKING {
+            let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+            socket.set_reuse_port(true)?;
+            socket.set_nonblocking(true)?;
+            socket.bind(&address.into())?;
+            socket.listen(4_096)?;
+            let listener = std::net::TcpListener::from(socket);
+            address = listener.local_addr()?;
+            let bytes = bytes.to_vec();
+            let work = move || {
+                if let Err(error) = serve(TcpListener::from_std(listener), &bytes) {
+                    eprintln!("a blocking loop ended: {error}");
+                }
+            };
+            std::thread::Builder::new().name("blocking".into()).spawn(work).context("failed to start a thread")?;
+        }
+        Ok(Blocking(Api { address, key: "lab".to_owned() }))
+    }
+}
+
+fn serve(mut listener: TcpListener, bytes: &[u8]) -> Result<()> {
+    const DOOR: Token = Token(usize::MAX);
+    let mut poll = Poll::new()?;
+    poll.registry().register(&mut listener, DOOR, Interest::READABLE)?;
+    let mut guests: Vec<(mio::net::TcpStream, Vec<u8>)> = Vec::new();
+    let mut events = Events::with_capacity(1_024);
+    let mut scratch = [0; 16_384];
+    loop {
+        poll.poll(&mut events, None)?;
+        for event in &events {
+            if event.token() == DOOR {
+                while let Ok((mut socket, _)) = listener.accept() {
+                    socket.set_nodelay(true)?;
+                    poll.registry().register(&mut socket, Token(guests.len()), Interest::READABLE)?;
+                    guests.push((socket, Vec::new()));
+                }
+                continue;
+            }
+            let (socket, rest) = &mut guests[event.token().0];
+            while let Ok(length @ 1..) = socket.read(&mut scratch) {
+                rest.extend_from_slice(&scratch[..length]);
+            }
+            // Bodies end with the only brace of a request.
+            while let Some(end) = wire::find(rest, b"}") {
+                let request: Vec<u8> = rest.drain(..=end).collect();
+                if wire::find(&request, b"durable:slow").is_some() {
+                    std::thread::sleep(NAP);
+                }
+                // Whoever has left by now gets nothing.
+                let _ = socket.write_all(bytes);
+            }
+        }
+    }
+}
