@@ -34,7 +34,7 @@ impl Postgres {
 
     /// Starts it (again).
     pub(crate) fn again(&self) {
-        let options = format!("-p {} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=40", self.port);
+        let options = format!("-p {} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=200", self.port);
         let (data, log) = (self.data.display().to_string(), self.data.join("log").display().to_string());
         self.run("pg_ctl", &["--pgdata", &data, "--log", &log, "--options", &options, "--wait", "start"]);
     }
