@@ -12,7 +12,7 @@ import { Postgres } from './postgres.mjs';
 import { eventually } from './registry.mjs';
 import { freePort, Server, token } from './server.mjs';
 
-const SCOPES = [{ name: '', allow_register: ['{user}', '{user}/*'], allow_send_for_client: true, inbox_size: 250, inbox_ttl_max: '1h' }, { name: 'none' }];
+const SCOPES = [{ name: '', allow_register: ['{user}', '{user}/*'], allow_send_for_client: true, allow_store: ['late', 'away/*'], inbox_size: 250, inbox_ttl_max: '1h' }, { name: 'none' }];
 let directory;
 let port;
 let server;
@@ -103,6 +103,7 @@ test('clients send so too, names move with their letters, and what nobody comes 
   const { data } = await sender.client.rpc('registry.send', { name: 'late', data: { hello: 1 }, store_for: 1 });
   assert.ok(data.id);
   await sender.client.rpc('registry.send', { name: 'away/phone', data: { hello: 2 }, store_for: 60 });
+  await assert.rejects(sender.client.rpc('registry.send', { name: 'anybody', data: 1, store_for: 60 }), { code: 103 }, 'not for any name');
   await eventually(async () => (await metric('touchline_store_letters_expired')) === 1, 'one that has expired');
   const away = await device('away', 'away/phone');
   await eventually(() => away.given.length === 1, 'the message');

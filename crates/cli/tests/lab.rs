@@ -21,7 +21,7 @@ fn figure(figures: &[(String, f64)], name: &str) -> f64 {
 
 #[test]
 fn every_scenario_measures_and_loses_nothing() {
-    let cases: [(&[&str], &[&str]); 8] = [
+    let cases: [(&[&str], &[&str]); 10] = [
         (&["floor", "--preset", "burst", "--connections", "50", "--messages", "20", "--coalesce", "5"], &["CPU per delivery"]),
         (
             &["fanout", "--preset", "burst", "--connections", "100", "--messages", "20"],
@@ -35,6 +35,8 @@ fn every_scenario_measures_and_loses_nothing() {
         (&["connect", "--connections", "200", "--concurrency", "20"], &["server CPU per connection", "p99 to open"]),
         (&["storm", "--connections", "200", "--concurrency", "100"], &["all open after"]),
         (&["recovery", "--connections", "50", "--publications", "10"], &["CPU per recovered publication, connecting included"]),
+        (&["statistics", "--connections", "50", "--rows", "1000", "--seconds", "1"], &["rows written", "CPU per delivery without rows"]),
+        (&["slow", "--concurrency", "5", "--one-in", "5", "--seconds", "1"], &["fast ones beside them", "slow ones", "fast ones remain"]),
         (&["ladder", "--steps", "50:5,100:20", "--messages", "2", "--rate", "10"], &["average time of one event to all"]),
     ];
     for (arguments, expected) in cases {

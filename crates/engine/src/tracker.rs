@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_report_has_a_name_and_an_object() {
-        let mut track = |params: &str| Tracker::default().track(1, "", params, LIMITS, 0);
+        let track = |params: &str| Tracker::default().track(1, "", params, LIMITS, 0);
         assert_eq!(track(r#"{"event":"a","props":{"x":1}}"#), Ok(()));
         let long = format!(r#"{{"event":"{}"}}"#, "x".repeat(65));
         for bad in ["", "{}", r#"{"event":""}"#, &long, r#"{"event":"a","props":[1]}"#, r#"{"event":"a","props":{"x":"0123456789abcdef"}}"#]

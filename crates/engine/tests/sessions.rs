@@ -63,6 +63,7 @@ fn node() -> Node {
         scopes: Default::default(),
         version: "test",
         deferred_max: 10_000,
+        track: TrackLimits { rate: 0, props_max: 0 },
     }
 }
 

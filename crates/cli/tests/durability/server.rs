@@ -53,7 +53,10 @@ impl Home {
             "http_api": {"key": "key"},
             "client": {"token": {"hmac_secret_key": "secret"}, "allow_anonymous_connect_without_token": true, "recovery_max_publication_limit": 100_000},
             "channel": {"namespaces": [namespace], "without_namespace": {}},
-            "store": {"primary": {"url": self.url}},
+            "store": {
+                "primary": {"url": self.url},
+                "stats": {"url": format!("sqlite:{}", self.data().join("stats.db").display())},
+            },
             "health": {"enabled": true},
             "log": {"level": "error"},
         });
@@ -126,7 +129,8 @@ impl Home {
 
     /// What `touchline migrate` says.
     pub(crate) fn migrate(&self, action: &str) -> String {
-        let output = Command::new(BINARY).args(["migrate", action, "--config"]).arg(self.directory.join("config.json")).output();
+        let output =
+            Command::new(BINARY).arg("migrate").args(action.split(' ')).arg("--config").arg(self.directory.join("config.json")).output();
         let output = output.expect("the binary runs");
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
     }

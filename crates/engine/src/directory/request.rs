@@ -162,7 +162,8 @@ pub(crate) fn permit(ask: &Ask, user: &str, granted: &[(Box<str>, Box<str>)], sc
     let may = match ask {
         Ask::Register { name, .. } => is_granted(name) || is_known && any(&options.allow_register, name),
         Ask::Join { group, .. } => is_known && any(&options.allow_join, group),
-        Ask::Send { .. } => is_known && options.allow_send_for_client,
+        Ask::Send { store_for_ms: 0, .. } => is_known && options.allow_send_for_client,
+        Ask::Send { target, .. } => is_known && options.allow_send_for_client && any(&options.allow_store, &target.key),
         Ask::Call { .. } => is_known && options.allow_call_for_client,
         _ => is_known && options.allow_lookup_for_client,
     };

@@ -47,6 +47,8 @@ pub struct ScopeOptions {
     pub calls_limit: usize,
     /// Members in one answer; of larger groups a sample is shown, with the exact count.
     pub members_limit: usize,
+    /// Names that clients may have messages kept for (`send` with `store_for`), patterns as above. None = backends only.
+    pub allow_store: Vec<String>,
     /// Messages that may be kept for one name that nobody has now (`send` with `store_for`); 0 = none are kept.
     pub inbox_size: usize,
     /// Longest time that one is kept.
@@ -73,6 +75,7 @@ impl Default for ScopeOptions {
             call_timeout_max: Duration::from_secs(60),
             calls_limit: 10_000,
             members_limit: 1_000,
+            allow_store: Vec::new(),
             inbox_size: 0,
             inbox_ttl_max: Duration::from_secs(7 * 24 * 3_600),
         }

@@ -3,6 +3,8 @@
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -42,10 +44,13 @@ pub(super) fn slow(slow: &Slow, options: &Options, results: &mut Results) -> Res
                 (Mix { concurrency: *concurrency, one_in: 0, lasting }, Mix { concurrency: *concurrency, one_in: *one_in, lasting });
             let subject = Subject::start_on_postgres(options, &url)?;
             let bytes = warm(&subject.api)?;
-            let (fast, beside) = (without.run(&subject.api)?, with.run(&subject.api)?);
+            // The machine's speed changes by the minute: each comes before the other once.
+            let (one, two) = (without.run(&subject.api)?, with.run(&subject.api)?);
+            let (three, four) = (with.run(&subject.api)?, without.run(&subject.api)?);
+            let (fast, beside) = (one.and(&four), two.and(&three));
             drop(subject);
             let blocking = Blocking::start(&bytes)?;
-            let (fast_of_blocking, beside_of_blocking) = (without.run(&blocking.0)?, with.run(&blocking.0)?);
+            let (fast_of_blocking, beside_of_blocking) = (without.run(&blocking.api)?, with.run(&blocking.api)?);
             let figure = |text: &str, unit| Figure::new(scenario, Box::leak(format!("1 in {one_in} slow: {text}").into_boxed_str()), unit);
             results.add(figure("fast ones without them", "/s"), fast.fast);
             results.add(figure("fast ones beside them", "/s"), beside.fast);
@@ -110,6 +115,13 @@ struct Mix {
 struct Answered {
     fast: f64,
     slow: f64,
+}
+
+impl Answered {
+    /// The mean of two.
+    fn and(&self, other: &Answered) -> Answered {
+        Answered { fast: (self.fast + other.fast) / 2.0, slow: (self.slow + other.slow) / 2.0 }
+    }
 }
 
 struct Asking {
@@ -194,13 +206,22 @@ impl Asking {
     }
 }
 
-/// Event loops that do what a database's blocking driver does to them. They end with the process: nobody asks them any more.
-struct Blocking(Api);
+/// Event loops that do what a database's blocking driver does to them. They end some time after this is dropped.
+struct Blocking {
+    api: Api,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Drop for Blocking {
+    fn drop(&mut self) {
+        self.is_over.store(true, Relaxed);
+    }
+}
 
 impl Blocking {
     /// Threads that answer every request with these bytes, and wait a second first where the channel is slow.
     fn start(bytes: &[u8]) -> Result<Self> {
-        let mut address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let (mut address, is_over) = (SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), Arc::<AtomicBool>::default());
         for _ in 0..BLOCKING {
             let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
             socket.set_reuse_port(true)?;
@@ -209,28 +230,28 @@ impl Blocking {
             socket.listen(4_096)?;
             let listener = std::net::TcpListener::from(socket);
             address = listener.local_addr()?;
-            let bytes = bytes.to_vec();
+            let (bytes, is_over) = (bytes.to_vec(), Arc::clone(&is_over));
             let work = move || {
-                if let Err(error) = serve(TcpListener::from_std(listener), &bytes) {
+                if let Err(error) = serve(TcpListener::from_std(listener), &bytes, &is_over) {
                     eprintln!("a blocking loop ended: {error}");
                 }
             };
             std::thread::Builder::new().name("blocking".into()).spawn(work).context("failed to start a thread")?;
         }
-        Ok(Blocking(Api { address, key: "lab".to_owned() }))
+        Ok(Blocking { api: Api { address, key: "lab".to_owned() }, is_over })
     }
 }
 
-fn serve(mut listener: TcpListener, bytes: &[u8]) -> Result<()> {
+fn serve(mut listener: TcpListener, bytes: &[u8], is_over: &AtomicBool) -> Result<()> {
     const DOOR: Token = Token(usize::MAX);
     let mut poll = Poll::new()?;
     poll.registry().register(&mut listener, DOOR, Interest::READABLE)?;
     let mut guests: Vec<(mio::net::TcpStream, Vec<u8>)> = Vec::new();
     let mut events = Events::with_capacity(1_024);
     let mut scratch = [0; 16_384];
-    loop {
-        poll.poll(&mut events, None)?;
-        for event in &events {
+    while !is_over.load(Relaxed) {
+        poll.poll(&mut events, Some(NAP))?;
+        for event in events.iter().take_while(|_| !is_over.load(Relaxed)) {
             if event.token() == DOOR {
                 while let Ok((mut socket, _)) = listener.accept() {
                     socket.set_nodelay(true)?;
@@ -254,4 +275,5 @@ fn serve(mut listener: TcpListener, bytes: &[u8]) -> Result<()> {
             }
         }
     }
+    Ok(())
 }

@@ -34,6 +34,8 @@ struct Count {
     left: HashMap<Arc<str>, Sketch>,
     /// The channel of the hub that is looked at, its name, and how many of its listeners are left to be looked at.
     index: u32,
+    /// Channels behind this one have come later.
+    end: u32,
     channel: Option<(Arc<str>, usize, Sketch)>,
     /// Channels without a listener here: at home here, or left by the last one. None until the others are counted.
     rest: Option<Vec<Arc<str>>>,
@@ -95,14 +97,14 @@ impl Shard {
             stats.record(Row::Traffic { minute, namespace, part: Arc::clone(&census.part), publications, deliveries });
         }
         let (at_home, left) = (self.channels.audiences(), std::mem::take(&mut census.left));
-        census.count = Some(Count { minute, at_home, left, index: 0, channel: None, rest: None });
+        census.count = Some(Count { minute, at_home, left, index: 0, end: self.hub.capacity(), channel: None, rest: None });
     }
 
     fn count_some(&mut self, mut looks: usize) {
         let Shard { hub, census, connections, node, .. } = self;
         let (Some(census), Some(stats)) = (census, node.stats()) else { return };
         let Some(count) = &mut census.count else { return };
-        while looks > 0 && count.index < hub.capacity() {
+        while looks > 0 && count.index < count.end {
             looks -= 1;
             let local = hub.at(count.index);
             let is_same = |name: &Arc<str>| local.is_some_and(|local| hub.name(local) == name);
@@ -128,7 +130,7 @@ impl Shard {
             count.record(name, users, &census.part, stats);
             count.index += 1;
         }
-        while looks > 0 && count.index >= hub.capacity() {
+        while looks > 0 && count.index >= count.end {
             looks -= 1;
             let Some(name) = count.next_of_rest() else {
                 census.count = None;
@@ -151,7 +153,10 @@ impl Count {
         if let Some(left) = self.left.remove(&channel) {
             users.unite(&left);
         }
-        stats.record(Row::Audience { minute: self.minute, channel, part: Arc::clone(part), current, peak, users });
+        // Somebody may be about to come, and nobody have been there.
+        if peak > 0 || users != Sketch::default() {
+            stats.record(Row::Audience { minute: self.minute, channel, part: Arc::clone(part), current, peak, users });
+        }
     }
 }
 

@@ -74,7 +74,7 @@ pub enum Row {
         /// A JSON object.
         props: Bytes,
     },
-    /// Subscribers of a channel in a minute, as one part of the cluster has seen them: the parts are added up.
+    /// Subscribers of a channel in a minute, as one part of the cluster has seen them: the parts are added up. Of one part the first row counts.
     Audience {
         /// Minutes since 1970.
         minute: u64,

@@ -216,9 +216,7 @@ const INTO_CONNECTION: &str = "INSERT INTO touchline_stats.connection (minute, c
 const INTO_EVENT: &str = "INSERT INTO touchline_stats.event (minute, time_ms, name, \"user\", props) \
      SELECT * FROM unnest($1::int8[], $2::int8[], $3::text[], $4::text[], $5::text[])";
 const INTO_AUDIENCE: &str = "INSERT INTO touchline_stats.audience (minute, current, peak, channel, part, users) \
-     SELECT DISTINCT ON (m, n, p) m, c, most, n, p, u \
-     FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::text[], $5::text[], $6::bytea[]) AS row (m, c, most, n, p, u) \
-     ON CONFLICT (minute, channel, part) DO UPDATE SET current = excluded.current, peak = excluded.peak, users = excluded.users";
+     SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::text[], $5::text[], $6::bytea[]) ON CONFLICT DO NOTHING";
 const INTO_TRAFFIC: &str = "INSERT INTO touchline_stats.traffic AS known (minute, publications, deliveries, namespace, part) \
      SELECT m, sum(i)::int8, sum(o)::int8, n, p FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::text[], $5::text[]) AS row (m, i, o, n, p) \
      GROUP BY m, n, p ON CONFLICT (minute, namespace, part) \

@@ -141,7 +141,7 @@ impl Writer {
                 }
                 Row::Audience { minute, channel, part, current, peak, users } => {
                     let insert =
-                        "INSERT OR REPLACE INTO audience (minute, channel, part, current, peak, users) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+                        "INSERT OR IGNORE INTO audience (minute, channel, part, current, peak, users) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
                     let users = users.to_bytes();
                     transaction.prepare_cached(insert)?.execute(params![minute, &**channel, &**part, current, peak, users])?;
                 }

@@ -73,6 +73,7 @@ fn the_audience_of_a_match_is_one_curve() {
             stats.record(audience(kickoff + minute, "match:1", "n/1", (0, 0), two));
             stats.record(audience(kickoff + minute, "match:2", "n/0", (7, 7), &["other"]));
         }
+        stats.record(audience(kickoff, "match:1", "n/0", (0, 0), &["late"]));
         settle(&stats);
         let range = Range { from_s: kickoff * 60, to_s: (kickoff + 120) * 60 };
         let of = |step_s, range| match ask(&stats, Question::Audience { channel: "match:1".into(), range, step_s }) {
