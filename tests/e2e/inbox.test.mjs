@@ -144,14 +144,19 @@ test('channels are described, found and likened', { timeout: 30_000 }, async () 
   assert.equal((await set('nowhere:1', 'x')).error.code, 102);
 });
 
-test('nodes of a cluster share one inbox and one directory in PostgreSQL, through its death', { timeout: 120_000 }, async () => {
+test('nodes of a cluster share one inbox and one directory in PostgreSQL, through its death', { timeout: 120_000 }, async (t) => {
   const [nats, postgres] = await Promise.all([Nats.start(), Postgres.start()]);
+  t.after(() => Promise.all([nats.stop(), postgres.stop()]));
   const change = {
     registry: { scopes: SCOPES },
     store: { directory: true, primary: { url: postgres.url, timeout: '2s' } },
     cluster: { engine: 'nats', name: 'inbox', nats_url: [nats.url], heartbeat_interval: '300ms', node_timeout: '1500ms' },
   };
   const [one, two] = await Promise.all([Server.start({ change }), Server.start({ change })]);
+  t.after(async () => {
+    clients.forEach((client) => client.disconnect());
+    assert.deepEqual(await Promise.all([one.stop(), two.stop()]), [0, 0], one.output + two.output);
+  });
   const post = (node, name, data) => node.api('send', { name, data, store_for: 600 });
   assert.ok((await post(one, 'tram', 1)).result.id);
   const tram = await device('tram', 'tram', two);
@@ -178,7 +183,4 @@ test('nodes of a cluster share one inbox and one directory in PostgreSQL, throug
   assert.deepEqual(a, b);
   assert.equal(a.channels.length, 4);
   assert.equal(await postgres.sql("SELECT channels FROM touchline.term WHERE term = 'rover'"), '4');
-  clients.forEach((client) => client.disconnect());
-  assert.deepEqual(await Promise.all([one.stop(), two.stop()]), [0, 0], one.output + two.output);
-  await Promise.all([nats.stop(), postgres.stop()]);
 });
