@@ -18,9 +18,10 @@ pub(crate) struct Postgres {
 impl Postgres {
     /// Makes a cluster of databases below a directory, and starts the server.
     pub(crate) fn start(scratch: &Path) -> Self {
+        assert!(Postgres::is_installed(), "PostgreSQL is not installed (Debian package postgresql)");
         let data = scratch.join("postgres");
         let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port is free").port();
-        let postgres = Postgres { programs: programs(), data, port };
+        let postgres = Postgres { programs: programs().unwrap_or_default(), data, port };
         fs::create_dir_all(&postgres.data).expect("the directory is ours");
         if is_root() {
             let owned = Command::new("chown").arg("postgres:postgres").arg(&postgres.data).status();
@@ -30,6 +31,11 @@ impl Postgres {
         postgres.run("initdb", &["--pgdata", &data, "--auth", "trust", "--username", "postgres", "--no-sync"]);
         postgres.again();
         postgres
+    }
+
+    /// Whether there is one to be started.
+    pub(crate) fn is_installed() -> bool {
+        programs().is_some()
     }
 
     /// Starts it (again).
@@ -89,11 +95,10 @@ impl Drop for Postgres {
 }
 
 /// Where PostgreSQL's programs are: Debian keeps them out of the path.
-fn programs() -> PathBuf {
+fn programs() -> Option<PathBuf> {
     let debian = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|version| version.path().join("bin"));
     let path = std::env::var("PATH").unwrap_or_default();
-    let found = debian.chain(path.split(':').map(PathBuf::from)).find(|directory| directory.join("initdb").exists());
-    found.expect("PostgreSQL is installed (Debian package postgresql)")
+    debian.chain(path.split(':').map(PathBuf::from)).find(|directory| directory.join("initdb").exists())
 }
 
 fn is_root() -> bool {

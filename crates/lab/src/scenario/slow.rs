@@ -30,6 +30,9 @@ const BLOCKING: usize = 2;
 
 /// One run: every mix, on the server and on the blocking loops.
 pub(super) fn slow(slow: &Slow, options: &Options, results: &mut Results) -> Result<()> {
+    if !Postgres::is_installed() {
+        bail!("no PostgreSQL here; Debian has it as the package postgresql");
+    }
     let scratch = Database::new();
     let postgres = Postgres::start(&scratch.0);
     let url = prepare(&postgres);

@@ -13,6 +13,8 @@ use crate::store::refused;
 
 /// What is asked about if no time is given, seconds.
 const LATELY: u64 = 3_600;
+/// The longest time that can be asked about, seconds: a year.
+const RANGE_MAX: u64 = 366 * 86_400;
 /// The shortest step of an audience, seconds.
 const MINUTE: u64 = 60;
 /// Points of one answer, at most.
@@ -44,7 +46,7 @@ impl StatsRequest {
         // To the second, and with what happens in this one.
         let to_s = if self.to == 0 { node.clock.now_ms() / 1_000 + 1 } else { self.to };
         let from_s = if self.from == 0 { to_s.saturating_sub(LATELY) } else { self.from };
-        let is_sane = from_s < to_s && to_s < u64::from(u32::MAX) * 2;
+        let is_sane = from_s < to_s && to_s < u64::from(u32::MAX) * 2 && to_s - from_s <= RANGE_MAX;
         is_sane.then_some(Range { from_s, to_s }).ok_or(Error::BAD_REQUEST)
     }
 

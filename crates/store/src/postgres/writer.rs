@@ -147,8 +147,10 @@ impl Writer {
         let (Link { client }, append) = self.link().await?;
         client.batch_execute("BEGIN").await?;
         let mut outcomes = vec![Outcome::Nothing; batch.len()];
-        let (mut appends, mut posts) = (Vec::new(), Vec::new());
-        for (index, write) in batch.iter().enumerate() {
+        let mut appends = Vec::new();
+        let mut order: Vec<(usize, &Write)> = batch.iter().enumerate().collect();
+        order.sort_by_key(|(_, write)| turn(write));
+        for (index, write) in order {
             match write {
                 Write::Append(append) => appends.push((index, append)),
                 Write::Make(Load { channel, meta_ttl_ms, .. }) => {
@@ -165,15 +167,10 @@ impl Writer {
                 }
                 Write::Describe { description, weights, .. } => directory::describe(client, description, weights).await?,
                 Write::Forget { channel, .. } => directory::forget(client, channel).await?,
-                Write::Post(letter, _) => posts.push((index, letter)),
+                Write::Post(letter, _) => outcomes[index] = Outcome::Posted(letters::post(client, letter, &notifier).await?),
                 Write::Discard { ids, .. } => letters::discard(client, ids).await?,
                 Write::Close => {}
             }
-        }
-        // In the order of the names, as publications are, so that two nodes never wait for each other.
-        posts.sort_by_key(|(_, letter)| (&letter.scope, &letter.name));
-        for (index, letter) in posts {
-            outcomes[index] = Outcome::Posted(letters::post(client, letter, &notifier).await?);
         }
         if !appends.is_empty() {
             let of_appends: Vec<i64> = appends.iter().map(|(index, _)| epochs[*index]).collect();
@@ -268,6 +265,17 @@ impl Writer {
         let expired = letters::expire(client, now_ms(), STEP).await?;
         self.figures.letters_expired.fetch_add(expired, Relaxed);
         Ok(has_more || expired == STEP)
+    }
+}
+
+/// What locks what is done in the same order on every node, so that two never wait for each other; publications come last, by channel.
+fn turn(write: &Write) -> (u8, &str, &str) {
+    match write {
+        Write::Describe { .. } | Write::Forget { .. } => (0, "", ""),
+        Write::Post(letter, _) => (1, &letter.scope, &letter.name),
+        Write::Discard { .. } | Write::Close => (2, "", ""),
+        Write::Make(Load { channel, .. }) | Write::Remove { channel, .. } => (3, channel, ""),
+        Write::Append(_) => (4, "", ""),
     }
 }
 

@@ -18,7 +18,7 @@ use crate::sqlite::{connect, next, open, thread};
 use crate::{OpenError, Refusal};
 
 /// Rows deleted from each table in one step.
-const STEP: usize = 5_000;
+const STEP: usize = 20_000;
 /// Bits of an id below its milliseconds.
 const SERIAL_BITS: u32 = 20;
 
