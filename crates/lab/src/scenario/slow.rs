@@ -81,6 +81,9 @@ fn make_slow(postgres: &Postgres) {
          CREATE POLICY slow ON touchline.channel USING (CASE WHEN name LIKE 'durable:slow%' THEN pg_sleep({nap})::text = '' ELSE true END) \
          WITH CHECK (true)"
     ));
+    // What PostgreSQL would do about so many new rows by itself it is to do now.
+    postgres.sql("VACUUM ANALYZE touchline.channel");
+    postgres.sql("CHECKPOINT");
 }
 
 /// Publishes into the warm channel, so that it is in memory; the answer that its history has from then on.
