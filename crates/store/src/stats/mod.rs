@@ -6,7 +6,6 @@ mod curve;
 mod postgres;
 mod sqlite;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -286,7 +285,7 @@ impl Stats {
     pub fn open(settings: &StatsSettings) -> Result<Self, OpenError> {
         let figures = Arc::<StatsFigures>::default();
         let way = match &settings.url {
-            Url::Sqlite(path) => Way::Sqlite(sqlite::Stats::open(&PathBuf::from(path), settings, Arc::clone(&figures))?),
+            Url::Sqlite(path) => Way::Sqlite(sqlite::Stats::open(path, settings, Arc::clone(&figures))?),
             Url::Postgres(url) => {
                 let address = Address::new(url, &settings.tls_ca, settings.timeout)?;
                 Way::Postgres(postgres::Stats::open(&address, settings, Arc::clone(&figures))?)

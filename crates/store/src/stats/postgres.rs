@@ -315,6 +315,19 @@ async fn answer(client: &Client, question: &Question) -> Result<Answer, Error> {
     }
 }
 
+/// Connections by one of their columns.
+macro_rules! of_connections {
+    ($column:literal) => {
+        concat!(
+            "SELECT ",
+            $column,
+            " COLLATE \"C\" AS name, count(*) AS n, sum(closed_ms - opened_ms)::int8 / count(*) FROM touchline_stats.connection \
+             WHERE minute BETWEEN $1::int8 / 60000 AND $2::int8 / 60000 AND closed_ms >= $1 AND closed_ms < $2 \
+             GROUP BY 1 ORDER BY n DESC, 1 LIMIT $3"
+        )
+    };
+}
+
 fn top(of: Of) -> &'static str {
     match of {
         Of::Channels => {
@@ -330,20 +343,8 @@ fn top(of: Of) -> &'static str {
             "SELECT name, count(*) AS n, count(DISTINCT \"user\") FROM touchline_stats.event \
              WHERE minute BETWEEN $1::int8 / 60000 AND $2::int8 / 60000 AND time_ms >= $1 AND time_ms < $2 GROUP BY name ORDER BY n DESC, name COLLATE \"C\" LIMIT $3"
         }
-        Of::Transports => {
-            "SELECT transport, count(*) AS n, sum(closed_ms - opened_ms)::int8 / count(*) FROM touchline_stats.connection \
-             WHERE minute BETWEEN $1::int8 / 60000 AND $2::int8 / 60000 AND closed_ms >= $1 AND closed_ms < $2 \
-             GROUP BY transport ORDER BY n DESC, transport COLLATE \"C\" LIMIT $3"
-        }
-        Of::Agents => {
-            "SELECT agent, count(*) AS n, sum(closed_ms - opened_ms)::int8 / count(*) FROM touchline_stats.connection \
-             WHERE minute BETWEEN $1::int8 / 60000 AND $2::int8 / 60000 AND closed_ms >= $1 AND closed_ms < $2 \
-             GROUP BY agent ORDER BY n DESC, agent COLLATE \"C\" LIMIT $3"
-        }
-        Of::Codes => {
-            "SELECT code::text AS reason, count(*) AS n, sum(closed_ms - opened_ms)::int8 / count(*) FROM touchline_stats.connection \
-             WHERE minute BETWEEN $1::int8 / 60000 AND $2::int8 / 60000 AND closed_ms >= $1 AND closed_ms < $2 \
-             GROUP BY code ORDER BY n DESC, reason LIMIT $3"
-        }
+        Of::Transports => of_connections!("transport"),
+        Of::Agents => of_connections!("agent"),
+        Of::Codes => of_connections!("code::text"),
     }
 }

@@ -34,7 +34,7 @@ pub(super) struct Stats {
 
 impl Stats {
     pub(super) fn open(path: &Path, settings: &StatsSettings, figures: Arc<StatsFigures>) -> Result<Self, OpenError> {
-        let (lock, connection) = open(path, &STATS, settings.migrates)?;
+        let (lock, _) = open(path, &STATS, settings.migrates)?;
         let (orders, ordered) = channel();
         let (questions, asked) = channel();
         let asked = Arc::new(Mutex::new(asked));
@@ -44,7 +44,7 @@ impl Stats {
             threads.push(thread("stats-read", path, move || read_all(&path_of_thread, &asked, &figures))?);
         }
         let retention = settings.retention.max(Duration::from_secs(60));
-        let writer = Writer { path: path.to_owned(), connection: Some(connection), figures, retention, serial: 0 };
+        let writer = Writer { path: path.to_owned(), connection: None, figures, retention, serial: 0 };
         threads.push(thread("stats-write", path, move || writer.serve(&ordered))?);
         Ok(Stats { orders, questions: Mutex::new(Some(questions)), threads: Mutex::new(threads), lock })
     }
@@ -116,11 +116,8 @@ impl Writer {
     fn connection(&mut self) -> rusqlite::Result<&mut Connection> {
         let connection = match self.connection.take() {
             Some(connection) => connection,
-            None => connect(&self.path)?,
+            None => relaxed(connect(&self.path)?)?,
         };
-        // What is lost with the power is no loss here.
-        connection.pragma_update(None, "synchronous", "normal")?;
-        connection.pragma_update(None, "wal_autocheckpoint", 4_000)?;
         Ok(self.connection.insert(connection))
     }
 
@@ -182,6 +179,13 @@ impl Writer {
         transaction.commit()?;
         Ok(has_more)
     }
+}
+
+/// What is lost with the power is no loss here: commits don't wait for the disk, and the log is moved on by whoever writes.
+fn relaxed(connection: Connection) -> rusqlite::Result<Connection> {
+    connection.pragma_update(None, "synchronous", "normal")?;
+    connection.pragma_update(None, "wal_autocheckpoint", 4_000)?;
+    Ok(connection)
 }
 
 /// Time above, a serial below: rows stand in the order of time.
@@ -251,6 +255,18 @@ fn ids(range: super::Range) -> (i64, i64) {
     (id(range.from_s), id(range.to_s))
 }
 
+/// Connections by one of their columns.
+macro_rules! of_connections {
+    ($column:literal) => {
+        concat!(
+            "SELECT ",
+            $column,
+            " AS name, count(*) AS n, sum((id >> 20) - opened_ms) / count(*) FROM connection WHERE id >= ?1 AND id < ?2 \
+             GROUP BY name ORDER BY n DESC, name LIMIT ?3"
+        )
+    };
+}
+
 fn top(of: Of) -> &'static str {
     match of {
         Of::Channels => {
@@ -264,17 +280,8 @@ fn top(of: Of) -> &'static str {
         Of::Events => {
             "SELECT name, count(*) AS n, count(DISTINCT user) FROM event WHERE id >= ?1 AND id < ?2 GROUP BY name ORDER BY n DESC, name LIMIT ?3"
         }
-        Of::Transports => {
-            "SELECT transport, count(*) AS n, sum((id >> 20) - opened_ms) / count(*) FROM connection WHERE id >= ?1 AND id < ?2 \
-             GROUP BY transport ORDER BY n DESC, transport LIMIT ?3"
-        }
-        Of::Agents => {
-            "SELECT agent, count(*) AS n, sum((id >> 20) - opened_ms) / count(*) FROM connection WHERE id >= ?1 AND id < ?2 \
-             GROUP BY agent ORDER BY n DESC, agent LIMIT ?3"
-        }
-        Of::Codes => {
-            "SELECT CAST(code AS TEXT) AS reason, count(*) AS n, sum((id >> 20) - opened_ms) / count(*) FROM connection WHERE id >= ?1 AND id < ?2 \
-             GROUP BY code ORDER BY n DESC, reason LIMIT ?3"
-        }
+        Of::Transports => of_connections!("transport"),
+        Of::Agents => of_connections!("agent"),
+        Of::Codes => of_connections!("CAST(code AS TEXT)"),
     }
 }
