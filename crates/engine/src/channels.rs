@@ -7,8 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
-use bytes::Bytes;
-use touchline_protocol::publication::Place;
+use touchline_protocol::publication::{Place, Shared};
 use touchline_protocol::{Error, Publication};
 
 use crate::history::HistoryRing;
@@ -34,6 +33,10 @@ struct Channel {
     is_broken: bool,
     /// Most subscribers at a time since [`Channels::audiences`] was called.
     peak: u32,
+    /// Subscribers may ask for changes to the publication before.
+    has_changes: bool,
+    /// That publication.
+    latest: Option<Arc<Publication>>,
 }
 
 /// What a channel with history keeps.
@@ -97,7 +100,7 @@ impl Channels {
         match request {
             Request::Subscribe(subscribe) => self.subscribe(channel, options, *subscribe, now_ms),
             Request::Unsubscribe { connection, .. } => self.unsubscribe(channel, connection, now_ms),
-            Request::Announce(frame) => self.announce(channel, frame),
+            Request::Announce(push) => self.announce(channel, push),
             Request::Passing(_) | Request::Stored(_) | Request::Grown(_) | Request::Interested | Request::Loaded(_) => Response::Done,
             Request::Publish(publish) => self.publish(channel, options, *publish, now_ms),
             Request::History(_) | Request::HistoryRemove if !options.has_history() => Response::Refused(Error::NOT_AVAILABLE),
@@ -184,9 +187,9 @@ impl Channels {
         Response::Done
     }
 
-    fn announce(&mut self, name: &Arc<str>, frame: Bytes) -> Response {
+    fn announce(&mut self, name: &Arc<str>, push: Arc<Shared>) -> Response {
         if let Some(channel) = self.table.get(name) {
-            deliver(&mut self.outgoing, channel, Event::Membership(frame));
+            deliver(&mut self.outgoing, channel, Event::Membership(push));
         }
         Response::Done
     }
@@ -201,9 +204,9 @@ impl Channels {
         let position = if options.has_history() && !publish.skip_history {
             self.publish_stored(name, options, &publish, now_ms)
         } else {
-            if let Some(channel) = self.table.get(name) {
+            if let Some(channel) = self.table.get_mut(name) {
                 let publication = Publication::encode(name, &publish.content, None);
-                deliver(&mut self.outgoing, channel, Event::Publication(Arc::new(publication)));
+                give(&mut self.outgoing, channel, Arc::new(publication));
             }
             Position::default()
         };
@@ -232,7 +235,7 @@ impl Channels {
         stored.ring.append(Arc::clone(&publication), stored.size, now_ms + stored.ttl_ms);
         stored.forgotten_ms = now_ms + stored.meta_ttl_ms;
         let position = stored.ring.position();
-        deliver(&mut self.outgoing, channel, Event::Publication(publication));
+        give(&mut self.outgoing, channel, publication);
         position
     }
 
@@ -277,6 +280,8 @@ impl Channels {
                 hearing: Hearing::default(),
                 is_broken: false,
                 peak: 0,
+                has_changes: !options.allowed_delta_types.is_empty(),
+                latest: None,
             }
         });
         if let Some(stored) = &mut channel.history {
@@ -323,6 +328,15 @@ impl Stored {
             version_epoch: Box::default(),
         }
     }
+}
+
+/// Gives a publication to all subscribers, with the one before it if some of them may want changes only. What stands beside the history is
+/// no change, and nothing to be changed: who recovers has never seen it.
+fn give(outgoing: &mut Vec<(ShardId, Delivery)>, channel: &mut Channel, publication: Arc<Publication>) {
+    let is_in_line = channel.history.is_some() == (publication.offset > 0);
+    let previous = channel.latest.take().filter(|_| is_in_line);
+    channel.latest = (channel.has_changes && is_in_line).then(|| Arc::clone(&publication));
+    deliver(outgoing, channel, Event::Publication { publication, previous });
 }
 
 /// One message to each shard that has subscribers.

@@ -4,8 +4,11 @@
 
 use std::sync::Arc;
 
-use hashbrown::{DefaultHashBuilder, HashTable};
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use std::hash::BuildHasher;
+
+use touchline_protocol::filter::Filter;
+use touchline_protocol::publication::Tags;
 
 /// A channel of this shard, valid while somebody holds a reference to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,18 +20,81 @@ pub struct Membership(u32);
 
 #[derive(Debug, Clone, Copy)]
 struct Member {
-    /// The connection's slot; the high bit is set if it wants join and leave events.
+    /// The connection's slot, and above it what it wants.
     slot: u32,
     membership: u32,
 }
 
+impl Member {
+    fn slot(self) -> u32 {
+        self.slot & SLOT
+    }
+}
+
 const WANTS_MEMBERSHIP_EVENTS: u32 = 1 << 31;
+const WANTS_CHANGES: u32 = 1 << 30;
+/// It has the last publication, which the next one changes.
+const HAS_LAST: u32 = 1 << 29;
+const SLOT: u32 = HAS_LAST - 1;
+
+/// What a listener wants.
+#[derive(Debug, Clone, Default)]
+pub struct Wish {
+    /// Join and leave events.
+    pub membership_events: bool,
+    /// Publications as changes to the one before; true if it has the last one.
+    pub changes: Option<bool>,
+    /// Only publications that fit.
+    pub filter: Option<Arc<Filter>>,
+}
+
+/// How a listener is given a publication.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Giving {
+    /// As it is.
+    Plain,
+    /// As text, for later changes.
+    Whole,
+    /// As a change to the one before.
+    Change,
+}
 
 #[derive(Debug)]
 struct Audience {
     name: Arc<str>,
     references: u32,
     members: Vec<Member>,
+    /// Those with a filter; a place whose filter nobody has any more is free.
+    filtered: Vec<(Option<Arc<Filter>>, Vec<Member>)>,
+}
+
+impl Audience {
+    fn group(&mut self, filtered: Option<u32>) -> &mut Vec<Member> {
+        match filtered.and_then(|index| self.filtered.get_mut(index as usize)) {
+            Some((_, members)) => members,
+            None => &mut self.members,
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = Member> {
+        self.members.iter().chain(self.filtered.iter().flat_map(|(_, members)| members)).copied()
+    }
+
+    /// The place of a filter, made if need be.
+    fn place_of(&mut self, filter: Arc<Filter>) -> u32 {
+        let is_same = |(have, _): &(Option<Arc<Filter>>, _)| have.as_ref() == Some(&filter);
+        let index = match self.filtered.iter().position(is_same) {
+            Some(index) => index,
+            None => {
+                let free = self.filtered.iter().position(|(have, _)| have.is_none());
+                let index = free.unwrap_or(self.filtered.len());
+                self.filtered.resize_with(self.filtered.len().max(index + 1), Default::default);
+                self.filtered[index].0 = Some(filter);
+                index
+            }
+        };
+        index as u32
+    }
 }
 
 /// The listeners of one shard.
@@ -41,6 +107,8 @@ pub struct Hub {
     /// Where each membership stands in its channel's list.
     positions: Vec<u32>,
     free_memberships: Vec<u32>,
+    /// Memberships with a filter, and its place in the audience.
+    filtered: HashMap<u32, u32>,
     /// Channels and slots that have left them, if somebody wants to know.
     leavers: Option<Vec<(Arc<str>, u32)>>,
 }
@@ -72,7 +140,7 @@ impl Hub {
             self.audience_mut(found).references += 1;
             return found;
         }
-        let audience = Audience { name: name.into(), references: 1, members: Vec::new() };
+        let audience = Audience { name: name.into(), references: 1, members: Vec::new(), filtered: Vec::new() };
         let index = match self.free.pop() {
             Some(index) => {
                 self.audiences[index as usize] = Some(audience);
@@ -95,7 +163,7 @@ impl Hub {
         if audience.references > 0 {
             return;
         }
-        debug_assert!(audience.members.is_empty(), "members hold references");
+        debug_assert!(audience.all().next().is_none(), "members hold references");
         let hash = hash_of(&self.hasher, &self.audiences, channel.0);
         if let Ok(entry) = self.by_name.find_entry(hash, |&i| i == channel.0) {
             entry.remove();
@@ -116,30 +184,44 @@ impl Hub {
         &self.audience(channel).name
     }
 
-    /// Adds a listener: from now on it is in [`Hub::listeners`].
-    pub fn join(&mut self, channel: LocalChannel, slot: u32, wants_membership_events: bool) -> Membership {
-        debug_assert!(slot < WANTS_MEMBERSHIP_EVENTS);
+    /// Adds a listener: from now on it is given what is published.
+    pub fn join(&mut self, channel: LocalChannel, slot: u32, wish: Wish) -> Membership {
+        debug_assert!(slot <= SLOT);
         let membership = self.free_memberships.pop().unwrap_or_else(|| {
             self.positions.push(0);
             u32::try_from(self.positions.len() - 1).expect("memberships fit into memory, so into 32 bits")
         });
-        let flag = if wants_membership_events { WANTS_MEMBERSHIP_EVENTS } else { 0 };
-        let members = &mut self.audience_mut(channel).members;
-        let position = members.len() as u32;
-        members.push(Member { slot: slot | flag, membership });
-        self.positions[membership as usize] = position;
+        let mut flags = if wish.membership_events { WANTS_MEMBERSHIP_EVENTS } else { 0 };
+        if let Some(has_last) = wish.changes {
+            flags |= WANTS_CHANGES | if has_last { HAS_LAST } else { 0 };
+        }
+        let audience = self.audiences[channel.0 as usize].as_mut().expect("a reference keeps its channel");
+        let place = wish.filter.map(|filter| audience.place_of(filter));
+        let members = audience.group(place);
+        self.positions[membership as usize] = members.len() as u32;
+        members.push(Member { slot: slot | flags, membership });
+        if let Some(place) = place {
+            self.filtered.insert(membership, place);
+        }
         Membership(membership)
     }
 
     /// Takes a listener away.
     pub fn leave(&mut self, channel: LocalChannel, membership: Membership) {
         let position = self.positions[membership.0 as usize] as usize;
-        let members = &mut self.audience_mut(channel).members;
+        let place = if self.filtered.is_empty() { None } else { self.filtered.remove(&membership.0) };
+        let audience = self.audience_mut(channel);
+        let members = audience.group(place);
         debug_assert_eq!(members[position].membership, membership.0);
-        let slot = members.swap_remove(position).slot & !WANTS_MEMBERSHIP_EVENTS;
+        let slot = members.swap_remove(position).slot();
         let moved = members.get(position).map(|member| member.membership);
         if members.len() * 4 < members.capacity() && members.capacity() > 64 {
             members.shrink_to(members.len() * 2);
+        }
+        if let Some((filter, members)) = place.and_then(|place| audience.filtered.get_mut(place as usize))
+            && members.is_empty()
+        {
+            *filter = None;
         }
         if let Some(moved) = moved {
             self.positions[moved as usize] = position as u32;
@@ -151,15 +233,48 @@ impl Hub {
         }
     }
 
+    /// How many listen.
+    pub fn listener_count(&self, channel: LocalChannel) -> usize {
+        let audience = self.audience(channel);
+        audience.members.len() + audience.filtered.iter().map(|(_, members)| members.len()).sum::<usize>()
+    }
+
     /// The slots of all listeners.
-    pub fn listeners(&self, channel: LocalChannel) -> impl ExactSizeIterator<Item = u32> {
-        self.audience(channel).members.iter().map(|member| member.slot & !WANTS_MEMBERSHIP_EVENTS)
+    pub fn listeners(&self, channel: LocalChannel) -> impl Iterator<Item = u32> {
+        self.audience(channel).all().map(Member::slot)
+    }
+
+    /// Gives a publication to everyone who is to have it. `has_previous`: the one before it is known. `tags` are asked for once, if some filter
+    /// needs them; each filter is asked once.
+    pub fn give(&mut self, channel: LocalChannel, has_previous: bool, tags: impl FnOnce() -> Tags, mut to: impl FnMut(u32, Giving)) {
+        let audience = self.audience_mut(channel);
+        let mut give = |member: &mut Member| {
+            let giving = match member.slot & (WANTS_CHANGES | HAS_LAST) {
+                0 | HAS_LAST => Giving::Plain,
+                WANTS_CHANGES => Giving::Whole,
+                _ if has_previous => Giving::Change,
+                _ => Giving::Whole,
+            };
+            if giving == Giving::Whole {
+                member.slot |= HAS_LAST;
+            }
+            to(member.slot(), giving);
+        };
+        audience.members.iter_mut().for_each(&mut give);
+        if audience.filtered.is_empty() {
+            return;
+        }
+        let tags = tags();
+        for (filter, members) in &mut audience.filtered {
+            if filter.as_ref().is_some_and(|filter| filter.fits(&tags)) {
+                members.iter_mut().for_each(&mut give);
+            }
+        }
     }
 
     /// The slots of the listeners who want join and leave events.
     pub fn membership_listeners(&self, channel: LocalChannel) -> impl Iterator<Item = u32> {
-        let wanting = self.audience(channel).members.iter().filter(|m| m.slot & WANTS_MEMBERSHIP_EVENTS != 0);
-        wanting.map(|member| member.slot & !WANTS_MEMBERSHIP_EVENTS)
+        self.audience(channel).all().filter(|m| m.slot & WANTS_MEMBERSHIP_EVENTS != 0).map(Member::slot)
     }
 
     fn audience(&self, channel: LocalChannel) -> &Audience {
@@ -182,33 +297,61 @@ mod tests {
     use std::collections::BTreeMap;
 
     proptest! {
-        /// Against a plain map: whatever joins and leaves in whatever order, the listeners are exactly those.
+        /// Against a plain map: whatever joins and leaves in whatever order, the listeners are exactly those, and each is given what fits.
         #[test]
-        fn listeners_are_those_who_joined_and_did_not_leave(steps in prop::collection::vec((0u32..6, 0u32..20, any::<bool>()), 1..200)) {
+        fn listeners_are_those_who_joined_and_did_not_leave(
+            steps in prop::collection::vec((0u32..6, 0u32..20, any::<bool>(), 0u32..4), 1..200)
+        ) {
             let mut hub = Hub::default();
-            let mut model: BTreeMap<(u32, u32), (LocalChannel, Membership, bool)> = BTreeMap::new();
-            for (channel, slot, wants) in steps {
+            let mut model: BTreeMap<(u32, u32), (LocalChannel, Membership, bool, u32)> = BTreeMap::new();
+            for (channel, slot, wants, filter) in steps {
                 match model.remove(&(channel, slot)) {
-                    Some((local, membership, _)) => { hub.leave(local, membership); hub.release(local); }
+                    Some((local, membership, ..)) => { hub.leave(local, membership); hub.release(local); }
                     None => {
                         let local = hub.acquire(&format!("c{channel}"));
-                        let membership = hub.join(local, slot, wants);
-                        model.insert((channel, slot), (local, membership, wants));
+                        let wish = Wish { membership_events: wants, changes: None, filter: wanted(filter) };
+                        let membership = hub.join(local, slot, wish);
+                        model.insert((channel, slot), (local, membership, wants, filter));
                     }
                 }
                 for c in 0..6 {
-                    let expected: Vec<u32> = model.keys().filter(|(k, _)| *k == c).map(|(_, s)| *s).collect();
-                    let wanting: Vec<u32> = model.iter().filter(|((k, _), v)| *k == c && v.2).map(|((_, s), _)| *s).collect();
-                    let local = hub.find(&format!("c{c}"));
-                    let mut found: Vec<u32> = local.map(|l| hub.listeners(l).collect()).unwrap_or_default();
-                    let mut told: Vec<u32> = local.map(|l| hub.membership_listeners(l).collect()).unwrap_or_default();
-                    found.sort_unstable();
-                    told.sort_unstable();
-                    prop_assert_eq!(&found, &expected);
-                    prop_assert_eq!(&told, &wanting);
-                    prop_assert_eq!(local.is_some(), !expected.is_empty());
+                    let of = |fits: &dyn Fn(bool, u32) -> bool| -> Vec<u32> {
+                        model.iter().filter(|((k, _), v)| *k == c && fits(v.2, v.3)).map(|((_, s), _)| *s).collect()
+                    };
+                    let Some(local) = hub.find(&format!("c{c}")) else {
+                        prop_assert!(of(&|_, _| true).is_empty());
+                        continue;
+                    };
+                    let mut given = Vec::new();
+                    hub.give(local, false, || Tags::from([("n".to_owned(), "2".to_owned())]), |slot, _| given.push(slot));
+                    let sorted = |mut slots: Vec<u32>| { slots.sort_unstable(); slots };
+                    prop_assert_eq!(sorted(hub.listeners(local).collect()), of(&|_, _| true));
+                    prop_assert_eq!(sorted(hub.membership_listeners(local).collect()), of(&|wants, _| wants));
+                    prop_assert_eq!(sorted(given), of(&|_, filter| matches!(filter, 0 | 2)));
                 }
             }
         }
+    }
+
+    /// None for 0, else a filter that wants the tag `n` to be this number.
+    fn wanted(n: u32) -> Option<Arc<Filter>> {
+        (n > 0).then(|| Arc::new(Filter::Tag("n".into(), touchline_protocol::filter::Comparison::Equals(n.to_string()))))
+    }
+
+    #[test]
+    fn changes_begin_once_there_is_something_to_change() {
+        let mut hub = Hub::default();
+        let local = hub.acquire("c");
+        for (slot, changes) in [(1, None), (2, Some(false)), (3, Some(true))] {
+            hub.join(local, slot, Wish { changes, ..Wish::default() });
+        }
+        let mut given = |has_previous| {
+            let mut all = Vec::new();
+            hub.give(local, has_previous, Tags::new, |slot, giving| all.push((slot, giving)));
+            all
+        };
+        assert_eq!(given(true), [(1, Giving::Plain), (2, Giving::Whole), (3, Giving::Change)]);
+        assert_eq!(given(true), [(1, Giving::Plain), (2, Giving::Change), (3, Giving::Change)]);
+        assert_eq!(given(false), [(1, Giving::Plain), (2, Giving::Whole), (3, Giving::Whole)]);
     }
 }

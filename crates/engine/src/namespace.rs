@@ -31,6 +31,10 @@ pub struct ChannelOptions {
     pub history_meta_ttl: Duration,
     /// The history is on disk: a publication is acknowledged once it is safe there, and is there after a crash.
     pub durable: bool,
+    /// Delta formats that subscribers may ask for: `fossil`.
+    pub allowed_delta_types: Vec<String>,
+    /// Subscribers may ask for publications with certain tags only.
+    pub allow_tags_filter: bool,
     /// Every subscription is told its position.
     pub force_positioning: bool,
     /// A client may ask for a positioned subscription.
@@ -80,6 +84,8 @@ impl Default for ChannelOptions {
             history_ttl: Duration::ZERO,
             history_meta_ttl: Duration::ZERO,
             durable: false,
+            allowed_delta_types: Vec::new(),
+            allow_tags_filter: false,
             force_positioning: false,
             allow_positioning: false,
             force_recovery: false,

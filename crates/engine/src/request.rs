@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use touchline_protocol::publication::Content;
+use touchline_protocol::publication::{Content, Shared};
 use touchline_protocol::{Error, Publication};
 
 use crate::namespace::RecoveryMode;
@@ -80,8 +80,8 @@ pub enum Request {
     Interested,
     /// Of the cluster or the store: what it keeps of the channel; none = it can't be had now.
     Loaded(Option<Box<Loaded>>),
-    /// Tells the subscribers who want to know that somebody came or went: a WebSocket frame.
-    Announce(Bytes),
+    /// Tells the subscribers who want to know that somebody came or went.
+    Announce(Arc<Shared>),
     /// Appends a publication.
     Publish(Box<Publish>),
     /// Asks for publications.
@@ -210,9 +210,14 @@ pub struct Delivery {
 #[derive(Debug, Clone)]
 pub enum Event {
     /// For every subscriber.
-    Publication(Arc<Publication>),
-    /// A join or leave push, for those who want them: a WebSocket frame.
-    Membership(Bytes),
+    Publication {
+        /// What was published.
+        publication: Arc<Publication>,
+        /// The one before it, where subscribers may ask for changes only.
+        previous: Option<Arc<Publication>>,
+    },
+    /// A join or leave push, for those who want them.
+    Membership(Arc<Shared>),
     /// Some of it is lost and can't be had again: subscribers must begin anew.
     Broken,
 }

@@ -230,7 +230,7 @@ impl World {
             let fans = node.fans.iter_mut().enumerate().filter(|(_, fan)| fan.channel == delivery.channel && fan.state == State::Live);
             for (number, fan) in fans {
                 match &delivery.event {
-                    Event::Publication(publication) => {
+                    Event::Publication { publication, .. } => {
                         let due = self.stream.between(&fan.channel, fan.last.unwrap_or_default(), publication.offset);
                         assert_eq!(due, [publication.offset], "the next one, and no other");
                         fan.last = Some(publication.offset);

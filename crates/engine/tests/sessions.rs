@@ -12,12 +12,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use touchline_engine::request::Event;
-use touchline_engine::session::{Node, Ticket};
+use touchline_engine::session::{Link, Node, Sealer, Ticket};
 use touchline_engine::tracker::{TrackLimits, Tracker};
 use touchline_engine::{
     ChannelOptions, ChannelSettings, Channels, ClientSettings, ConnectionClaims, ConnectionId, Context, Delivery, Effects, Hub, Namespace,
     Namespaces, Request, Response, Session, SubscriptionClaims, TokenError, Verifier,
 };
+
+use touchline_registry::OwnerId;
 
 use random::{Random, fuzz};
 
@@ -35,6 +37,12 @@ impl Verifier for Trusting {
 
     fn subscription(&self, _: &str, _: u64) -> Result<SubscriptionClaims, TokenError> {
         Err(TokenError::Invalid)
+    }
+}
+
+impl Sealer for Trusting {
+    fn seal(&self, _: OwnerId) -> String {
+        "sealed".into()
     }
 }
 
@@ -62,6 +70,9 @@ fn node() -> Node {
         verifier: Box::new(Trusting),
         scopes: Default::default(),
         version: "test",
+        id: "node".into(),
+        sealer: Arc::new(Trusting),
+        line_idle: Duration::ZERO,
         deferred_max: 10_000,
         track: TrackLimits { rate: 0, props_max: 0 },
     }
@@ -119,7 +130,7 @@ impl World {
             &mut Context { now_ms: self.now_ms, random: 7, id, node, hub, tracker: &mut Tracker::default(), effects: &mut effects },
         );
         self.clients[slot].session = Some(session);
-        for line in effects.messages.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        for line in effects.messages.bytes().split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             let message = serde_json::from_slice(line).expect("messages are JSON lines");
             self.hear(slot, &message);
         }
@@ -190,7 +201,7 @@ impl World {
                     self.with(slot, |session, context| session.answer(ticket, response, context));
                 }
                 Some(Mail::Answer(..)) => {}
-                Some(Mail::Delivery(Delivery { channel, event: Event::Publication(publication) })) => {
+                Some(Mail::Delivery(Delivery { channel, event: Event::Publication { publication, .. } })) => {
                     let Some(local) = self.hub.find(&channel) else { continue };
                     let mut slots = Vec::new();
                     self.hub.listeners(local).for_each(|slot| slots.push(slot as usize));
@@ -211,7 +222,7 @@ impl World {
     fn connect(&mut self, slot: usize, random: &mut Random) {
         let client = &mut self.clients[slot];
         client.generation += 1;
-        client.session = Some(Session::new([slot as u8; 16], true, self.now_ms, &self.node.client));
+        client.session = Some(Session::new([slot as u8; 16], Link::Duplex, true, self.now_ms, &self.node.client));
         client.next_id = 1;
         client.open.insert(1);
         let subs: serde_json::Map<String, Value> =
@@ -233,7 +244,7 @@ impl World {
 
     fn send(&mut self, slot: usize, command: &Value) {
         let text = command.to_string();
-        self.with(slot, |session, context| session.receive(&text, context));
+        self.with(slot, |session, context| session.receive(text.as_bytes(), context));
     }
 
     fn command(&mut self, slot: usize, name: &str, request: Value) {

@@ -84,6 +84,8 @@ errors! {
     INBOX_FULL = 4011, "inbox full", true;
     /// Nothing is said of that channel.
     CHANNEL_NOT_DESCRIBED = 4012, "channel not described", false;
+    /// What came is no command. Sent where somebody may be typing.
+    NOT_A_COMMAND = 4013, "bad request: expected one JSON command a line, first of all {\"id\":1,\"connect\":{\"token\":\"...\"}}", false;
 }
 
 /// Why the server ended a connection; on a WebSocket it is the close code and reason.
@@ -155,6 +157,8 @@ disconnects! {
     NOT_AVAILABLE = 3508, "not available";
     /// Too many commands of this connection failed.
     TOO_MANY_ERRORS = 3509, "too many errors";
+    /// A client that sends lines was silent for too long.
+    IDLE = 4000, "idle";
 }
 
 /// Why the server ended a subscription. Below 2500 the client stays unsubscribed, from 2500 on it subscribes again.

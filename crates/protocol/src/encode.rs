@@ -1,9 +1,9 @@
-//! Replies and pushes in their JSON form, appended to a buffer. Zero and empty fields are left out, but for those that the protocol always sends.
+//! JSON, appended to a buffer. Zero and empty fields are left out, but for those that the protocol always sends.
 
 use std::io::Write;
 
 use crate::publication::{ClientInfo, Content, Place, Publication};
-use crate::{Error, Unsubscribe};
+use crate::Error;
 
 /// A JSON string.
 pub fn text(out: &mut Vec<u8>, value: &str) {
@@ -80,7 +80,7 @@ impl<'a> Object<'a> {
 }
 
 /// Values with commas between them.
-fn separated<T>(out: &mut Vec<u8>, items: impl IntoIterator<Item = T>, mut write: impl FnMut(&mut Vec<u8>, T)) {
+pub(crate) fn separated<T>(out: &mut Vec<u8>, items: impl IntoIterator<Item = T>, mut write: impl FnMut(&mut Vec<u8>, T)) {
     for (index, item) in items.into_iter().enumerate() {
         if index > 0 {
             out.push(b',');
@@ -147,162 +147,11 @@ pub fn publications<'p>(out: &mut Vec<u8>, items: impl IntoIterator<Item = &'p P
     out.push(b']');
 }
 
-/// A reply whose result the closure writes, always present: `{"id":2,"publish":{}}`.
-pub fn reply(out: &mut Vec<u8>, id: u32, method: &str, write: impl FnOnce(&mut Vec<u8>)) {
-    let mut object = Object::open(out);
-    object.number("id", id.into());
-    write(object.key(method));
-    object.close();
-}
-
-/// A reply with an empty result.
-pub fn reply_empty(out: &mut Vec<u8>, id: u32, method: &str) {
-    reply(out, id, method, |out| out.extend_from_slice(b"{}"));
-}
-
 /// `Error`, as it stands in replies of clients.
 pub fn error(out: &mut Vec<u8>, error: &Error) {
     let mut object = Object::open(out);
     object.number("code", error.code.into()).text("message", error.message).flag("temporary", error.temporary);
     object.close();
-}
-
-/// A push of `channel` (empty for the connection's own) whose body the closure writes.
-pub fn push(out: &mut Vec<u8>, channel: &str, kind: &str, write: impl FnOnce(&mut Vec<u8>)) {
-    out.extend_from_slice(b"{\"push\":");
-    let mut object = Object::open(out);
-    object.text("channel", channel);
-    write(object.key(kind));
-    object.close();
-    out.push(b'}');
-}
-
-/// A join or leave push.
-pub fn push_member(out: &mut Vec<u8>, channel: &str, kind: &str, info: &ClientInfo) {
-    push(out, channel, kind, |out| {
-        out.extend_from_slice(b"{\"info\":");
-        client_info(out, info);
-        out.push(b'}');
-    });
-}
-
-/// A message that is for this client alone: `data` is JSON.
-pub fn push_message(out: &mut Vec<u8>, data: &[u8]) {
-    out.extend_from_slice(b"{\"push\":{\"message\":{\"data\":");
-    out.extend_from_slice(data);
-    out.extend_from_slice(b"}}}");
-}
-
-/// An unsubscribe push.
-pub fn push_unsubscribe(out: &mut Vec<u8>, channel: &str, why: Unsubscribe) {
-    push(out, channel, "unsubscribe", |out| {
-        let mut object = Object::open(out);
-        object.number("code", why.code.into()).text("reason", why.reason);
-        object.close();
-    });
-}
-
-/// A refresh push: the connection's time is over (`ttl_s` 0), or lasts so many seconds more.
-pub fn push_refresh(out: &mut Vec<u8>, ttl_s: u64) {
-    push(out, "", "refresh", |out| {
-        let mut object = Object::open(out);
-        object.flag("expires", true).number("ttl", ttl_s);
-        object.close();
-    });
-}
-
-/// What a connect reply says.
-#[derive(Debug, Default)]
-pub struct ConnectResult<'a> {
-    /// The client id.
-    pub client: &'a str,
-    /// The server's version.
-    pub version: &'a str,
-    /// Seconds until the client must show a new token; none = never.
-    pub ttl_s: Option<u64>,
-    /// Server-side subscriptions: channel and `SubscribeResult` as JSON.
-    pub subs: &'a [(String, Vec<u8>)],
-    /// Ping interval in seconds.
-    pub ping_s: u64,
-    /// The server's time, Unix milliseconds; 0 = untold.
-    pub time_ms: u64,
-}
-
-/// A connect reply.
-pub fn reply_connect(out: &mut Vec<u8>, id: u32, result: &ConnectResult<'_>) {
-    reply(out, id, "connect", |out| {
-        let mut object = Object::open(out);
-        object.text("client", result.client).text("version", result.version);
-        object.flag("expires", result.ttl_s.is_some()).number("ttl", result.ttl_s.unwrap_or(0));
-        if !result.subs.is_empty() {
-            let out = object.key("subs");
-            out.push(b'{');
-            separated(out, result.subs, |out, (channel, subscribed)| {
-                text(out, channel);
-                out.push(b':');
-                out.extend_from_slice(subscribed);
-            });
-            out.push(b'}');
-        }
-        object.number("ping", result.ping_s).flag("pong", result.ping_s > 0).number("time", result.time_ms);
-        object.close();
-    });
-}
-
-/// What a subscribe reply says.
-#[derive(Debug, Default)]
-pub struct SubscribeResult<'a> {
-    /// Seconds until the client must show a new token; none = never.
-    pub ttl_s: Option<u64>,
-    /// The subscription can be recovered.
-    pub recoverable: bool,
-    /// The subscription has a position.
-    pub positioned: bool,
-    /// Epoch of the position.
-    pub epoch: &'a str,
-    /// Offset of the position.
-    pub offset: u64,
-    /// Everything missed is in `publications`.
-    pub recovered: bool,
-    /// The client had asked to recover.
-    pub was_recovering: bool,
-    /// JSON for the client.
-    pub data: Option<&'a [u8]>,
-}
-
-/// `SubscribeResult`, with the publications it missed.
-pub fn subscribe_result<'p>(out: &mut Vec<u8>, result: &SubscribeResult<'_>, missed: impl ExactSizeIterator<Item = &'p Publication>) {
-    let mut object = Object::open(out);
-    object.flag("expires", result.ttl_s.is_some()).number("ttl", result.ttl_s.unwrap_or(0));
-    object.flag("recoverable", result.recoverable).text("epoch", result.epoch);
-    if missed.len() > 0 {
-        publications(object.key("publications"), missed);
-    }
-    object.flag("recovered", result.recovered).number("offset", result.offset);
-    object.flag("positioned", result.positioned).raw("data", result.data);
-    object.flag("was_recovering", result.was_recovering);
-    object.close();
-}
-
-/// `SubscribePush`: the server has subscribed the client.
-pub fn push_subscribe(out: &mut Vec<u8>, channel: &str, result: &SubscribeResult<'_>) {
-    push(out, channel, "subscribe", |out| {
-        let mut object = Object::open(out);
-        object.flag("recoverable", result.recoverable).text("epoch", result.epoch).number("offset", result.offset);
-        object.flag("positioned", result.positioned).raw("data", result.data);
-        object.close();
-    });
-}
-
-/// `PresenceResult`.
-pub fn presence<'i>(out: &mut Vec<u8>, members: impl IntoIterator<Item = &'i ClientInfo>) {
-    out.extend_from_slice(b"{\"presence\":{");
-    separated(out, members, |out, info| {
-        text(out, &info.client);
-        out.push(b':');
-        client_info(out, info);
-    });
-    out.extend_from_slice(b"}}");
 }
 
 /// `PresenceStatsResult`.
@@ -320,23 +169,4 @@ pub fn history<'p>(out: &mut Vec<u8>, items: impl IntoIterator<Item = &'p Public
     text(object.key("epoch"), epoch);
     number(object.key("offset"), offset);
     object.close();
-}
-
-/// `RefreshResult`.
-pub fn reply_refresh(out: &mut Vec<u8>, id: u32, client: &str, version: &str, ttl_s: Option<u64>) {
-    reply(out, id, "refresh", |out| {
-        let mut object = Object::open(out);
-        object.text("client", client).text("version", version);
-        object.flag("expires", ttl_s.is_some()).number("ttl", ttl_s.unwrap_or(0));
-        object.close();
-    });
-}
-
-/// `SubRefreshResult`.
-pub fn reply_sub_refresh(out: &mut Vec<u8>, id: u32, ttl_s: Option<u64>) {
-    reply(out, id, "sub_refresh", |out| {
-        let mut object = Object::open(out);
-        object.flag("expires", ttl_s.is_some()).number("ttl", ttl_s.unwrap_or(0));
-        object.close();
-    });
 }

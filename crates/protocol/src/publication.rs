@@ -1,12 +1,17 @@
-//! A publication in all the forms in which it leaves the server, encoded once.
+//! A publication in all the forms in which it leaves the server. Each form is made once, when the first who needs it is there.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
-use crate::encode;
+use crate::message::{Body, publication_of_json, push_of_json};
 use crate::websocket::{Opcode, encode_header};
+use crate::wire::Wire;
+use crate::{encode, fossil};
 
 /// Who published, joined, left or is present.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,13 +51,132 @@ pub struct Place<'a> {
     pub time_ms: u64,
 }
 
-/// One event of a channel. Its JSON object and its WebSocket frame are parts of one allocation.
-#[derive(Debug, Clone)]
+/// What of a publication a subscriber is given.
+#[derive(Debug, Clone, Copy)]
+pub enum Change<'a> {
+    /// The publication as it is.
+    None,
+    /// The same for who has asked for deltas, and has nothing yet that they could change: the payload as text.
+    Whole,
+    /// The change to this one, which the subscriber has; the whole payload where that is no longer.
+    From(&'a Publication),
+}
+
+/// A push that many get. The commonest form is there from the start, the others are made of it.
+#[derive(Debug)]
+pub struct Shared {
+    /// A WebSocket frame with `{"push":…}` in it.
+    frame: Bytes,
+    head: u8,
+    forms: Forms,
+}
+
+/// `{"push":` and `}` are around a push.
+const AROUND: (usize, usize) = (8, 1);
+
+impl Shared {
+    /// Frames a push whose JSON, without `{"push":…}` around it, the closure writes.
+    pub fn encode(size: usize, write: impl FnOnce(&mut Vec<u8>)) -> Self {
+        // The head's length depends on the body's, so the body is written behind the longest head and the head put right before it.
+        const HEAD_MAX: usize = 10;
+        let mut buffer = Vec::with_capacity(HEAD_MAX + 96 + size);
+        buffer.resize(HEAD_MAX, 0);
+        buffer.extend_from_slice(b"{\"push\":");
+        write(&mut buffer);
+        buffer.push(b'}');
+        let mut head = Vec::with_capacity(HEAD_MAX);
+        encode_header(Opcode::Text, buffer.len() - HEAD_MAX, &mut head);
+        let skipped = HEAD_MAX - head.len();
+        buffer[skipped..HEAD_MAX].copy_from_slice(&head);
+        Shared { frame: Bytes::from(buffer).slice(skipped..), head: head.len() as u8, forms: Forms::default() }
+    }
+
+    /// The whole message as JSON.
+    pub fn json(&self) -> &[u8] {
+        &self.frame[usize::from(self.head)..]
+    }
+
+    /// The push alone as JSON.
+    fn push(&self) -> &[u8] {
+        let message = self.json();
+        &message[AROUND.0..message.len() - AROUND.1]
+    }
+
+    /// As it leaves in this form.
+    pub fn framed(&self, wire: Wire) -> Bytes {
+        if wire == Wire::JSON {
+            return self.frame.clone();
+        }
+        self.forms.get(Form::Framed(wire, Kind::Plain), || frame_push(self.push(), wire, false))
+    }
+}
+
+fn frame_push(push: &[u8], wire: Wire, is_text: bool) -> Bytes {
+    let mut out = Vec::with_capacity(push.len() + 32);
+    match wire.body {
+        Body::Push => wire.frame(push, &mut out),
+        Body::Protobuf => wire.frame(&push_of_json(push, is_text), &mut out),
+        Body::Json => {
+            let mut message = Vec::with_capacity(push.len() + AROUND.0 + AROUND.1);
+            message.extend_from_slice(b"{\"push\":");
+            message.extend_from_slice(push);
+            message.push(b'}');
+            wire.frame(&message, &mut out);
+        }
+    }
+    out.into()
+}
+
+/// Forms that have been made.
+#[derive(Debug, Default)]
+struct Forms(Mutex<Vec<(Form, Bytes)>>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// The whole push.
+    Framed(Wire, Kind),
+    /// The push as JSON, its payload as text.
+    Json(Kind),
+    /// The publication alone as Protobuf.
+    Object(Kind),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    Whole,
+    /// The change to a publication with this payload, by its hash.
+    From(u64),
+}
+
+impl Forms {
+    fn get(&self, form: Form, make: impl FnOnce() -> Bytes) -> Bytes {
+        let found = |forms: &Vec<(Form, Bytes)>| forms.iter().find(|(made, _)| *made == form).map(|(_, bytes)| bytes.clone());
+        if let Some(bytes) = found(&self.0.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return bytes;
+        }
+        // Two shards may make the same one at a time: better than that one waits.
+        let bytes = make();
+        let mut forms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bytes) = found(&forms) {
+            return bytes;
+        }
+        if forms.is_empty() {
+            forms.reserve_exact(1);
+        }
+        forms.push((form, bytes.clone()));
+        bytes
+    }
+}
+
+/// One event of a channel.
+#[derive(Debug)]
 pub struct Publication {
     /// Its offset; 0 in a channel without history.
     pub offset: u64,
-    frame: Bytes,
-    object: (u32, u32),
+    shared: Shared,
+    /// Where its JSON object begins in the push.
+    object: u32,
 }
 
 impl Publication {
@@ -62,23 +186,17 @@ impl Publication {
     }
 
     fn frame(channel: &str, place: Option<Place<'_>>, size: usize, write: impl FnOnce(&mut Vec<u8>)) -> Self {
-        // The head's length depends on the body's, so the body is written behind the longest head and the head put right before it.
-        const HEAD_MAX: usize = 10;
-        let mut buffer = Vec::with_capacity(HEAD_MAX + 96 + channel.len() + size);
-        buffer.resize(HEAD_MAX, 0);
-        buffer.extend_from_slice(b"{\"push\":{\"channel\":");
-        encode::text(&mut buffer, channel);
-        buffer.extend_from_slice(b",\"pub\":");
-        let start = buffer.len();
-        write(&mut buffer);
-        let end = buffer.len();
-        buffer.extend_from_slice(b"}}");
-        let mut head = Vec::with_capacity(HEAD_MAX);
-        encode_header(Opcode::Text, buffer.len() - HEAD_MAX, &mut head);
-        let skipped = HEAD_MAX - head.len();
-        buffer[skipped..HEAD_MAX].copy_from_slice(&head);
-        let at = |index: usize| u32::try_from(index - skipped).expect("a publication is limited to megabytes");
-        Publication { offset: place.map_or(0, |p| p.offset), object: (at(start), at(end)), frame: Bytes::from(buffer).slice(skipped..) }
+        let mut object = 0;
+        let shared = Shared::encode(channel.len() + size, |buffer| {
+            let start = buffer.len();
+            buffer.extend_from_slice(b"{\"channel\":");
+            encode::text(buffer, channel);
+            buffer.extend_from_slice(b",\"pub\":");
+            object = u32::try_from(buffer.len() - start).expect("a channel's name is short");
+            write(buffer);
+            buffer.push(b'}');
+        });
+        Publication { offset: place.map_or(0, |p| p.offset), shared, object }
     }
 
     /// Wraps a publication that was encoded elsewhere: `object` is its JSON object without a place.
@@ -93,18 +211,154 @@ impl Publication {
 
     /// The whole push as a WebSocket text frame from the server.
     pub fn websocket_json(&self) -> &Bytes {
-        &self.frame
+        &self.shared.frame
+    }
+
+    /// The whole push as it leaves in this form, for a subscriber that is given this change.
+    pub fn framed(&self, wire: Wire, change: Change<'_>) -> Bytes {
+        let kind = Kind::of(change);
+        if kind == Kind::Plain {
+            return self.shared.framed(wire);
+        }
+        self.shared.forms.get(Form::Framed(wire, kind), || frame_push(&self.changed_push(change, kind), wire, true))
     }
 
     /// The publication's JSON object, as it stands in history and recovery.
     pub fn json(&self) -> &[u8] {
-        &self.frame[self.object.0 as usize..self.object.1 as usize]
+        object_of(self.shared.push(), self.object)
+    }
+
+    /// The same as Protobuf.
+    pub fn protobuf(&self) -> Bytes {
+        self.shared.forms.get(Form::Object(Kind::Plain), || publication_of_json(self.json(), false).into())
+    }
+
+    /// Its labels.
+    pub fn tags(&self) -> Tags {
+        Parts::read(self.json()).map(|parts| parts.tags).unwrap_or_default()
+    }
+
+    /// The payload, a JSON value.
+    fn data(&self) -> &[u8] {
+        Parts::read(self.json()).and_then(|parts| parts.data).map_or(&[], |data| data.get().as_bytes())
+    }
+
+    /// The push, its payload as text.
+    fn changed_push(&self, change: Change<'_>, kind: Kind) -> Bytes {
+        self.shared.forms.get(Form::Json(kind), || {
+            let (push, data) = (self.shared.push(), self.data());
+            let delta = match change {
+                Change::From(before) => Some(fossil::create(before.data(), data)).filter(|delta| delta.len() < data.len()),
+                Change::None | Change::Whole => None,
+            };
+            // Our own object begins with its payload.
+            let start = self.object as usize + b"{\"data\":".len();
+            let mut out = Vec::with_capacity(push.len() + 32);
+            out.extend_from_slice(&push[..start]);
+            let text = delta.as_deref().unwrap_or(data);
+            encode::text(&mut out, &String::from_utf8_lossy(text));
+            if delta.is_some() {
+                out.extend_from_slice(b",\"delta\":true");
+            }
+            out.extend_from_slice(&push[start + data.len()..]);
+            out.into()
+        })
+    }
+}
+
+fn object_of(push: &[u8], start: u32) -> &[u8] {
+    &push[start as usize..push.len() - 1]
+}
+
+impl Kind {
+    fn of(change: Change<'_>) -> Self {
+        match change {
+            Change::None => Kind::Plain,
+            Change::Whole => Kind::Whole,
+            Change::From(before) => {
+                let mut hasher = DefaultHasher::new();
+                before.data().hash(&mut hasher);
+                Kind::From(hasher.finish())
+            }
+        }
+    }
+}
+
+/// What of a publication's object is looked at again.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Parts<'a> {
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    tags: Tags,
+}
+
+impl<'a> Parts<'a> {
+    fn read(object: &'a [u8]) -> Option<Self> {
+        serde_json::from_slice(object).ok()
+    }
+}
+
+/// Publications that a subscriber missed, oldest first.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Missed<'a> {
+    /// They.
+    pub publications: &'a [Arc<Publication>],
+    /// The first is whole, each other one the change to the one before.
+    pub is_delta: bool,
+}
+
+impl<'a> Missed<'a> {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.publications.is_empty()
+    }
+
+    /// Each with what the subscriber is given of it.
+    pub(crate) fn iter(self) -> impl Iterator<Item = MissedOne<'a>> {
+        self.publications.iter().enumerate().map(move |(index, publication)| {
+            let change = match index.checked_sub(1) {
+                _ if !self.is_delta => Change::None,
+                None => Change::Whole,
+                Some(before) => Change::From(&self.publications[before]),
+            };
+            MissedOne { publication, change }
+        })
+    }
+}
+
+/// One of them.
+pub(crate) struct MissedOne<'a> {
+    publication: &'a Publication,
+    change: Change<'a>,
+}
+
+impl MissedOne<'_> {
+    pub(crate) fn write_json(&self, out: &mut Vec<u8>) {
+        match Kind::of(self.change) {
+            Kind::Plain => out.extend_from_slice(self.publication.json()),
+            kind => {
+                let push = self.publication.changed_push(self.change, kind);
+                out.extend_from_slice(object_of(&push, self.publication.object));
+            }
+        }
+    }
+
+    pub(crate) fn protobuf(&self) -> Bytes {
+        match Kind::of(self.change) {
+            Kind::Plain => self.publication.protobuf(),
+            kind => self.publication.shared.forms.get(Form::Object(kind), || {
+                let push = self.publication.changed_push(self.change, kind);
+                publication_of_json(object_of(&push, self.publication.object), true).into()
+            }),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::Envelope;
 
     fn content(data: &str) -> Content {
         Content { data: Bytes::copy_from_slice(data.as_bytes()), ..Content::default() }
@@ -135,5 +389,30 @@ mod tests {
             assert!(publication.websocket_json().ends_with(b"}}}"));
             assert_eq!(publication.json().len(), text.len() + br#"{"data":}"#.len());
         }
+    }
+
+    #[test]
+    fn every_form_says_the_same() {
+        let publication = Publication::encode("news", &content("{\"a\":1}"), None);
+        let framed = |body, envelope| publication.framed(Wire { body, envelope }, Change::None);
+        assert_eq!(&framed(Body::Json, Envelope::Stream)[..], b"{\"push\":{\"channel\":\"news\",\"pub\":{\"data\":{\"a\":1}}}}\n");
+        assert_eq!(&framed(Body::Push, Envelope::EventStream)[..], b"data: {\"channel\":\"news\",\"pub\":{\"data\":{\"a\":1}}}\n\n");
+        let message = b"\x13\x22\x11\x12\x04news\x22\x09\x22\x07{\"a\":1}";
+        assert_eq!(&framed(Body::Protobuf, Envelope::Stream)[..], message);
+        assert_eq!(framed(Body::Protobuf, Envelope::Stream).as_ptr(), framed(Body::Protobuf, Envelope::Stream).as_ptr(), "made once");
+    }
+
+    #[test]
+    fn a_change_is_sent_where_it_is_shorter() {
+        let state = |goals: u32| format!("{{\"teams\":[\"Roma\",\"Lazio\"],\"stadium\":\"Olimpico\",\"goals\":{goals}}}");
+        let (first, second) = (Publication::encode("c", &content(&state(1)), None), Publication::encode("c", &content(&state(2)), None));
+        let line = Wire { body: Body::Json, envelope: Envelope::Stream };
+        let json = |bytes: Bytes| serde_json::from_slice::<serde_json::Value>(&bytes).expect("it is JSON")["push"]["pub"].clone();
+        assert_eq!(json(first.framed(line, Change::Whole)), serde_json::json!({"data": state(1)}));
+        let change = json(second.framed(line, Change::From(&first)));
+        assert_eq!(change["delta"], true);
+        assert!(change["data"].as_str().is_some_and(|delta| delta.len() < 40 && delta.ends_with(';')), "{change}");
+        let other = Publication::encode("c", &content("\"short\""), None);
+        assert_eq!(json(other.framed(line, Change::From(&first))), serde_json::json!({"data": "\"short\""}));
     }
 }

@@ -5,13 +5,20 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hyper::header::HeaderMap;
 
+use touchline_protocol::message::Body;
+use touchline_protocol::wire::Envelope;
+use touchline_protocol::{Wire, deflate};
+
+use crate::agent::Agent;
 use crate::node::Node;
 use crate::origin;
+use crate::transport::Transport;
 
 /// RFC 6455 section 1.3.
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-/// The subprotocol that JSON clients may offer.
-pub(crate) const SUBPROTOCOL: &str = "centrifuge-json";
+/// The subprotocols that clients may offer.
+const JSON: &str = "centrifuge-json";
+const PROTOBUF: &str = "centrifuge-protobuf";
 /// Header fields of a request.
 pub(crate) const HEADERS_MAX: usize = 64;
 
@@ -49,7 +56,36 @@ impl Headers for &[httparse::Header<'_>] {
 pub(crate) struct Granted {
     /// What proves that the server has understood the handshake.
     pub(crate) accept_key: String,
-    pub(crate) with_subprotocol: bool,
+    pub(crate) subprotocol: Option<&'static str>,
+    /// The form in which messages leave.
+    pub(crate) wire: Wire,
+}
+
+impl Granted {
+    /// Whether compression is agreed upon.
+    pub(crate) fn is_deflated(&self) -> bool {
+        matches!(self.wire.envelope, Envelope::Deflated { .. })
+    }
+}
+
+/// How a client comes in.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entrance {
+    pub(crate) transport: Transport,
+    /// The form in which messages leave.
+    pub(crate) wire: Wire,
+    pub(crate) agent: Agent,
+}
+
+/// The WebSocket endpoint of a path, if it is served.
+pub(crate) fn transport_of(node: &Node, path: &str) -> Option<Transport> {
+    let (duplex, listening) = (&node.settings.websocket, &node.settings.uni_websocket);
+    let listening_path = if listening.handler_prefix.is_empty() { "/connection/uni_websocket" } else { &listening.handler_prefix };
+    match path {
+        _ if !duplex.disabled && path == duplex.handler_prefix => Some(Transport::WebSocket),
+        _ if listening.enabled && path == listening_path => Some(Transport::UniWebSocket),
+        _ => None,
+    }
 }
 
 /// Why one is not.
@@ -68,7 +104,7 @@ pub(crate) enum Refusal {
 }
 
 /// Grants the handshake of a `GET` request of HTTP/1.1, or says why not.
-pub(crate) fn examine(node: &Node, headers: &impl Headers) -> Result<Granted, Refusal> {
+pub(crate) fn examine(node: &Node, transport: Transport, query: &str, headers: &impl Headers) -> Result<Granted, Refusal> {
     if !headers.has_token("connection", "upgrade") || !headers.has_token("upgrade", "websocket") {
         return Err(Refusal::NoUpgrade);
     }
@@ -82,11 +118,24 @@ pub(crate) fn examine(node: &Node, headers: &impl Headers) -> Result<Granted, Re
             return Err(Refusal::Origin);
         }
     }
-    let limit = node.settings.client.connection_limit as u64;
-    if *node.draining.borrow() || limit > 0 && node.connections() >= limit {
+    if node.is_full() {
         return Err(Refusal::Full);
     }
-    Ok(Granted { accept_key: accept_key(key), with_subprotocol: headers.has_token("sec-websocket-protocol", SUBPROTOCOL) })
+    let offers = |subprotocol: &'static str| headers.has_token("sec-websocket-protocol", subprotocol).then_some(subprotocol);
+    let subprotocol = offers(PROTOBUF).or_else(|| offers(JSON));
+    let is_asked = query.split('&').any(|pair| matches!(pair, "format=protobuf" | "cf_protocol=protobuf"));
+    let body = match transport {
+        Transport::UniWebSocket => Body::Push,
+        _ if subprotocol == Some(PROTOBUF) || is_asked => Body::Protobuf,
+        _ => Body::Json,
+    };
+    let endpoint = &node.settings.websocket;
+    let offers_deflate = || headers.values("sec-websocket-extensions").any(|offer| std::str::from_utf8(offer).is_ok_and(deflate::is_offered));
+    let envelope = match transport {
+        Transport::WebSocket if endpoint.compression && offers_deflate() => Envelope::Deflated { from: endpoint.compression_min_size as u32 },
+        _ => Envelope::WebSocket,
+    };
+    Ok(Granted { accept_key: accept_key(key), subprotocol, wire: Wire { body, envelope } })
 }
 
 fn accept_key(key: &[u8]) -> String {

@@ -1,6 +1,5 @@
 //! All that can reach a shard from elsewhere. Each shard has one inbox, served in order; it is the only door to the shard's state.
 
-use std::net::TcpStream;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,12 +10,13 @@ use touchline_engine::{ConnectionId, Delivery, Request, Response};
 use touchline_protocol::Disconnect;
 use touchline_registry::OwnerId;
 
-use crate::agent::Agent;
+use crate::handshake::Entrance;
+use crate::shard::Arrival;
 
 /// A message to a shard.
 pub(crate) enum Message {
-    /// A socket whose WebSocket handshake is done.
-    Adopt(Box<Adopted>),
+    /// A client whose socket is its session's from now on.
+    Adopt(Box<Guest>),
     /// To the home of a channel.
     Request { channel: Arc<str>, request: Request, asker: Asker },
     /// From the home of a channel to a session of this shard.
@@ -39,13 +39,15 @@ pub(crate) enum Message {
     Drain { over_ms: u64, done: oneshot::Sender<()> },
 }
 
-/// A fresh WebSocket.
-pub(crate) struct Adopted {
-    pub(crate) socket: TcpStream,
-    /// What the client sent right behind the handshake.
+/// A client that comes in.
+pub(crate) struct Guest {
+    pub(crate) socket: Arrival,
+    pub(crate) entrance: Entrance,
+    /// What is written before anything else.
+    pub(crate) greeting: Bytes,
+    /// What the client has sent already: bytes of the socket, or the commands of its request.
     pub(crate) early: Bytes,
     pub(crate) is_loopback: bool,
-    pub(crate) agent: Agent,
 }
 
 /// Who gets the answer to a request.
@@ -57,8 +59,10 @@ pub(crate) enum Asker {
 
 /// What one client is to be given, or made to do.
 pub(crate) enum ClientOrder {
-    /// A message: a whole push.
+    /// A message, JSON.
     Push(Vec<u8>),
+    /// Commands that it has sent by another request.
+    Commands(Bytes),
     /// The end of its connection.
     Disconnect(Disconnect),
     /// Something of the registry, in its name.

@@ -21,17 +21,19 @@ mod node;
 mod operation;
 mod origin;
 mod registrar;
+mod seal;
 mod server;
 mod settings;
 mod shard;
 mod store;
 mod together;
+mod transport;
 
 pub use server::{Running, Server, StartError};
 pub use settings::{
-    ChannelOptions, ChannelSettings, ClientSettings, ClusterSettings, ConflictPolicy, EndpointSettings, HttpApiSettings,
+    ChannelOptions, ChannelSettings, ClientSettings, ClusterSettings, ConflictPolicy, EmulationSettings, EndpointSettings, HttpApiSettings,
     HttpServerSettings, Namespace, NodeSettings, Page, PrimarySettings, RegistrySettings, ScopeOptions, Settings, ShutdownSettings,
-    StoreSettings, WebSocketSettings,
+    StoreSettings, StreamSettings, TcpSettings, WebSocketSettings,
 };
 pub use touchline_engine::{PersonalChannel, SubscriptionTokenSettings, TokenSettings};
 

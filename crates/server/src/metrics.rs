@@ -14,6 +14,7 @@ use touchline_engine::directory::ScopeFigures;
 use touchline_store::stats::StatsFigures;
 
 use crate::registrar::Figures;
+use crate::transport::Transport;
 
 /// A number with one writer and any readers.
 #[derive(Debug, Default)]
@@ -51,7 +52,7 @@ impl Latency {
     }
 }
 
-/// Numbers on the wire that are counted by themselves: errors 100–119 and 4001–4019, disconnects 3000–3019 and 3500–3519.
+/// Numbers on the wire that are counted by themselves: errors 100–119 and 4001–4019, disconnects 3000–3019, 3500–3519 and 4000–4019.
 const ERRORS: [u32; 2] = [100, 4_000];
 /// Numbers in each of these ranges.
 const RANGE: u32 = 20;
@@ -62,8 +63,10 @@ macro_rules! shard_metrics {
         #[derive(Debug, Default)]
         pub(crate) struct ShardMetrics {
             $(#[doc = $help] pub(crate) $name: Count,)*
+            /// Open connections by transport.
+            pub(crate) transports: [Count; Transport::ALL.len()],
             pub(crate) errors: [[Count; RANGE as usize]; 2],
-            pub(crate) disconnects: [[Count; 20]; 2],
+            pub(crate) disconnects: [[Count; 20]; 3],
             pub(crate) publish_latency: Latency,
             pub(crate) delivery_latency: Latency,
         }
@@ -117,6 +120,7 @@ fn disconnect_index(code: u16) -> Option<(usize, usize)> {
     match code {
         3000..3020 => Some((0, usize::from(code - 3000))),
         3500..3520 => Some((1, usize::from(code - 3500))),
+        4000..4020 => Some((2, usize::from(code - 4000))),
         _ => None,
     }
 }
@@ -152,6 +156,12 @@ impl Collector for NodeCollector {
                 }
             }
         }
+        let mut family =
+            encoder.encode_descriptor("transport_connections", "Open client connections by transport", None, MetricType::Gauge)?;
+        for transport in Transport::ALL {
+            let open = ConstGauge::new(self.sum(|m| m.transports[transport as usize].get()) as i64);
+            open.encode(family.encode_family(&[("transport", transport.as_str())])?)?;
+        }
         let mut family = encoder.encode_descriptor("errors", "Errors told to clients, by number", None, MetricType::Counter)?;
         for (range, first) in ERRORS.into_iter().enumerate() {
             for code in first..first + RANGE {
@@ -163,7 +173,7 @@ impl Collector for NodeCollector {
         }
         let mut family =
             encoder.encode_descriptor("disconnects", "Connections ended by the server, by number", None, MetricType::Counter)?;
-        for code in (3000..3020u16).chain(3500..3520) {
+        for code in (3000..3020u16).chain(3500..3520).chain(4000..4020) {
             let Some((kind, number)) = disconnect_index(code) else { continue };
             let count = self.sum(|m| m.disconnects[kind][number].get());
             if count > 0 {

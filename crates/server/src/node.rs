@@ -21,7 +21,9 @@ use crate::clock::Clock;
 use crate::inbox::{Asker, ClientOrder, Inspection, Message, UserAction, UserOrder};
 use crate::metrics::ShardMetrics;
 use crate::registrar::{Figures, Order, route};
+use crate::seal::Seals;
 use crate::settings::Settings;
+use crate::together;
 
 /// The way to one shard.
 pub(crate) struct ShardHandle {
@@ -36,6 +38,7 @@ pub(crate) struct Ways {
     pub(crate) shards: Vec<ShardHandle>,
     pub(crate) registrar: Sender<Order>,
     pub(crate) cluster: Option<Cluster>,
+    pub(crate) seals: Arc<Seals>,
 }
 
 /// One server process.
@@ -44,6 +47,8 @@ pub(crate) struct Node {
     pub(crate) session: session::Node,
     pub(crate) clock: Clock,
     pub(crate) id: String,
+    /// Proves of requests whose they are.
+    seals: Arc<Seals>,
     pub(crate) shards: Vec<ShardHandle>,
     registrar: Sender<Order>,
     /// The way to the other nodes, if there may be any.
@@ -65,12 +70,13 @@ pub(crate) struct Node {
 impl Node {
     pub(crate) fn new(settings: Settings, session: session::Node, clock: Clock, id: String, ways: Ways) -> Self {
         let draining = watch::Sender::new(false);
-        let Ways { shards, registrar, cluster } = ways;
+        let Ways { shards, registrar, cluster, seals } = ways;
         Node {
             settings,
             session,
             clock,
             id,
+            seals,
             shards,
             registrar,
             cluster,
@@ -195,6 +201,28 @@ impl Node {
             }
             Asker::Nobody => {}
         }
+    }
+
+    /// Hands commands to the client whose seal this is, here or on its node. False when there is no such node. A client that has gone misses them.
+    pub(crate) fn emulate(&self, seal: &str, node: &str, commands: Bytes) -> bool {
+        if node == self.id {
+            if let Some(owner) = self.seals.open(seal)
+                && let Some((shard, slot)) = route(owner, self.shards.len())
+            {
+                self.send(shard, Message::Client { owner, slot, order: ClientOrder::Commands(commands) });
+            }
+            return true;
+        }
+        let is_id = node.len() == self.id.len() && node.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let Some(cluster) = self.cluster.as_ref().filter(|_| is_id && self.peers.load(Relaxed) > 0) else { return false };
+        cluster.node(node.into(), together::emulated(seal, &commands));
+        true
+    }
+
+    /// Whether no more clients may come in.
+    pub(crate) fn is_full(&self) -> bool {
+        let limit = self.settings.client.connection_limit as u64;
+        *self.draining.borrow() || limit > 0 && self.connections() >= limit
     }
 
     /// Does something with all connections of a user, on every shard.

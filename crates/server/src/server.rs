@@ -24,8 +24,9 @@ use crate::clock::Clock;
 use crate::inbox::{Asker, Message};
 use crate::node::{Node, ShardHandle, Ways};
 use crate::registrar::{self, Order};
-use crate::settings::Settings;
-use crate::shard::{Poller, Shard};
+use crate::seal::Seals;
+use crate::settings::{Settings, ip_address};
+use crate::shard::{Listeners, Poller, Shard};
 use crate::{store, together};
 
 /// Tasks that a shard's thread runs before it looks at its sockets again.
@@ -87,8 +88,15 @@ pub struct Server {
     directory: Directory<Asker>,
     orders: std::sync::mpsc::Receiver<Order>,
     joining: Option<Joining>,
-    listeners: Vec<TcpListener>,
-    address: SocketAddr,
+    listeners: Vec<Listeners>,
+    addresses: Addresses,
+}
+
+/// Where a node listens.
+#[derive(Debug, Clone, Copy)]
+struct Addresses {
+    http: SocketAddr,
+    lines: Option<SocketAddr>,
 }
 
 impl Server {
@@ -108,7 +116,19 @@ impl Server {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             shards => shards.min(usize::from(ShardId::MAX)),
         };
-        let (listeners, address) = listen(SocketAddr::new(ip, http.port), http.backlog, shards)?;
+        let (https, address) = listen(SocketAddr::new(ip, http.port), http.backlog, shards)?;
+        let tcp = &settings.tcp;
+        let lines = match tcp.enabled {
+            true => {
+                let ip = ip_address(&tcp.address).map_err(|source| StartError::Address { address: tcp.address.clone(), source })?;
+                Some(listen(SocketAddr::new(ip, tcp.port), http.backlog, shards)?)
+            }
+            false => None,
+        };
+        let (lines, lines_address) = lines.unzip();
+        let addresses = Addresses { http: address, lines: lines_address };
+        let mut lines = lines.unwrap_or_default().into_iter();
+        let listeners = https.into_iter().map(|http| Listeners { http, lines: lines.next() }).collect();
         let id = format!("{:016x}{:016x}", random_number()?, random_number()?);
         let clock = Clock::start();
         let cluster = &settings.cluster;
@@ -121,12 +141,18 @@ impl Server {
         let directory = Directory::new(&id, &settings.registry.scopes, &timing, random_number()?, cluster.is_on(), clock.now_ms());
         let (registrar, orders) = std::sync::mpsc::channel();
         let stats = &settings.store.stats;
+        let mut key = [0; 32];
+        rand::fill(&mut key).map_err(|_| no_random_numbers())?;
+        let seals = Arc::new(Seals::new(key));
         let session = session::Node {
             client: client.clone(),
             namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
             verifier: Box::new(verifier),
             scopes: directory.scopes(),
             version: crate::VERSION,
+            id: id.clone(),
+            sealer: seals.clone(),
+            line_idle: settings.tcp.idle_timeout,
             deferred_max: settings.websocket.message_size_limit * 2,
             track: TrackLimits { rate: if stats.enabled { stats.track_rate } else { 0 }, props_max: stats.track_size },
         };
@@ -135,19 +161,24 @@ impl Server {
         let statistics = store::stats_opening(&settings).map_err(of("stats"))?;
         let (shards, inboxes) = (0..shards).map(|_| shard_handle()).unzip();
         let (cluster, joining) = together::join(&settings, &id, &directory).unzip();
-        let node = Arc::new(Node::new(settings, session, clock, id, Ways { shards, registrar, cluster }));
+        let node = Arc::new(Node::new(settings, session, clock, id, Ways { shards, registrar, cluster, seals }));
         if let Some(databases) = databases {
             store::open(&node, &databases)?;
         }
         if let Some(statistics) = statistics {
             node.remember_with(Stats::open(&statistics)?);
         }
-        Ok(Server { node, inboxes, directory, orders, joining, listeners, address })
+        Ok(Server { node, inboxes, directory, orders, joining, listeners, addresses })
     }
 
-    /// The address that was bound.
+    /// The address that was bound for HTTP.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.addresses.http
+    }
+
+    /// The address that was bound for lines over TCP, if they are served.
+    pub fn tcp_address(&self) -> Option<SocketAddr> {
+        self.addresses.lines
     }
 
     /// Starts the shards, one thread each.
@@ -155,7 +186,7 @@ impl Server {
     /// # Errors
     /// [`StartError::System`].
     pub fn start(self) -> Result<Running, StartError> {
-        let Server { node, inboxes, directory, orders, joining, listeners, address } = self;
+        let Server { node, inboxes, directory, orders, joining, listeners, addresses } = self;
         let started = registrar::start(Arc::clone(&node), directory, orders);
         let registrar = started.map_err(|source| StartError::System { what: "a thread", source })?;
         if let Some(joining) = joining {
@@ -163,18 +194,18 @@ impl Server {
             joining.start(move |incoming| together::take(&node, incoming))?;
         }
         let mut threads = Vec::with_capacity(inboxes.len());
-        for (id, (inbox, listener)) in inboxes.into_iter().zip(listeners).enumerate() {
+        for (id, (inbox, listeners)) in inboxes.into_iter().zip(listeners).enumerate() {
             let seed = random_number()?;
             let node = Arc::clone(&node);
             let thread = std::thread::Builder::new().name(format!("shard-{id}"));
             let started = thread.spawn(move || {
-                if let Err(error) = run_shard(&node, id as ShardId, inbox, listener, seed) {
+                if let Err(error) = run_shard(&node, id as ShardId, inbox, listeners, seed) {
                     tracing::error!(shard = id, %error, "a shard could not run");
                 }
             });
             threads.push(started.map_err(|source| StartError::System { what: "a thread", source })?);
         }
-        Ok(Running { node, threads, registrar, address })
+        Ok(Running { node, threads, registrar, addresses })
     }
 }
 
@@ -183,13 +214,18 @@ pub struct Running {
     node: Arc<Node>,
     threads: Vec<JoinHandle<()>>,
     registrar: JoinHandle<()>,
-    address: SocketAddr,
+    addresses: Addresses,
 }
 
 impl Running {
-    /// The address that it listens on.
+    /// The address that it listens on for HTTP.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.addresses.http
+    }
+
+    /// The address that it listens on for lines over TCP, if they are served.
+    pub fn tcp_address(&self) -> Option<SocketAddr> {
+        self.addresses.lines
     }
 
     /// Drains and stops: accepts no more, tells clients to go (3001) spread over `shutdown.spread`, answers the requests that are under way.
@@ -227,13 +263,13 @@ impl Running {
 }
 
 /// One shard's thread: its runtime, its poller, its listener, its loop.
-fn run_shard(node: &Arc<Node>, id: ShardId, inbox: UnboundedReceiver<Message>, listener: TcpListener, seed: u64) -> io::Result<()> {
+fn run_shard(node: &Arc<Node>, id: ShardId, inbox: UnboundedReceiver<Message>, listeners: Listeners, seed: u64) -> io::Result<()> {
     let runtime: LocalRuntime =
         Builder::new_current_thread().enable_all().event_interval(TASKS_PER_LOOK).build_local(LocalOptions::default())?;
     runtime.block_on(async {
         let poller = Poller::new()?;
         let registry = poller.registry()?;
-        Shard::new(id, Arc::clone(node), registry, listener, seed)?.run(inbox, poller).await;
+        Shard::new(id, Arc::clone(node), registry, listeners, seed)?.run(inbox, poller).await;
         Ok(())
     })
 }
@@ -279,9 +315,12 @@ fn listen_once(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
 
 fn random_number() -> Result<u64, StartError> {
     let mut bytes = [0; 8];
-    let refused = |_| StartError::System { what: "random numbers", source: io::ErrorKind::Other.into() };
-    rand::fill(&mut bytes).map_err(refused)?;
+    rand::fill(&mut bytes).map_err(|_| no_random_numbers())?;
     Ok(u64::from_ne_bytes(bytes))
+}
+
+fn no_random_numbers() -> StartError {
+    StartError::System { what: "random numbers", source: io::ErrorKind::Other.into() }
 }
 
 #[cfg(test)]

@@ -21,6 +21,20 @@ pub struct Settings {
     pub channel: ChannelSettings,
     /// The WebSocket transport.
     pub websocket: WebSocketSettings,
+    /// HTTP streaming.
+    pub http_stream: StreamSettings,
+    /// Server-sent events.
+    pub sse: StreamSettings,
+    /// Where clients of these two send their commands.
+    pub emulation: EmulationSettings,
+    /// WebSocket for clients that only listen.
+    pub uni_websocket: EndpointSettings,
+    /// HTTP streaming for clients that only listen.
+    pub uni_http_stream: StreamSettings,
+    /// Server-sent events for clients that only listen.
+    pub uni_sse: StreamSettings,
+    /// Lines over bare TCP.
+    pub tcp: TcpSettings,
     /// Names and groups.
     pub registry: RegistrySettings,
     /// How nodes find each other.
@@ -335,13 +349,81 @@ pub struct WebSocketSettings {
     pub disabled: bool,
     /// Its path.
     pub handler_prefix: String,
-    /// Largest message of a client, bytes.
+    /// Largest message of a client, bytes; of a compressed one, what it becomes.
     pub message_size_limit: usize,
+    /// Agree upon permessage-deflate with clients that offer it.
+    pub compression: bool,
+    /// Messages shorter than this stay as they are, bytes.
+    pub compression_min_size: usize,
 }
 
 impl Default for WebSocketSettings {
     fn default() -> Self {
-        WebSocketSettings { disabled: false, handler_prefix: "/connection/websocket".into(), message_size_limit: 65_536 }
+        let handler_prefix = "/connection/websocket".into();
+        WebSocketSettings { disabled: false, handler_prefix, message_size_limit: 65_536, compression: false, compression_min_size: 256 }
+    }
+}
+
+/// Largest body of a request that opens a stream, or brings commands, bytes.
+const BODY_MAX: usize = 65_536;
+
+/// A transport that is an endless answer.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StreamSettings {
+    /// Served or not.
+    pub enabled: bool,
+    /// Its path; empty = the default one, `/connection/` and the section's name.
+    pub handler_prefix: String,
+    /// Largest body of the request, bytes; 0 = 65,536.
+    pub max_request_body_size: usize,
+}
+
+impl StreamSettings {
+    /// Largest body of the request, bytes.
+    pub fn max_request_body_size(&self) -> usize {
+        if self.max_request_body_size == 0 { BODY_MAX } else { self.max_request_body_size }
+    }
+}
+
+/// Where clients of HTTP streaming and server-sent events send their commands.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct EmulationSettings {
+    /// Its path; empty = `/emulation`.
+    pub handler_prefix: String,
+    /// Largest body of the request, bytes; 0 = 65,536.
+    pub max_request_body_size: usize,
+}
+
+impl EmulationSettings {
+    /// Largest body of the request, bytes.
+    pub fn max_request_body_size(&self) -> usize {
+        if self.max_request_body_size == 0 { BODY_MAX } else { self.max_request_body_size }
+    }
+}
+
+/// Lines over bare TCP.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TcpSettings {
+    /// Served or not.
+    pub enabled: bool,
+    /// Address to bind; empty = every address.
+    pub address: String,
+    /// Port to bind; 0 = any free one.
+    pub port: u16,
+    /// Longest line of a client, bytes.
+    pub message_size_limit: usize,
+    /// A client that sends nothing for so long, not even the answer to a ping, is told to go; 0 = it may stay.
+    #[serde(with = "duration")]
+    pub idle_timeout: Duration,
+}
+
+impl Default for TcpSettings {
+    fn default() -> Self {
+        let idle_timeout = Duration::from_secs(300);
+        TcpSettings { enabled: false, address: String::new(), port: 8_001, message_size_limit: 65_536, idle_timeout }
     }
 }
 
@@ -408,6 +490,11 @@ impl HttpServerSettings {
     /// # Errors
     /// When `address` is no IP address.
     pub fn bind_address(&self) -> Result<IpAddr, std::net::AddrParseError> {
-        if self.address.is_empty() { Ok(IpAddr::from([0, 0, 0, 0])) } else { self.address.parse() }
+        ip_address(&self.address)
     }
+}
+
+/// An address to bind; empty = every IPv4 address.
+pub(crate) fn ip_address(text: &str) -> Result<IpAddr, std::net::AddrParseError> {
+    if text.is_empty() { Ok(IpAddr::from([0, 0, 0, 0])) } else { text.parse() }
 }

@@ -44,6 +44,21 @@ pub(crate) fn join(settings: &Settings, id: &str, directory: &Directory<Asker>) 
     }))
 }
 
+/// The first byte of a message with a client's commands; those of directories are JSON.
+const EMULATED: u8 = b'E';
+
+/// A message with the commands of a client of another node.
+pub(crate) fn emulated(seal: &str, commands: &[u8]) -> Vec<u8> {
+    [&[EMULATED], seal.as_bytes(), b"\n", commands].concat()
+}
+
+/// Seal and commands.
+fn read_emulated(message: &[u8]) -> Option<(&str, &[u8])> {
+    let rest = message.strip_prefix(&[EMULATED])?;
+    let end = rest.iter().position(|byte| *byte == b'\n')?;
+    Some((std::str::from_utf8(&rest[..end]).ok()?, &rest[end + 1..]))
+}
+
 /// Hands on what other nodes say.
 pub(crate) fn take(node: &Node, incoming: Incoming) {
     let to_channel = |channel: Arc<str>, request: Request| node.tell_home(channel, request);
@@ -53,6 +68,11 @@ pub(crate) fn take(node: &Node, incoming: Incoming) {
             node.link(is_linked);
         }
         Incoming::Link { scope, message } => node.register(Order::Link { scope, message }),
+        Incoming::Node { message, .. } if message.first() == Some(&EMULATED) => {
+            if let Some((seal, commands)) = read_emulated(&message) {
+                node.emulate(seal, &node.id, message.slice_ref(commands));
+            }
+        }
         Incoming::Node { from, message } => node.register(Order::Node { from, message }),
         Incoming::Order { message, reply } => node.send(0, Message::Order { message, reply }),
         Incoming::Passing { channel, payload } => to_channel(channel, Request::Passing(payload)),

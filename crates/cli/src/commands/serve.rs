@@ -31,6 +31,9 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
         let mut signals = Signals::listen()?;
         let running = start(settings.clone())?;
         let _player = if arguments.dev { dev::begin(&settings, running.address(), !arguments.no_match)? } else { None };
+        if let Some(address) = running.tcp_address() {
+            tracing::info!(%address, "lines over TCP");
+        }
         tracing::info!(address = %running.address(), version = touchline_server::VERSION, "ready");
         signals.next().await;
         tracing::info!("stopping: clients are told to go; a second signal stops at once");

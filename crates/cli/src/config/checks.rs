@@ -29,6 +29,12 @@ fn addresses(settings: &Settings, findings: &mut Vec<Finding>) {
     }
     let prefixes = [
         ("websocket.handler_prefix", &settings.websocket.handler_prefix),
+        ("http_stream.handler_prefix", &settings.http_stream.handler_prefix),
+        ("sse.handler_prefix", &settings.sse.handler_prefix),
+        ("emulation.handler_prefix", &settings.emulation.handler_prefix),
+        ("uni_websocket.handler_prefix", &settings.uni_websocket.handler_prefix),
+        ("uni_http_stream.handler_prefix", &settings.uni_http_stream.handler_prefix),
+        ("uni_sse.handler_prefix", &settings.uni_sse.handler_prefix),
         ("health.handler_prefix", &settings.health.handler_prefix),
         ("prometheus.handler_prefix", &settings.prometheus.handler_prefix),
     ];
@@ -37,8 +43,10 @@ fn addresses(settings: &Settings, findings: &mut Vec<Finding>) {
             findings.push(Finding::error(format!("{key}: a path begins with \"/\", found {prefix:?}"), None));
         }
     }
-    if settings.websocket.disabled {
-        findings.push(Finding::warning("websocket.disabled: clients have no other way in yet", None));
+    let streams = [&settings.http_stream, &settings.sse, &settings.uni_http_stream, &settings.uni_sse];
+    let has_others = streams.iter().any(|stream| stream.enabled) || settings.uni_websocket.enabled || settings.tcp.enabled;
+    if settings.websocket.disabled && !has_others {
+        findings.push(Finding::warning("websocket.disabled: clients have no other way in", None));
     }
 }
 

@@ -62,6 +62,10 @@ pub(crate) fn fill(secrets: &DevelopmentSecrets, tree: &mut Node) {
         }
     };
     fill("http_server.address", text("127.0.0.1"));
+    fill("tcp.address", text("127.0.0.1"));
+    for transport in ["http_stream", "sse", "uni_websocket", "uni_http_stream", "uni_sse"] {
+        fill(&format!("{transport}.enabled"), Value::Boolean(true));
+    }
     fill("http_api.key", text(&secrets.api_key));
     fill("client.token.hmac_secret_key", text(&secrets.token_secret));
     fill("client.allow_anonymous_connect_without_token", Value::Boolean(true));

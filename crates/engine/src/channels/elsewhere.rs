@@ -11,7 +11,7 @@ use bytes::Bytes;
 use touchline_protocol::publication::Place;
 use touchline_protocol::{Error, Publication, encode};
 
-use super::{Channel, Channels, deliver};
+use super::{Channel, Channels, deliver, give};
 use crate::history::HistoryRing;
 use crate::namespace::ChannelOptions;
 use crate::request::{ConnectionId, Event, Loaded, Position, Publish, Request, Response, Stored};
@@ -401,7 +401,7 @@ impl Channels {
         match parts(payload) {
             Some((_, object)) => {
                 let publication = Publication::wrap(channel, object, None);
-                deliver(&mut self.outgoing, known, Event::Publication(Arc::new(publication)));
+                give(&mut self.outgoing, known, Arc::new(publication));
             }
             None if payload.first() == Some(&CLEAR) => known.history.iter_mut().for_each(|stored| stored.ring.clear()),
             None => {}
@@ -507,7 +507,7 @@ impl Channels {
         let publication = Arc::new(Publication::wrap(channel, object, Some(place)));
         stored.ring.trim(now_ms);
         stored.ring.append(Arc::clone(&publication), options.history_size, time_ms + stored.ttl_ms);
-        deliver(&mut self.outgoing, known, Event::Publication(publication));
+        give(&mut self.outgoing, known, publication);
     }
 }
 

@@ -118,13 +118,6 @@ pub(super) fn letter(id: u64, letter: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A whole push of such a message.
-pub(super) fn push(message: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(message.len() + 40);
-    encode::push_message(&mut out, message);
-    out
-}
-
 /// The word to somebody who lost a name.
 pub(super) fn lost(scope: &str, lost: &Entry, winner: &Entry, reason: Reason) -> Vec<u8> {
     let mut out = Vec::new();

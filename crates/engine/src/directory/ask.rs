@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use touchline_protocol::publication::Shared;
 use touchline_protocol::{ClientInfo, Error};
 use touchline_registry::{OwnerId, Stamp};
 
@@ -181,12 +182,12 @@ pub struct Who {
 pub enum Act<A> {
     /// Answers an asker, in JSON.
     Answer(A, Result<Vec<u8>, Error>),
-    /// Gives a message, a whole push, to a client of this node.
+    /// Gives a message, JSON, to a client of this node.
     Push(OwnerId, Vec<u8>),
     /// Disconnects a client of this node that lost a name.
     Drop(OwnerId),
-    /// Tells a channel's subscribers who want to know that somebody came or went: a WebSocket frame.
-    Announce(Arc<str>, Bytes),
+    /// Tells a channel's subscribers who want to know that somebody came or went.
+    Announce(Arc<str>, Arc<Shared>),
     /// Publishes a change of a scope into its channel: JSON.
     Watch(Arc<str>, Vec<u8>),
     /// A message to other nodes' parts of a scope.

@@ -189,7 +189,7 @@ impl<A> Directory<A> {
         let Some(index) = self.scopes.iter().position(|known| &*known.name == scope) else { return };
         let address = (ScopeId(index as u16), name.into());
         let (given, fetch) = self.inbox.take(&address, letters, now_ms);
-        let push = |(owner, id, letter): (OwnerId, u64, Bytes)| Act::Push(owner, answer::push(&answer::letter(id, &letter)));
+        let push = |(owner, id, letter): (OwnerId, u64, Bytes)| Act::Push(owner, answer::letter(id, &letter));
         self.acts.extend(given.into_iter().map(push));
         self.fetch(fetch);
     }
@@ -319,7 +319,7 @@ impl<A> Directory<A> {
     /// Hands a message to a client, here or on its node.
     fn give(&mut self, entry: &Entry, message: &[u8]) {
         if *entry.node() == self.node {
-            self.acts.push(Act::Push(entry.owner(), answer::push(message)));
+            self.acts.push(Act::Push(entry.owner(), message.to_vec()));
         } else {
             self.acts.push(Act::Node(Arc::clone(entry.node()), remote::send(entry.owner(), message)));
         }
@@ -353,7 +353,7 @@ impl<A> Directory<A> {
         let call = self.calls.open(caller, entry.owner(), node, until_ms);
         let message = answer::message(who, to, Some(call), data);
         if is_here {
-            self.acts.push(Act::Push(entry.owner(), answer::push(&message)));
+            self.acts.push(Act::Push(entry.owner(), message));
         } else {
             let message = answer::message(who, to, None, data);
             self.acts.push(Act::Node(Arc::clone(entry.node()), remote::call(entry.owner(), call, timeout_ms, &message)));
@@ -398,7 +398,7 @@ impl<A> Directory<A> {
                         }
                     }
                     Output::Lost { lost, winner, reason } => {
-                        acts.push(Act::Push(lost.owner(), answer::push(&answer::lost(name, &lost, &winner, reason))));
+                        acts.push(Act::Push(lost.owner(), answer::lost(name, &lost, &winner, reason)));
                         acts.extend(options.disconnect_losers.then(|| Act::Drop(lost.owner())));
                     }
                     Output::Node { node, is_up } if index == last && !is_up => nodes_gone.push(node),

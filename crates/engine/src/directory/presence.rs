@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use touchline_protocol::websocket::{Opcode, encode_frame};
+use touchline_protocol::encode::Object;
+use touchline_protocol::publication::Shared;
 use touchline_protocol::{ClientInfo, encode};
 use touchline_registry::{Change, Entry, Event, OwnerId};
 
@@ -44,15 +44,15 @@ pub(super) fn announce<A>(event: &Event) -> Option<Act<A>> {
     if flags & ANNOUNCED == 0 {
         return None;
     }
-    let mut message = Vec::with_capacity(160);
-    encode::push(&mut message, event.entry.key(), kind, |out| {
-        out.extend_from_slice(b"{\"info\":");
-        out.extend_from_slice(json);
-        out.push(b'}');
+    let push = Shared::encode(json.len(), |out| {
+        let mut object = Object::open(out);
+        object.text("channel", event.entry.key());
+        let mut body = Object::open(object.key(kind));
+        body.raw("info", Some(json));
+        body.close();
+        object.close();
     });
-    let mut frame = Vec::with_capacity(message.len() + 4);
-    encode_frame(Opcode::Text, &message, &mut frame);
-    Some(Act::Announce(event.entry.key().into(), Bytes::from(frame)))
+    Some(Act::Announce(event.entry.key().into(), Arc::new(push)))
 }
 
 impl<A> Directory<A> {

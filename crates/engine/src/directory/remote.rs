@@ -8,7 +8,7 @@ use touchline_protocol::encode::Object;
 use touchline_registry::OwnerId;
 
 use super::calls::{CallError, Caller, Reply};
-use super::{Act, Directory, answer, client_from_text, client_text, error_json};
+use super::{Act, Directory, client_from_text, client_text, error_json};
 
 #[derive(Deserialize)]
 struct Message<'a> {
@@ -90,6 +90,6 @@ impl<A> Directory<A> {
             // The message is an object that was written by a node: the number goes in front.
             given.splice(1..1, format!("\"call\":{call},").into_bytes());
         }
-        self.acts.push(Act::Push(client, answer::push(&given)));
+        self.acts.push(Act::Push(client, given));
     }
 }

@@ -2,9 +2,10 @@
 
 use touchline_protocol::command::{HistoryRequest, PublishRequest};
 use touchline_protocol::publication::Content;
-use touchline_protocol::{Disconnect, Error, data, encode};
+use touchline_protocol::message::Reply;
+use touchline_protocol::{Disconnect, Error, data};
 
-use super::{Action, AnswerKind, Context, Session, Ticket, references};
+use super::{Action, AnswerKind, Context, Session, Ticket};
 use crate::directory::Ask;
 use crate::request::{History, Publish, Request, Response};
 
@@ -81,18 +82,13 @@ impl Session {
 
 /// Writes a home's answer as the reply to a command.
 pub(super) fn reply(command: u32, response: Response, context: &mut Context<'_>) {
-    let out = context.effects.message();
     match response {
-        Response::Published(_) => encode::reply_empty(out, command, "publish"),
-        Response::History { publications, position } => encode::reply(out, command, "history", |out| {
-            encode::history(out, references(&publications), position.epoch.as_str(), position.offset);
-        }),
-        Response::Refused(error) => {
-            context.effects.errors.push(error.code);
-            encode::reply(&mut context.effects.messages, command, "error", |out| encode::error(out, &error));
+        Response::Published(_) => context.effects.messages.reply(command, &Reply::Publish),
+        Response::History { publications, position } => {
+            let (epoch, offset) = (position.epoch.as_str(), position.offset);
+            context.effects.messages.reply(command, &Reply::History { publications: &publications, epoch, offset });
         }
-        Response::Subscribed(_) | Response::Done | Response::Answer(_) => {
-            encode::reply(out, command, "error", |out| encode::error(out, &Error::INTERNAL));
-        }
+        Response::Refused(error) => context.effects.refuse(command, error),
+        Response::Subscribed(_) | Response::Done | Response::Answer(_) => context.effects.refuse(command, Error::INTERNAL),
     }
 }

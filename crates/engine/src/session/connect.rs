@@ -5,9 +5,10 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use touchline_protocol::command::{ConnectRequest, SubscribeRequest};
-use touchline_protocol::{Disconnect, Error, data, encode};
+use touchline_protocol::message::{ConnectResult, Reply};
+use touchline_protocol::{Disconnect, Error, data};
 
-use super::{Connecting, Context, Heartbeat, Phase, REFUSED_CLOSE_MS, ServerSubscription, Session, Ticket};
+use super::{Connecting, Context, Heartbeat, Link, Phase, REFUSED_CLOSE_MS, ServerSubscription, Session, Ticket};
 use crate::claims::{ConnectionClaims, SubscribeOptions, TokenError, expiry};
 use crate::request::Response;
 
@@ -32,7 +33,7 @@ impl Session {
             }
             self.expire_at_s = u32::try_from(at).unwrap_or(u32::MAX);
         }
-        let connecting = Connecting { command, awaited: 0, subs: Vec::new(), deferred: String::new(), held: Vec::new() };
+        let connecting = Connecting { command, awaited: 0, subs: Vec::new(), deferred: Vec::new(), held: Vec::new() };
         self.phase = Phase::Connecting(Box::new(connecting));
         let granted = claims
             .register
@@ -41,6 +42,9 @@ impl Session {
         self.granted = Some(granted.collect::<Box<[_]>>()).filter(|granted| !granted.is_empty()).map(Box::new);
         self.claim(claims.names, claims.groups, context);
         self.subscribe_at_connect(claims.channels, claims.subs, &request.subs, context);
+        if self.link == Link::Listening {
+            self.subscribe_as_asked(request.subs, context);
+        }
         self.finish_connect(context);
     }
 
@@ -66,8 +70,24 @@ impl Session {
         Err(Refusal::Disconnect(if has_tokens { Disconnect::PERMISSION_DENIED } else { Disconnect::BAD_REQUEST }))
     }
 
+    /// Connects a client that only listens: what it sends is a connect request by itself.
+    pub(super) fn listen(&mut self, input: &[u8], context: &mut Context<'_>) {
+        match serde_json::from_slice(input) {
+            Ok(request) => self.connect(1, request, context),
+            Err(_) => context.disconnect(Disconnect::BAD_REQUEST),
+        }
+    }
+
     /// An error reply to connect ends the session; the client closes the link, or is closed after a while.
     pub(super) fn refuse_connect(&mut self, command: u32, error: Error, context: &mut Context<'_>) {
+        if self.link == Link::Listening {
+            return context.disconnect(match error {
+                Error::TOKEN_EXPIRED | Error::EXPIRED => Disconnect::EXPIRED,
+                Error::TOO_MANY_REQUESTS => Disconnect::TOO_MANY_REQUESTS,
+                Error::PERMISSION_DENIED => Disconnect::PERMISSION_DENIED,
+                _ => Disconnect::SERVER_ERROR,
+            });
+        }
         context.effects.refuse(command, error);
         self.phase = Phase::Refused;
         self.heartbeat = Heartbeat::Due(context.now_ms + REFUSED_CLOSE_MS);
@@ -109,6 +129,25 @@ impl Session {
         }
     }
 
+    /// A client that only listens names its channels when it connects. Those that it may not have it doesn't get.
+    fn subscribe_as_asked(&mut self, subs: HashMap<Cow<'_, str>, SubscribeRequest<'_>>, context: &mut Context<'_>) {
+        for (channel, mut request) in subs {
+            if context.effects.disconnect.is_some() || self.find(&channel, context.hub).is_some() {
+                continue;
+            }
+            request.channel = channel;
+            match self.subscribe_listener(&request, context) {
+                Ok(()) => {
+                    if let Phase::Connecting(connecting) = &mut self.phase {
+                        connecting.awaited += 1;
+                    }
+                }
+                Err(Error::UNKNOWN_CHANNEL) => context.disconnect(Disconnect::BAD_REQUEST),
+                Err(_) => {}
+            }
+        }
+    }
+
     pub(super) fn subscribed_at_connect(&mut self, serial: u32, response: Response, context: &mut Context<'_>) {
         if !matches!(self.phase, Phase::Connecting(_)) {
             return;
@@ -117,8 +156,9 @@ impl Session {
         let name = match self.activate(serial, &response, context) {
             Some(index) => {
                 let subscription = &self.subscriptions[index];
-                if let Response::Subscribed(subscribed) = &response {
-                    subscription.write_result(&mut result, subscribed, context.now_s());
+                if let Response::Subscribed(subscribed) = response {
+                    let subscribed = subscription.filtered(subscribed);
+                    result = context.effects.messages.result(&subscription.result(&subscribed, context.now_s()));
                 }
                 context.hub.name(subscription.channel).to_string()
             }
@@ -142,15 +182,19 @@ impl Session {
         let first_ms = interval_ms / 2 + context.random % (interval_ms / 2).max(1);
         self.heartbeat = Heartbeat::Due(context.now_ms + first_ms);
         let client = self.client_id();
-        let result = encode::ConnectResult {
+        let seal = if self.link == Link::Emulated { context.node.sealer.seal(self.owner()) } else { String::new() };
+        let result = ConnectResult {
             client: &client,
             version: context.node.version,
             ttl_s: self.connection_ttl_s(context.now_s()),
             subs: &connecting.subs,
             ping_s: settings.ping_interval.as_secs().max(1),
+            pong: self.answers_pings(),
+            session: &seal,
+            node: if self.link == Link::Emulated { &context.node.id } else { "" },
             time_ms: if settings.connect_include_server_time { context.now_ms } else { 0 },
         };
-        encode::reply_connect(context.effects.message(), connecting.command, &result);
+        context.effects.messages.reply(connecting.command, &Reply::Connect(result));
         if !connecting.held.is_empty() {
             // The reply first, then what was held back: they must not share a message with later replies.
             context.effects.released = connecting.held;

@@ -10,10 +10,13 @@ mod server;
 mod subscribe;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use touchline_protocol::command::{self, Command};
-use touchline_protocol::{ClientInfo, Disconnect, Error, Publication, encode};
+use touchline_protocol::command::{Command, Commands};
+use touchline_protocol::filter::Filter;
+use touchline_protocol::message::{Body, Messages, Push, Reply};
+use touchline_protocol::{ClientInfo, Disconnect, Error};
 use touchline_registry::OwnerId;
 
 use crate::claims::Verifier;
@@ -28,6 +31,8 @@ pub use server::ServerSubscription;
 
 /// How long a refused client may take to close the connection, milliseconds.
 const REFUSED_CLOSE_MS: u64 = 5_000;
+/// Lines in a row that may be no commands.
+const MISTAKES_MAX: u8 = 10;
 
 /// What all sessions of a node share.
 pub struct Node {
@@ -41,10 +46,35 @@ pub struct Node {
     pub scopes: Scopes,
     /// The server's version, for connect replies.
     pub version: &'static str,
+    /// The node's id, for clients whose commands come by other requests.
+    pub id: String,
+    /// Proves that such a request is of its client.
+    pub sealer: Arc<dyn Sealer + Send + Sync>,
     /// Bytes that a client may send ahead while its connect is under way.
     pub deferred_max: usize,
     /// What clients may report.
     pub track: TrackLimits,
+    /// How long a client that sends lines may be silent; zero = for ever.
+    pub line_idle: Duration,
+}
+
+/// Knows what only a client can know that was told it.
+pub trait Sealer {
+    /// A secret that goes with a client id, and can't be guessed from it.
+    fn seal(&self, client: OwnerId) -> String;
+}
+
+/// What a client's link can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Link {
+    /// Messages go both ways: a WebSocket.
+    Duplex,
+    /// Messages go to the client; its commands come by other requests.
+    Emulated,
+    /// Messages go to the client only.
+    Listening,
+    /// Lines go both ways. Who types them is told of mistakes, and need not answer pings.
+    Lines,
 }
 
 /// What a session sees of the world while it decides.
@@ -68,8 +98,8 @@ pub struct Context<'a> {
 /// What a session wants done. Reused from call to call.
 #[derive(Debug, Default)]
 pub struct Effects {
-    /// Messages for the client, one a line.
-    pub messages: Vec<u8>,
+    /// Messages for the client, in its own encoding.
+    pub messages: Messages,
     /// A ping for the client.
     pub ping: bool,
     /// Pushes that were held back while the connect was under way, for after the messages.
@@ -143,17 +173,9 @@ pub enum AnswerKind {
 }
 
 impl Effects {
-    /// Starts a new message and gives the buffer for it.
-    fn message(&mut self) -> &mut Vec<u8> {
-        if !self.messages.is_empty() {
-            self.messages.push(b'\n');
-        }
-        &mut self.messages
-    }
-
     fn refuse(&mut self, command: u32, error: Error) {
         self.errors.push(error.code);
-        encode::reply(self.message(), command, "error", |out| encode::error(out, &error));
+        self.messages.reply(command, &Reply::Error(error));
     }
 }
 
@@ -177,10 +199,10 @@ struct Connecting {
     command: u32,
     /// Server-side subscriptions without an answer.
     awaited: usize,
-    /// Channel and `SubscribeResult` as JSON.
+    /// Channel and `SubscribeResult`, encoded.
     subs: Vec<(String, Vec<u8>)>,
     /// Commands that came after the connect.
-    deferred: String,
+    deferred: Vec<u8>,
     /// Pushes of the new subscriptions, for after the reply.
     held: Vec<Bytes>,
 }
@@ -206,6 +228,8 @@ struct Subscription {
     is_positioned: bool,
     is_recoverable: bool,
     wants_membership_events: bool,
+    /// Publications come as changes to the one before.
+    is_delta: bool,
     /// Who it is as others see it, from the home's answer on.
     entry: Option<Box<Entrance>>,
     rejects_unrecovered: bool,
@@ -228,6 +252,7 @@ struct Entrance {
 struct Extra {
     chan_info: Option<Bytes>,
     data: Option<Bytes>,
+    filter: Option<Arc<Filter>>,
 }
 
 /// One client's protocol life.
@@ -243,6 +268,11 @@ pub struct Session {
     /// Unix seconds; 0 = never.
     expire_at_s: u32,
     is_loopback: bool,
+    link: Link,
+    /// Lines that were no commands, in a row.
+    mistakes: u8,
+    /// When the client has last sent something, Unix seconds.
+    heard_s: u32,
     /// The directory may hold something of this client.
     is_listed: bool,
     /// Names that the token allows: scope and pattern.
@@ -254,7 +284,7 @@ type Grants = Box<[(Box<str>, Box<str>)]>;
 
 impl Session {
     /// A session of a client that has not spoken yet. `client` is random; `is_loopback` says where it comes from.
-    pub fn new(client: [u8; 16], is_loopback: bool, now_ms: u64, client_settings: &ClientSettings) -> Self {
+    pub fn new(client: [u8; 16], link: Link, is_loopback: bool, now_ms: u64, client_settings: &ClientSettings) -> Self {
         Session {
             phase: Phase::AwaitingConnect,
             heartbeat: Heartbeat::Due(now_ms + client_settings.stale_close_delay.as_millis() as u64),
@@ -265,6 +295,9 @@ impl Session {
             next_serial: 0,
             expire_at_s: 0,
             is_loopback,
+            link,
+            mistakes: 0,
+            heard_s: (now_ms / 1_000) as u32,
             is_listed: false,
             granted: None,
         }
@@ -312,26 +345,47 @@ impl Session {
     }
 
     /// Takes a message of the client: one or more commands.
-    pub fn receive(&mut self, text: &str, context: &mut Context<'_>) {
+    pub fn receive(&mut self, input: &[u8], context: &mut Context<'_>) {
+        self.heard_s = context.now_s() as u32;
         if let Phase::Connecting(connecting) = &mut self.phase {
-            return connecting.defer(text, context);
+            return connecting.defer(input, context);
         }
-        let mut commands = command::read_all(text);
+        if self.link == Link::Listening {
+            return self.listen(input, context);
+        }
+        let mut commands = Commands::read(context.effects.messages.body(), input);
         let mut is_empty = true;
         while let Some(command) = commands.next() {
-            let Ok(command) = command else { return context.disconnect(Disconnect::BAD_REQUEST) };
-            is_empty = false;
+            let Ok(command) = command else { return self.misunderstand(context) };
+            (is_empty, self.mistakes) = (false, 0);
             self.command(command, context);
             if context.effects.disconnect.is_some() || !self.is_listening() {
                 return;
             }
             if let Phase::Connecting(connecting) = &mut self.phase {
-                return connecting.defer(&text[commands.byte_offset()..], context);
+                return connecting.defer(commands.rest(), context);
             }
         }
-        if is_empty {
+        if is_empty && self.link != Link::Lines {
             context.disconnect(Disconnect::BAD_REQUEST);
         }
+    }
+
+    /// What came is no command. Who types lines may try again, some times.
+    fn misunderstand(&mut self, context: &mut Context<'_>) {
+        if self.link != Link::Lines {
+            return context.disconnect(Disconnect::BAD_REQUEST);
+        }
+        self.mistakes += 1;
+        context.effects.refuse(0, Error::NOT_A_COMMAND);
+        if self.mistakes >= MISTAKES_MAX {
+            context.disconnect(Disconnect::TOO_MANY_ERRORS);
+        }
+    }
+
+    /// A message that is for this client alone, JSON.
+    pub fn message(&mut self, data: &[u8], context: &mut Context<'_>) {
+        context.effects.messages.push("", &Push::Message(data));
     }
 
     fn command(&mut self, command: Command<'_>, context: &mut Context<'_>) {
@@ -401,19 +455,34 @@ impl Session {
             (_, Heartbeat::Due(at) | Heartbeat::Awaited(at, _)) if at > now_ms => {}
             (Phase::AwaitingConnect | Phase::Connecting(_), _) => context.disconnect(Disconnect::STALE),
             (Phase::Refused | Phase::Closed, _) => context.disconnect(Disconnect::CONNECTION_CLOSED),
+            (Phase::Connected, _) if self.is_idle(context) => context.disconnect(Disconnect::IDLE),
             (Phase::Connected, Heartbeat::Awaited(..)) => context.disconnect(Disconnect::NO_PONG),
             (Phase::Connected, Heartbeat::Due(_)) => {
                 let settings = &context.node.client;
+                let next_ms = now_ms + settings.ping_interval.as_millis() as u64;
                 let pong_ms = now_ms + settings.pong_timeout.as_millis() as u64;
-                self.heartbeat = Heartbeat::Awaited(pong_ms, now_ms + settings.ping_interval.as_millis() as u64);
+                let heartbeat = if self.answers_pings() { Heartbeat::Awaited(pong_ms, next_ms) } else { Heartbeat::Due(next_ms) };
+                self.heartbeat = heartbeat;
                 context.effects.ping = true;
             }
         }
     }
 
+    /// Whether a client that sends lines has been silent for too long.
+    fn is_idle(&self, context: &Context<'_>) -> bool {
+        let limit_s = context.node.line_idle.as_secs();
+        self.link == Link::Lines && limit_s > 0 && u64::from(self.heard_s) + limit_s <= context.now_s()
+    }
+
+    /// Whether the client must answer pings. From the others the system's own acknowledgements say that they are there.
+    fn answers_pings(&self) -> bool {
+        matches!(self.link, Link::Duplex | Link::Emulated)
+    }
+
     fn pong(&mut self, context: &mut Context<'_>) {
         match self.heartbeat {
             Heartbeat::Awaited(_, next) => self.heartbeat = Heartbeat::Due(next),
+            Heartbeat::Due(_) if self.link == Link::Lines => {}
             Heartbeat::Due(_) => context.disconnect(Disconnect::BAD_REQUEST),
         }
     }
@@ -488,18 +557,15 @@ impl Context<'_> {
 }
 
 impl Connecting {
-    fn defer(&mut self, text: &str, context: &mut Context<'_>) {
-        if self.deferred.len() + text.len() > context.node.deferred_max {
+    fn defer(&mut self, input: &[u8], context: &mut Context<'_>) {
+        if self.deferred.len() + input.len() > context.node.deferred_max {
             return context.disconnect(Disconnect::TOO_MANY_REQUESTS);
         }
-        if !text.trim_ascii().is_empty() {
-            self.deferred.push_str(text);
-            self.deferred.push('\n');
+        if context.effects.messages.body() == Body::Protobuf {
+            self.deferred.extend_from_slice(input);
+        } else if !input.trim_ascii().is_empty() {
+            self.deferred.extend_from_slice(input);
+            self.deferred.push(b'\n');
         }
     }
-}
-
-/// The publications of an answer, as the encoder takes them.
-fn references(publications: &[Arc<Publication>]) -> impl ExactSizeIterator<Item = &Publication> {
-    publications.iter().map(|publication| &**publication)
 }

@@ -1,7 +1,8 @@
 //! The ends of tokens: how a client prolongs its connection and subscriptions, and what happens if it doesn't.
 
 use touchline_protocol::command::SubRefreshRequest;
-use touchline_protocol::{Disconnect, Error, Unsubscribe, data, encode};
+use touchline_protocol::message::Reply;
+use touchline_protocol::{Disconnect, Error, Unsubscribe, data};
 
 use super::subscribe::{Refusal, subscription_expiry};
 use super::{Context, Session};
@@ -32,7 +33,8 @@ impl Session {
             self.conn_info = Some(Box::new(info));
         }
         let ttl_s = self.connection_ttl_s(context.now_s());
-        encode::reply_refresh(context.effects.message(), command, &self.client_id(), context.node.version, ttl_s);
+        let (client, version) = (&*self.client_id(), context.node.version);
+        context.effects.messages.reply(command, &Reply::Refresh { client, version, ttl_s });
     }
 
     pub(super) fn sub_refresh(&mut self, command: u32, request: SubRefreshRequest<'_>, context: &mut Context<'_>) {
@@ -59,7 +61,7 @@ impl Session {
         let subscription = &mut self.subscriptions[index];
         subscription.expire_at_s = expire_at_s;
         let ttl_s = subscription.ttl_s(context.now_s());
-        encode::reply_sub_refresh(context.effects.message(), command, ttl_s);
+        context.effects.messages.reply(command, &Reply::SubRefresh { ttl_s });
     }
 
     /// The first time at which something of this session ends, Unix milliseconds; never = the end of time.

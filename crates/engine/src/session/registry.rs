@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use touchline_protocol::command::RpcRequest;
-use touchline_protocol::{Disconnect, Error, data, encode};
+use touchline_protocol::message::Reply;
+use touchline_protocol::{Disconnect, Error, data};
 
 use super::{AnswerKind, Context, Phase, Session, Ticket};
 use crate::claims::EntryClaim;
@@ -92,19 +93,15 @@ impl Session {
 
 /// Writes the directory's answer as the reply to a command.
 pub(super) fn reply(command: u32, kind: AnswerKind, response: Response, context: &mut Context<'_>) {
-    match (response, kind) {
-        (Response::Answer(json), AnswerKind::Presence) => {
-            encode::reply(context.effects.message(), command, "presence", |out| out.extend_from_slice(&json));
-        }
-        (Response::Answer(json), AnswerKind::PresenceStats) => {
-            encode::reply(context.effects.message(), command, "presence_stats", |out| out.extend_from_slice(&json));
-        }
-        (Response::Answer(json), AnswerKind::Rpc) => encode::reply(context.effects.message(), command, "rpc", |out| {
-            out.extend_from_slice(b"{\"data\":");
-            out.extend_from_slice(&json);
-            out.push(b'}');
-        }),
-        (Response::Refused(error), _) => context.effects.refuse(command, error),
-        _ => context.effects.refuse(command, Error::INTERNAL),
-    }
+    let json = match response {
+        Response::Answer(json) => json,
+        Response::Refused(error) => return context.effects.refuse(command, error),
+        _ => return context.effects.refuse(command, Error::INTERNAL),
+    };
+    let reply = match kind {
+        AnswerKind::Presence => Reply::Presence(&json),
+        AnswerKind::PresenceStats => Reply::PresenceStats(&json),
+        AnswerKind::Rpc => Reply::Rpc(&json),
+    };
+    context.effects.messages.reply(command, &reply);
 }

@@ -1,7 +1,8 @@
 //! What the server API does to a session: subscribe, unsubscribe, refresh.
 
 use bytes::Bytes;
-use touchline_protocol::{Disconnect, Error, Unsubscribe, encode};
+use touchline_protocol::message::{Push, SubscribeResult};
+use touchline_protocol::{Disconnect, Error, Unsubscribe};
 
 use super::subscribe::Grant;
 use super::{Context, Session, Ticket};
@@ -59,7 +60,7 @@ impl Session {
         let Response::Subscribed(subscribed) = response else { return };
         let subscription = &self.subscriptions[index];
         let position = if subscription.is_positioned { subscribed.position } else { crate::Position::default() };
-        let result = encode::SubscribeResult {
+        let result = SubscribeResult {
             recoverable: subscription.is_recoverable,
             positioned: subscription.is_positioned,
             epoch: position.epoch.as_str(),
@@ -67,11 +68,10 @@ impl Session {
             data: subscription.data(),
             ..Default::default()
         };
-        let name = context.hub.name(subscription.channel);
-        encode::push_subscribe(context.effects.message(), name, &result);
-        for missed in subscribed.recovered.flatten().into_iter().flatten() {
-            let name = context.hub.name(self.subscriptions[index].channel);
-            encode::push(context.effects.message(), name, "pub", |out| out.extend_from_slice(missed.json()));
+        let (name, messages) = (context.hub.name(subscription.channel), &mut context.effects.messages);
+        messages.push(name, &Push::Subscribe(result));
+        for missed in subscribed.recovered.iter().flatten().flatten() {
+            messages.push(name, &Push::Publication(missed));
         }
     }
 
@@ -101,7 +101,7 @@ impl Session {
         }
         self.expire_at_s = expire_at_s.map_or(0, |at| u32::try_from(at).unwrap_or(u32::MAX));
         if let Some(ttl_s) = self.connection_ttl_s(now_s) {
-            encode::push_refresh(context.effects.message(), ttl_s);
+            context.effects.messages.push("", &Push::Refresh { ttl_s });
         }
     }
 }

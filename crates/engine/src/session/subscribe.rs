@@ -1,12 +1,18 @@
 //! Subscribe and unsubscribe: who may, what the home answers, how a subscription ends.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use touchline_protocol::command::{FLAG_REJECT_UNRECOVERED, SubscribeRequest};
-use touchline_protocol::{Disconnect, Error, Unsubscribe, data, encode};
+use touchline_protocol::filter::Filter;
+use touchline_protocol::message::{Push, Reply, SubscribeResult};
+use touchline_protocol::publication::Missed;
+use touchline_protocol::{Disconnect, Error, Unsubscribe, data};
 
-use super::{Action, Context, Entrance, Extra, Phase, Session, Subscription, Ticket, references};
+use super::{Action, Context, Entrance, Extra, Phase, Session, Subscription, Ticket};
 use crate::claims::{BoolValue, Overrides, SubscriptionClaims, TokenError, expiry};
 use crate::directory::Ask;
+use crate::hub::Wish;
 use crate::namespace::ChannelOptions;
 use crate::request::{Recover, Request, Response, Subscribe, Subscribed};
 
@@ -23,6 +29,8 @@ pub(super) struct Grant {
     pub(super) recover: Option<(u64, Box<str>)>,
     pub(super) is_server_side: bool,
     pub(super) rejects_unrecovered: bool,
+    pub(super) is_delta: bool,
+    pub(super) filter: Option<Arc<Filter>>,
 }
 
 /// Why a subscribe was not carried out.
@@ -51,19 +59,36 @@ impl Session {
         }
     }
 
+    /// Subscribes a client that only listens to a channel that it has named when it connected.
+    pub(super) fn subscribe_listener(&mut self, request: &SubscribeRequest<'_>, context: &mut Context<'_>) -> Result<(), Error> {
+        let mut grant = match self.grant(request, context) {
+            Ok(grant) => grant,
+            Err(Refusal::Error(error)) => return Err(error),
+            Err(Refusal::Disconnect(_)) => return Err(Error::BAD_REQUEST),
+        };
+        grant.is_server_side = true;
+        self.begin(&request.channel, grant, |serial| Ticket::Connect { serial }, context)
+    }
+
     /// Decides whether the client may subscribe; the order of the checks is the official server's.
     fn grant(&self, request: &SubscribeRequest<'_>, context: &Context<'_>) -> Result<Grant, Refusal> {
         let channel = &*request.channel;
         if channel.is_empty() || !matches!(&*request.delta, "" | "fossil") {
             return Err(Refusal::Disconnect(Disconnect::BAD_REQUEST));
         }
-        if channel.len() > context.node.namespaces.settings().max_length || request.tf.is_some() {
+        if channel.len() > context.node.namespaces.settings().max_length {
             return Err(Error::BAD_REQUEST.into());
         }
         if self.find(channel, context.hub).is_some() {
             return Err(Error::ALREADY_SUBSCRIBED.into());
         }
         let options = context.node.namespaces.resolve(channel)?;
+        let filter = match &request.tf {
+            // A filtered subscriber has not all that a change would change.
+            Some(_) if !options.allow_tags_filter || !request.delta.is_empty() => return Err(Error::BAD_REQUEST.into()),
+            Some(node) => Some(Arc::new(Filter::check(node.clone()).ok_or(Error::BAD_REQUEST)?)),
+            None => None,
+        };
         let mut grant = if request.token.is_empty() {
             self.check_open(channel, options, context)?;
             Grant::default()
@@ -76,6 +101,8 @@ impl Session {
         grant.recoverable = request.recoverable && (options.allow_recovery || has_history);
         grant.membership_events = request.join_leave && has_presence;
         grant.recover = request.recover.then(|| (request.offset, Box::from(&*request.epoch)));
+        grant.is_delta = !request.delta.is_empty() && options.allowed_delta_types.iter().any(|kind| *kind == request.delta);
+        grant.filter = filter;
         grant.rejects_unrecovered = request.flag & FLAG_REJECT_UNRECOVERED != 0;
         Ok(grant)
     }
@@ -155,7 +182,7 @@ impl Session {
         });
         let request = Subscribe { connection: context.id, recover: recover.clone() };
         self.next_serial += 1;
-        let has_extra = grant.chan_info.is_some() || grant.data.is_some();
+        let has_extra = grant.chan_info.is_some() || grant.data.is_some() || grant.filter.is_some();
         let local = context.hub.acquire(channel);
         if self.subscriptions.capacity() == 0 {
             // Most clients have one subscription: no room for more until they come.
@@ -170,10 +197,11 @@ impl Session {
             is_positioned,
             is_recoverable,
             wants_membership_events: is_told,
+            is_delta: grant.is_delta,
             entry,
             rejects_unrecovered: grant.rejects_unrecovered,
             recover_offset: recover.map(|r| r.offset),
-            extra: has_extra.then(|| Box::new(Extra { chan_info: grant.chan_info, data: grant.data })),
+            extra: has_extra.then(|| Box::new(Extra { chan_info: grant.chan_info, data: grant.data, filter: grant.filter })),
         });
         let name = context.hub.name(local).clone();
         context.request(name, Some(make_ticket(self.next_serial)), Request::Subscribe(Box::new(request)));
@@ -183,14 +211,20 @@ impl Session {
     /// Takes the home's answer: from now on the client hears the channel. Gives the subscription, if it is still wanted.
     pub(super) fn activate(&mut self, serial: u32, response: &Response, context: &mut Context<'_>) -> Option<usize> {
         let index = self.subscriptions.iter().position(|s| s.serial == serial)?;
-        if !matches!(response, Response::Subscribed(_)) {
+        let Response::Subscribed(subscribed) = response else {
             let subscription = self.subscriptions.swap_remove(index);
             context.hub.release(subscription.channel);
             return None;
-        }
+        };
         let subscription = &mut self.subscriptions[index];
         debug_assert!(subscription.membership.is_none(), "a home answers once");
-        let membership = context.hub.join(subscription.channel, context.id.slot, subscription.wants_membership_events);
+        let has_last = subscribed.recovered.as_ref().and_then(Option::as_ref).is_some_and(|missed| !missed.is_empty());
+        let wish = Wish {
+            membership_events: subscription.wants_membership_events,
+            changes: subscription.is_delta.then_some(has_last),
+            filter: subscription.filter().cloned(),
+        };
+        let membership = context.hub.join(subscription.channel, context.id.slot, wish);
         subscription.membership = Some(membership);
         if let Some(entry) = &mut subscription.entry {
             entry.is_in = true;
@@ -210,16 +244,15 @@ impl Session {
             _ => return context.effects.refuse(command, Error::INTERNAL),
         };
         // Unsubscribed meanwhile: the reply is owed all the same.
-        let Some(index) = index else { return encode::reply_empty(context.effects.message(), command, "subscribe") };
+        let Some(index) = index else { return context.effects.messages.reply(command, &Reply::Subscribe(SubscribeResult::default())) };
         if self.subscriptions[index].rejects_unrecovered && matches!(subscribed.recovered, Some(None)) {
             self.remove(index, context);
             return context.effects.refuse(command, Error::UNRECOVERABLE_POSITION);
         }
         let now_s = context.now_s();
         let subscription = &mut self.subscriptions[index];
-        encode::reply(context.effects.message(), command, "subscribe", |out| {
-            subscription.write_result(out, &subscribed, now_s);
-        });
+        let subscribed = subscription.filtered(subscribed);
+        context.effects.messages.reply(command, &Reply::Subscribe(subscription.result(&subscribed, now_s)));
         subscription.recover_offset = None;
     }
 
@@ -230,7 +263,7 @@ impl Session {
         if let Some(index) = self.find(channel, context.hub) {
             self.remove(index, context);
         }
-        encode::reply_empty(context.effects.message(), command, "unsubscribe");
+        context.effects.messages.reply(command, &Reply::Unsubscribe);
     }
 
     /// Ends a subscription without a word to the client.
@@ -243,7 +276,7 @@ impl Session {
     pub(super) fn end(&mut self, index: usize, why: Unsubscribe, context: &mut Context<'_>) {
         let name = context.hub.name(self.subscriptions[index].channel).clone();
         self.remove(index, context);
-        encode::push_unsubscribe(context.effects.message(), &name, why);
+        context.effects.messages.push(&name, &Push::Unsubscribe(why));
     }
 
     /// Gives a subscription back: here, and at the channel's home.
@@ -263,7 +296,7 @@ impl Session {
 }
 
 impl Subscription {
-    pub(super) fn write_result(&self, out: &mut Vec<u8>, subscribed: &Subscribed, now_s: u64) {
+    pub(super) fn result<'a>(&'a self, subscribed: &'a Subscribed, now_s: u64) -> SubscribeResult<'a> {
         let recovered = subscribed.recovered.as_ref().and_then(Option::as_ref);
         // A recovered client goes on from the offset that it named: the publications take it to the top.
         let offset = if recovered.is_some_and(|missed| !missed.is_empty()) {
@@ -271,7 +304,7 @@ impl Subscription {
         } else {
             subscribed.position.offset
         };
-        let result = encode::SubscribeResult {
+        SubscribeResult {
             ttl_s: self.ttl_s(now_s),
             recoverable: self.is_recoverable,
             positioned: self.is_positioned,
@@ -279,9 +312,23 @@ impl Subscription {
             offset: if self.is_positioned { offset } else { 0 },
             recovered: recovered.is_some(),
             was_recovering: subscribed.recovered.is_some(),
+            delta: self.is_delta,
             data: self.data(),
-        };
-        encode::subscribe_result(out, &result, references(recovered.map_or(&[], Vec::as_slice)));
+            missed: Missed { publications: recovered.map_or(&[], Vec::as_slice), is_delta: self.is_delta },
+        }
+    }
+
+    /// What the client wants to have of the channel.
+    fn filter(&self) -> Option<&Arc<Filter>> {
+        self.extra.as_ref().and_then(|extra| extra.filter.as_ref())
+    }
+
+    /// An answer without the missed publications that don't fit the filter.
+    pub(super) fn filtered(&self, mut subscribed: Subscribed) -> Subscribed {
+        if let (Some(filter), Some(Some(missed))) = (self.filter(), &mut subscribed.recovered) {
+            missed.retain(|publication| filter.fits(&publication.tags()));
+        }
+        subscribed
     }
 
     /// JSON for the client, from the token or the server API.

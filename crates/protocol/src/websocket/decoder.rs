@@ -2,6 +2,7 @@
 
 use super::head::{HEAD_MAX, Head};
 use super::{Opcode, Role, mask};
+use crate::deflate;
 
 /// A message, or a control frame between its fragments.
 #[derive(Debug, PartialEq, Eq)]
@@ -34,6 +35,7 @@ pub struct Violation {
 
 impl Violation {
     pub(super) const TOO_BIG: Violation = Violation { code: 1009, reason: "a message is too big" };
+    const DEFLATE: Violation = Violation { code: 1007, reason: "a compressed message is broken, or too big" };
     const TEXT: Violation = Violation { code: 1007, reason: "text is not UTF-8" };
 
     pub(super) const fn protocol(reason: &'static str) -> Self {
@@ -52,6 +54,7 @@ struct Parts {
     /// The kind of the message under way, and its fragments.
     message: Option<Opcode>,
     fragments: Vec<u8>,
+    is_compressed: bool,
     /// What the last event borrowed can be dropped.
     is_delivered: bool,
 }
@@ -84,7 +87,8 @@ impl Assembly {
                 mask(head.key, 0, &mut payload);
                 match self.accept(head, message_size_max)? {
                     Accepted::Fragment => self.push_fragment(&payload),
-                    Accepted::LastFragment => return self.push_last(&payload).map(Some),
+                    Accepted::LastFragment => return self.push_last(&payload, message_size_max).map(Some),
+                    Accepted::Whole if head.is_compressed => return self.inflate(head.opcode, &payload, message_size_max).map(Some),
                     Accepted::Whole => return self.keep(head.opcode, payload).map(Some),
                 }
                 continue;
@@ -111,7 +115,10 @@ impl Assembly {
                 Accepted::Fragment => self.push_fragment(&input[start..end]),
                 Accepted::LastFragment => {
                     let last = &input[start..end];
-                    return self.push_last(last).map(Some);
+                    return self.push_last(last, message_size_max).map(Some);
+                }
+                Accepted::Whole if head.is_compressed => {
+                    return self.inflate(head.opcode, &input[start..end], message_size_max).map(Some);
                 }
                 Accepted::Whole => return event(head.opcode, &input[start..end]).map(Some),
             }
@@ -204,7 +211,8 @@ impl Assembly {
             (Opcode::Continuation, true) => Accepted::LastFragment,
             (Opcode::Continuation, false) => Accepted::Fragment,
             (opcode @ (Opcode::Text | Opcode::Binary), false) => {
-                self.parts().message = Some(opcode);
+                let parts = self.parts();
+                (parts.message, parts.is_compressed) = (Some(opcode), head.is_compressed);
                 Accepted::Fragment
             }
             _ => Accepted::Whole,
@@ -215,12 +223,20 @@ impl Assembly {
         self.parts().fragments.extend_from_slice(payload);
     }
 
-    fn push_last(&mut self, payload: &[u8]) -> Result<Event<'_>, Violation> {
+    fn push_last(&mut self, payload: &[u8], max: usize) -> Result<Event<'_>, Violation> {
         let parts = self.parts();
         parts.fragments.extend_from_slice(payload);
         parts.is_delivered = true;
         let opcode = parts.message.take().unwrap_or(Opcode::Binary);
+        if std::mem::take(&mut parts.is_compressed) {
+            parts.fragments = deflate::inflate(&parts.fragments, max).ok_or(Violation::DEFLATE)?;
+        }
         event(opcode, &parts.fragments)
+    }
+
+    fn inflate(&mut self, opcode: Opcode, payload: &[u8], max: usize) -> Result<Event<'_>, Violation> {
+        let message = deflate::inflate(payload, max).ok_or(Violation::DEFLATE)?;
+        self.keep(opcode, message)
     }
 
     /// Keeps the payload of a frame that came in parts for as long as its event is looked at.

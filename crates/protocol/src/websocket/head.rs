@@ -1,12 +1,14 @@
 //! The head of a frame (RFC 6455 section 5.2).
 
-use super::Violation;
+use super::{RSV1, Violation};
 
 /// Which end of the connection reads: a server demands masked frames, a client demands unmasked ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Reads what clients send.
     Server,
+    /// The same where permessage-deflate is agreed upon.
+    DeflatedServer,
     /// Reads what a server sends.
     Client,
 }
@@ -57,6 +59,8 @@ pub(super) const HEAD_MAX: usize = 14;
 pub(super) struct Head {
     pub(super) is_final: bool,
     pub(super) opcode: Opcode,
+    /// The message that it begins is compressed (RFC 7692 section 6).
+    pub(super) is_compressed: bool,
     pub(super) key: [u8; 4],
     pub(super) payload: usize,
     /// Bytes of the head itself.
@@ -70,13 +74,14 @@ impl Head {
     /// 1002 for what RFC 6455 forbids, as soon as it can be seen; 1009 for a length that no machine holds.
     pub(super) fn read(bytes: &[u8], role: Role) -> Result<Option<Head>, Violation> {
         let &[first, second, ..] = bytes else { return Ok(None) };
-        if first & 0x70 != 0 {
+        let opcode = Opcode::from_bits(first & 0x0f).ok_or(Violation::protocol("the opcode is reserved"))?;
+        let is_compressed = first & 0x70 == RSV1 && role == Role::DeflatedServer && matches!(opcode, Opcode::Text | Opcode::Binary);
+        if first & 0x70 != 0 && !is_compressed {
             return Err(Violation::protocol("reserved bits are set"));
         }
-        let opcode = Opcode::from_bits(first & 0x0f).ok_or(Violation::protocol("the opcode is reserved"))?;
         let is_final = first & 0x80 != 0;
         let is_masked = second & 0x80 != 0;
-        if is_masked != (role == Role::Server) {
+        if is_masked == (role == Role::Client) {
             return Err(Violation::protocol(if is_masked { "a frame of a server is masked" } else { "a frame of a client is not masked" }));
         }
         let short = usize::from(second & 0x7f);
@@ -104,9 +109,9 @@ impl Head {
         }
         let payload = usize::try_from(payload).map_err(|_| Violation::TOO_BIG)?;
         if role == Role::Client {
-            return Ok(Some(Head { is_final, opcode, key: [0; 4], payload, length: at }));
+            return Ok(Some(Head { is_final, opcode, is_compressed, key: [0; 4], payload, length: at }));
         }
         let key = bytes.get(at..at + 4).and_then(|key| key.try_into().ok());
-        Ok(key.map(|key| Head { is_final, opcode, key, payload, length: at + 4 }))
+        Ok(key.map(|key| Head { is_final, opcode, is_compressed, key, payload, length: at + 4 }))
     }
 }

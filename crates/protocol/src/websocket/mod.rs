@@ -11,6 +11,9 @@ pub use decoder::{Assembly, Event, Violation};
 pub use encoder::{encode_close, encode_frame, encode_header, encode_masked_frame};
 pub use head::{Opcode, Role};
 
+/// The bit of a frame's first byte that says: compressed (RFC 7692 section 6).
+pub(crate) const RSV1: u8 = 0x40;
+
 /// Applies a mask in place (RFC 6455 section 5.3). `offset` is how many bytes of the payload went before.
 pub fn mask(key: [u8; 4], offset: usize, bytes: &mut [u8]) {
     let mut key = key;

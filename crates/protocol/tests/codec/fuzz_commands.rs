@@ -1,7 +1,8 @@
 //! Commands, good and mutated, through our decoder and through serde_json as it is.
 
 use serde_json::{Value, json};
-use touchline_protocol::command::{Command, read_all};
+use touchline_protocol::command::{Command, Commands};
+use touchline_protocol::message::Body;
 
 use crate::random::{Random, fuzz};
 
@@ -55,7 +56,7 @@ fn good_commands_are_read_as_they_were_written() {
     fuzz(|random| {
         let written: Vec<Value> = (0..1 + random.below(4)).map(|_| command(random)).collect();
         let text: String = written.iter().map(|command| format!("{command}\n")).collect();
-        let read: Vec<Command<'_>> = read_all(&text).map(|command| command.expect("it is good")).collect();
+        let read: Vec<Command<'_>> = Commands::read(Body::Json, text.as_bytes()).map(|command| command.expect("it is good")).collect();
         assert_eq!(read.len(), written.len());
         for (read, written) in read.iter().zip(&written) {
             assert_eq!(u64::from(read.id), written["id"]);
@@ -88,7 +89,7 @@ fn nothing_is_read_that_is_no_json() {
         // The transport has checked UTF-8 before.
         let Ok(text) = String::from_utf8(bytes) else { return };
         let mut values = serde_json::Deserializer::from_str(&text).into_iter::<Value>();
-        for read in read_all(&text) {
+        for read in Commands::read(Body::Json, text.as_bytes()) {
             let value = values.next().expect("there is a value for each command");
             match (read, value) {
                 (Ok(_), Ok(value)) => assert!(value.is_object() || value.is_array(), "{text}"),

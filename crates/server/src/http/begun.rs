@@ -16,11 +16,18 @@ pub(super) struct Begun {
     early: Bytes,
     stream: TcpStream,
     pace: Rc<Pace>,
+    /// The last write found no room.
+    owes: bool,
 }
 
 impl Begun {
     pub(super) fn new(early: Bytes, stream: TcpStream, pace: Rc<Pace>) -> Self {
-        Begun { early, stream, pace }
+        Begun { early, stream, pace, owes: false }
+    }
+
+    /// Whether something is to be written that had no room yet.
+    pub(super) fn owes(&self) -> bool {
+        self.owes
     }
 
     pub(super) fn into_inner(self) -> TcpStream {
@@ -47,11 +54,15 @@ impl AsyncRead for Begun {
 
 impl AsyncWrite for Begun {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let outcome = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.owes = outcome.is_pending();
+        outcome
     }
 
     fn poll_write_vectored(mut self: Pin<&mut Self>, context: &mut Context<'_>, slices: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+        let outcome = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.owes = outcome.is_pending();
+        outcome
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -1,6 +1,5 @@
 //! Which request goes where.
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -13,31 +12,44 @@ use prometheus_client::registry::Registry;
 use touchline_engine::ShardId;
 
 use super::respond::{self, Answer, JSON};
-use super::upgrade;
-use crate::agent::Agent;
+use super::taking::{Taken, Taking};
+use super::{emulation, stream, upgrade};
 use crate::auth::is_same_secret;
+use crate::handshake;
 use crate::metrics::{Link, NodeCollector, RegistryCollector, StatsCollector, StoreCollector};
 use crate::node::Node;
 use crate::operation::{self, ErrorMode};
 
 /// Answers one request.
-pub(super) async fn answer(node: &Node, shard: ShardId, request: Request<Incoming>, upgraded: &Cell<Option<Agent>>) -> Answer {
+pub(super) async fn answer(node: &Arc<Node>, shard: ShardId, request: Request<Incoming>, taking: &Taking) -> Answer {
     let settings = &node.settings;
     let path = request.uri().path();
-    if path == settings.websocket.handler_prefix && !settings.websocket.disabled {
-        let response = upgrade::answer(node, &request);
-        upgraded.set((response.status() == StatusCode::SWITCHING_PROTOCOLS).then(|| Agent::of(request.headers())));
-        return response;
+    if let Some(transport) = handshake::transport_of(node, path) {
+        return match upgrade::answer(node, &request, transport) {
+            Ok((answer, entry)) => {
+                taking.set(Taken::Upgrade(entry));
+                answer
+            }
+            Err(refusal) => refusal,
+        };
+    }
+    if let Some((transport, way)) = stream::transport_of(node, path) {
+        return match stream::admit(node, transport, &way, request).await {
+            Ok(admitted) => taking.take(Taken::Stream(Box::new(admitted))).await,
+            Err(answer) => answer,
+        };
+    }
+    if (settings.http_stream.enabled || settings.sse.enabled) && path == prefix(&settings.emulation.handler_prefix, "/emulation") {
+        return emulation::answer(node, request).await;
     }
     if path == "/api" || path.starts_with("/api/") {
         return api(node, shard, request).await;
     }
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-    let or = |prefix: &str, default: &'static str| if prefix.is_empty() { default.to_owned() } else { prefix.to_owned() };
-    if settings.health.enabled && path == or(&settings.health.handler_prefix, "/health") {
+    if settings.health.enabled && path == prefix(&settings.health.handler_prefix, "/health") {
         return if is_read { health(node) } else { respond::method_not_allowed("GET, HEAD") };
     }
-    if settings.prometheus.enabled && path == or(&settings.prometheus.handler_prefix, "/metrics") {
+    if settings.prometheus.enabled && path == prefix(&settings.prometheus.handler_prefix, "/metrics") {
         return if is_read { metrics(node).await } else { respond::method_not_allowed("GET, HEAD") };
     }
     match settings.pages.iter().find(|page| page.path == path) {
@@ -45,6 +57,11 @@ pub(super) async fn answer(node: &Node, shard: ShardId, request: Request<Incomin
         Some(page) => respond::page(page.content_type, page.body.clone()),
         None => respond::text(StatusCode::NOT_FOUND, "not found\n"),
     }
+}
+
+/// A path of the settings; empty = the default one.
+pub(super) fn prefix<'a>(configured: &'a str, default: &'a str) -> &'a str {
+    if configured.is_empty() { default } else { configured }
 }
 
 /// Whether the node is ready to serve.
@@ -116,7 +133,7 @@ async fn api(node: &Node, shard: ShardId, request: Request<Incoming>) -> Answer 
     }
 }
 
-async fn read_body(body: Incoming, limit: usize) -> Result<Bytes, StatusCode> {
+pub(super) async fn read_body(body: Incoming, limit: usize) -> Result<Bytes, StatusCode> {
     match Limited::new(body, limit).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(StatusCode::PAYLOAD_TOO_LARGE),

@@ -1,22 +1,34 @@
 //! The WebSocket handshake behind hyper: one that came in pieces, behind other requests, or that has to be refused.
 
 use hyper::body::Incoming;
-use hyper::header::{CONNECTION, HeaderValue, RETRY_AFTER, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE};
+use hyper::header::{
+    CONNECTION, HeaderValue, RETRY_AFTER, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_EXTENSIONS, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION,
+    UPGRADE,
+};
 use hyper::{Method, Request, StatusCode, Version};
+use touchline_protocol::deflate;
 
 use super::respond::{self, Answer};
-use crate::handshake::{self, Granted, Refusal, SUBPROTOCOL};
+use crate::agent::Agent;
+use crate::handshake::{self, Entrance, Granted, Refusal};
 use crate::node::Node;
+use crate::transport::Transport;
 
-/// Switches protocols, or says why not.
-pub(super) fn answer(node: &Node, request: &Request<Incoming>) -> Answer {
+/// Switches protocols.
+///
+/// # Errors
+/// The answer that says why not.
+pub(super) fn answer(node: &Node, request: &Request<Incoming>, transport: Transport) -> Result<(Answer, Entrance), Answer> {
     if *request.method() != Method::GET {
-        return respond::method_not_allowed("GET");
+        return Err(respond::method_not_allowed("GET"));
     }
     if request.version() != Version::HTTP_11 {
-        return refuse(Refusal::NoUpgrade);
+        return Err(refuse(Refusal::NoUpgrade));
     }
-    handshake::examine(node, request.headers()).map_or_else(refuse, switch)
+    let query = request.uri().query().unwrap_or_default();
+    let granted = handshake::examine(node, transport, query, request.headers()).map_err(refuse)?;
+    let entrance = Entrance { transport, wire: granted.wire, agent: Agent::of(request.headers()) };
+    Ok((switch(&granted), entrance))
 }
 
 fn refuse(refusal: Refusal) -> Answer {
@@ -37,7 +49,7 @@ fn refuse(refusal: Refusal) -> Answer {
     }
 }
 
-fn switch(granted: Granted) -> Answer {
+fn switch(granted: &Granted) -> Answer {
     let mut response = Answer::default();
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
@@ -46,8 +58,11 @@ fn switch(granted: Granted) -> Answer {
     if let Ok(accept) = HeaderValue::from_str(&granted.accept_key) {
         headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
     }
-    if granted.with_subprotocol {
-        headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(SUBPROTOCOL));
+    if let Some(subprotocol) = granted.subprotocol {
+        headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(subprotocol));
+    }
+    if granted.is_deflated() {
+        headers.insert(SEC_WEBSOCKET_EXTENSIONS, HeaderValue::from_static(deflate::GRANTED));
     }
     response
 }

@@ -1,11 +1,13 @@
 //! The connections of a shard: slots with generations, in chunks that never move.
 
-use mio::net::TcpStream;
 use touchline_engine::{ConnectionId, Session};
-use touchline_protocol::websocket::Assembly;
+use touchline_protocol::Wire;
 
+use super::input::Input;
 use super::outbox::{Due, Queue};
+use super::socket::Socket;
 use crate::agent::Agent;
+use crate::transport::Transport;
 
 /// Connections in one allocation.
 const CHUNK: usize = 256;
@@ -14,10 +16,13 @@ pub(super) const NONE: u32 = u32::MAX;
 
 /// One client connection. Nothing in it is a buffer while it is idle.
 pub(super) struct Connection {
-    pub(super) socket: TcpStream,
+    pub(super) socket: Socket,
     pub(super) session: Session,
+    pub(super) transport: Transport,
+    /// The form in which messages leave.
+    pub(super) wire: Wire,
     /// Part of a message that has begun to arrive.
-    pub(super) assembly: Assembly,
+    pub(super) input: Input,
     /// What is to be written, in order.
     pub(super) due: Due,
     /// What the socket would not take.

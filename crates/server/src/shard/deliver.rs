@@ -2,11 +2,13 @@
 
 use bytes::Bytes;
 use touchline_engine::Delivery;
+use touchline_engine::hub::Giving;
 use touchline_engine::request::Event;
-use touchline_protocol::Disconnect;
+use touchline_protocol::publication::Change;
+use touchline_protocol::{Disconnect, Publication, Wire};
 
-use super::connections::Stage;
-use super::outbox::{Frame, Written};
+use super::connections::{Connections, Stage};
+use super::outbox::{Outbox, Written};
 use super::{Shard, TICK_MS};
 
 /// Notes an event at everyone here who is to have it.
@@ -14,39 +16,70 @@ pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
     let Shard { hub, connections, outbox, metrics, census, node, .. } = shard;
     // The last listener may have left while the event was under way.
     let Some(channel) = hub.find(&delivery.channel) else { return };
-    let frame = match &delivery.event {
-        Event::Publication(publication) => Frame::Publication(publication.clone()),
-        Event::Membership(frame) => Frame::Bytes(frame.clone()),
-        Event::Broken => return break_off(shard, delivery),
-    };
-    let number = outbox.add(frame, accepted_us);
-    let mut delivered = 0;
-    let mut note = |slot: u32| {
-        let Some(connection) = connections.get_mut(slot) else { return };
-        delivered += 1;
-        if connection.session.is_holding() {
-            connection.session.hold(bytes_of(&delivery.event));
-        } else {
-            outbox.note(slot, &mut connection.due, number);
-        }
-    };
+    let mut notes = Notes { connections, outbox, accepted_us, made: None, others: Vec::new(), delivered: 0 };
     match &delivery.event {
-        Event::Publication(_) => hub.listeners(channel).for_each(&mut note),
-        Event::Membership(_) => hub.membership_listeners(channel).for_each(&mut note),
-        Event::Broken => {}
+        Event::Publication { publication, previous } => {
+            let tags = || publication.tags();
+            hub.give(channel, previous.is_some(), tags, |slot, giving| {
+                notes.note(slot, giving, |wire| publication.framed(wire, change(giving, previous.as_deref())));
+            });
+        }
+        Event::Membership(push) => {
+            hub.membership_listeners(channel).for_each(|slot| notes.note(slot, Giving::Plain, |wire| push.framed(wire)));
+        }
+        Event::Broken => return break_off(shard, delivery),
     }
+    let delivered = notes.delivered;
     outbox.settle();
     metrics.deliveries.add(delivered);
-    if let (Some(census), Event::Publication(_)) = (census, &delivery.event) {
+    if let (Some(census), Event::Publication { .. }) = (census, &delivery.event) {
         census.delivered(node.session.namespaces.namespace_of(&delivery.channel), delivered);
     }
 }
 
-fn bytes_of(event: &Event) -> Bytes {
-    match event {
-        Event::Publication(publication) => publication.websocket_json().clone(),
-        Event::Membership(frame) => frame.clone(),
-        Event::Broken => Bytes::new(),
+fn change(giving: Giving, previous: Option<&Publication>) -> Change<'_> {
+    match (giving, previous) {
+        (Giving::Plain, _) => Change::None,
+        (Giving::Change, Some(previous)) => Change::From(previous),
+        (Giving::Whole | Giving::Change, _) => Change::Whole,
+    }
+}
+
+/// Notes one event at connections: a frame for each form in which it leaves.
+struct Notes<'a> {
+    connections: &'a mut Connections,
+    outbox: &'a mut Outbox,
+    accepted_us: u64,
+    /// The last frame that was noted, and others that have been made.
+    made: Option<((Wire, Giving), u32)>,
+    others: Vec<((Wire, Giving), u32)>,
+    delivered: u64,
+}
+
+impl Notes<'_> {
+    fn note(&mut self, slot: u32, giving: Giving, make: impl Fn(Wire) -> Bytes) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        self.delivered += 1;
+        let wire = connection.wire;
+        if connection.session.is_holding() {
+            connection.session.hold(make(wire));
+            return;
+        }
+        let form = (wire, giving);
+        let frame = match self.made {
+            Some((last, frame)) if last == form => frame,
+            _ => {
+                let found = self.others.iter().find(|(other, _)| *other == form).map(|(_, frame)| *frame);
+                let frame = found.unwrap_or_else(|| {
+                    let frame = self.outbox.add(make(wire), self.accepted_us);
+                    self.others.push((form, frame));
+                    frame
+                });
+                self.made = Some((form, frame));
+                frame
+            }
+        };
+        self.outbox.note(slot, &mut connection.due, frame);
     }
 }
 
@@ -63,7 +96,7 @@ impl Shard {
     /// Notes a connection's own frame.
     pub(super) fn note_own(&mut self, slot: u32, frame: Bytes) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        let number = self.outbox.add(Frame::Bytes(frame), 0);
+        let number = self.outbox.add(frame, 0);
         self.outbox.note(slot, &mut connection.due, number);
     }
 

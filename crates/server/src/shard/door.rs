@@ -11,14 +11,20 @@ use hashbrown::HashMap;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Token};
 
+use touchline_protocol::message::Body;
+use touchline_protocol::wire::Envelope;
+use touchline_protocol::{Wire, deflate};
+
 use super::Shard;
+use super::socket::Socket;
 use crate::agent::Agent;
-use crate::handshake::{self, HEADERS_MAX, Headers, SUBPROTOCOL};
+use crate::handshake::{self, Entrance, HEADERS_MAX, Headers};
 use crate::http;
 use crate::node::Node;
+use crate::transport::Transport;
 
-/// The listener's token.
-pub(super) const DOOR: Token = Token(usize::MAX);
+/// Tokens of the listeners: that of HTTP, that of lines.
+const DOORS: [Token; 2] = [Token(usize::MAX), Token(usize::MAX - 1)];
 /// Tokens of visitors begin here; those of connections are below.
 const VISITORS: usize = 1 << 32;
 /// Connections accepted in one turn.
@@ -26,11 +32,24 @@ const ACCEPTS_MAX: usize = 32;
 /// Pause when a connection can't be accepted, milliseconds: without file descriptors, trying again at once would spin.
 const PAUSE_MS: u64 = 100;
 
-/// The listener of a shard, and those who have come in and said nothing yet.
-pub(super) struct Door {
+/// Where a shard listens.
+pub(crate) struct Listeners {
+    pub(crate) http: std::net::TcpListener,
+    /// For lines, if they are served.
+    pub(crate) lines: Option<std::net::TcpListener>,
+}
+
+/// One listener.
+struct Gate {
     listener: TcpListener,
     /// Somebody may be waiting outside.
     is_knocked: bool,
+    is_for_lines: bool,
+}
+
+/// The listeners of a shard, and those who have come in and said nothing yet.
+pub(super) struct Door {
+    gates: Vec<Gate>,
     /// Nobody is let in before this time, Unix milliseconds.
     closed_until_ms: u64,
     visitors: HashMap<usize, Visitor>,
@@ -45,31 +64,44 @@ struct Visitor {
 }
 
 impl Door {
-    /// A door at a listener that is non-blocking.
+    /// A door at listeners that are non-blocking.
     ///
     /// # Errors
-    /// When the poller does not take the listener.
-    pub(super) fn new(listener: std::net::TcpListener, registry: &mio::Registry) -> std::io::Result<Self> {
-        let mut listener = TcpListener::from_std(listener);
-        registry.register(&mut listener, DOOR, Interest::READABLE)?;
+    /// When the poller does not take them.
+    pub(super) fn new(listeners: Listeners, registry: &mio::Registry) -> std::io::Result<Self> {
+        let mut gates = Vec::with_capacity(2);
+        for (listener, is_for_lines) in [(Some(listeners.http), false), (listeners.lines, true)] {
+            let Some(listener) = listener else { continue };
+            let mut listener = TcpListener::from_std(listener);
+            registry.register(&mut listener, DOORS[gates.len()], Interest::READABLE)?;
+            gates.push(Gate { listener, is_knocked: true, is_for_lines });
+        }
         let (visitors, patience) = Default::default();
-        Ok(Door { listener, is_knocked: true, closed_until_ms: 0, visitors, patience, next_visitor: VISITORS })
+        Ok(Door { gates, closed_until_ms: 0, visitors, patience, next_visitor: VISITORS })
     }
 
-    pub(super) fn knock(&mut self) {
-        self.is_knocked = true;
+    pub(super) fn knock(&mut self, token: Token) {
+        if let Some(gate) = self.gates.get_mut(usize::MAX - token.0) {
+            gate.is_knocked = true;
+        }
     }
+}
+
+/// Whether a token is a listener's.
+pub(super) fn is_door(token: Token) -> bool {
+    DOORS.contains(&token)
 }
 
 /// Whether a token is a visitor's.
 pub(super) fn is_visitor(token: Token) -> bool {
-    token.0 >= VISITORS && token != DOOR
+    token.0 >= VISITORS && !is_door(token)
 }
 
 impl Shard {
     /// Whether somebody can be let in at once.
     pub(super) fn has_guests(&self) -> bool {
-        self.door.is_knocked && self.door.closed_until_ms <= self.now_ms && self.drain.is_none()
+        let door = &self.door;
+        door.gates.iter().any(|gate| gate.is_knocked) && door.closed_until_ms <= self.now_ms && self.drain.is_none()
     }
 
     /// Lets in who waits outside, up to a turn's share. Once the node drains, nobody; who waits is refused when the listener is gone.
@@ -78,9 +110,12 @@ impl Shard {
             if !self.has_guests() {
                 return;
             }
-            match self.door.listener.accept() {
+            let Some(gate) = self.door.gates.iter_mut().find(|gate| gate.is_knocked) else { return };
+            let is_for_lines = gate.is_for_lines;
+            match gate.listener.accept() {
+                Ok((socket, peer)) if is_for_lines => drop(self.isolated(|shard| shard.welcome_lines(socket, peer.ip()))),
                 Ok((socket, peer)) => self.welcome(Visitor { socket, peer: peer.ip() }, None),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => self.door.is_knocked = false,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => gate.is_knocked = false,
                 Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
                 Err(error) => {
                     self.metrics.accept_errors.add(1);
@@ -89,6 +124,16 @@ impl Shard {
                 }
             }
         }
+    }
+
+    /// Lines need no handshake.
+    fn welcome_lines(&mut self, socket: TcpStream, peer: IpAddr) {
+        if self.node.is_full() {
+            return;
+        }
+        let wire = Wire { body: Body::Json, envelope: Envelope::Stream };
+        let entrance = Entrance { transport: Transport::Tcp, wire, agent: Agent::Unknown };
+        self.seat(Socket::Tcp(socket), false, entrance, is_loopback(peer));
     }
 
     /// A visitor has something to say.
@@ -122,13 +167,15 @@ impl Shard {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return self.wait_for(visitor, known),
             Err(_) => return,
         };
-        let Some((answer, head, agent)) = grant(&self.node, &self.scratch[..length]) else {
+        let Some((answer, head, entrance)) = grant(&self.node, &self.scratch[..length]) else {
             return self.hand_to_http(visitor, known, length);
         };
         // A fresh socket has room for so little.
         if matches!(visitor.socket.write(&answer), Ok(written) if written == answer.len()) {
             let early = self.scratch[head..length].to_vec();
-            self.seat(visitor.socket, known.is_some(), early, is_loopback(visitor.peer), agent);
+            if let Some(slot) = self.seat(Socket::Tcp(visitor.socket), known.is_some(), entrance, is_loopback(visitor.peer)) {
+                self.hear_early(slot, early);
+            }
         }
     }
 
@@ -159,28 +206,31 @@ pub(crate) fn is_loopback(peer: IpAddr) -> bool {
     peer.to_canonical().is_loopback()
 }
 
-/// The answer to a whole, good handshake without a body, the length of its head and what the client is. Everything else is for hyper to judge.
-fn grant(node: &Node, bytes: &[u8]) -> Option<(Vec<u8>, usize, Agent)> {
-    let endpoint = &node.settings.websocket;
+/// The answer to a whole, good handshake without a body, the length of its head and how the client comes in. Everything else is for hyper to judge.
+fn grant(node: &Node, bytes: &[u8]) -> Option<(Vec<u8>, usize, Entrance)> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
     let Ok(httparse::Status::Complete(head)) = request.parse(bytes) else { return None };
-    let path = request.path?.split('?').next()?;
-    let is_plain = request.method == Some("GET") && request.version == Some(1) && head <= http::HEAD_MAX;
-    if !is_plain || path != endpoint.handler_prefix || endpoint.disabled {
+    let (path, query) = request.path?.split_once('?').unwrap_or((request.path?, ""));
+    if request.method != Some("GET") || request.version != Some(1) || head > http::HEAD_MAX {
         return None;
     }
+    let transport = handshake::transport_of(node, path)?;
     let headers: &[httparse::Header<'_>] = request.headers;
     if headers.value("content-length").is_some() || headers.value("transfer-encoding").is_some() {
         return None;
     }
-    let granted = handshake::examine(node, &headers).ok()?;
+    let granted = handshake::examine(node, transport, query, &headers).ok()?;
     let mut answer = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: ".to_vec();
     answer.extend_from_slice(granted.accept_key.as_bytes());
-    if granted.with_subprotocol {
+    if let Some(subprotocol) = granted.subprotocol {
         answer.extend_from_slice(b"\r\nSec-WebSocket-Protocol: ");
-        answer.extend_from_slice(SUBPROTOCOL.as_bytes());
+        answer.extend_from_slice(subprotocol.as_bytes());
+    }
+    if granted.is_deflated() {
+        answer.extend_from_slice(b"\r\nSec-WebSocket-Extensions: ");
+        answer.extend_from_slice(deflate::GRANTED.as_bytes());
     }
     answer.extend_from_slice(b"\r\n\r\n");
-    Some((answer, head, Agent::of(&headers)))
+    Some((answer, head, Entrance { transport, wire: granted.wire, agent: Agent::of(&headers) }))
 }

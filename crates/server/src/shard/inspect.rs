@@ -2,7 +2,6 @@
 
 use touchline_engine::Response;
 use touchline_protocol::Error;
-use touchline_protocol::websocket::{Opcode, encode_frame};
 use touchline_registry::OwnerId;
 
 use super::Shard;
@@ -30,12 +29,10 @@ impl Shard {
         let is_there = self.connections.get(slot).is_some_and(|c| c.stage == Stage::Open && c.session.owner() == owner);
         match order {
             ClientOrder::Act { asker, .. } if !is_there => self.node.answer(asker, Response::Refused(Error::NOT_REGISTERED)),
+            ClientOrder::Commands(_) if !is_there => {}
             _ if !is_there => self.node.register(Order::Gone(owner)),
-            ClientOrder::Push(message) => {
-                let mut frame = Vec::with_capacity(message.len() + 10);
-                encode_frame(Opcode::Text, &message, &mut frame);
-                self.note_own(slot, frame.into());
-            }
+            ClientOrder::Push(message) => self.with_session(slot, |session, context| session.message(&message, context)),
+            ClientOrder::Commands(commands) => self.receive_commands(slot, &commands),
             ClientOrder::Disconnect(why) => self.disconnect(slot, why),
             ClientOrder::Act { ask, asker } => {
                 let Some(connection) = self.connections.get_mut(slot) else { return };

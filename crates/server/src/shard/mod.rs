@@ -7,16 +7,17 @@ mod census;
 mod connections;
 mod deliver;
 mod door;
+mod input;
 mod inspect;
 mod keepers;
 mod outbox;
 mod poller;
 mod read;
+mod socket;
 mod users;
 
 use std::collections::HashMap;
 use std::io;
-use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -35,9 +36,10 @@ use crate::operation;
 use census::Census;
 use connections::Connections;
 use door::Door;
-pub(crate) use door::is_loopback;
+pub(crate) use door::{Listeners, is_loopback};
 use outbox::Outbox;
 pub(crate) use poller::Poller;
+pub(crate) use socket::Arrival;
 use users::Users;
 
 /// Sockets served in one turn.
@@ -95,8 +97,8 @@ impl Shard {
     /// An empty shard. `seed` must be random.
     ///
     /// # Errors
-    /// When the poller does not take the listener.
-    pub(crate) fn new(id: ShardId, node: Arc<Node>, registry: mio::Registry, listener: TcpListener, seed: u64) -> io::Result<Self> {
+    /// When the poller does not take a listener.
+    pub(crate) fn new(id: ShardId, node: Arc<Node>, registry: mio::Registry, listeners: Listeners, seed: u64) -> io::Result<Self> {
         let now_ms = node.clock.now_ms();
         let channels = Channels::new(Arc::clone(&node.session.namespaces), node.shards.len(), seed);
         let channels = if node.store().is_some() { channels.with_store() } else { channels };
@@ -112,7 +114,7 @@ impl Shard {
         Ok(Shard {
             id,
             metrics: Arc::clone(&node.shards[usize::from(id)].metrics),
-            door: Door::new(listener, &registry)?,
+            door: Door::new(listeners, &registry)?,
             registry,
             connections: Connections::default(),
             users: Users::default(),
@@ -187,8 +189,8 @@ impl Shard {
 
     fn serve_socket(&mut self, event: &Event) {
         let token = event.token();
-        if token == door::DOOR {
-            return self.door.knock();
+        if door::is_door(token) {
+            return self.door.knock(token);
         }
         if door::is_visitor(token) {
             return self.hear_visitor(token);
@@ -226,7 +228,7 @@ impl Shard {
                 self.settle();
             }
             Message::Order { message, reply } => operation::obey(&self.node, message, reply),
-            Message::Adopt(adopted) => self.adopt(*adopted),
+            Message::Adopt(guest) => self.adopt(*guest),
             Message::User(order) => self.obey(*order),
             Message::Client { owner, slot, order } => self.guarded(slot, |shard, slot| shard.obey_for_client(owner, slot, order)),
             Message::Inspect(inspection) => self.inspect(inspection),

@@ -6,10 +6,8 @@
 
 use std::collections::VecDeque;
 use std::io::Write;
-use std::sync::Arc;
 
 use bytes::Bytes;
-use touchline_protocol::Publication;
 
 use super::connections::Connection;
 
@@ -17,23 +15,9 @@ const NONE: u32 = u32::MAX;
 /// Notes kept for reuse while nothing is due.
 const SPARE_NOTES: usize = 4_096;
 
-/// One frame, shared by all who are due it.
-pub(super) enum Frame {
-    Publication(Arc<Publication>),
-    Bytes(Bytes),
-}
-
-impl Frame {
-    fn bytes(&self) -> &Bytes {
-        match self {
-            Frame::Publication(publication) => publication.websocket_json(),
-            Frame::Bytes(bytes) => bytes,
-        }
-    }
-}
-
 struct Entry {
-    frame: Frame,
+    /// Shared by all who are due it.
+    frame: Bytes,
     /// Connections that are still due it.
     readers: u32,
     accepted_us: u64,
@@ -161,7 +145,7 @@ impl Outbox {
     }
 
     /// Takes a frame, to be noted at connections.
-    pub(super) fn add(&mut self, frame: Frame, accepted_us: u64) -> u32 {
+    pub(super) fn add(&mut self, frame: Bytes, accepted_us: u64) -> u32 {
         self.frames.push_back(Entry { frame, readers: 0, accepted_us });
         self.base.wrapping_add(self.frames.len() as u32 - 1)
     }
@@ -222,7 +206,7 @@ impl Outbox {
         }
         let written = if let Some(queue) = &mut connection.queue {
             for &frame in &self.wanted {
-                queue.push(self.frames[frame.wrapping_sub(self.base) as usize].frame.bytes().clone());
+                queue.push(self.frames[frame.wrapping_sub(self.base) as usize].frame.clone());
             }
             Written::Blocked { queued: queue.bytes }
         } else {
@@ -269,12 +253,12 @@ impl Outbox {
     fn write_wanted(&mut self, connection: &mut Connection) -> Written {
         let frame_at = |frame: u32| frame.wrapping_sub(self.base) as usize;
         let bytes: &[u8] = if let [only] = self.wanted[..] {
-            self.frames[frame_at(only)].frame.bytes()
+            &self.frames[frame_at(only)].frame
         } else {
             if self.wanted != self.gathered_frames {
                 self.gathered.clear();
                 for &frame in &self.wanted {
-                    self.gathered.extend_from_slice(self.frames[frame_at(frame)].frame.bytes());
+                    self.gathered.extend_from_slice(&self.frames[frame_at(frame)].frame);
                 }
                 self.gathered_frames.clone_from(&self.wanted);
             }
@@ -294,7 +278,7 @@ impl Outbox {
         let mut queue = Box::<Queue>::default();
         let mut skipped = taken;
         for &frame in &self.wanted {
-            let frame = self.frames[frame_at(frame)].frame.bytes();
+            let frame = &self.frames[frame_at(frame)].frame;
             if skipped >= frame.len() {
                 skipped -= frame.len();
                 continue;

@@ -3,20 +3,24 @@
 use std::io::Read;
 
 use bytes::Bytes;
-use mio::net::TcpStream;
-use mio::{Interest, Token};
+use mio::Token;
 use touchline_engine::tracker::Tracked;
 use touchline_engine::{ConnectionId, Context, Session};
+use touchline_protocol::message::{Messages, Push};
+use touchline_protocol::websocket::{Assembly, Event, Opcode, Role, encode_close, encode_frame};
+use touchline_protocol::wire::Envelope;
 use touchline_protocol::Disconnect;
-use touchline_protocol::websocket::{Event, Opcode, Role, encode_close, encode_frame};
 use touchline_store::stats::Row;
 
 use super::connections::{Connection, NONE, Stage};
+use super::input::{Input, Lines, TooLong};
 use super::outbox::Due;
+use super::socket::Socket;
 use super::{SCRATCH_SIZE, Shard};
-use crate::agent::Agent;
-use crate::inbox::{Adopted, Asker, Message};
+use crate::handshake::Entrance;
+use crate::inbox::{Asker, Guest, Message};
 use crate::registrar::{Order, place};
+use crate::transport::Transport;
 
 /// Reads of one connection in one turn; what is left waits for the next, so that one busy client stops nobody.
 const READS_MAX: usize = 2;
@@ -25,39 +29,38 @@ const CLOSE_MS: u64 = 5_000;
 /// Close codes that are never sent (RFC 6455 section 7.4.1): none was given, and the connection broke off.
 const NO_CODE: u16 = 1_005;
 const BROKEN_OFF: u16 = 1_006;
-/// The transport, as it stands in the statistics.
-const WEBSOCKET: &str = "websocket";
-/// A server ping: the text message `{}`.
-const PING: &[u8] = b"\x81\x02{}";
 
 impl Shard {
-    /// Takes a WebSocket in that hyper has upgraded.
-    pub(super) fn adopt(&mut self, adopted: Adopted) {
-        let Adopted { socket, early, is_loopback, agent } = adopted;
-        self.seat(TcpStream::from_std(socket), false, early.to_vec(), is_loopback, agent);
+    /// Takes a client in that comes from HTTP.
+    pub(super) fn adopt(&mut self, guest: Guest) {
+        let Guest { socket, entrance, greeting, early, is_loopback } = guest;
+        let Some(slot) = self.seat(socket.into(), false, entrance, is_loopback) else { return };
+        if !greeting.is_empty() {
+            self.note_own(slot, greeting);
+        }
+        if entrance.wire.is_websocket() {
+            self.hear_early(slot, early.to_vec());
+        } else {
+            self.guarded(slot, |shard, slot| shard.receive_commands(slot, &early));
+        }
     }
 
-    /// Takes a fresh WebSocket in. `early` is what the client sent right behind the handshake.
-    pub(super) fn seat(&mut self, mut socket: TcpStream, is_registered: bool, mut early: Vec<u8>, is_loopback: bool, agent: Agent) {
+    /// Takes a fresh connection in: its slot.
+    pub(super) fn seat(&mut self, mut socket: Socket, is_registered: bool, entrance: Entrance, is_loopback: bool) -> Option<u32> {
         let (slot, _) = self.connections.vacant();
-        let (token, interest) = (Token(slot as usize), Interest::READABLE | Interest::WRITABLE);
-        let registered = match is_registered {
-            true => self.registry.reregister(&mut socket, token, interest),
-            false => self.registry.register(&mut socket, token, interest),
-        };
-        if registered.is_err() {
-            return;
-        }
+        socket.register(&self.registry, Token(slot as usize), is_registered).ok()?;
         let mut client = [0; 16];
         client[..8].copy_from_slice(&self.next_random().to_ne_bytes());
         client[8] = self.next_random() as u8;
         client[9] = (self.next_random() >> 8) as u8;
         client[10..].copy_from_slice(&place(self.id, slot));
-        let session = Session::new(client, is_loopback, self.now_ms, &self.node.session.client);
+        let session = Session::new(client, entrance.transport.link(), is_loopback, self.now_ms, &self.node.session.client);
         self.connections.insert(Connection {
             socket,
             session,
-            assembly: Default::default(),
+            transport: entrance.transport,
+            wire: entrance.wire,
+            input: Input::of(entrance.transport),
             due: Due::default(),
             queue: None,
             stage: Stage::Open,
@@ -65,13 +68,19 @@ impl Shard {
             next_of_user: NONE,
             previous_of_user: NONE,
             is_listed: false,
-            agent,
+            agent: entrance.agent,
             close_code: 0,
             opened: self.node.clock.tenths(),
         });
         self.metrics.connections.add(1);
         self.metrics.connects.add(1);
+        self.metrics.transports[entrance.transport as usize].add(1);
         self.book(slot);
+        Some(slot)
+    }
+
+    /// Hears what a client sent right behind its handshake.
+    pub(super) fn hear_early(&mut self, slot: u32, mut early: Vec<u8>) {
         if !early.is_empty() {
             self.guarded(slot, |shard, slot| shard.receive(slot, &mut early));
         }
@@ -93,7 +102,7 @@ impl Shard {
         for _ in 0..READS_MAX {
             let Some(connection) = self.connections.get_mut(slot) else { return };
             match connection.socket.read(&mut self.scratch) {
-                Ok(0) => return self.remove(slot),
+                Ok(0) => return self.hear_end(slot),
                 Ok(length) => {
                     let mut scratch = std::mem::take(&mut self.scratch);
                     self.receive(slot, &mut scratch[..length]);
@@ -111,15 +120,31 @@ impl Shard {
         self.unread.push(slot);
     }
 
-    /// Serves the WebSocket messages in freshly read bytes.
+    /// The peer has closed its side. One that sent lines may still want the answers to them.
+    fn hear_end(&mut self, slot: u32) {
+        let is_answered = self.connections.get(slot).is_some_and(|c| c.transport == Transport::Tcp && c.stage == Stage::Open);
+        if is_answered { self.end(slot) } else { self.remove(slot) }
+    }
+
+    /// Serves freshly read bytes.
     fn receive(&mut self, slot: u32, input: &mut [u8]) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        let mut assembly = std::mem::take(&mut connection.assembly);
+        match std::mem::replace(&mut connection.input, Input::Nothing) {
+            Input::Frames(assembly) => self.receive_frames(slot, assembly, input),
+            Input::Lines(lines) => self.receive_lines(slot, lines, input),
+            Input::Nothing => {}
+        }
+    }
+
+    fn receive_frames(&mut self, slot: u32, mut assembly: Assembly, input: &mut [u8]) {
+        let Some(connection) = self.connections.get(slot) else { return };
         let generation = self.connections.generation(slot);
+        let is_deflated = matches!(connection.wire.envelope, Envelope::Deflated { .. });
+        let role = if is_deflated { Role::DeflatedServer } else { Role::Server };
         let limit = self.node.settings.websocket.message_size_limit;
         let mut at = 0;
         loop {
-            match assembly.next(Role::Server, limit, input, &mut at) {
+            match assembly.next(role, limit, input, &mut at) {
                 Ok(None) => break,
                 Ok(Some(event)) => self.serve_event(slot, event),
                 Err(violation) => {
@@ -132,7 +157,27 @@ impl Shard {
             }
         }
         if let Some(connection) = self.connections.get_mut(slot) {
-            connection.assembly = assembly;
+            connection.input = Input::Frames(assembly);
+        }
+    }
+
+    fn receive_lines(&mut self, slot: u32, mut lines: Lines, input: &[u8]) {
+        let generation = self.connections.generation(slot);
+        let limit = self.node.settings.tcp.message_size_limit;
+        let mut at = 0;
+        loop {
+            match lines.next(input, &mut at, limit) {
+                Ok(None) => break,
+                Ok(Some(line)) if line.is_empty() => {}
+                Ok(Some(line)) => self.receive_commands(slot, &line),
+                Err(TooLong) => return self.disconnect(slot, Disconnect::BAD_REQUEST),
+            }
+            if self.connections.generation(slot) != generation {
+                return;
+            }
+        }
+        if let Some(connection) = self.connections.get_mut(slot) {
+            connection.input = Input::Lines(lines);
         }
     }
 
@@ -146,14 +191,8 @@ impl Shard {
             return;
         }
         match event {
-            Event::Text(text) => {
-                self.metrics.messages_received.add(1);
-                self.receive_text(slot, text);
-            }
-            Event::Binary(bytes) => match std::str::from_utf8(bytes) {
-                Ok(text) => self.receive_text(slot, text),
-                Err(_) => self.disconnect(slot, Disconnect::BAD_REQUEST),
-            },
+            Event::Text(text) => self.receive_commands(slot, text.as_bytes()),
+            Event::Binary(bytes) => self.receive_commands(slot, bytes),
             Event::Ping(payload) => {
                 let mut frame = Vec::with_capacity(payload.len() + 2);
                 encode_frame(Opcode::Pong, payload, &mut frame);
@@ -176,9 +215,11 @@ impl Shard {
         }
     }
 
-    fn receive_text(&mut self, slot: u32, text: &str) {
+    /// Serves a message of a client: one or more commands.
+    pub(super) fn receive_commands(&mut self, slot: u32, input: &[u8]) {
+        self.metrics.messages_received.add(1);
         if self.connections.get(slot).is_some_and(|c| c.session.is_listening()) {
-            self.with_session(slot, |session, context| session.receive(text, context));
+            self.with_session(slot, |session, context| session.receive(input, context));
         }
     }
 
@@ -187,6 +228,7 @@ impl Shard {
         let random = self.next_random();
         let id = ConnectionId { shard: self.id, slot, generation: self.connections.generation(slot) };
         let Some(connection) = self.connections.get_mut(slot).filter(|c| c.stage == Stage::Open) else { return };
+        self.effects.messages.encode_as(connection.wire.body);
         let was_connected = connection.session.is_connected();
         let subscriptions_before = connection.session.subscription_count();
         let node = &self.node.session;
@@ -231,9 +273,11 @@ impl Shard {
         for code in self.effects.errors.drain(..) {
             self.metrics.count_error(code);
         }
+        let wire = self.connections.get(slot).map(|connection| connection.wire).unwrap_or_default();
         if !self.effects.messages.is_empty() {
-            let mut frame = Vec::with_capacity(self.effects.messages.len() + 10);
-            encode_frame(Opcode::Text, &self.effects.messages, &mut frame);
+            let messages = self.effects.messages.bytes();
+            let mut frame = Vec::with_capacity(messages.len() + 16);
+            wire.frame(messages, &mut frame);
             self.effects.messages.clear();
             self.note_own(slot, frame.into());
         }
@@ -241,7 +285,7 @@ impl Shard {
             self.note_own(slot, frame);
         }
         if std::mem::take(&mut self.effects.ping) {
-            self.note_own(slot, Bytes::from_static(PING));
+            self.note_own(slot, Bytes::from_static(wire.ping()));
         }
         self.send_requests(slot);
         if let Some(why) = self.effects.disconnect.take() {
@@ -281,11 +325,19 @@ impl Shard {
         }
         connection.close_code = why.code;
         self.metrics.count_disconnect(why.code);
+        let wire = connection.wire;
         let mut frame = Vec::new();
-        encode_close(why.code, &why.reason, &mut frame);
+        if wire.is_websocket() {
+            encode_close(why.code, &why.reason, &mut frame);
+        } else {
+            let mut farewell = Messages::default();
+            farewell.encode_as(wire.body);
+            farewell.push("", &Push::Disconnect(&why));
+            wire.frame(farewell.bytes(), &mut frame);
+        }
         self.note_own(slot, frame.into());
         self.leave(slot);
-        self.book(slot);
+        if wire.is_websocket() { self.book(slot) } else { self.end(slot) }
     }
 
     /// Closes the socket once what is due is written.
@@ -330,11 +382,12 @@ impl Shard {
             if let Some(stats) = self.node.stats() {
                 let (closed_ms, opened_ms) = (self.now_ms, self.node.clock.at(connection.opened));
                 let code = if connection.close_code == 0 { BROKEN_OFF } else { connection.close_code };
-                stats.record(Row::Connection { opened_ms, closed_ms, transport: WEBSOCKET, agent: connection.agent.as_str(), code });
+                stats.record(Row::Connection { opened_ms, closed_ms, transport: connection.transport.as_str(), agent: connection.agent.as_str(), code });
             }
             self.outbox.discard(&mut connection.due);
             self.metrics.queued_bytes.subtract(connection.queue.map_or(0, |queue| queue.bytes) as u64);
             self.metrics.connections.subtract(1);
+            self.metrics.transports[connection.transport as usize].subtract(1);
         }
     }
 }

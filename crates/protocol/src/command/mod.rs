@@ -1,10 +1,17 @@
-//! Commands of a client, read from their JSON form. Unknown fields are passed over, `null` is absence, as the official server has it.
+//! Commands of a client. Unknown fields are passed over, in JSON `null` is absence, as the official server has it.
+
+mod protobuf;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
+
+use crate::filter::FilterNode;
+use crate::message::Body;
+use crate::protobuf::Malformed;
 
 /// One command: an id and exactly one of the requests.
 #[derive(Debug, Default, Deserialize)]
@@ -35,11 +42,9 @@ pub struct Command<'a> {
     #[serde(borrow)]
     pub history: Option<HistoryRequest<'a>>,
     /// Not for clients of this version of the protocol: an error.
-    #[serde(borrow)]
-    pub ping: Option<&'a RawValue>,
+    pub ping: Option<IgnoredAny>,
     /// An asynchronous message without a reply.
-    #[serde(borrow)]
-    pub send: Option<&'a RawValue>,
+    pub send: Option<IgnoredAny>,
     /// Calls a method.
     #[serde(borrow)]
     pub rpc: Option<RpcRequest<'a>>,
@@ -104,8 +109,7 @@ pub struct SubscribeRequest<'a> {
     #[serde(borrow, deserialize_with = "nullable_text")]
     pub delta: Cow<'a, str>,
     /// A filter over tags.
-    #[serde(borrow)]
-    pub tf: Option<&'a RawValue>,
+    pub tf: Option<FilterNode>,
     /// Bits; 2 = refuse with error 112 if not recovered.
     #[serde(deserialize_with = "nullable")]
     pub flag: i64,
@@ -198,12 +202,41 @@ pub struct SubRefreshRequest<'a> {
     pub token: Cow<'a, str>,
 }
 
-/// Commands read one by one; it knows how far it has read.
-pub type Commands<'a> = serde_json::StreamDeserializer<'a, serde_json::de::StrRead<'a>, Command<'a>>;
+/// The commands of one frame, read one by one; it knows how far it has read.
+pub enum Commands<'a> {
+    /// JSON values, one after the other, usually one a line.
+    Json(serde_json::StreamDeserializer<'a, serde_json::de::SliceRead<'a>, Command<'a>>, &'a [u8]),
+    /// Protobuf messages, each with its length before it.
+    Protobuf(&'a [u8]),
+}
 
-/// The commands of one frame, in order: JSON values, one after the other, usually one a line.
-pub fn read_all(text: &str) -> Commands<'_> {
-    serde_json::Deserializer::from_str(text).into_iter()
+impl<'a> Commands<'a> {
+    /// The commands in `input`.
+    pub fn read(body: Body, input: &'a [u8]) -> Self {
+        match body {
+            Body::Protobuf => Commands::Protobuf(input),
+            Body::Json | Body::Push => Commands::Json(serde_json::Deserializer::from_slice(input).into_iter(), input),
+        }
+    }
+
+    /// What has not been read.
+    pub fn rest(&self) -> &'a [u8] {
+        match self {
+            Commands::Json(commands, input) => input.get(commands.byte_offset()..).unwrap_or_default(),
+            Commands::Protobuf(rest) => rest,
+        }
+    }
+}
+
+impl<'a> Iterator for Commands<'a> {
+    type Item = Result<Command<'a>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Commands::Json(commands, _) => Some(commands.next()?.map_err(|_| Malformed)),
+            Commands::Protobuf(rest) => protobuf::next(rest),
+        }
+    }
 }
 
 fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
@@ -224,7 +257,7 @@ mod tests {
     #[test]
     fn several_commands_share_a_frame() {
         let text = "{\"id\":1,\"connect\":{\"token\":null}}\n{\"id\":2,\"subscribe\":{\"channel\":\"a\",\"offset\":7}}\n";
-        let commands: Vec<_> = read_all(text).map(|c| c.expect("the case is valid")).collect();
+        let commands: Vec<_> = Commands::read(Body::Json, text.as_bytes()).map(|c| c.expect("the case is valid")).collect();
         assert_eq!(commands.len(), 2);
         assert!(commands[0].connect.as_ref().is_some_and(|c| c.token.is_empty()));
         assert!(commands[1].subscribe.as_ref().is_some_and(|s| s.channel == "a" && s.offset == 7));

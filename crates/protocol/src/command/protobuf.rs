@@ -1,0 +1,193 @@
+//! Commands in their Protobuf form: each with its length before it.
+
+use std::borrow::Cow;
+
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+
+use super::{
+    ChannelRequest, Command, ConnectRequest, HistoryRequest, PublishRequest, RefreshRequest, RpcRequest, StreamPosition, SubRefreshRequest,
+    SubscribeRequest,
+};
+use crate::filter;
+use crate::protobuf::{Malformed, fields, take_varint};
+
+/// Takes the next command off the front; none when nothing is left.
+pub(super) fn next<'a>(input: &mut &'a [u8]) -> Option<Result<Command<'a>, Malformed>> {
+    if input.is_empty() {
+        return None;
+    }
+    let mut take = || {
+        let length = take_varint(input)?.ok_or(Malformed)?;
+        let (message, rest) = input.split_at_checked(usize::try_from(length).map_err(|_| Malformed)?).ok_or(Malformed)?;
+        *input = rest;
+        command(message)
+    };
+    Some(take())
+}
+
+fn command(message: &[u8]) -> Result<Command<'_>, Malformed> {
+    let mut c = Command::default();
+    fields(message, |tag, value| {
+        match tag {
+            1 => c.id = value.number()? as u32,
+            4 => c.connect = Some(connect(value.bytes()?)?),
+            5 => c.subscribe = Some(subscribe(value.bytes()?)?),
+            6 => c.unsubscribe = Some(channel(value.bytes()?)?),
+            7 => c.publish = Some(publish(value.bytes()?)?),
+            8 => c.presence = Some(channel(value.bytes()?)?),
+            9 => c.presence_stats = Some(channel(value.bytes()?)?),
+            10 => c.history = Some(history(value.bytes()?)?),
+            11 => c.ping = value.bytes().map(|_| Some(IgnoredAny))?,
+            12 => c.send = value.bytes().map(|_| Some(IgnoredAny))?,
+            13 => c.rpc = Some(rpc(value.bytes()?)?),
+            14 => c.refresh = Some(refresh(value.bytes()?)?),
+            15 => c.sub_refresh = Some(sub_refresh(value.bytes()?)?),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(c)
+}
+
+/// A payload. The server passes payloads on as JSON, so one that is none counts as none.
+fn payload(bytes: &[u8]) -> Option<&RawValue> {
+    serde_json::from_slice(bytes).ok()
+}
+
+fn connect(message: &[u8]) -> Result<ConnectRequest<'_>, Malformed> {
+    let mut request = ConnectRequest::default();
+    fields(message, |tag, value| {
+        match tag {
+            1 => request.token = Cow::Borrowed(value.text()?),
+            2 => request.data = payload(value.bytes()?),
+            3 => {
+                let (mut key, mut subscription) = (Cow::default(), SubscribeRequest::default());
+                fields(value.bytes()?, |tag, value| {
+                    match tag {
+                        1 => key = Cow::Borrowed(value.text()?),
+                        2 => subscription = subscribe(value.bytes()?)?,
+                        _ => {}
+                    }
+                    Ok(())
+                })?;
+                request.subs.insert(key, subscription);
+            }
+            4 => request.name = Cow::Borrowed(value.text()?),
+            5 => request.version = Cow::Borrowed(value.text()?),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(request)
+}
+
+fn subscribe(message: &[u8]) -> Result<SubscribeRequest<'_>, Malformed> {
+    let mut request = SubscribeRequest::default();
+    fields(message, |tag, value| {
+        match tag {
+            1 => request.channel = Cow::Borrowed(value.text()?),
+            2 => request.token = Cow::Borrowed(value.text()?),
+            3 => request.recover = value.flag()?,
+            6 => request.epoch = Cow::Borrowed(value.text()?),
+            7 => request.offset = value.number()?,
+            9 => request.positioned = value.flag()?,
+            10 => request.recoverable = value.flag()?,
+            11 => request.join_leave = value.flag()?,
+            12 => request.delta = Cow::Borrowed(value.text()?),
+            13 => request.tf = Some(filter::decode(value.bytes()?)?),
+            14 => request.flag = value.number()? as i64,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(request)
+}
+
+fn channel(message: &[u8]) -> Result<ChannelRequest<'_>, Malformed> {
+    let mut request = ChannelRequest::default();
+    fields(message, |tag, value| {
+        if tag == 1 {
+            request.channel = Cow::Borrowed(value.text()?);
+        }
+        Ok(())
+    })?;
+    Ok(request)
+}
+
+fn publish(message: &[u8]) -> Result<PublishRequest<'_>, Malformed> {
+    let mut request = PublishRequest::default();
+    fields(message, |tag, value| {
+        match tag {
+            1 => request.channel = Cow::Borrowed(value.text()?),
+            2 => request.data = payload(value.bytes()?),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(request)
+}
+
+fn history(message: &[u8]) -> Result<HistoryRequest<'_>, Malformed> {
+    let mut request = HistoryRequest::default();
+    fields(message, |tag, value| {
+        match tag {
+            1 => request.channel = Cow::Borrowed(value.text()?),
+            7 => request.limit = value.number()? as i32,
+            8 => {
+                let mut since = StreamPosition::default();
+                fields(value.bytes()?, |tag, value| {
+                    match tag {
+                        1 => since.offset = value.number()?,
+                        2 => since.epoch = Cow::Borrowed(value.text()?),
+                        _ => {}
+                    }
+                    Ok(())
+                })?;
+                request.since = Some(since);
+            }
+            9 => request.reverse = value.flag()?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(request)
+}
+
+fn rpc(message: &[u8]) -> Result<RpcRequest<'_>, Malformed> {
+    let mut request = RpcRequest::default();
+    fields(message, |tag, value| {
+        match tag {
+            // Parameters that are no JSON are not the same as none.
+            1 => request.data = value.bytes().map(|bytes| if bytes.is_empty() { None } else { payload(bytes).or(Some(RawValue::NULL)) })?,
+            2 => request.method = Cow::Borrowed(value.text()?),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(request)
+}
+
+fn refresh(message: &[u8]) -> Result<RefreshRequest<'_>, Malformed> {
+    let mut request = RefreshRequest::default();
+    fields(message, |tag, value| {
+        if tag == 1 {
+            request.token = Cow::Borrowed(value.text()?);
+        }
+        Ok(())
+    })?;
+    Ok(request)
+}
+
+fn sub_refresh(message: &[u8]) -> Result<SubRefreshRequest<'_>, Malformed> {
+    let mut request = SubRefreshRequest::default();
+    fields(message, |tag, value| {
+        match tag {
+            1 => request.channel = Cow::Borrowed(value.text()?),
+            2 => request.token = Cow::Borrowed(value.text()?),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(request)
+}

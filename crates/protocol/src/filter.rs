@@ -1,0 +1,253 @@
+//! Filters over the tags of publications: a subscriber with one gets only what fits it.
+
+use serde::Deserialize;
+
+use crate::protobuf::{Malformed, fields};
+use crate::publication::Tags;
+
+/// Deepest nesting of a filter.
+const DEPTH_MAX: usize = 32;
+
+/// `FilterNode` as it came; [`Filter::check`] makes a filter of it.
+#[derive(Debug, Clone, Default, Deserialize, PartialEq, Eq)]
+#[serde(default)]
+pub struct FilterNode {
+    /// Empty for a comparison, or `and`, `or`, `not`.
+    pub op: String,
+    /// The tag that is compared.
+    pub key: String,
+    /// `eq neq in nin ex nex sw ew ct lt lte gt gte`.
+    pub cmp: String,
+    /// What it is compared to.
+    pub val: String,
+    /// For `in` and `nin`: what it may, or may not, be.
+    pub vals: Vec<String>,
+    /// What `and`, `or` and `not` combine.
+    pub nodes: Vec<FilterNode>,
+}
+
+/// A filter that makes sense.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Filter {
+    /// Every one of them fits.
+    And(Vec<Filter>),
+    /// One of them fits.
+    Or(Vec<Filter>),
+    /// It does not fit.
+    Not(Box<Filter>),
+    /// A tag compares like this.
+    Tag(String, Comparison),
+}
+
+/// How the value of a tag is judged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Comparison {
+    /// It is there.
+    Exists,
+    /// It is not.
+    Missing,
+    /// It is this.
+    Equals(String),
+    /// It is not this; so is one that is not there.
+    Differs(String),
+    /// It is one of these.
+    In(Vec<String>),
+    /// It is none of these; so is one that is not there.
+    NotIn(Vec<String>),
+    /// It starts so.
+    StartsWith(String),
+    /// It ends so.
+    EndsWith(String),
+    /// It has this within.
+    Contains(String),
+    /// As a decimal number it is less than, at most, more than or at least this one.
+    Number(Order, Decimal),
+}
+
+/// How numbers compare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Less.
+    Below,
+    /// Less or equal.
+    AtMost,
+    /// More.
+    Above,
+    /// More or equal.
+    AtLeast,
+}
+
+/// The bits of a number that is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decimal(u64);
+
+impl Decimal {
+    fn read(text: &str) -> Option<Self> {
+        // Words that Rust takes for numbers ("inf", "nan") are none here.
+        let is_decimal = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E'));
+        text.parse::<f64>().ok().filter(|number| is_decimal && number.is_finite()).map(|number| Decimal(number.to_bits()))
+    }
+
+    fn value(self) -> f64 {
+        f64::from_bits(self.0)
+    }
+}
+
+impl Filter {
+    /// Makes a filter of a client's wish; none when it makes no sense.
+    pub fn check(node: FilterNode) -> Option<Self> {
+        Self::check_to(node, DEPTH_MAX)
+    }
+
+    fn check_to(node: FilterNode, depth: usize) -> Option<Self> {
+        let depth = depth.checked_sub(1)?;
+        let all = |nodes: Vec<FilterNode>| nodes.into_iter().map(|node| Self::check_to(node, depth)).collect::<Option<Vec<_>>>();
+        Some(match &*node.op {
+            "and" if !node.nodes.is_empty() => Filter::And(all(node.nodes)?),
+            "or" if !node.nodes.is_empty() => Filter::Or(all(node.nodes)?),
+            "not" => {
+                let [inner] = <[Filter; 1]>::try_from(all(node.nodes)?).ok()?;
+                Filter::Not(Box::new(inner))
+            }
+            "" if !node.key.is_empty() => {
+                let number = |order| Decimal::read(&node.val).map(|number| Comparison::Number(order, number));
+                let comparison = match &*node.cmp {
+                    "ex" => Comparison::Exists,
+                    "nex" => Comparison::Missing,
+                    "eq" => Comparison::Equals(node.val),
+                    "neq" => Comparison::Differs(node.val),
+                    "in" if !node.vals.is_empty() => Comparison::In(node.vals),
+                    "nin" if !node.vals.is_empty() => Comparison::NotIn(node.vals),
+                    "sw" => Comparison::StartsWith(node.val),
+                    "ew" => Comparison::EndsWith(node.val),
+                    "ct" => Comparison::Contains(node.val),
+                    "lt" => number(Order::Below)?,
+                    "lte" => number(Order::AtMost)?,
+                    "gt" => number(Order::Above)?,
+                    "gte" => number(Order::AtLeast)?,
+                    _ => return None,
+                };
+                Filter::Tag(node.key, comparison)
+            }
+            _ => return None,
+        })
+    }
+
+    /// Whether a publication with these tags fits.
+    pub fn fits(&self, tags: &Tags) -> bool {
+        match self {
+            Filter::And(filters) => filters.iter().all(|filter| filter.fits(tags)),
+            Filter::Or(filters) => filters.iter().any(|filter| filter.fits(tags)),
+            Filter::Not(filter) => !filter.fits(tags),
+            Filter::Tag(key, comparison) => comparison.fits(tags.get(key).map(String::as_str)),
+        }
+    }
+}
+
+impl Comparison {
+    fn fits(&self, value: Option<&str>) -> bool {
+        let Some(value) = value else { return matches!(self, Self::Missing | Self::Differs(_) | Self::NotIn(_)) };
+        match self {
+            Self::Exists => true,
+            Self::Missing => false,
+            Self::Equals(wanted) => value == wanted,
+            Self::Differs(unwanted) => value != unwanted,
+            Self::In(wanted) => wanted.iter().any(|wanted| wanted == value),
+            Self::NotIn(unwanted) => unwanted.iter().all(|unwanted| unwanted != value),
+            Self::StartsWith(start) => value.starts_with(start.as_str()),
+            Self::EndsWith(end) => value.ends_with(end.as_str()),
+            Self::Contains(part) => value.contains(part.as_str()),
+            Self::Number(order, bound) => Decimal::read(value).is_some_and(|number| {
+                let (number, bound) = (number.value(), bound.value());
+                match order {
+                    Order::Below => number < bound,
+                    Order::AtMost => number <= bound,
+                    Order::Above => number > bound,
+                    Order::AtLeast => number >= bound,
+                }
+            }),
+        }
+    }
+}
+
+/// Reads a `FilterNode` in its Protobuf form.
+pub(crate) fn decode(message: &[u8]) -> Result<FilterNode, Malformed> {
+    decode_to(message, DEPTH_MAX + 1)
+}
+
+fn decode_to(message: &[u8], depth: usize) -> Result<FilterNode, Malformed> {
+    let depth = depth.checked_sub(1).ok_or(Malformed)?;
+    let mut node = FilterNode::default();
+    fields(message, |tag, value| {
+        match tag {
+            1 => node.op = value.text()?.to_owned(),
+            2 => node.key = value.text()?.to_owned(),
+            3 => node.cmp = value.text()?.to_owned(),
+            4 => node.val = value.text()?.to_owned(),
+            5 => node.vals.push(value.text()?.to_owned()),
+            6 => node.nodes.push(decode_to(value.bytes()?, depth)?),
+            _ => {}
+        }
+        Ok(())
+    })?;
+    Ok(node)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filter(json: &str) -> Option<Filter> {
+        Filter::check(serde_json::from_str(json).expect("the case is JSON"))
+    }
+
+    #[test]
+    fn each_comparison_judges_values_and_missing_ones() {
+        let tags = Tags::from([("league".to_owned(), "serie-a".to_owned()), ("goals".to_owned(), "3".to_owned())]);
+        let cases = [
+            (r#"{"key":"league","cmp":"eq","val":"serie-a"}"#, true),
+            (r#"{"key":"league","cmp":"neq","val":"serie-a"}"#, false),
+            (r#"{"key":"none","cmp":"neq","val":"x"}"#, true),
+            (r#"{"key":"none","cmp":"eq","val":""}"#, false),
+            (r#"{"key":"league","cmp":"in","vals":["x","serie-a"]}"#, true),
+            (r#"{"key":"league","cmp":"nin","vals":["x","serie-a"]}"#, false),
+            (r#"{"key":"none","cmp":"nin","vals":["x"]}"#, true),
+            (r#"{"key":"league","cmp":"ex"}"#, true),
+            (r#"{"key":"none","cmp":"nex"}"#, true),
+            (r#"{"key":"league","cmp":"sw","val":"serie"}"#, true),
+            (r#"{"key":"league","cmp":"ew","val":"-b"}"#, false),
+            (r#"{"key":"league","cmp":"ct","val":"ie-"}"#, true),
+            (r#"{"key":"goals","cmp":"gt","val":"2.5"}"#, true),
+            (r#"{"key":"goals","cmp":"gte","val":"3"}"#, true),
+            (r#"{"key":"goals","cmp":"lt","val":"10"}"#, true),
+            (r#"{"key":"goals","cmp":"lte","val":"2"}"#, false),
+            (r#"{"key":"league","cmp":"lt","val":"10"}"#, false),
+            (r#"{"key":"none","cmp":"gt","val":"0"}"#, false),
+            (r#"{"op":"not","nodes":[{"key":"goals","cmp":"eq","val":"3"}]}"#, false),
+            (r#"{"op":"and","nodes":[{"key":"goals","cmp":"eq","val":"3"},{"key":"none","cmp":"nex"}]}"#, true),
+            (r#"{"op":"or","nodes":[{"key":"goals","cmp":"eq","val":"4"},{"key":"none","cmp":"ex"}]}"#, false),
+        ];
+        for (json, expected) in cases {
+            assert_eq!(filter(json).map(|filter| filter.fits(&tags)), Some(expected), "{json}");
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        let deep = format!("{}{}{}", r#"{"op":"not","nodes":["#.repeat(40), r#"{"key":"a","cmp":"ex"}"#, "]}".repeat(40));
+        for json in [
+            "{}",
+            r#"{"key":"a","cmp":"like","val":"x"}"#,
+            r#"{"cmp":"eq","val":"x"}"#,
+            r#"{"op":"xor","nodes":[]}"#,
+            r#"{"op":"and"}"#,
+            r#"{"op":"not","nodes":[{"key":"a","cmp":"ex"},{"key":"b","cmp":"ex"}]}"#,
+            r#"{"key":"a","cmp":"in"}"#,
+            r#"{"key":"a","cmp":"gt","val":"many"}"#,
+            r#"{"key":"a","cmp":"gt","val":"inf"}"#,
+            &deep,
+        ] {
+            assert_eq!(filter(json), None, "{json}");
+        }
+    }
+}

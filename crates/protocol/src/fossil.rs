@@ -1,0 +1,185 @@
+//! Deltas in Fossil's format (fossil-scm.org, "Delta Format"): how to make a text out of the one before it.
+//!
+//! Copies begin and end between characters, so that a delta between two UTF-8 texts is UTF-8 itself and can stand in a JSON string.
+
+/// Bytes of the source that are looked up at once.
+const BLOCK: usize = 16;
+const DIGITS: &[u8; 64] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz~";
+
+/// What makes `target` out of `source`.
+pub(crate) fn create(source: &[u8], target: &[u8]) -> Vec<u8> {
+    let mut delta = Vec::with_capacity(64);
+    number(&mut delta, target.len() as u32);
+    delta.push(b'\n');
+    let blocks = Blocks::of(source);
+    // Before `done` the target is in the delta; from there to `at` it has no match.
+    let (mut done, mut at) = (0, 0);
+    while at + BLOCK <= target.len() {
+        let Some(copy) = blocks.longest(source, target, done, at) else {
+            at += 1;
+            continue;
+        };
+        insert(&mut delta, &target[done..copy.to]);
+        number(&mut delta, copy.length as u32);
+        delta.push(b'@');
+        number(&mut delta, copy.from as u32);
+        delta.push(b',');
+        done = copy.to + copy.length;
+        at = done;
+    }
+    insert(&mut delta, &target[done..]);
+    number(&mut delta, checksum(target));
+    delta.push(b';');
+    delta
+}
+
+struct Copy {
+    from: usize,
+    to: usize,
+    length: usize,
+}
+
+/// Where each block of the source stands, found by its content.
+struct Blocks {
+    /// Index of a block and one, zero = none; a power of two of them.
+    table: Vec<u32>,
+}
+
+impl Blocks {
+    fn of(source: &[u8]) -> Self {
+        let count = source.len() / BLOCK;
+        let mut table = vec![0; (count * 2).next_power_of_two().max(2)];
+        // Back to front, so that of the same blocks the first is found.
+        for index in (0..count).rev() {
+            let place = place(&source[index * BLOCK..][..BLOCK], table.len());
+            table[place] = index as u32 + 1;
+        }
+        Blocks { table }
+    }
+
+    /// The copy that covers the block of the target at `at`, as far back as `done`.
+    fn longest(&self, source: &[u8], target: &[u8], done: usize, at: usize) -> Option<Copy> {
+        let block = &target[at..at + BLOCK];
+        let index = self.table[place(block, self.table.len())].checked_sub(1)? as usize;
+        let from = index * BLOCK;
+        if &source[from..from + BLOCK] != block {
+            return None;
+        }
+        let back = (1..=from.min(at - done)).take_while(|back| source[from - back] == target[at - back]).count();
+        let on = source[from..].iter().zip(&target[at..]).take_while(|(a, b)| a == b).count();
+        let (mut start, mut end) = (at - back, at + on);
+        while start < end && is_inside(target, start) {
+            start += 1;
+        }
+        while end > start && is_inside(target, end) {
+            end -= 1;
+        }
+        // `start` may lie before or behind `at`; the source moves along.
+        (end > start && end > at).then(|| Copy { from: from + start - at, to: start, length: end - start })
+    }
+}
+
+/// Whether a position is within a character.
+fn is_inside(text: &[u8], position: usize) -> bool {
+    text.get(position).is_some_and(|byte| byte & 0xc0 == 0x80)
+}
+
+fn place(block: &[u8], size: usize) -> usize {
+    let half = |at: usize| block.get(at..at + 8).and_then(|half| half.try_into().ok()).map_or(0, u64::from_le_bytes);
+    let mixed = (half(0) ^ half(8).rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 32) as usize & (size - 1)
+}
+
+fn insert(delta: &mut Vec<u8>, text: &[u8]) {
+    if !text.is_empty() {
+        number(delta, text.len() as u32);
+        delta.push(b':');
+        delta.extend_from_slice(text);
+    }
+}
+
+fn number(delta: &mut Vec<u8>, value: u32) {
+    let digits = (32 - value.leading_zeros()).div_ceil(6).max(1);
+    delta.extend((0..digits).rev().map(|digit| DIGITS[(value >> (digit * 6)) as usize & 63]));
+}
+
+/// The sum of the text's big-endian 32-bit words, the last one filled up with zeros.
+fn checksum(text: &[u8]) -> u32 {
+    let (words, rest) = text.as_chunks::<4>();
+    let sum = words.iter().fold(0u32, |sum, word| sum.wrapping_add(u32::from_be_bytes(*word)));
+    let mut last = [0; 4];
+    last[..rest.len()].copy_from_slice(rest);
+    sum.wrapping_add(u32::from_be_bytes(last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Applies a delta, as Fossil's documentation has it.
+    fn apply(source: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
+        let mut rest = delta;
+        let mut next = |out: &mut Vec<u8>| -> Option<u8> {
+            let digits = rest.iter().take_while(|byte| DIGITS.contains(byte)).count();
+            let (text, behind) = rest.split_at(digits);
+            let value = text.iter().fold(0u64, |value, digit| value << 6 | DIGITS.iter().position(|d| d == digit).unwrap_or(0) as u64);
+            let (kind, behind) = behind.split_first()?;
+            rest = behind;
+            match kind {
+                b':' => {
+                    let (text, behind) = rest.split_at_checked(value as usize)?;
+                    out.extend_from_slice(text);
+                    rest = behind;
+                }
+                b'@' => {
+                    let digits = rest.iter().take_while(|byte| DIGITS.contains(byte)).count();
+                    let (text, behind) = rest.split_at(digits);
+                    let from = text.iter().fold(0, |v, digit| v << 6 | DIGITS.iter().position(|d| d == digit).unwrap_or(0));
+                    rest = behind.strip_prefix(b",")?;
+                    out.extend_from_slice(source.get(from..from + value as usize)?);
+                }
+                b';' => return (value == u64::from(checksum(out))).then_some(b';'),
+                _ => {}
+            }
+            Some(*kind)
+        };
+        let mut out = Vec::new();
+        loop {
+            match next(&mut out)? {
+                b';' => return Some(out),
+                _ => continue,
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_delta_makes_the_target_of_the_source(source in "[a-dé本]{0,300}", edits in prop::collection::vec((0usize..300, "[a-zé本]{0,9}", 0usize..20), 0..6)) {
+            let mut target: Vec<char> = source.chars().collect();
+            for (at, new, removed) in edits {
+                let at = at.min(target.len());
+                let end = (at + removed).min(target.len());
+                target.splice(at..end, new.chars());
+            }
+            let target: String = target.into_iter().collect();
+            let delta = create(source.as_bytes(), target.as_bytes());
+            prop_assert_eq!(apply(source.as_bytes(), &delta), Some(target.into_bytes()));
+            prop_assert!(std::str::from_utf8(&delta).is_ok());
+        }
+
+        #[test]
+        fn any_two_texts_will_do(source in prop::collection::vec(any::<u8>(), 0..200), target in prop::collection::vec(any::<u8>(), 0..200)) {
+            prop_assert_eq!(apply(&source, &create(&source, &target)), Some(target));
+        }
+    }
+
+    #[test]
+    fn a_small_change_makes_a_small_delta() {
+        let state: String = (0..200).map(|n| format!("{{\"player\":{n},\"points\":{}}},", n * 7 % 50)).collect();
+        let changed = state.replace("\"player\":150,\"points\":0}", "\"player\":150,\"points\":9}");
+        assert_ne!(state, changed);
+        let delta = create(state.as_bytes(), changed.as_bytes());
+        assert!(delta.len() < 60, "{} bytes", delta.len());
+    }
+}

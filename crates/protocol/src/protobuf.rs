@@ -1,0 +1,198 @@
+//! The Protobuf wire format (protobuf.dev, "Encoding"), as much of it as the client protocol needs: fields in, fields out, no schema of their own.
+
+/// The bytes are no Protobuf message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Malformed;
+
+/// Appends a variable-length number.
+pub fn varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Takes a variable-length number off the front; none when it is not whole yet.
+///
+/// # Errors
+/// When it is longer than ten bytes.
+pub fn take_varint(bytes: &mut &[u8]) -> Result<Option<u64>, Malformed> {
+    let mut value = 0;
+    for (index, byte) in bytes.iter().enumerate().take(10) {
+        value |= u64::from(byte & 0x7f) << (index * 7);
+        if byte & 0x80 == 0 {
+            *bytes = &bytes[index + 1..];
+            return Ok(Some(value));
+        }
+    }
+    if bytes.len() >= 10 { Err(Malformed) } else { Ok(None) }
+}
+
+/// Writes the fields of a message. Zero and empty values are left out, as proto3 has it.
+pub struct Fields<'a>(pub &'a mut Vec<u8>);
+
+impl Fields<'_> {
+    /// A number; one below zero goes as its two's complement.
+    pub fn number(&mut self, tag: u32, value: u64) -> &mut Self {
+        if value != 0 {
+            varint(self.0, u64::from(tag) << 3);
+            varint(self.0, value);
+        }
+        self
+    }
+
+    /// `true`, or nothing.
+    pub fn flag(&mut self, tag: u32, value: bool) -> &mut Self {
+        self.number(tag, value.into())
+    }
+
+    /// Bytes.
+    pub fn bytes(&mut self, tag: u32, value: &[u8]) -> &mut Self {
+        if value.is_empty() { self } else { self.whole(tag, value) }
+    }
+
+    /// Text.
+    pub fn text(&mut self, tag: u32, value: &str) -> &mut Self {
+        self.bytes(tag, value.as_bytes())
+    }
+
+    /// A message that is encoded already, even if it is empty.
+    pub fn whole(&mut self, tag: u32, message: &[u8]) -> &mut Self {
+        varint(self.0, u64::from(tag) << 3 | 2);
+        varint(self.0, message.len() as u64);
+        self.0.extend_from_slice(message);
+        self
+    }
+
+    /// A message whose fields the closure writes, even if it writes none.
+    pub fn message(&mut self, tag: u32, write: impl FnOnce(&mut Fields<'_>)) -> &mut Self {
+        varint(self.0, u64::from(tag) << 3 | 2);
+        delimited(self.0, |out| write(&mut Fields(out)));
+        self
+    }
+}
+
+/// Writes a message with its length before it.
+pub fn delimited(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    // Most messages are short: one byte of length, and room is made where it needs more.
+    out.push(0);
+    write(out);
+    let length = out.len() - start - 1;
+    if length < 0x80 {
+        out[start] = length as u8;
+        return;
+    }
+    let mut head = Vec::with_capacity(10);
+    varint(&mut head, length as u64);
+    out.splice(start..=start, head);
+}
+
+/// The value of a field.
+#[derive(Debug, Clone, Copy)]
+pub enum Value<'a> {
+    /// A number, or a flag.
+    Number(u64),
+    /// Bytes, text or a message.
+    Bytes(&'a [u8]),
+    /// A fixed-width number, which the client protocol has none of.
+    Fixed,
+}
+
+impl<'a> Value<'a> {
+    /// Its bytes.
+    ///
+    /// # Errors
+    /// When it is a number.
+    pub fn bytes(self) -> Result<&'a [u8], Malformed> {
+        if let Value::Bytes(bytes) = self { Ok(bytes) } else { Err(Malformed) }
+    }
+
+    /// Its text.
+    ///
+    /// # Errors
+    /// When it is a number, or no UTF-8.
+    pub fn text(self) -> Result<&'a str, Malformed> {
+        simdutf8::basic::from_utf8(self.bytes()?).map_err(|_| Malformed)
+    }
+
+    /// Its number.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn number(self) -> Result<u64, Malformed> {
+        if let Value::Number(number) = self { Ok(number) } else { Err(Malformed) }
+    }
+
+    /// Whether it is other than zero.
+    ///
+    /// # Errors
+    /// When it is no number.
+    pub fn flag(self) -> Result<bool, Malformed> {
+        Ok(self.number()? != 0)
+    }
+}
+
+/// Calls `read` with each field of a message.
+///
+/// # Errors
+/// When the message is malformed, or `read` says so.
+pub fn fields<'a>(mut message: &'a [u8], mut read: impl FnMut(u32, Value<'a>) -> Result<(), Malformed>) -> Result<(), Malformed> {
+    while !message.is_empty() {
+        let key = take_varint(&mut message)?.ok_or(Malformed)?;
+        let tag = u32::try_from(key >> 3).ok().filter(|tag| (1..1 << 29).contains(tag)).ok_or(Malformed)?;
+        let value = match key & 7 {
+            0 => Value::Number(take_varint(&mut message)?.ok_or(Malformed)?),
+            1 => take(&mut message, 8).map(|_| Value::Fixed)?,
+            2 => {
+                let length = take_varint(&mut message)?.ok_or(Malformed)?;
+                Value::Bytes(take(&mut message, usize::try_from(length).map_err(|_| Malformed)?)?)
+            }
+            5 => take(&mut message, 4).map(|_| Value::Fixed)?,
+            _ => return Err(Malformed),
+        };
+        read(tag, value)?;
+    }
+    Ok(())
+}
+
+fn take<'a>(bytes: &mut &'a [u8], length: usize) -> Result<&'a [u8], Malformed> {
+    let (taken, rest) = bytes.split_at_checked(length).ok_or(Malformed)?;
+    *bytes = rest;
+    Ok(taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_every_length_come_back() {
+        for value in (0..64).map(|shift| 1u64 << shift).chain([0, 127, 128, 300, u64::MAX]) {
+            let mut out = Vec::new();
+            varint(&mut out, value);
+            assert_eq!(take_varint(&mut &out[..]), Ok(Some(value)));
+            assert_eq!(take_varint(&mut &out[..out.len() - 1]), Ok(None), "{value} cut short");
+        }
+        assert_eq!(take_varint(&mut &[0x80; 10][..]), Err(Malformed));
+    }
+
+    #[test]
+    fn long_messages_get_long_lengths() {
+        for length in [0, 127, 128, 20_000] {
+            let mut out = b"before".to_vec();
+            delimited(&mut out, |out| out.resize(out.len() + length, 7));
+            let mut rest = &out[6..];
+            assert_eq!(take_varint(&mut rest), Ok(Some(length as u64)));
+            assert_eq!(rest.len(), length);
+        }
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused() {
+        for bytes in [&[0x0a][..], &[0x0a, 5, 1], &[0x03], &[0x00, 1], &[0x0d, 1, 2], &[0x08]] {
+            assert_eq!(fields(bytes, |_, _| Ok(())), Err(Malformed), "{bytes:?}");
+        }
+    }
+}

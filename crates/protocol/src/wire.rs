@@ -1,0 +1,108 @@
+//! The forms in which messages leave: how they are encoded, and what is put around them.
+
+use crate::deflate;
+use crate::message::Body;
+use crate::websocket::{Opcode, encode_frame};
+
+/// What is put around messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Envelope {
+    /// WebSocket frames.
+    #[default]
+    WebSocket,
+    /// WebSocket frames, compressed (RFC 7692) from so many bytes on.
+    Deflated {
+        /// Shorter messages stay as they are.
+        from: u32,
+    },
+    /// Nothing but the end of a line, or the length before it: HTTP streaming and raw TCP.
+    Stream,
+    /// Server-sent events.
+    EventStream,
+}
+
+/// The form in which messages leave for one client. Clients with the same form share the bytes of what they all get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Wire {
+    /// How messages are encoded.
+    pub body: Body,
+    /// What is put around them.
+    pub envelope: Envelope,
+}
+
+impl Wire {
+    /// The commonest form: JSON in WebSocket frames.
+    pub const JSON: Wire = Wire { body: Body::Json, envelope: Envelope::WebSocket };
+
+    /// Puts around messages, as [`crate::message::Messages`] has written them, what belongs there.
+    pub fn frame(self, messages: &[u8], out: &mut Vec<u8>) {
+        let opcode = if self.body == Body::Protobuf { Opcode::Binary } else { Opcode::Text };
+        match self.envelope {
+            // A client that only listens gets each push in a frame of its own.
+            Envelope::WebSocket if self.body == Body::Push => {
+                messages.split(|byte| *byte == b'\n').for_each(|message| encode_frame(opcode, message, out));
+            }
+            Envelope::WebSocket => encode_frame(opcode, messages, out),
+            Envelope::Deflated { from } if messages.len() < from as usize => encode_frame(opcode, messages, out),
+            Envelope::Deflated { .. } => deflate::encode_frame(opcode, messages, out),
+            Envelope::Stream => {
+                out.extend_from_slice(messages);
+                if self.body != Body::Protobuf {
+                    out.push(b'\n');
+                }
+            }
+            Envelope::EventStream => {
+                for message in messages.split(|byte| *byte == b'\n') {
+                    out.extend_from_slice(b"data: ");
+                    out.extend_from_slice(message);
+                    out.extend_from_slice(b"\n\n");
+                }
+            }
+        }
+    }
+
+    /// A ping: the empty message.
+    pub fn ping(self) -> &'static [u8] {
+        match (self.envelope, self.body) {
+            (Envelope::WebSocket | Envelope::Deflated { .. }, Body::Protobuf) => b"\x82\x01\0",
+            (Envelope::WebSocket | Envelope::Deflated { .. }, _) => b"\x81\x02{}",
+            (Envelope::Stream, Body::Protobuf) => b"\0",
+            (Envelope::Stream, _) => b"{}\n",
+            (Envelope::EventStream, _) => b"data: {}\n\n",
+        }
+    }
+
+    /// Whether it is a WebSocket.
+    pub fn is_websocket(self) -> bool {
+        matches!(self.envelope, Envelope::WebSocket | Envelope::Deflated { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn framed(body: Body, envelope: Envelope, messages: &str) -> Vec<u8> {
+        let mut out = Vec::new();
+        Wire { body, envelope }.frame(messages.as_bytes(), &mut out);
+        out
+    }
+
+    #[test]
+    fn messages_get_what_belongs_around_them() {
+        assert_eq!(framed(Body::Json, Envelope::WebSocket, "{}\n{}"), b"\x81\x05{}\n{}");
+        assert_eq!(framed(Body::Push, Envelope::WebSocket, "{}\n{}"), b"\x81\x02{}\x81\x02{}");
+        assert_eq!(framed(Body::Protobuf, Envelope::WebSocket, "\x01\n"), b"\x82\x02\x01\n");
+        assert_eq!(framed(Body::Json, Envelope::Stream, "{}\n{}"), b"{}\n{}\n");
+        assert_eq!(framed(Body::Protobuf, Envelope::Stream, "\x01\n"), b"\x01\n");
+        assert_eq!(framed(Body::Json, Envelope::EventStream, "{}\n{}"), b"data: {}\n\ndata: {}\n\n");
+    }
+
+    #[test]
+    fn a_ping_is_the_empty_message() {
+        for envelope in [Envelope::WebSocket, Envelope::Stream, Envelope::EventStream] {
+            assert_eq!(Wire { body: Body::Json, envelope }.ping(), framed(Body::Json, envelope, "{}"));
+        }
+        assert_eq!(Wire { body: Body::Protobuf, envelope: Envelope::Stream }.ping(), framed(Body::Protobuf, Envelope::Stream, "\0"));
+    }
+}

@@ -1,0 +1,46 @@
+//! Requests of pages from elsewhere: `client.allowed_origins`, and the headers that let a browser show the answer to its page.
+
+use hyper::header::{
+    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, HOST, HeaderMap, HeaderValue, ORIGIN, VARY,
+};
+use hyper::StatusCode;
+
+use super::respond::{self, Answer};
+use crate::node::Node;
+use crate::origin;
+
+/// The origin of an allowed page, if the request is of one at all.
+///
+/// # Errors
+/// The answer to a page that is not allowed.
+pub(super) fn check(node: &Node, headers: &HeaderMap) -> Result<Option<HeaderValue>, Answer> {
+    let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
+    if !origin::is_allowed(text(ORIGIN), text(HOST), &node.settings.client.allowed_origins) {
+        return Err(respond::text(StatusCode::FORBIDDEN, "this origin is not in client.allowed_origins\n"));
+    }
+    Ok(headers.get(ORIGIN).cloned())
+}
+
+/// Lets the browser show an answer to the page.
+pub(super) fn admit(mut answer: Answer, origin: Option<&HeaderValue>) -> Answer {
+    if let Some(origin) = origin {
+        let headers = answer.headers_mut();
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+        headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+        headers.insert(VARY, HeaderValue::from_static("Origin"));
+    }
+    answer
+}
+
+/// The answer to a browser that asks before it sends.
+pub(super) fn preflight(headers: &HeaderMap, origin: Option<&HeaderValue>) -> Answer {
+    let mut answer = admit(Answer::default(), origin);
+    *answer.status_mut() = StatusCode::NO_CONTENT;
+    let wanted = headers.get(ACCESS_CONTROL_REQUEST_HEADERS).cloned().unwrap_or(HeaderValue::from_static("Content-Type"));
+    let headers = answer.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, OPTIONS"));
+    headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, wanted);
+    headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("300"));
+    answer
+}

@@ -1,0 +1,145 @@
+//! Clients that listen to an endless answer: HTTP streaming and server-sent events.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use hyper::{Method, Request, StatusCode};
+use touchline_protocol::Wire;
+use touchline_protocol::message::Body;
+use touchline_protocol::wire::Envelope;
+
+use super::respond::{self, Answer};
+use super::{cors, route};
+use crate::agent::Agent;
+use crate::node::Node;
+use crate::settings::StreamSettings;
+use crate::transport::Transport;
+
+/// The media type of requests and answers in Protobuf.
+pub(super) const PROTOBUF: &str = "application/octet-stream";
+
+/// A client that is let in: the rest of the connection is its session's.
+pub(super) struct Admitted {
+    pub(super) transport: Transport,
+    pub(super) wire: Wire,
+    /// Header fields of the answer.
+    pub(super) headers: HeaderMap,
+    /// What the client has sent with its request.
+    pub(super) commands: Bytes,
+    pub(super) agent: Agent,
+}
+
+/// Of the ways in by an endless answer, the one of this path, if it is served.
+pub(super) fn transport_of(node: &Node, path: &str) -> Option<(Transport, StreamSettings)> {
+    let settings = &node.settings;
+    let ways = [
+        (Transport::HttpStream, &settings.http_stream, "/connection/http_stream"),
+        (Transport::Sse, &settings.sse, "/connection/sse"),
+        (Transport::UniHttpStream, &settings.uni_http_stream, "/connection/uni_http_stream"),
+        (Transport::UniSse, &settings.uni_sse, "/connection/uni_sse"),
+    ];
+    ways.into_iter().find(|(_, way, default)| way.enabled && route::prefix(&way.handler_prefix, default) == path).map(|(t, way, _)| (t, way.clone()))
+}
+
+/// Lets a client in, or says why not.
+pub(super) async fn admit(
+    node: &Arc<Node>,
+    transport: Transport,
+    settings: &StreamSettings,
+    request: Request<Incoming>,
+) -> Result<Admitted, Answer> {
+    let origin = cors::check(node, request.headers())?;
+    let refuse = |answer| Err(cors::admit(answer, origin.as_ref()));
+    let is_sse = matches!(transport, Transport::Sse | Transport::UniSse);
+    let method = request.method().clone();
+    if method == Method::OPTIONS {
+        return Err(cors::preflight(request.headers(), origin.as_ref()));
+    }
+    if method != Method::POST && !(is_sse && method == Method::GET) {
+        return refuse(respond::method_not_allowed(if is_sse { "GET, POST, OPTIONS" } else { "POST, OPTIONS" }));
+    }
+    if node.is_full() {
+        let mut answer = respond::text(StatusCode::SERVICE_UNAVAILABLE, "no room for more connections\n");
+        answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        return refuse(answer);
+    }
+    let agent = Agent::of(request.headers());
+    let wire = wire_of(transport, request.headers());
+    let commands = if method == Method::GET {
+        let Some(commands) = connect_of(request.uri().query().unwrap_or_default()) else {
+            return refuse(respond::text(StatusCode::BAD_REQUEST, "cf_connect is missing\n"));
+        };
+        commands
+    } else {
+        match route::read_body(request.into_body(), settings.max_request_body_size()).await {
+            Ok(body) => body,
+            Err(status) => return refuse(respond::text(status, "the body is larger than max_request_body_size, or broken off\n")),
+        }
+    };
+    if commands.trim_ascii().is_empty() {
+        return refuse(respond::text(StatusCode::BAD_REQUEST, "no connect command\n"));
+    }
+    let mut headers = cors::admit(Answer::default(), origin.as_ref()).headers().clone();
+    let content_type = match wire.envelope {
+        Envelope::EventStream => "text/event-stream; charset=utf-8",
+        _ if wire.body == Body::Protobuf => PROTOBUF,
+        _ => "application/json; charset=utf-8",
+    };
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    for (name, value) in UNCACHED {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    Ok(Admitted { transport, wire, headers, commands, agent })
+}
+
+/// What keeps proxies and browsers from holding an endless answer back.
+const UNCACHED: [(&str, &str); 4] = [
+    ("cache-control", "private, no-cache, no-store, must-revalidate, max-age=0"),
+    ("pragma", "no-cache"),
+    ("expires", "Thu, 01 Jan 1970 00:00:00 GMT"),
+    ("x-accel-buffering", "no"),
+];
+
+fn wire_of(transport: Transport, headers: &HeaderMap) -> Wire {
+    let envelope = if matches!(transport, Transport::Sse | Transport::UniSse) { Envelope::EventStream } else { Envelope::Stream };
+    let is_protobuf = headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(PROTOBUF.as_bytes()));
+    let body = match transport {
+        Transport::UniSse | Transport::UniHttpStream => Body::Push,
+        Transport::HttpStream if is_protobuf => Body::Protobuf,
+        _ => Body::Json,
+    };
+    Wire { body, envelope }
+}
+
+/// The value of `cf_connect`.
+fn connect_of(query: &str) -> Option<Bytes> {
+    let value = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "cf_connect")?.1;
+    Some(match value {
+        Cow::Borrowed(text) => Bytes::copy_from_slice(text.as_bytes()),
+        Cow::Owned(text) => text.into(),
+    })
+}
+
+impl Admitted {
+    /// The head of the answer, for a connection that ends with it.
+    pub(super) fn head(&self) -> Bytes {
+        let mut head = b"HTTP/1.1 200 OK\r\n".to_vec();
+        for (name, value) in &self.headers {
+            head.extend_from_slice(name.as_str().as_bytes());
+            head.extend_from_slice(b": ");
+            head.extend_from_slice(value.as_bytes());
+            head.extend_from_slice(b"\r\n");
+        }
+        head.extend_from_slice(b"connection: close\r\n\r\n");
+        head.extend_from_slice(self.prelude());
+        head.into()
+    }
+
+    /// What stands before the first event: an empty line makes old proxies and browsers open the stream at once.
+    pub(super) fn prelude(&self) -> &'static [u8] {
+        if self.wire.envelope == Envelope::EventStream { b"\r\n" } else { b"" }
+    }
+}
