@@ -299,4 +299,49 @@ export const scenarios = {
     await publications.count(1);
     equal(publications.length, 1);
   },
+
+  async 'follows a state by its changes'({ client, api, equal }) {
+    const channel = unique('state:');
+    const state = (goal) => ({ teams: ['Roma', 'Łódź'], stadium: 'Olimpico', minutes: Array.from({ length: 40 }, (_, n) => n * 3), goals: [0, goal] });
+    const c = client({ minReconnectDelay: 10 });
+    const subscription = c.newSubscription(channel, { delta: 'fossil' });
+    const publications = collect(subscription, 'publication');
+    subscription.subscribe();
+    c.connect();
+    await within(subscription.ready(), 'subscribed');
+    for (let goal = 1; goal <= 3; goal += 1) await api('publish', { channel, data: state(goal) });
+    await publications.count(3);
+    c.disconnect();
+    for (let goal = 4; goal <= 6; goal += 1) await api('publish', { channel, data: state(goal) });
+    c.connect();
+    await publications.count(6);
+    await api('publish', { channel, data: 'another kind of thing' });
+    await api('publish', { channel, data: state(8) });
+    await publications.count(8);
+    equal(publications.map((p) => p.data), [1, 2, 3, 4, 5, 6].map(state).concat(['another kind of thing', state(8)]));
+    const { numDeltaPayloads, bytesReceived, bytesDecoded } = subscription.deltaStats();
+    equal([numDeltaPayloads, bytesReceived < bytesDecoded / 2], [4, true]);
+  },
+
+  async 'gets what fits its filter, live and when it comes back'({ client, api, equal }) {
+    const channel = unique('tagged:');
+    const c = client({ minReconnectDelay: 10 });
+    const tagsFilter = { op: 'and', nodes: [{ key: 'league', cmp: 'in', vals: ['a', 'b'] }, { key: 'minute', cmp: 'gte', val: '45' }] };
+    const subscription = c.newSubscription(channel, { tagsFilter });
+    const publications = collect(subscription, 'publication');
+    subscription.subscribe();
+    c.connect();
+    await within(subscription.ready(), 'subscribed');
+    const publish = async (from) => {
+      let data = from;
+      for (const league of ['a', 'c']) for (const minute of ['9', '45', '90']) await api('publish', { channel, data: data++, tags: { league, minute } });
+    };
+    await publish(0);
+    await publications.count(2);
+    c.disconnect();
+    await publish(10);
+    c.connect();
+    await publications.count(4);
+    equal(publications.map((p) => p.data), [1, 2, 11, 12]);
+  },
 };

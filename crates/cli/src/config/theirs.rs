@@ -127,7 +127,7 @@ pub(crate) const THEIRS: &[Theirs] = &[
 /// Options of channels that we don't act on yet.
 pub(crate) const THEIR_OPTIONS: &[Theirs] = &[
     left_out("auto_cache_recovery"),
-    with("delta_publish", LeftOut("whoever asks for deltas gets them where `allowed_delta_types` allows it")),
+    with("delta_publish", Moot),
     with("publication_data_format", LeftOut("publications are any JSON")),
     left_out("subscribe_proxy_enabled"),
     with("subscribe_proxy_name", Moot),

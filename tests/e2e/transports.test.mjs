@@ -1,0 +1,42 @@
+// The official SDK in Node over every way in that it knows, in both encodings: the same scenarios.
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { Centrifuge as Json } from 'centrifuge';
+import { Centrifuge as Protobuf } from 'centrifuge/build/protobuf';
+import { EventSource } from 'eventsource';
+import WebSocket from 'ws';
+import { withJsonPayloads } from './payloads.mjs';
+import { scenarios } from './scenarios.mjs';
+import { Server, token } from './server.mjs';
+
+const ways = [
+  ['WebSocket, Protobuf', Protobuf, 'websocket', {}],
+  ['WebSocket, compressed', Json, 'websocket', { compression: true, compression_min_size: 1 }],
+  ['WebSocket, compressed Protobuf', Protobuf, 'websocket', { compression: true, compression_min_size: 1 }],
+  ['HTTP streaming', Json, 'http_stream', {}],
+  ['HTTP streaming, Protobuf', Protobuf, 'http_stream', {}],
+  ['server-sent events', Json, 'sse', {}],
+];
+
+for (const [way, Client, transport, websocket] of ways) {
+  describe(`centrifuge-js in Node over ${way}`, () => {
+    let server;
+    const clients = [];
+    before(async () => { server = await Server.start({ change: { websocket } }); });
+    after(async () => {
+      for (const client of clients) client.disconnect();
+      assert.equal(await server.stop(), 0);
+    });
+    const client = (options = {}) => {
+      const base = transport === 'websocket' ? server.websocket : `${server.http}/connection/${transport}`;
+      const made = new Client([{ transport, endpoint: base }], {
+        websocket: WebSocket, eventsource: EventSource, fetch, readableStream: ReadableStream, emulationEndpoint: `${server.http}/emulation`, ...options,
+      });
+      clients.push(withJsonPayloads(made));
+      return made;
+    };
+    for (const [name, run] of Object.entries(scenarios)) {
+      test(name, { timeout: 30_000 }, () => run({ client, token, api: (method, body) => server.api(method, body), equal: assert.deepEqual }));
+    }
+  });
+}
