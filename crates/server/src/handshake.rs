@@ -112,9 +112,35 @@ pub(crate) fn examine(node: &Node, transport: Transport, query: &str, headers: &
         return Err(Refusal::Version);
     }
     let key = headers.value("sec-websocket-key").filter(|key| is_nonce(key)).ok_or(Refusal::Key)?;
+    let host = headers.value("host").and_then(|host| std::str::from_utf8(host).ok());
+    grant(node, transport, query, host, headers, accept_key(key))
+}
+
+/// The same over HTTP/2 (RFC 8441 section 5), where nothing has to be proved.
+pub(crate) fn examine_extended(
+    node: &Node,
+    transport: Transport,
+    query: &str,
+    host: Option<&str>,
+    headers: &impl Headers,
+) -> Result<Granted, Refusal> {
+    if headers.value("sec-websocket-version") != Some(b"13") {
+        return Err(Refusal::Version);
+    }
+    grant(node, transport, query, host, headers, String::new())
+}
+
+fn grant(
+    node: &Node,
+    transport: Transport,
+    query: &str,
+    host: Option<&str>,
+    headers: &impl Headers,
+    accept_key: String,
+) -> Result<Granted, Refusal> {
     if let Some(origin) = headers.value("origin") {
-        let text = |value| std::str::from_utf8(value).unwrap_or_default();
-        if !origin::is_allowed(Some(text(origin)), headers.value("host").map(text), &node.settings.client.allowed_origins) {
+        let origin = std::str::from_utf8(origin).unwrap_or_default();
+        if !origin::is_allowed(Some(origin), host, &node.settings.client.allowed_origins) {
             return Err(Refusal::Origin);
         }
     }
@@ -135,7 +161,7 @@ pub(crate) fn examine(node: &Node, transport: Transport, query: &str, headers: &
         Transport::WebSocket if endpoint.compression && offers_deflate() => Envelope::Deflated { from: endpoint.compression_min_size as u32 },
         _ => Envelope::WebSocket,
     };
-    Ok(Granted { accept_key: accept_key(key), subprotocol, wire: Wire { body, envelope } })
+    Ok(Granted { accept_key, subprotocol, wire: Wire { body, envelope } })
 }
 
 fn accept_key(key: &[u8]) -> String {

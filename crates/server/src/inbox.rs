@@ -48,6 +48,8 @@ pub(crate) struct Guest {
     /// What the client has sent already: bytes of the socket, or the commands of its request.
     pub(crate) early: Bytes,
     pub(crate) is_loopback: bool,
+    /// The user whom its certificate names.
+    pub(crate) user: Option<String>,
 }
 
 /// Who gets the answer to a request.

@@ -26,14 +26,16 @@ mod server;
 mod settings;
 mod shard;
 mod store;
+mod tls;
 mod together;
 mod transport;
 
 pub use server::{Running, Server, StartError};
+pub use tls::TlsError;
 pub use settings::{
     ChannelOptions, ChannelSettings, ClientSettings, ClusterSettings, ConflictPolicy, EmulationSettings, EndpointSettings, HttpApiSettings,
     HttpServerSettings, Namespace, NodeSettings, Page, PrimarySettings, RegistrySettings, ScopeOptions, Settings, ShutdownSettings,
-    StoreSettings, StreamSettings, TcpSettings, WebSocketSettings,
+    StoreSettings, StreamSettings, TcpSettings, TlsSettings, WebSocketSettings,
 };
 pub use touchline_engine::{PersonalChannel, SubscriptionTokenSettings, TokenSettings};
 

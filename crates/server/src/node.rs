@@ -23,6 +23,7 @@ use crate::metrics::ShardMetrics;
 use crate::registrar::{Figures, Order, route};
 use crate::seal::Seals;
 use crate::settings::Settings;
+use crate::tls::Tls;
 use crate::together;
 
 /// The way to one shard.
@@ -39,6 +40,13 @@ pub(crate) struct Ways {
     pub(crate) registrar: Sender<Order>,
     pub(crate) cluster: Option<Cluster>,
     pub(crate) seals: Arc<Seals>,
+    pub(crate) tls: PortsTls,
+}
+
+/// TLS of the ports that speak it.
+pub(crate) struct PortsTls {
+    pub(crate) http: Option<Arc<Tls>>,
+    pub(crate) lines: Option<Arc<Tls>>,
 }
 
 /// One server process.
@@ -49,6 +57,8 @@ pub(crate) struct Node {
     pub(crate) id: String,
     /// Proves of requests whose they are.
     seals: Arc<Seals>,
+    /// What ports speak TLS with.
+    pub(crate) tls: PortsTls,
     pub(crate) shards: Vec<ShardHandle>,
     registrar: Sender<Order>,
     /// The way to the other nodes, if there may be any.
@@ -70,13 +80,14 @@ pub(crate) struct Node {
 impl Node {
     pub(crate) fn new(settings: Settings, session: session::Node, clock: Clock, id: String, ways: Ways) -> Self {
         let draining = watch::Sender::new(false);
-        let Ways { shards, registrar, cluster, seals } = ways;
+        let Ways { shards, registrar, cluster, seals, tls } = ways;
         Node {
             settings,
             session,
             clock,
             id,
             seals,
+            tls,
             shards,
             registrar,
             cluster,

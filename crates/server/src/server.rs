@@ -22,11 +22,12 @@ use touchline_store::stats::Stats;
 use crate::auth::TokenVerifier;
 use crate::clock::Clock;
 use crate::inbox::{Asker, Message};
-use crate::node::{Node, ShardHandle, Ways};
+use crate::node::{Node, PortsTls, ShardHandle, Ways};
 use crate::registrar::{self, Order};
 use crate::seal::Seals;
 use crate::settings::{Settings, ip_address};
 use crate::shard::{Listeners, Poller, Shard};
+use crate::tls::{Tls, TlsError};
 use crate::{store, together};
 
 /// Tasks that a shard's thread runs before it looks at its sockets again.
@@ -65,6 +66,9 @@ pub enum StartError {
     /// A database can't be used.
     #[error(transparent)]
     Database(#[from] touchline_store::OpenError),
+    /// TLS can't be served.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The cluster can't be joined.
     #[error(transparent)]
     Join(#[from] touchline_cluster::JoinError),
@@ -112,6 +116,10 @@ impl Server {
         let http = &settings.http_server;
         let ip = http.bind_address().map_err(|source| StartError::Address { address: http.address.clone(), source })?;
         let verifier = TokenVerifier::new(client)?;
+        let tls = PortsTls {
+            http: http.tls.enabled.then(|| Tls::open(&http.tls, &["h2", "http/1.1"])).transpose()?,
+            lines: settings.tcp.tls.enabled.then(|| Tls::open(&settings.tcp.tls, &[])).transpose()?,
+        };
         let shards = match settings.node.shards {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             shards => shards.min(usize::from(ShardId::MAX)),
@@ -161,7 +169,7 @@ impl Server {
         let statistics = store::stats_opening(&settings).map_err(of("stats"))?;
         let (shards, inboxes) = (0..shards).map(|_| shard_handle()).unzip();
         let (cluster, joining) = together::join(&settings, &id, &directory).unzip();
-        let node = Arc::new(Node::new(settings, session, clock, id, Ways { shards, registrar, cluster, seals }));
+        let node = Arc::new(Node::new(settings, session, clock, id, Ways { shards, registrar, cluster, seals, tls }));
         if let Some(databases) = databases {
             store::open(&node, &databases)?;
         }

@@ -295,6 +295,50 @@ pub struct HttpServerSettings {
     /// Time that a connection may wait between two requests.
     #[serde(with = "duration")]
     pub idle_timeout: Duration,
+    /// TLS on this port.
+    pub tls: TlsSettings,
+}
+
+/// TLS of a port.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TlsSettings {
+    /// Whether the port speaks TLS, and nothing else.
+    pub enabled: bool,
+    /// Path of the certificate and those above it, in PEM. The files of this section are read again when they change.
+    pub cert_pem: String,
+    /// Path of its key, in PEM.
+    pub key_pem: String,
+    /// Path of the authorities that certificates of clients are trusted by; empty = none are asked for.
+    pub client_ca_pem: String,
+    /// Whether a client must have a certificate.
+    pub client_auth: ClientAuth,
+    /// The user whom a client's certificate names.
+    pub client_user: ClientUser,
+}
+
+/// Whether a client must have a certificate.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClientAuth {
+    /// It may.
+    #[default]
+    Request,
+    /// It must.
+    Require,
+}
+
+/// What of a client's certificate is its user.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClientUser {
+    /// Nothing: it has to show a token.
+    #[default]
+    None,
+    /// The whole subject (RFC 4514).
+    Subject,
+    /// The subject's common name.
+    CommonName,
 }
 
 impl Default for HttpServerSettings {
@@ -306,6 +350,7 @@ impl Default for HttpServerSettings {
             header_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(75),
+            tls: TlsSettings::default(),
         }
     }
 }
@@ -418,12 +463,14 @@ pub struct TcpSettings {
     /// A client that sends nothing for so long, not even the answer to a ping, is told to go; 0 = it may stay.
     #[serde(with = "duration")]
     pub idle_timeout: Duration,
+    /// TLS on this port.
+    pub tls: TlsSettings,
 }
 
 impl Default for TcpSettings {
     fn default() -> Self {
         let idle_timeout = Duration::from_secs(300);
-        TcpSettings { enabled: false, address: String::new(), port: 8_001, message_size_limit: 65_536, idle_timeout }
+        TcpSettings { enabled: false, address: String::new(), port: 8_001, message_size_limit: 65_536, idle_timeout, tls: TlsSettings::default() }
     }
 }
 

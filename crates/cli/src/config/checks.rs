@@ -27,6 +27,14 @@ fn addresses(settings: &Settings, findings: &mut Vec<Finding>) {
     if let Err(error) = server.bind_address() {
         findings.push(Finding::error(format!("http_server.address: expected an IP address, found {:?} ({error})", server.address), None));
     }
+    for (section, tls) in [("http_server", &server.tls), ("tcp", &settings.tcp.tls)] {
+        if tls.enabled && (tls.cert_pem.is_empty() || tls.key_pem.is_empty()) {
+            findings.push(Finding::error(format!("{section}.tls: needs cert_pem and key_pem"), None));
+        }
+        if tls.client_ca_pem.is_empty() && (tls.client_auth != Default::default() || tls.client_user != Default::default()) {
+            findings.push(Finding::error(format!("{section}.tls: client_auth and client_user do nothing without client_ca_pem"), None));
+        }
+    }
     let prefixes = [
         ("websocket.handler_prefix", &settings.websocket.handler_prefix),
         ("http_stream.handler_prefix", &settings.http_stream.handler_prefix),

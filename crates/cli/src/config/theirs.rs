@@ -36,15 +36,16 @@ const fn with(path: &'static str, fate: Fate) -> Theirs {
 }
 
 const ONE_PORT: Fate = LeftOut("the server API, health and metrics are on the main port");
-const NO_TLS: Fate = LeftOut("the server speaks plain HTTP: put a proxy in front of it");
+const NO_TLS: Fate = LeftOut("every port has a section of its own: `http_server.tls`, `tcp.tls`");
 const STRICTER_TOKENS: Fate = Refused("without it, tokens that it refuses would be good");
 
 /// Keys and sections by their whole path.
 pub(crate) const THEIRS: &[Theirs] = &[
     with("http_server.internal_address", ONE_PORT),
     with("http_server.internal_port", ONE_PORT),
-    with("http_server.tls", NO_TLS),
-    with("http_server.tls_autocert", NO_TLS),
+    left_out("http_server.tls.server_ca_pem"),
+    with("http_server.tls.insecure_skip_verify", Moot),
+    with("http_server.tls.server_name", Moot),
     with("http_server.tls_external", NO_TLS),
     with("http_server.internal_tls", NO_TLS),
     left_out("http_server.http3"),

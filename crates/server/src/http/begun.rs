@@ -1,4 +1,4 @@
-//! A socket of which some bytes have been read already: they come first again.
+//! The bytes under HTTP: a socket, perhaps with TLS, of which some bytes may have been read already.
 
 use std::io;
 use std::pin::Pin;
@@ -8,20 +8,44 @@ use std::task::{Context, Poll};
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio_rustls::server::TlsStream;
 
 use super::pace::Pace;
+use crate::shard::Arrival;
 
-/// A socket and the bytes that were read from it before.
+/// A socket.
+pub(super) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    /// Lets the shard have it.
+    ///
+    /// # Errors
+    /// When the runtime does not give it away.
+    pub(super) fn into_arrival(self) -> io::Result<Arrival> {
+        Ok(match self {
+            Stream::Plain(socket) => Arrival::Tcp(socket.into_std()?),
+            Stream::Tls(stream) => {
+                let (socket, session) = stream.into_inner();
+                Arrival::Tls(socket.into_std()?, Box::new(session))
+            }
+        })
+    }
+}
+
+/// A socket, the bytes that were read from it before, and how long it may take.
 pub(super) struct Begun {
     early: Bytes,
-    stream: TcpStream,
+    stream: Stream,
     pace: Rc<Pace>,
     /// The last write found no room.
     owes: bool,
 }
 
 impl Begun {
-    pub(super) fn new(early: Bytes, stream: TcpStream, pace: Rc<Pace>) -> Self {
+    pub(super) fn new(early: Bytes, stream: Stream, pace: Rc<Pace>) -> Self {
         Begun { early, stream, pace, owes: false }
     }
 
@@ -30,16 +54,26 @@ impl Begun {
         self.owes
     }
 
-    pub(super) fn into_inner(self) -> TcpStream {
+    pub(super) fn into_inner(self) -> Stream {
         self.stream
     }
+}
+
+/// Does the same with either kind of socket.
+macro_rules! each {
+    ($stream:expr, $socket:ident => $work:expr) => {
+        match $stream {
+            Stream::Plain($socket) => $work,
+            Stream::Tls($socket) => $work,
+        }
+    };
 }
 
 impl AsyncRead for Begun {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.early.is_empty() {
             let before = buffer.filled().len();
-            let outcome = Pin::new(&mut self.stream).poll_read(context, buffer);
+            let outcome = each!(&mut self.stream, socket => Pin::new(socket).poll_read(context, buffer));
             if buffer.filled().len() > before {
                 self.pace.hear();
             }
@@ -54,26 +88,26 @@ impl AsyncRead for Begun {
 
 impl AsyncWrite for Begun {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let outcome = Pin::new(&mut self.stream).poll_write(context, bytes);
+        let outcome = each!(&mut self.stream, socket => Pin::new(socket).poll_write(context, bytes));
         self.owes = outcome.is_pending();
         outcome
     }
 
     fn poll_write_vectored(mut self: Pin<&mut Self>, context: &mut Context<'_>, slices: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
-        let outcome = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        let outcome = each!(&mut self.stream, socket => Pin::new(socket).poll_write_vectored(context, slices));
         self.owes = outcome.is_pending();
         outcome
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
+        each!(&self.stream, socket => socket.is_write_vectored())
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
+        each!(&mut self.stream, socket => Pin::new(socket).poll_flush(context))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        each!(&mut self.stream, socket => Pin::new(socket).poll_shutdown(context))
     }
 }

@@ -4,7 +4,7 @@ use hyper::header::{
     ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, HOST, HeaderMap, HeaderValue, ORIGIN, VARY,
 };
-use hyper::StatusCode;
+use hyper::{StatusCode, Uri};
 
 use super::respond::{self, Answer};
 use crate::node::Node;
@@ -14,9 +14,10 @@ use crate::origin;
 ///
 /// # Errors
 /// The answer to a page that is not allowed.
-pub(super) fn check(node: &Node, headers: &HeaderMap) -> Result<Option<HeaderValue>, Answer> {
+pub(super) fn check(node: &Node, uri: &Uri, headers: &HeaderMap) -> Result<Option<HeaderValue>, Answer> {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
-    if !origin::is_allowed(text(ORIGIN), text(HOST), &node.settings.client.allowed_origins) {
+    let host = text(HOST).or_else(|| uri.authority().map(|authority| authority.as_str()));
+    if !origin::is_allowed(text(ORIGIN), host, &node.settings.client.allowed_origins) {
         return Err(respond::text(StatusCode::FORBIDDEN, "this origin is not in client.allowed_origins\n"));
     }
     Ok(headers.get(ORIGIN).cloned())

@@ -28,7 +28,7 @@ struct Emulated<'a> {
 
 /// Hands commands on to their session.
 pub(super) async fn answer(node: &Node, request: Request<Incoming>) -> Answer {
-    let origin = match cors::check(node, request.headers()) {
+    let origin = match cors::check(node, request.uri(), request.headers()) {
         Ok(origin) => origin,
         Err(answer) => return answer,
     };

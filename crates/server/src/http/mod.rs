@@ -1,91 +1,92 @@
-//! HTTP: hyper parses it; a WebSocket's bare socket is taken back and all that hyper held is freed.
+//! HTTP/1 and HTTP/2, with TLS or without.
 
 mod begun;
 mod cors;
 mod emulation;
+mod one;
 mod pace;
 mod respond;
 mod route;
 mod stream;
 mod taking;
+mod two;
 mod upgrade;
 
-use std::net::IpAddr;
-use std::rc::Rc;
+use std::net::{IpAddr, TcpStream as StdTcpStream};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hyper::Request;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
 use touchline_engine::ShardId;
+use touchline_protocol::message::Body;
+use touchline_protocol::wire::{Envelope, Wire};
 
-use crate::handshake::{Entrance, HEADERS_MAX};
+use crate::agent::Agent;
+use crate::handshake::Entrance;
 use crate::inbox::{Guest, Message};
 use crate::node::Node;
-use crate::shard::{Arrival, is_loopback};
-use begun::Begun;
-use pace::{Pace, Stage};
-use stream::Admitted;
-use taking::{Taken, Taking};
+use crate::shard::is_loopback;
+use crate::tls::Tls;
+use crate::transport::Transport;
+use begun::Stream;
 
 /// Bytes of a request's head, and of hyper's read buffer.
 pub(crate) const HEAD_MAX: usize = 16 * 1024;
+/// How a connection of HTTP/2 begins (RFC 9113 section 3.4).
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Bytes by which it is told from any request of HTTP/1.
+const PREFACE_TELLS: usize = 3;
+
+/// Where requests come from, and who serves them.
+struct Origin {
+    node: Arc<Node>,
+    shard: ShardId,
+    is_loopback: bool,
+    /// The user whom the client's certificate names.
+    user: Option<String>,
+}
 
 /// Serves the requests of one connection, of which `early` has been read; if one of them takes the rest of it, hands the socket to the shard.
-pub(crate) async fn serve(node: Arc<Node>, shard: ShardId, socket: std::net::TcpStream, early: Bytes, peer: IpAddr) {
+pub(crate) async fn serve(node: Arc<Node>, shard: ShardId, socket: StdTcpStream, early: Bytes, peer: IpAddr) {
     let Ok(stream) = TcpStream::from_std(socket) else { return };
-    let taking = Rc::new(Taking::default());
-    let pace = Rc::new(Pace::new(node.clock, &node.settings.http_server));
-    let service = service_fn(|request: Request<Incoming>| {
-        let (node, taking, pace) = (Arc::clone(&node), Rc::clone(&taking), Rc::clone(&pace));
-        // Boxed, because only a connection that can move gives its socket back.
-        Box::pin(async move {
-            pace.enter(Stage::Request);
-            let answer = route::answer(&node, shard, request, &taking).await;
-            pace.enter(Stage::Waiting);
-            Ok::<_, std::convert::Infallible>(answer)
-        })
-    });
-    let mut connection = http1::Builder::new()
-        .header_read_timeout(None)
-        .max_buf_size(HEAD_MAX)
-        .max_headers(HEADERS_MAX)
-        .half_close(false)
-        .serve_connection(TokioIo::new(Begun::new(early, stream, Rc::clone(&pace))), service);
-    let mut draining = node.draining.subscribe();
-    let ended = tokio::select! {
-        ended = std::future::poll_fn(|context| connection.poll_without_shutdown(context)) => ended,
-        () = taking.now() => Ok(()),
-        () = pace.overrun() => return,
-        _ = draining.wait_for(|draining| *draining) => {
-            std::pin::Pin::new(&mut connection).graceful_shutdown();
-            std::future::poll_fn(|context| connection.poll_without_shutdown(context)).await
-        }
-    };
-    let (Ok(()), Some(taken)) = (ended, taking.taken()) else { return };
-    let parts = connection.into_parts();
-    let begun = parts.io.into_inner();
-    // What hyper still owes to earlier requests can't be told from here.
-    if begun.owes() {
-        return;
+    let origin = Origin { node, shard, is_loopback: is_loopback(peer), user: None };
+    if early.len() >= PREFACE_TELLS && (early.starts_with(PREFACE) || PREFACE.starts_with(&early)) {
+        two::serve(origin, Stream::Plain(stream), early).await;
+    } else {
+        one::serve(origin, Stream::Plain(stream), early).await;
     }
-    let Ok(socket) = begun.into_inner().into_std() else { return };
-    let socket = Arrival::Tcp(socket);
-    let guest = match taken {
-        // The client's early bytes are copied: they would pin hyper's whole buffer.
-        Taken::Upgrade(entrance) => {
-            let early = Bytes::copy_from_slice(&parts.read_buf);
-            Guest { socket, entrance, greeting: Bytes::new(), early, is_loopback: is_loopback(peer) }
-        }
-        Taken::Stream(admitted) => {
-            let greeting = admitted.head();
-            let Admitted { transport, wire, commands, agent, .. } = *admitted;
-            Guest { socket, entrance: Entrance { transport, wire, agent }, greeting, early: commands, is_loopback: is_loopback(peer) }
-        }
-    };
-    node.send(shard, Message::Adopt(Box::new(guest)));
+}
+
+/// Agrees upon TLS, then serves requests.
+pub(crate) async fn serve_tls(node: Arc<Node>, shard: ShardId, socket: StdTcpStream, peer: IpAddr, tls: Arc<Tls>) {
+    let Some(stream) = agree(&node, socket, &tls).await else { return };
+    let session = stream.get_ref().1;
+    let is_two = session.alpn_protocol() == Some(b"h2");
+    let user = tls.user(session.peer_certificates());
+    let origin = Origin { node, shard, is_loopback: is_loopback(peer), user };
+    if is_two {
+        two::serve(origin, Stream::Tls(stream), Bytes::new()).await;
+    } else {
+        one::serve(origin, Stream::Tls(stream), Bytes::new()).await;
+    }
+}
+
+/// Agrees upon TLS, then hands the socket to the shard for lines.
+pub(crate) async fn serve_lines_tls(node: Arc<Node>, shard: ShardId, socket: StdTcpStream, peer: IpAddr, tls: Arc<Tls>) {
+    let Some(stream) = agree(&node, socket, &tls).await else { return };
+    let user = tls.user(stream.get_ref().1.peer_certificates());
+    let Ok(socket) = Stream::Tls(stream).into_arrival() else { return };
+    let entrance = Entrance { transport: Transport::Tcp, wire: LINES, agent: Agent::Unknown };
+    let (greeting, early) = Default::default();
+    node.send(shard, Message::Adopt(Box::new(Guest { socket, entrance, greeting, early, is_loopback: is_loopback(peer), user })));
+}
+
+/// How messages leave over bare TCP.
+pub(crate) const LINES: Wire = Wire { body: Body::Json, envelope: Envelope::Stream };
+
+async fn agree(node: &Node, socket: StdTcpStream, tls: &Tls) -> Option<Box<tokio_rustls::server::TlsStream<TcpStream>>> {
+    let stream = TcpStream::from_std(socket).ok()?;
+    let accepted = tokio::time::timeout(node.settings.http_server.header_timeout, TlsAcceptor::from(tls.config()).accept(stream));
+    accepted.await.ok()?.ok().map(Box::new)
 }

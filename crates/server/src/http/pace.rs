@@ -16,12 +16,14 @@ pub(super) enum Stage {
     Head,
     /// The head is there: the body is read, the request is served.
     Request,
+    /// Requests of HTTP/2 are under way, each with a time of its own.
+    Busy,
 }
 
 /// The stage of a connection and its limits.
 pub(super) struct Pace {
     clock: Clock,
-    limits: [Duration; 3],
+    limits: [Duration; 4],
     stage: Cell<Stage>,
     since_us: Cell<u64>,
 }
@@ -29,7 +31,7 @@ pub(super) struct Pace {
 impl Pace {
     /// A connection of which a part of the first head has been read.
     pub(super) fn new(clock: Clock, settings: &HttpServerSettings) -> Self {
-        let limits = [settings.idle_timeout, settings.header_timeout, settings.request_timeout];
+        let limits = [settings.idle_timeout, settings.header_timeout, settings.request_timeout, Duration::MAX];
         Pace { clock, limits, stage: Cell::new(Stage::Head), since_us: Cell::new(clock.elapsed_us()) }
     }
 

@@ -12,33 +12,46 @@ use prometheus_client::registry::Registry;
 use touchline_engine::ShardId;
 
 use super::respond::{self, Answer, JSON};
-use super::taking::{Taken, Taking};
+use super::stream::Admitted;
 use super::{emulation, stream, upgrade};
 use crate::auth::is_same_secret;
-use crate::handshake;
+use crate::handshake::{self, Entrance};
 use crate::metrics::{Link, NodeCollector, RegistryCollector, StatsCollector, StoreCollector};
 use crate::node::Node;
 use crate::operation::{self, ErrorMode};
 
+/// What becomes of a request.
+pub(super) enum Routed {
+    /// It is answered.
+    Answer(Answer),
+    /// It is answered, and its connection or stream is a WebSocket from then on.
+    Upgrade(Answer, Entrance),
+    /// Its answer has no end.
+    Stream(Box<Admitted>),
+}
+
 /// Answers one request.
-pub(super) async fn answer(node: &Arc<Node>, shard: ShardId, request: Request<Incoming>, taking: &Taking) -> Answer {
-    let settings = &node.settings;
+pub(super) async fn answer(node: &Arc<Node>, shard: ShardId, request: Request<Incoming>) -> Routed {
     let path = request.uri().path();
     if let Some(transport) = handshake::transport_of(node, path) {
         return match upgrade::answer(node, &request, transport) {
-            Ok((answer, entry)) => {
-                taking.set(Taken::Upgrade(entry));
-                answer
-            }
-            Err(refusal) => refusal,
+            Ok((answer, entrance)) => Routed::Upgrade(answer, entrance),
+            Err(refusal) => Routed::Answer(refusal),
         };
     }
     if let Some((transport, way)) = stream::transport_of(node, path) {
         return match stream::admit(node, transport, &way, request).await {
-            Ok(admitted) => taking.take(Taken::Stream(Box::new(admitted))).await,
-            Err(answer) => answer,
+            Ok(admitted) => Routed::Stream(Box::new(admitted)),
+            Err(refusal) => Routed::Answer(refusal),
         };
     }
+    Routed::Answer(plain(node, shard, request).await)
+}
+
+/// Answers a request that is none of a client.
+async fn plain(node: &Arc<Node>, shard: ShardId, request: Request<Incoming>) -> Answer {
+    let settings = &node.settings;
+    let path = request.uri().path();
     if (settings.http_stream.enabled || settings.sse.enabled) && path == prefix(&settings.emulation.handler_prefix, "/emulation") {
         return emulation::answer(node, request).await;
     }

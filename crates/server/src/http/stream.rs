@@ -51,7 +51,7 @@ pub(super) async fn admit(
     settings: &StreamSettings,
     request: Request<Incoming>,
 ) -> Result<Admitted, Answer> {
-    let origin = cors::check(node, request.headers())?;
+    let origin = cors::check(node, request.uri(), request.headers())?;
     let refuse = |answer| Err(cors::admit(answer, origin.as_ref()));
     let is_sse = matches!(transport, Transport::Sse | Transport::UniSse);
     let method = request.method().clone();

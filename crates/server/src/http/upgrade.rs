@@ -1,8 +1,9 @@
 //! The WebSocket handshake behind hyper: one that came in pieces, behind other requests, or that has to be refused.
 
 use hyper::body::Incoming;
+use hyper::ext::Protocol;
 use hyper::header::{
-    CONNECTION, HeaderValue, RETRY_AFTER, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_EXTENSIONS, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION,
+    CONNECTION, HeaderMap, HeaderValue, RETRY_AFTER, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_EXTENSIONS, SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION,
     UPGRADE,
 };
 use hyper::{Method, Request, StatusCode, Version};
@@ -19,6 +20,9 @@ use crate::transport::Transport;
 /// # Errors
 /// The answer that says why not.
 pub(super) fn answer(node: &Node, request: &Request<Incoming>, transport: Transport) -> Result<(Answer, Entrance), Answer> {
+    if request.version() == Version::HTTP_2 {
+        return extended(node, request, transport);
+    }
     if *request.method() != Method::GET {
         return Err(respond::method_not_allowed("GET"));
     }
@@ -29,6 +33,20 @@ pub(super) fn answer(node: &Node, request: &Request<Incoming>, transport: Transp
     let granted = handshake::examine(node, transport, query, request.headers()).map_err(refuse)?;
     let entrance = Entrance { transport, wire: granted.wire, agent: Agent::of(request.headers()) };
     Ok((switch(&granted), entrance))
+}
+
+/// The same over HTTP/2: an extended CONNECT (RFC 8441 section 5).
+fn extended(node: &Node, request: &Request<Incoming>, transport: Transport) -> Result<(Answer, Entrance), Answer> {
+    let is_websocket = request.extensions().get::<Protocol>().is_some_and(|protocol| protocol.as_str() == "websocket");
+    if *request.method() != Method::CONNECT || !is_websocket {
+        return Err(refuse(Refusal::NoUpgrade));
+    }
+    let query = request.uri().query().unwrap_or_default();
+    let host = request.uri().authority().map(|authority| authority.as_str());
+    let granted = handshake::examine_extended(node, transport, query, host, request.headers()).map_err(refuse)?;
+    let mut response = Answer::default();
+    offer(&granted, response.headers_mut());
+    Ok((response, Entrance { transport, wire: granted.wire, agent: Agent::of(request.headers()) }))
 }
 
 fn refuse(refusal: Refusal) -> Answer {
@@ -58,11 +76,16 @@ fn switch(granted: &Granted) -> Answer {
     if let Ok(accept) = HeaderValue::from_str(&granted.accept_key) {
         headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
     }
+    offer(granted, headers);
+    response
+}
+
+/// What both ways of saying yes say of subprotocol and compression.
+fn offer(granted: &Granted, headers: &mut HeaderMap) {
     if let Some(subprotocol) = granted.subprotocol {
         headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(subprotocol));
     }
     if granted.is_deflated() {
         headers.insert(SEC_WEBSOCKET_EXTENSIONS, HeaderValue::from_static(deflate::GRANTED));
     }
-    response
 }

@@ -1,5 +1,7 @@
 //! From a publication to the sockets: note it at every listener, then write each socket once.
 
+use std::io::Write as _;
+
 use bytes::Bytes;
 use touchline_engine::Delivery;
 use touchline_engine::hub::Giving;
@@ -123,6 +125,8 @@ impl Shard {
     /// The socket takes bytes again.
     pub(super) fn flush_blocked(&mut self, slot: u32) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
+        // A full socket is no error; a broken one shows when it is read.
+        let _ = connection.socket.flush();
         let Some(queued_before) = connection.queue.as_ref().map(|queue| queue.bytes) else { return };
         let written = self.outbox.flush(connection);
         self.after_write(slot, written, queued_before);

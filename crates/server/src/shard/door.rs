@@ -11,9 +11,7 @@ use hashbrown::HashMap;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Token};
 
-use touchline_protocol::message::Body;
-use touchline_protocol::wire::Envelope;
-use touchline_protocol::{Wire, deflate};
+use touchline_protocol::deflate;
 
 use super::Shard;
 use super::socket::Socket;
@@ -21,6 +19,7 @@ use crate::agent::Agent;
 use crate::handshake::{self, Entrance, HEADERS_MAX, Headers};
 use crate::http;
 use crate::node::Node;
+use crate::tls::Tls;
 use crate::transport::Transport;
 
 /// Tokens of the listeners: that of HTTP, that of lines.
@@ -45,6 +44,7 @@ struct Gate {
     /// Somebody may be waiting outside.
     is_knocked: bool,
     is_for_lines: bool,
+    tls: Option<Arc<Tls>>,
 }
 
 /// The listeners of a shard, and those who have come in and said nothing yet.
@@ -68,13 +68,14 @@ impl Door {
     ///
     /// # Errors
     /// When the poller does not take them.
-    pub(super) fn new(listeners: Listeners, registry: &mio::Registry) -> std::io::Result<Self> {
+    pub(super) fn new(listeners: Listeners, node: &Node, registry: &mio::Registry) -> std::io::Result<Self> {
         let mut gates = Vec::with_capacity(2);
-        for (listener, is_for_lines) in [(Some(listeners.http), false), (listeners.lines, true)] {
+        let all = [(Some(listeners.http), false, &node.tls.http), (listeners.lines, true, &node.tls.lines)];
+        for (listener, is_for_lines, tls) in all {
             let Some(listener) = listener else { continue };
             let mut listener = TcpListener::from_std(listener);
             registry.register(&mut listener, DOORS[gates.len()], Interest::READABLE)?;
-            gates.push(Gate { listener, is_knocked: true, is_for_lines });
+            gates.push(Gate { listener, is_knocked: true, is_for_lines, tls: tls.clone() });
         }
         let (visitors, patience) = Default::default();
         Ok(Door { gates, closed_until_ms: 0, visitors, patience, next_visitor: VISITORS })
@@ -112,7 +113,9 @@ impl Shard {
             }
             let Some(gate) = self.door.gates.iter_mut().find(|gate| gate.is_knocked) else { return };
             let is_for_lines = gate.is_for_lines;
+            let tls = gate.tls.clone();
             match gate.listener.accept() {
+                Ok((socket, peer)) if tls.is_some() => self.welcome_tls(socket, peer.ip(), is_for_lines, tls),
                 Ok((socket, peer)) if is_for_lines => drop(self.isolated(|shard| shard.welcome_lines(socket, peer.ip()))),
                 Ok((socket, peer)) => self.welcome(Visitor { socket, peer: peer.ip() }, None),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => gate.is_knocked = false,
@@ -126,13 +129,22 @@ impl Shard {
         }
     }
 
+    /// TLS is agreed upon by a task; the socket comes back from there.
+    fn welcome_tls(&mut self, socket: TcpStream, peer: IpAddr, is_for_lines: bool, tls: Option<Arc<Tls>>) {
+        let (Some(tls), node) = (tls, Arc::clone(&self.node)) else { return };
+        if is_for_lines {
+            tokio::task::spawn_local(http::serve_lines_tls(node, self.id, socket.into(), peer, tls));
+        } else {
+            tokio::task::spawn_local(http::serve_tls(node, self.id, socket.into(), peer, tls));
+        }
+    }
+
     /// Lines need no handshake.
     fn welcome_lines(&mut self, socket: TcpStream, peer: IpAddr) {
         if self.node.is_full() {
             return;
         }
-        let wire = Wire { body: Body::Json, envelope: Envelope::Stream };
-        let entrance = Entrance { transport: Transport::Tcp, wire, agent: Agent::Unknown };
+        let entrance = Entrance { transport: Transport::Tcp, wire: http::LINES, agent: Agent::Unknown };
         self.seat(Socket::Tcp(socket), false, entrance, is_loopback(peer));
     }
 

@@ -114,7 +114,7 @@ impl Shard {
         Ok(Shard {
             id,
             metrics: Arc::clone(&node.shards[usize::from(id)].metrics),
-            door: Door::new(listeners, &registry)?,
+            door: Door::new(listeners, &node, &registry)?,
             registry,
             connections: Connections::default(),
             users: Users::default(),

@@ -15,7 +15,7 @@ use touchline_store::stats::Row;
 use super::connections::{Connection, NONE, Stage};
 use super::input::{Input, Lines, TooLong};
 use super::outbox::Due;
-use super::socket::Socket;
+use super::socket::{Arrival, Socket};
 use super::{SCRATCH_SIZE, Shard};
 use crate::handshake::Entrance;
 use crate::inbox::{Asker, Guest, Message};
@@ -33,14 +33,22 @@ const BROKEN_OFF: u16 = 1_006;
 impl Shard {
     /// Takes a client in that comes from HTTP.
     pub(super) fn adopt(&mut self, guest: Guest) {
-        let Guest { socket, entrance, greeting, early, is_loopback } = guest;
+        let Guest { socket, entrance, greeting, early, is_loopback, user } = guest;
+        let is_tls = matches!(socket, Arrival::Tls(..));
         let Some(slot) = self.seat(socket.into(), false, entrance, is_loopback) else { return };
+        if let (Some(user), Some(connection)) = (user, self.connections.get_mut(slot)) {
+            connection.session.certify(user);
+        }
+        if is_tls {
+            // What TLS has decrypted already the poller does not tell of.
+            self.unread.push(slot);
+        }
         if !greeting.is_empty() {
             self.note_own(slot, greeting);
         }
         if entrance.wire.is_websocket() {
             self.hear_early(slot, early.to_vec());
-        } else {
+        } else if !early.is_empty() {
             self.guarded(slot, |shard, slot| shard.receive_commands(slot, &early));
         }
     }
@@ -101,6 +109,7 @@ impl Shard {
     fn read_some(&mut self, slot: u32, until_end: bool) {
         for _ in 0..READS_MAX {
             let Some(connection) = self.connections.get_mut(slot) else { return };
+            let is_emptied = connection.socket.is_emptied_by_short_read();
             match connection.socket.read(&mut self.scratch) {
                 Ok(0) => return self.hear_end(slot),
                 Ok(length) => {
@@ -108,7 +117,7 @@ impl Shard {
                     self.receive(slot, &mut scratch[..length]);
                     self.scratch = scratch;
                     // A short read has emptied the socket; new bytes will be a new event (epoll(7), edge-triggered).
-                    if length < SCRATCH_SIZE && !until_end {
+                    if length < SCRATCH_SIZE && !until_end && is_emptied {
                         return;
                     }
                 }

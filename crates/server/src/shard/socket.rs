@@ -1,17 +1,20 @@
 //! What a connection reads from and writes to.
 
-use std::io::{Read, Result, Write};
+use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::TcpStream as StdTcpStream;
 use std::os::unix::net::UnixStream as StdUnixStream;
 
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
+use rustls::ServerConnection;
 
 /// A socket as it comes to the shard, non-blocking.
 pub(crate) enum Arrival {
     /// The client's own.
     Tcp(StdTcpStream),
+    /// The same, and the TLS that was agreed upon.
+    Tls(StdTcpStream, Box<ServerConnection>),
     /// One end of a pair: a task carries the bytes between the other end and a stream of HTTP/2.
     Pair(StdUnixStream),
 }
@@ -19,6 +22,7 @@ pub(crate) enum Arrival {
 /// The socket of a connection.
 pub(super) enum Socket {
     Tcp(TcpStream),
+    Tls(Box<Tls>),
     Pair(UnixStream),
 }
 
@@ -26,6 +30,7 @@ impl From<Arrival> for Socket {
     fn from(arrival: Arrival) -> Self {
         match arrival {
             Arrival::Tcp(socket) => Socket::Tcp(TcpStream::from_std(socket)),
+            Arrival::Tls(socket, session) => Socket::Tls(Box::new(Tls::new(TcpStream::from_std(socket), *session))),
             Arrival::Pair(socket) => Socket::Pair(UnixStream::from_std(socket)),
         }
     }
@@ -35,8 +40,14 @@ impl Socket {
     fn source(&mut self) -> &mut dyn Source {
         match self {
             Socket::Tcp(socket) => socket,
+            Socket::Tls(tls) => &mut tls.socket,
             Socket::Pair(socket) => socket,
         }
+    }
+
+    /// Whether a short read says that nothing is left to be read.
+    pub(super) fn is_emptied_by_short_read(&self) -> bool {
+        !matches!(self, Socket::Tls(_))
     }
 
     /// Lets the poller tell of it by this token. `is_known`: the poller knows it by another.
@@ -50,6 +61,7 @@ impl Read for Socket {
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         match self {
             Socket::Tcp(socket) => socket.read(buffer),
+            Socket::Tls(tls) => tls.read(buffer),
             Socket::Pair(socket) => socket.read(buffer),
         }
     }
@@ -59,11 +71,70 @@ impl Write for Socket {
     fn write(&mut self, bytes: &[u8]) -> Result<usize> {
         match self {
             Socket::Tcp(socket) => socket.write(bytes),
+            Socket::Tls(tls) => tls.write(bytes),
             Socket::Pair(socket) => socket.write(bytes),
         }
     }
 
+    /// Writes what was taken, and could not be written.
     fn flush(&mut self) -> Result<()> {
+        match self {
+            Socket::Tls(tls) => tls.flush(),
+            Socket::Tcp(_) | Socket::Pair(_) => Ok(()),
+        }
+    }
+}
+
+/// Encrypted bytes that may wait for the socket.
+const WAITING_MAX: usize = 32 * 1024;
+
+/// A socket with TLS. The session is driven from the shard's own buffers and holds none while nothing is under way.
+pub(super) struct Tls {
+    socket: TcpStream,
+    session: ServerConnection,
+}
+
+impl Tls {
+    fn new(socket: TcpStream, mut session: ServerConnection) -> Self {
+        session.set_buffer_limit(Some(WAITING_MAX));
+        Tls { socket, session }
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        loop {
+            match self.session.reader().read(buffer) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                outcome => return outcome,
+            }
+            if self.session.read_tls(&mut self.socket)? == 0 {
+                return Ok(0);
+            }
+            let processed = self.session.process_new_packets();
+            // Its own words (an alert, a new key) must not wait for ours.
+            let _ = self.flush();
+            processed.map_err(|error| Error::new(ErrorKind::InvalidData, error))?;
+        }
+    }
+
+    /// Takes what there is room for. Where it takes less than all, the socket is full.
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        let mut taken = 0;
+        loop {
+            match self.flush() {
+                Err(error) if error.kind() == ErrorKind::WouldBlock && taken > 0 => return Ok(taken),
+                outcome => outcome?,
+            }
+            if taken == bytes.len() {
+                return Ok(taken);
+            }
+            taken += self.session.writer().write(&bytes[taken..])?;
+        }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        while self.session.wants_write() {
+            self.session.write_tls(&mut self.socket)?;
+        }
         Ok(())
     }
 }

@@ -1,0 +1,159 @@
+//! TLS: certificates from files, read again when these change, or from an ACME authority; and what a client's own certificate says.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::time::{Duration, SystemTime};
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{RootCertStore, ServerConfig};
+use x509_cert::der::Decode;
+
+use crate::settings::{ClientAuth, ClientUser, TlsSettings};
+
+/// How often the files are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Why TLS can't be served.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file can't be read.
+    #[error("{path} can't be read")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A file holds something else than it should.
+    #[error("{path} holds no {what} in PEM")]
+    Content {
+        /// The file.
+        path: PathBuf,
+        /// What was expected.
+        what: &'static str,
+    },
+    /// Certificate and key don't fit, or are of a kind that is not supported.
+    #[error("the certificate or its key can't be used")]
+    Certificate(#[from] rustls::Error),
+    /// The authorities of clients can't be used.
+    #[error("the authorities of client certificates can't be used")]
+    Authorities(#[from] rustls::server::VerifierBuilderError),
+}
+
+/// The TLS of one listener.
+#[derive(Debug)]
+pub(crate) struct Tls {
+    settings: TlsSettings,
+    protocols: Vec<Vec<u8>>,
+    config: RwLock<Arc<ServerConfig>>,
+}
+
+impl Tls {
+    /// Reads the files. `protocols` are offered by ALPN.
+    ///
+    /// # Errors
+    /// See [`TlsError`].
+    pub(crate) fn open(settings: &TlsSettings, protocols: &[&str]) -> Result<Arc<Self>, TlsError> {
+        let protocols: Vec<Vec<u8>> = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        let config = RwLock::new(load(settings, &protocols)?);
+        let tls = Arc::new(Tls { settings: settings.clone(), protocols, config });
+        let (watched, mut seen) = (Arc::downgrade(&tls), tls.stamps());
+        // A thread that is gone as soon as nobody needs it: if the system refuses it, files are read once.
+        let _ = std::thread::Builder::new().name("certificates".into()).spawn(move || watch(&watched, &mut seen));
+        Ok(tls)
+    }
+
+    /// What new connections are served with.
+    pub(crate) fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The user whom a client's certificate names, if the settings want one.
+    pub(crate) fn user(&self, certificates: Option<&[CertificateDer<'_>]>) -> Option<String> {
+        user_of(self.settings.client_user, certificates?.first()?)
+    }
+
+    /// When the files were last written, and their sizes.
+    fn stamps(&self) -> Vec<Option<(SystemTime, u64)>> {
+        let settings = &self.settings;
+        let stamp = |path: &String| fs::metadata(path).ok().and_then(|file| Some((file.modified().ok()?, file.len())));
+        [&settings.cert_pem, &settings.key_pem, &settings.client_ca_pem].map(stamp).to_vec()
+    }
+}
+
+/// Looks at the files until nobody needs them.
+fn watch(tls: &Weak<Tls>, seen: &mut Vec<Option<(SystemTime, u64)>>) {
+    loop {
+        std::thread::sleep(LOOK);
+        let Some(tls) = tls.upgrade() else { return };
+        let stamps = tls.stamps();
+        if stamps == *seen {
+            continue;
+        }
+        *seen = stamps;
+        match load(&tls.settings, &tls.protocols) {
+            Ok(config) => {
+                *tls.config.write().unwrap_or_else(PoisonError::into_inner) = config;
+                tracing::info!(certificate = tls.settings.cert_pem, "certificates were read again");
+            }
+            // Files are often written one after the other: the next look may find them whole.
+            Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "certificates have changed and can't be used; the old ones stay"),
+        }
+    }
+}
+
+fn load(settings: &TlsSettings, protocols: &[Vec<u8>]) -> Result<Arc<ServerConfig>, TlsError> {
+    let chain = certificates(Path::new(&settings.cert_pem))?;
+    let path = Path::new(&settings.key_pem);
+    let content = TlsError::Content { path: path.to_owned(), what: "private key" };
+    let key = PrivateKeyDer::from_pem_slice(&read(path)?).map_err(|_| content)?;
+    let builder = ServerConfig::builder();
+    let builder = if settings.client_ca_pem.is_empty() {
+        builder.with_no_client_auth()
+    } else {
+        let mut roots = RootCertStore::empty();
+        for authority in certificates(Path::new(&settings.client_ca_pem))? {
+            roots.add(authority)?;
+        }
+        let verifier = WebPkiClientVerifier::builder(Arc::new(roots));
+        builder.with_client_cert_verifier(match settings.client_auth {
+            ClientAuth::Require => verifier.build()?,
+            ClientAuth::Request => verifier.allow_unauthenticated().build()?,
+        })
+    };
+    let mut config = builder.with_single_cert(chain, key)?;
+    config.alpn_protocols = protocols.to_vec();
+    // Tickets hold the state of sessions, so the server holds none.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.ticketer = rustls::crypto::aws_lc_rs::Ticketer::new()?;
+    Ok(Arc::new(config))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
+    fs::read(path).map_err(|source| TlsError::File { path: path.to_owned(), source })
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let content = || TlsError::Content { path: path.to_owned(), what: "certificate" };
+    let all = CertificateDer::pem_slice_iter(&read(path)?).collect::<Result<Vec<_>, _>>().map_err(|_| content())?;
+    if all.is_empty() { Err(content()) } else { Ok(all) }
+}
+
+/// The user in a certificate's subject: all of it (RFC 4514), or its common name.
+fn user_of(wanted: ClientUser, certificate: &[u8]) -> Option<String> {
+    if wanted == ClientUser::None {
+        return None;
+    }
+    let certificate = x509_cert::Certificate::from_der(certificate).ok()?;
+    let subject = &certificate.tbs_certificate.subject;
+    if wanted == ClientUser::Subject {
+        return Some(subject.to_string()).filter(|subject| !subject.is_empty());
+    }
+    let parts = subject.0.iter().flat_map(|part| part.0.iter());
+    let name = parts.filter(|part| part.oid.to_string() == "2.5.4.3").find_map(|part| std::str::from_utf8(part.value.value()).ok());
+    name.filter(|name| !name.is_empty()).map(str::to_owned)
+}
