@@ -15,7 +15,7 @@ const history = { history_size: 100, history_ttl: '60s', force_recovery: true, a
 
 export function config(port, change = {}, address = '127.0.0.1') {
   return {
-    http_server: { address, port },
+    http_server: { address, port, ...change.http_server },
     http_api: { key: KEY },
     client: {
       token: { hmac_secret_key: SECRET },
@@ -63,8 +63,8 @@ export function freePort() {
 }
 
 export class Server {
-  /** `on`: the address that it listens on, and the words that run a program where that address is. */
-  static async start({ args, change, port, seconds, on = { address: '127.0.0.1', words: [] } } = {}) {
+  /** `ready`: tells when the server can be used. `on`: the address that it listens on, and the words that run a program where that address is. */
+  static async start({ args, change, port, seconds, ready, on = { address: '127.0.0.1', words: [] } } = {}) {
     const server = new Server();
     server.address = on.address;
     server.port = port ?? (await freePort());
@@ -77,7 +77,7 @@ export class Server {
     for (const stream of [server.process.stdout, server.process.stderr]) stream.on('data', (data) => (server.output += data));
     server.exit = new Promise((resolve) => server.process.once('exit', (code, signal) => resolve(code ?? signal)));
     try {
-      await server.until(async () => (await fetch(`${server.http}/health`)).ok, seconds);
+      await server.until(ready ?? (async () => (await fetch(`${server.http}/health`)).ok), seconds);
     } catch (error) {
       await server.stop('SIGKILL');
       throw error;

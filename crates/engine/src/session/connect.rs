@@ -192,7 +192,7 @@ impl Session {
             ttl_s: self.connection_ttl_s(context.now_s()),
             subs: &connecting.subs,
             ping_s: settings.ping_interval.as_secs().max(1),
-            pong: self.answers_pings(),
+            pong: self.link.answers_pings(),
             session: &seal,
             node: if self.link == Link::Emulated { &context.node.id } else { "" },
             time_ms: if settings.connect_include_server_time { context.now_ms } else { 0 },

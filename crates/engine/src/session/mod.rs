@@ -77,6 +77,13 @@ pub enum Link {
     Lines,
 }
 
+impl Link {
+    /// Whether the client must answer pings. From the others the system's own acknowledgements say that they are there.
+    pub fn answers_pings(self) -> bool {
+        matches!(self, Link::Duplex | Link::Emulated)
+    }
+}
+
 /// What a session sees of the world while it decides.
 pub struct Context<'a> {
     /// Unix milliseconds.
@@ -466,7 +473,7 @@ impl Session {
                 let settings = &context.node.client;
                 let next_ms = now_ms + settings.ping_interval.as_millis() as u64;
                 let pong_ms = now_ms + settings.pong_timeout.as_millis() as u64;
-                let heartbeat = if self.answers_pings() { Heartbeat::Awaited(pong_ms, next_ms) } else { Heartbeat::Due(next_ms) };
+                let heartbeat = if self.link.answers_pings() { Heartbeat::Awaited(pong_ms, next_ms) } else { Heartbeat::Due(next_ms) };
                 self.heartbeat = heartbeat;
                 context.effects.ping = true;
             }
@@ -477,11 +484,6 @@ impl Session {
     fn is_idle(&self, context: &Context<'_>) -> bool {
         let limit_s = context.node.line_idle.as_secs();
         self.link == Link::Lines && limit_s > 0 && u64::from(self.heard_s) + limit_s <= context.now_s()
-    }
-
-    /// Whether the client must answer pings. From the others the system's own acknowledgements say that they are there.
-    fn answers_pings(&self) -> bool {
-        matches!(self.link, Link::Duplex | Link::Emulated)
     }
 
     fn pong(&mut self, context: &mut Context<'_>) {

@@ -57,6 +57,9 @@ impl Shard {
     pub(super) fn seat(&mut self, mut socket: Socket, is_registered: bool, entrance: Entrance, is_loopback: bool) -> Option<u32> {
         let (slot, _) = self.connections.vacant();
         socket.register(&self.registry, Token(slot as usize), is_registered).ok()?;
+        if !entrance.transport.link().answers_pings() {
+            socket.end_when_silent(self.node.session.client.pong_timeout);
+        }
         let mut client = [0; 16];
         client[..8].copy_from_slice(&self.next_random().to_ne_bytes());
         client[8] = self.next_random() as u8;

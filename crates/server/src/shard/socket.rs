@@ -3,11 +3,13 @@
 use std::io::{Error, ErrorKind, Read, Result, Write};
 use std::net::TcpStream as StdTcpStream;
 use std::os::unix::net::UnixStream as StdUnixStream;
+use std::time::Duration;
 
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
 use rustls::ServerConnection;
+use socket2::SockRef;
 
 /// A socket as it comes to the shard, non-blocking.
 pub(crate) enum Arrival {
@@ -43,6 +45,18 @@ impl Socket {
             Socket::Tls(tls) => &mut tls.socket,
             Socket::Pair(socket) => socket,
         }
+    }
+
+    /// Breaks the connection when the peer has not acknowledged what was sent for so long (tcp(7), TCP_USER_TIMEOUT): it finds out about a peer
+    /// that is gone where pings need no answer.
+    pub(super) fn end_when_silent(&self, limit: Duration) {
+        let socket = match self {
+            Socket::Tcp(socket) => socket,
+            Socket::Tls(tls) => &tls.socket,
+            Socket::Pair(_) => return,
+        };
+        // A system that can't do it leaves the connection to its own timeouts.
+        let _ = SockRef::from(socket).set_tcp_user_timeout(Some(limit));
     }
 
     /// Whether a short read says that nothing is left to be read.

@@ -1,0 +1,243 @@
+// Clients without an SDK: whoever can open a socket. curl, nc, the browser's own EventSource, and requests that go wrong.
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { after, before, describe, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { EventSource } from 'eventsource';
+import WebSocket from 'ws';
+import { freePort, Server, token } from './server.mjs';
+
+/** A program whose output is read line by line. */
+class Program {
+  constructor(command, ...words) {
+    this.process = spawn(command, words);
+    this.lines = [];
+    let rest = '';
+    this.process.stdout.on('data', (data) => {
+      const lines = (rest + data).split('\n');
+      rest = lines.pop();
+      this.lines.push(...lines);
+    });
+    this.exit = once(this.process, 'exit');
+  }
+
+  say(...lines) { for (const line of lines) this.process.stdin.write(`${typeof line === 'string' ? line : JSON.stringify(line)}\n`); }
+
+  /** The first line that fits, as JSON. */
+  async line(fits, seconds = 10) {
+    for (const end = Date.now() + seconds * 1000; Date.now() < end; await sleep(10)) {
+      for (const line of this.lines) {
+        const text = line.replace(/^data: /, '');
+        if (!text.startsWith('{')) continue;
+        const value = JSON.parse(text);
+        if (fits(value)) return value;
+      }
+    }
+    throw new Error(`no such line among:\n${this.lines.join('\n')}`);
+  }
+
+  /** No more is said; it ends with the connection. */
+  async end() {
+    this.process.stdin.end();
+    await this.exit;
+  }
+
+  stop() { this.process.kill(); }
+}
+
+describe('one-way transports', () => {
+  let server;
+  before(async () => { server = await Server.start(); });
+  after(async () => assert.equal(await server.stop(), 0));
+
+  const request = (subs, claims) => JSON.stringify({ subs: Object.fromEntries(subs.map((channel) => [channel, {}])), ...(claims && { token: token(claims) }) });
+
+  for (const [name, words] of [
+    ['server-sent events', (body) => [`${server.http}/connection/uni_sse?cf_connect=${encodeURIComponent(body)}`]],
+    ['server-sent events by POST', (body) => [`${server.http}/connection/uni_sse`, '-d', body]],
+    ['HTTP streaming', (body) => [`${server.http}/connection/uni_http_stream`, '-d', body]],
+  ]) {
+    test(`${name} by curl`, { timeout: 30_000 }, async () => {
+      const curl = new Program('curl', '-sN', ...words(request(['history:uni', 'closed:not-for-you'], { sub: 'ann' })));
+      const { connect } = await curl.line((push) => push.connect);
+      assert.deepEqual(Object.keys(connect.subs), ['history:uni'], 'what it may not have it does not get');
+      assert.equal(connect.pong, undefined);
+      const { result } = await server.api('publish', { channel: 'history:uni', data: { goal: name } });
+      const { channel, pub } = await curl.line((push) => push.pub);
+      assert.deepEqual([channel, pub.data, pub.offset], ['history:uni', { goal: name }, result.offset]);
+      await server.api('disconnect', { user: 'ann' });
+      assert.deepEqual((await curl.line((push) => push.disconnect)).disconnect, { code: 3503, reason: 'force disconnect' });
+      assert.deepEqual(await curl.exit, [0, null], 'the answer ends in order');
+    });
+  }
+
+  test('the EventSource of browsers, which comes back and recovers by hand', { timeout: 30_000 }, async () => {
+    const listen = async (subs) => {
+      const source = new EventSource(`${server.http}/connection/uni_sse?cf_connect=${encodeURIComponent(JSON.stringify({ subs }))}`);
+      const messages = [];
+      source.addEventListener('message', (event) => messages.push(JSON.parse(event.data)));
+      for (const end = Date.now() + 5000; messages.length === 0 && Date.now() < end; ) await sleep(10);
+      return { source, messages };
+    };
+    const first = await listen({ 'history:es': {} });
+    const { epoch, offset = 0 } = first.messages[0].connect.subs['history:es'];
+    first.source.close();
+    await server.api('publish', { channel: 'history:es', data: 'missed' });
+    const second = await listen({ 'history:es': { recover: true, epoch, offset } });
+    const subscribed = second.messages[0].connect.subs['history:es'];
+    assert.deepEqual([subscribed.recovered, subscribed.publications.map((p) => p.data)], [true, ['missed']]);
+    second.source.close();
+  });
+
+  test('WebSocket', { timeout: 30_000 }, async () => {
+    const socket = new WebSocket(`ws://127.0.0.1:${server.port}/connection/uni_websocket`);
+    await once(socket, 'open');
+    const messages = [];
+    socket.on('message', (data) => messages.push(JSON.parse(data)));
+    socket.send(request(['history:uniws'], { sub: 'bob' }));
+    for (const end = Date.now() + 5000; messages.length < 1 && Date.now() < end; ) await sleep(10);
+    await server.api('publish', { channel: 'history:uniws', data: 7 });
+    for (const end = Date.now() + 5000; messages.length < 2 && Date.now() < end; ) await sleep(10);
+    assert.ok(messages[0].connect.client);
+    assert.equal(messages[1].pub.data, 7);
+    const closed = once(socket, 'close');
+    await server.api('disconnect', { user: 'bob' });
+    assert.equal((await closed)[0], 3503);
+  });
+
+  test('what is wrong is said at once', { timeout: 30_000 }, async () => {
+    const get = (path, options) => fetch(`${server.http}${path}`, options);
+    const expect = async (path, options, status) => {
+      const response = await get(path, options);
+      assert.equal(response.status, status, `${path}: ${await response.text()}`);
+    };
+    await expect('/connection/uni_sse', {}, 400);
+    await expect('/connection/sse', {}, 400);
+    await expect('/connection/http_stream', { method: 'POST', body: '' }, 400);
+    await expect('/connection/http_stream', {}, 405);
+    await expect('/connection/http_stream', { method: 'POST', body: 'x'.repeat(70_000) }, 413);
+    const foreign = { headers: { origin: 'https://evil.example' } };
+    await expect('/connection/uni_sse?cf_connect=%7B%7D', foreign, 403);
+    await expect('/emulation', { method: 'POST', body: '{}', ...foreign }, 403);
+    const told = async (path, options) => (await (await get(path, options)).text()).split('\n').map((line) => line.replace(/^data: /, '')).filter((line) => line.startsWith('{')).map((line) => JSON.parse(line));
+    const bad = await told('/connection/uni_http_stream', { method: 'POST', body: 'no json' });
+    assert.equal(bad[0].disconnect.code, 3501);
+    const expired = await told(`/connection/uni_sse?cf_connect=${encodeURIComponent(JSON.stringify({ token: token({ sub: 'x', exp: 1 }) }))}`);
+    assert.deepEqual(expired[0].disconnect, { code: 3005, reason: 'connection expired', reconnect: true });
+    const forged = await told('/connection/http_stream', { method: 'POST', body: JSON.stringify({ id: 1, connect: { token: 'forged' } }) });
+    assert.equal(forged[0].push.disconnect.code, 3500);
+    const unknown = await told('/connection/uni_http_stream', { method: 'POST', body: request(['nowhere:x']) });
+    assert.equal(unknown[0].disconnect.code, 3501);
+  });
+
+  test('a page from elsewhere is let in by its origin', { timeout: 30_000 }, async () => {
+    const origin = 'http://127.0.0.1:1';
+    const preflight = await fetch(`${server.http}/emulation`, { method: 'OPTIONS', headers: { origin, 'access-control-request-method': 'POST', 'access-control-request-headers': 'content-type' } });
+    assert.equal(preflight.status, 204);
+    assert.equal(preflight.headers.get('access-control-allow-origin'), origin);
+    assert.equal(preflight.headers.get('access-control-allow-headers'), 'content-type');
+    const stream = await fetch(`${server.http}/connection/uni_sse?cf_connect=%7B%7D`, { headers: { origin } });
+    assert.deepEqual([stream.status, stream.headers.get('access-control-allow-origin'), stream.headers.get('x-accel-buffering')], [200, origin, 'no']);
+    await stream.body.cancel();
+  });
+});
+
+describe('emulation', () => {
+  let server;
+  before(async () => { server = await Server.start(); });
+  after(async () => assert.equal(await server.stop(), 0));
+  const post = async (body, headers = {}) => (await fetch(`${server.http}/emulation`, { method: 'POST', body: typeof body === 'string' ? body : JSON.stringify(body), headers })).status;
+
+  test('commands reach their session, and nobody else does', { timeout: 30_000 }, async () => {
+    const curl = new Program('curl', '-sN', `${server.http}/connection/http_stream`, '-d', JSON.stringify({ id: 1, connect: {} }));
+    const { connect: { session, node, client } } = await curl.line((reply) => reply.connect);
+    const subscribe = (id) => JSON.stringify({ id, subscribe: { channel: `news-${id}` } });
+    assert.equal(await post({ session, node, data: `${subscribe(2)}\n${subscribe(3)}` }), 204);
+    await curl.line((reply) => reply.id === 3 && reply.subscribe);
+    assert.equal(await post({ session, node: '0'.repeat(32), data: subscribe(4) }), 404, 'there is no such node');
+    assert.equal(await post({ session: session.slice(0, -2) + (session.endsWith('AA') ? 'BB' : 'AA'), node, data: subscribe(5) }), 204, 'a session that is none is as one that has gone');
+    assert.equal(await post({ session: Buffer.concat([Buffer.from(client.replaceAll('-', ''), 'hex'), Buffer.alloc(16)]).toString('base64url'), node, data: subscribe(6) }), 204);
+    assert.equal(await post('{'), 400);
+    assert.equal(await post('\xff', { 'content-type': 'application/octet-stream' }), 400);
+    assert.equal(await post({ session, node, data: 'x'.repeat(70_000) }), 413);
+    assert.equal(await post({ session, node, data: subscribe(7) }), 204);
+    await curl.line((reply) => reply.id === 7 && reply.subscribe);
+    assert.ok(!curl.lines.some((line) => /"id":[456]\b/.test(line)), curl.lines.join('\n'));
+    assert.equal(await post({ session, node, data: 'no command' }), 204);
+    assert.equal((await curl.line((reply) => reply.push?.disconnect)).push.disconnect.code, 3501);
+    await curl.exit;
+    assert.equal(await post({ session, node, data: subscribe(8) }), 204, 'it has gone');
+  });
+});
+
+describe('bare TCP', () => {
+  let server, port;
+  const programs = [];
+  before(async () => {
+    port = await freePort();
+    server = await Server.start({ change: { tcp: { enabled: true, address: '127.0.0.1', port, idle_timeout: '2s' }, client: { ping_interval: '1s', pong_timeout: '500ms' } } });
+  });
+  after(async () => {
+    for (const program of programs) program.stop();
+    assert.equal(await server.stop(), 0);
+  });
+  const nc = (...words) => {
+    const program = new Program('nc', ...words, '127.0.0.1', `${port}`);
+    programs.push(program);
+    return program;
+  };
+
+  test('a device connects with its token, subscribes, hears and publishes', { timeout: 30_000 }, async () => {
+    const device = nc();
+    device.say({ id: 1, connect: { token: token({ sub: 'lamp' }) } }, { id: 2, subscribe: { channel: 'room:tcp' } });
+    await device.line((reply) => reply.id === 2 && reply.subscribe);
+    const other = nc();
+    other.say('', { id: 1, connect: { token: token({ sub: 'switch' }) } }, '', { id: 2, publish: { channel: 'room:tcp', data: { on: true } } });
+    const { push: { pub } } = await device.line((message) => message.push?.pub);
+    assert.deepEqual([pub.data, pub.info.user], [{ on: true }, 'switch']);
+    device.say({ id: 3, presence: { channel: 'room:tcp' } });
+    const { presence } = await device.line((reply) => reply.id === 3);
+    assert.deepEqual(Object.values(presence.presence).map((info) => info.user), ['lamp']);
+  });
+
+  test('who types is told what is expected, and may try again', { timeout: 30_000 }, async () => {
+    const typist = nc();
+    typist.say('GET / HTTP/1.1', 'help');
+    const { error } = await typist.line((reply) => reply.error);
+    assert.equal(error.code, 4013);
+    assert.match(error.message, /one JSON command a line/);
+    typist.say({ id: 1, connect: {} });
+    assert.ok((await typist.line((reply) => reply.connect)).connect.client);
+    typist.say(...Array.from({ length: 10 }, () => 'no'));
+    assert.deepEqual((await typist.line((message) => message.push?.disconnect)).push.disconnect, { code: 3509, reason: 'too many errors' });
+    await typist.end();
+  });
+
+  test('what breaks the protocol or a limit ends the connection with its number', { timeout: 30_000 }, async () => {
+    for (const [line, code] of [[{ id: 1, subscribe: { channel: 'x' } }, 3501], [{ id: 1, connect: { token: 'forged' } }, 3500], ['x'.repeat(70_000), 3501]]) {
+      const program = nc();
+      program.say(line);
+      assert.equal((await program.line((message) => message.push?.disconnect)).push.disconnect.code, code);
+      await program.end();
+    }
+  });
+
+  test('pings need no answer, but silence has an end', { timeout: 30_000 }, async () => {
+    const [silent, awake] = [nc(), nc()];
+    for (const program of [silent, awake]) program.say({ id: 1, connect: {} });
+    const answers = setInterval(() => awake.say({}), 300);
+    assert.deepEqual((await silent.line((message) => message.push?.disconnect)).push.disconnect, { code: 4000, reason: 'idle', reconnect: true });
+    assert.ok(silent.lines.includes('{}'), 'it was pinged');
+    await sleep(1500);
+    clearInterval(answers);
+    assert.ok(!awake.lines.some((line) => line.includes('disconnect')), awake.lines.join('\n'));
+  });
+
+  test('one who closes his side gets his answers first', { timeout: 30_000 }, async () => {
+    const once = nc('-N');
+    once.say({ id: 1, connect: {} });
+    await once.end();
+    await once.line((reply) => reply.connect);
+  });
+});
