@@ -1,7 +1,7 @@
 // The same scenarios as in Node, in a real browser.
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
-import { createServer } from 'node:http';
+import { createServer, request } from 'node:http';
 import { after, before, describe, test } from 'node:test';
 import { launch } from './browser.mjs';
 import { scenarios } from './scenarios.mjs';
@@ -10,8 +10,46 @@ import { Server, token } from './server.mjs';
 const files = {
   '/': ['text/html', () => '<!doctype html><title>scenarios</title><script src="/centrifuge.js"></script>'],
   '/centrifuge.js': ['text/javascript', () => readFileSync(new URL('node_modules/centrifuge/dist/centrifuge.js', import.meta.url))],
+  '/centrifuge.protobuf.js': ['text/javascript', () => readFileSync(new URL('node_modules/centrifuge/dist/centrifuge.protobuf.js', import.meta.url))],
+  '/protobuf': ['text/html', () => '<!doctype html><title>scenarios</title><script src="/centrifuge.protobuf.js"></script>'],
   '/scenarios.mjs': ['text/javascript', () => readFileSync(new URL('scenarios.mjs', import.meta.url))],
+  '/payloads.mjs': ['text/javascript', () => readFileSync(new URL('payloads.mjs', import.meta.url))],
 };
+
+const ways = [
+  ['WebSocket', '/', 'websocket'],
+  ['WebSocket, Protobuf', '/protobuf', 'websocket'],
+  ['HTTP streaming', '/', 'http_stream'],
+  ['HTTP streaming, Protobuf', '/protobuf', 'http_stream'],
+  ['server-sent events', '/', 'sse'],
+];
+
+/** A proxy before the server that lets some transports through only. */
+async function blocking(server, blocked) {
+  const to = (incoming) => request({ host: '127.0.0.1', port: server.port, path: incoming.url, method: incoming.method, headers: incoming.headers });
+  const proxy = createServer((incoming, response) => {
+    if (blocked.some((transport) => incoming.url.startsWith(`/connection/${transport}`))) return response.writeHead(403).end('blocked');
+    const onward = to(incoming).on('response', (answer) => {
+      response.writeHead(answer.statusCode, answer.headers);
+      answer.pipe(response);
+    }).on('error', () => response.destroy());
+    response.on('close', () => onward.destroy());
+    incoming.pipe(onward);
+  });
+  proxy.on('upgrade', (incoming, socket, head) => {
+    if (blocked.includes('websocket')) return socket.end('HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n');
+    to(incoming).on('upgrade', (answer, onward, early) => {
+      const lines = Object.entries(answer.headers).map(([name, value]) => `${name}: ${value}\r\n`);
+      socket.write(`HTTP/1.1 101 Switching Protocols\r\n${lines.join('')}\r\n`);
+      onward.write(head);
+      socket.write(early);
+      onward.pipe(socket).pipe(onward);
+      for (const end of [onward, socket]) end.on('error', () => { onward.destroy(); socket.destroy(); });
+    }).end();
+  });
+  await new Promise((resolve) => proxy.listen(0, '127.0.0.1', resolve));
+  return proxy;
+}
 
 describe('centrifuge-js in Chromium', () => {
   let server, pages, browser;
@@ -30,29 +68,63 @@ describe('centrifuge-js in Chromium', () => {
     await server?.stop();
   });
 
-  for (const name of Object.keys(scenarios)) {
-    test(name, { timeout: 30_000 }, async () => {
-      const page = await browser.newPage();
-      try {
-        await page.exposeFunction('token', token);
-        await page.exposeFunction('api', (method, body) => server.api(method, body));
-        await page.exposeFunction('equal', (found, expected) => {
-          try { assert.deepEqual(found, expected); return null; } catch (error) { return error.message; }
-        });
-        await page.goto(`http://127.0.0.1:${pages.address().port}/`);
-        await page.evaluate(async ([name, url]) => {
+  const inPage = async (path, work, ...words) => {
+    const page = await browser.newPage();
+    try {
+      await page.exposeFunction('token', token);
+      await page.exposeFunction('api', (method, body) => server.api(method, body));
+      await page.exposeFunction('equal', (found, expected) => {
+        try { assert.deepEqual(found, expected); return null; } catch (error) { return error.message; }
+      });
+      await page.goto(`http://127.0.0.1:${pages.address().port}${path}`);
+      return await page.evaluate(work, words);
+    } finally {
+      await page.close();
+    }
+  };
+
+  for (const [way, path, transport] of ways) {
+    for (const name of Object.keys(scenarios)) {
+      test(`${way}: ${name}`, { timeout: 30_000 }, async () => {
+        const endpoint = transport === 'websocket' ? server.websocket : `${server.http}/connection/${transport}`;
+        await inPage(path, async ([name, transport, endpoint, emulationEndpoint]) => {
           const { scenarios } = await import('/scenarios.mjs');
+          const { withJsonPayloads } = await import('/payloads.mjs');
           const pending = [];
           const equal = (found, expected) => pending.push(window.equal(JSON.parse(JSON.stringify(found)), expected));
-          await scenarios[name]({ client: (options = {}) => new Centrifuge(url, options), token: window.token, api: window.api, equal });
+          const client = (options = {}) => withJsonPayloads(new Centrifuge([{ transport, endpoint }], { emulationEndpoint, ...options }));
+          await scenarios[name]({ client, token: window.token, api: window.api, equal });
           const failures = (await Promise.all(pending)).filter(Boolean);
           if (failures.length) throw new Error(failures.join('\n'));
-        }, [name, server.websocket]);
-      } finally {
-        await page.close();
-      }
-    });
+        }, name, transport, endpoint, `${server.http}/emulation`);
+      });
+    }
   }
+
+  test('falls back from one transport to the next when a proxy blocks it', { timeout: 60_000 }, async () => {
+    for (const [blocked, expected] of [[[], 'websocket'], [['websocket'], 'http_stream'], [['websocket', 'http_stream'], 'sse']]) {
+      const proxy = await blocking(server, blocked);
+      const at = `127.0.0.1:${proxy.address().port}`;
+      const found = await inPage('/', async ([at]) => {
+        const transports = [['websocket', `ws://${at}/connection/websocket`], ['http_stream', `http://${at}/connection/http_stream`], ['sse', `http://${at}/connection/sse`]];
+        const client = new Centrifuge(transports.map(([transport, endpoint]) => ({ transport, endpoint })), { emulationEndpoint: `http://${at}/emulation`, minReconnectDelay: 10 });
+        const connected = new Promise((resolve) => client.on('connected', resolve));
+        const subscription = client.newSubscription('history:fallback');
+        const heard = new Promise((resolve) => subscription.on('publication', (event) => resolve(event.data)));
+        subscription.subscribe();
+        client.connect();
+        const { transport } = await connected;
+        await subscription.ready();
+        await window.api('publish', { channel: 'history:fallback', data: 'through' });
+        const data = await heard;
+        client.disconnect();
+        return [transport, data];
+      }, at);
+      proxy.closeAllConnections();
+      proxy.close();
+      assert.deepEqual(found, [expected, 'through'], `without ${blocked}`);
+    }
+  });
 
   test('a page from a foreign origin is refused', { timeout: 30_000 }, async () => {
     const strict = await Server.start({ change: { client: { allowed_origins: ['https://example.com'] } } });

@@ -1,0 +1,131 @@
+// Behind a real nginx, as it is set up by those who have not read anything: buffering on and off, HTTP/1.0 to the server, idle timeouts.
+import assert from 'node:assert/strict';
+import { execFileSync, spawn } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Centrifuge } from 'centrifuge';
+import { EventSource } from 'eventsource';
+import WebSocket from 'ws';
+import { scenarios } from './scenarios.mjs';
+import { freePort, Server, token } from './server.mjs';
+
+const nginx = ['/usr/sbin/nginx', '/usr/bin/nginx', 'nginx'].find((path) => {
+  try { execFileSync(path, ['-v'], { stdio: 'ignore' }); return true; } catch { return false; }
+});
+const CHOSEN = ['recovers exactly what it missed', 'publishes with its own name on it', 'follows a state by its changes', 'ends for good on a final code and comes back on any other'];
+
+/** nginx before a server. */
+async function proxy(server, settings) {
+  const directory = mkdtempSync(join(tmpdir(), 'touchline-nginx-'));
+  const port = await freePort();
+  const file = join(directory, 'nginx.conf');
+  writeFileSync(file, `
+    daemon off; master_process off; pid ${directory}/pid; error_log stderr warn;
+    events { worker_connections 256; }
+    http {
+      access_log off;
+      ${['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((kind) => `${kind}_temp_path ${directory}/${kind};`).join(' ')}
+      map $http_upgrade $connection_upgrade { default upgrade; '' close; }
+      server {
+        listen 127.0.0.1:${port};
+        location /connection/websocket {
+          proxy_pass http://127.0.0.1:${server.port};
+          proxy_http_version 1.1;
+          proxy_set_header Upgrade $http_upgrade;
+          proxy_set_header Connection $connection_upgrade;
+          proxy_set_header Host $http_host;
+          ${settings}
+        }
+        location / {
+          proxy_pass http://127.0.0.1:${server.port};
+          proxy_set_header Host $http_host;
+          ${settings}
+        }
+      }
+    }`);
+  const process = spawn(nginx, ['-c', file, '-e', 'stderr'], { stdio: ['ignore', 'ignore', 'pipe'] });
+  let output = '';
+  process.stderr.on('data', (data) => (output += data));
+  const exit = new Promise((resolve) => process.once('exit', resolve));
+  for (const end = Date.now() + 10_000; ; await sleep(20)) {
+    try { await fetch(`http://127.0.0.1:${port}/health`); break; } catch (error) { if (Date.now() > end) throw new Error(output, { cause: error }); }
+  }
+  return { port, stop: async () => { process.kill('SIGTERM'); await exit; rmSync(directory, { recursive: true, force: true }); } };
+}
+
+describe('behind nginx', () => {
+  let server;
+  const clients = [];
+  before(async () => {
+    assert.ok(nginx, 'the tests need nginx (Debian package nginx)');
+    server = await Server.start({ change: { client: { ping_interval: '1s', pong_timeout: '800ms' } } });
+  });
+  after(async () => {
+    for (const client of clients) client.disconnect();
+    assert.equal(await server.stop(), 0);
+  });
+  const made = (port, transport, options = {}) => {
+    const endpoint = transport === 'websocket' ? `ws://127.0.0.1:${port}/connection/websocket` : `http://127.0.0.1:${port}/connection/${transport}`;
+    const client = new Centrifuge([{ transport, endpoint }], {
+      websocket: WebSocket, eventsource: EventSource, fetch, readableStream: ReadableStream, emulationEndpoint: `http://127.0.0.1:${port}/emulation`, ...options,
+    });
+    clients.push(client);
+    return client;
+  };
+
+  for (const [name, settings] of [['buffering', ''], ['not buffering', 'proxy_buffering off;']]) {
+    for (const transport of ['websocket', 'http_stream', 'sse']) {
+      test(`${transport}, ${name}`, { timeout: 60_000 }, async () => {
+        const front = await proxy(server, settings);
+        for (const scenario of CHOSEN) {
+          await scenarios[scenario]({ client: (options) => made(front.port, transport, options), token, api: (method, body) => server.api(method, body), equal: assert.deepEqual });
+        }
+        await front.stop();
+      });
+    }
+  }
+
+  test('an idle timeout shorter than the pings: clients come back and miss nothing', { timeout: 60_000 }, async () => {
+    const slow = await Server.start({ change: { client: { ping_interval: '25s' } } });
+    const front = await proxy(slow, 'proxy_read_timeout 1s;');
+    for (const transport of ['websocket', 'http_stream', 'sse']) {
+      const client = made(front.port, transport, { minReconnectDelay: 10, maxReconnectDelay: 50 });
+      const subscription = client.newSubscription(`history:idle-${transport}`);
+      const seen = [];
+      let connects = 0;
+      client.on('connected', () => (connects += 1));
+      subscription.on('publication', (event) => seen.push(event.data));
+      subscription.subscribe();
+      client.connect();
+      await subscription.ready(10_000);
+      for (let n = 1; n <= 4; n += 1) {
+        await sleep(1_200);
+        await slow.api('publish', { channel: `history:idle-${transport}`, data: n });
+      }
+      for (const end = Date.now() + 10_000; seen.length < 4 && Date.now() < end; ) await sleep(20);
+      assert.deepEqual(seen, [1, 2, 3, 4], transport);
+      assert.ok(connects > 1, `${transport}: nginx has ended none of ${connects}`);
+      client.disconnect();
+    }
+    await front.stop();
+    await slow.stop();
+  });
+
+  test('pings keep a quiet connection open', { timeout: 60_000 }, async () => {
+    const front = await proxy(server, 'proxy_read_timeout 2s;');
+    for (const transport of ['websocket', 'http_stream', 'sse']) {
+      const client = made(front.port, transport);
+      let connects = 0;
+      client.on('connected', () => (connects += 1));
+      client.connect();
+      await client.ready(10_000);
+      await sleep(4_000);
+      assert.deepEqual([client.state, connects], ['connected', 1], transport);
+      client.disconnect();
+    }
+    await front.stop();
+  });
+});
