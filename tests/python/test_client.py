@@ -1,6 +1,7 @@
-"""The official Python SDK against the real server."""
+"""The official Python SDK against the real server, in both encodings."""
 
 import asyncio
+import json
 import time
 import uuid
 
@@ -40,6 +41,26 @@ class ClientEvents(ClientEventHandler):
         await self.connecting.put(ctx)
 
 
+class Json:
+    """Payloads are values."""
+
+    options: dict = {}
+    pack = unpack = staticmethod(lambda value: value)
+
+
+class Protobuf:
+    """Payloads are bytes."""
+
+    options = {"use_protobuf": True}
+    pack = staticmethod(lambda value: json.dumps(value).encode())
+    unpack = staticmethod(json.loads)
+
+
+@pytest.fixture(params=[Json, Protobuf], ids=["json", "protobuf"])
+def wire(request):
+    return request.param
+
+
 def run(scenario):
     asyncio.run(asyncio.wait_for(scenario, 30))
 
@@ -59,30 +80,30 @@ async def follow(client, channel, **options):
     return subscription, events
 
 
-def test_it_connects_subscribes_and_sees_what_is_published(server):
+def test_it_connects_subscribes_and_sees_what_is_published(server, wire):
     async def scenario():
-        client = Client(server.websocket)
+        client = Client(server.websocket, **wire.options)
         await client.connect()
         channel = unique("news")
         subscription, events = await follow(client, channel)
         await subscription.ready(timeout=5)
         await api(server, "publish", channel=channel, data={"n": 1})
-        assert (await events.publications.get()).pub.data == {"n": 1}
+        assert wire.unpack((await events.publications.get()).pub.data) == {"n": 1}
         await client.disconnect()
 
     run(scenario())
 
 
-def test_it_publishes_and_tells_presence(server):
+def test_it_publishes_and_tells_presence(server, wire):
     async def scenario():
-        client = Client(server.websocket, token=server.token(sub="ann"))
+        client = Client(server.websocket, **wire.options, token=server.token(sub="ann"))
         await client.connect()
         channel = unique("room:")
         subscription, events = await follow(client, channel)
         await subscription.ready(timeout=5)
-        await subscription.publish({"hello": True})
+        await subscription.publish(wire.pack({"hello": True}))
         publication = (await events.publications.get()).pub
-        assert (publication.data, publication.info.user) == ({"hello": True}, "ann")
+        assert (wire.unpack(publication.data), publication.info.user) == ({"hello": True}, "ann")
         assert (await events.joins.get()).info.user == "ann"
         stats = await subscription.presence_stats()
         assert (stats.num_clients, stats.num_users) == (1, 1)
@@ -92,31 +113,31 @@ def test_it_publishes_and_tells_presence(server):
     run(scenario())
 
 
-def test_it_recovers_exactly_what_it_missed(server):
+def test_it_recovers_exactly_what_it_missed(server, wire):
     async def scenario():
         user, channel = unique("u"), unique("history:")
         told = ClientEvents()
-        client = Client(server.websocket, events=told, token=server.token(sub=user), min_reconnect_delay=0.3)
+        client = Client(server.websocket, **wire.options, events=told, token=server.token(sub=user), min_reconnect_delay=0.3)
         await client.connect()
         subscription, events = await follow(client, channel)
         await subscription.ready(timeout=5)
         await api(server, "publish", channel=channel, data=1)
-        assert (await events.publications.get()).pub.data == 1
+        assert wire.unpack((await events.publications.get()).pub.data) == 1
         while not told.connecting.empty():
             told.connecting.get_nowait()
         await api(server, "disconnect", user=user, disconnect={"code": 3000, "reason": "come back"})
         await told.connecting.get()
         for n in range(2, 6):
             await api(server, "publish", channel=channel, data=n)
-        assert [(await events.publications.get()).pub.data for _ in range(4)] == [2, 3, 4, 5]
+        assert [wire.unpack((await events.publications.get()).pub.data) for _ in range(4)] == [2, 3, 4, 5]
         history = await subscription.history(limit=10)
-        assert [publication.data for publication in history.publications] == [1, 2, 3, 4, 5]
+        assert [wire.unpack(publication.data) for publication in history.publications] == [1, 2, 3, 4, 5]
         await client.disconnect()
 
     run(scenario())
 
 
-def test_it_refreshes_its_token(server):
+def test_it_refreshes_its_token(server, wire):
     async def scenario():
         asked = []
 
@@ -124,7 +145,7 @@ def test_it_refreshes_its_token(server):
             asked.append(time.time())
             return server.token(sub="ann", exp=int(time.time()) + (2 if len(asked) == 1 else 3600))
 
-        client = Client(server.websocket, get_token=get_token)
+        client = Client(server.websocket, **wire.options, get_token=get_token)
         await client.connect()
         await client.ready(timeout=5)
         for _ in range(100):
@@ -138,10 +159,10 @@ def test_it_refreshes_its_token(server):
     run(scenario())
 
 
-def test_a_subscription_token_opens_a_private_channel(server):
+def test_a_subscription_token_opens_a_private_channel(server, wire):
     async def scenario():
         channel = unique("$closed:")
-        client = Client(server.websocket, token=server.token(sub="ann"))
+        client = Client(server.websocket, **wire.options, token=server.token(sub="ann"))
         await client.connect()
 
         async def get_token(*_):
@@ -156,10 +177,10 @@ def test_a_subscription_token_opens_a_private_channel(server):
     run(scenario())
 
 
-def test_a_final_disconnect_code_is_final(server):
+def test_a_final_disconnect_code_is_final(server, wire):
     async def scenario():
         user, told = unique("u"), ClientEvents()
-        client = Client(server.websocket, events=told, token=server.token(sub=user))
+        client = Client(server.websocket, **wire.options, events=told, token=server.token(sub=user))
         await client.connect()
         await client.ready(timeout=5)
         await api(server, "disconnect", user=user)
@@ -168,10 +189,10 @@ def test_a_final_disconnect_code_is_final(server):
     run(scenario())
 
 
-def test_a_bad_token_is_refused(server):
+def test_a_bad_token_is_refused(server, wire):
     async def scenario():
         told = ClientEvents()
-        client = Client(server.websocket, events=told, token="no.such.token")
+        client = Client(server.websocket, **wire.options, events=told, token="no.such.token")
         await client.connect()
         assert (await told.disconnected.get()).code == 3500
 

@@ -1,0 +1,317 @@
+// The official Go SDK against the real server, in both encodings, with compression and without.
+package tests
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/centrifugal/centrifuge-go"
+)
+
+const (
+	secret   = "end-to-end-secret-that-is-long-enough"
+	key      = "end-to-end-key"
+	patience = 10 * time.Second
+)
+
+var (
+	base   string
+	serial atomic.Int64
+)
+
+type object = map[string]any
+
+func TestMain(m *testing.M) {
+	os.Exit(withServer(m))
+}
+
+func withServer(m *testing.M) int {
+	probe, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	port := probe.Addr().(*net.TCPAddr).Port
+	probe.Close()
+	base = fmt.Sprintf("127.0.0.1:%d", port)
+	namespace := func(name string, more object) object {
+		options := object{"name": name, "allow_subscribe_for_client": true, "allow_subscribe_for_anonymous": true}
+		for key, value := range more {
+			options[key] = value
+		}
+		return options
+	}
+	history := object{"history_size": 100, "history_ttl": "60s", "force_recovery": true, "allow_history_for_subscriber": true, "allow_history_for_anonymous": true}
+	state := object{"history_size": 100, "history_ttl": "60s", "force_recovery": true, "allowed_delta_types": []string{"fossil"}}
+	room := object{"presence": true, "join_leave": true, "force_push_join_leave": true, "allow_presence_for_subscriber": true, "allow_publish_for_client": true}
+	config, _ := json.Marshal(object{
+		"http_server": object{"address": "127.0.0.1", "port": port},
+		"http_api":    object{"key": key},
+		"client":      object{"token": object{"hmac_secret_key": secret}, "allow_anonymous_connect_without_token": true},
+		"websocket":   object{"compression": true, "compression_min_size": 1},
+		"channel":     object{"namespaces": []object{namespace("history", history), namespace("state", state), namespace("room", room), {"name": "closed"}}},
+		"health":      object{"enabled": true},
+		"log":         object{"level": "warn"},
+		"shutdown":    object{"spread": "100ms", "timeout": "5s"},
+	})
+	directory, _ := os.MkdirTemp("", "touchline-go-")
+	defer os.RemoveAll(directory)
+	file := filepath.Join(directory, "config.json")
+	if err := os.WriteFile(file, config, 0o600); err != nil {
+		panic(err)
+	}
+	binary := os.Getenv("TOUCHLINE_BIN")
+	if binary == "" {
+		binary = "../../target/debug/touchline"
+	}
+	server := exec.Command(binary, "serve", "--config", file)
+	server.Stderr = os.Stderr
+	if err := server.Start(); err != nil {
+		panic(err)
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		if answer, err := http.Get("http://" + base + "/health"); err == nil {
+			answer.Body.Close()
+			break
+		} else if time.Now().After(end) {
+			panic(err)
+		}
+	}
+	code := m.Run()
+	server.Process.Signal(syscall.SIGTERM)
+	if err := server.Wait(); err != nil {
+		panic(err)
+	}
+	return code
+}
+
+func token(claims object) string {
+	encode := base64.RawURLEncoding.EncodeToString
+	body, _ := json.Marshal(claims)
+	head := encode([]byte(`{"alg":"HS256","typ":"JWT"}`)) + "." + encode(body)
+	mac := hmac.New(sha256.New, []byte(secret))
+	mac.Write([]byte(head))
+	return head + "." + encode(mac.Sum(nil))
+}
+
+func api(t *testing.T, method string, body object) {
+	t.Helper()
+	data, _ := json.Marshal(body)
+	request, _ := http.NewRequest("POST", "http://"+base+"/api/"+method, bytes.NewReader(data))
+	request.Header.Set("X-API-Key", key)
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, _ := io.ReadAll(answer.Body)
+	if answer.StatusCode != 200 || bytes.Contains(text, []byte(`"error"`)) {
+		t.Fatalf("%s: %d %s", method, answer.StatusCode, text)
+	}
+}
+
+func unique(prefix string) string { return fmt.Sprintf("%s%d-%d", prefix, os.Getpid(), serial.Add(1)) }
+
+// each runs a test in every form that the SDK knows.
+func each(t *testing.T, run func(t *testing.T, connect func(config centrifuge.Config) *centrifuge.Client)) {
+	makers := map[string]func(string, centrifuge.Config) *centrifuge.Client{"json": centrifuge.NewJsonClient, "protobuf": centrifuge.NewProtobufClient}
+	for name, make := range makers {
+		for _, compressed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/compressed=%v", name, compressed), func(t *testing.T) {
+				run(t, func(config centrifuge.Config) *centrifuge.Client {
+					config.EnableCompression = compressed
+					config.MinReconnectDelay = 20 * time.Millisecond
+					client := make("ws://"+base+"/connection/websocket", config)
+					t.Cleanup(client.Close)
+					return client
+				})
+			})
+		}
+	}
+}
+
+func next[T any](t *testing.T, from chan T) T {
+	t.Helper()
+	select {
+	case value := <-from:
+		return value
+	case <-time.After(patience):
+		t.Fatal("waited too long")
+		panic("unreachable")
+	}
+}
+
+func follow(t *testing.T, client *centrifuge.Client, channel string, config centrifuge.SubscriptionConfig) (*centrifuge.Subscription, chan centrifuge.Publication) {
+	t.Helper()
+	subscription, err := client.NewSubscription(channel, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	publications, subscribed := make(chan centrifuge.Publication, 100), make(chan bool, 100)
+	subscription.OnPublication(func(event centrifuge.PublicationEvent) { publications <- event.Publication })
+	subscription.OnSubscribed(func(centrifuge.SubscribedEvent) { subscribed <- true })
+	if err := subscription.Subscribe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Connect(); err != nil && !strings.Contains(err.Error(), "connected") {
+		t.Fatal(err)
+	}
+	next(t, subscribed)
+	return subscription, publications
+}
+
+func TestPublishesAndTellsPresence(t *testing.T) {
+	each(t, func(t *testing.T, connect func(centrifuge.Config) *centrifuge.Client) {
+		client := connect(centrifuge.Config{Token: token(object{"sub": "ann", "info": object{"name": "Ann"}})})
+		subscription, publications := follow(t, client, unique("room:"), centrifuge.SubscriptionConfig{})
+		if _, err := subscription.Publish(context.Background(), []byte(`{"hello":"world"}`)); err != nil {
+			t.Fatal(err)
+		}
+		publication := next(t, publications)
+		if string(publication.Data) != `{"hello":"world"}` || publication.Info.User != "ann" || string(publication.Info.ConnInfo) != `{"name":"Ann"}` {
+			t.Fatalf("%s %+v", publication.Data, publication.Info)
+		}
+		presence, err := subscription.Presence(context.Background())
+		if err != nil || len(presence.Clients) != 1 {
+			t.Fatal(presence, err)
+		}
+		stats, err := subscription.PresenceStats(context.Background())
+		if err != nil || stats.NumClients != 1 || stats.NumUsers != 1 {
+			t.Fatal(stats, err)
+		}
+	})
+}
+
+func TestRecoversExactlyWhatItMissed(t *testing.T) {
+	each(t, func(t *testing.T, connect func(centrifuge.Config) *centrifuge.Client) {
+		user, channel := unique("u"), unique("history:")
+		client := connect(centrifuge.Config{Token: token(object{"sub": user})})
+		connecting := make(chan uint32, 10)
+		subscription, publications := follow(t, client, channel, centrifuge.SubscriptionConfig{})
+		client.OnConnecting(func(event centrifuge.ConnectingEvent) { connecting <- event.Code })
+		api(t, "disconnect", object{"user": user, "disconnect": object{"code": 4100, "reason": "elsewhere"}})
+		if code := next(t, connecting); code != 4100 {
+			t.Fatal(code)
+		}
+		for n := 1; n <= 5; n++ {
+			api(t, "publish", object{"channel": channel, "data": n})
+		}
+		for n := 1; n <= 5; n++ {
+			if got := string(next(t, publications).Data); got != fmt.Sprint(n) {
+				t.Fatalf("%s instead of %d", got, n)
+			}
+		}
+		history, err := subscription.History(context.Background(), centrifuge.WithHistoryLimit(10))
+		if err != nil || len(history.Publications) != 5 || history.Offset != 5 {
+			t.Fatal(history, err)
+		}
+	})
+}
+
+func TestFollowsAStateByItsChanges(t *testing.T) {
+	each(t, func(t *testing.T, connect func(centrifuge.Config) *centrifuge.Client) {
+		channel := unique("state:")
+		_, publications := follow(t, connect(centrifuge.Config{}), channel, centrifuge.SubscriptionConfig{Delta: centrifuge.DeltaTypeFossil})
+		state := func(n int) object {
+			return object{"team": "Łódź", "text": strings.Repeat("it goes on and on, ", 30), "goals": n}
+		}
+		for n := 1; n <= 4; n++ {
+			api(t, "publish", object{"channel": channel, "data": state(n)})
+		}
+		for n := 1; n <= 4; n++ {
+			wanted, _ := json.Marshal(state(n))
+			if got := next(t, publications).Data; !bytes.Equal(got, wanted) {
+				t.Fatalf("%s instead of %s", got, wanted)
+			}
+		}
+	})
+}
+
+func TestHasTheServerSideSubscriptionsOfItsToken(t *testing.T) {
+	each(t, func(t *testing.T, connect func(centrifuge.Config) *centrifuge.Client) {
+		channel := unique("history:")
+		client := connect(centrifuge.Config{Token: token(object{"sub": "ann", "channels": []string{channel}})})
+		subscribed, publications := make(chan string, 10), make(chan string, 10)
+		client.OnSubscribed(func(event centrifuge.ServerSubscribedEvent) { subscribed <- event.Channel })
+		client.OnPublication(func(event centrifuge.ServerPublicationEvent) { publications <- string(event.Data) })
+		if err := client.Connect(); err != nil {
+			t.Fatal(err)
+		}
+		if got := next(t, subscribed); got != channel {
+			t.Fatal(got)
+		}
+		api(t, "publish", object{"channel": channel, "data": "hello"})
+		if got := next(t, publications); got != `"hello"` {
+			t.Fatal(got)
+		}
+	})
+}
+
+func TestRefreshesItsToken(t *testing.T) {
+	each(t, func(t *testing.T, connect func(centrifuge.Config) *centrifuge.Client) {
+		var asked atomic.Int32
+		client := connect(centrifuge.Config{GetToken: func(centrifuge.ConnectionTokenEvent) (string, error) {
+			lasting := time.Hour
+			if asked.Add(1) == 1 {
+				lasting = 2 * time.Second
+			}
+			return token(object{"sub": "ann", "exp": time.Now().Add(lasting).Unix()}), nil
+		}})
+		if err := client.Connect(); err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(patience); asked.Load() < 2 && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		}
+		time.Sleep(100 * time.Millisecond)
+		if asked.Load() != 2 || client.State() != centrifuge.StateConnected {
+			t.Fatal(asked.Load(), client.State())
+		}
+	})
+}
+
+func TestErrorsAndDisconnectsHaveTheirNumbers(t *testing.T) {
+	each(t, func(t *testing.T, connect func(centrifuge.Config) *centrifuge.Client) {
+		user := unique("u")
+		client := connect(centrifuge.Config{Token: token(object{"sub": user})})
+		disconnected, unsubscribed := make(chan uint32, 10), make(chan uint32, 10)
+		client.OnDisconnected(func(event centrifuge.DisconnectedEvent) { disconnected <- event.Code })
+		subscription, _ := client.NewSubscription(unique("closed:"))
+		subscription.OnUnsubscribed(func(event centrifuge.UnsubscribedEvent) { unsubscribed <- event.Code })
+		subscription.Subscribe()
+		if err := client.Connect(); err != nil {
+			t.Fatal(err)
+		}
+		if code := next(t, unsubscribed); code != 103 {
+			t.Fatal(code)
+		}
+		_, err := client.RPC(context.Background(), "nothing", []byte("{}"))
+		if refused, ok := err.(*centrifuge.Error); !ok || refused.Code != 108 {
+			t.Fatal(err)
+		}
+		api(t, "disconnect", object{"user": user})
+		if code := next(t, disconnected); code != 3503 {
+			t.Fatal(code)
+		}
+		forged := connect(centrifuge.Config{Token: "no.such.token"})
+		forged.OnDisconnected(func(event centrifuge.DisconnectedEvent) { disconnected <- event.Code })
+		forged.Connect()
+		if code := next(t, disconnected); code != 3500 {
+			t.Fatal(code)
+		}
+	})
+}
