@@ -30,6 +30,10 @@ pub struct ClientSettings {
     pub user_connection_limit: usize,
     /// Connections this node takes; 0 = as many as it can.
     pub connection_limit: usize,
+    /// Commands that a connection may send in a second; one that sends more is read more slowly. 0 = any number.
+    pub command_rate_limit: usize,
+    /// Bytes that a connection may send in a second, in the same way.
+    pub byte_rate_limit: usize,
     /// Bytes that may wait for one slow connection before it is ended with 3008.
     pub queue_max_size: usize,
     /// Time between two pings to a connection.
@@ -72,6 +76,8 @@ impl Default for ClientSettings {
             channel_limit: 128,
             user_connection_limit: 0,
             connection_limit: 0,
+            command_rate_limit: 10_000,
+            byte_rate_limit: 0,
             queue_max_size: 1_048_576,
             ping_interval: Duration::from_secs(25),
             pong_timeout: Duration::from_secs(8),

@@ -244,7 +244,9 @@ impl World {
 
     fn send(&mut self, slot: usize, command: &Value) {
         let text = command.to_string();
-        self.with(slot, |session, context| session.receive(text.as_bytes(), context));
+        self.with(slot, |session, context| {
+            session.receive(text.as_bytes(), context);
+        });
     }
 
     fn command(&mut self, slot: usize, name: &str, request: Value) {

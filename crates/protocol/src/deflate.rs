@@ -21,7 +21,8 @@ pub fn is_offered(extensions: &str) -> bool {
     extensions.split(',').any(|offer| {
         let mut parts = offer.split(';').map(str::trim);
         let known = |part: &str| {
-            let (name, value) = part.split_once('=').map_or((part, None), |(name, value)| (name.trim_end(), Some(value.trim().trim_matches('"'))));
+            let (name, value) =
+                part.split_once('=').map_or((part, None), |(name, value)| (name.trim_end(), Some(value.trim().trim_matches('"'))));
             match name {
                 "server_no_context_takeover" | "client_no_context_takeover" => value.is_none(),
                 "client_max_window_bits" => value.is_none_or(|bits| bits.parse().is_ok_and(|bits: u8| (8..=15).contains(&bits))),

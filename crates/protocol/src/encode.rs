@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use crate::publication::{ClientInfo, Content, Place, Publication};
 use crate::Error;
+use crate::publication::{ClientInfo, Content, Place, Publication};
 
 /// A JSON string.
 pub fn text(out: &mut Vec<u8>, value: &str) {

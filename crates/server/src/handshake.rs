@@ -156,9 +156,12 @@ fn grant(
         _ => Body::Json,
     };
     let endpoint = &node.settings.websocket;
-    let offers_deflate = || headers.values("sec-websocket-extensions").any(|offer| std::str::from_utf8(offer).is_ok_and(deflate::is_offered));
+    let offers_deflate =
+        || headers.values("sec-websocket-extensions").any(|offer| std::str::from_utf8(offer).is_ok_and(deflate::is_offered));
     let envelope = match transport {
-        Transport::WebSocket if endpoint.compression && offers_deflate() => Envelope::Deflated { from: endpoint.compression_min_size as u32 },
+        Transport::WebSocket if endpoint.compression && offers_deflate() => {
+            Envelope::Deflated { from: endpoint.compression_min_size as u32 }
+        }
         _ => Envelope::WebSocket,
     };
     Ok(Granted { accept_key, subprotocol, wire: Wire { body, envelope } })

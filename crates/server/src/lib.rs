@@ -31,12 +31,12 @@ mod together;
 mod transport;
 
 pub use server::{Running, Server, StartError};
-pub use tls::TlsError;
 pub use settings::{
     ChannelOptions, ChannelSettings, ClientSettings, ClusterSettings, ConflictPolicy, EmulationSettings, EndpointSettings, HttpApiSettings,
     HttpServerSettings, Namespace, NodeSettings, Page, PrimarySettings, RegistrySettings, ScopeOptions, Settings, ShutdownSettings,
     StoreSettings, StreamSettings, TcpSettings, TlsSettings, WebSocketSettings,
 };
+pub use tls::TlsError;
 pub use touchline_engine::{PersonalChannel, SubscriptionTokenSettings, TokenSettings};
 
 /// The version of this server, as clients and `info` see it.

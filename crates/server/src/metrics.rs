@@ -95,6 +95,7 @@ shard_metrics! {
     Counter writes: "Writes to sockets";
     Counter written_bytes: "Bytes written to sockets";
     Counter messages_received: "Messages received from clients";
+    Counter throttled: "Times that a client had sent more than it may, and was made to wait";
     Counter api_requests: "Requests of the server API";
     Counter accept_errors: "Connections that could not be accepted, for want of file descriptors most often";
     Counter panics: "Connections ended by a fault of the server";

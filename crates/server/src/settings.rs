@@ -470,7 +470,14 @@ pub struct TcpSettings {
 impl Default for TcpSettings {
     fn default() -> Self {
         let idle_timeout = Duration::from_secs(300);
-        TcpSettings { enabled: false, address: String::new(), port: 8_001, message_size_limit: 65_536, idle_timeout, tls: TlsSettings::default() }
+        TcpSettings {
+            enabled: false,
+            address: String::new(),
+            port: 8_001,
+            message_size_limit: 65_536,
+            idle_timeout,
+            tls: TlsSettings::default(),
+        }
     }
 }
 

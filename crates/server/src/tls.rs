@@ -101,7 +101,9 @@ fn watch(tls: &Weak<Tls>, seen: &mut Vec<Option<(SystemTime, u64)>>) {
                 tracing::info!(certificate = tls.settings.cert_pem, "certificates were read again");
             }
             // Files are often written one after the other: the next look may find them whole.
-            Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "certificates have changed and can't be used; the old ones stay"),
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "certificates have changed and can't be used; the old ones stay")
+            }
         }
     }
 }

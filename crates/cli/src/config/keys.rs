@@ -130,6 +130,8 @@ pub(crate) const KEYS: &[Key] = &[
     key("client.channel_limit", COUNT, "128", "Channels that one connection may have at once."),
     key("client.user_connection_limit", COUNT, "0", "Connections that one user may have on this node; 0 is any number."),
     key("client.connection_limit", COUNT, "0", "Connections that this node takes; 0 is any number."),
+    ours("client.command_rate_limit", COUNT, "10000", "Commands that a connection may send in a second; one that sends more is read more slowly. 0 is any number."),
+    ours("client.byte_rate_limit", COUNT, "0", "Bytes that a connection may send in a second, in the same way."),
     key("client.queue_max_size", SOME, "1048576", "Bytes that may wait for one slow connection until it is ended with 3008."),
     key("client.ping_interval", Duration, "25s", "Time between two pings to a connection."),
     key("client.pong_timeout", Duration, "8s", "Time a client has to answer a ping; shorter than the interval."),

@@ -1,8 +1,8 @@
 //! Commands about a channel: publish and history, which its home answers, and presence, which the directory does.
 
 use touchline_protocol::command::{HistoryRequest, PublishRequest};
-use touchline_protocol::publication::Content;
 use touchline_protocol::message::Reply;
+use touchline_protocol::publication::Content;
 use touchline_protocol::{Disconnect, Error, data};
 
 use super::{Action, AnswerKind, Context, Session, Ticket};

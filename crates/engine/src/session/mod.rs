@@ -356,31 +356,39 @@ impl Session {
         heartbeat.min(self.next_expiry_ms(client))
     }
 
-    /// Takes a message of the client: one or more commands.
-    pub fn receive(&mut self, input: &[u8], context: &mut Context<'_>) {
+    /// Takes a message of the client: one or more commands. How many have been carried out, or were none.
+    pub fn receive(&mut self, input: &[u8], context: &mut Context<'_>) -> usize {
         self.heard_s = context.now_s() as u32;
         if let Phase::Connecting(connecting) = &mut self.phase {
-            return connecting.defer(input, context);
+            connecting.defer(input, context);
+            return 0;
         }
         if self.link == Link::Listening {
-            return self.listen(input, context);
+            self.listen(input, context);
+            return 1;
         }
         let mut commands = Commands::read(context.effects.messages.body(), input);
-        let mut is_empty = true;
+        let mut count = 0;
         while let Some(command) = commands.next() {
-            let Ok(command) = command else { return self.misunderstand(context) };
-            (is_empty, self.mistakes) = (false, 0);
+            count += 1;
+            let Ok(command) = command else {
+                self.misunderstand(context);
+                return count;
+            };
+            self.mistakes = 0;
             self.command(command, context);
             if context.effects.disconnect.is_some() || !self.is_listening() {
-                return;
+                return count;
             }
             if let Phase::Connecting(connecting) = &mut self.phase {
-                return connecting.defer(commands.rest(), context);
+                connecting.defer(commands.rest(), context);
+                return count;
             }
         }
-        if is_empty && self.link != Link::Lines {
+        if count == 0 && self.link != Link::Lines {
             context.disconnect(Disconnect::BAD_REQUEST);
         }
+        count
     }
 
     /// What came is no command. Who types lines may try again, some times.

@@ -41,7 +41,9 @@ pub(super) fn transport_of(node: &Node, path: &str) -> Option<(Transport, Stream
         (Transport::UniHttpStream, &settings.uni_http_stream, "/connection/uni_http_stream"),
         (Transport::UniSse, &settings.uni_sse, "/connection/uni_sse"),
     ];
-    ways.into_iter().find(|(_, way, default)| way.enabled && route::prefix(&way.handler_prefix, default) == path).map(|(t, way, _)| (t, way.clone()))
+    ways.into_iter()
+        .find(|(_, way, default)| way.enabled && route::prefix(&way.handler_prefix, default) == path)
+        .map(|(t, way, _)| (t, way.clone()))
 }
 
 /// Lets a client in, or says why not.

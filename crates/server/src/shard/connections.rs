@@ -3,6 +3,7 @@
 use touchline_engine::{ConnectionId, Session};
 use touchline_protocol::Wire;
 
+use super::allowance::Allowance;
 use super::input::Input;
 use super::outbox::{Due, Queue};
 use super::socket::Socket;
@@ -39,6 +40,8 @@ pub(super) struct Connection {
     pub(super) close_code: u16,
     /// When it began, tenths of a second of the node's clock.
     pub(super) opened: u32,
+    /// What it has sent of what it may.
+    pub(super) allowance: Allowance,
 }
 
 /// How far a connection is in its life.

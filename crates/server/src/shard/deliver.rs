@@ -110,6 +110,9 @@ impl Shard {
             let Some(slot) = self.outbox.next_waiting() else { break };
             self.write(slot, now_us);
         }
+        for slot in std::mem::take(&mut self.sliced) {
+            self.flush_blocked(slot);
+        }
         for age_us in self.outbox.finished_us.drain(..) {
             self.metrics.delivery_latency.observe_us(age_us);
         }
@@ -133,6 +136,7 @@ impl Shard {
     }
 
     fn after_write(&mut self, slot: u32, written: Written, queued_before: usize) {
+        let mut is_reading = false;
         let queued = match written {
             Written::Nothing => queued_before,
             Written::All(bytes) => {
@@ -141,6 +145,13 @@ impl Shard {
                 0
             }
             Written::Blocked { queued } => queued,
+            Written::Sliced { queued, is_new } => {
+                if is_new {
+                    self.sliced.push(slot);
+                }
+                is_reading = true;
+                queued
+            }
             Written::Broken => {
                 self.metrics.queued_bytes.subtract(queued_before as u64);
                 if let Some(connection) = self.connections.get_mut(slot) {
@@ -154,7 +165,7 @@ impl Shard {
         if matches!(connection.stage, Stage::Ending(_)) && queued == 0 {
             return self.remove(slot);
         }
-        if queued > self.node.settings.client.queue_max_size && connection.stage == Stage::Open {
+        if queued > self.node.settings.client.queue_max_size && !is_reading && connection.stage == Stage::Open {
             self.disconnect(slot, Disconnect::SLOW);
         }
     }

@@ -24,6 +24,17 @@ impl Input {
     }
 }
 
+impl Input {
+    /// Whether a part of something has arrived.
+    pub(super) fn has_begun(&self) -> bool {
+        match self {
+            Input::Frames(assembly) => !assembly.is_idle(),
+            Input::Lines(lines) => lines.0.is_some(),
+            Input::Nothing => false,
+        }
+    }
+}
+
 /// The beginning of a line.
 #[derive(Default)]
 pub(super) struct Lines(Option<Box<Vec<u8>>>);

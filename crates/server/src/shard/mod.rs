@@ -3,6 +3,7 @@
 //! One turn: read from sockets, serve the inbox, tick, write what is due; then the thread's other tasks (HTTP) run. Each step is bounded,
 //! so nothing starves behind a channel with many subscribers.
 
+mod allowance;
 mod census;
 mod connections;
 mod deliver;
@@ -16,7 +17,8 @@ mod read;
 mod socket;
 mod users;
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -76,6 +78,10 @@ pub(crate) struct Shard {
     due: Vec<(u32, u64)>,
     /// Connections with more to read than one turn allows.
     unread: Vec<u32>,
+    /// Connections with more to be written than one turn allows.
+    sliced: Vec<u32>,
+    /// Connections that have sent too much, and when they are read again, microseconds of the node's clock.
+    throttled: BinaryHeap<Reverse<(u64, u32)>>,
     scratch: Vec<u8>,
     effects: Effects,
     tracker: Tracker,
@@ -125,6 +131,8 @@ impl Shard {
             wheel: Wheel::new(TICK_MS, WHEEL_TICKS, now_ms),
             due: Vec::new(),
             unread: Vec::new(),
+            sliced: Vec::new(),
+            throttled: BinaryHeap::new(),
             scratch: vec![0; SCRATCH_SIZE],
             effects: Effects::default(),
             tracker: Tracker::default(),
@@ -179,7 +187,7 @@ impl Shard {
     }
 
     fn has_work(&self) -> bool {
-        !self.outbox.is_empty() || !self.unread.is_empty() || self.has_guests()
+        !self.outbox.is_empty() || !self.unread.is_empty() || !self.sliced.is_empty() || self.has_guests()
     }
 
     /// A busy shard never waits for its ticker, so it looks at the clock.

@@ -49,6 +49,19 @@ pub(super) struct Queue {
     /// Bytes of the first frame that have been written.
     written: usize,
     pub(super) bytes: usize,
+    /// The socket would take more: the rest waits for its next turn only.
+    is_sliced: bool,
+}
+
+/// Most bytes that one connection is written in one turn, so that a large answer holds nobody up.
+const TURN: usize = 256 * 1024;
+
+/// What came of writing a queue.
+enum Flushed {
+    All,
+    Blocked,
+    /// A turn's share is written.
+    Sliced,
 }
 
 impl Queue {
@@ -63,15 +76,21 @@ impl Queue {
         self.bytes = self.frames.front().map_or(0, |frame| frame.len() - self.written);
     }
 
-    /// Writes until the socket blocks. True when everything is written.
-    fn flush(&mut self, socket: &mut impl Write, gathered: &mut Vec<u8>) -> std::io::Result<bool> {
+    /// Writes until the socket blocks, or a turn's share is written.
+    fn flush(&mut self, socket: &mut impl Write, gathered: &mut Vec<u8>) -> std::io::Result<Flushed> {
         /// Bytes offered to a socket at once.
         const SLICE: usize = 64 * 1024;
+        let enough = self.bytes.saturating_sub(TURN);
         while !self.frames.is_empty() {
+            if self.bytes <= enough && self.bytes > 0 {
+                return Ok(Flushed::Sliced);
+            }
             gathered.clear();
             let mut skipped = self.written;
             for frame in &self.frames {
-                gathered.extend_from_slice(&frame[skipped..]);
+                // Of one very large frame no more than is offered.
+                let part = &frame[skipped..];
+                gathered.extend_from_slice(&part[..part.len().min(SLICE)]);
                 skipped = 0;
                 if gathered.len() >= SLICE {
                     break;
@@ -79,7 +98,7 @@ impl Queue {
             }
             let mut taken = match socket.write(gathered) {
                 Ok(taken) => taken,
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(Flushed::Blocked),
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             };
@@ -95,7 +114,7 @@ impl Queue {
                 self.frames.pop_front();
             }
         }
-        Ok(true)
+        Ok(Flushed::All)
     }
 }
 
@@ -107,6 +126,8 @@ pub(super) enum Written {
     Nothing,
     /// The socket is full: the rest waits in the connection's queue, which has so many bytes now.
     Blocked { queued: usize },
+    /// A turn's share is written, the rest waits for the next one. `is_new`: nobody knows of it yet.
+    Sliced { queued: usize, is_new: bool },
     /// The socket is broken.
     Broken,
 }
@@ -208,7 +229,7 @@ impl Outbox {
             for &frame in &self.wanted {
                 queue.push(self.frames[frame.wrapping_sub(self.base) as usize].frame.clone());
             }
-            Written::Blocked { queued: queue.bytes }
+            if queue.is_sliced { Written::Sliced { queued: queue.bytes, is_new: false } } else { Written::Blocked { queued: queue.bytes } }
         } else {
             self.write_wanted(connection)
         };
@@ -228,11 +249,18 @@ impl Outbox {
         self.gathered_frames.clear();
         let before = queue.bytes;
         match queue.flush(&mut connection.socket, &mut self.gathered) {
-            Ok(true) => {
+            Ok(Flushed::All) => {
                 connection.queue = None;
                 Written::All(before)
             }
-            Ok(false) => Written::Blocked { queued: queue.bytes },
+            Ok(Flushed::Blocked) => {
+                queue.is_sliced = false;
+                Written::Blocked { queued: queue.bytes }
+            }
+            Ok(Flushed::Sliced) => {
+                queue.is_sliced = true;
+                Written::Sliced { queued: queue.bytes, is_new: true }
+            }
             Err(_) => Written::Broken,
         }
     }
@@ -264,8 +292,9 @@ impl Outbox {
             }
             &self.gathered
         };
+        let offered = &bytes[..bytes.len().min(TURN)];
         let taken = loop {
-            match connection.socket.write(bytes) {
+            match connection.socket.write(offered) {
                 Ok(taken) => break taken,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break 0,
@@ -291,8 +320,10 @@ impl Outbox {
             }
         }
         let queued = queue.bytes;
+        queue.is_sliced = taken == TURN;
+        let is_sliced = queue.is_sliced;
         connection.queue = Some(queue);
-        Written::Blocked { queued }
+        if is_sliced { Written::Sliced { queued, is_new: true } } else { Written::Blocked { queued } }
     }
 
     /// Counts the wanted frames as read once, and forgets those that all have.

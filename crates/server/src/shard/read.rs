@@ -1,17 +1,20 @@
 //! From a socket to its session, and from the session's decisions back to the socket and to the channels' homes.
 
+use std::cmp::Reverse;
 use std::io::Read;
 
 use bytes::Bytes;
 use mio::Token;
+use touchline_engine::session::Link;
 use touchline_engine::tracker::Tracked;
 use touchline_engine::{ConnectionId, Context, Session};
+use touchline_protocol::Disconnect;
 use touchline_protocol::message::{Messages, Push};
 use touchline_protocol::websocket::{Assembly, Event, Opcode, Role, encode_close, encode_frame};
 use touchline_protocol::wire::Envelope;
-use touchline_protocol::Disconnect;
 use touchline_store::stats::Row;
 
+use super::allowance::Allowance;
 use super::connections::{Connection, NONE, Stage};
 use super::input::{Input, Lines, TooLong};
 use super::outbox::Due;
@@ -24,6 +27,10 @@ use crate::transport::Transport;
 
 /// Reads of one connection in one turn; what is left waits for the next, so that one busy client stops nobody.
 const READS_MAX: usize = 2;
+/// Bytes of one such read, unless something larger has begun to arrive.
+const READ_SIZE: usize = 8 * 1024;
+/// How far ahead of its rate a client may be whose commands can't be held back, microseconds.
+const PATIENCE_US: u64 = 1_000_000;
 /// Time that a client has to answer a close frame, milliseconds.
 const CLOSE_MS: u64 = 5_000;
 /// Close codes that are never sent (RFC 6455 section 7.4.1): none was given, and the connection broke off.
@@ -82,6 +89,7 @@ impl Shard {
             agent: entrance.agent,
             close_code: 0,
             opened: self.node.clock.tenths(),
+            allowance: Allowance::default(),
         });
         self.metrics.connections.add(1);
         self.metrics.connects.add(1);
@@ -102,8 +110,16 @@ impl Shard {
         self.guarded(slot, |shard, slot| shard.read_some(slot, until_end));
     }
 
-    /// Goes on with connections that had more than one turn allows.
+    /// Goes on with connections that had more than one turn allows, and those that have waited long enough.
     pub(super) fn serve_unread(&mut self) {
+        let now_us = self.node.clock.elapsed_us();
+        while self.throttled.peek().is_some_and(|Reverse((until_us, _))| *until_us <= now_us) {
+            let Some(Reverse((_, slot))) = self.throttled.pop() else { break };
+            if let Some(connection) = self.connections.get_mut(slot) {
+                connection.allowance.is_throttled = false;
+                self.unread.push(slot);
+            }
+        }
         for slot in std::mem::take(&mut self.unread) {
             self.read(slot, true);
         }
@@ -112,15 +128,21 @@ impl Shard {
     fn read_some(&mut self, slot: u32, until_end: bool) {
         for _ in 0..READS_MAX {
             let Some(connection) = self.connections.get_mut(slot) else { return };
+            if connection.allowance.is_throttled {
+                // What it has sent waits in its socket, and in the end at its own side.
+                return;
+            }
             let is_emptied = connection.socket.is_emptied_by_short_read();
-            match connection.socket.read(&mut self.scratch) {
+            // Commands are read a few at a time; one that is large is read whole.
+            let most = if connection.input.has_begun() { SCRATCH_SIZE } else { READ_SIZE };
+            match connection.socket.read(&mut self.scratch[..most]) {
                 Ok(0) => return self.hear_end(slot),
                 Ok(length) => {
                     let mut scratch = std::mem::take(&mut self.scratch);
                     self.receive(slot, &mut scratch[..length]);
                     self.scratch = scratch;
                     // A short read has emptied the socket; new bytes will be a new event (epoll(7), edge-triggered).
-                    if length < SCRATCH_SIZE && !until_end && is_emptied {
+                    if length < most && !until_end && is_emptied {
                         return;
                     }
                 }
@@ -230,8 +252,31 @@ impl Shard {
     /// Serves a message of a client: one or more commands.
     pub(super) fn receive_commands(&mut self, slot: u32, input: &[u8]) {
         self.metrics.messages_received.add(1);
-        if self.connections.get(slot).is_some_and(|c| c.session.is_listening()) {
-            self.with_session(slot, |session, context| session.receive(input, context));
+        if !self.connections.get(slot).is_some_and(|c| c.session.is_listening()) {
+            return;
+        }
+        let mut commands = 0;
+        self.with_session(slot, |session, context| commands = session.receive(input, context));
+        self.charge(slot, commands, input.len());
+    }
+
+    /// Lets a connection that sends more than it may wait.
+    fn charge(&mut self, slot: u32, commands: usize, bytes: usize) {
+        let client = &self.node.settings.client;
+        let rates = [(commands, client.command_rate_limit), (bytes, client.byte_rate_limit)];
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let now_us = self.node.clock.elapsed_us();
+        let Some(until_us) = connection.allowance.charge(rates, now_us) else { return };
+        if matches!(connection.input, Input::Nothing) && connection.transport.link() == Link::Emulated {
+            // Its commands come by other requests, which nobody can hold back.
+            if until_us > now_us + PATIENCE_US {
+                self.disconnect(slot, Disconnect::TOO_MANY_REQUESTS);
+            }
+            return;
+        }
+        if !std::mem::replace(&mut connection.allowance.is_throttled, true) {
+            self.metrics.throttled.add(1);
+            self.throttled.push(Reverse((until_us, slot)));
         }
     }
 
@@ -394,7 +439,13 @@ impl Shard {
             if let Some(stats) = self.node.stats() {
                 let (closed_ms, opened_ms) = (self.now_ms, self.node.clock.at(connection.opened));
                 let code = if connection.close_code == 0 { BROKEN_OFF } else { connection.close_code };
-                stats.record(Row::Connection { opened_ms, closed_ms, transport: connection.transport.as_str(), agent: connection.agent.as_str(), code });
+                stats.record(Row::Connection {
+                    opened_ms,
+                    closed_ms,
+                    transport: connection.transport.as_str(),
+                    agent: connection.agent.as_str(),
+                    code,
+                });
             }
             self.outbox.discard(&mut connection.due);
             self.metrics.queued_bytes.subtract(connection.queue.map_or(0, |queue| queue.bytes) as u64);
