@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use crate::way::Way;
 use crate::wire::Dialect;
 
 /// Arguments of `touchline lab`.
@@ -61,6 +62,10 @@ pub(crate) enum Scenario {
     Cold(Recovery),
     /// History of a warm channel while others wait for a database that takes a second, beside event loops that wait for it themselves.
     Slow(Slow),
+    /// Bytes on the wire: publications as they are, compressed, and as changes to the one before.
+    Bytes,
+    /// A fan-out beside one client that sends 100,000 commands a second.
+    Noisy(Noisy),
     /// Rows of statistics while publications go to many subscribers, beside the same without rows.
     Statistics(Statistics),
     /// A killed node of a cluster is back, and so are its clients, with all that they missed.
@@ -108,6 +113,9 @@ pub(crate) struct Options {
     /// What it speaks: the Centrifugal protocol, or `raw` (a text frame with a channel's name subscribes, the first frame acknowledges).
     #[arg(long, global = true, value_enum, default_value_t = Dialect::Centrifugal)]
     pub(crate) dialect: Dialect,
+    /// How subscribers come to a fresh server.
+    #[arg(long, global = true, value_enum, default_value_t = Way::Websocket, conflicts_with = "server")]
+    pub(crate) way: Way,
     /// No progress line.
     #[arg(long, global = true)]
     pub(crate) quiet: bool,
@@ -207,6 +215,20 @@ pub(crate) struct Slow {
     pub(crate) one_in: Vec<u64>,
     /// How long each is measured.
     #[arg(long, default_value_t = 2)]
+    pub(crate) seconds: u64,
+}
+
+/// A noisy client.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Noisy {
+    /// Its neighbours: subscribers of one channel.
+    #[arg(long, value_name = "COUNT", default_value_t = 500)]
+    pub(crate) connections: usize,
+    /// Publications that they get, a second.
+    #[arg(long, value_name = "PER_SECOND", default_value_t = 50.0)]
+    pub(crate) rate: f64,
+    /// For how long, each time.
+    #[arg(long, default_value_t = 6)]
     pub(crate) seconds: u64,
 }
 

@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::ledger::{Times, Wrongs};
 use crate::process::Part;
+use crate::way::Way;
 use crate::wire::Dialect;
 use crate::worker::{Crowd, Order, Report};
 
@@ -26,6 +27,7 @@ pub(crate) struct Plan {
     pub(crate) servers: Vec<SocketAddr>,
     pub(crate) path: String,
     pub(crate) dialect: Dialect,
+    pub(crate) way: Way,
     pub(crate) connections: usize,
     pub(crate) prefix: String,
     pub(crate) channels: usize,
@@ -89,6 +91,7 @@ impl Fleet {
                     server: *server,
                     path: plan.path.clone(),
                     dialect: plan.dialect,
+                    way: plan.way,
                     connections,
                     prefix: plan.prefix.clone(),
                     channels: plan.channels,

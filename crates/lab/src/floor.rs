@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use socket2::{Domain, Socket, Type};
 
 use crate::process::now_us;
+use crate::way::Way;
 use crate::wire;
 use crate::worker::channel_name;
 
@@ -19,7 +20,7 @@ const BACKLOG: i32 = 4_096;
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FloorOrder {
     /// Accept so many readers and acknowledge each.
-    Accept { connections: usize },
+    Accept { connections: usize, way: Way },
     /// Send events, each to the readers of one channel after the other.
     Send(Sending),
 }
@@ -36,6 +37,8 @@ pub(crate) struct Sending {
     /// Events in one send.
     pub(crate) coalesce: usize,
     pub(crate) size: usize,
+    /// The bytes are those of this way.
+    pub(crate) way: Way,
 }
 
 /// What it says.
@@ -60,13 +63,11 @@ pub(crate) fn serve() -> Result<()> {
     let mut readers: Vec<TcpStream> = Vec::new();
     for line in std::io::stdin().lock().lines() {
         match serde_json::from_str(&line?)? {
-            FloorOrder::Accept { connections } => {
-                let mut acknowledgement = Vec::new();
-                touchline_protocol::websocket::encode_frame(touchline_protocol::websocket::Opcode::Text, b"{}", &mut acknowledgement);
+            FloorOrder::Accept { connections, way } => {
                 while readers.len() < connections {
                     let mut reader: TcpStream = listener.accept()?.0.into();
                     reader.set_nodelay(true)?;
-                    reader.write_all(&acknowledgement)?;
+                    reader.write_all(way.acknowledgement())?;
                     readers.push(reader);
                 }
                 say(&FloorReport::Accepted)?;
@@ -81,7 +82,7 @@ pub(crate) fn serve() -> Result<()> {
 }
 
 fn send(readers: &mut [TcpStream], sending: &Sending) -> Result<()> {
-    let Sending { ref prefix, channels, messages, rate, coalesce, size } = *sending;
+    let Sending { ref prefix, channels, messages, rate, coalesce, size, way } = *sending;
     let began = Instant::now();
     let (mut sent, mut round) = (0, 0);
     while sent < messages {
@@ -92,9 +93,8 @@ fn send(readers: &mut [TcpStream], sending: &Sending) -> Result<()> {
         let (channel, first) = (round % channels, round / channels * coalesce + 1);
         let posted_us = now_us();
         let name = channel_name(prefix, channel);
-        let frames: Vec<u8> = (first..first + coalesce)
-            .flat_map(|number| wire::publication_frame(&name, &wire::data(number as u64, posted_us, size)))
-            .collect();
+        let frames: Vec<u8> =
+            (first..first + coalesce).flat_map(|number| way.publication(&name, &wire::data(number as u64, posted_us, size))).collect();
         for reader in readers.iter_mut().skip(channel).step_by(channels) {
             reader.write_all(&frames)?;
         }

@@ -17,6 +17,7 @@ mod report;
 mod scenario;
 mod subject;
 mod token;
+mod way;
 mod wire;
 mod worker;
 

@@ -15,6 +15,7 @@ use crate::fleet::Plan;
 use crate::nats::Nats;
 use crate::process::Part;
 use crate::publisher::Api;
+use crate::way::Way;
 use crate::wire::Dialect;
 
 /// Secret of the tokens that a server of our own accepts.
@@ -39,12 +40,43 @@ pub(crate) struct Subject {
     token_secret: Option<String>,
     path: String,
     dialect: Dialect,
+    way: Way,
+    /// Where subscribers go.
+    door: SocketAddr,
     _own: Option<(Part, Configuration)>,
+}
+
+/// A certificate that a server of the lab's own shows, made by openssl.
+struct Certificate([PathBuf; 2]);
+
+impl Certificate {
+    fn make(settings: &mut serde_json::Value) -> Result<Self> {
+        let path = |kind: &str| std::env::temp_dir().join(format!("touchline-lab-{}.{kind}", std::process::id()));
+        let certificate = Certificate([path("pem"), path("key")]);
+        let [pem, key] = &certificate.0;
+        let words =
+            ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1", "-subj", "/CN=localhost"];
+        let made = Command::new("openssl").args(words).arg("-out").arg(pem).arg("-keyout").arg(key).stderr(Stdio::null()).status();
+        if !made.context("openssl makes the certificate: Debian has it as the package openssl")?.success() {
+            bail!("openssl made no certificate");
+        }
+        settings["http_server"]["tls"] = json!({"enabled": true, "cert_pem": pem, "key_pem": key});
+        Ok(certificate)
+    }
+}
+
+impl Drop for Certificate {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 /// A configuration file, and the database of durable channels, which are removed at the end.
 struct Configuration {
     file: PathBuf,
+    _certificate: Option<Certificate>,
     _database: Option<Arc<Database>>,
 }
 
@@ -85,6 +117,7 @@ struct Ground<'a> {
     commit_size: Option<usize>,
     has_stats: bool,
     postgres: Option<&'a str>,
+    is_guarded: bool,
 }
 
 impl Subject {
@@ -110,6 +143,14 @@ impl Subject {
     /// When it does not start.
     pub(crate) fn start_on_postgres(options: &Options, url: &str) -> Result<Self> {
         Subject::launch(options, &Ground { postgres: Some(url), ..Ground::default() })
+    }
+
+    /// A fresh server with the usual limits for each client.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub(crate) fn start_guarded(options: &Options) -> Result<Self> {
+        Subject::launch(options, &Ground { is_guarded: true, ..Ground::default() })
     }
 
     /// A fresh server that keeps statistics.
@@ -139,15 +180,22 @@ impl Subject {
                 token_secret: options.token_secret.clone(),
                 path: options.path.clone(),
                 dialect: options.dialect,
+                way: Way::Websocket,
+                door: address,
                 _own: None,
             });
         }
         let address = free_address()?;
         let file = std::env::temp_dir().join(format!("touchline-lab-{}-{}.json", std::process::id(), address.port()));
-        let configuration = Configuration { file: file.clone(), _database: ground.database.cloned() };
-        std::fs::write(&file, configured(address, ground).to_string()).context("failed to write the server's configuration")?;
+        let tcp = free_address()?;
+        let mut settings = configured(address, ground);
+        options.way.configure(&mut settings, tcp.port());
+        let certificate = if options.way == Way::Tls { Some(Certificate::make(&mut settings)?) } else { None };
+        let configuration = Configuration { file: file.clone(), _certificate: certificate, _database: ground.database.cloned() };
+        std::fs::write(&file, settings.to_string()).context("failed to write the server's configuration")?;
         let own = serve(&configuration, options, address)?;
-        Ok(Subject::own(address, own, configuration))
+        let door = if options.way == Way::Tcp { tcp } else { address };
+        Ok(Subject { way: options.way, door, ..Subject::own(address, own, configuration) })
     }
 
     fn own(address: SocketAddr, own: Part, configuration: Configuration) -> Self {
@@ -158,6 +206,8 @@ impl Subject {
             token_secret: Some(SECRET.to_owned()),
             path: "/connection/websocket".to_owned(),
             dialect: Dialect::Centrifugal,
+            way: Way::Websocket,
+            door: address,
             _own: Some((own, configuration)),
         }
     }
@@ -172,9 +222,10 @@ impl Subject {
     /// Subscribers of this server. With `has_tokens` they come with a token each, where the server has a secret.
     pub(crate) fn plan(&self, connections: usize, prefix: &str, channels: usize, data_size: usize, has_tokens: bool) -> Plan {
         Plan {
-            servers: vec![self.address],
+            servers: vec![self.door],
             path: self.path.clone(),
             dialect: self.dialect,
+            way: self.way,
             connections,
             prefix: prefix.to_owned(),
             channels,
@@ -232,6 +283,7 @@ fn configured(address: SocketAddr, ground: &Ground<'_>) -> serde_json::Value {
     let open = json!({"allow_subscribe_for_client": true, "allow_subscribe_for_anonymous": true});
     let mut history = json!({"name": "history", "history_size": 1_000, "history_ttl": "1h", "force_recovery": true});
     let mut lab = json!({"name": "lab"});
+    let delta = json!({"name": "delta", "allow_subscribe_for_client": true, "allow_subscribe_for_anonymous": true, "allowed_delta_types": ["fossil"]});
     for (option, value) in open.as_object().into_iter().flatten() {
         history[option] = value.clone();
         lab[option] = value.clone();
@@ -247,9 +299,12 @@ fn configured(address: SocketAddr, ground: &Ground<'_>) -> serde_json::Value {
             "command_rate_limit": 0,
         },
         "registry": {"scopes": [{"name": "lab", "allow_register": ["*"], "allow_for_anonymous": true}]},
-        "channel": {"without_namespace": open, "namespaces": [lab, history]},
+        "channel": {"without_namespace": open, "namespaces": [lab, history, delta]},
         "log": {"level": "error"},
     });
+    if ground.is_guarded {
+        all["client"].as_object_mut().map(|client| client.remove("command_rate_limit"));
+    }
     if let Some(nats) = ground.nats {
         all["cluster"] = json!({"engine": "nats", "name": "lab", "nats_url": [nats.url]});
     }

@@ -2,10 +2,10 @@
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
-use touchline_protocol::websocket::{Opcode, encode_frame, encode_masked_frame};
+use touchline_protocol::websocket::{Opcode, encode_masked_frame};
 
 /// A mask that is not zero: unmasking must cost the server what it costs with real clients.
-const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
+pub(crate) const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 /// Numbers are written from here, so that all have ten digits.
 const NUMBER_BASE: u64 = 1_000_000_000;
 const NUMBER_DIGITS: usize = 10;
@@ -63,13 +63,6 @@ pub(crate) fn data(number: u64, posted_us: u64, size: usize) -> String {
     data
 }
 
-/// The frame that a Centrifugal server sends for a publication: what the floor sends too.
-pub(crate) fn publication_frame(channel: &str, data: &str) -> Vec<u8> {
-    let mut frame = Vec::new();
-    encode_frame(Opcode::Text, format!("{{\"push\":{{\"channel\":\"{channel}\",\"pub\":{{\"data\":{data}}}}}}}").as_bytes(), &mut frame);
-    frame
-}
-
 /// Number and time of each publication in a payload, in order.
 pub(crate) fn marks(payload: &[u8], data_size: usize) -> impl Iterator<Item = (u64, u64)> {
     let mut at = 0;
@@ -120,7 +113,7 @@ mod tests {
     fn marks_are_found_again() {
         let one = data(7, 1_700_000_000_000_001, 128);
         assert_eq!(one.len(), 128);
-        let frame_bytes = publication_frame("lab", &one);
+        let frame_bytes = crate::way::Way::Websocket.publication("lab", &one);
         let (head, payload, length) = frame(&frame_bytes).expect("it is whole");
         assert_eq!((head, length), (0x81, frame_bytes.len()));
         assert_eq!(marks(payload, 128).collect::<Vec<_>>(), [(7, 1_700_000_000_000_001)]);

@@ -48,6 +48,7 @@ impl Bare {
             servers: floors.iter().map(|floor| floor.address).collect(),
             path: String::new(),
             dialect: Dialect::Plain,
+            way: self.sending.way,
             connections: self.connections,
             prefix: prefix.clone(),
             channels,
@@ -60,7 +61,7 @@ impl Bare {
         for floor in &mut floors {
             let connections = missing.min(plan.share());
             missing -= connections;
-            floor.order(&FloorOrder::Accept { connections })?;
+            floor.order(&FloorOrder::Accept { connections, way: self.sending.way })?;
         }
         fleet.open_all(self.opened_at_once)?;
         floors.iter_mut().try_for_each(|floor| floor.wait("accept", |report| matches!(report, FloorReport::Accepted)))?;

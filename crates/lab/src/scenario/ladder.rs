@@ -26,7 +26,7 @@ fn climb((connections, concurrency): (usize, usize), ladder: &Ladder, options: &
     let count = connections.div_ceil(PER_SERVER);
     let channels = ladder.channels as usize;
     let messages = ladder.messages.div_ceil(channels) * channels;
-    let sending = Sending { prefix: PLAIN.to_owned(), channels, messages, rate: ladder.rate, coalesce: 1, size: SIZE };
+    let sending = Sending { prefix: PLAIN.to_owned(), channels, messages, rate: ladder.rate, coalesce: 1, size: SIZE, way: options.way };
     let floor = Bare { processes: count, connections, opened_at_once: 500, sending }.run()?;
     let nats = if count > 1 { Some(Nats::start()?) } else { None };
     let subjects = match &nats {

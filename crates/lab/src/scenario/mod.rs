@@ -2,11 +2,13 @@
 
 mod across;
 mod bare;
+mod bytes;
 mod channels;
 mod connections;
 mod durable;
 mod fanout;
 mod ladder;
+mod noisy;
 mod publish;
 mod recovery;
 mod registry;
@@ -54,7 +56,7 @@ fn repeat(scenario: &Scenario, options: &Options, results: &mut Results) -> Resu
         }
         match scenario {
             Scenario::All => {}
-            Scenario::Floor(fanout) => fanout::floor(fanout, results)?,
+            Scenario::Floor(fanout) => fanout::floor(fanout, options, results)?,
             Scenario::Fanout(fanout) => fanout::fanout(fanout, options, results)?,
             Scenario::Idle(idle) => connections::idle(idle, options, results)?,
             Scenario::Connect(opening) => connections::connect(opening, options, results)?,
@@ -64,6 +66,8 @@ fn repeat(scenario: &Scenario, options: &Options, results: &mut Results) -> Resu
             Scenario::Durable(durable) => durable::durable(durable, options, results)?,
             Scenario::Reopen(reopen) => durable::reopen(reopen, options, results)?,
             Scenario::Cold(recovery) => recovery::cold(recovery, options, results)?,
+            Scenario::Bytes => bytes::bytes(options, results)?,
+            Scenario::Noisy(noisy) => noisy::noisy(noisy, options, results)?,
             Scenario::Slow(slow) => slow::slow(slow, options, results)?,
             Scenario::Statistics(statistics) => statistics::statistics(statistics, options, results)?,
             Scenario::Restart(restart) => restart::restart(restart, options, results)?,

@@ -28,7 +28,7 @@ const RATE: f64 = 10.0;
 pub(super) fn statistics(statistics: &Statistics, options: &Options, results: &mut Results) -> Result<()> {
     let Statistics { connections, rows, seconds } = *statistics;
     let messages = seconds * RATE as usize;
-    let numbers = Numbers { scenario: SCENARIO, connections, channels: 1, messages, rate: RATE, size: 128, coalesce: 1 };
+    let numbers = Numbers { scenario: SCENARIO, connections, channels: 1, messages, rate: RATE, size: 128, coalesce: 1, way: options.way };
     let database = Database::new();
     let alone = deliver(&Subject::start_with_stats(options, &database)?, &numbers)?;
     let subject = Subject::start_with_stats(options, &Database::new())?;

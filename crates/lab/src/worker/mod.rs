@@ -1,6 +1,7 @@
 //! A process that holds subscribers: one thread, one poller. Orders come as JSON lines on standard input, reports go out on standard output.
 
 mod opening;
+mod stream;
 mod subscriber;
 
 use std::io::{BufRead as _, Write as _};
@@ -14,6 +15,7 @@ use mio::{Events, Poll, Token, Waker};
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::{Ledger, Wrongs};
+use crate::way::Way;
 use crate::wire::Dialect;
 use opening::Opening;
 use subscriber::{Outcome, Subscriber};
@@ -45,6 +47,7 @@ pub(crate) struct Crowd {
     pub(crate) server: SocketAddr,
     pub(crate) path: String,
     pub(crate) dialect: Dialect,
+    pub(crate) way: Way,
     pub(crate) connections: usize,
     /// The channel of each subscriber is `prefix` and the remainder of its number by `channels`.
     pub(crate) prefix: String,

@@ -10,8 +10,10 @@ use mio::{Interest, Registry, Token};
 use socket2::{Domain, Socket, Type};
 
 use super::Crowd;
+use super::stream::Stream;
 use crate::ledger::{Ledger, Progress};
 use crate::process::now_us;
+use crate::way::Way;
 use crate::wire::{self, CLOSE, Dialect, PING};
 
 /// Connections from one source address, each from a port that we choose: the kernel's own search becomes slow beyond a few thousand.
@@ -55,7 +57,7 @@ pub(super) struct Scene<'a> {
 
 #[derive(Default)]
 pub(super) struct Subscriber {
-    socket: Option<TcpStream>,
+    socket: Option<Stream>,
     stage: Stage,
     dialled: Option<Instant>,
     opened_us: u64,
@@ -98,7 +100,7 @@ impl Subscriber {
         }
         let mut socket = TcpStream::from_std(socket.into());
         registry.register(&mut socket, Token(index), Interest::READABLE | Interest::WRITABLE)?;
-        self.socket = Some(socket);
+        self.socket = Some(Stream::Plain(socket));
         self.stage = Stage::Dialling;
         self.dialled = Some(Instant::now());
         Ok(())
@@ -133,7 +135,7 @@ impl Subscriber {
             return Ok(false);
         }
         if self.stage == Stage::Dialling {
-            self.begin(scene.crowd)?;
+            self.begin(scene.crowd, scene.index, scene.token)?;
         }
         let was_live = self.is_live();
         loop {
@@ -146,7 +148,7 @@ impl Subscriber {
             };
             *scene.reads += u64::from(was_live);
             self.take(&scratch[..length], scene)?;
-            if length < scratch.len() {
+            if length < scratch.len() && matches!(self.socket, Some(Stream::Plain(_))) {
                 break;
             }
         }
@@ -154,8 +156,8 @@ impl Subscriber {
     }
 
     /// The socket is connected: the first words.
-    fn begin(&mut self, crowd: &Crowd) -> Result<()> {
-        let Some(socket) = self.socket.as_ref() else { return Ok(()) };
+    fn begin(&mut self, crowd: &Crowd, index: usize, token: Option<&str>) -> Result<()> {
+        let Some(socket) = self.socket.as_ref().map(Stream::socket) else { return Ok(()) };
         if let Some(error) = socket.take_error()? {
             return Err(error.into());
         }
@@ -167,8 +169,17 @@ impl Subscriber {
             self.stage = Stage::Subscribing;
             return Ok(());
         }
+        if !crowd.way.begins_with_http() {
+            self.stage = Stage::Connecting;
+            return self.send(&connect(crowd.way, token));
+        }
+        if crowd.way == Way::Tls
+            && let Some(Stream::Plain(socket)) = self.socket.take()
+        {
+            self.socket = Some(Stream::secure(socket)?);
+        }
         self.stage = Stage::Upgrading;
-        self.send(&wire::handshake(&crowd.server.to_string(), &crowd.path))
+        self.send(&crowd.way.opening(&crowd.server.to_string(), &crowd.path, &crowd.channel(index)))
     }
 
     fn send(&mut self, bytes: &[u8]) -> Result<()> {
@@ -202,19 +213,22 @@ impl Subscriber {
         let mut used = 0;
         if self.stage == Stage::Upgrading {
             let Some(end) = wire::find(bytes, b"\r\n\r\n") else { return Ok(0) };
-            if !bytes.starts_with(b"HTTP/1.1 101 ") {
+            let expected: &[u8] = if scene.crowd.way.is_one_way() { b"HTTP/1.1 200 " } else { b"HTTP/1.1 101 " };
+            if !bytes.starts_with(expected) {
                 return Err(anyhow!("refused: {}", String::from_utf8_lossy(&bytes[..end.min(120)])));
             }
             used = end + 4;
             self.introduce(scene)?;
         }
         let now_us = now_us();
-        while let Some((head, payload, length)) = wire::frame(&bytes[used..]) {
+        while let Some((head, payload, length)) = scene.crowd.way.message(&bytes[used..]) {
             used += length;
             match head {
+                // An empty line between events.
+                _ if payload.trim_ascii().is_empty() => {}
                 CLOSE => return Err(anyhow!("closed by the server: {}", String::from_utf8_lossy(payload.get(2..).unwrap_or_default()))),
-                PING => self.send(&wire::pong(payload))?,
-                _ => self.hear(payload, now_us, scene)?,
+                PING => self.send(&wire::pong(&payload))?,
+                _ => self.hear(&payload, now_us, scene)?,
             }
         }
         Ok(used)
@@ -226,11 +240,12 @@ impl Subscriber {
             self.stage = Stage::Subscribing;
             return self.send(&wire::text(&scene.crowd.channel(scene.index)));
         }
+        if scene.crowd.way.is_one_way() {
+            self.stage = Stage::Subscribing;
+            return Ok(());
+        }
         self.stage = Stage::Connecting;
-        self.send(&wire::text(&match scene.token {
-            Some(token) => format!(r#"{{"id":1,"connect":{{"token":"{token}"}}}}"#),
-            None => r#"{"id":1,"connect":{}}"#.to_owned(),
-        }))
+        self.send(&connect(scene.crowd.way, scene.token))
     }
 
     /// Takes one message.
@@ -241,8 +256,11 @@ impl Subscriber {
                 for (number, posted_us) in wire::marks(payload, size) {
                     scene.ledger.receive(&mut self.progress, number, now_us.saturating_sub(posted_us));
                 }
-                if scene.crowd.dialect == Dialect::Centrifugal && has_ping(payload) {
-                    self.send(&wire::text("{}"))?;
+                if scene.crowd.dialect == Dialect::Centrifugal
+                    && has_ping(payload)
+                    && let Some(pong) = scene.crowd.way.pong()
+                {
+                    self.send(&pong)?;
                 }
             }
             Stage::Connecting => {
@@ -253,7 +271,12 @@ impl Subscriber {
                     0 => String::new(),
                     last => format!(r#","recover":true,"offset":{last},"epoch":"{}""#, scene.epoch),
                 };
-                self.send(&wire::text(&format!(r#"{{"id":2,"subscribe":{{"channel":"{channel}"{position}}}}}"#)))?;
+                let json = format!(r#"{{"id":2,"subscribe":{{"channel":"{channel}"{position}}}}}"#);
+                self.send(&scene.crowd.way.command(&json, |fields| {
+                    fields.number(1, 2).message(5, |fields| {
+                        fields.text(1, &channel);
+                    });
+                }))?;
             }
             Stage::Subscribing => {
                 refuse_errors(payload)?;
@@ -285,6 +308,19 @@ impl Subscriber {
 /// `EINPROGRESS` of Linux: the connection is under way.
 const EINPROGRESS: i32 = 115;
 
+/// The command that opens a session.
+fn connect(way: Way, token: Option<&str>) -> Vec<u8> {
+    let json = match token {
+        Some(token) => format!(r#"{{"id":1,"connect":{{"token":"{token}"}}}}"#),
+        None => r#"{"id":1,"connect":{}}"#.to_owned(),
+    };
+    way.command(&json, |fields| {
+        fields.number(1, 1).message(4, |fields| {
+            fields.text(1, token.unwrap_or_default());
+        });
+    })
+}
+
 fn refuse_errors(payload: &[u8]) -> Result<()> {
     match wire::find(payload, b"\"error\":{") {
         Some(_) => Err(anyhow!("refused: {}", String::from_utf8_lossy(payload))),
@@ -294,5 +330,5 @@ fn refuse_errors(payload: &[u8]) -> Result<()> {
 
 /// Whether a message is the protocol's ping, alone or in a batch.
 fn has_ping(payload: &[u8]) -> bool {
-    payload == b"{}" || payload.starts_with(b"{}\n") || payload.ends_with(b"\n{}")
+    payload == b"{}" || payload == b"\0" || payload.starts_with(b"{}\n") || payload.ends_with(b"\n{}")
 }

@@ -1,0 +1,156 @@
+//! The ways in which subscribers come to a server: what they send until they are subscribed, and how what they are sent is taken apart.
+
+use std::borrow::Cow;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+use touchline_protocol::message::Body;
+use touchline_protocol::protobuf::{Fields, delimited};
+use touchline_protocol::publication::{Change, Content};
+use touchline_protocol::websocket::{Opcode, encode_masked_frame};
+use touchline_protocol::wire::Envelope;
+use touchline_protocol::{Publication, Wire, deflate};
+
+use crate::wire;
+
+/// A way in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Way {
+    /// JSON in WebSocket frames.
+    #[default]
+    Websocket,
+    /// Protobuf in WebSocket frames.
+    Protobuf,
+    /// JSON in compressed WebSocket frames.
+    Deflate,
+    /// HTTP streaming, one way.
+    HttpStream,
+    /// Server-sent events, one way.
+    Sse,
+    /// Lines over bare TCP.
+    Tcp,
+    /// JSON in WebSocket frames over TLS.
+    Tls,
+}
+
+/// First byte of a compressed text frame.
+const DEFLATED: u8 = 0xc1;
+/// Longest message that comes.
+const MESSAGE_MAX: usize = 1 << 20;
+
+impl Way {
+    /// The form in which a server's messages come.
+    pub(crate) fn wire(self) -> Wire {
+        let (body, envelope) = match self {
+            Way::Websocket | Way::Tls => (Body::Json, Envelope::WebSocket),
+            Way::Protobuf => (Body::Protobuf, Envelope::WebSocket),
+            Way::Deflate => (Body::Json, Envelope::Deflated { from: 0 }),
+            Way::HttpStream => (Body::Push, Envelope::Stream),
+            Way::Sse => (Body::Push, Envelope::EventStream),
+            Way::Tcp => (Body::Json, Envelope::Stream),
+        };
+        Wire { body, envelope }
+    }
+
+    /// The bytes of a publication.
+    pub(crate) fn publication(self, channel: &str, data: &str) -> Vec<u8> {
+        let content = Content { data: data.to_owned().into(), ..Content::default() };
+        Publication::encode(channel, &content, None).framed(self.wire(), Change::None).to_vec()
+    }
+
+    /// An empty message, by which the floor says that a reader is in.
+    pub(crate) fn acknowledgement(self) -> &'static [u8] {
+        self.wire().ping()
+    }
+
+    /// Whether the first thing that comes is the head of an HTTP answer.
+    pub(crate) fn begins_with_http(self) -> bool {
+        self != Way::Tcp
+    }
+
+    /// Whether the request already says everything.
+    pub(crate) fn is_one_way(self) -> bool {
+        matches!(self, Way::HttpStream | Way::Sse)
+    }
+
+    /// The first words on a fresh connection.
+    pub(crate) fn opening(self, host: &str, path: &str, channel: &str) -> Vec<u8> {
+        let connect = format!("{{\"subs\":{{\"{channel}\":{{}}}}}}");
+        match self {
+            Way::Websocket | Way::Tls => wire::handshake(host, path),
+            Way::Protobuf => wire::handshake(host, &format!("{path}?format=protobuf")),
+            Way::Deflate => {
+                let request = String::from_utf8(wire::handshake(host, path)).unwrap_or_default();
+                request.replacen("\r\n\r\n", "\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n", 1).into_bytes()
+            }
+            Way::HttpStream | Way::Sse => {
+                let path = if self == Way::Sse { "/connection/uni_sse" } else { "/connection/uni_http_stream" };
+                let length = connect.len();
+                format!(
+                    "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{connect}"
+                )
+                .into_bytes()
+            }
+            Way::Tcp => Vec::new(),
+        }
+    }
+
+    /// A command of a client. `fields` says the same to Protobuf.
+    pub(crate) fn command(self, json: &str, fields: impl FnOnce(&mut Fields<'_>)) -> Vec<u8> {
+        match self {
+            Way::Protobuf => {
+                let mut message = Vec::new();
+                delimited(&mut message, |out| fields(&mut Fields(out)));
+                let mut frame = Vec::new();
+                encode_masked_frame(Opcode::Binary, &message, wire::MASK, &mut frame);
+                frame
+            }
+            Way::Tcp => format!("{json}\n").into_bytes(),
+            _ => wire::text(json),
+        }
+    }
+
+    /// The answer to a ping, where one is expected.
+    pub(crate) fn pong(self) -> Option<Vec<u8>> {
+        match self {
+            Way::Protobuf => {
+                let mut frame = Vec::new();
+                encode_masked_frame(Opcode::Binary, &[0], wire::MASK, &mut frame);
+                Some(frame)
+            }
+            Way::Websocket | Way::Deflate | Way::Tls => Some(wire::text("{}")),
+            Way::HttpStream | Way::Sse | Way::Tcp => None,
+        }
+    }
+
+    /// One message at the beginning of `bytes`: the first byte of its frame (0 where there are none), its payload and its whole length.
+    pub(crate) fn message(self, bytes: &[u8]) -> Option<(u8, Cow<'_, [u8]>, usize)> {
+        match self {
+            Way::HttpStream | Way::Sse | Way::Tcp => {
+                let end = bytes.iter().position(|byte| *byte == b'\n')?;
+                Some((0, Cow::Borrowed(&bytes[..end]), end + 1))
+            }
+            _ => {
+                let (head, payload, length) = wire::frame(bytes)?;
+                let payload = match head {
+                    DEFLATED => Cow::Owned(deflate::inflate(payload, MESSAGE_MAX).unwrap_or_default()),
+                    _ => Cow::Borrowed(payload),
+                };
+                Some((head, payload, length))
+            }
+        }
+    }
+
+    /// What of the configuration a server needs for this way, `tcp_port` for lines.
+    pub(crate) fn configure(self, configuration: &mut serde_json::Value, tcp_port: u16) {
+        use serde_json::json;
+        match self {
+            Way::Deflate => configuration["websocket"] = json!({"compression": true, "compression_min_size": 64}),
+            Way::HttpStream => configuration["uni_http_stream"] = json!({"enabled": true}),
+            Way::Sse => configuration["uni_sse"] = json!({"enabled": true}),
+            Way::Tcp => configuration["tcp"] = json!({"enabled": true, "address": "127.0.0.1", "port": tcp_port}),
+            Way::Websocket | Way::Protobuf | Way::Tls => {}
+        }
+    }
+}
