@@ -7,5 +7,6 @@ mod fuzz_commands;
 mod fuzz_encoders;
 mod fuzz_frames;
 mod properties;
+mod protobuf;
 mod random;
 mod wire;

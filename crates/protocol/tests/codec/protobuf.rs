@@ -1,0 +1,479 @@
+//! The Protobuf form beside the JSON form, and beside another implementation of Protobuf: the same commands are read, the same replies are written.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use prost::Message as _;
+use serde_json::{Value, json};
+use touchline_protocol::command::Commands;
+use touchline_protocol::message::{Body, ConnectResult, Messages, Push, Reply, SubscribeResult};
+use touchline_protocol::publication::{Change, Content, Missed, Place, Publication};
+use touchline_protocol::wire::Envelope;
+use touchline_protocol::{Disconnect, Error, Unsubscribe, Wire, deflate};
+
+use crate::random::{Random, fuzz};
+
+/// `client.proto`, as much as is used, for the other implementation.
+mod proto {
+    use std::collections::HashMap;
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Command {
+        #[prost(uint32, tag = "1")]
+        pub(super) id: u32,
+        #[prost(message, optional, tag = "4")]
+        pub(super) connect: Option<Connect>,
+        #[prost(message, optional, tag = "5")]
+        pub(super) subscribe: Option<Subscribe>,
+        #[prost(message, optional, tag = "6")]
+        pub(super) unsubscribe: Option<Channel>,
+        #[prost(message, optional, tag = "7")]
+        pub(super) publish: Option<Publish>,
+        #[prost(message, optional, tag = "8")]
+        pub(super) presence: Option<Channel>,
+        #[prost(message, optional, tag = "10")]
+        pub(super) history: Option<History>,
+        #[prost(message, optional, tag = "13")]
+        pub(super) rpc: Option<Rpc>,
+        #[prost(message, optional, tag = "14")]
+        pub(super) refresh: Option<Channel>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Connect {
+        #[prost(string, tag = "1")]
+        pub(super) token: String,
+        #[prost(bytes = "vec", tag = "2")]
+        pub(super) data: Vec<u8>,
+        #[prost(map = "string, message", tag = "3")]
+        pub(super) subs: HashMap<String, Subscribe>,
+        #[prost(string, tag = "4")]
+        pub(super) name: String,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Subscribe {
+        #[prost(string, tag = "1")]
+        pub(super) channel: String,
+        #[prost(string, tag = "2")]
+        pub(super) token: String,
+        #[prost(bool, tag = "3")]
+        pub(super) recover: bool,
+        #[prost(string, tag = "6")]
+        pub(super) epoch: String,
+        #[prost(uint64, tag = "7")]
+        pub(super) offset: u64,
+        #[prost(string, tag = "12")]
+        pub(super) delta: String,
+        #[prost(message, optional, tag = "13")]
+        pub(super) tf: Option<Filter>,
+        #[prost(int64, tag = "14")]
+        pub(super) flag: i64,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Filter {
+        #[prost(string, tag = "1")]
+        pub(super) op: String,
+        #[prost(string, tag = "2")]
+        pub(super) key: String,
+        #[prost(string, tag = "3")]
+        pub(super) cmp: String,
+        #[prost(string, repeated, tag = "5")]
+        pub(super) vals: Vec<String>,
+        #[prost(message, repeated, tag = "6")]
+        pub(super) nodes: Vec<Filter>,
+    }
+
+    /// Any request whose first field is a text: a channel, or a token.
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Channel {
+        #[prost(string, tag = "1")]
+        pub(super) text: String,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Publish {
+        #[prost(string, tag = "1")]
+        pub(super) channel: String,
+        #[prost(bytes = "vec", tag = "2")]
+        pub(super) data: Vec<u8>,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct History {
+        #[prost(string, tag = "1")]
+        pub(super) channel: String,
+        #[prost(int32, tag = "7")]
+        pub(super) limit: i32,
+        #[prost(message, optional, tag = "8")]
+        pub(super) since: Option<Position>,
+        #[prost(bool, tag = "9")]
+        pub(super) reverse: bool,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Position {
+        #[prost(uint64, tag = "1")]
+        pub(super) offset: u64,
+        #[prost(string, tag = "2")]
+        pub(super) epoch: String,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Rpc {
+        #[prost(bytes = "vec", tag = "1")]
+        pub(super) data: Vec<u8>,
+        #[prost(string, tag = "2")]
+        pub(super) method: String,
+    }
+}
+
+fn name(random: &mut Random) -> String {
+    format!("c{}", random.next() % 1_000)
+}
+
+fn number(random: &mut Random) -> u64 {
+    random.next() >> (random.next() % 63)
+}
+
+/// A command in both forms.
+fn command(random: &mut Random) -> (Value, proto::Command) {
+    let (id, channel, text) = (1 + random.below(1 << 20) as u32, name(random), random.text());
+    let (data, offset, flag) = (Value::from(random.text()), number(random), random.one_in(2));
+    let bytes = data.to_string().into_bytes();
+    let mut c = proto::Command { id, ..Default::default() };
+    let filter = || proto::Filter { op: String::new(), key: "k".into(), cmp: "in".into(), vals: vec![text.clone()], nodes: Vec::new() };
+    let json = match random.below(8) {
+        0 => {
+            let sub = proto::Subscribe { recover: flag, offset, epoch: "e".into(), ..Default::default() };
+            let subs = HashMap::from([(channel.clone(), sub)]);
+            c.connect = Some(proto::Connect { token: text.clone(), data: bytes, subs, name: "sdk".into() });
+            json!({"connect": {"token": text, "data": data, "subs": {channel: {"recover": flag, "offset": offset, "epoch": "e"}}, "name": "sdk"}})
+        }
+        1 => {
+            let tf = random.one_in(2).then(|| proto::Filter { op: "not".into(), nodes: vec![filter()], ..Default::default() });
+            let mut json = json!({"channel": channel, "token": text, "recover": flag, "offset": offset, "epoch": "abcd", "delta": "fossil", "flag": 2});
+            if tf.is_some() {
+                json["tf"] = json!({"op": "not", "nodes": [{"key": "k", "cmp": "in", "vals": [text]}]});
+            }
+            let (epoch, delta) = ("abcd".into(), "fossil".into());
+            c.subscribe = Some(proto::Subscribe { channel, token: text.clone(), recover: flag, epoch, offset, delta, tf, flag: 2 });
+            json!({"subscribe": json})
+        }
+        2 => {
+            c.unsubscribe = Some(proto::Channel { text: channel.clone() });
+            json!({"unsubscribe": {"channel": channel}})
+        }
+        3 => {
+            c.publish = Some(proto::Publish { channel: channel.clone(), data: bytes });
+            json!({"publish": {"channel": channel, "data": data}})
+        }
+        4 => {
+            c.presence = Some(proto::Channel { text: channel.clone() });
+            json!({"presence": {"channel": channel}})
+        }
+        5 => {
+            let limit = random.below(100) as i32 - 1;
+            let since = Some(proto::Position { offset, epoch: text.clone() });
+            c.history = Some(proto::History { channel: channel.clone(), limit, since, reverse: flag });
+            json!({"history": {"channel": channel, "limit": limit, "since": {"offset": offset, "epoch": text}, "reverse": flag}})
+        }
+        6 => {
+            c.rpc = Some(proto::Rpc { data: bytes, method: text.clone() });
+            json!({"rpc": {"data": data, "method": text}})
+        }
+        _ => {
+            c.refresh = Some(proto::Channel { text: text.clone() });
+            json!({"refresh": {"token": text}})
+        }
+    };
+    let mut json = json;
+    json["id"] = id.into();
+    (json, c)
+}
+
+#[test]
+fn both_forms_of_a_command_are_read_as_the_same() {
+    fuzz(|random| {
+        let (mut lines, mut messages, mut count) = (String::new(), Vec::new(), 0);
+        for _ in 0..1 + random.below(4) {
+            let (json, message) = command(random);
+            lines.push_str(&format!("{json}\n"));
+            message.encode_length_delimited(&mut messages).expect("a vector has room");
+            count += 1;
+        }
+        let read =
+            |body, input| Commands::read(body, input).map(|command| format!("{:?}", command.expect("it is good"))).collect::<Vec<_>>();
+        let (json, protobuf) = (read(Body::Json, lines.as_bytes()), read(Body::Protobuf, &messages));
+        assert_eq!(json.len(), count);
+        assert_eq!(json, protobuf);
+    });
+}
+
+#[test]
+fn what_is_broken_is_refused_or_read_as_others_read_it() {
+    fuzz(|random| {
+        let mut bytes = command(random).1.encode_length_delimited_to_vec();
+        random.mutate(&mut bytes);
+        let theirs = proto::Command::decode_length_delimited(&bytes[..]);
+        let ours = Commands::read(Body::Protobuf, &bytes).next();
+        if let (Ok(theirs), Some(Ok(ours))) = (theirs, ours) {
+            assert_eq!(theirs.id, ours.id);
+            assert_eq!(theirs.publish.map(|p| p.channel), ours.publish.map(|p| p.channel.into_owned()));
+            assert_eq!(theirs.subscribe.map(|s| (s.channel, s.offset)), ours.subscribe.map(|s| (s.channel.into_owned(), s.offset)));
+        }
+    });
+}
+
+/// A message of the server, taken apart by nobody's rules but those of the format: numbers, and bytes that may be messages.
+fn fields(mut message: &[u8]) -> Vec<(u32, Vec<u8>, u64)> {
+    let mut all = Vec::new();
+    while !message.is_empty() {
+        let (tag, kind) = prost::encoding::decode_key(&mut message).expect("a key");
+        match kind {
+            prost::encoding::WireType::Varint => {
+                all.push((tag, Vec::new(), prost::encoding::decode_varint(&mut message).expect("a number")))
+            }
+            prost::encoding::WireType::LengthDelimited => {
+                let length = prost::encoding::decode_varint(&mut message).expect("a length") as usize;
+                all.push((tag, message[..length].to_vec(), 0));
+                message = &message[length..];
+            }
+            other => panic!("{other:?} is not written"),
+        }
+    }
+    all
+}
+
+/// The schema of what the server says, by the names of the JSON form: how a field is called and what it is.
+#[derive(Clone, Copy)]
+enum Kind {
+    Number,
+    Flag,
+    Text,
+    Json,
+    Message(&'static [(u32, &'static str, Kind)]),
+    List(&'static [(u32, &'static str, Kind)]),
+    /// Text to text.
+    Texts,
+}
+use Kind::{Flag, Json, List, Number, Text, Texts};
+
+const INFO: &[(u32, &str, Kind)] = &[(1, "user", Text), (2, "client", Text), (3, "conn_info", Json), (4, "chan_info", Json)];
+const PUBLICATION: &[(u32, &str, Kind)] = &[
+    (4, "data", Json),
+    (5, "info", Kind::Message(INFO)),
+    (6, "offset", Number),
+    (7, "tags", Texts),
+    (8, "delta", Flag),
+    (9, "time", Number),
+    (14, "epoch", Text),
+];
+const SUBSCRIBED: &[(u32, &str, Kind)] = &[
+    (1, "expires", Flag),
+    (2, "ttl", Number),
+    (3, "recoverable", Flag),
+    (6, "epoch", Text),
+    (7, "publications", List(PUBLICATION)),
+    (8, "recovered", Flag),
+    (9, "offset", Number),
+    (10, "positioned", Flag),
+    (11, "data", Json),
+    (12, "was_recovering", Flag),
+    (13, "delta", Flag),
+];
+const CONNECTED: &[(u32, &str, Kind)] = &[
+    (1, "client", Text),
+    (2, "version", Text),
+    (3, "expires", Flag),
+    (4, "ttl", Number),
+    (7, "ping", Number),
+    (8, "pong", Flag),
+    (9, "session", Text),
+    (10, "node", Text),
+    (11, "time", Number),
+];
+const REPLY: &[(u32, &str, Kind)] = &[
+    (1, "id", Number),
+    (2, "error", Kind::Message(&[(1, "code", Number), (2, "message", Text), (3, "temporary", Flag)])),
+    (
+        4,
+        "push",
+        Kind::Message(&[
+            (2, "channel", Text),
+            (4, "pub", Kind::Message(PUBLICATION)),
+            (7, "unsubscribe", Kind::Message(&[(2, "code", Number), (3, "reason", Text)])),
+            (8, "message", Kind::Message(&[(1, "data", Json)])),
+            (
+                9,
+                "subscribe",
+                Kind::Message(&[
+                    (1, "recoverable", Flag),
+                    (4, "epoch", Text),
+                    (5, "offset", Number),
+                    (6, "positioned", Flag),
+                    (7, "data", Json),
+                ]),
+            ),
+            (11, "disconnect", Kind::Message(&[(1, "code", Number), (2, "reason", Text), (3, "reconnect", Flag)])),
+            (12, "refresh", Kind::Message(&[(1, "expires", Flag), (2, "ttl", Number)])),
+        ]),
+    ),
+    (5, "connect", Kind::Message(CONNECTED)),
+    (6, "subscribe", Kind::Message(SUBSCRIBED)),
+    (7, "unsubscribe", Kind::Message(&[])),
+    (8, "publish", Kind::Message(&[])),
+    (10, "presence_stats", Kind::Message(&[(1, "num_clients", Number), (2, "num_users", Number)])),
+    (11, "history", Kind::Message(&[(1, "publications", List(PUBLICATION)), (2, "epoch", Text), (3, "offset", Number)])),
+    (13, "rpc", Kind::Message(&[(1, "data", Json)])),
+    (14, "refresh", Kind::Message(&[(1, "client", Text), (2, "version", Text), (3, "expires", Flag), (4, "ttl", Number)])),
+    (15, "sub_refresh", Kind::Message(&[(1, "expires", Flag), (2, "ttl", Number)])),
+];
+
+fn value(message: &[u8], schema: &[(u32, &str, Kind)]) -> Value {
+    let mut object = json!({});
+    for (tag, bytes, number) in fields(message) {
+        let (_, name, kind) = schema.iter().find(|(known, ..)| *known == tag).unwrap_or_else(|| panic!("field {tag} is unknown"));
+        let text = || String::from_utf8(bytes.clone()).expect("text is UTF-8");
+        match kind {
+            Number => object[name] = number.into(),
+            Flag => object[name] = (number != 0).into(),
+            Text => object[name] = text().into(),
+            Json => object[name] = serde_json::from_slice(&bytes).unwrap_or_else(|_| text().into()),
+            Kind::Message(schema) => object[name] = value(&bytes, schema),
+            List(schema) => match object[name].as_array_mut() {
+                Some(list) => list.push(value(&bytes, schema)),
+                None => object[name] = json!([value(&bytes, schema)]),
+            },
+            Texts => {
+                let entry = fields(&bytes);
+                let part = |tag| {
+                    entry
+                        .iter()
+                        .find(|(t, ..)| *t == tag)
+                        .map_or(String::new(), |(_, bytes, _)| String::from_utf8(bytes.clone()).expect("UTF-8"))
+                };
+                object[name][part(1)] = part(2).into();
+            }
+        }
+    }
+    object
+}
+
+/// Without what one form always writes and the other leaves out where it is empty.
+fn trimmed(value: Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let is_empty = |value: &Value| *value == json!("") || *value == json!(0) || *value == json!([]);
+            Value::Object(members.into_iter().map(|(name, value)| (name, trimmed(value))).filter(|(_, value)| !is_empty(value)).collect())
+        }
+        Value::Array(items) => items.into_iter().map(trimmed).collect(),
+        other => other,
+    }
+}
+
+fn publication(random: &mut Random, channel: &str, data: &Value) -> Arc<Publication> {
+    let content = Content {
+        data: data.to_string().into(),
+        tags: (0..random.below(3)).map(|_| (format!("k{}", random.below(9)), random.text())).collect(),
+        info: None,
+    };
+    let place = random.one_in(2).then(|| Place { offset: 1 + random.next() % 5, epoch: "abcdefgh", time_ms: random.next() >> 20 });
+    Arc::new(Publication::encode(channel, &content, place))
+}
+
+/// What both encoders write of the same.
+fn both(write: impl Fn(&mut Messages)) -> (Value, Value) {
+    let (mut json, mut protobuf) = (Messages::default(), Messages::default());
+    protobuf.encode_as(Body::Protobuf);
+    write(&mut json);
+    write(&mut protobuf);
+    let mut rest = protobuf.bytes();
+    let length = prost::encoding::decode_varint(&mut rest).expect("a length") as usize;
+    assert_eq!(length, rest.len(), "one whole message");
+    (trimmed(serde_json::from_slice(json.bytes()).expect("JSON")), trimmed(value(rest, REPLY)))
+}
+
+#[test]
+fn both_forms_of_a_reply_say_the_same() {
+    fuzz(|random| {
+        let (id, channel, data) = (1 + random.below(1 << 20) as u32, name(random), json!({"t": random.text()}));
+        let text = data.to_string();
+        let publications: Vec<_> = (0..random.below(4)).map(|_| publication(random, &channel, &data)).collect();
+        let ttl_s = random.one_in(2).then(|| 1 + random.next() % 1_000);
+        let flag = random.one_in(2);
+        let subscribe = SubscribeResult {
+            ttl_s,
+            recoverable: flag,
+            positioned: !flag,
+            epoch: "abcdefgh",
+            offset: number(random),
+            recovered: flag,
+            was_recovering: flag,
+            delta: flag,
+            data: Some(text.as_bytes()),
+            missed: Missed { publications: &publications, is_delta: false },
+        };
+        let connect =
+            ConnectResult { client: "id", version: "1", ttl_s, subs: &[], ping_s: 25, pong: flag, session: "s", node: "n", time_ms: 7 };
+        let error = Error::ALL[random.below(Error::ALL.len())];
+        let replies = [
+            Reply::Error(error),
+            Reply::Connect(connect),
+            Reply::Subscribe(subscribe),
+            Reply::Unsubscribe,
+            Reply::Publish,
+            Reply::PresenceStats(br#"{"num_clients":3,"num_users":2}"#),
+            Reply::History { publications: &publications, epoch: "abcdefgh", offset: number(random) },
+            Reply::Rpc(text.as_bytes()),
+            Reply::Refresh { client: "id", version: "1", ttl_s },
+            Reply::SubRefresh { ttl_s },
+        ];
+        let reply = replies[random.below(replies.len())];
+        let (json, protobuf) = both(|messages| messages.reply(id, &reply));
+        assert_eq!(json, protobuf, "{reply:?}");
+        let one = publication(random, &channel, &data);
+        let disconnect = &Disconnect::ALL[random.below(Disconnect::ALL.len())];
+        let pushes = [
+            Push::Publication(&one),
+            Push::Unsubscribe(Unsubscribe::EXPIRED),
+            Push::Message(text.as_bytes()),
+            Push::Subscribe(SubscribeResult { missed: Missed::default(), ..subscribe }),
+            Push::Disconnect(disconnect),
+            Push::Refresh { ttl_s: 5 },
+        ];
+        let push = pushes[random.below(pushes.len())];
+        let (json, protobuf) = both(|messages| messages.push(&channel, &push));
+        assert_eq!(json, protobuf, "{push:?}");
+    });
+}
+
+#[test]
+fn shared_publications_say_the_same_in_every_form() {
+    fuzz(|random| {
+        let (channel, data) = (name(random), json!({"t": random.text()}));
+        let one = publication(random, &channel, &data);
+        let line = |body, envelope| one.framed(Wire { body, envelope }, Change::None);
+        let json: Value = serde_json::from_slice(&line(Body::Json, Envelope::Stream)).expect("JSON");
+        let push: Value = serde_json::from_slice(&line(Body::Push, Envelope::Stream)).expect("JSON");
+        assert_eq!(json["push"], push);
+        let event = line(Body::Push, Envelope::EventStream);
+        let event = event.strip_prefix(b"data: ").and_then(|event| event.strip_suffix(b"\n\n")).expect("an event");
+        assert_eq!(serde_json::from_slice::<Value>(event).expect("JSON"), push);
+        let message = line(Body::Protobuf, Envelope::Stream);
+        let mut rest = &message[..];
+        prost::encoding::decode_varint(&mut rest).expect("a length");
+        assert_eq!(trimmed(value(rest, REPLY)), trimmed(json));
+    });
+}
+
+#[test]
+fn compressed_noise_is_refused_and_never_grows_beyond_its_limit() {
+    fuzz(|random| {
+        let length = random.below(300);
+        let bytes = random.bytes(length);
+        let most = random.below(10_000);
+        assert!(deflate::inflate(&bytes, most).is_none_or(|message| message.len() <= most));
+    });
+}
