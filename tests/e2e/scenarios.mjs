@@ -323,6 +323,20 @@ export const scenarios = {
     equal([numDeltaPayloads, bytesReceived < bytesDecoded / 2], [4, true]);
   },
 
+  async 'gets an answer that is larger than its queue may be'({ client, api, equal }) {
+    const channel = unique('history:');
+    const data = (n) => `${n}`.repeat(60_000);
+    for (let n = 1; n <= 9; n += 1) for (let again = 0; again < 4; again += 1) await api('publish', { channel, data: data(n) });
+    const c = client({ timeout: 10_000 });
+    const subscription = c.newSubscription(channel);
+    const disconnected = collect(c, 'disconnected');
+    subscription.subscribe();
+    c.connect();
+    await within(subscription.ready(), 'subscribed');
+    const { publications } = await subscription.history({ limit: 100 });
+    equal([publications.length, publications.every((p, i) => p.data === data(1 + Math.floor(i / 4))), disconnected.length], [36, true, 0]);
+  },
+
   async 'gets what fits its filter, live and when it comes back'({ client, api, equal }) {
     const channel = unique('tagged:');
     const c = client({ minReconnectDelay: 10 });

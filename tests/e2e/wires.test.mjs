@@ -241,3 +241,38 @@ describe('bare TCP', () => {
     await once.line((reply) => reply.connect);
   });
 });
+
+describe('a client that sends more than it may', () => {
+  test('is read more slowly: nothing is lost, and neighbours are served', { timeout: 60_000 }, async (t) => {
+    const port = await freePort();
+    const server = await Server.start({ change: { tcp: { enabled: true, address: '127.0.0.1', port }, client: { command_rate_limit: 2_000 } } });
+    const [noisy, neighbour] = [new Program('nc', '127.0.0.1', `${port}`), new Program('nc', '127.0.0.1', `${port}`)];
+    t.after(async () => {
+      for (const program of [noisy, neighbour]) program.stop();
+      await server.stop();
+    });
+    for (const program of [noisy, neighbour]) program.say({ id: 1, connect: {} });
+    await neighbour.line((reply) => reply.connect);
+    const count = 8_000;
+    const began = Date.now();
+    for (let id = 2; id < count + 2; id += 1) noisy.say({ id, rpc: { method: 'none' } });
+    neighbour.say({ id: 2, rpc: { method: 'none' } });
+    assert.equal((await neighbour.line((reply) => reply.id === 2)).error.code, 108);
+    assert.ok(noisy.lines.length < count, 'the neighbour has not waited for it');
+    await noisy.line((reply) => reply.id === count + 1, 30);
+    assert.ok(Date.now() - began > 2_500, `its rate is a rate: ${Date.now() - began} ms`);
+    const ids = noisy.lines.map((line) => JSON.parse(line).id).filter((id) => id > 1);
+    assert.deepEqual(ids, Array.from({ length: count }, (_, n) => n + 2), 'all, and in order');
+    assert.match(await (await fetch(`${server.http}/metrics`)).text(), /touchline_throttled_total [1-9]/);
+  });
+
+  test('over emulation is told to come back later', { timeout: 30_000 }, async () => {
+    const server = await Server.start({ change: { client: { command_rate_limit: 1_000 } } });
+    const curl = new Program('curl', '-sN', `${server.http}/connection/http_stream`, '-d', JSON.stringify({ id: 1, connect: {} }));
+    const { connect: { session, node } } = await curl.line((reply) => reply.connect);
+    const data = Array.from({ length: 1_000 }, (_, n) => JSON.stringify({ id: n + 2, rpc: { method: 'none' } })).join('\n');
+    for (let n = 0; n < 4; n += 1) await fetch(`${server.http}/emulation`, { method: 'POST', body: JSON.stringify({ session, node, data }) });
+    assert.equal((await curl.line((message) => message.push?.disconnect)).push.disconnect.code, 3013);
+    await server.stop();
+  });
+});

@@ -491,7 +491,7 @@ impl Session {
     /// Whether a client that sends lines has been silent for too long.
     fn is_idle(&self, context: &Context<'_>) -> bool {
         let limit_s = context.node.line_idle.as_secs();
-        self.link == Link::Lines && limit_s > 0 && u64::from(self.heard_s) + limit_s <= context.now_s()
+        self.link == Link::Lines && limit_s > 0 && u64::from(self.heard_s) + limit_s < context.now_s()
     }
 
     fn pong(&mut self, context: &mut Context<'_>) {

@@ -25,12 +25,12 @@ impl Input {
 }
 
 impl Input {
-    /// Whether a part of something has arrived.
-    pub(super) fn has_begun(&self) -> bool {
+    /// Bytes that have arrived of something that is not whole yet.
+    pub(super) fn begun(&self) -> usize {
         match self {
-            Input::Frames(assembly) => !assembly.is_idle(),
-            Input::Lines(lines) => lines.0.is_some(),
-            Input::Nothing => false,
+            Input::Frames(assembly) => assembly.buffered_bytes(),
+            Input::Lines(lines) => lines.0.as_ref().map_or(0, |line| line.len()),
+            Input::Nothing => 0,
         }
     }
 }

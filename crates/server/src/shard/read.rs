@@ -134,7 +134,7 @@ impl Shard {
             }
             let is_emptied = connection.socket.is_emptied_by_short_read();
             // Commands are read a few at a time; one that is large is read whole.
-            let most = if connection.input.has_begun() { SCRATCH_SIZE } else { READ_SIZE };
+            let most = if connection.input.begun() >= READ_SIZE / 2 { SCRATCH_SIZE } else { READ_SIZE };
             match connection.socket.read(&mut self.scratch[..most]) {
                 Ok(0) => return self.hear_end(slot),
                 Ok(length) => {

@@ -1,0 +1,79 @@
+// Clients whose link dies without a word, and clients that come back from another address. Each machine is a network namespace.
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { after, before, describe, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Centrifuge } from 'centrifuge';
+import WebSocket from 'ws';
+import { Network } from './network.mjs';
+import { Server } from './server.mjs';
+
+describe('a link that dies without a word', () => {
+  let network, server;
+  before(async () => {
+    network = new Network(2);
+    const change = { client: { ping_interval: '2s', pong_timeout: '1s' }, tcp: { enabled: true, address: network.address(0), port: 8001 } };
+    server = await Server.start({ port: 8000, seconds: 30, change, on: { address: network.address(0), words: network.on(0, []) } });
+  });
+  after(async () => {
+    network.heal();
+    assert.equal(await server.stop(), 0);
+    network.destroy();
+  });
+
+  const open = async () => {
+    const text = await (await fetch(`${server.http}/metrics`)).text();
+    return Object.fromEntries([...text.matchAll(/touchline_transport_connections\{transport="(\w+)"\} (\d+)/g)].map(([, name, count]) => [name, Number(count)]));
+  };
+
+  test('is found within a ping and the time for its answer, on every transport', { timeout: 60_000 }, async () => {
+    const on = (...command) => { const [program, ...words] = network.on(1, command); return spawn(program, words, { stdio: ['pipe', 'ignore', 'ignore'] }); };
+    const at = network.address(0);
+    const lines = on('nc', at, '8001');
+    lines.stdin.write('{"id":1,"connect":{}}\n');
+    const programs = [
+      lines,
+      on('curl', '-sN', `http://${at}:8000/connection/uni_sse?cf_connect=%7B%7D`),
+      on('curl', '-sN', `http://${at}:8000/connection/uni_http_stream`, '-d', '{}'),
+      on('curl', '-sN', `http://${at}:8000/connection/http_stream`, '-d', '{"id":1,"connect":{}}'),
+    ];
+    const expected = { tcp: 1, uni_sse: 1, uni_http_stream: 1, http_stream: 1 };
+    for (const end = Date.now() + 5_000; Date.now() < end; await sleep(50)) {
+      const found = await open();
+      if (Object.keys(expected).every((name) => found[name] === 1)) break;
+    }
+    network.cut(0, 1);
+    // A ping interval, the time for an answer, and what timers of the kernel add.
+    let found;
+    for (const end = Date.now() + 8_000; Date.now() < end; await sleep(50)) {
+      found = await open();
+      if (Object.values(found).every((count) => count === 0)) break;
+    }
+    assert.ok(Object.values(found).every((count) => count === 0), JSON.stringify(found));
+    for (const program of programs) program.kill();
+    network.heal();
+  });
+});
+
+describe('another address', () => {
+  test('a client goes on where it was', { timeout: 30_000 }, async () => {
+    const server = await Server.start();
+    let address = '127.0.0.2';
+    class From extends WebSocket { constructor(url, protocols) { super(url, protocols, { localAddress: address }); } }
+    const client = new Centrifuge(server.websocket, { websocket: From, minReconnectDelay: 10 });
+    const subscription = client.newSubscription('history:roaming');
+    const seen = [];
+    subscription.on('publication', (event) => seen.push(event.data));
+    subscription.subscribe();
+    client.connect();
+    await subscription.ready(10_000);
+    await server.api('publish', { channel: 'history:roaming', data: 1 });
+    address = '127.0.0.3';
+    client._transport._transport.terminate();
+    await server.api('publish', { channel: 'history:roaming', data: 2 });
+    for (const end = Date.now() + 10_000; seen.length < 2 && Date.now() < end; ) await sleep(20);
+    assert.deepEqual(seen, [1, 2]);
+    client.disconnect();
+    await server.stop();
+  });
+});
