@@ -142,6 +142,15 @@ impl Way {
         }
     }
 
+    /// Most bytes of memory for a connection that waits, fresh and after all have left and come back.
+    pub(crate) fn idle_bounds(self) -> (f64, f64) {
+        match self {
+            Way::HttpStream | Way::Sse => (2_560.0, 2_560.0),
+            Way::Tls => (12_288.0, 12_288.0),
+            Way::Websocket | Way::Protobuf | Way::Deflate | Way::Tcp => (1_300.0, 1_500.0),
+        }
+    }
+
     /// What of the configuration a server needs for this way, `tcp_port` for lines.
     pub(crate) fn configure(self, configuration: &mut serde_json::Value, tcp_port: u16) {
         use serde_json::json;

@@ -64,8 +64,9 @@ pub(super) fn idle(idle: &Idle, options: &Options, results: &mut Results) -> Res
     fleet.open_all(500)?;
     std::thread::sleep(REST);
     let returned = (resident_bytes(subject.pid)? - empty) / count;
-    results.add(Figure::new("idle", "RSS per connection, fresh", "B").bound(1_300.0, 700.0), fresh);
-    results.add(Figure::new("idle", "RSS per connection, all closed and back", "B").bound(1_500.0, 700.0), returned);
+    let (most_fresh, most_returned) = options.way.idle_bounds();
+    results.add(Figure::new("idle", "RSS per connection, fresh", "B").bound(most_fresh, 700.0), fresh);
+    results.add(Figure::new("idle", "RSS per connection, all closed and back", "B").bound(most_returned, 700.0), returned);
     results.add(Figure::new("idle", "CPU per connection and second", "µs").bound(0.6, 0.3), us);
     wrongs.add(fleet.close()?);
     results.add(exact("idle"), wrongs.total("server") as f64);

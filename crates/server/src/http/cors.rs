@@ -6,7 +6,7 @@ use hyper::header::{
 };
 use hyper::{StatusCode, Uri};
 
-use super::respond::{self, Answer};
+use super::respond::{self, Answer, Refused};
 use crate::node::Node;
 use crate::origin;
 
@@ -14,11 +14,11 @@ use crate::origin;
 ///
 /// # Errors
 /// The answer to a page that is not allowed.
-pub(super) fn check(node: &Node, uri: &Uri, headers: &HeaderMap) -> Result<Option<HeaderValue>, Answer> {
+pub(super) fn check(node: &Node, uri: &Uri, headers: &HeaderMap) -> Result<Option<HeaderValue>, Refused> {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
     let host = text(HOST).or_else(|| uri.authority().map(|authority| authority.as_str()));
     if !origin::is_allowed(text(ORIGIN), host, &node.settings.client.allowed_origins) {
-        return Err(respond::text(StatusCode::FORBIDDEN, "this origin is not in client.allowed_origins\n"));
+        return Err(respond::text(StatusCode::FORBIDDEN, "this origin is not in client.allowed_origins\n").into());
     }
     Ok(headers.get(ORIGIN).cloned())
 }

@@ -30,7 +30,7 @@ struct Emulated<'a> {
 pub(super) async fn answer(node: &Node, request: Request<Incoming>) -> Answer {
     let origin = match cors::check(node, request.uri(), request.headers()) {
         Ok(origin) => origin,
-        Err(answer) => return answer,
+        Err(answer) => return *answer,
     };
     if *request.method() == Method::OPTIONS {
         return cors::preflight(request.headers(), origin.as_ref());

@@ -7,6 +7,9 @@ use hyper::{Response, StatusCode};
 
 pub(super) type Answer = Response<Full<Bytes>>;
 
+/// An answer that says no. Boxed, because it is rare and large.
+pub(super) type Refused = Box<Answer>;
+
 pub(super) const JSON: &str = "application/json";
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 

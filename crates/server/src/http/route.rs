@@ -36,13 +36,13 @@ pub(super) async fn answer(node: &Arc<Node>, shard: ShardId, request: Request<In
     if let Some(transport) = handshake::transport_of(node, path) {
         return match upgrade::answer(node, &request, transport) {
             Ok((answer, entrance)) => Routed::Upgrade(answer, entrance),
-            Err(refusal) => Routed::Answer(refusal),
+            Err(refusal) => Routed::Answer(*refusal),
         };
     }
     if let Some((transport, way)) = stream::transport_of(node, path) {
         return match stream::admit(node, transport, &way, request).await {
             Ok(admitted) => Routed::Stream(Box::new(admitted)),
-            Err(refusal) => Routed::Answer(refusal),
+            Err(refusal) => Routed::Answer(*refusal),
         };
     }
     Routed::Answer(plain(node, shard, request).await)

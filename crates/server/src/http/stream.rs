@@ -11,7 +11,7 @@ use touchline_protocol::Wire;
 use touchline_protocol::message::Body;
 use touchline_protocol::wire::Envelope;
 
-use super::respond::{self, Answer};
+use super::respond::{self, Answer, Refused};
 use super::{cors, route};
 use crate::agent::Agent;
 use crate::node::Node;
@@ -52,13 +52,13 @@ pub(super) async fn admit(
     transport: Transport,
     settings: &StreamSettings,
     request: Request<Incoming>,
-) -> Result<Admitted, Answer> {
+) -> Result<Admitted, Refused> {
     let origin = cors::check(node, request.uri(), request.headers())?;
-    let refuse = |answer| Err(cors::admit(answer, origin.as_ref()));
+    let refuse = |answer| Err(cors::admit(answer, origin.as_ref()).into());
     let is_sse = matches!(transport, Transport::Sse | Transport::UniSse);
     let method = request.method().clone();
     if method == Method::OPTIONS {
-        return Err(cors::preflight(request.headers(), origin.as_ref()));
+        return Err(cors::preflight(request.headers(), origin.as_ref()).into());
     }
     if method != Method::POST && !(is_sse && method == Method::GET) {
         return refuse(respond::method_not_allowed(if is_sse { "GET, POST, OPTIONS" } else { "POST, OPTIONS" }));

@@ -9,7 +9,7 @@ use hyper::header::{
 use hyper::{Method, Request, StatusCode, Version};
 use touchline_protocol::deflate;
 
-use super::respond::{self, Answer};
+use super::respond::{self, Answer, Refused};
 use crate::agent::Agent;
 use crate::handshake::{self, Entrance, Granted, Refusal};
 use crate::node::Node;
@@ -19,12 +19,12 @@ use crate::transport::Transport;
 ///
 /// # Errors
 /// The answer that says why not.
-pub(super) fn answer(node: &Node, request: &Request<Incoming>, transport: Transport) -> Result<(Answer, Entrance), Answer> {
+pub(super) fn answer(node: &Node, request: &Request<Incoming>, transport: Transport) -> Result<(Answer, Entrance), Refused> {
     if request.version() == Version::HTTP_2 {
         return extended(node, request, transport);
     }
     if *request.method() != Method::GET {
-        return Err(respond::method_not_allowed("GET"));
+        return Err(respond::method_not_allowed("GET").into());
     }
     if request.version() != Version::HTTP_11 {
         return Err(refuse(Refusal::NoUpgrade));
@@ -36,7 +36,7 @@ pub(super) fn answer(node: &Node, request: &Request<Incoming>, transport: Transp
 }
 
 /// The same over HTTP/2: an extended CONNECT (RFC 8441 section 5).
-fn extended(node: &Node, request: &Request<Incoming>, transport: Transport) -> Result<(Answer, Entrance), Answer> {
+fn extended(node: &Node, request: &Request<Incoming>, transport: Transport) -> Result<(Answer, Entrance), Refused> {
     let is_websocket = request.extensions().get::<Protocol>().is_some_and(|protocol| protocol.as_str() == "websocket");
     if *request.method() != Method::CONNECT || !is_websocket {
         return Err(refuse(Refusal::NoUpgrade));
@@ -49,8 +49,8 @@ fn extended(node: &Node, request: &Request<Incoming>, transport: Transport) -> R
     Ok((response, Entrance { transport, wire: granted.wire, agent: Agent::of(request.headers()) }))
 }
 
-fn refuse(refusal: Refusal) -> Answer {
-    match refusal {
+fn refuse(refusal: Refusal) -> Refused {
+    let answer = match refusal {
         Refusal::NoUpgrade => respond::text(StatusCode::BAD_REQUEST, "this is a WebSocket endpoint\n"),
         Refusal::Version => {
             let mut response = respond::text(StatusCode::UPGRADE_REQUIRED, "unsupported WebSocket version\n");
@@ -64,7 +64,8 @@ fn refuse(refusal: Refusal) -> Answer {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
             response
         }
-    }
+    };
+    answer.into()
 }
 
 fn switch(granted: &Granted) -> Answer {

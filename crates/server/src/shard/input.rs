@@ -29,7 +29,7 @@ impl Input {
     pub(super) fn begun(&self) -> usize {
         match self {
             Input::Frames(assembly) => assembly.buffered_bytes(),
-            Input::Lines(lines) => lines.0.as_ref().map_or(0, |line| line.len()),
+            Input::Lines(lines) => lines.0.len(),
             Input::Nothing => 0,
         }
     }
@@ -37,7 +37,7 @@ impl Input {
 
 /// The beginning of a line.
 #[derive(Default)]
-pub(super) struct Lines(Option<Box<Vec<u8>>>);
+pub(super) struct Lines(Vec<u8>);
 
 /// A line is longer than it may be.
 #[derive(Debug, PartialEq, Eq)]
@@ -48,19 +48,17 @@ impl Lines {
     pub(super) fn next(&mut self, input: &[u8], at: &mut usize, most: usize) -> Result<Option<Vec<u8>>, TooLong> {
         let rest = &input[*at..];
         let end = rest.iter().position(|byte| *byte == b'\n');
-        let before = self.0.as_ref().map_or(0, |begun| begun.len());
+        let before = self.0.len();
         if before + end.unwrap_or(rest.len()) > most {
             return Err(TooLong);
         }
         let Some(end) = end else {
-            if !rest.is_empty() {
-                self.0.get_or_insert_default().extend_from_slice(rest);
-            }
+            self.0.extend_from_slice(rest);
             *at = input.len();
             return Ok(None);
         };
         *at += end + 1;
-        let mut line = self.0.take().map(|begun| *begun).unwrap_or_default();
+        let mut line = std::mem::take(&mut self.0);
         line.extend_from_slice(&rest[..end]);
         line.truncate(line.trim_ascii_end().len());
         Ok(Some(line))

@@ -1,0 +1,69 @@
+// The examples for terminals and devices do what they say.
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { after, before, describe, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { freePort, Server } from './server.mjs';
+
+const example = (path) => new URL(`../../examples/${path}`, import.meta.url).pathname;
+
+describe('examples', () => {
+  let server, port;
+  const programs = [];
+  before(async () => {
+    port = await freePort();
+    server = await Server.start({ change: { tcp: { enabled: true, address: '127.0.0.1', port }, client: { ping_interval: '1s', pong_timeout: '500ms' } } });
+  });
+  after(async () => {
+    for (const program of programs) program.kill();
+    assert.equal(await server.stop(), 0);
+  });
+  const run = (command, ...words) => {
+    const program = spawn(command, words);
+    programs.push(program);
+    const said = { text: '' };
+    for (const stream of [program.stdout, program.stderr]) stream.on('data', (data) => (said.text += data));
+    said.has = async (text) => {
+      for (const end = Date.now() + 10_000; !said.text.includes(text) && Date.now() < end; ) await sleep(20);
+      assert.ok(said.text.includes(text), `${text} in ${said.text}`);
+    };
+    return said;
+  };
+
+  test('two devices, one in bash and one in Python, hear each other and the backend', { timeout: 30_000 }, async () => {
+    const shell = run(example('device/device.sh'), '127.0.0.1', `${port}`, 'history:lamp');
+    for (const end = Date.now() + 5_000; Date.now() < end; await sleep(20)) {
+      if ((await server.api('channels')).result.channels['history:lamp']) break;
+    }
+    const python = run('python3', example('device/device.py'), '127.0.0.1', `${port}`, 'history:lamp');
+    await python.has('subscribed');
+    await shell.has('"temperature": 21.5');
+    // Longer than a ping and the time for its answer.
+    await sleep(2_000);
+    await server.api('publish', { channel: 'history:lamp', data: { on: true } });
+    await python.has('{"on": true}');
+    await shell.has('{"on":true}');
+  });
+
+  test('a device without a good token is told why', { timeout: 30_000 }, async () => {
+    await run(example('device/device.sh'), '127.0.0.1', `${port}`, 'history:lamp', 'forged').has('invalid token');
+  });
+
+  test('curl follows a channel from a terminal', { timeout: 30_000 }, async () => {
+    const terminal = run(example('curl/watch.sh'), server.http, 'history:match');
+    for (const end = Date.now() + 5_000; Date.now() < end; await sleep(20)) {
+      if ((await server.api('channels')).result.channels['history:match']) break;
+    }
+    await server.api('publish', { channel: 'history:match', data: { goal: 'Roma' } });
+    await terminal.has('{"goal":"Roma"}');
+  });
+
+  test("the device's configuration is good", { timeout: 30_000 }, async () => {
+    const binary = process.env.TOUCHLINE_BIN ?? new URL('../../target/debug/touchline', import.meta.url).pathname;
+    const check = spawn(binary, ['check', '--config', example('device/touchline.toml')], { env: { ...process.env, TOUCHLINE_HTTP_API_KEY: 'a-key-that-is-long-enough' } });
+    let text = '';
+    for (const stream of [check.stdout, check.stderr]) stream.on('data', (data) => (text += data));
+    await new Promise((resolve) => check.once('exit', resolve));
+    assert.doesNotMatch(text, /device|tcp/, text);
+  });
+});
