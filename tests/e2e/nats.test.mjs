@@ -133,3 +133,26 @@ test('a stream that is full drops its oldest, and says what it has no more', { t
   await server.stop();
   await nats.stop();
 });
+
+describe('commands by emulation that reach another node', () => {
+  test('are handed on to their session', { timeout: 60_000 }, async () => {
+    const nats = await Nats.start();
+    const settings = cluster(nats);
+    const nodes = await Promise.all([Server.start({ change: settings }), Server.start({ change: settings })]);
+    for (const node of nodes) await eventually(async () => (await node.api('info')).result.nodes.length === 2, 'both nodes', 20);
+    const stream = await fetch(`${nodes[0].http}/connection/http_stream`, { method: 'POST', body: '{"id":1,"connect":{}}' });
+    const reader = stream.body.pipeThrough(new TextDecoderStream()).getReader();
+    let text = '';
+    const until = async (part) => { while (!text.includes(part)) text += (await reader.read()).value; };
+    await until('"session"');
+    const { connect: { session, node } } = JSON.parse(text.split('\n')[0]);
+    const send = (to, data) => fetch(`${to.http}/emulation`, { method: 'POST', body: JSON.stringify({ session, node, data }) });
+    assert.equal((await send(nodes[1], '{"id":2,"subscribe":{"channel":"history:emulated"}}')).status, 204);
+    await until('"id":2');
+    await nodes[1].api('publish', { channel: 'history:emulated', data: 'from the other node' });
+    await until('from the other node');
+    await reader.cancel();
+    assert.deepEqual(await Promise.all(nodes.map((server) => server.stop())), [0, 0]);
+    await nats.stop();
+  });
+});
