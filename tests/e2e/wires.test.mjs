@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { connect } from 'node:net';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EventSource } from 'eventsource';
@@ -274,5 +275,55 @@ describe('a client that sends more than it may', () => {
     for (let n = 0; n < 4; n += 1) await fetch(`${server.http}/emulation`, { method: 'POST', body: JSON.stringify({ session, node, data }) });
     assert.equal((await curl.line((message) => message.push?.disconnect)).push.disconnect.code, 3013);
     await server.stop();
+  });
+});
+
+describe('publications that expire', () => {
+  let server, port;
+  before(async () => {
+    port = await freePort();
+    server = await Server.start({ change: { tcp: { enabled: true, address: '127.0.0.1', port } } });
+  });
+  after(async () => assert.equal(await server.stop(), 0));
+
+  test('are not given to who comes back, nor stand in history', { timeout: 30_000 }, async () => {
+    const channel = 'history:expiring';
+    const { result: first } = await server.api('publish', { channel, data: 'first' });
+    await server.api('publish', { channel, data: 'stale', expires_in: 1 });
+    await server.api('publish', { channel, data: 'fresh', expires_in: 60 });
+    const recover = async () => {
+      const program = new Program('nc', '127.0.0.1', `${port}`);
+      program.say({ id: 1, connect: {} }, { id: 2, subscribe: { channel, recover: true, ...first } });
+      const { subscribe } = await program.line((reply) => reply.subscribe);
+      program.stop();
+      return [subscribe.recovered, subscribe.publications.map((p) => p.data)];
+    };
+    assert.deepEqual(await recover(), [true, ['stale', 'fresh']]);
+    await sleep(1_200);
+    assert.deepEqual(await recover(), [true, ['fresh']]);
+    const { result } = await server.api('history', { channel, limit: 10 });
+    assert.deepEqual([result.publications.map((p) => p.data), result.offset], [['first', 'fresh'], 3]);
+  });
+
+  test('are not given to a client that sleeps while they wait for it', { timeout: 30_000 }, async () => {
+    const channel = 'news-expiring';
+    const socket = connect(port, '127.0.0.1');
+    socket.write(`{"id":1,"connect":{}}\n{"id":2,"subscribe":{"channel":"${channel}"}}\n`);
+    let text = '';
+    socket.on('data', (data) => (text += data));
+    for (const end = Date.now() + 5_000; !text.includes('"id":2') && Date.now() < end; ) await sleep(10);
+    socket.pause();
+    const queued = async () => Number((await (await fetch(`${server.http}/metrics`)).text()).match(/touchline_queued_bytes (\d+)/)[1]);
+    const filler = 'x'.repeat(60_000);
+    for (let n = 0; n < 400 && (await queued()) < 200_000; n += 1) await server.api('publish', { channel, data: filler });
+    await server.api('publish', { channel, data: 'stale', expires_in: 1 });
+    await server.api('publish', { channel, data: 'lasting', expires_in: 60 });
+    await sleep(1_300);
+    await server.api('publish', { channel, data: 'last' });
+    socket.resume();
+    for (const end = Date.now() + 10_000; !text.includes('"last"') && Date.now() < end; ) await sleep(20);
+    assert.ok(text.includes('"lasting"') && text.includes('"last"'));
+    assert.ok(!text.includes('"stale"'), 'it has expired meanwhile');
+    socket.destroy();
   });
 });

@@ -169,6 +169,9 @@ impl Channels {
             stored.ring.trim(now_ms);
             subscribed.position = stored.ring.position();
             subscribed.recovered = subscribe.recover.map(|from| stored.ring.recover(&from));
+            if let Some(Some(missed)) = &mut subscribed.recovered {
+                missed.retain(|publication| !publication.is_expired(now_ms));
+            }
         }
         Response::Subscribed(subscribed)
     }
@@ -251,7 +254,8 @@ impl Channels {
         if history.reverse && since == Some(0) {
             return Response::Refused(Error::BAD_REQUEST);
         }
-        let publications = stored.ring.read(since, history.reverse, history.limit.unwrap_or(usize::MAX));
+        let mut publications = stored.ring.read(since, history.reverse, history.limit.unwrap_or(usize::MAX));
+        publications.retain(|publication| !publication.is_expired(now_ms));
         Response::History { publications, position }
     }
 

@@ -120,6 +120,7 @@ pub fn publication(out: &mut Vec<u8>, content: &Content, place: Option<Place<'_>
         // String to string: nothing in it can fail to be written.
         let _ = serde_json::to_writer(out, &content.tags);
     }
+    object.number("expires_at", content.expires_ms);
     if let Some(place) = place {
         object.number("time", place.time_ms);
         if place.offset == 1 {

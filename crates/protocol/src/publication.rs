@@ -38,6 +38,8 @@ pub struct Content {
     pub tags: Tags,
     /// The client that published; none for the server API.
     pub info: Option<Arc<ClientInfo>>,
+    /// From then on nobody is given it any more, Unix milliseconds; 0 = it does not expire.
+    pub expires_ms: u64,
 }
 
 /// Where a publication stands in a channel with history.
@@ -174,6 +176,8 @@ impl Forms {
 pub struct Publication {
     /// Its offset; 0 in a channel without history.
     pub offset: u64,
+    /// From then on nobody is given it any more, Unix milliseconds; 0 = it does not expire.
+    pub expires_ms: u64,
     shared: Shared,
     /// Where its JSON object begins in the push.
     object: u32,
@@ -182,7 +186,8 @@ pub struct Publication {
 impl Publication {
     /// Encodes a publication of `channel`; `place` is none in a channel without history.
     pub fn encode(channel: &str, content: &Content, place: Option<Place<'_>>) -> Self {
-        Publication::frame(channel, place, content.data.len(), |buffer| encode::publication(buffer, content, place))
+        let publication = Publication::frame(channel, place, content.data.len(), |buffer| encode::publication(buffer, content, place));
+        Publication { expires_ms: content.expires_ms, ..publication }
     }
 
     fn frame(channel: &str, place: Option<Place<'_>>, size: usize, write: impl FnOnce(&mut Vec<u8>)) -> Self {
@@ -196,7 +201,7 @@ impl Publication {
             write(buffer);
             buffer.push(b'}');
         });
-        Publication { offset: place.map_or(0, |p| p.offset), shared, object }
+        Publication { offset: place.map_or(0, |p| p.offset), expires_ms: 0, shared, object }
     }
 
     /// Wraps a publication that was encoded elsewhere: `object` is its JSON object without a place.
@@ -206,7 +211,16 @@ impl Publication {
             encode::place(&mut placed, place);
         }
         placed.push(b'}');
-        Publication::frame(channel, place, placed.len(), |buffer| buffer.extend_from_slice(&placed))
+        let publication = Publication::frame(channel, place, placed.len(), |buffer| buffer.extend_from_slice(&placed));
+        // Few expire: the others need not be read.
+        let may_expire = object.windows(EXPIRES.len()).any(|part| part == EXPIRES);
+        let expires_ms = if may_expire { Parts::read(object).map_or(0, |parts| parts.expires_at) } else { 0 };
+        Publication { expires_ms, ..publication }
+    }
+
+    /// Whether nobody is to be given it any more.
+    pub fn is_expired(&self, now_ms: u64) -> bool {
+        self.expires_ms > 0 && self.expires_ms <= now_ms
     }
 
     /// The whole push as a WebSocket text frame from the server.
@@ -291,7 +305,11 @@ struct Parts<'a> {
     #[serde(borrow)]
     data: Option<&'a RawValue>,
     tags: Tags,
+    expires_at: u64,
 }
+
+/// What the object of a publication that expires has in it.
+const EXPIRES: &[u8] = b"\"expires_at\":";
 
 impl<'a> Parts<'a> {
     fn read(object: &'a [u8]) -> Option<Self> {

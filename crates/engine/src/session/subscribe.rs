@@ -218,7 +218,9 @@ impl Session {
         };
         let subscription = &mut self.subscriptions[index];
         debug_assert!(subscription.membership.is_none(), "a home answers once");
-        let has_last = subscribed.recovered.as_ref().and_then(Option::as_ref).is_some_and(|missed| !missed.is_empty());
+        // What the client has last is what the next change is made to, if nothing behind it has expired.
+        let last = subscribed.recovered.as_ref().and_then(Option::as_ref).and_then(|missed| missed.last());
+        let has_last = last.is_some_and(|last| last.offset == subscribed.position.offset);
         let wish = Wish {
             membership_events: subscription.wants_membership_events,
             changes: subscription.is_delta.then_some(has_last),

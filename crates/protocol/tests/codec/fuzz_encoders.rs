@@ -29,6 +29,7 @@ fn publications_say_what_was_meant() {
             data: data.to_string().into(),
             tags: (0..random.below(3)).map(|_| (random.text(), random.text())).collect(),
             info: random.one_in(2).then(|| Arc::new(info(random))),
+            expires_ms: 0,
         };
         let (channel, epoch) = (random.text(), random.text());
         let place = random.one_in(2).then(|| Place { offset: 1 + random.next() % 3, epoch: &epoch, time_ms: random.next() >> 20 });

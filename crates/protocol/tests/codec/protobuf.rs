@@ -378,6 +378,7 @@ fn publication(random: &mut Random, channel: &str, data: &Value) -> Arc<Publicat
         data: data.to_string().into(),
         tags: (0..random.below(3)).map(|_| (format!("k{}", random.below(9)), random.text())).collect(),
         info: None,
+        expires_ms: 0,
     };
     let place = random.one_in(2).then(|| Place { offset: 1 + random.next() % 5, epoch: "abcdefgh", time_ms: random.next() >> 20 });
     Arc::new(Publication::encode(channel, &content, place))

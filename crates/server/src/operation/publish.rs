@@ -34,6 +34,9 @@ pub(super) struct PublishRequest<'a> {
     version: u64,
     #[serde(deserialize_with = "nullable")]
     version_epoch: String,
+    /// Seconds; 0 = it does not expire.
+    #[serde(deserialize_with = "nullable")]
+    expires_in: u64,
 }
 
 /// Publishes the same into many channels.
@@ -56,13 +59,16 @@ pub(super) struct BroadcastRequest<'a> {
     version: u64,
     #[serde(deserialize_with = "nullable")]
     version_epoch: String,
+    /// Seconds; 0 = it does not expire.
+    #[serde(deserialize_with = "nullable")]
+    expires_in: u64,
 }
 
 /// Errors: 102, 107, 111. Result: `offset`, `epoch` in a channel with history.
 pub(super) async fn publish(node: &Node, request: PublishRequest<'_>) -> Result<Json, Error> {
     let data = payload(request.data, &request.b64data)?.ok_or(Error::BAD_REQUEST)?;
     let publish = Publish {
-        content: Content { data, tags: request.tags, info: None },
+        content: Content { data, tags: request.tags, info: None, expires_ms: expiry(node, request.expires_in) },
         skip_history: request.skip_history,
         idempotency_key: request.idempotency_key.into(),
         version: request.version,
@@ -77,10 +83,11 @@ pub(super) async fn broadcast(node: &Node, request: BroadcastRequest<'_>) -> Res
         return Err(Error::BAD_REQUEST);
     }
     let data = payload(request.data, &request.b64data)?.ok_or(Error::BAD_REQUEST)?;
+    let expires_ms = expiry(node, request.expires_in);
     let mut out = b"{\"responses\":[".to_vec();
     for (index, channel) in request.channels.iter().enumerate() {
         let publish = Publish {
-            content: Content { data: data.clone(), tags: request.tags.clone(), info: None },
+            content: Content { data: data.clone(), tags: request.tags.clone(), info: None, expires_ms },
             skip_history: request.skip_history,
             idempotency_key: request.idempotency_key.as_str().into(),
             version: request.version,
@@ -93,6 +100,11 @@ pub(super) async fn broadcast(node: &Node, request: BroadcastRequest<'_>) -> Res
     }
     out.extend_from_slice(b"]}");
     Ok(out)
+}
+
+/// When something that lasts so many seconds is over, Unix milliseconds.
+fn expiry(node: &Node, expires_in_s: u64) -> u64 {
+    if expires_in_s == 0 { 0 } else { node.clock.now_ms().saturating_add(expires_in_s.saturating_mul(1_000)) }
 }
 
 async fn publish_one(node: &Node, channel: &str, publish: Publish) -> Result<Json, Error> {

@@ -10,15 +10,17 @@ use touchline_protocol::publication::Change;
 use touchline_protocol::{Disconnect, Publication, Wire};
 
 use super::connections::{Connections, Stage};
-use super::outbox::{Outbox, Written};
+use super::outbox::{NEVER, Outbox, Written};
 use super::{Shard, TICK_MS};
+use crate::clock::Clock;
 
 /// Notes an event at everyone here who is to have it.
 pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
     let Shard { hub, connections, outbox, metrics, census, node, .. } = shard;
     // The last listener may have left while the event was under way.
     let Some(channel) = hub.find(&delivery.channel) else { return };
-    let mut notes = Notes { connections, outbox, accepted_us, made: None, others: Vec::new(), delivered: 0 };
+    let expires_us = expiry_us(&delivery.event, node.clock);
+    let mut notes = Notes { connections, outbox, accepted_us, expires_us, made: None, others: Vec::new(), delivered: 0 };
     match &delivery.event {
         Event::Publication { publication, previous } => {
             let tags = || publication.tags();
@@ -39,6 +41,16 @@ pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
     }
 }
 
+/// When an event is not to be given any more, microseconds of the node's clock.
+fn expiry_us(event: &Event, clock: Clock) -> u64 {
+    match event {
+        Event::Publication { publication, .. } if publication.expires_ms > 0 => {
+            clock.elapsed_us() + publication.expires_ms.saturating_sub(clock.now_ms()).saturating_mul(1_000)
+        }
+        _ => NEVER,
+    }
+}
+
 fn change(giving: Giving, previous: Option<&Publication>) -> Change<'_> {
     match (giving, previous) {
         (Giving::Plain, _) => Change::None,
@@ -52,6 +64,8 @@ struct Notes<'a> {
     connections: &'a mut Connections,
     outbox: &'a mut Outbox,
     accepted_us: u64,
+    /// Changes build on each other, so they don't expire on the way.
+    expires_us: u64,
     /// The last frame that was noted, and others that have been made.
     made: Option<((Wire, Giving), u32)>,
     others: Vec<((Wire, Giving), u32)>,
@@ -73,7 +87,8 @@ impl Notes<'_> {
             _ => {
                 let found = self.others.iter().find(|(other, _)| *other == form).map(|(_, frame)| *frame);
                 let frame = found.unwrap_or_else(|| {
-                    let frame = self.outbox.add(make(wire), self.accepted_us);
+                    let frame =
+                        self.outbox.add(make(wire), self.accepted_us, if giving == Giving::Plain { self.expires_us } else { NEVER });
                     self.others.push((form, frame));
                     frame
                 });
@@ -98,7 +113,7 @@ impl Shard {
     /// Notes a connection's own frame.
     pub(super) fn note_own(&mut self, slot: u32, frame: Bytes) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        let number = self.outbox.add(frame, 0);
+        let number = self.outbox.add(frame, 0, NEVER);
         self.outbox.note(slot, &mut connection.due, number);
     }
 
@@ -128,10 +143,11 @@ impl Shard {
     /// The socket takes bytes again.
     pub(super) fn flush_blocked(&mut self, slot: u32) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
+        let now_us = self.node.clock.elapsed_us();
         // A full socket is no error; a broken one shows when it is read.
         let _ = connection.socket.flush();
         let Some(queued_before) = connection.queue.as_ref().map(|queue| queue.bytes) else { return };
-        let written = self.outbox.flush(connection);
+        let written = self.outbox.flush(connection, now_us);
         self.after_write(slot, written, queued_before);
     }
 

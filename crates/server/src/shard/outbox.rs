@@ -21,7 +21,12 @@ struct Entry {
     /// Connections that are still due it.
     readers: u32,
     accepted_us: u64,
+    /// From then on nobody is given it, microseconds of the node's clock.
+    expires_us: u64,
 }
+
+/// What does not expire.
+pub(super) const NEVER: u64 = u64::MAX;
 
 /// A frame noted at a connection.
 struct Note {
@@ -45,7 +50,8 @@ impl Default for Due {
 /// What a blocked socket has not taken yet.
 #[derive(Default)]
 pub(super) struct Queue {
-    frames: VecDeque<Bytes>,
+    /// Each with the time from which it is not to be given any more.
+    frames: VecDeque<(Bytes, u64)>,
     /// Bytes of the first frame that have been written.
     written: usize,
     pub(super) bytes: usize,
@@ -65,15 +71,29 @@ enum Flushed {
 }
 
 impl Queue {
-    fn push(&mut self, frame: Bytes) {
+    fn push(&mut self, frame: Bytes, expires_us: u64) {
         self.bytes += frame.len();
-        self.frames.push_back(frame);
+        self.frames.push_back((frame, expires_us));
+    }
+
+    /// Drops what has expired and has not been begun.
+    fn expire(&mut self, now_us: u64) {
+        let begun = usize::from(self.written > 0);
+        if self.frames.iter().skip(begun).all(|(_, expires_us)| *expires_us > now_us) {
+            return;
+        }
+        let mut index = 0;
+        self.frames.retain(|(_, expires_us)| {
+            index += 1;
+            index <= begun || *expires_us > now_us
+        });
+        self.bytes = self.frames.iter().map(|(frame, _)| frame.len()).sum::<usize>() - self.written;
     }
 
     /// Drops every frame of which nothing was written.
     pub(super) fn clear_unbegun(&mut self) {
         self.frames.truncate(usize::from(self.written > 0));
-        self.bytes = self.frames.front().map_or(0, |frame| frame.len() - self.written);
+        self.bytes = self.frames.front().map_or(0, |(frame, _)| frame.len() - self.written);
     }
 
     /// Writes until the socket blocks, or a turn's share is written.
@@ -87,7 +107,7 @@ impl Queue {
             }
             gathered.clear();
             let mut skipped = self.written;
-            for frame in &self.frames {
+            for (frame, _) in &self.frames {
                 // Of one very large frame no more than is offered.
                 let part = &frame[skipped..];
                 gathered.extend_from_slice(&part[..part.len().min(SLICE)]);
@@ -103,7 +123,7 @@ impl Queue {
                 Err(error) => return Err(error),
             };
             self.bytes -= taken;
-            while let Some(frame) = self.frames.front() {
+            while let Some((frame, _)) = self.frames.front() {
                 let left = frame.len() - self.written;
                 if taken < left {
                     self.written += taken;
@@ -146,6 +166,8 @@ pub(super) struct Outbox {
     gathered: Vec<u8>,
     gathered_frames: Vec<u32>,
     wanted: Vec<u32>,
+    /// There has been a frame that expires.
+    may_expire: bool,
     /// Ages of frames that their last reader has been written, microseconds.
     pub(super) finished_us: Vec<u64>,
 }
@@ -166,8 +188,9 @@ impl Outbox {
     }
 
     /// Takes a frame, to be noted at connections.
-    pub(super) fn add(&mut self, frame: Bytes, accepted_us: u64) -> u32 {
-        self.frames.push_back(Entry { frame, readers: 0, accepted_us });
+    pub(super) fn add(&mut self, frame: Bytes, accepted_us: u64, expires_us: u64) -> u32 {
+        self.may_expire |= expires_us != NEVER;
+        self.frames.push_back(Entry { frame, readers: 0, accepted_us, expires_us });
         self.base.wrapping_add(self.frames.len() as u32 - 1)
     }
 
@@ -222,12 +245,17 @@ impl Outbox {
     pub(super) fn write(&mut self, connection: &mut Connection, now_us: u64) -> Written {
         connection.due.is_waiting = false;
         self.collect(&mut connection.due);
+        if self.may_expire {
+            self.expire(now_us);
+        }
         if self.wanted.is_empty() {
+            self.settle();
             return Written::Nothing;
         }
         let written = if let Some(queue) = &mut connection.queue {
             for &frame in &self.wanted {
-                queue.push(self.frames[frame.wrapping_sub(self.base) as usize].frame.clone());
+                let entry = &self.frames[frame.wrapping_sub(self.base) as usize];
+                queue.push(entry.frame.clone(), entry.expires_us);
             }
             if queue.is_sliced { Written::Sliced { queued: queue.bytes, is_new: false } } else { Written::Blocked { queued: queue.bytes } }
         } else {
@@ -244,9 +272,12 @@ impl Outbox {
     }
 
     /// Writes what waits in a blocked connection's queue. The queue is gone when it is empty.
-    pub(super) fn flush(&mut self, connection: &mut Connection) -> Written {
+    pub(super) fn flush(&mut self, connection: &mut Connection, now_us: u64) -> Written {
         let Some(queue) = &mut connection.queue else { return Written::Nothing };
         self.gathered_frames.clear();
+        if self.may_expire {
+            queue.expire(now_us);
+        }
         let before = queue.bytes;
         match queue.flush(&mut connection.socket, &mut self.gathered) {
             Ok(Flushed::All) => {
@@ -263,6 +294,17 @@ impl Outbox {
             }
             Err(_) => Written::Broken,
         }
+    }
+
+    /// Takes out of `wanted` what has expired.
+    fn expire(&mut self, now_us: u64) {
+        let Outbox { wanted, frames, base, .. } = self;
+        wanted.retain(|frame| {
+            let entry = &mut frames[frame.wrapping_sub(*base) as usize];
+            let is_live = entry.expires_us > now_us;
+            entry.readers -= u32::from(!is_live);
+            is_live
+        });
     }
 
     /// Moves a connection's notes into `wanted`.
@@ -307,12 +349,12 @@ impl Outbox {
         let mut queue = Box::<Queue>::default();
         let mut skipped = taken;
         for &frame in &self.wanted {
-            let frame = &self.frames[frame_at(frame)].frame;
+            let Entry { frame, expires_us, .. } = &self.frames[frame_at(frame)];
             if skipped >= frame.len() {
                 skipped -= frame.len();
                 continue;
             }
-            queue.push(frame.clone());
+            queue.push(frame.clone(), *expires_us);
             if skipped > 0 {
                 queue.written = skipped;
                 queue.bytes -= skipped;
