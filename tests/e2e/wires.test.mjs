@@ -215,6 +215,18 @@ describe('bare TCP', () => {
     await typist.end();
   });
 
+  test('its program, version and transport are in the metrics', { timeout: 30_000 }, async () => {
+    const device = nc();
+    device.say({ id: 1, connect: { name: 'lamp', version: '1.2' } });
+    await device.line((reply) => reply.connect);
+    const metrics = async () => (await fetch(`${server.http}/metrics`)).text();
+    assert.match(await metrics(), /touchline_client_connections\{client_name="lamp",client_version="1.2"\} 1\n/);
+    assert.match(await metrics(), /touchline_transport_connections\{transport="tcp"\} [1-9]/);
+    await device.end();
+    for (const end = Date.now() + 5_000; !/client_version="1.2"\} 0\n/.test(await metrics()) && Date.now() < end; ) await sleep(20);
+    assert.match(await metrics(), /client_name="lamp",client_version="1.2"\} 0\n/);
+  });
+
   test('what breaks the protocol or a limit ends the connection with its number', { timeout: 30_000 }, async () => {
     for (const [line, code] of [[{ id: 1, subscribe: { channel: 'x' } }, 3501], [{ id: 1, connect: { token: 'forged' } }, 3500], ['x'.repeat(70_000), 3501]]) {
       const program = nc();

@@ -1,5 +1,6 @@
 //! What is counted. Each shard has counters of its own that only its thread writes; a scrape sums them.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use prometheus_client::collector::Collector;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use touchline_engine::directory::ScopeFigures;
 use touchline_store::stats::StatsFigures;
 
+use crate::programs::Programs;
 use crate::registrar::Figures;
 use crate::transport::Transport;
 
@@ -63,6 +65,8 @@ macro_rules! shard_metrics {
         #[derive(Debug, Default)]
         pub(crate) struct ShardMetrics {
             $(#[doc = $help] pub(crate) $name: Count,)*
+            /// Open connections by program.
+            pub(crate) programs: Programs,
             /// Open connections by transport.
             pub(crate) transports: [Count; Transport::ALL.len()],
             pub(crate) errors: [[Count; RANGE as usize]; 2],
@@ -162,6 +166,18 @@ impl Collector for NodeCollector {
         for transport in Transport::ALL {
             let open = ConstGauge::new(self.sum(|m| m.transports[transport as usize].get()) as i64);
             open.encode(family.encode_family(&[("transport", transport.as_str())])?)?;
+        }
+        let mut programs = BTreeMap::new();
+        self.0.iter().for_each(|shard| shard.programs.add_to(&mut programs));
+        let mut family = encoder.encode_descriptor(
+            "client_connections",
+            "Open client connections by the name and version that clients give when they connect",
+            None,
+            MetricType::Gauge,
+        )?;
+        for ((name, version), open) in &programs {
+            let labels = [("client_name", &**name), ("client_version", &**version)];
+            ConstGauge::new(*open as i64).encode(family.encode_family(&labels)?)?;
         }
         let mut family = encoder.encode_descriptor("errors", "Errors told to clients, by number", None, MetricType::Counter)?;
         for (range, first) in ERRORS.into_iter().enumerate() {

@@ -17,6 +17,9 @@ impl Session {
         if !matches!(self.phase, Phase::AwaitingConnect) || command == 0 {
             return context.disconnect(Disconnect::BAD_REQUEST);
         }
+        if !request.name.is_empty() {
+            context.effects.program = Some(((*request.name).into(), (*request.version).into()));
+        }
         let claims = match self.authenticate(&request.token, context) {
             Ok(claims) => claims,
             Err(Refusal::Error(error)) => return self.refuse_connect(command, error, context),

@@ -117,6 +117,8 @@ pub struct Effects {
     pub asks: Vec<(Option<Ticket>, Who, Ask)>,
     /// Ends the connection.
     pub disconnect: Option<Disconnect>,
+    /// Name and version of the client's program, once it has said so; for metrics.
+    pub program: Option<(Box<str>, Box<str>)>,
     /// Errors that the client was told, by number; for metrics.
     pub errors: Vec<u32>,
 }

@@ -36,6 +36,8 @@ pub(super) struct Connection {
     pub(super) previous_of_user: u32,
     pub(super) is_listed: bool,
     pub(super) agent: Agent,
+    /// What program it is, by the shard's count.
+    pub(super) program: u8,
     /// Why it ends, as on a WebSocket; 0 = nobody has said so.
     pub(super) close_code: u16,
     /// When it began, tenths of a second of the node's clock.

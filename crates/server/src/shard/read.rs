@@ -22,6 +22,7 @@ use super::socket::{Arrival, Socket};
 use super::{SCRATCH_SIZE, Shard};
 use crate::handshake::Entrance;
 use crate::inbox::{Asker, Guest, Message};
+use crate::programs::UNKNOWN;
 use crate::registrar::{Order, place};
 use crate::transport::Transport;
 
@@ -87,6 +88,7 @@ impl Shard {
             previous_of_user: NONE,
             is_listed: false,
             agent: entrance.agent,
+            program: UNKNOWN,
             close_code: 0,
             opened: self.node.clock.tenths(),
             allowance: Allowance::default(),
@@ -298,6 +300,11 @@ impl Shard {
         if has_connected {
             self.list_user(slot);
         }
+        if let Some((name, version)) = self.effects.program.take()
+            && let Some(connection) = self.connections.get_mut(slot)
+        {
+            connection.program = self.metrics.programs.enter(&name, &version);
+        }
         self.note_leavers();
         self.record_tracked();
         self.perform(slot);
@@ -450,6 +457,7 @@ impl Shard {
             self.outbox.discard(&mut connection.due);
             self.metrics.queued_bytes.subtract(connection.queue.map_or(0, |queue| queue.bytes) as u64);
             self.metrics.connections.subtract(1);
+            self.metrics.programs.leave(connection.program);
             self.metrics.transports[connection.transport as usize].subtract(1);
         }
     }

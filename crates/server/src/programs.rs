@@ -1,0 +1,95 @@
+//! Which programs clients are, by what they say when they connect; for metrics.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// Programs that are told apart on one shard; what comes then is `other`.
+const PROGRAMS_MAX: usize = 64;
+/// Bytes of a name or a version that are told.
+const NAME_MAX: usize = 32;
+/// A client that has not said what it is.
+pub(crate) const UNKNOWN: u8 = 0;
+
+/// Name and version of a program.
+type Label = (Box<str>, Box<str>);
+
+/// Open connections by program. One thread counts, any may look.
+#[derive(Debug, Default)]
+pub(crate) struct Programs(Mutex<Vec<(Label, u64)>>);
+
+impl Programs {
+    /// A client has said what it is: the number by which it is counted.
+    pub(crate) fn enter(&self, name: &str, version: &str) -> u8 {
+        let mut programs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let label = (told(name), told(version));
+        let index = match programs.iter().position(|(known, _)| *known == label) {
+            Some(index) => index,
+            None if programs.len() < PROGRAMS_MAX => {
+                programs.push((label, 0));
+                programs.len() - 1
+            }
+            None => {
+                if programs.len() == PROGRAMS_MAX {
+                    programs.push((("other".into(), "".into()), 0));
+                }
+                PROGRAMS_MAX
+            }
+        };
+        programs[index].1 += 1;
+        index as u8 + 1
+    }
+
+    /// It has gone.
+    pub(crate) fn leave(&self, number: u8) {
+        let mut programs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, open)) = usize::from(number).checked_sub(1).and_then(|index| programs.get_mut(index)) {
+            *open = open.saturating_sub(1);
+        }
+    }
+
+    /// Adds what is open here to the counts.
+    pub(crate) fn add_to(&self, counts: &mut BTreeMap<Label, u64>) {
+        for (label, open) in self.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            *counts.entry(label.clone()).or_default() += open;
+        }
+    }
+}
+
+/// What of a client's word may be a label.
+fn told(word: &str) -> Box<str> {
+    word.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ' ' | '/')).take(NAME_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(programs: &Programs) -> BTreeMap<Label, u64> {
+        let mut counts = BTreeMap::new();
+        programs.add_to(&mut counts);
+        counts
+    }
+
+    #[test]
+    fn programs_are_counted_while_they_are_there() {
+        let programs = Programs::default();
+        let (js, again, go) = (programs.enter("js", "5.8"), programs.enter("js", "5.8"), programs.enter("go", ""));
+        assert_eq!((js, again), (1, 1));
+        programs.leave(go);
+        programs.leave(js);
+        programs.leave(UNKNOWN);
+        assert_eq!(counts(&programs), BTreeMap::from([(("js".into(), "5.8".into()), 1), (("go".into(), "".into()), 0)]));
+    }
+
+    #[test]
+    fn nobody_makes_labels_without_end() {
+        let programs = Programs::default();
+        for n in 0..1_000 {
+            programs.enter(&format!("{n}\"\n{}", "x".repeat(100)), "1");
+        }
+        let counts = counts(&programs);
+        assert_eq!(counts.len(), PROGRAMS_MAX + 1);
+        assert_eq!(counts[&("other".into(), "".into())], 1_000 - PROGRAMS_MAX as u64);
+        assert!(counts.keys().all(|(name, _)| name.len() <= NAME_MAX && !name.contains('"')));
+    }
+}
