@@ -197,3 +197,58 @@ fn an_idle_decoder_keeps_nothing() {
     assert!(assembly.is_idle());
     assert_eq!(assembly.buffered_bytes(), 0);
 }
+
+/// The bit that says: compressed.
+const RSV1: u8 = 0x40;
+
+#[test]
+fn rfc_7692_section_7_2_3_examples() {
+    let hello: &[u8] = &[0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00];
+    let (first, last) = hello.split_at(3);
+    let role = Role::DeflatedServer;
+    let whole = |name, payload: &[u8]| good(name, &[masked(FIN | RSV1 | TEXT, payload)], vec![text("Hello")]);
+    check(
+        role,
+        &[
+            whole("7.2.3.1, one block", hello),
+            good("7.2.3.1, in fragments", &[masked(RSV1 | TEXT, first), masked(FIN, last)], vec![text("Hello")]),
+            bad(
+                "7.2.3.2, a window shared with the message before",
+                &[masked(FIN | RSV1 | TEXT, &[0xf2, 0x00, 0x11, 0x00, 0x00])],
+                vec![],
+                1007,
+            ),
+            whole("7.2.3.3, a block that is stored", &[0x00, 0x05, 0x00, 0xfa, 0xff, 0x48, 0x65, 0x6c, 0x6c, 0x6f, 0x00]),
+            whole("7.2.3.4, a final block", &[0xf3, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00, 0x00]),
+            whole("7.2.3.5, two blocks", &[0xf2, 0x48, 0x05, 0x00, 0x00, 0x00, 0xff, 0xff, 0xca, 0xc9, 0xc9, 0x07, 0x00]),
+            good("7.2.3.6, an empty message", &[masked(FIN | RSV1 | TEXT, &[0x00])], vec![text("")]),
+        ],
+    );
+}
+
+#[test]
+fn rfc_7692_section_6_the_bit_stands_where_it_may() {
+    let hello: &[u8] = &[0xf2, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00];
+    let role = Role::DeflatedServer;
+    check(
+        role,
+        &[
+            good(
+                "plain messages among compressed ones",
+                &[masked(FIN | TEXT, b"a"), masked(FIN | RSV1 | TEXT, hello)],
+                vec![text("a"), text("Hello")],
+            ),
+            good(
+                "a control frame between fragments",
+                &[masked(RSV1 | TEXT, &hello[..3]), masked(FIN | PING, b"p"), masked(FIN, &hello[3..])],
+                vec![Seen::Ping(b"p".to_vec()), text("Hello")],
+            ),
+            bad("a compressed control frame", &[masked(FIN | RSV1 | PING, b"")], vec![], 1002),
+            bad("the bit on a continuation", &[masked(RSV1 | TEXT, &hello[..3]), masked(FIN | RSV1, &hello[3..])], vec![], 1002),
+            bad("another reserved bit", &[masked(FIN | 0x20 | TEXT, b"a")], vec![], 1002),
+            bad("what can't be inflated", &[masked(FIN | RSV1 | TEXT, &[0xff; 9])], vec![], 1007),
+            bad("what inflates to no UTF-8", &[masked(FIN | RSV1 | TEXT, &[0x00, 0x01, 0x00, 0xfe, 0xff, 0xff, 0x00])], vec![], 1007),
+        ],
+    );
+    check(Role::Server, &[bad("nobody has agreed to it", &[masked(FIN | RSV1 | TEXT, hello)], vec![], 1002)]);
+}
