@@ -1,5 +1,6 @@
 // TLS on every port, certificates that change, certificates of clients; HTTP/2 with everything in its streams.
 import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import http2 from 'node:http2';
 import https from 'node:https';
@@ -9,7 +10,7 @@ import tls from 'node:tls';
 import { Centrifuge } from 'centrifuge';
 import WebSocket from 'ws';
 import { Authority } from './certificates.mjs';
-import { freePort, KEY, Server } from './server.mjs';
+import { freePort, KEY, Server, token } from './server.mjs';
 
 const authority = new Authority();
 after(() => authority.destroy());
@@ -39,7 +40,8 @@ const request = (server, options, body) => new Promise((resolve, reject) => {
   });
   asked.once('error', reject).end(body);
 });
-const publish = (server, channel, data) => request(server, { method: 'POST', path: '/api/publish', headers: { 'x-api-key': KEY } }, JSON.stringify({ channel, data }));
+const ask = (server, method, body) => request(server, { method: 'POST', path: `/api/${method}`, headers: { 'x-api-key': KEY } }, JSON.stringify(body));
+const publish = (server, channel, data) => ask(server, 'publish', { channel, data });
 
 describe('TLS', () => {
   let server;
@@ -110,6 +112,26 @@ describe('TLS', () => {
     assert.equal((await request(server, { path: '/health' })).subject.CN, 'second');
     await publish(server, 'history:reload', 1);
     await arrives(seen, 1);
+  });
+
+  test('an endless answer that ends says goodbye', { timeout: 30_000 }, async () => {
+    // Python's is the library that tells an end from a link that was cut.
+    const script = `
+import socket, ssl, sys
+context = ssl.create_default_context(cafile=sys.argv[1])
+link = context.wrap_socket(socket.create_connection(("127.0.0.1", int(sys.argv[2]))), server_hostname="localhost", suppress_ragged_eofs=False)
+link.sendall(f"GET /connection/uni_sse?cf_connect={sys.argv[3]} HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n".encode())
+while part := link.recv(4096):
+    print(part.decode(), flush=True)
+`;
+    const request = encodeURIComponent(JSON.stringify({ token: token({ sub: 'leaver' }) }));
+    const listener = spawn('python3', ['-c', script, authority.path('ca.pem'), `${server.port}`, request]);
+    let text = '';
+    for (const stream of [listener.stdout, listener.stderr]) stream.on('data', (data) => (text += data));
+    for (const end = Date.now() + 5000; !text.includes('"connect"') && Date.now() < end; ) await sleep(10);
+    await ask(server, 'disconnect', { user: 'leaver' });
+    assert.deepEqual(await once(listener, 'exit'), [0, null], text);
+    assert.match(text, /"code":3503/);
   });
 
   test('plain HTTP on such a port is refused, and costs nobody anything', { timeout: 30_000 }, async () => {

@@ -212,10 +212,7 @@ impl Publication {
         }
         placed.push(b'}');
         let publication = Publication::frame(channel, place, placed.len(), |buffer| buffer.extend_from_slice(&placed));
-        // Few expire: the others need not be read.
-        let may_expire = object.windows(EXPIRES.len()).any(|part| part == EXPIRES);
-        let expires_ms = if may_expire { Parts::read(object).map_or(0, |parts| parts.expires_at) } else { 0 };
-        Publication { expires_ms, ..publication }
+        Publication { expires_ms: expiry_of(object), ..publication }
     }
 
     /// Whether nobody is to be given it any more.
@@ -305,11 +302,16 @@ struct Parts<'a> {
     #[serde(borrow)]
     data: Option<&'a RawValue>,
     tags: Tags,
-    expires_at: u64,
 }
 
-/// What the object of a publication that expires has in it.
-const EXPIRES: &[u8] = b"\"expires_at\":";
+/// When a publication expires, by its object without a place: nothing stands behind `expires_at` there. 0 = it does not.
+fn expiry_of(object: &[u8]) -> u64 {
+    let members = object.strip_suffix(b"}").unwrap_or_default();
+    let digits = members.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let (before, number) = members.split_at(members.len() - digits);
+    let is_expiry = before.ends_with(b",\"expires_at\":");
+    std::str::from_utf8(number).ok().filter(|_| is_expiry).and_then(|number| number.parse().ok()).unwrap_or(0)
+}
 
 impl<'a> Parts<'a> {
     fn read(object: &'a [u8]) -> Option<Self> {
@@ -406,6 +408,17 @@ mod tests {
             let publication = Publication::encode("c", &content(&text), None);
             assert!(publication.websocket_json().ends_with(b"}}}"));
             assert_eq!(publication.json().len(), text.len() + br#"{"data":}"#.len());
+        }
+    }
+
+    #[test]
+    fn a_publication_that_was_stored_expires_when_it_did_before() {
+        for (data, expires_ms) in [("1", 0), ("{\"expires_at\":5}", 0), ("\",\\\"expires_at\\\":7\"", 0), ("1", 1_700_000_000_123)] {
+            let content = Content { expires_ms, ..content(data) };
+            let mut object = Vec::new();
+            encode::publication(&mut object, &content, None);
+            let place = Place { offset: 1, epoch: "abcdefgh", time_ms: 5 };
+            assert_eq!(Publication::wrap("c", &object, Some(place)).expires_ms, expires_ms, "{data}");
         }
     }
 

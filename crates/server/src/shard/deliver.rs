@@ -1,6 +1,6 @@
 //! From a publication to the sockets: note it at every listener, then write each socket once.
 
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 
 use bytes::Bytes;
 use touchline_engine::Delivery;
@@ -146,7 +146,12 @@ impl Shard {
         let now_us = self.node.clock.elapsed_us();
         // A full socket is no error; a broken one shows when it is read.
         let _ = connection.socket.flush();
-        let Some(queued_before) = connection.queue.as_ref().map(|queue| queue.bytes) else { return };
+        let Some(queued_before) = connection.queue.as_ref().map(|queue| queue.bytes) else {
+            let is_ending = matches!(connection.stage, Stage::Ending(_));
+            return if is_ending {
+                self.after_write(slot, Written::Nothing, 0)
+            };
+        };
         let written = self.outbox.flush(connection, now_us);
         self.after_write(slot, written, queued_before);
     }
@@ -177,9 +182,12 @@ impl Shard {
             }
         };
         self.metrics.queued_bytes.add((queued as u64).wrapping_sub(queued_before as u64));
-        let Some(connection) = self.connections.get(slot) else { return };
+        let Some(connection) = self.connections.get_mut(slot) else { return };
         if matches!(connection.stage, Stage::Ending(_)) && queued == 0 {
-            return self.remove(slot);
+            let is_full = connection.socket.finish().is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+            return if !is_full {
+                self.remove(slot)
+            };
         }
         if queued > self.node.settings.client.queue_max_size && !is_reading && connection.stage == Stage::Open {
             self.disconnect(slot, Disconnect::SLOW);

@@ -158,8 +158,12 @@ impl Shard {
 
     /// The peer has closed its side. One that sent lines may still want the answers to them.
     fn hear_end(&mut self, slot: u32) {
-        let is_answered = self.connections.get(slot).is_some_and(|c| c.transport == Transport::Tcp && c.stage == Stage::Open);
-        if is_answered { self.end(slot) } else { self.remove(slot) }
+        match self.connections.get(slot).filter(|connection| connection.transport == Transport::Tcp).map(|connection| connection.stage) {
+            Some(Stage::Open) => self.end(slot),
+            // What it is due is still being written.
+            Some(Stage::Ending(_)) => {}
+            _ => self.remove(slot),
+        }
     }
 
     /// Serves freshly read bytes.
@@ -269,7 +273,7 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let now_us = self.node.clock.elapsed_us();
         let Some(until_us) = connection.allowance.charge(rates, now_us) else { return };
-        if matches!(connection.input, Input::Nothing) && connection.transport.link() == Link::Emulated {
+        if connection.transport.link() == Link::Emulated {
             // Its commands come by other requests, which nobody can hold back.
             if until_us > now_us + PATIENCE_US {
                 self.disconnect(slot, Disconnect::TOO_MANY_REQUESTS);

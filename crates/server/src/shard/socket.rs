@@ -59,6 +59,20 @@ impl Socket {
         let _ = SockRef::from(socket).set_tcp_user_timeout(Some(limit));
     }
 
+    /// Says goodbye, where the socket knows one: without it the peer can't tell an end from a link that was cut.
+    ///
+    /// # Errors
+    /// When something that was taken can't be written yet, or never.
+    pub(super) fn finish(&mut self) -> Result<()> {
+        match self {
+            Socket::Tls(tls) => {
+                tls.session.send_close_notify();
+                tls.flush()
+            }
+            Socket::Tcp(_) | Socket::Pair(_) => Ok(()),
+        }
+    }
+
     /// Whether a short read says that nothing is left to be read.
     pub(super) fn is_emptied_by_short_read(&self) -> bool {
         !matches!(self, Socket::Tls(_))
