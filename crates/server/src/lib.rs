@@ -33,9 +33,9 @@ mod transport;
 
 pub use server::{Running, Server, StartError};
 pub use settings::{
-    ChannelOptions, ChannelSettings, ClientSettings, ClusterSettings, ConflictPolicy, EmulationSettings, EndpointSettings, HttpApiSettings,
-    HttpServerSettings, Namespace, NodeSettings, Page, PrimarySettings, RegistrySettings, ScopeOptions, Settings, ShutdownSettings,
-    StoreSettings, StreamSettings, TcpSettings, TlsSettings, WebSocketSettings,
+    AutocertSettings, ChannelOptions, ChannelSettings, ClientAuth, ClientSettings, ClientUser, ClusterSettings, ConflictPolicy,
+    EmulationSettings, EndpointSettings, HttpApiSettings, HttpServerSettings, Namespace, NodeSettings, Page, PrimarySettings,
+    RegistrySettings, ScopeOptions, Settings, ShutdownSettings, StoreSettings, StreamSettings, TcpSettings, TlsSettings, WebSocketSettings,
 };
 pub use tls::TlsError;
 pub use touchline_engine::{PersonalChannel, SubscriptionTokenSettings, TokenSettings};

@@ -25,9 +25,9 @@ use crate::inbox::{Asker, Message};
 use crate::node::{Node, PortsTls, ShardHandle, Ways};
 use crate::registrar::{self, Order};
 use crate::seal::Seals;
-use crate::settings::{Settings, ip_address};
+use crate::settings::{Settings, TlsSettings, ip_address};
 use crate::shard::{Listeners, Poller, Shard};
-use crate::tls::{Tls, TlsError};
+use crate::tls::{Acme, Tls, TlsError};
 use crate::{store, together};
 
 /// Tasks that a shard's thread runs before it looks at its sockets again.
@@ -116,10 +116,7 @@ impl Server {
         let http = &settings.http_server;
         let ip = http.bind_address().map_err(|source| StartError::Address { address: http.address.clone(), source })?;
         let verifier = TokenVerifier::new(client)?;
-        let tls = PortsTls {
-            http: http.tls.enabled.then(|| Tls::open(&http.tls, &["h2", "http/1.1"])).transpose()?,
-            lines: settings.tcp.tls.enabled.then(|| Tls::open(&settings.tcp.tls, &[])).transpose()?,
-        };
+        let tls = tls_of(&settings)?;
         let shards = match settings.node.shards {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             shards => shards.min(usize::from(ShardId::MAX)),
@@ -285,6 +282,17 @@ fn run_shard(node: &Arc<Node>, id: ShardId, inbox: UnboundedReceiver<Message>, l
 fn shard_handle() -> (ShardHandle, UnboundedReceiver<Message>) {
     let (inbox, receiver) = unbounded_channel();
     (ShardHandle { inbox, metrics: Arc::default(), backlog: Default::default() }, receiver)
+}
+
+/// The TLS of every port that speaks it.
+fn tls_of(settings: &Settings) -> Result<PortsTls, TlsError> {
+    let (http, tcp) = (&settings.http_server, &settings.tcp);
+    let acme = http.tls_autocert.enabled.then(|| Acme::start(&http.tls_autocert)).transpose()?;
+    let open = |of: &TlsSettings, protocols| Tls::open(of, acme.as_ref(), protocols);
+    Ok(PortsTls {
+        http: (http.tls.enabled || acme.is_some()).then(|| open(&http.tls, &["h2", "http/1.1"])).transpose()?,
+        lines: tcp.tls.enabled.then(|| open(&tcp.tls, &[])).transpose()?,
+    })
 }
 
 /// One listener for each shard on the same address; the kernel spreads connections over them.

@@ -27,8 +27,20 @@ fn addresses(settings: &Settings, findings: &mut Vec<Finding>) {
     if let Err(error) = server.bind_address() {
         findings.push(Finding::error(format!("http_server.address: expected an IP address, found {:?} ({error})", server.address), None));
     }
+    let autocert = &server.tls_autocert;
+    if autocert.enabled && autocert.host_whitelist.is_empty() {
+        findings
+            .push(Finding::error("http_server.tls_autocert.host_whitelist: missing, so there is no name to order a certificate for", None));
+    }
+    if autocert.enabled && server.tls.has_files() {
+        findings.push(Finding::error(
+            "http_server: tls has files and tls_autocert is enabled, but a port has one certificate: keep one of them",
+            None,
+        ));
+    }
     for (section, tls) in [("http_server", &server.tls), ("tcp", &settings.tcp.tls)] {
-        if tls.enabled && (tls.cert_pem.is_empty() || tls.key_pem.is_empty()) {
+        let has_one = autocert.enabled && !tls.has_files();
+        if tls.enabled && !has_one && (tls.cert_pem.is_empty() || tls.key_pem.is_empty()) {
             findings.push(Finding::error(format!("{section}.tls: needs cert_pem and key_pem"), None));
         }
         if tls.client_ca_pem.is_empty() && (tls.client_auth != Default::default() || tls.client_user != Default::default()) {

@@ -16,8 +16,11 @@ use std::net::{IpAddr, TcpStream as StdTcpStream};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use rustls::server::Acceptor;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::LazyConfigAcceptor;
+use tokio_rustls::server::TlsStream;
 use touchline_engine::ShardId;
 use touchline_protocol::message::Body;
 use touchline_protocol::wire::{Envelope, Wire};
@@ -85,8 +88,16 @@ pub(crate) async fn serve_lines_tls(node: Arc<Node>, shard: ShardId, socket: Std
 /// How messages leave over bare TCP.
 pub(crate) const LINES: Wire = Wire { body: Body::Json, envelope: Envelope::Stream };
 
-async fn agree(node: &Node, socket: StdTcpStream, tls: &Tls) -> Option<Box<tokio_rustls::server::TlsStream<TcpStream>>> {
+/// Agrees upon TLS. Whoever only asked for a proof of a name has it by then, and nothing else is served to it.
+async fn agree(node: &Node, socket: StdTcpStream, tls: &Tls) -> Option<Box<TlsStream<TcpStream>>> {
     let stream = TcpStream::from_std(socket).ok()?;
-    let accepted = tokio::time::timeout(node.settings.http_server.header_timeout, TlsAcceptor::from(tls.config()).accept(stream));
-    accepted.await.ok()?.ok().map(Box::new)
+    let agreed = async {
+        let begun = LazyConfigAcceptor::new(Acceptor::default(), stream).await.ok()?;
+        if let Some(proof) = tls.proof(&begun.client_hello()) {
+            let _ = begun.into_stream(proof).await.ok()?.shutdown().await;
+            return None;
+        }
+        begun.into_stream(tls.config()).await.ok()
+    };
+    tokio::time::timeout(node.settings.http_server.header_timeout, agreed).await.ok()?.map(Box::new)
 }

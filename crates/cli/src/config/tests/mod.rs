@@ -256,6 +256,31 @@ fn settings_that_do_not_go_together_are_told() {
 }
 
 #[test]
+fn a_port_with_tls_has_one_certificate() {
+    let files = "cert_pem = \"c.pem\"\nkey_pem = \"k.pem\"";
+    let autocert = "[http_server.tls_autocert]\nenabled = true\nhost_whitelist = [\"live.example\"]";
+    for (text, expected) in [
+        (format!("[http_server.tls]\nenabled = true\n{files}"), None),
+        ("[http_server.tls]\nenabled = true".into(), Some("http_server.tls: needs cert_pem and key_pem")),
+        ("[tcp.tls]\nenabled = true\ncert_pem = \"c.pem\"".into(), Some("tcp.tls: needs cert_pem and key_pem")),
+        (format!("{autocert}\n[tcp.tls]\nenabled = true"), None),
+        (format!("{autocert}\n[tcp.tls]\nenabled = true\n{files}"), None),
+        (format!("{autocert}\n[http_server.tls]\n{files}"), Some("a port has one certificate")),
+        ("[http_server.tls_autocert]\nenabled = true".into(), Some("host_whitelist: missing")),
+    ] {
+        let file = File::new("c.toml", &text);
+        let read = read(&Sources { file: Some(file.0.clone()), ..Sources::default() }).into_result();
+        match expected {
+            None => assert!(read.is_ok(), "{text}: {:?}", read.err().map(|error| error.to_string())),
+            Some(part) => {
+                let error = read.err().map(|error| error.to_string()).unwrap_or_default();
+                assert!(error.contains(part), "{text}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
 fn nothing_is_served_without_secrets_unless_that_was_asked_for() {
     let serve = |text: &str| {
         let file = File::new("c.toml", text);
@@ -388,7 +413,7 @@ fn no_two_entries_speak_of_one_key() {
         assert_eq!(
             matches!(key.kind, Kind::Secret),
             ["secret_key", "_password", "_token"].iter().any(|end| key.path.ends_with(end)) && !key.path.ends_with("without_token")
-                || ["http_api.key", "store.primary.url", "store.stats.url"].contains(&key.path),
+                || ["http_api.key", "http_server.tls_autocert.eab_hmac_key", "store.primary.url", "store.stats.url"].contains(&key.path),
             "{}",
             key.path
         );

@@ -1,5 +1,7 @@
 //! TLS: certificates from files, read again when these change, or from an ACME authority; and what a client's own certificate says.
 
+mod acme;
+
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,10 +10,11 @@ use std::time::{Duration, SystemTime};
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::server::{ClientHello, NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
 use x509_cert::der::Decode;
 
+pub(crate) use self::acme::Acme;
 use crate::settings::{ClientAuth, ClientUser, TlsSettings};
 
 /// How often the files are looked at.
@@ -42,25 +45,59 @@ pub enum TlsError {
     /// The authorities of clients can't be used.
     #[error("the authorities of client certificates can't be used")]
     Authorities(#[from] rustls::server::VerifierBuilderError),
+    /// Certificates are to be ordered for no name.
+    #[error("http_server.tls_autocert.host_whitelist is empty: certificates are ordered for the names in it")]
+    NoHosts,
+    /// Certificates are to be ordered for something that is no name.
+    #[error("http_server.tls_autocert.host_whitelist: {host:?} is no host name (a wildcard can't be proved by TLS or HTTP)")]
+    Host {
+        /// What was given.
+        host: String,
+    },
+    /// The secret of an account is not in its form.
+    #[error("http_server.tls_autocert.eab_hmac_key is no URL-safe base64")]
+    Binding,
+    /// The directory of certificates can't be made.
+    #[error("http_server.tls_autocert.cache_dir: {path} can't be made")]
+    Cache {
+        /// The directory.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// Proofs by HTTP can't be served.
+    #[error("http_server.tls_autocert.http_addr: can't listen on {address:?}")]
+    Proofs {
+        /// The address.
+        address: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// There is no thread for the certificates.
+    #[error("the system refused a thread for certificates")]
+    Thread(#[source] io::Error),
 }
 
 /// The TLS of one listener.
 #[derive(Debug)]
 pub(crate) struct Tls {
     settings: TlsSettings,
+    /// Where certificates come from that are no files.
+    acme: Option<Arc<Acme>>,
     protocols: Vec<Vec<u8>>,
     config: RwLock<Arc<ServerConfig>>,
 }
 
 impl Tls {
-    /// Reads the files. `protocols` are offered by ALPN.
+    /// Reads the files. Certificates that are in none come from `acme`. `protocols` are offered by ALPN.
     ///
     /// # Errors
     /// See [`TlsError`].
-    pub(crate) fn open(settings: &TlsSettings, protocols: &[&str]) -> Result<Arc<Self>, TlsError> {
+    pub(crate) fn open(settings: &TlsSettings, acme: Option<&Arc<Acme>>, protocols: &[&str]) -> Result<Arc<Self>, TlsError> {
         let protocols: Vec<Vec<u8>> = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
-        let config = RwLock::new(load(settings, &protocols)?);
-        let tls = Arc::new(Tls { settings: settings.clone(), protocols, config });
+        let acme = acme.filter(|_| !settings.has_files()).cloned();
+        let config = RwLock::new(load(settings, acme.as_deref(), &protocols)?);
+        let tls = Arc::new(Tls { settings: settings.clone(), acme, protocols, config });
         let (watched, mut seen) = (Arc::downgrade(&tls), tls.stamps());
         // A thread that is gone as soon as nobody needs it: if the system refuses it, files are read once.
         let _ = std::thread::Builder::new().name("certificates".into()).spawn(move || watch(&watched, &mut seen));
@@ -70,6 +107,11 @@ impl Tls {
     /// What new connections are served with.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What the handshake of an authority is answered with that asks for a proof; after it the connection has no further use.
+    pub(crate) fn proof(&self, hello: &ClientHello<'_>) -> Option<Arc<ServerConfig>> {
+        self.acme.as_ref()?.proof(hello)
     }
 
     /// The user whom a client's certificate names, if the settings want one.
@@ -95,7 +137,7 @@ fn watch(tls: &Weak<Tls>, seen: &mut Vec<Option<(SystemTime, u64)>>) {
             continue;
         }
         *seen = stamps;
-        match load(&tls.settings, &tls.protocols) {
+        match load(&tls.settings, tls.acme.as_deref(), &tls.protocols) {
             Ok(config) => {
                 *tls.config.write().unwrap_or_else(PoisonError::into_inner) = config;
                 tracing::info!(certificate = tls.settings.cert_pem, "certificates were read again");
@@ -108,11 +150,7 @@ fn watch(tls: &Weak<Tls>, seen: &mut Vec<Option<(SystemTime, u64)>>) {
     }
 }
 
-fn load(settings: &TlsSettings, protocols: &[Vec<u8>]) -> Result<Arc<ServerConfig>, TlsError> {
-    let chain = certificates(Path::new(&settings.cert_pem))?;
-    let path = Path::new(&settings.key_pem);
-    let content = TlsError::Content { path: path.to_owned(), what: "private key" };
-    let key = PrivateKeyDer::from_pem_slice(&read(path)?).map_err(|_| content)?;
+fn load(settings: &TlsSettings, acme: Option<&Acme>, protocols: &[Vec<u8>]) -> Result<Arc<ServerConfig>, TlsError> {
     let builder = ServerConfig::builder();
     let builder = if settings.client_ca_pem.is_empty() {
         builder.with_no_client_auth()
@@ -127,7 +165,10 @@ fn load(settings: &TlsSettings, protocols: &[Vec<u8>]) -> Result<Arc<ServerConfi
             ClientAuth::Request => verifier.allow_unauthenticated().build()?,
         })
     };
-    let mut config = builder.with_single_cert(chain, key)?;
+    let mut config = match acme {
+        Some(acme) => builder.with_cert_resolver(acme.certificates()),
+        None => builder.with_single_cert(certificates(Path::new(&settings.cert_pem))?, private_key(Path::new(&settings.key_pem))?)?,
+    };
     config.alpn_protocols = protocols.to_vec();
     // Tickets hold the state of sessions, so the server holds none.
     config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -137,6 +178,11 @@ fn load(settings: &TlsSettings, protocols: &[Vec<u8>]) -> Result<Arc<ServerConfi
 
 fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     fs::read(path).map_err(|source| TlsError::File { path: path.to_owned(), source })
+}
+
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    let content = TlsError::Content { path: path.to_owned(), what: "private key" };
+    PrivateKeyDer::from_pem_slice(&read(path)?).map_err(|_| content)
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {

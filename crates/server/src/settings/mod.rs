@@ -1,5 +1,7 @@
 //! All that a node can be told: one value, made by the command line or by the program that embeds the server.
 
+mod tls;
+
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -7,6 +9,8 @@ use serde::Deserialize;
 pub use touchline_engine::directory::{ConflictPolicy, ScopeOptions};
 use touchline_engine::duration;
 pub use touchline_engine::{ChannelOptions, ChannelSettings, ClientSettings, Namespace};
+
+pub use self::tls::{AutocertSettings, ClientAuth, ClientUser, TlsSettings};
 
 /// The settings of one node. Sections and keys are those of Centrifugo 6 where the concept is the same.
 #[derive(Debug, Clone, Default)]
@@ -297,48 +301,8 @@ pub struct HttpServerSettings {
     pub idle_timeout: Duration,
     /// TLS on this port.
     pub tls: TlsSettings,
-}
-
-/// TLS of a port.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct TlsSettings {
-    /// Whether the port speaks TLS, and nothing else.
-    pub enabled: bool,
-    /// Path of the certificate and those above it, in PEM. The files of this section are read again when they change.
-    pub cert_pem: String,
-    /// Path of its key, in PEM.
-    pub key_pem: String,
-    /// Path of the authorities that certificates of clients are trusted by; empty = none are asked for.
-    pub client_ca_pem: String,
-    /// Whether a client must have a certificate.
-    pub client_auth: ClientAuth,
-    /// The user whom a client's certificate names.
-    pub client_user: ClientUser,
-}
-
-/// Whether a client must have a certificate.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ClientAuth {
-    /// It may.
-    #[default]
-    Request,
-    /// It must.
-    Require,
-}
-
-/// What of a client's certificate is its user.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ClientUser {
-    /// Nothing: it has to show a token.
-    #[default]
-    None,
-    /// The whole subject (RFC 4514).
-    Subject,
-    /// The subject's common name.
-    CommonName,
+    /// TLS with certificates from an ACME authority.
+    pub tls_autocert: AutocertSettings,
 }
 
 impl Default for HttpServerSettings {
@@ -351,6 +315,7 @@ impl Default for HttpServerSettings {
             request_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(75),
             tls: TlsSettings::default(),
+            tls_autocert: AutocertSettings::default(),
         }
     }
 }

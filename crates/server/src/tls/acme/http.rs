@@ -1,0 +1,96 @@
+//! Proofs by HTTP (`http-01`, RFC 8555 section 8.3). Whatever else is asked for is sent to `https://`.
+
+use std::convert::Infallible;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HOST, HeaderValue, LOCATION};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::sync::Semaphore;
+
+use super::held::Held;
+
+/// Connections at a time; more wait.
+const CONNECTIONS: usize = 128;
+/// How long one may last.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Where proofs are asked for.
+const PATH: &str = "/.well-known/acme-challenge/";
+
+/// The address in `text`, which may begin with the colon: then it is one of every interface.
+pub(super) fn address(text: &str) -> Result<SocketAddr, std::net::AddrParseError> {
+    if text.starts_with(':') { format!("0.0.0.0{text}").parse() } else { text.parse() }
+}
+
+/// Answers, for ever. `listener` doesn't block.
+pub(super) async fn serve(listener: TcpListener, held: Arc<Held>) -> Infallible {
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let listener = tokio::net::TcpListener::from_std(listener);
+    let Ok(listener) = listener.inspect_err(|error| tracing::error!(%error, "proofs by HTTP can't be served")) else {
+        return std::future::pending().await;
+    };
+    loop {
+        let place = Arc::clone(&places).acquire_owned().await;
+        let Ok((socket, _)) = listener.accept().await else {
+            // Most likely there are no descriptors left.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let held = Arc::clone(&held);
+        tokio::spawn(async move {
+            let service = service_fn(|request| std::future::ready(Ok::<_, Infallible>(answer(&request, &held))));
+            let connection =
+                http1::Builder::new().header_read_timeout(None).keep_alive(false).serve_connection(TokioIo::new(socket), service);
+            let _ = tokio::time::timeout(PATIENCE, connection).await;
+            drop(place);
+        });
+    }
+}
+
+fn answer(request: &Request<Incoming>, held: &Held) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::default());
+    if let Some(answer) = request.uri().path().strip_prefix(PATH).and_then(|token| held.answer(token)) {
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+        *response.body_mut() = Full::from(answer);
+    } else if request.uri().path().starts_with(PATH) {
+        *response.status_mut() = StatusCode::NOT_FOUND;
+    } else if let Some(location) = elsewhere(request) {
+        *response.status_mut() = StatusCode::FOUND;
+        response.headers_mut().insert(LOCATION, location);
+    } else {
+        *response.status_mut() = StatusCode::BAD_REQUEST;
+        *response.body_mut() = Full::from("use https://\n");
+    }
+    response
+}
+
+/// The same with TLS, for requests that can be made again without harm.
+fn elsewhere(request: &Request<Incoming>) -> Option<HeaderValue> {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        return None;
+    }
+    let host = request.headers().get(HOST)?.to_str().ok()?;
+    let host = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+    HeaderValue::try_from(format!("https://{host}{path}")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_may_be_a_port_alone() {
+        assert_eq!(address(":80"), Ok(SocketAddr::from(([0, 0, 0, 0], 80))));
+        assert_eq!(address("127.0.0.1:81"), Ok(SocketAddr::from(([127, 0, 0, 1], 81))));
+        assert_eq!(address("[::1]:80").map(|address| address.is_ipv6()), Ok(true));
+        assert!(address("example.org:80").is_err());
+    }
+}

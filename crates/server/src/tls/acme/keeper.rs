@@ -1,0 +1,156 @@
+//! The thread that keeps certificates: it loads them, orders them, and orders them again before they end.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use instant_acme::{Account, AccountBuilder, ChallengeType, ExternalAccountKey, NewAccount};
+
+use super::cache::Cache;
+use super::certificate::{Certificate, wait};
+use super::held::Held;
+use super::order::{OrderError, order};
+use crate::settings::AutocertSettings;
+
+/// The clock is looked at this often: it may jump, and sleeps don't count while a machine is suspended.
+const LOOK: Duration = Duration::from_secs(600);
+
+pub(super) struct Keeper {
+    settings: AutocertSettings,
+    binding: Option<ExternalAccountKey>,
+    cache: Cache,
+    held: Arc<Held>,
+    account: Option<Account>,
+    hosts: Vec<Host>,
+}
+
+/// One name, and when something has to be done for it.
+struct Host {
+    name: String,
+    due: SystemTime,
+    failures: u32,
+}
+
+/// Why there is no certificate.
+#[derive(Debug, thiserror::Error)]
+enum KeepError {
+    #[error("there is no account with the authority")]
+    Account(#[source] instant_acme::Error),
+    #[error(transparent)]
+    Order(#[from] OrderError),
+    #[error("what the authority issued can't be used")]
+    Unusable(#[from] super::certificate::Unusable),
+    #[error("the certificate that the authority issued has to be renewed already: is this machine's clock right?")]
+    Stale,
+}
+
+impl Keeper {
+    /// Serves what is kept. The rest is ordered by [`Keeper::run`].
+    pub(super) fn new(settings: AutocertSettings, binding: Option<ExternalAccountKey>, cache: Cache, held: Arc<Held>) -> Self {
+        let hosts =
+            settings.host_whitelist.iter().map(|name| Host { name: name.to_ascii_lowercase(), due: SystemTime::UNIX_EPOCH, failures: 0 });
+        let mut keeper = Keeper { hosts: hosts.collect(), settings, binding, cache, held, account: None };
+        for host in &mut keeper.hosts {
+            if let Some(certificate) = keeper.cache.certificate(&host.name) {
+                host.take(certificate, &keeper.held);
+            }
+        }
+        keeper
+    }
+
+    /// Orders what is due, for ever.
+    pub(super) async fn run(mut self) -> Infallible {
+        loop {
+            for index in 0..self.hosts.len() {
+                if self.hosts[index].due <= SystemTime::now() {
+                    self.renew(index).await;
+                }
+            }
+            let next = self.hosts.iter().map(|host| host.due).min().and_then(|due| due.duration_since(SystemTime::now()).ok());
+            tokio::time::sleep(next.unwrap_or_default().min(LOOK)).await;
+        }
+    }
+
+    async fn renew(&mut self, index: usize) {
+        let name = self.hosts[index].name.clone();
+        let certificate = self.fetch(&name).await;
+        let host = &mut self.hosts[index];
+        match certificate {
+            Ok(certificate) => {
+                host.take(certificate, &self.held);
+                tracing::info!(host = name, "a certificate was issued");
+            }
+            Err(error) => {
+                host.failures += 1;
+                let again_in = wait(host.failures);
+                host.due = SystemTime::now() + again_in;
+                tracing::warn!(host = name, error = &error as &dyn std::error::Error, ?again_in, "no certificate");
+            }
+        }
+    }
+
+    /// A certificate that is not due: one that another node with the same directory has put there meanwhile, or a new one.
+    async fn fetch(&mut self, host: &str) -> Result<Certificate, KeepError> {
+        let is_good = |certificate: &Certificate| certificate.due > SystemTime::now();
+        if let Some(certificate) = self.cache.certificate(host).filter(is_good) {
+            return Ok(certificate);
+        }
+        let kind = if self.settings.http { ChallengeType::Http01 } else { ChallengeType::TlsAlpn01 };
+        let account = self.account().await.map_err(KeepError::Account)?;
+        let ordered = order(&account, host, kind.clone(), &self.held).await;
+        let ordered = match ordered {
+            Err(error) if error.is_stranger() => {
+                self.cache.forget_account();
+                self.account = None;
+                let account = self.account().await.map_err(KeepError::Account)?;
+                order(&account, host, kind, &self.held).await
+            }
+            ordered => ordered,
+        };
+        let pem = ordered?;
+        let certificate = Certificate::from_pem(pem.as_bytes())?;
+        if let Err(error) = self.cache.keep_certificate(host, pem.as_bytes()) {
+            tracing::warn!(host, %error, "a certificate can't be kept: it will be ordered again when the server starts");
+        }
+        Some(certificate).filter(is_good).ok_or(KeepError::Stale)
+    }
+
+    /// The account: the one in use, the kept one, or a new one.
+    async fn account(&mut self) -> Result<Account, instant_acme::Error> {
+        if let Some(account) = &self.account {
+            return Ok(account.clone());
+        }
+        let account = match self.cache.account() {
+            Some(credentials) => self.builder()?.from_credentials(credentials).await?,
+            None => self.register().await?,
+        };
+        self.account = Some(account.clone());
+        Ok(account)
+    }
+
+    async fn register(&self) -> Result<Account, instant_acme::Error> {
+        let email = Some(&self.settings.email).filter(|email| !email.is_empty()).map(|email| format!("mailto:{email}"));
+        let contact: Vec<&str> = email.as_deref().into_iter().collect();
+        let new = NewAccount { contact: &contact, terms_of_service_agreed: true, only_return_existing: false };
+        let (account, credentials) = self.builder()?.create(&new, self.settings.directory_url.clone(), self.binding.as_ref()).await?;
+        if let Err(error) = self.cache.keep_account(&credentials) {
+            tracing::warn!(%error, "the account with the authority of certificates can't be kept");
+        }
+        Ok(account)
+    }
+
+    fn builder(&self) -> Result<AccountBuilder, instant_acme::Error> {
+        match self.settings.ca_pem.as_str() {
+            "" => Account::builder(),
+            path => Account::builder_with_root(path),
+        }
+    }
+}
+
+impl Host {
+    fn take(&mut self, certificate: Certificate, held: &Held) {
+        self.due = certificate.due;
+        self.failures = 0;
+        held.serve(&self.name, certificate.key);
+    }
+}

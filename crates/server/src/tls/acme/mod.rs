@@ -1,0 +1,92 @@
+//! Certificates from an ACME authority (RFC 8555): ordered, proved, kept, and renewed when two thirds of their life are over.
+
+mod cache;
+mod certificate;
+mod held;
+mod http;
+mod keeper;
+mod order;
+
+use std::convert::Infallible;
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use instant_acme::ExternalAccountKey;
+use rustls::ServerConfig;
+use rustls::pki_types::DnsName;
+use rustls::server::{ClientHello, ResolvesServerCert};
+use tokio::sync::oneshot;
+
+use self::cache::Cache;
+use self::held::Held;
+use self::keeper::Keeper;
+use super::TlsError;
+use crate::settings::AutocertSettings;
+
+/// The certificates of this node. Dropped, they are renewed no more.
+#[derive(Debug)]
+pub(crate) struct Acme {
+    held: Arc<Held>,
+    _alive: oneshot::Sender<Infallible>,
+}
+
+impl Acme {
+    /// Serves the certificates that are kept, and begins to order the others.
+    ///
+    /// # Errors
+    /// When a setting can't be used, the directory can't be made, or the address for proofs by HTTP can't be bound.
+    pub(crate) fn start(settings: &AutocertSettings) -> Result<Arc<Self>, TlsError> {
+        let first = settings.host_whitelist.first().ok_or(TlsError::NoHosts)?;
+        if let Some(host) = settings.host_whitelist.iter().find(|host| DnsName::try_from(host.as_str()).is_err()) {
+            return Err(TlsError::Host { host: host.clone() });
+        }
+        let binding = binding(settings)?;
+        let proofs = settings.http.then(|| listen(settings)).transpose()?;
+        let cache = Cache::open(settings).map_err(|(path, source)| TlsError::Cache { path, source })?;
+        let fallback = if settings.server_name.is_empty() { first } else { &settings.server_name };
+        let held = Arc::new(Held::new(fallback.to_ascii_lowercase()));
+        let keeper = Keeper::new(settings.clone(), binding, cache, Arc::clone(&held));
+        let (alive, ended) = oneshot::channel();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(TlsError::Thread)?;
+        let shown = Arc::clone(&held);
+        let work = move || {
+            runtime.block_on(async move {
+                if let Some(listener) = proofs {
+                    tokio::spawn(http::serve(listener, shown));
+                }
+                tokio::select! { _ = ended => (), never = keeper.run() => match never {} }
+            });
+        };
+        std::thread::Builder::new().name("certificates".into()).spawn(work).map_err(TlsError::Thread)?;
+        Ok(Arc::new(Acme { held, _alive: alive }))
+    }
+
+    /// What ordinary handshakes are answered with.
+    pub(super) fn certificates(&self) -> Arc<dyn ResolvesServerCert> {
+        Arc::clone(&self.held) as Arc<dyn ResolvesServerCert>
+    }
+
+    /// What the handshake of an authority is answered with that asks for a proof.
+    pub(super) fn proof(&self, hello: &ClientHello<'_>) -> Option<Arc<ServerConfig>> {
+        self.held.proof(hello)
+    }
+}
+
+/// The account by which the authority knows its customer (RFC 8555, section 7.3.4).
+fn binding(settings: &AutocertSettings) -> Result<Option<ExternalAccountKey>, TlsError> {
+    if settings.eab_kid.is_empty() {
+        return Ok(None);
+    }
+    let key = URL_SAFE_NO_PAD.decode(settings.eab_hmac_key.trim_end_matches('=')).map_err(|_| TlsError::Binding)?;
+    Ok(Some(ExternalAccountKey::new(settings.eab_kid.clone(), &key)))
+}
+
+fn listen(settings: &AutocertSettings) -> Result<TcpListener, TlsError> {
+    let of = |source| TlsError::Proofs { address: settings.http_addr.clone(), source };
+    let address = http::address(&settings.http_addr).map_err(|error| of(std::io::Error::new(std::io::ErrorKind::InvalidInput, error)))?;
+    let listener = TcpListener::bind(address).map_err(of)?;
+    listener.set_nonblocking(true).map_err(of)?;
+    Ok(listener)
+}

@@ -1,0 +1,95 @@
+//! One order: the name is proved, the certificate fetched (RFC 8555, section 7.4).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use instant_acme::{Account, AuthorizationStatus, ChallengeHandle, ChallengeType, Identifier, NewOrder, Order, OrderStatus, RetryPolicy};
+use rcgen::{CertificateParams, CustomExtension, KeyPair};
+use rustls::ServerConfig;
+use rustls::crypto::aws_lc_rs::sign::any_supported_type;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+
+use super::held::{Held, PROVING, Proof};
+
+/// How long an authority may take to prove a name, or to issue a certificate.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Why there is no certificate.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum OrderError {
+    #[error(transparent)]
+    Authority(#[from] instant_acme::Error),
+    #[error("the authority offers no {0:?} challenge for this name")]
+    NoChallenge(ChallengeType),
+    #[error("the authority could not prove the name: {0}")]
+    Unproved(String),
+    #[error("the proof can't be made")]
+    Proof(#[from] rcgen::Error),
+    #[error("the proof can't be served")]
+    Serving(#[from] rustls::Error),
+}
+
+impl OrderError {
+    /// Whether the authority doesn't know the account, as one that was set up anew.
+    pub(super) fn is_stranger(&self) -> bool {
+        let OrderError::Authority(instant_acme::Error::Api(problem)) = self else { return false };
+        problem.r#type.as_deref() == Some("urn:ietf:params:acme:error:accountDoesNotExist")
+    }
+}
+
+/// Proves a host by challenges of this kind, and fetches a certificate for it: its key and its chain, in PEM.
+///
+/// # Errors
+/// See [`OrderError`].
+pub(super) async fn order(account: &Account, host: &str, kind: ChallengeType, held: &Held) -> Result<String, OrderError> {
+    let mut order = account.new_order(&NewOrder::new(&[Identifier::Dns(host.to_owned())])).await?;
+    let mut proving = Vec::new();
+    let mut authorizations = order.authorizations();
+    while let Some(authorization) = authorizations.next().await {
+        let mut authorization = authorization?;
+        if authorization.status == AuthorizationStatus::Valid {
+            continue;
+        }
+        let mut challenge = authorization.challenge(kind.clone()).ok_or(OrderError::NoChallenge(kind.clone()))?;
+        proving.push(held.prove(host, proof(host, &challenge)?));
+        challenge.set_ready().await?;
+    }
+    let patience = RetryPolicy::default().timeout(PATIENCE);
+    if order.poll_ready(&patience).await? != OrderStatus::Ready {
+        return Err(OrderError::Unproved(reason(&mut order).await));
+    }
+    drop(proving);
+    let key = order.finalize().await?;
+    let chain = order.poll_certificate(&patience).await?;
+    Ok(key + &chain)
+}
+
+fn proof(host: &str, challenge: &ChallengeHandle<'_>) -> Result<Proof, OrderError> {
+    let authorization = challenge.key_authorization();
+    if challenge.r#type == ChallengeType::Http01 {
+        return Ok(Proof::Http { token: challenge.token.clone(), answer: authorization.as_str().to_owned() });
+    }
+    let mut params = CertificateParams::new([host.to_owned()])?;
+    params.custom_extensions = vec![CustomExtension::new_acme_identifier(authorization.digest().as_ref())];
+    let key = KeyPair::generate()?;
+    let chain: Vec<CertificateDer<'static>> = vec![params.self_signed(&key)?.der().clone()];
+    let key = any_supported_type(&PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der())))?;
+    // Not `with_single_cert`: it refuses certificates with a critical extension that it does not know, as a proof has.
+    let shown = SingleCertAndKey::from(CertifiedKey::new(chain, key));
+    let mut config = ServerConfig::builder().with_no_client_auth().with_cert_resolver(Arc::new(shown));
+    config.alpn_protocols = vec![PROVING.to_vec()];
+    Ok(Proof::Tls(Arc::new(config)))
+}
+
+/// What the authority says of the challenge that failed.
+async fn reason(order: &mut Order) -> String {
+    let mut authorizations = order.authorizations();
+    while let Some(Ok(mut authorization)) = authorizations.next().await {
+        let Ok(state) = authorization.refresh().await else { continue };
+        if let Some(problem) = state.challenges.iter().find_map(|challenge| challenge.error.as_ref()) {
+            return problem.to_string();
+        }
+    }
+    "it does not say why".to_owned()
+}
