@@ -5,7 +5,7 @@ import { createServer, request } from 'node:http';
 import { after, before, describe, test } from 'node:test';
 import { launch } from './browser.mjs';
 import { scenarios } from './scenarios.mjs';
-import { Server, token } from './server.mjs';
+import { COMPRESSED, Server, token } from './server.mjs';
 
 const files = {
   '/': ['text/html', () => '<!doctype html><title>scenarios</title><script src="/centrifuge.js"></script>'],
@@ -22,6 +22,8 @@ const ways = [
   ['HTTP streaming', '/', 'http_stream'],
   ['HTTP streaming, Protobuf', '/protobuf', 'http_stream'],
   ['server-sent events', '/', 'sse'],
+  ['HTTP streaming, compressed', '/', 'http_stream', true],
+  ['server-sent events, compressed', '/', 'sse', true],
 ];
 
 /** A proxy before the server that lets some transports through only. */
@@ -52,9 +54,10 @@ async function blocking(server, blocked) {
 }
 
 describe('centrifuge-js in Chromium', () => {
-  let server, pages, browser;
+  let server, compressing, pages, browser;
   before(async () => {
     server = await Server.start();
+    compressing = await Server.start({ change: { streams: COMPRESSED } });
     pages = createServer((request, response) => {
       const [type, body] = files[request.url] ?? ['text/plain', () => ''];
       response.writeHead(200, { 'content-type': type }).end(body());
@@ -66,9 +69,11 @@ describe('centrifuge-js in Chromium', () => {
     await browser?.close();
     pages?.close();
     await server?.stop();
+    await compressing?.stop();
   });
 
-  const inPage = async (path, work, ...words) => {
+  const inPage = async (path, work, ...words) => inPageOf(server, path, work, ...words);
+  const inPageOf = async (server, path, work, ...words) => {
     const page = await browser.newPage();
     try {
       await page.exposeFunction('token', token);
@@ -83,11 +88,12 @@ describe('centrifuge-js in Chromium', () => {
     }
   };
 
-  for (const [way, path, transport] of ways) {
+  for (const [way, path, transport, isCompressed] of ways) {
     for (const name of Object.keys(scenarios)) {
       test(`${way}: ${name}`, { timeout: 30_000 }, async () => {
-        const endpoint = transport === 'websocket' ? server.websocket : `${server.http}/connection/${transport}`;
-        await inPage(path, async ([name, transport, endpoint, emulationEndpoint]) => {
+        const of = isCompressed ? compressing : server;
+        const endpoint = transport === 'websocket' ? of.websocket : `${of.http}/connection/${transport}`;
+        await inPageOf(of, path, async ([name, transport, endpoint, emulationEndpoint]) => {
           const { scenarios } = await import('/scenarios.mjs');
           const { withJsonPayloads } = await import('/payloads.mjs');
           const pending = [];
@@ -96,7 +102,7 @@ describe('centrifuge-js in Chromium', () => {
           await scenarios[name]({ client, token: window.token, api: window.api, equal });
           const failures = (await Promise.all(pending)).filter(Boolean);
           if (failures.length) throw new Error(failures.join('\n'));
-        }, name, transport, endpoint, `${server.http}/emulation`);
+        }, name, transport, endpoint, `${of.http}/emulation`);
       });
     }
   }

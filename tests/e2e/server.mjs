@@ -13,6 +13,9 @@ const binary = process.env.TOUCHLINE_BIN ?? new URL('../../target/debug/touchlin
 const open = { allow_subscribe_for_client: true, allow_subscribe_for_anonymous: true };
 const history = { history_size: 100, history_ttl: '60s', force_recovery: true, allow_history_for_subscriber: true, allow_history_for_anonymous: true };
 
+/** For `change.streams`: HTTP streams are compressed, however short their messages. */
+export const COMPRESSED = { compression: true, compression_min_size: 1 };
+
 export function config(port, change = {}, address = '127.0.0.1') {
   return {
     http_server: { address, port, ...change.http_server },
@@ -35,11 +38,11 @@ export function config(port, change = {}, address = '127.0.0.1') {
         { name: 'dialog', allow_user_limited_channels: true },
       ],
     },
-    http_stream: { enabled: true },
-    sse: { enabled: true },
+    http_stream: { enabled: true, ...change.streams },
+    sse: { enabled: true, ...change.streams },
     uni_websocket: { enabled: true },
-    uni_http_stream: { enabled: true },
-    uni_sse: { enabled: true },
+    uni_http_stream: { enabled: true, ...change.streams },
+    uni_sse: { enabled: true, ...change.streams },
     ...(change.websocket && { websocket: change.websocket }),
     ...(change.tcp && { tcp: change.tcp }),
     ...(change.registry && { registry: change.registry }),

@@ -7,22 +7,25 @@ import { EventSource } from 'eventsource';
 import WebSocket from 'ws';
 import { withJsonPayloads } from './payloads.mjs';
 import { scenarios } from './scenarios.mjs';
-import { Server, token } from './server.mjs';
+import { COMPRESSED, Server, token } from './server.mjs';
 
+const compressed = { websocket: COMPRESSED };
 const ways = [
   ['WebSocket, Protobuf', Protobuf, 'websocket', {}],
-  ['WebSocket, compressed', Json, 'websocket', { compression: true, compression_min_size: 1 }],
-  ['WebSocket, compressed Protobuf', Protobuf, 'websocket', { compression: true, compression_min_size: 1 }],
+  ['WebSocket, compressed', Json, 'websocket', compressed],
+  ['WebSocket, compressed Protobuf', Protobuf, 'websocket', compressed],
   ['HTTP streaming', Json, 'http_stream', {}],
   ['HTTP streaming, Protobuf', Protobuf, 'http_stream', {}],
+  ['HTTP streaming, compressed Protobuf', Protobuf, 'http_stream', { streams: COMPRESSED }],
   ['server-sent events', Json, 'sse', {}],
+  ['server-sent events, compressed', Json, 'sse', { streams: COMPRESSED }],
 ];
 
-for (const [way, Client, transport, websocket] of ways) {
+for (const [way, Client, transport, change] of ways) {
   describe(`centrifuge-js in Node over ${way}`, () => {
     let server;
     const clients = [];
-    before(async () => { server = await Server.start({ change: { websocket } }); });
+    before(async () => { server = await Server.start({ change }); });
     after(async () => {
       for (const client of clients) client.disconnect();
       assert.equal(await server.stop(), 0);

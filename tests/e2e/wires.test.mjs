@@ -47,6 +47,48 @@ class Program {
   stop() { this.process.kill(); }
 }
 
+describe('compressed streams', () => {
+  let server;
+  before(async () => { server = await Server.start({ change: { streams: { compression: true } } }); });
+  after(async () => assert.equal(await server.stop(), 0));
+  const body = JSON.stringify({ subs: { 'history:gzip': {} } });
+
+  for (const [name, path, words] of [
+    ['HTTP streaming', 'uni_http_stream', ['-d', body]],
+    ['server-sent events', 'uni_sse', ['-d', body]],
+    ['HTTP streaming over HTTP/2', 'uni_http_stream', ['-d', body, '--http2-prior-knowledge']],
+  ]) {
+    test(`${name} by curl: every event at once, and less than half of the bytes`, { timeout: 30_000 }, async () => {
+      const url = `${server.http}/connection/${path}`;
+      const curl = new Program('curl', '-sN', '--compressed', ...words, url);
+      const raw = spawn('curl', ['-sN', '-H', 'Accept-Encoding: br, gzip;q=0.5', ...words, url]);
+      const plain = new Program('curl', '-sN', '-H', 'Accept-Encoding: br, gzip;q=0', ...words, url);
+      let bytes = 0;
+      raw.stdout.on('data', (data) => (bytes += data.length));
+      for (const program of [curl, plain]) await program.line((push) => push.connect);
+      for (const end = Date.now() + 5000; bytes === 0 && Date.now() < end; ) await sleep(10);
+      const connected = bytes;
+      const data = { text: Array.from({ length: 40 }, (_, n) => `player ${n} of ${name}`) };
+      await server.api('publish', { channel: 'history:gzip', data });
+      for (const program of [curl, plain]) assert.deepEqual((await program.line((push) => push.pub)).pub.data, data);
+      const length = JSON.stringify(data).length;
+      for (const end = Date.now() + 5000; bytes === connected && Date.now() < end; ) await sleep(10);
+      assert.ok(bytes > connected && bytes - connected < length / 2, `${bytes - connected} of ${length}`);
+      for (const program of [curl, plain]) program.stop();
+      raw.kill();
+    });
+  }
+
+  test('who has said what it takes is told what it gets', { timeout: 30_000 }, async () => {
+    for (const [accepted, expected] of [['gzip', 'gzip'], ['identity', null], ['gzip;q=0, *', null]]) {
+      const stop = new AbortController();
+      const answer = await fetch(`${server.http}/connection/uni_http_stream`, { method: 'POST', body, headers: { 'accept-encoding': accepted }, signal: stop.signal });
+      assert.deepEqual([answer.headers.get('content-encoding'), answer.headers.get('vary')], [expected, 'Accept-Encoding']);
+      stop.abort();
+    }
+  });
+});
+
 describe('one-way transports', () => {
   let server;
   before(async () => { server = await Server.start(); });

@@ -8,7 +8,7 @@ use touchline_protocol::message::Body;
 use touchline_protocol::protobuf::{Fields, delimited};
 use touchline_protocol::publication::{Change, Content};
 use touchline_protocol::websocket::{Opcode, encode_masked_frame};
-use touchline_protocol::wire::Envelope;
+use touchline_protocol::wire::{Coding, Envelope};
 use touchline_protocol::{Publication, Wire, deflate};
 
 use crate::wire;
@@ -46,9 +46,9 @@ impl Way {
             Way::Websocket | Way::Tls => (Body::Json, Envelope::WebSocket),
             Way::Protobuf => (Body::Protobuf, Envelope::WebSocket),
             Way::Deflate => (Body::Json, Envelope::Deflated { from: 0 }),
-            Way::HttpStream => (Body::Push, Envelope::Stream),
-            Way::Sse => (Body::Push, Envelope::EventStream),
-            Way::Tcp => (Body::Json, Envelope::Stream),
+            Way::HttpStream => (Body::Push, Envelope::Stream(Coding::Identity)),
+            Way::Sse => (Body::Push, Envelope::EventStream(Coding::Identity)),
+            Way::Tcp => (Body::Json, Envelope::Stream(Coding::Identity)),
         };
         Wire { body, envelope }
     }

@@ -1,5 +1,6 @@
-//! permessage-deflate (RFC 7692), without context takeover on either side: one compressed frame serves everybody who has negotiated it, and a
-//! connection holds neither a compressor nor a window.
+//! Compression of one message at a time: one compressed form serves everybody who has negotiated it, and a connection holds neither a
+//! compressor nor a window. In WebSocket frames it is permessage-deflate (RFC 7692) without context takeover on either side, in HTTP
+//! streams it is gzip (RFC 1952).
 
 use std::cell::RefCell;
 
@@ -11,6 +12,11 @@ use crate::websocket::{Opcode, RSV1, encode_frame as encode_plain};
 pub const GRANTED: &str = "permessage-deflate; server_no_context_takeover; client_no_context_takeover";
 /// The end of a flushed block, which is not sent (RFC 7692 section 7.2.1).
 const TAIL: [u8; 4] = [0, 0, 0xff, 0xff];
+
+/// How a gzip stream begins: no name, no time, an unknown system (RFC 1952 section 2.3).
+pub const GZIP_HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
+/// Longest stored block (RFC 1951 section 3.2.4).
+const STORED_MAX: usize = 0xffff;
 
 thread_local! {
     static COMPRESSOR: RefCell<Compress> = RefCell::new(Compress::new(Compression::default(), false));
@@ -43,6 +49,25 @@ pub(crate) fn encode_frame(opcode: Opcode, message: &[u8], out: &mut Vec<u8>) {
             out[at] |= RSV1;
         }
         _ => encode_plain(opcode, message, out),
+    }
+}
+
+/// Appends a message as blocks that end at a byte and refer to nothing before them: compressed ones if it is as long as `from` and they are
+/// shorter, else stored ones.
+pub(crate) fn encode_blocks(message: &[u8], from: usize, out: &mut Vec<u8>) {
+    if message.len() >= from
+        && let Some(compressed) = compress(message).filter(|compressed| compressed.len() + TAIL.len() < message.len())
+    {
+        out.extend_from_slice(&compressed);
+        out.extend_from_slice(&TAIL);
+        return;
+    }
+    for part in message.chunks(STORED_MAX) {
+        let length = part.len() as u16;
+        out.push(0);
+        out.extend_from_slice(&length.to_le_bytes());
+        out.extend_from_slice(&(!length).to_le_bytes());
+        out.extend_from_slice(part);
     }
 }
 
@@ -115,6 +140,22 @@ mod tests {
             encode_frame(Opcode::Text, &message, &mut frame);
             assert!(length < 300 || frame.len() < message.len() / 4, "{length}: {}", frame.len());
             assert_eq!(message_of(&frame), message, "{length}");
+        }
+    }
+
+    #[test]
+    fn blocks_of_messages_one_behind_the_other_are_one_stream() {
+        let text = |length: usize| (0..length).map(|i| b"{\"score\":[1,2]}"[i % 15]).collect::<Vec<u8>>();
+        let noise = |length: usize| (0..length as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect();
+        let messages = [text(0), text(1), text(300), noise(70_000), text(200_000), text(63), noise(64), text(65)];
+        for from in [0, 64, usize::MAX] {
+            let (mut stream, mut plain) = (Vec::new(), Vec::new());
+            for message in &messages {
+                encode_blocks(message, from, &mut stream);
+                plain.extend_from_slice(message);
+                assert!(inflate(&stream, 1 << 20).is_some_and(|so_far| so_far == plain), "{from}: every message is whole when it has come");
+            }
+            assert_eq!(stream.len() < plain.len() / 2, from <= 64, "{from}: {} of {}", stream.len(), plain.len());
         }
     }
 

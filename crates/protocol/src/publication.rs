@@ -378,7 +378,7 @@ impl MissedOne<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::Envelope;
+    use crate::wire::{Coding, Envelope};
 
     fn content(data: &str) -> Content {
         Content { data: Bytes::copy_from_slice(data.as_bytes()), ..Content::default() }
@@ -426,18 +426,28 @@ mod tests {
     fn every_form_says_the_same() {
         let publication = Publication::encode("news", &content("{\"a\":1}"), None);
         let framed = |body, envelope| publication.framed(Wire { body, envelope }, Change::None);
-        assert_eq!(&framed(Body::Json, Envelope::Stream)[..], b"{\"push\":{\"channel\":\"news\",\"pub\":{\"data\":{\"a\":1}}}}\n");
-        assert_eq!(&framed(Body::Push, Envelope::EventStream)[..], b"data: {\"channel\":\"news\",\"pub\":{\"data\":{\"a\":1}}}\n\n");
+        assert_eq!(
+            &framed(Body::Json, Envelope::Stream(Coding::Identity))[..],
+            b"{\"push\":{\"channel\":\"news\",\"pub\":{\"data\":{\"a\":1}}}}\n"
+        );
+        assert_eq!(
+            &framed(Body::Push, Envelope::EventStream(Coding::Identity))[..],
+            b"data: {\"channel\":\"news\",\"pub\":{\"data\":{\"a\":1}}}\n\n"
+        );
         let message = b"\x13\x22\x11\x12\x04news\x22\x09\x22\x07{\"a\":1}";
-        assert_eq!(&framed(Body::Protobuf, Envelope::Stream)[..], message);
-        assert_eq!(framed(Body::Protobuf, Envelope::Stream).as_ptr(), framed(Body::Protobuf, Envelope::Stream).as_ptr(), "made once");
+        assert_eq!(&framed(Body::Protobuf, Envelope::Stream(Coding::Identity))[..], message);
+        assert_eq!(
+            framed(Body::Protobuf, Envelope::Stream(Coding::Identity)).as_ptr(),
+            framed(Body::Protobuf, Envelope::Stream(Coding::Identity)).as_ptr(),
+            "made once"
+        );
     }
 
     #[test]
     fn a_change_is_sent_where_it_is_shorter() {
         let state = |goals: u32| format!("{{\"teams\":[\"Roma\",\"Lazio\"],\"stadium\":\"Olimpico\",\"goals\":{goals}}}");
         let (first, second) = (Publication::encode("c", &content(&state(1)), None), Publication::encode("c", &content(&state(2)), None));
-        let line = Wire { body: Body::Json, envelope: Envelope::Stream };
+        let line = Wire { body: Body::Json, envelope: Envelope::Stream(Coding::Identity) };
         let json = |bytes: Bytes| serde_json::from_slice::<serde_json::Value>(&bytes).expect("it is JSON")["push"]["pub"].clone();
         assert_eq!(json(first.framed(line, Change::Whole)), serde_json::json!({"data": state(1)}));
         let change = json(second.framed(line, Change::From(&first)));

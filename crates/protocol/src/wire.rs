@@ -16,9 +16,37 @@ pub enum Envelope {
         from: u32,
     },
     /// Nothing but the end of a line, or the length before it: HTTP streaming and raw TCP.
-    Stream,
+    Stream(Coding),
     /// Server-sent events.
-    EventStream,
+    EventStream(Coding),
+}
+
+/// How a stream is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Coding {
+    /// Not at all.
+    #[default]
+    Identity,
+    /// By gzip (RFC 1952), each message for itself: so all who have the same form share the bytes, and a connection holds no compressor.
+    /// The stream begins with [`crate::deflate::GZIP_HEAD`] and has no end, so no trailer either.
+    Gzip {
+        /// Shorter messages stay as they are, in a stored block.
+        from: u32,
+    },
+}
+
+impl Coding {
+    /// Appends what `write` writes, coded.
+    fn put(self, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+        match self {
+            Coding::Identity => write(out),
+            Coding::Gzip { from } => {
+                let mut plain = Vec::new();
+                write(&mut plain);
+                deflate::encode_blocks(&plain, from as usize, out);
+            }
+        }
+    }
 }
 
 /// The form in which messages leave for one client. Clients with the same form share the bytes of what they all get.
@@ -45,19 +73,19 @@ impl Wire {
             Envelope::WebSocket => encode_frame(opcode, messages, out),
             Envelope::Deflated { from } if messages.len() < from as usize => encode_frame(opcode, messages, out),
             Envelope::Deflated { .. } => deflate::encode_frame(opcode, messages, out),
-            Envelope::Stream => {
+            Envelope::Stream(coding) => coding.put(out, |out| {
                 out.extend_from_slice(messages);
                 if self.body != Body::Protobuf {
                     out.push(b'\n');
                 }
-            }
-            Envelope::EventStream => {
+            }),
+            Envelope::EventStream(coding) => coding.put(out, |out| {
                 for message in messages.split(|byte| *byte == b'\n') {
                     out.extend_from_slice(b"data: ");
                     out.extend_from_slice(message);
                     out.extend_from_slice(b"\n\n");
                 }
-            }
+            }),
         }
     }
 
@@ -66,9 +94,13 @@ impl Wire {
         match (self.envelope, self.body) {
             (Envelope::WebSocket | Envelope::Deflated { .. }, Body::Protobuf) => b"\x82\x01\0",
             (Envelope::WebSocket | Envelope::Deflated { .. }, _) => b"\x81\x02{}",
-            (Envelope::Stream, Body::Protobuf) => b"\0",
-            (Envelope::Stream, _) => b"{}\n",
-            (Envelope::EventStream, _) => b"data: {}\n\n",
+            (Envelope::Stream(Coding::Identity), Body::Protobuf) => b"\0",
+            (Envelope::Stream(Coding::Identity), _) => b"{}\n",
+            (Envelope::EventStream(Coding::Identity), _) => b"data: {}\n\n",
+            // Stored blocks (RFC 1951 section 3.2.4).
+            (Envelope::Stream(Coding::Gzip { .. }), Body::Protobuf) => b"\0\x01\0\xfe\xff\0",
+            (Envelope::Stream(Coding::Gzip { .. }), _) => b"\0\x03\0\xfc\xff{}\n",
+            (Envelope::EventStream(Coding::Gzip { .. }), _) => b"\0\x0a\0\xf5\xffdata: {}\n\n",
         }
     }
 
@@ -82,6 +114,9 @@ impl Wire {
 mod tests {
     use super::*;
 
+    const PLAIN: Envelope = Envelope::Stream(Coding::Identity);
+    const EVENTS: Envelope = Envelope::EventStream(Coding::Identity);
+
     fn framed(body: Body, envelope: Envelope, messages: &str) -> Vec<u8> {
         let mut out = Vec::new();
         Wire { body, envelope }.frame(messages.as_bytes(), &mut out);
@@ -93,16 +128,19 @@ mod tests {
         assert_eq!(framed(Body::Json, Envelope::WebSocket, "{}\n{}"), b"\x81\x05{}\n{}");
         assert_eq!(framed(Body::Push, Envelope::WebSocket, "{}\n{}"), b"\x81\x02{}\x81\x02{}");
         assert_eq!(framed(Body::Protobuf, Envelope::WebSocket, "\x01\n"), b"\x82\x02\x01\n");
-        assert_eq!(framed(Body::Json, Envelope::Stream, "{}\n{}"), b"{}\n{}\n");
-        assert_eq!(framed(Body::Protobuf, Envelope::Stream, "\x01\n"), b"\x01\n");
-        assert_eq!(framed(Body::Json, Envelope::EventStream, "{}\n{}"), b"data: {}\n\ndata: {}\n\n");
+        assert_eq!(framed(Body::Json, PLAIN, "{}\n{}"), b"{}\n{}\n");
+        assert_eq!(framed(Body::Protobuf, PLAIN, "\x01\n"), b"\x01\n");
+        assert_eq!(framed(Body::Json, EVENTS, "{}\n{}"), b"data: {}\n\ndata: {}\n\n");
     }
 
     #[test]
     fn a_ping_is_the_empty_message() {
-        for envelope in [Envelope::WebSocket, Envelope::Stream, Envelope::EventStream] {
+        let gzip = Coding::Gzip { from: 64 };
+        for envelope in [Envelope::WebSocket, PLAIN, EVENTS, Envelope::Stream(gzip), Envelope::EventStream(gzip)] {
             assert_eq!(Wire { body: Body::Json, envelope }.ping(), framed(Body::Json, envelope, "{}"));
         }
-        assert_eq!(Wire { body: Body::Protobuf, envelope: Envelope::Stream }.ping(), framed(Body::Protobuf, Envelope::Stream, "\0"));
+        for envelope in [PLAIN, Envelope::Stream(gzip)] {
+            assert_eq!(Wire { body: Body::Protobuf, envelope }.ping(), framed(Body::Protobuf, envelope, "\0"));
+        }
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use touchline_protocol::command::Commands;
 use touchline_protocol::message::{Body, ConnectResult, Messages, Push, Reply, SubscribeResult};
 use touchline_protocol::publication::{Change, Content, Missed, Place, Publication};
-use touchline_protocol::wire::Envelope;
+use touchline_protocol::wire::{Coding, Envelope};
 use touchline_protocol::{Disconnect, Error, Unsubscribe, Wire, deflate};
 
 use crate::random::{Random, fuzz};
@@ -456,13 +456,13 @@ fn shared_publications_say_the_same_in_every_form() {
         let (channel, data) = (name(random), json!({"t": random.text()}));
         let one = publication(random, &channel, &data);
         let line = |body, envelope| one.framed(Wire { body, envelope }, Change::None);
-        let json: Value = serde_json::from_slice(&line(Body::Json, Envelope::Stream)).expect("JSON");
-        let push: Value = serde_json::from_slice(&line(Body::Push, Envelope::Stream)).expect("JSON");
+        let json: Value = serde_json::from_slice(&line(Body::Json, Envelope::Stream(Coding::Identity))).expect("JSON");
+        let push: Value = serde_json::from_slice(&line(Body::Push, Envelope::Stream(Coding::Identity))).expect("JSON");
         assert_eq!(json["push"], push);
-        let event = line(Body::Push, Envelope::EventStream);
+        let event = line(Body::Push, Envelope::EventStream(Coding::Identity));
         let event = event.strip_prefix(b"data: ").and_then(|event| event.strip_suffix(b"\n\n")).expect("an event");
         assert_eq!(serde_json::from_slice::<Value>(event).expect("JSON"), push);
-        let message = line(Body::Protobuf, Envelope::Stream);
+        let message = line(Body::Protobuf, Envelope::Stream(Coding::Identity));
         let mut rest = &message[..];
         prost::encoding::decode_varint(&mut rest).expect("a length");
         assert_eq!(trimmed(value(rest, REPLY)), trimmed(json));

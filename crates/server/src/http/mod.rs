@@ -23,7 +23,7 @@ use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 use touchline_engine::ShardId;
 use touchline_protocol::message::Body;
-use touchline_protocol::wire::{Envelope, Wire};
+use touchline_protocol::wire::{Coding, Envelope, Wire};
 
 use crate::agent::Agent;
 use crate::handshake::Entrance;
@@ -86,7 +86,7 @@ pub(crate) async fn serve_lines_tls(node: Arc<Node>, shard: ShardId, socket: Std
 }
 
 /// How messages leave over bare TCP.
-pub(crate) const LINES: Wire = Wire { body: Body::Json, envelope: Envelope::Stream };
+pub(crate) const LINES: Wire = Wire { body: Body::Json, envelope: Envelope::Stream(Coding::Identity) };
 
 /// Agrees upon TLS. Whoever only asked for a proof of a name has it by then, and nothing else is served to it.
 async fn agree(node: &Node, socket: StdTcpStream, tls: &Tls) -> Option<Box<TlsStream<TcpStream>>> {

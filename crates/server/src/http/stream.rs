@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, VARY};
 use hyper::{Method, Request, StatusCode};
-use touchline_protocol::Wire;
 use touchline_protocol::message::Body;
-use touchline_protocol::wire::Envelope;
+use touchline_protocol::wire::{Coding, Envelope};
+use touchline_protocol::{Wire, deflate};
 
 use super::respond::{self, Answer, Refused};
 use super::{cors, route};
@@ -69,7 +69,8 @@ pub(super) async fn admit(
         return refuse(answer);
     }
     let agent = Agent::of(request.headers());
-    let wire = wire_of(transport, request.headers());
+    let coding = coding_of(settings, request.headers());
+    let wire = wire_of(transport, coding, request.headers());
     let commands = if method == Method::GET {
         let Some(commands) = connect_of(request.uri().query().unwrap_or_default()) else {
             return refuse(respond::text(StatusCode::BAD_REQUEST, "cf_connect is missing\n"));
@@ -86,11 +87,17 @@ pub(super) async fn admit(
     }
     let mut headers = cors::admit(Answer::default(), origin.as_ref()).headers().clone();
     let content_type = match wire.envelope {
-        Envelope::EventStream => "text/event-stream; charset=utf-8",
+        Envelope::EventStream(_) => "text/event-stream; charset=utf-8",
         _ if wire.body == Body::Protobuf => PROTOBUF,
         _ => "application/json; charset=utf-8",
     };
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    if settings.compression {
+        headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
+    }
+    if coding != Coding::Identity {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
     for (name, value) in UNCACHED {
         headers.insert(name, HeaderValue::from_static(value));
     }
@@ -105,8 +112,26 @@ const UNCACHED: [(&str, &str); 4] = [
     ("x-accel-buffering", "no"),
 ];
 
-fn wire_of(transport: Transport, headers: &HeaderMap) -> Wire {
-    let envelope = if matches!(transport, Transport::Sse | Transport::UniSse) { Envelope::EventStream } else { Envelope::Stream };
+fn coding_of(settings: &StreamSettings, headers: &HeaderMap) -> Coding {
+    let mut fields = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    match settings.compression && fields.any(accepts_gzip) {
+        true => Coding::Gzip { from: settings.compression_min_size as u32 },
+        false => Coding::Identity,
+    }
+}
+
+/// Whether a field says that gzip is welcome (RFC 9110 section 12.5.3). A mere `*` is not enough: it hardly ever means compressed streams.
+fn accepts_gzip(field: &str) -> bool {
+    field.split(',').any(|coding| {
+        let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
+        let weight = weight.trim().strip_prefix("q=").map_or(Some(1.0), |weight| weight.parse::<f32>().ok());
+        ["gzip", "x-gzip"].iter().any(|known| name.trim().eq_ignore_ascii_case(known)) && weight.is_some_and(|weight| weight > 0.0)
+    })
+}
+
+fn wire_of(transport: Transport, coding: Coding, headers: &HeaderMap) -> Wire {
+    let is_sse = matches!(transport, Transport::Sse | Transport::UniSse);
+    let envelope = if is_sse { Envelope::EventStream(coding) } else { Envelope::Stream(coding) };
     let is_protobuf = headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(PROTOBUF.as_bytes()));
     let body = match transport {
         Transport::UniSse | Transport::UniHttpStream => Body::Push,
@@ -136,12 +161,32 @@ impl Admitted {
             head.extend_from_slice(b"\r\n");
         }
         head.extend_from_slice(b"connection: close\r\n\r\n");
-        head.extend_from_slice(self.prelude());
+        head.extend_from_slice(&self.prelude());
         head.into()
     }
 
     /// What stands before the first event: an empty line makes old proxies and browsers open the stream at once.
-    pub(super) fn prelude(&self) -> &'static [u8] {
-        if self.wire.envelope == Envelope::EventStream { b"\r\n" } else { b"" }
+    pub(super) fn prelude(&self) -> Vec<u8> {
+        match self.wire.envelope {
+            Envelope::EventStream(Coding::Identity) => b"\r\n".to_vec(),
+            Envelope::EventStream(Coding::Gzip { .. }) => [&deflate::GZIP_HEAD[..], b"\0\x02\0\xfd\xff\r\n"].concat(),
+            Envelope::Stream(Coding::Gzip { .. }) => deflate::GZIP_HEAD.to_vec(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gzip_is_sent_to_those_who_say_that_they_take_it() {
+        for yes in ["gzip", "deflate, gzip;q=0.5, br", "GZIP", "x-gzip", "br ; q=1 , gzip ; q=0.001"] {
+            assert!(accepts_gzip(yes), "{yes}");
+        }
+        for no in ["", "br", "identity", "*", "gzip;q=0", "gzip; q=0.000", "gzip;q=high", "gzipped"] {
+            assert!(!accepts_gzip(no), "{no}");
+        }
     }
 }

@@ -142,7 +142,7 @@ fn seat(origin: &Origin, entrance: Entrance, greeting: Bytes, early: Bytes) -> O
 
 /// An answer whose body comes from the shard.
 fn open(origin: &Origin, admitted: Admitted, under_way: UnderWay) -> Answer {
-    let greeting = Bytes::from_static(admitted.prelude());
+    let greeting = Bytes::from(admitted.prelude());
     let Admitted { transport, wire, headers, commands, agent } = admitted;
     let Some(pair) = seat(origin, Entrance { transport, wire, agent }, greeting, commands) else {
         return super::respond::text(hyper::StatusCode::SERVICE_UNAVAILABLE, "no room for more connections\n").map(Either::Left);

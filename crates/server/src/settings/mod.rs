@@ -370,15 +370,23 @@ pub struct WebSocketSettings {
 impl Default for WebSocketSettings {
     fn default() -> Self {
         let handler_prefix = "/connection/websocket".into();
-        WebSocketSettings { disabled: false, handler_prefix, message_size_limit: 65_536, compression: false, compression_min_size: 256 }
+        WebSocketSettings {
+            disabled: false,
+            handler_prefix,
+            message_size_limit: 65_536,
+            compression: false,
+            compression_min_size: COMPRESSION_MIN_SIZE,
+        }
     }
 }
 
 /// Largest body of a request that opens a stream, or brings commands, bytes.
 const BODY_MAX: usize = 65_536;
+/// Messages that are shorter are hardly shorter when they are compressed, bytes.
+const COMPRESSION_MIN_SIZE: usize = 256;
 
 /// A transport that is an endless answer.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StreamSettings {
     /// Served or not.
@@ -387,6 +395,22 @@ pub struct StreamSettings {
     pub handler_prefix: String,
     /// Largest body of the request, bytes; 0 = 65,536.
     pub max_request_body_size: usize,
+    /// Compress for clients that accept gzip.
+    pub compression: bool,
+    /// Messages shorter than this stay as they are, bytes.
+    pub compression_min_size: usize,
+}
+
+impl Default for StreamSettings {
+    fn default() -> Self {
+        StreamSettings {
+            enabled: false,
+            handler_prefix: String::new(),
+            max_request_body_size: 0,
+            compression: false,
+            compression_min_size: COMPRESSION_MIN_SIZE,
+        }
+    }
 }
 
 impl StreamSettings {
