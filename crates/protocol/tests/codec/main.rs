@@ -6,6 +6,7 @@ mod documented;
 mod fuzz_commands;
 mod fuzz_encoders;
 mod fuzz_frames;
+mod fuzz_requests;
 mod properties;
 mod protobuf;
 mod random;

@@ -1,5 +1,6 @@
 //! What has begun to arrive on a connection.
 
+use touchline_protocol::lines::Lines;
 use touchline_protocol::websocket::Assembly;
 
 use crate::transport::Transport;
@@ -29,66 +30,8 @@ impl Input {
     pub(super) fn begun(&self) -> usize {
         match self {
             Input::Frames(assembly) => assembly.buffered_bytes(),
-            Input::Lines(lines) => lines.0.len(),
+            Input::Lines(lines) => lines.buffered_bytes(),
             Input::Nothing => 0,
         }
-    }
-}
-
-/// The beginning of a line.
-#[derive(Default)]
-pub(super) struct Lines(Vec<u8>);
-
-/// A line is longer than it may be.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooLong;
-
-impl Lines {
-    /// Gives the next whole line in `input`, of which `at` bytes are used up already, without its end; moves `at` on. What is incomplete is kept.
-    pub(super) fn next(&mut self, input: &[u8], at: &mut usize, most: usize) -> Result<Option<Vec<u8>>, TooLong> {
-        let rest = &input[*at..];
-        let end = rest.iter().position(|byte| *byte == b'\n');
-        let before = self.0.len();
-        if before + end.unwrap_or(rest.len()) > most {
-            return Err(TooLong);
-        }
-        let Some(end) = end else {
-            self.0.extend_from_slice(rest);
-            *at = input.len();
-            return Ok(None);
-        };
-        *at += end + 1;
-        let mut line = std::mem::take(&mut self.0);
-        line.extend_from_slice(&rest[..end]);
-        line.truncate(line.trim_ascii_end().len());
-        Ok(Some(line))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_come_whole_however_they_arrive() {
-        let text = b"{\"id\":1}\r\n\n{\"id\":2}\n{\"id\"";
-        for step in 1..=text.len() {
-            let (mut lines, mut all) = (Lines::default(), Vec::new());
-            for part in text.chunks(step) {
-                let mut at = 0;
-                while let Some(line) = lines.next(part, &mut at, 100).expect("no line is long") {
-                    all.push(String::from_utf8(line).expect("it is text"));
-                }
-            }
-            assert_eq!(all, ["{\"id\":1}", "", "{\"id\":2}"], "in steps of {step}");
-        }
-    }
-
-    #[test]
-    fn a_long_line_is_refused_before_it_is_kept() {
-        let mut lines = Lines::default();
-        assert_eq!(lines.next(&[b'x'; 60], &mut 0, 100), Ok(None));
-        assert_eq!(lines.next(&[b'x'; 60], &mut 0, 100), Err(TooLong));
-        assert_eq!(Lines::default().next(b"0123456789\n", &mut 0, 9), Err(TooLong));
     }
 }

@@ -9,6 +9,7 @@ use touchline_engine::session::Link;
 use touchline_engine::tracker::Tracked;
 use touchline_engine::{ConnectionId, Context, Session};
 use touchline_protocol::Disconnect;
+use touchline_protocol::lines::{Lines, TooLong};
 use touchline_protocol::message::{Messages, Push};
 use touchline_protocol::websocket::{Assembly, Event, Opcode, Role, encode_close, encode_frame};
 use touchline_protocol::wire::Envelope;
@@ -16,7 +17,7 @@ use touchline_store::stats::Row;
 
 use super::allowance::Allowance;
 use super::connections::{Connection, NONE, Stage};
-use super::input::{Input, Lines, TooLong};
+use super::input::Input;
 use super::outbox::Due;
 use super::socket::{Arrival, Socket};
 use super::{SCRATCH_SIZE, Shard};
