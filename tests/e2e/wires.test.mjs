@@ -297,6 +297,22 @@ describe('bare TCP', () => {
   });
 });
 
+test('every transport may have pings of its own', { timeout: 30_000 }, async () => {
+  const port = await freePort();
+  const change = { client: { ping_interval: '20s', pong_timeout: '200ms' }, streams: { ping_interval: '30s' }, tcp: { enabled: true, address: '127.0.0.1', port, ping_interval: '500ms' } };
+  const server = await Server.start({ change });
+  const device = new Program('nc', '127.0.0.1', `${port}`);
+  device.say({ id: 1, connect: {} });
+  const stream = new Program('curl', '-sN', `${server.http}/connection/uni_http_stream`, '-d', '{"subs":{}}');
+  assert.equal((await device.line((reply) => reply.connect)).connect.ping, 1, 'seconds, rounded up');
+  assert.equal((await stream.line((push) => push.connect)).connect.ping, 30);
+  for (const end = Date.now() + 5000; device.lines.filter((line) => line === '{}').length < 3 && Date.now() < end; ) await sleep(20);
+  assert.ok(device.lines.filter((line) => line === '{}').length >= 3, device.lines.join('\n'));
+  assert.ok(!stream.lines.includes('{}'));
+  for (const program of [device, stream]) program.stop();
+  assert.equal(await server.stop(), 0);
+});
+
 describe('a client that sends more than it may', () => {
   test('is read more slowly: nothing is lost, and neighbours are served', { timeout: 60_000 }, async (t) => {
     const port = await freePort();

@@ -127,7 +127,16 @@ impl World {
         let (node, hub) = (&self.node, &mut self.hub);
         decide(
             &mut session,
-            &mut Context { now_ms: self.now_ms, random: 7, id, node, hub, tracker: &mut Tracker::default(), effects: &mut effects },
+            &mut Context {
+                now_ms: self.now_ms,
+                random: 7,
+                id,
+                ping_interval: node.client.ping_interval,
+                node,
+                hub,
+                tracker: &mut Tracker::default(),
+                effects: &mut effects,
+            },
         );
         self.clients[slot].session = Some(session);
         for line in effects.messages.bytes().split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {

@@ -113,8 +113,8 @@ pub(crate) struct Options {
     /// What it speaks: the Centrifugal protocol, or `raw` (a text frame with a channel's name subscribes, the first frame acknowledges).
     #[arg(long, global = true, value_enum, default_value_t = Dialect::Centrifugal)]
     pub(crate) dialect: Dialect,
-    /// How subscribers come to a fresh server.
-    #[arg(long, global = true, value_enum, default_value_t = Way::Websocket, conflicts_with = "server")]
+    /// How subscribers come. A server that runs already has to be open for it at its address.
+    #[arg(long, global = true, value_enum, default_value_t = Way::Websocket)]
     pub(crate) way: Way,
     /// No progress line.
     #[arg(long, global = true)]

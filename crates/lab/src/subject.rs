@@ -180,7 +180,7 @@ impl Subject {
                 token_secret: options.token_secret.clone(),
                 path: options.path.clone(),
                 dialect: options.dialect,
-                way: Way::Websocket,
+                way: options.way,
                 door: address,
                 _own: None,
             });

@@ -35,7 +35,8 @@ pub use server::{Running, Server, StartError};
 pub use settings::{
     AutocertSettings, ChannelOptions, ChannelSettings, ClientAuth, ClientSettings, ClientUser, ClusterSettings, ConflictPolicy,
     EmulationSettings, EndpointSettings, HttpApiSettings, HttpServerSettings, Namespace, NodeSettings, Page, PrimarySettings,
-    RegistrySettings, ScopeOptions, Settings, ShutdownSettings, StoreSettings, StreamSettings, TcpSettings, TlsSettings, WebSocketSettings,
+    RegistrySettings, ScopeOptions, Settings, ShutdownSettings, StoreSettings, StreamSettings, TcpSettings, TlsSettings,
+    UniWebSocketSettings, WebSocketSettings,
 };
 pub use tls::TlsError;
 pub use touchline_engine::{PersonalChannel, SubscriptionTokenSettings, TokenSettings};

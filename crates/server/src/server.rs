@@ -28,6 +28,7 @@ use crate::seal::Seals;
 use crate::settings::{Settings, TlsSettings, ip_address};
 use crate::shard::{Listeners, Poller, Shard};
 use crate::tls::{Acme, Tls, TlsError};
+use crate::transport::Transport;
 use crate::{store, together};
 
 /// Tasks that a shard's thread runs before it looks at its sockets again.
@@ -73,7 +74,7 @@ pub enum StartError {
     #[error(transparent)]
     Join(#[from] touchline_cluster::JoinError),
     /// A limit of the settings contradicts another.
-    #[error("client.pong_timeout must be shorter than client.ping_interval, and both above zero")]
+    #[error("client.pong_timeout must be above zero, and shorter than every ping_interval")]
     PingInterval,
     /// The system refused threads, sockets or random numbers.
     #[error("the system refused {what}")]
@@ -110,7 +111,8 @@ impl Server {
     /// See [`StartError`].
     pub fn bind(settings: Settings) -> Result<Server, StartError> {
         let client = &settings.client;
-        if client.pong_timeout.is_zero() || client.pong_timeout >= client.ping_interval {
+        let mut intervals = Transport::ALL.iter().map(|transport| transport.ping_interval(&settings));
+        if client.pong_timeout.is_zero() || intervals.any(|interval| interval <= client.pong_timeout) {
             return Err(StartError::PingInterval);
         }
         let http = &settings.http_server;

@@ -1,6 +1,10 @@
 //! The ways in which clients come.
 
+use std::time::Duration;
+
 use touchline_engine::session::Link;
+
+use crate::settings::Settings;
 
 /// A way in which clients come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +41,20 @@ impl Transport {
             Transport::UniSse => "uni_sse",
             Transport::Tcp => "tcp",
         }
+    }
+
+    /// Time between two pings.
+    pub(crate) fn ping_interval(self, settings: &Settings) -> Duration {
+        let own = match self {
+            Transport::WebSocket => Duration::ZERO,
+            Transport::HttpStream => settings.http_stream.ping_interval,
+            Transport::Sse => settings.sse.ping_interval,
+            Transport::UniWebSocket => settings.uni_websocket.ping_interval,
+            Transport::UniHttpStream => settings.uni_http_stream.ping_interval,
+            Transport::UniSse => settings.uni_sse.ping_interval,
+            Transport::Tcp => settings.tcp.ping_interval,
+        };
+        if own.is_zero() { settings.client.ping_interval } else { own }
     }
 
     /// What it can do.

@@ -20,6 +20,23 @@ pub(crate) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
     api(settings, findings);
     client(&settings.client, findings);
     channels(settings, findings);
+    pings(settings, findings);
+}
+
+fn pings(settings: &Settings, findings: &mut Vec<Finding>) {
+    let intervals = [
+        ("http_stream", settings.http_stream.ping_interval),
+        ("sse", settings.sse.ping_interval),
+        ("uni_websocket", settings.uni_websocket.ping_interval),
+        ("uni_http_stream", settings.uni_http_stream.ping_interval),
+        ("uni_sse", settings.uni_sse.ping_interval),
+        ("tcp", settings.tcp.ping_interval),
+    ];
+    for (section, interval) in intervals {
+        if !interval.is_zero() && interval <= settings.client.pong_timeout {
+            findings.push(Finding::error(format!("{section}.ping_interval: must be longer than client.pong_timeout"), None));
+        }
+    }
 }
 
 fn addresses(settings: &Settings, findings: &mut Vec<Finding>) {

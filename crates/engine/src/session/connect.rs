@@ -184,7 +184,7 @@ impl Session {
         }
         let Phase::Connecting(connecting) = std::mem::replace(&mut self.phase, Phase::Connected) else { return };
         let settings = &context.node.client;
-        let interval_ms = settings.ping_interval.as_millis() as u64;
+        let interval_ms = context.ping_interval.as_millis() as u64;
         let first_ms = interval_ms / 2 + context.random % (interval_ms / 2).max(1);
         self.heartbeat = Heartbeat::Due(context.now_ms + first_ms);
         let client = self.client_id();
@@ -194,7 +194,7 @@ impl Session {
             version: context.node.version,
             ttl_s: self.connection_ttl_s(context.now_s()),
             subs: &connecting.subs,
-            ping_s: settings.ping_interval.as_secs().max(1),
+            ping_s: context.ping_interval.as_secs().max(1),
             pong: self.link.answers_pings(),
             session: &seal,
             node: if self.link == Link::Emulated { &context.node.id } else { "" },

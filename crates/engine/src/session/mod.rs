@@ -92,6 +92,8 @@ pub struct Context<'a> {
     pub random: u64,
     /// The session's own address.
     pub id: ConnectionId,
+    /// Time between two pings of this session.
+    pub ping_interval: Duration,
     /// What all sessions of the node share.
     pub node: &'a Node,
     /// The listeners of the session's shard.
@@ -480,9 +482,8 @@ impl Session {
             (Phase::Connected, _) if self.is_idle(context) => context.disconnect(Disconnect::IDLE),
             (Phase::Connected, Heartbeat::Awaited(..)) => context.disconnect(Disconnect::NO_PONG),
             (Phase::Connected, Heartbeat::Due(_)) => {
-                let settings = &context.node.client;
-                let next_ms = now_ms + settings.ping_interval.as_millis() as u64;
-                let pong_ms = now_ms + settings.pong_timeout.as_millis() as u64;
+                let next_ms = now_ms + context.ping_interval.as_millis() as u64;
+                let pong_ms = now_ms + context.node.client.pong_timeout.as_millis() as u64;
                 let heartbeat = if self.link.answers_pings() { Heartbeat::Awaited(pong_ms, next_ms) } else { Heartbeat::Due(next_ms) };
                 self.heartbeat = heartbeat;
                 context.effects.ping = true;

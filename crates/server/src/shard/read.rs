@@ -296,8 +296,16 @@ impl Shard {
         let was_connected = connection.session.is_connected();
         let subscriptions_before = connection.session.subscription_count();
         let node = &self.node.session;
-        let mut context =
-            Context { now_ms: self.now_ms, random, id, node, hub: &mut self.hub, tracker: &mut self.tracker, effects: &mut self.effects };
+        let mut context = Context {
+            now_ms: self.now_ms,
+            random,
+            id,
+            ping_interval: connection.transport.ping_interval(&self.node.settings),
+            node,
+            hub: &mut self.hub,
+            tracker: &mut self.tracker,
+            effects: &mut self.effects,
+        };
         decide(&mut connection.session, &mut context);
         let subscriptions = connection.session.subscription_count();
         let has_connected = !was_connected && connection.session.is_connected();
@@ -430,6 +438,7 @@ impl Shard {
             now_ms: self.now_ms,
             random: 0,
             id,
+            ping_interval: connection.transport.ping_interval(&self.node.settings),
             node,
             hub: &mut self.hub,
             tracker: &mut self.tracker,

@@ -378,7 +378,7 @@ fn every_field_of_the_settings_has_a_key() {
         ("http_stream", fields::<StreamSettings>()),
         ("sse", fields::<StreamSettings>()),
         ("emulation", fields::<EmulationSettings>()),
-        ("uni_websocket", fields::<EndpointSettings>()),
+        ("uni_websocket", fields::<UniWebSocketSettings>()),
         ("uni_http_stream", fields::<StreamSettings>()),
         ("uni_sse", fields::<StreamSettings>()),
         ("tcp", fields::<TcpSettings>()),
