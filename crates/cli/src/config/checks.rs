@@ -49,6 +49,10 @@ fn addresses(settings: &Settings, findings: &mut Vec<Finding>) {
         findings
             .push(Finding::error("http_server.tls_autocert.host_whitelist: missing, so there is no name to order a certificate for", None));
     }
+    if let Some(host) = autocert.unusable_host() {
+        let text = "is no host name, or a wildcard, which can't be proved by TLS or HTTP";
+        findings.push(Finding::error(format!("http_server.tls_autocert.host_whitelist: {host:?} {text}"), None));
+    }
     if autocert.enabled && server.tls.has_files() {
         findings.push(Finding::error(
             "http_server: tls has files and tls_autocert is enabled, but a port has one certificate: keep one of them",

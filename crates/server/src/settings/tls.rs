@@ -1,5 +1,6 @@
 //! TLS of ports, and where its certificates come from.
 
+use rustls::pki_types::DnsName;
 use serde::Deserialize;
 
 /// TLS of a port.
@@ -77,6 +78,13 @@ pub struct AutocertSettings {
     pub eab_kid: String,
     /// Its secret, in URL-safe base64.
     pub eab_hmac_key: String,
+}
+
+impl AutocertSettings {
+    /// The first of `host_whitelist` that no certificate can be ordered for: it is no host name, or a wildcard.
+    pub fn unusable_host(&self) -> Option<&str> {
+        self.host_whitelist.iter().map(String::as_str).find(|host| DnsName::try_from(*host).is_err())
+    }
 }
 
 impl Default for AutocertSettings {

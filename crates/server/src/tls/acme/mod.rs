@@ -15,7 +15,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use instant_acme::ExternalAccountKey;
 use rustls::ServerConfig;
-use rustls::pki_types::DnsName;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use tokio::sync::oneshot;
 
@@ -39,8 +38,8 @@ impl Acme {
     /// When a setting can't be used, the directory can't be made, or the address for proofs by HTTP can't be bound.
     pub(crate) fn start(settings: &AutocertSettings) -> Result<Arc<Self>, TlsError> {
         let first = settings.host_whitelist.first().ok_or(TlsError::NoHosts)?;
-        if let Some(host) = settings.host_whitelist.iter().find(|host| DnsName::try_from(host.as_str()).is_err()) {
-            return Err(TlsError::Host { host: host.clone() });
+        if let Some(host) = settings.unusable_host() {
+            return Err(TlsError::Host { host: host.to_owned() });
         }
         let binding = binding(settings)?;
         let proofs = settings.http.then(|| listen(settings)).transpose()?;
