@@ -76,15 +76,29 @@ fn elsewhere(request: &Request<Incoming>) -> Option<HeaderValue> {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return None;
     }
-    let host = request.headers().get(HOST)?.to_str().ok()?;
-    let host = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    let host = without_port(request.headers().get(HOST)?.to_str().ok()?);
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
     HeaderValue::try_from(format!("https://{host}{path}")).ok()
+}
+
+/// The colons in an IPv6 address are no ports.
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_is_known_without_its_port() {
+        for (host, expected) in [("a.example", "a.example"), ("a.example:80", "a.example"), ("[::1]:80", "[::1]"), ("[::1]", "[::1]")] {
+            assert_eq!(without_port(host), expected);
+        }
+    }
 
     #[test]
     fn an_address_may_be_a_port_alone() {

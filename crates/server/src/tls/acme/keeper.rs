@@ -14,6 +14,8 @@ use crate::settings::AutocertSettings;
 
 /// The clock is looked at this often: it may jump, and sleeps don't count while a machine is suspended.
 const LOOK: Duration = Duration::from_secs(600);
+/// How long an authority may take for all that one certificate needs.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 pub(super) struct Keeper {
     settings: AutocertSettings,
@@ -40,6 +42,8 @@ enum KeepError {
     Order(#[from] OrderError),
     #[error("what the authority issued can't be used")]
     Unusable(#[from] super::certificate::Unusable),
+    #[error("the authority does not answer")]
+    Silent,
     #[error("the certificate that the authority issued has to be renewed already: is this machine's clock right?")]
     Stale,
 }
@@ -73,7 +77,7 @@ impl Keeper {
 
     async fn renew(&mut self, index: usize) {
         let name = self.hosts[index].name.clone();
-        let certificate = self.fetch(&name).await;
+        let certificate = tokio::time::timeout(PATIENCE, self.fetch(&name)).await.unwrap_or(Err(KeepError::Silent));
         let host = &mut self.hosts[index];
         match certificate {
             Ok(certificate) => {
