@@ -74,7 +74,7 @@ describe('three machines', () => {
     subscription.on('publication', (event) => seen.push(event.data));
     const story = [];
     for (const name of ['subscribing', 'subscribed', 'unsubscribed', 'error']) {
-      subscription.on(name, (event) => story.push([name, event.code, event.error?.code, event.wasRecovering, event.recovered, event.streamPosition?.offset]));
+      subscription.on(name, (event) => story.push([new Date().toISOString().slice(17, 23), name, event.code, event.error?.code, event.wasRecovering, event.recovered, event.streamPosition?.offset]));
     }
     subscription.subscribe();
     await subscription.ready(10_000);
@@ -179,7 +179,7 @@ describe('three machines', () => {
     });
     const isComplete = () => fans.every(({ seen }) => seen.length === fans[0].seen.length) && missing().every((some) => some.length === 0);
     await eventually(isComplete, 'all that was acknowledged', HEALED_SECONDS)
-      .catch((error) => assert.fail(`${error.message}; of ${acknowledged.length}, fans have ${fans.map(({ seen }) => seen.length)}, and lack ${JSON.stringify(missing().map((some) => [some.length, ...some.slice(0, 3)]))}; ${JSON.stringify(fans.map(({ story }) => story.slice(-12)))}`));
+      .catch((error) => assert.fail(`${new Date().toISOString().slice(17, 23)} ${error.message}; of ${acknowledged.length}, fans have ${fans.map(({ seen }) => seen.length)}, and lack ${JSON.stringify(missing().map((some) => [some.length, ...some.slice(0, 3)]))}; ${JSON.stringify(fans.map(({ story }) => story.slice(-12)))}`));
     for (const { seen } of fans) {
       assert.deepEqual(seen, fans[0].seen, 'one order');
       assert.equal(new Set(seen).size, seen.length, 'nothing twice');

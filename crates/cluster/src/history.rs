@@ -19,6 +19,10 @@ const DUPLICATES: Duration = Duration::from_secs(300);
 /// How long a publisher waits for JetStream.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// After how long a read is asked again, and how often: what was on its way when a link broke is lost, and nobody says so.
+const READ_TIMEOUT: Duration = Duration::from_millis(1_500);
+const READ_TRIES: usize = 3;
+
 /// How often, and after which pause, a replica is asked again that lags behind the leader.
 const LAG_RETRIES: u32 = 40;
 const LAG_PAUSE: Duration = Duration::from_millis(50);
@@ -102,7 +106,7 @@ impl Streams {
         let mut next = behind.saturating_add(1);
         let mut patience = LAG_RETRIES;
         while next <= last {
-            match stream.direct_get_next_for_subject(&subject, Some(next)).await {
+            match answered(|| stream.direct_get_next_for_subject(&subject, Some(next))).await? {
                 Ok(message) => {
                     next = message.sequence + 1;
                     publications.push(Stored { offset: message.sequence, payload: message.payload });
@@ -120,7 +124,7 @@ impl Streams {
     /// The first sequence that a namespace's stream still has, and behind an empty one the first that it will have.
     pub(crate) async fn first_sequence(&self, namespace: &str) -> Option<u64> {
         let (stream, _) = self.open.get(namespace)?;
-        Some(stream.get_info().await.ok()?.state.first_sequence)
+        Some(answered(|| stream.get_info()).await?.ok()?.state.first_sequence)
     }
 
     /// What a channel's publications behind an offset are worth, by the first sequence that the stream had after they were read.
@@ -146,9 +150,19 @@ impl Streams {
     }
 }
 
+/// Asks until there is an answer of whatever kind; `None` = there is none.
+async fn answered<A: Future>(ask: impl Fn() -> A) -> Option<A::Output> {
+    for _ in 0..READ_TRIES {
+        if let Ok(answer) = tokio::time::timeout(READ_TIMEOUT, ask()).await {
+            return Some(answer);
+        }
+    }
+    None
+}
+
 /// The last sequence of a subject; 0 = none. Gets are answered by any replica, this by the leader: it shows who lags behind.
 async fn last_sequence(stream: &Stream, subject: &str) -> Option<u64> {
-    match stream.get_last_raw_message_by_subject(subject).await {
+    match answered(|| stream.get_last_raw_message_by_subject(subject)).await? {
         Ok(message) => Some(message.sequence),
         Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Some(0),
         Err(_) => None,
