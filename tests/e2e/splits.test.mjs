@@ -231,7 +231,7 @@ describe('three machines', () => {
     network.slow(1, '400kbit');
     await sleep(4_000);
     network.fast(1);
-    assert.ok(await converged(stop, stopChurn) > 50);
+    assert.ok(await converged(stop, stopChurn) > 10);
   });
 
   test('a NATS server is lost and comes back', { timeout: 60_000 }, async () => {
