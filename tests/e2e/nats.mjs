@@ -61,6 +61,14 @@ export class Nats {
     throw new Error(`nats-server does not answer; it said:\n${this.output}`);
   }
 
+  /** Says something to the server as its clients do (the NATS protocol), and waits until it has heard it. */
+  async command(line) {
+    const socket = connect(this.port, this.host);
+    socket.write(`CONNECT {"verbose":false}\r\n${line}PING\r\n`);
+    let said = '';
+    for await (const data of socket) if ((said += data).includes('PONG')) break;
+  }
+
   /** Ends the process; what it has stored stays. */
   async kill(signal = 'SIGKILL') {
     this.process.kill(signal);

@@ -23,6 +23,19 @@ const works = async (server) => {
   assert.equal((await server.api('history', { channel: 'history:a', limit: 10 })).result.publications.length, 1);
 };
 
+/** Follows a channel: the offsets that come, in order, and the epochs of its subscribes. */
+async function follow(server, channel) {
+  const client = new Centrifuge(server.websocket, { websocket: WebSocket, minReconnectDelay: 50, maxReconnectDelay: 300 });
+  const subscription = client.newSubscription(channel, { minResubscribeDelay: 50, maxResubscribeDelay: 300 });
+  const [offsets, epochs] = [[], []];
+  subscription.on('publication', (event) => offsets.push(event.offset));
+  subscription.on('subscribed', (event) => epochs.push(event.streamPosition.epoch));
+  subscription.subscribe();
+  client.connect();
+  await subscription.ready(5_000);
+  return { client, subscription, offsets, epochs };
+}
+
 /** Starts a node that must not get to NATS; what it says of that. */
 async function refused(nats, settings) {
   let server;
@@ -109,6 +122,50 @@ test('streams in memory are gone with their server: they are made again, and sub
   assert.ok(contexts.at(-1).wasRecovering && !contexts.at(-1).recovered, 'what was before is gone, and the client knows');
   await eventually(async () => (await publish('after')).result, 'the stream to take publications');
   await eventually(() => seen.includes('after'), 'a publication of the new stream');
+  client.disconnect();
+  await server.stop();
+  await nats.stop();
+});
+
+test('publications that are stored and never handed on reach their subscribers all the same', { timeout: 40_000 }, async () => {
+  // NATS lets this user hear everything but what streams publish again: what a lost leader or a broken route does now and then.
+  const users = `{ user: hears, password: "${PASSWORD}" }, { user: misses, password: "${PASSWORD}", permissions: { subscribe: { deny: ["touchline.*.happening.stored.>"] } } }`;
+  const nats = await Nats.start({ more: `authorization { users: [${users}] }\n` });
+  const { cluster: settings } = cluster(nats);
+  const as = (user) => Server.start({ change: { cluster: { ...settings, nats_user: user, nats_password: PASSWORD }, client: { channel_position_check_delay: '1s' } } });
+  const [hears, misses] = await Promise.all(['hears', 'misses'].map(as));
+  const seen = await Promise.all([hears, misses].map((server) => follow(server, 'history:e')));
+  const published = [];
+  for (let round = 0; round < 3; round++) {
+    for (const server of [hears, misses]) {
+      for (let n = 0; n < 5; n++) {
+        const { result } = await server.api('publish', { channel: 'history:e', data: n });
+        published.push(result.offset);
+      }
+    }
+    await eventually(() => seen.every(({ offsets }) => offsets.length === published.length), 'both to have them all', 10);
+  }
+  for (const { offsets, client } of seen) {
+    assert.deepEqual(offsets, published);
+    client.disconnect();
+  }
+  assert.deepEqual(await Promise.all([hears, misses].map((server) => server.stop())), [0, 0]);
+  await nats.stop();
+});
+
+test('a stream that somebody deletes is made again, and subscribers are told', { timeout: 40_000 }, async () => {
+  const nats = await Nats.start();
+  const change = { ...cluster(nats), client: { channel_position_check_delay: '1s' } };
+  const server = await Server.start({ change });
+  const { client, subscription, epochs } = await follow(server, 'history:f');
+  const before = (await server.api('publish', { channel: 'history:f', data: 1 })).result;
+  const token = (name) => Buffer.from(name).toString('base64url');
+  await nats.command(`PUB $JS.API.STREAM.DELETE.touchline_${token(change.cluster.name)}_${token('history')} deleted 0\r\n\r\n`);
+  await eventually(() => epochs.length === 2, 'the subscriber to begin anew', 15);
+  const after = await eventually(async () => (await server.api('publish', { channel: 'history:f', data: 2 })).result, 'a publication', 10);
+  assert.notEqual(after.epoch, before.epoch);
+  assert.equal(epochs[1], after.epoch);
+  subscription.unsubscribe();
   client.disconnect();
   await server.stop();
   await nats.stop();

@@ -23,7 +23,7 @@ async function refused(promise, code, equal) {
 export async function eventually(condition, what, seconds = 5) {
   let last;
   for (const end = Date.now() + seconds * 1000; Date.now() < end; await sleep(10)) {
-    try { if (await condition()) return; } catch (error) { last = error; }
+    try { const held = await condition(); if (held) return held; } catch (error) { last = error; }
   }
   throw new Error(`waited too long for ${what}${last ? `: ${last.message}` : ''}`);
 }

@@ -13,8 +13,8 @@ import { Server, token } from './server.mjs';
 const CHANNEL = 'history:match';
 /** How long after healing everything must be as if nothing had been. */
 const HEALED_SECONDS = 5;
-/** What was lost on the way is asked for again after a while: reads that nobody answers take up to five seconds, and clients wait between their tries. */
-const RECOVERED_SECONDS = 20;
+/** The same for publications whose way was lost: reads that nobody answers are asked again, caches are looked after, clients wait between their tries. */
+const RECOVERED_SECONDS = 10;
 
 describe('three machines', () => {
   let network;

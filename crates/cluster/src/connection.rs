@@ -7,13 +7,15 @@ use std::time::Duration;
 use async_nats::{Client, ConnectOptions, Event, Message, ServerAddr, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt;
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::history::{Streams, warn_of_losses};
-use crate::loader::{Load, Loader};
+use crate::loader::{Checks, Loader};
 use crate::settings::Settings;
 use crate::subject::{Subjects, name};
+use crate::watch::Watch;
 use crate::{Incoming, JoinError, Outgoing, Stored};
 
 /// How long other nodes have for an answer that is gathered.
@@ -88,6 +90,7 @@ pub(crate) async fn run(
     };
     let (echo_sender, mut echoes) = unbounded_channel();
     let mut node = Node::new(client, settings, hand, echo_sender);
+    let gone = Arc::clone(&node.gone);
     if let Err(error) = node.subscribe_all().await {
         return tracing::error!(%error, "the cluster could not be joined");
     }
@@ -96,6 +99,7 @@ pub(crate) async fn run(
         tokio::select! {
             Some(event) = events.recv() => node.on_event(&event, &stream_sender),
             Some(streams) = opened.recv() => node.on_streams(streams),
+            () = gone.notified() => node.open_streams(stream_sender.clone()),
             Some(number) = echoes.recv() => node.on_echo(number),
             received = outgoing.recv() => {
                 let Some(first) = received else { return };
@@ -119,13 +123,24 @@ pub(crate) async fn run(
     }
 }
 
+/// The streams, and who works with them.
+struct Open {
+    streams: Streams,
+    loader: Loader,
+    /// It ends with this.
+    _watch: JoinSet<()>,
+}
+
 struct Node {
     client: Client,
     settings: Arc<Settings>,
     subjects: Subjects,
     hand: Hand,
-    streams: Option<(Streams, Loader)>,
+    streams: Option<Open>,
     is_opening: bool,
+    checks: Arc<Checks>,
+    /// Streams are gone.
+    gone: Arc<Notify>,
     echo_sender: UnboundedSender<u64>,
     /// The task that hears a channel.
     channels: HashMap<Arc<str>, JoinHandle<()>>,
@@ -144,6 +159,8 @@ impl Node {
             hand,
             streams: None,
             is_opening: false,
+            checks: Arc::default(),
+            gone: Arc::default(),
             echo_sender,
             channels: HashMap::new(),
             unheard: Vec::new(),
@@ -222,8 +239,14 @@ impl Node {
                 tracing::warn!("NATS is gone; clients of other nodes can't be reached");
                 (self.hand)(Incoming::Linked(false));
             }
-            Event::SlowConsumer(_) => tracing::warn!("messages of other nodes came faster than this one could take them: some are lost"),
-            other => tracing::warn!(event = %other, "NATS says"),
+            Event::SlowConsumer(_) => {
+                tracing::warn!("messages of other nodes came faster than this one could take them: some are lost");
+                self.checks.trouble.notify_one();
+            }
+            other => {
+                tracing::warn!(event = %other, "NATS says");
+                self.checks.trouble.notify_one();
+            }
         }
     }
 
@@ -250,8 +273,16 @@ impl Node {
 
     fn on_streams(&mut self, streams: Streams) {
         self.is_opening = false;
-        let is_known = self.streams.as_ref().is_some_and(|(known, _)| known.are(&streams));
-        self.streams = Some((streams.clone(), Loader::start(streams, Arc::clone(&self.hand))));
+        let is_known = self.streams.as_ref().is_some_and(|known| known.streams.are(&streams));
+        let loader = Loader::start(streams.clone(), Arc::clone(&self.hand), Arc::clone(&self.checks));
+        let watch = Watch {
+            streams: streams.clone(),
+            hand: Arc::clone(&self.hand),
+            delay: self.settings.check_delay,
+            gone: Arc::clone(&self.gone),
+            checks: Arc::clone(&self.checks),
+        };
+        self.streams = Some(Open { streams, loader, _watch: JoinSet::from_iter([watch.run()]) });
         if !is_known {
             (self.hand)(Incoming::Linked(true));
         }
@@ -296,12 +327,23 @@ impl Node {
                     task.abort();
                 }
             }
-            Outgoing::Load { channel, namespace, behind } => match &self.streams {
-                Some((_, loader)) => loader.load(Load { channel, namespace, behind }),
-                None => (self.hand)(Incoming::Loaded { channel, behind, history: None }),
+            Outgoing::Load(load) => match &self.streams {
+                Some(Open { loader, .. }) => loader.load(load),
+                None if load.is_check => {}
+                None => (self.hand)(Incoming::Loaded { channel: load.channel, behind: load.behind, history: None }),
             },
+            Outgoing::Suspect => self.checks.trouble.notify_one(),
             Outgoing::Store { channel, namespace, payload, id, done } => match self.streams() {
-                Some(streams) => drop(tokio::spawn(streams.store(channel, namespace, payload, id, done))),
+                Some(streams) => {
+                    let checks = Arc::clone(&self.checks);
+                    tokio::spawn(async move {
+                        let stored = streams.store(&channel, &namespace, payload, &id).await;
+                        if stored.is_none() {
+                            checks.trouble.notify_one();
+                        }
+                        done(stored);
+                    });
+                }
                 None => done(None),
             },
             Outgoing::Purge { channel, namespace, done } => match self.streams() {
@@ -313,7 +355,7 @@ impl Node {
     }
 
     fn streams(&self) -> Option<Streams> {
-        self.streams.as_ref().map(|(streams, _)| streams.clone())
+        self.streams.as_ref().map(|open| open.streams.clone())
     }
 
     async fn hear_channel(&mut self, channel: Arc<str>) {

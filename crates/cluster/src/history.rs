@@ -5,14 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::HeaderMap;
-use async_nats::jetstream::stream::{Config, DirectGetErrorKind, DiscardPolicy, LastRawMessageErrorKind, Republish, StorageType, Stream};
-use async_nats::jetstream::{self, Context};
+use async_nats::jetstream::context::GetStreamErrorKind;
+use async_nats::jetstream::stream::{
+    Config, DirectGetErrorKind, DiscardPolicy, Info, LastRawMessageErrorKind, Republish, StorageType, Stream,
+};
+use async_nats::jetstream::{self, Context, ErrorCode};
 use bytes::Bytes;
 
 use crate::loader::Load;
 use crate::settings::{Settings, Storage, StreamSettings};
 use crate::subject::Subjects;
-use crate::{History, OnStored, Stored};
+use crate::{History, Stored};
 
 /// How long an idempotency key holds.
 const DUPLICATES: Duration = Duration::from_secs(300);
@@ -31,8 +34,18 @@ const LAG_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(crate) struct Kept {
     publications: Vec<Stored>,
-    /// The channel's last sequence.
-    last: u64,
+    /// The channel's last sequence; 0 = nothing is kept.
+    pub(crate) last: u64,
+}
+
+/// What is seen of a stream.
+pub(crate) enum Look {
+    /// It is there: its last sequence, and the NATS server that leads it, if there are several.
+    Seen { last: u64, leader: Option<String> },
+    /// It is gone, or another has its name.
+    Gone,
+    /// Nobody can say now.
+    Unknown,
 }
 
 /// The streams of a cluster.
@@ -69,26 +82,45 @@ impl Streams {
                     context.get_stream(&name).await.map_err(|error| error.to_string())?
                 }
             };
-            let epoch = stream.cached_info().created.unix_timestamp_nanos() as u64;
+            let epoch = epoch_of(stream.cached_info());
             open.insert(of_namespace.namespace.clone(), (stream, epoch));
         }
         Ok(Streams { context, subjects, settings, open: Arc::new(open) })
     }
 
-    /// Stores a publication; `done` is told once JetStream has it.
-    pub(crate) async fn store(self, channel: Arc<str>, namespace: Arc<str>, payload: Bytes, id: Box<str>, done: OnStored) {
-        let subject = self.subjects.stored(&namespace, &channel);
+    /// Namespaces with history.
+    pub(crate) fn namespaces(&self) -> impl Iterator<Item = &str> {
+        self.open.keys().map(String::as_str)
+    }
+
+    /// Looks at a namespace's stream.
+    pub(crate) async fn look(&self, namespace: &str) -> Look {
+        let Some((stream, epoch)) = self.open.get(namespace) else { return Look::Unknown };
+        let now = answered(|| self.context.get_stream(&stream.cached_info().config.name)).await;
+        match now.as_ref().map(|now| now.as_ref().map(Stream::cached_info)) {
+            Some(Ok(info)) if epoch_of(info) == *epoch => {
+                Look::Seen { last: info.state.last_sequence, leader: info.cluster.as_ref().and_then(|cluster| cluster.leader.clone()) }
+            }
+            Some(Ok(_)) => Look::Gone,
+            Some(Err(error)) => match error.kind() {
+                GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND => Look::Gone,
+                _ => Look::Unknown,
+            },
+            None => Look::Unknown,
+        }
+    }
+
+    /// Stores a publication; the answer is its sequence and epoch, if JetStream has it.
+    pub(crate) async fn store(&self, channel: &str, namespace: &str, payload: Bytes, id: &str) -> Option<(u64, u64)> {
+        let subject = self.subjects.stored(namespace, channel);
         let mut headers = HeaderMap::new();
         if !id.is_empty() {
             // One key means another publication in another channel.
-            headers.insert("Nats-Msg-Id", format!("{}/{id}", crate::subject::token(&channel)).as_str());
+            headers.insert("Nats-Msg-Id", format!("{}/{id}", crate::subject::token(channel)).as_str());
         }
-        let stored = async {
-            let acknowledged = self.context.publish_with_headers(subject, headers, payload).await.ok()?.await.ok()?;
-            let (_, epoch) = self.open.get(&*namespace)?;
-            Some((acknowledged.sequence, *epoch))
-        };
-        done(stored.await);
+        let acknowledged = self.context.publish_with_headers(subject, headers, payload).await.ok()?.await.ok()?;
+        let (_, epoch) = self.open.get(namespace)?;
+        Some((acknowledged.sequence, *epoch))
     }
 
     /// Whether the other's streams are the same, each in the same life.
@@ -98,7 +130,7 @@ impl Streams {
     }
 
     /// Reads what is kept of a channel behind an offset, by direct gets; `None` = it can't be had now.
-    pub(crate) async fn read(&self, Load { channel, namespace, behind }: &Load) -> Option<Kept> {
+    pub(crate) async fn read(&self, Load { channel, namespace, behind, .. }: &Load) -> Option<Kept> {
         let (stream, _) = self.open.get(&**namespace)?;
         let subject = self.subjects.stored(namespace, channel);
         let last = last_sequence(stream, &subject).await?;
@@ -148,6 +180,11 @@ impl Streams {
         let Some((stream, _)) = self.open.get(namespace) else { return false };
         stream.purge().filter(self.subjects.stored(namespace, channel)).await.is_ok()
     }
+}
+
+/// One life of a stream.
+fn epoch_of(info: &Info) -> u64 {
+    info.created.unix_timestamp_nanos() as u64
 }
 
 /// Asks until there is an answer of whatever kind; `None` = there is none.

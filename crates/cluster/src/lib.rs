@@ -8,12 +8,14 @@ mod history;
 mod loader;
 mod settings;
 mod subject;
+mod watch;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use loader::Load;
 pub use settings::{Settings, Storage, StreamSettings};
 
 /// Why a node can't join.
@@ -90,12 +92,17 @@ pub enum Incoming {
         /// The channel's offset before it.
         previous: u64,
     },
+    /// More is stored in a namespace than when this was said last. Not all of it may have come in: [`Cluster::check`] finds out.
+    Grown {
+        /// The namespace.
+        namespace: Arc<str>,
+    },
     /// From now on the channel is heard.
     Interested {
         /// The channel.
         channel: Arc<str>,
     },
-    /// An answer to [`Cluster::load`]; none = it can't be had now.
+    /// An answer to [`Cluster::load`], where none = it can't be had now, or to [`Cluster::check`].
     Loaded {
         /// The channel.
         channel: Arc<str>,
@@ -118,7 +125,8 @@ enum Outgoing {
     Gather { message: Bytes, nodes: usize, done: OnGathered },
     Pass { channel: Arc<str>, payload: Bytes },
     Interest { channel: Arc<str>, is_wanted: bool },
-    Load { channel: Arc<str>, namespace: Arc<str>, behind: u64 },
+    Load(Load),
+    Suspect,
     Store { channel: Arc<str>, namespace: Arc<str>, payload: Bytes, id: Box<str>, done: OnStored },
     Purge { channel: Arc<str>, namespace: Arc<str>, done: Box<dyn FnOnce(bool) + Send> },
     Leave { done: std::sync::mpsc::Sender<()> },
@@ -165,7 +173,17 @@ impl Cluster {
 
     /// Asks for what is kept of a channel behind an offset.
     pub fn load(&self, channel: Arc<str>, namespace: Arc<str>, behind: u64) {
-        self.send(Outgoing::Load { channel, namespace, behind });
+        self.send(Outgoing::Load(Load { channel, namespace, behind, is_check: false }));
+    }
+
+    /// Asks whether more than up to an offset is kept of a channel; it is answered if there is.
+    pub fn check(&self, channel: Arc<str>, namespace: Arc<str>, behind: u64) {
+        self.send(Outgoing::Load(Load { channel, namespace, behind, is_check: true }));
+    }
+
+    /// Says that something may have been lost on its way: what is kept is looked at soon, and for a while more often.
+    pub fn suspect(&self) {
+        self.send(Outgoing::Suspect);
     }
 
     /// Publishes into a channel with history; `id` makes it happen once, if it is not empty.

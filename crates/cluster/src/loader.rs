@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use tokio::sync::Semaphore;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{Notify, Semaphore};
 
 use crate::Incoming;
 use crate::connection::Hand;
@@ -12,6 +13,8 @@ use crate::history::{Kept, Streams};
 
 /// Channels that are read at a time: more would only wait in the queues of the NATS server, which drops what does not fit.
 const READING_MAX: usize = 256;
+/// Channels that are checked at a time: nobody waits for them, so they leave room for those that somebody waits for.
+const CHECKING_MAX: usize = 16;
 
 /// What is asked for: all that is kept of a channel behind an offset.
 #[derive(Debug)]
@@ -19,54 +22,117 @@ pub(crate) struct Load {
     pub(crate) channel: Arc<str>,
     pub(crate) namespace: Arc<str>,
     pub(crate) behind: u64,
+    /// It is answered only if there is something.
+    pub(crate) is_check: bool,
 }
 
-/// The way to its two tasks: one has channels read, the other looks at the streams and hands the histories in.
-pub(crate) struct Loader(UnboundedSender<Load>);
+/// How checks go.
+#[derive(Debug, Default)]
+pub(crate) struct Checks {
+    under_way: AtomicUsize,
+    have_failed: AtomicBool,
+    /// Woken when something may have been lost, a failed check too.
+    pub(crate) trouble: Notify,
+}
+
+impl Checks {
+    /// Whether some are not done yet.
+    pub(crate) fn are_under_way(&self) -> bool {
+        self.under_way.load(Relaxed) > 0
+    }
+
+    /// Whether one has failed since this was asked last.
+    pub(crate) fn have_failed(&self) -> bool {
+        self.have_failed.swap(false, Relaxed)
+    }
+
+    fn fail(&self) {
+        self.have_failed.store(true, Relaxed);
+        self.trouble.notify_one();
+    }
+}
+
+/// The way to its tasks: some have channels read, one looks at the streams and hands the histories in.
+pub(crate) struct Loader {
+    loads: UnboundedSender<Load>,
+    checks: UnboundedSender<Load>,
+    state: Arc<Checks>,
+}
 
 impl Loader {
     /// Starts it; it ends when this is dropped and all that was asked is answered.
-    pub(crate) fn start(streams: Streams, hand: Hand) -> Self {
-        let (loads, asked) = unbounded_channel();
+    pub(crate) fn start(streams: Streams, hand: Hand, state: Arc<Checks>) -> Self {
+        let (loads, asked_loads) = unbounded_channel();
+        let (checks, asked_checks) = unbounded_channel();
         let (read, reads) = unbounded_channel();
-        tokio::spawn(have_read(streams.clone(), asked, read));
-        tokio::spawn(hand_in(streams, reads, hand));
-        Loader(loads)
+        let of_loads = (streams.clone(), read.clone());
+        tokio::spawn(work_off(asked_loads, READING_MAX, move |load| have_read(of_loads.clone(), load)));
+        let of_checks = (streams.clone(), read, Arc::clone(&state));
+        tokio::spawn(work_off(asked_checks, CHECKING_MAX, move |load| have_checked(of_checks.clone(), load)));
+        tokio::spawn(hand_in(streams, reads, hand, Arc::clone(&state)));
+        Loader { loads, checks, state }
     }
 
     /// Asks; the answer comes as [`Incoming::Loaded`].
     pub(crate) fn load(&self, load: Load) {
-        let _ = self.0.send(load);
+        if load.is_check {
+            self.state.under_way.fetch_add(1, Relaxed);
+            let _ = self.checks.send(load);
+        } else {
+            let _ = self.loads.send(load);
+        }
     }
 }
 
 type Read = (Load, Option<Kept>);
 
-async fn have_read(streams: Streams, mut asked: UnboundedReceiver<Load>, read: UnboundedSender<Read>) {
-    let room = Arc::new(Semaphore::new(READING_MAX));
+/// Does what is asked, so much of it at a time.
+async fn work_off<Work: Future<Output = ()> + Send + 'static>(
+    mut asked: UnboundedReceiver<Load>,
+    at_a_time: usize,
+    work: impl Fn(Load) -> Work,
+) {
+    let room = Arc::new(Semaphore::new(at_a_time));
     while let Some(load) = asked.recv().await {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
-        let (streams, read) = (streams.clone(), read.clone());
+        let work = work(load);
         tokio::spawn(async move {
-            let kept = streams.read(&load).await;
+            work.await;
             drop(permit);
-            let _ = read.send((load, kept));
         });
     }
 }
 
+async fn have_read((streams, read): (Streams, UnboundedSender<Read>), load: Load) {
+    let kept = streams.read(&load).await;
+    let _ = read.send((load, kept));
+}
+
+async fn have_checked((streams, read, state): (Streams, UnboundedSender<Read>, Arc<Checks>), load: Load) {
+    match streams.read(&load).await {
+        Some(kept) if kept.last <= load.behind => {}
+        Some(kept) => drop(read.send((load, Some(kept)))),
+        None => state.fail(),
+    }
+    state.under_way.fetch_sub(1, Relaxed);
+}
+
 /// A stream is looked at behind the reads: what it has dropped until then is not claimed to be there.
-async fn hand_in(streams: Streams, mut reads: UnboundedReceiver<Read>, hand: Hand) {
+async fn hand_in(streams: Streams, mut reads: UnboundedReceiver<Read>, hand: Hand, state: Arc<Checks>) {
     let mut together = Vec::new();
     while reads.recv_many(&mut together, READING_MAX).await > 0 {
         let mut firsts = HashMap::new();
-        for (Load { channel, namespace, behind }, kept) in together.drain(..) {
+        for (Load { channel, namespace, behind, is_check }, kept) in together.drain(..) {
             let first = match firsts.get(&namespace) {
                 Some(first) => *first,
                 None => *firsts.entry(Arc::clone(&namespace)).or_insert(streams.first_sequence(&namespace).await),
             };
             let history = first.zip(kept).and_then(|(first, kept)| streams.history(&namespace, behind, kept, first));
-            hand(Incoming::Loaded { channel, behind, history });
+            if is_check && history.is_none() {
+                state.fail();
+            } else {
+                hand(Incoming::Loaded { channel, behind, history });
+            }
         }
     }
 }

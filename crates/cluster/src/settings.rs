@@ -35,6 +35,8 @@ pub struct Settings {
     pub replicas: usize,
     /// Where streams are kept.
     pub storage: Storage,
+    /// How often the streams are looked at, if all is well. At least a second.
+    pub check_delay: Duration,
     /// Most bytes of each stream; 0 = as many as NATS allows.
     pub stream_max_bytes: u64,
 }

@@ -61,6 +61,9 @@ pub struct ClientSettings {
     pub subscribe_to_user_personal_channel: PersonalChannel,
     /// The connect reply carries the server's time.
     pub connect_include_server_time: bool,
+    /// In a cluster: how often a node looks whether its channels with history have all that is kept. At least a second.
+    #[serde(with = "duration")]
+    pub channel_position_check_delay: Duration,
 }
 
 impl Default for ClientSettings {
@@ -89,6 +92,7 @@ impl Default for ClientSettings {
             presence_max_clients: 10_000,
             subscribe_to_user_personal_channel: PersonalChannel::default(),
             connect_include_server_time: false,
+            channel_position_check_delay: Duration::from_secs(40),
         }
     }
 }

@@ -29,6 +29,8 @@ pub(crate) enum Message {
     Linked(bool),
     /// Other nodes may have stored publications that nobody told of.
     CatchUp,
+    /// The cluster keeps more of this namespace than before.
+    Grown(Arc<str>),
     /// Something that another node wants every node to do.
     Order { message: Bytes, reply: Option<Box<dyn FnOnce(Vec<u8>) + Send>> },
     /// To one client, if it is still there.

@@ -186,10 +186,10 @@ impl Node {
         answer.await.unwrap_or(Response::Refused(Error::NOT_REGISTERED))
     }
 
-    /// Tells all shards that the cluster can be reached, or no more. When it can, they catch up with it.
-    pub(crate) fn link(&self, is_linked: bool) {
+    /// Tells all shards something.
+    pub(crate) fn tell_shards(&self, what: impl Fn() -> Message) {
         for shard in 0..self.shards.len() {
-            self.send(shard as ShardId, Message::Linked(is_linked));
+            self.send(shard as ShardId, what());
         }
     }
 

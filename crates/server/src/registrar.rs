@@ -93,9 +93,11 @@ impl Registrar {
                 ticked_ms = now_ms;
                 self.directory.tick(now_ms);
                 let peers = self.directory.peers();
-                if peers > self.node.peers.swap(peers, Relaxed) && self.node.is_linked.load(Relaxed) {
+                if peers > self.node.peers.swap(peers, Relaxed)
+                    && let Some(cluster) = &self.node.cluster
+                {
                     // A node came, perhaps back from behind a cut: what it let through meanwhile may be missing here.
-                    self.node.link(true);
+                    cluster.suspect();
                 }
             }
             self.directory.flush();

@@ -27,8 +27,7 @@ use crate::registrar::{self, Order};
 use crate::seal::Seals;
 use crate::settings::{Settings, TlsSettings, ip_address};
 use crate::shard::{Listeners, Poller, Shard};
-use crate::tls::{Acme, Tls, TlsError};
-use crate::transport::Transport;
+use crate::tls::{Acme, Keeping, Tls, TlsError};
 use crate::{store, together};
 
 /// Tasks that a shard's thread runs before it looks at its sockets again.
@@ -93,6 +92,8 @@ pub struct Server {
     directory: Directory<Asker>,
     orders: std::sync::mpsc::Receiver<Order>,
     joining: Option<Joining>,
+    /// Certificates that are ordered once the shards can answer for them.
+    keeping: Option<Keeping>,
     listeners: Vec<Listeners>,
     addresses: Addresses,
 }
@@ -111,14 +112,13 @@ impl Server {
     /// See [`StartError`].
     pub fn bind(settings: Settings) -> Result<Server, StartError> {
         let client = &settings.client;
-        let mut intervals = Transport::ALL.iter().map(|transport| transport.ping_interval(&settings));
-        if client.pong_timeout.is_zero() || intervals.any(|interval| interval <= client.pong_timeout) {
+        if client.pong_timeout.is_zero() || settings.ping_intervals().any(|(_, interval)| interval <= client.pong_timeout) {
             return Err(StartError::PingInterval);
         }
         let http = &settings.http_server;
         let ip = http.bind_address().map_err(|source| StartError::Address { address: http.address.clone(), source })?;
         let verifier = TokenVerifier::new(client)?;
-        let tls = tls_of(&settings)?;
+        let (tls, keeping) = tls_of(&settings)?;
         let shards = match settings.node.shards {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             shards => shards.min(usize::from(ShardId::MAX)),
@@ -175,7 +175,7 @@ impl Server {
         if let Some(statistics) = statistics {
             node.remember_with(Stats::open(&statistics)?);
         }
-        Ok(Server { node, inboxes, directory, orders, joining, listeners, addresses })
+        Ok(Server { node, inboxes, directory, orders, joining, keeping, listeners, addresses })
     }
 
     /// The address that was bound for HTTP.
@@ -193,7 +193,7 @@ impl Server {
     /// # Errors
     /// [`StartError::System`].
     pub fn start(self) -> Result<Running, StartError> {
-        let Server { node, inboxes, directory, orders, joining, listeners, addresses } = self;
+        let Server { node, inboxes, directory, orders, joining, keeping, listeners, addresses } = self;
         let started = registrar::start(Arc::clone(&node), directory, orders);
         let registrar = started.map_err(|source| StartError::System { what: "a thread", source })?;
         if let Some(joining) = joining {
@@ -211,6 +211,9 @@ impl Server {
                 }
             });
             threads.push(started.map_err(|source| StartError::System { what: "a thread", source })?);
+        }
+        if let Some(keeping) = keeping {
+            keeping.start().map_err(|source| StartError::System { what: "a thread", source })?;
         }
         Ok(Running { node, threads, registrar, addresses })
     }
@@ -286,15 +289,16 @@ fn shard_handle() -> (ShardHandle, UnboundedReceiver<Message>) {
     (ShardHandle { inbox, metrics: Arc::default(), backlog: Default::default() }, receiver)
 }
 
-/// The TLS of every port that speaks it.
-fn tls_of(settings: &Settings) -> Result<PortsTls, TlsError> {
+/// The TLS of every port that speaks it, and the certificates that are to be ordered.
+fn tls_of(settings: &Settings) -> Result<(PortsTls, Option<Keeping>), TlsError> {
     let (http, tcp) = (&settings.http_server, &settings.tcp);
-    let acme = http.tls_autocert.enabled.then(|| Acme::start(&http.tls_autocert)).transpose()?;
+    let (acme, keeping) = http.tls_autocert.enabled.then(|| Acme::open(&http.tls_autocert)).transpose()?.unzip();
     let open = |of: &TlsSettings, protocols| Tls::open(of, acme.as_ref(), protocols);
-    Ok(PortsTls {
+    let ports = PortsTls {
         http: (http.tls.enabled || acme.is_some()).then(|| open(&http.tls, &["h2", "http/1.1"])).transpose()?,
         lines: tcp.tls.enabled.then(|| open(&tcp.tls, &[])).transpose()?,
-    })
+    };
+    Ok((ports, keeping))
 }
 
 /// One listener for each shard on the same address; the kernel spreads connections over them.

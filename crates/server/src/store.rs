@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use touchline_engine::channels::{Storing, clearing, stored_position};
 use touchline_engine::request::{Epoch, Loaded, Stored};
-use touchline_engine::{Namespaces, Request, Response, ShardId};
+use touchline_engine::{Namespaces, Request, Response};
 use touchline_protocol::Error;
 use touchline_store::stats::StatsSettings as StatsOpening;
 use touchline_store::{
@@ -165,7 +165,7 @@ fn take(node: &Node, incoming: Incoming) {
     match incoming {
         Incoming::Grown { channel, top } => node.tell_home(channel, Request::Grown(top)),
         Incoming::Cleared { channel } => node.tell_home(channel, Request::Passing(Bytes::from_static(clearing()))),
-        Incoming::Missed => (0..node.shards.len()).for_each(|shard| node.send(shard as ShardId, Message::CatchUp)),
+        Incoming::Missed => node.tell_shards(|| Message::CatchUp),
         Incoming::Mail { scope, name } => node.register(Order::Mail { scope, name }),
         Incoming::Letters { scope, name, letters } => node.register(Order::Letters { scope, name, letters }),
         Incoming::Stored { channel, placed: Placed { offset, epoch }, payload } => {

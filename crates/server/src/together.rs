@@ -38,6 +38,7 @@ pub(crate) fn join(settings: &Settings, id: &str, directory: &Directory<Asker>) 
         tls_key: cluster.nats_tls_key.clone(),
         scopes: directory.scope_names().map(|name| name.to_string()).collect(),
         streams: streams.collect(),
+        check_delay: settings.client.channel_position_check_delay,
         replicas: cluster.stream_replicas,
         stream_max_bytes: cluster.stream_max_bytes,
         storage: if cluster.stream_storage == "memory" { Storage::Memory } else { Storage::File },
@@ -65,8 +66,9 @@ pub(crate) fn take(node: &Node, incoming: Incoming) {
     match incoming {
         Incoming::Linked(is_linked) => {
             node.is_linked.store(is_linked, Relaxed);
-            node.link(is_linked);
+            node.tell_shards(|| Message::Linked(is_linked));
         }
+        Incoming::Grown { namespace } => node.tell_shards(|| Message::Grown(Arc::clone(&namespace))),
         Incoming::Link { scope, message } => node.register(Order::Link { scope, message }),
         Incoming::Node { message, .. } if message.first() == Some(&EMULATED) => {
             if let Some((seal, commands)) = read_emulated(&message) {

@@ -1,6 +1,7 @@
 //! What single keys cannot tell: values that don't go together, or that hardly mean what their writer thinks.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -14,6 +15,9 @@ const SECRET_LEN_MIN: usize = 32;
 /// Shortest API key that nobody guesses, bytes.
 const API_KEY_LEN_MIN: usize = 16;
 
+/// Shortest time between two looks at the positions of channels.
+const CHECK_DELAY_MIN: Duration = Duration::from_secs(1);
+
 /// Checks settings that were read without a fault.
 pub(crate) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
     addresses(settings, findings);
@@ -24,16 +28,10 @@ pub(crate) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
 }
 
 fn pings(settings: &Settings, findings: &mut Vec<Finding>) {
-    let intervals = [
-        ("http_stream", settings.http_stream.ping_interval),
-        ("sse", settings.sse.ping_interval),
-        ("uni_websocket", settings.uni_websocket.ping_interval),
-        ("uni_http_stream", settings.uni_http_stream.ping_interval),
-        ("uni_sse", settings.uni_sse.ping_interval),
-        ("tcp", settings.tcp.ping_interval),
-    ];
-    for (section, interval) in intervals {
-        if !interval.is_zero() && interval <= settings.client.pong_timeout {
+    let client = &settings.client;
+    for (section, interval) in settings.ping_intervals() {
+        // What they all inherit is checked once.
+        if interval != client.ping_interval && interval <= client.pong_timeout {
             findings.push(Finding::error(format!("{section}.ping_interval: must be longer than client.pong_timeout"), None));
         }
     }
@@ -105,6 +103,9 @@ fn client(client: &ClientSettings, findings: &mut Vec<Finding>) {
         findings.push(Finding::error("client.ping_interval: must be above zero", None));
     } else if client.pong_timeout.is_zero() || client.pong_timeout >= client.ping_interval {
         findings.push(Finding::error("client.pong_timeout: must be above zero and shorter than client.ping_interval", None));
+    }
+    if client.channel_position_check_delay < CHECK_DELAY_MIN {
+        findings.push(Finding::error("client.channel_position_check_delay: must be at least 1s", None));
     }
     if client.insecure && !client.anonymous_on_loopback_only {
         findings.push(Finding::warning("client.insecure: whoever reaches the port may read and write every channel", None));

@@ -146,6 +146,12 @@ pub(crate) const KEYS: &[Key] = &[
     key("client.queue_max_size", SOME, "1048576", "Bytes that may wait for one slow connection until it is ended with 3008."),
     key("client.ping_interval", Duration, "25s", "Time between two pings to a connection."),
     key("client.pong_timeout", Duration, "8s", "Time a client has to answer a ping; shorter than the interval."),
+    key(
+        "client.channel_position_check_delay",
+        Duration,
+        "40s",
+        "In a cluster: how often a node looks whether its channels with history have all that NATS keeps; at least a second.",
+    ),
     key("client.stale_close_delay", Duration, "10s", "Time a client has to send its connect command."),
     key("client.expired_close_delay", Duration, "25s", "Time past a token's expiry until the connection is ended."),
     key("client.expired_sub_close_delay", Duration, "25s", "Time past a subscription's expiry until it is ended."),

@@ -57,7 +57,6 @@ pub(crate) const THEIRS: &[Theirs] = &[
     left_out("client.proxy"),
     with("client.presence_update_interval", Moot),
     with("client.concurrency", Moot),
-    with("client.channel_position_check_delay", Moot),
     left_out("client.channel_position_max_time_lag"),
     left_out("client.connection_rate_limit"),
     left_out("client.insecure_skip_token_signature_verify"),

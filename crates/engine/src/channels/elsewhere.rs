@@ -60,7 +60,9 @@ pub enum KeeperAct {
     Interest(Arc<str>, bool),
     /// To get what is kept of a channel, of a namespace, behind an offset.
     Load(Arc<str>, Arc<str>, u64),
-    /// The same of a durable channel.
+    /// To get what is there behind an offset, if anything is. An answer may stay away.
+    Check(Arc<str>, Arc<str>, u64),
+    /// What [`KeeperAct::Load`] is, of a durable channel.
     LoadStored(Arc<str>, u64),
     /// To pass something on to all nodes that hear the channel.
     Pass(Arc<str>, Vec<u8>),
@@ -236,6 +238,20 @@ impl Channels {
     pub fn catch_up(&mut self) {
         let durable = self.table.keys().filter(|name| self.keeper(name) == Keeper::Store).cloned();
         durable.collect::<Vec<_>>().iter().for_each(|name| drop(self.take_growth(name, u64::MAX)));
+    }
+
+    /// A namespace's stream in the cluster has grown: every cache asks whether it has all that it should have heard.
+    pub fn check(&mut self, namespace: &Arc<str>) {
+        for (name, channel) in &self.table {
+            let is_kept_there = self.namespaces.resolve(name).is_ok_and(|options| self.keepers.keeper(name, options) == Keeper::Cluster);
+            // What is loading now may have been read before the stream grew; what is only asked for will be read behind it.
+            if let (Hearing::Heard | Hearing::Loading(_), Some(stored)) = (&channel.hearing, &channel.history)
+                && is_kept_there
+                && *self.namespaces.namespace_of(name) == **namespace
+            {
+                self.keepers.acts.push(KeeperAct::Check(Arc::clone(name), Arc::clone(namespace), stored.ring.position().offset));
+            }
+        }
     }
 
     /// Loads what a cache does not have of a channel that has grown.

@@ -13,6 +13,7 @@ pub use touchline_engine::{ChannelOptions, ChannelSettings, ClientSettings, Name
 
 pub use self::tls::{AutocertSettings, ClientAuth, ClientUser, TlsSettings};
 pub use self::transports::{EmulationSettings, StreamSettings, TcpSettings, UniWebSocketSettings, WebSocketSettings};
+use crate::transport::Transport;
 
 /// The settings of one node. Sections and keys are those of Centrifugo 6 where the concept is the same.
 #[derive(Debug, Clone, Default)]
@@ -65,6 +66,11 @@ impl Settings {
         let channel = &self.channel;
         let mut options = channel.namespaces.iter().map(|namespace| &namespace.options).chain([&channel.without_namespace]);
         options.any(|options| options.durable) || self.store.directory || self.keeps_letters()
+    }
+
+    /// Time between two pings on every transport, by its name, which is its section's too.
+    pub fn ping_intervals(&self) -> impl Iterator<Item = (&'static str, Duration)> {
+        Transport::ALL.iter().map(|transport| (transport.as_str(), transport.ping_interval(self)))
     }
 
     /// Whether messages are kept for names that nobody has.

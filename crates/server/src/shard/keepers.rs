@@ -74,6 +74,7 @@ impl Shard {
                     (KeeperAct::LoadStored(channel, behind), _) => store::load(&self.node, channel, behind),
                     (KeeperAct::Interest(channel, is_wanted), Some(cluster)) => cluster.interest(channel, is_wanted),
                     (KeeperAct::Load(channel, namespace, behind), Some(cluster)) => cluster.load(channel, namespace, behind),
+                    (KeeperAct::Check(channel, namespace, behind), Some(cluster)) => cluster.check(channel, namespace, behind),
                     (KeeperAct::Pass(channel, payload), Some(cluster)) => cluster.pass(channel, payload),
                     (_, None) => {}
                 }

@@ -235,6 +235,10 @@ impl Shard {
                 self.channels.catch_up();
                 self.settle();
             }
+            Message::Grown(namespace) => {
+                self.channels.check(&namespace);
+                self.settle();
+            }
             Message::Order { message, reply } => operation::obey(&self.node, message, reply),
             Message::Adopt(guest) => self.adopt(*guest),
             Message::User(order) => self.obey(*order),

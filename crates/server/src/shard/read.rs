@@ -287,25 +287,33 @@ impl Shard {
         }
     }
 
-    /// Lets a session decide, then does what it wants.
-    pub(super) fn with_session(&mut self, slot: u32, decide: impl FnOnce(&mut Session, &mut Context<'_>)) {
+    /// A connection, and what its session decides by.
+    fn context(&mut self, slot: u32) -> Option<(&mut Connection, Context<'_>)> {
         let random = self.next_random();
         let id = ConnectionId { shard: self.id, slot, generation: self.connections.generation(slot) };
-        let Some(connection) = self.connections.get_mut(slot).filter(|c| c.stage == Stage::Open) else { return };
-        self.effects.messages.encode_as(connection.wire.body);
-        let was_connected = connection.session.is_connected();
-        let subscriptions_before = connection.session.subscription_count();
-        let node = &self.node.session;
-        let mut context = Context {
+        let connection = self.connections.get_mut(slot)?;
+        let context = Context {
             now_ms: self.now_ms,
             random,
             id,
             ping_interval: connection.transport.ping_interval(&self.node.settings),
-            node,
+            node: &self.node.session,
             hub: &mut self.hub,
             tracker: &mut self.tracker,
             effects: &mut self.effects,
         };
+        Some((connection, context))
+    }
+
+    /// Lets a session decide, then does what it wants.
+    pub(super) fn with_session(&mut self, slot: u32, decide: impl FnOnce(&mut Session, &mut Context<'_>)) {
+        if self.connections.get(slot).is_none_or(|connection| connection.stage != Stage::Open) {
+            return;
+        }
+        let Some((connection, mut context)) = self.context(slot) else { return };
+        context.effects.messages.encode_as(connection.wire.body);
+        let was_connected = connection.session.is_connected();
+        let subscriptions_before = connection.session.subscription_count();
         decide(&mut connection.session, &mut context);
         let subscriptions = connection.session.subscription_count();
         let has_connected = !was_connected && connection.session.is_connected();
@@ -430,20 +438,8 @@ impl Shard {
     /// Ends the session: its subscriptions are given back.
     fn leave(&mut self, slot: u32) {
         self.users.remove(slot, &mut self.connections);
-        let id = ConnectionId { shard: self.id, slot, generation: self.connections.generation(slot) };
-        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let Some((connection, mut context)) = self.context(slot) else { return };
         let subscriptions = connection.session.subscription_count();
-        let node = &self.node.session;
-        let mut context = Context {
-            now_ms: self.now_ms,
-            random: 0,
-            id,
-            ping_interval: connection.transport.ping_interval(&self.node.settings),
-            node,
-            hub: &mut self.hub,
-            tracker: &mut self.tracker,
-            effects: &mut self.effects,
-        };
         connection.session.close(&mut context);
         self.note_leavers();
         self.metrics.subscriptions.subtract(subscriptions as u64);

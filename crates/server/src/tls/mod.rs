@@ -14,7 +14,7 @@ use rustls::server::{ClientHello, NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
 use x509_cert::der::Decode;
 
-pub(crate) use self::acme::Acme;
+pub(crate) use self::acme::{Acme, Keeping};
 use crate::settings::{ClientAuth, ClientUser, TlsSettings};
 
 /// How often the files are looked at.
@@ -73,9 +73,6 @@ pub enum TlsError {
         /// The system's reason.
         source: io::Error,
     },
-    /// There is no thread for the certificates.
-    #[error("the system refused a thread for certificates")]
-    Thread(#[source] io::Error),
 }
 
 /// The TLS of one listener.

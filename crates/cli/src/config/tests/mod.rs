@@ -227,6 +227,8 @@ fn settings_that_do_not_go_together_are_told() {
     let namespace = |options: &str| format!("[[channel.namespaces]]\nname = \"chat\"\n{options}");
     for (text, expected) in [
         ("client.pong_timeout = \"25s\"".to_owned(), "Error client.pong_timeout: must be above zero and shorter than client.ping_interval"),
+        ("client.channel_position_check_delay = \"500ms\"".to_owned(), "Error client.channel_position_check_delay: must be at least 1s"),
+        ("tcp.ping_interval = \"5s\"".to_owned(), "Error tcp.ping_interval: must be longer than client.pong_timeout"),
         (
             namespace("force_recovery = true"),
             "Warning channel.namespaces[chat]: force_recovery does nothing without history_size and history_ttl",

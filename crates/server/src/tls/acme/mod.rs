@@ -8,6 +8,7 @@ mod keeper;
 mod order;
 
 use std::convert::Infallible;
+use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
 
@@ -24,6 +25,35 @@ use self::keeper::Keeper;
 use super::TlsError;
 use crate::settings::AutocertSettings;
 
+/// Certificates that are to be ordered and renewed once the node serves.
+pub(crate) struct Keeping {
+    keeper: Keeper,
+    /// Where proofs by HTTP are asked for.
+    proofs: Option<TcpListener>,
+    held: Arc<Held>,
+    ended: oneshot::Receiver<Infallible>,
+}
+
+impl Keeping {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When the system refuses it.
+    pub(crate) fn start(self) -> io::Result<()> {
+        let Keeping { keeper, proofs, held, ended } = self;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let work = move || {
+            runtime.block_on(async move {
+                if let Some(listener) = proofs {
+                    tokio::spawn(http::serve(listener, held));
+                }
+                tokio::select! { _ = ended => (), never = keeper.run() => match never {} }
+            });
+        };
+        std::thread::Builder::new().name("certificates".into()).spawn(work).map(drop)
+    }
+}
+
 /// The certificates of this node. Dropped, they are renewed no more.
 #[derive(Debug)]
 pub(crate) struct Acme {
@@ -32,11 +62,11 @@ pub(crate) struct Acme {
 }
 
 impl Acme {
-    /// Serves the certificates that are kept, and begins to order the others.
+    /// Serves the certificates that are kept; the others are ordered when the second is started.
     ///
     /// # Errors
     /// When a setting can't be used, the directory can't be made, or the address for proofs by HTTP can't be bound.
-    pub(crate) fn start(settings: &AutocertSettings) -> Result<Arc<Self>, TlsError> {
+    pub(crate) fn open(settings: &AutocertSettings) -> Result<(Arc<Self>, Keeping), TlsError> {
         let first = settings.host_whitelist.first().ok_or(TlsError::NoHosts)?;
         if let Some(host) = settings.unusable_host() {
             return Err(TlsError::Host { host: host.to_owned() });
@@ -48,18 +78,8 @@ impl Acme {
         let held = Arc::new(Held::new(fallback.to_ascii_lowercase()));
         let keeper = Keeper::new(settings.clone(), binding, cache, Arc::clone(&held));
         let (alive, ended) = oneshot::channel();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(TlsError::Thread)?;
-        let shown = Arc::clone(&held);
-        let work = move || {
-            runtime.block_on(async move {
-                if let Some(listener) = proofs {
-                    tokio::spawn(http::serve(listener, shown));
-                }
-                tokio::select! { _ = ended => (), never = keeper.run() => match never {} }
-            });
-        };
-        std::thread::Builder::new().name("certificates".into()).spawn(work).map_err(TlsError::Thread)?;
-        Ok(Arc::new(Acme { held, _alive: alive }))
+        let keeping = Keeping { keeper, proofs, held: Arc::clone(&held), ended };
+        Ok((Arc::new(Acme { held, _alive: alive }), keeping))
     }
 
     /// What ordinary handshakes are answered with.
@@ -84,7 +104,7 @@ fn binding(settings: &AutocertSettings) -> Result<Option<ExternalAccountKey>, Tl
 
 fn listen(settings: &AutocertSettings) -> Result<TcpListener, TlsError> {
     let of = |source| TlsError::Proofs { address: settings.http_addr.clone(), source };
-    let address = http::address(&settings.http_addr).map_err(|error| of(std::io::Error::new(std::io::ErrorKind::InvalidInput, error)))?;
+    let address = http::address(&settings.http_addr).map_err(|error| of(io::Error::new(io::ErrorKind::InvalidInput, error)))?;
     let listener = TcpListener::bind(address).map_err(of)?;
     listener.set_nonblocking(true).map_err(of)?;
     Ok(listener)
