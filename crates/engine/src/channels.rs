@@ -345,9 +345,10 @@ fn give(outgoing: &mut Vec<(ShardId, Delivery)>, channel: &mut Channel, publicat
 
 /// One message to each shard that has subscribers.
 fn deliver(outgoing: &mut Vec<(ShardId, Delivery)>, channel: &Channel, event: Event) {
+    let audience = channel.listeners.iter().sum();
     for (shard, listeners) in channel.listeners.iter().enumerate() {
         if *listeners > 0 {
-            outgoing.push((shard as ShardId, Delivery { channel: Arc::clone(&channel.name), event: event.clone() }));
+            outgoing.push((shard as ShardId, Delivery { channel: Arc::clone(&channel.name), event: event.clone(), audience }));
         }
     }
 }

@@ -204,6 +204,8 @@ pub struct Delivery {
     pub channel: Arc<str>,
     /// What is to be delivered.
     pub event: Event,
+    /// Subscribers of the channel on all shards.
+    pub audience: u32,
 }
 
 /// An event of a channel.

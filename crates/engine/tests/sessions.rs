@@ -210,7 +210,7 @@ impl World {
                     self.with(slot, |session, context| session.answer(ticket, response, context));
                 }
                 Some(Mail::Answer(..)) => {}
-                Some(Mail::Delivery(Delivery { channel, event: Event::Publication { publication, .. } })) => {
+                Some(Mail::Delivery(Delivery { channel, event: Event::Publication { publication, .. }, .. })) => {
                     let Some(local) = self.hub.find(&channel) else { continue };
                     let mut slots = Vec::new();
                     self.hub.listeners(local).for_each(|slot| slots.push(slot as usize));

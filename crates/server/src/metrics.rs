@@ -23,9 +23,14 @@ use crate::transport::Transport;
 pub(crate) struct Count(AtomicU64);
 
 impl Count {
-    /// Adds. One thread writes, so a load and a store do, without a locked instruction.
+    /// Adds. One thread at a time writes, so a load and a store do, without a locked instruction.
     pub(crate) fn add(&self, n: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    /// Adds, where several threads may.
+    pub(crate) fn add_shared(&self, n: u64) {
+        self.0.fetch_add(n, Relaxed);
     }
 
     pub(crate) fn subtract(&self, n: u64) {
@@ -109,7 +114,7 @@ impl ShardMetrics {
     pub(crate) fn count_error(&self, code: u32) {
         for (first, counts) in ERRORS.iter().zip(&self.errors) {
             if let Some(count) = code.checked_sub(*first).and_then(|i| counts.get(i as usize)) {
-                count.add(1);
+                count.add_shared(1);
             }
         }
     }

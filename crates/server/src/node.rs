@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, OnceLock};
 
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{oneshot, watch};
 use touchline_cluster::Cluster;
 use touchline_engine::directory::{Ask, Who};
@@ -19,20 +18,12 @@ use touchline_store::stats::Stats;
 
 use crate::clock::Clock;
 use crate::inbox::{Asker, ClientOrder, Inspection, Message, UserAction, UserOrder};
-use crate::metrics::ShardMetrics;
 use crate::registrar::{Figures, Order, route};
 use crate::seal::Seals;
 use crate::settings::Settings;
+use crate::shard::ShardHandle;
 use crate::tls::Tls;
 use crate::together;
-
-/// The way to one shard.
-pub(crate) struct ShardHandle {
-    pub(crate) inbox: UnboundedSender<Message>,
-    pub(crate) metrics: Arc<ShardMetrics>,
-    /// Publications in the inbox.
-    pub(crate) backlog: AtomicUsize,
-}
 
 /// The ways to the threads of a node.
 pub(crate) struct Ways {
@@ -106,13 +97,14 @@ impl Node {
         (self.hasher.hash_one(channel) % self.shards.len() as u64) as ShardId
     }
 
-    /// Puts a message into a shard's inbox. A shard that has ended loses it: so does the node then.
+    /// See [`ShardHandle::send`].
     pub(crate) fn send(&self, shard: ShardId, message: Message) {
-        let handle = &self.shards[usize::from(shard)];
-        if matches!(message, Message::Delivery { .. }) {
-            handle.backlog.fetch_add(1, Relaxed);
-        }
-        let _ = handle.inbox.send(message);
+        self.shards[usize::from(shard)].send(message);
+    }
+
+    /// See [`ShardHandle::bring`].
+    pub(crate) fn bring(&self, shard: ShardId, message: Message) {
+        self.shards[usize::from(shard)].bring(message);
     }
 
     /// Gives the node its databases, once.
@@ -141,11 +133,11 @@ impl Node {
         self.send(home, Message::Request { channel, request, asker: Asker::Nobody });
     }
 
-    /// Asks the home of a channel.
+    /// Asks the home of a channel. Only for threads of shards.
     pub(crate) async fn ask(&self, channel: &str, request: Request) -> Response {
         let (reply, answer) = oneshot::channel();
         let message = Message::Request { channel: channel.into(), request, asker: Asker::Operation(reply) };
-        self.send(self.home(channel), message);
+        self.bring(self.home(channel), message);
         answer.await.unwrap_or(Response::Refused(Error::INTERNAL))
     }
 
@@ -268,7 +260,7 @@ impl Node {
 
     /// Whether some shard has fallen so far behind that publishers must wait.
     pub(crate) fn is_overloaded(&self) -> bool {
-        self.shards.iter().any(|shard| shard.backlog.load(Relaxed) > self.settings.node.publish_backlog_max)
+        self.shards.iter().any(|shard| shard.backlog() > self.settings.node.publish_backlog_max)
     }
 
     /// Client connections of the whole node.

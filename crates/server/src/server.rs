@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use aws_lc_rs::rand;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use touchline_cluster::Joining;
 use touchline_engine::directory::Directory;
@@ -22,11 +22,11 @@ use touchline_store::stats::Stats;
 use crate::auth::TokenVerifier;
 use crate::clock::Clock;
 use crate::inbox::{Asker, Message};
-use crate::node::{Node, PortsTls, ShardHandle, Ways};
+use crate::node::{Node, PortsTls, Ways};
 use crate::registrar::{self, Order};
 use crate::seal::Seals;
 use crate::settings::{Settings, TlsSettings, ip_address};
-use crate::shard::{Listeners, Poller, Shard};
+use crate::shard::{Listeners, Poller, Shard, ShardHandle};
 use crate::tls::{Acme, Keeping, Tls, TlsError};
 use crate::{store, together};
 
@@ -166,7 +166,7 @@ impl Server {
         let of = |database| move |source| StartError::DatabaseAddress { database, source };
         let databases = store::opening(&settings, &session.namespaces, &id).map_err(of("primary"))?;
         let statistics = store::stats_opening(&settings).map_err(of("stats"))?;
-        let (shards, inboxes) = (0..shards).map(|_| shard_handle()).unzip();
+        let (shards, inboxes) = (0..shards).map(|_| ShardHandle::new()).unzip();
         let (cluster, joining) = together::join(&settings, &id, &directory).unzip();
         let node = Arc::new(Node::new(settings, session, clock, id, Ways { shards, registrar, cluster, seals, tls }));
         if let Some(databases) = databases {
@@ -279,14 +279,9 @@ fn run_shard(node: &Arc<Node>, id: ShardId, inbox: UnboundedReceiver<Message>, l
     runtime.block_on(async {
         let poller = Poller::new()?;
         let registry = poller.registry()?;
-        Shard::new(id, Arc::clone(node), registry, listeners, seed)?.run(inbox, poller).await;
+        Shard::new(id, Arc::clone(node), inbox, registry, listeners, seed)?.run(poller).await;
         Ok(())
     })
-}
-
-fn shard_handle() -> (ShardHandle, UnboundedReceiver<Message>) {
-    let (inbox, receiver) = unbounded_channel();
-    (ShardHandle { inbox, metrics: Arc::default(), backlog: Default::default() }, receiver)
 }
 
 /// The TLS of every port that speaks it, and the certificates that are to be ordered.

@@ -8,6 +8,7 @@ mod census;
 mod connections;
 mod deliver;
 mod door;
+mod handle;
 mod input;
 mod inspect;
 mod keepers;
@@ -39,6 +40,7 @@ use census::Census;
 use connections::Connections;
 use door::Door;
 pub(crate) use door::{Listeners, is_loopback};
+pub(crate) use handle::ShardHandle;
 use outbox::Outbox;
 pub(crate) use poller::Poller;
 pub(crate) use socket::Arrival;
@@ -50,6 +52,8 @@ const EVENTS_MAX: usize = 256;
 const MESSAGES_MAX: usize = 256;
 /// Writes to sockets in one turn: some 150 µs, the time for which other tasks of the thread may wait.
 const WRITES_MAX: usize = 32;
+/// Subscribers that a publication reaches in less time than it takes to wake the threads of their shards.
+const SMALL_AUDIENCE: u32 = 16;
 /// Deliveries noted and not yet written, above which the inbox must wait.
 const NOTES_MAX: usize = 2_000_000;
 /// Length of a tick, milliseconds.
@@ -64,6 +68,9 @@ pub(crate) struct Shard {
     id: ShardId,
     node: Arc<Node>,
     metrics: Arc<ShardMetrics>,
+    inbox: UnboundedReceiver<Message>,
+    /// Messages taken out of it that are about to be served.
+    taken: Vec<Message>,
     registry: mio::Registry,
     door: Door,
     connections: Connections,
@@ -104,7 +111,14 @@ impl Shard {
     ///
     /// # Errors
     /// When the poller does not take a listener.
-    pub(crate) fn new(id: ShardId, node: Arc<Node>, registry: mio::Registry, listeners: Listeners, seed: u64) -> io::Result<Self> {
+    pub(crate) fn new(
+        id: ShardId,
+        node: Arc<Node>,
+        inbox: UnboundedReceiver<Message>,
+        registry: mio::Registry,
+        listeners: Listeners,
+        seed: u64,
+    ) -> io::Result<Self> {
         let now_ms = node.clock.now_ms();
         let channels = Channels::new(Arc::clone(&node.session.namespaces), node.shards.len(), seed);
         let channels = if node.store().is_some() { channels.with_store() } else { channels };
@@ -120,6 +134,8 @@ impl Shard {
         Ok(Shard {
             id,
             metrics: Arc::clone(&node.shards[usize::from(id)].metrics),
+            inbox,
+            taken: Vec::with_capacity(MESSAGES_MAX),
             door: Door::new(listeners, &node, &registry)?,
             registry,
             connections: Connections::default(),
@@ -144,46 +160,77 @@ impl Shard {
         })
     }
 
-    /// Turns until the node has stopped.
-    pub(crate) async fn run(mut self, mut inbox: UnboundedReceiver<Message>, mut poller: Poller) {
+    /// Turns on its own thread until the node has stopped.
+    pub(crate) async fn run(self, mut poller: Poller) {
+        let node = Arc::clone(&self.node);
+        let handle = &node.shards[usize::from(self.id)];
+        handle.seat(self);
         let mut events = mio::Events::with_capacity(EVENTS_MAX);
-        let mut batch = Vec::with_capacity(MESSAGES_MAX);
         let mut ticks = tokio::time::interval(Duration::from_millis(TICK_MS));
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         let mut is_tick_due = false;
-        while !self.node.is_stopped.load(Relaxed) {
-            if self.has_work() {
+        let mut has_work = true;
+        while !node.is_stopped.load(Relaxed) {
+            if has_work {
                 tokio::task::yield_now().await;
             } else {
                 tokio::select! {
                     biased;
                     _ = ticks.tick() => is_tick_due = true,
                     () = poller.ready() => {}
-                    received = inbox.recv_many(&mut batch, MESSAGES_MAX) => if received == 0 { return },
+                    () = handle.nudged() => {}
                 }
             }
-            self.now_ms = self.node.clock.now_ms();
-            poller.poll(&mut events, EVENTS_MAX);
-            for event in &events {
-                self.serve_socket(event);
-            }
-            events.clear();
-            self.serve_unread();
-            self.accept();
-            while batch.len() < MESSAGES_MAX && self.outbox.notes() < NOTES_MAX {
-                let Ok(message) = inbox.try_recv() else { break };
-                batch.push(message);
-            }
-            for message in batch.drain(..) {
-                self.serve_message(message);
-            }
-            if is_tick_due || self.has_work() && self.is_behind_ticks() {
-                is_tick_due = false;
-                self.tick();
-            }
-            self.write_due(WRITES_MAX);
+            let mut turn = |shard: &mut Shard| {
+                poller.poll(&mut events, EVENTS_MAX);
+                shard.turn(&events, std::mem::take(&mut is_tick_due));
+                events.clear();
+            };
+            has_work = loop {
+                match handle.run(&mut turn) {
+                    Some(has_work) => break has_work,
+                    None => handle.nudged().await,
+                }
+            };
         }
-        self.finish_census();
+        if let Some(mut shard) = handle.clear() {
+            shard.finish_census();
+        }
+    }
+
+    /// One turn, on its own thread.
+    fn turn(&mut self, events: &mio::Events, is_tick_due: bool) {
+        self.now_ms = self.node.clock.now_ms();
+        for event in events {
+            self.serve_socket(event);
+        }
+        self.serve_unread();
+        self.accept();
+        self.serve_inbox();
+        if is_tick_due || self.has_work() && self.is_behind_ticks() {
+            self.tick();
+        }
+        self.write_due(WRITES_MAX);
+    }
+
+    /// What another thread does that has brought a message.
+    fn run_errand(&mut self) {
+        self.now_ms = self.node.clock.now_ms();
+        self.serve_inbox();
+        self.write_due(WRITES_MAX);
+    }
+
+    fn serve_inbox(&mut self) {
+        let mut taken = std::mem::take(&mut self.taken);
+        while taken.len() < MESSAGES_MAX && self.outbox.notes() < NOTES_MAX {
+            let Ok(message) = self.inbox.try_recv() else { break };
+            taken.push(message);
+        }
+        self.node.shards[usize::from(self.id)].note_taken(&taken);
+        for message in taken.drain(..) {
+            self.serve_message(message);
+        }
+        self.taken = taken;
     }
 
     fn has_work(&self) -> bool {
@@ -224,7 +271,6 @@ impl Shard {
                 }
             }),
             Message::Delivery { delivery, accepted_us } => {
-                self.node.shards[usize::from(self.id)].backlog.fetch_sub(1, Relaxed);
                 self.deliver(delivery, accepted_us);
             }
             Message::Linked(is_linked) => {
@@ -262,7 +308,9 @@ impl Shard {
     fn send_deliveries(&mut self) {
         let accepted_us = self.node.clock.elapsed_us();
         for (shard, delivery) in self.channels.deliveries() {
-            self.node.send(shard, Message::Delivery { delivery, accepted_us });
+            let is_small = delivery.audience <= SMALL_AUDIENCE;
+            let message = Message::Delivery { delivery, accepted_us };
+            if is_small { self.node.bring(shard, message) } else { self.node.send(shard, message) }
         }
     }
 

@@ -385,7 +385,7 @@ impl Shard {
             let asker = outbound.ticket.map_or(Asker::Nobody, |ticket| Asker::Session(connection, ticket));
             let home = self.node.home(&outbound.channel);
             let message = Message::Request { channel: outbound.channel, request: outbound.request, asker };
-            self.node.send(home, message);
+            self.node.bring(home, message);
         }
         for (ticket, who, ask) in self.effects.asks.drain(..) {
             let connection = ConnectionId { shard: self.id, slot, generation };

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 
 use crate::support::{KEY, TestServer, frame, handshake};
 
-const CHANNELS: usize = 4;
 const CLIENTS: usize = 2_000;
 const DRIVERS: usize = 4;
 const PUBLISHERS: usize = 6;
@@ -21,6 +20,8 @@ struct Client {
     socket: mio::net::TcpStream,
     received: Vec<u8>,
     channel: usize,
+    /// How many there are.
+    channels: usize,
     /// Where it stands; none before its first subscribe was answered.
     position: Option<(String, u64)>,
     stage: Stage,
@@ -48,11 +49,12 @@ struct Totals {
 }
 
 impl Client {
-    fn open(address: SocketAddr, number: usize) -> Self {
+    fn open(address: SocketAddr, number: usize, channels: usize) -> Self {
         let mut client = Client {
             socket: dial(address),
             received: Vec::new(),
-            channel: number % CHANNELS,
+            channel: number % channels,
+            channels,
             position: None,
             stage: Stage::Handshake,
             next_id: 1,
@@ -98,7 +100,8 @@ impl Client {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
-        self.patience = 20 + self.random % 200;
+        // Channels that many share see more publications.
+        self.patience = 1 + self.random % (800 / self.channels as u64);
     }
 
     /// Reads what there is and checks every message. False when the connection has ended.
@@ -194,7 +197,7 @@ fn next_frame(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 fn drive(address: SocketAddr, first: usize, totals: &Totals, is_published: &AtomicBool, tops: &[AtomicU64]) {
     let mut poll = Poll::new().expect("the system has pollers");
     let mut events = Events::with_capacity(1_024);
-    let mut clients: Vec<Client> = (first..CLIENTS).step_by(DRIVERS).map(|number| Client::open(address, number)).collect();
+    let mut clients: Vec<Client> = (first..CLIENTS).step_by(DRIVERS).map(|number| Client::open(address, number, tops.len())).collect();
     for (index, client) in clients.iter_mut().enumerate() {
         poll.registry().register(&mut client.socket, Token(index), Interest::READABLE).expect("a socket registers");
     }
@@ -234,15 +237,15 @@ fn drive(address: SocketAddr, first: usize, totals: &Totals, is_published: &Atom
     }
 }
 
-/// Publishes over one connection, as fast as answers come; notes the highest offset of each channel.
-fn publish(address: SocketAddr, number: usize, tops: &[AtomicU64], is_over: &AtomicBool) {
+/// Publishes over one connection, with a pause after each answer; notes the highest offset of each channel.
+fn publish(address: SocketAddr, number: usize, pause: Duration, tops: &[AtomicU64], is_over: &AtomicBool) {
     let mut socket = TcpStream::connect(address).expect("the server listens");
     socket.set_nodelay(true).expect("sockets have this option");
     let mut buffer = [0; 4_096];
     let mut round = number;
     while !is_over.load(Relaxed) {
         round += 1;
-        let channel = round % CHANNELS;
+        let channel = round % tops.len();
         let body = json!({"channel": format!("history:c{channel}"), "data": {"from": number, "round": round}}).to_string();
         let length = body.len();
         let request = format!("POST /api/publish HTTP/1.1\r\nHost: t\r\nX-API-Key: {KEY}\r\nContent-Length: {length}\r\n\r\n{body}");
@@ -251,26 +254,36 @@ fn publish(address: SocketAddr, number: usize, tops: &[AtomicU64], is_over: &Ato
         let text = std::str::from_utf8(&buffer[..length]).expect("replies are text");
         let reply: Value = serde_json::from_str(text.split_once("\r\n\r\n").expect("replies are whole").1).expect("replies are JSON");
         tops[channel].fetch_max(reply["result"]["offset"].as_u64().expect("a publish is acknowledged"), Relaxed);
-        std::thread::sleep(Duration::from_millis(8));
+        std::thread::sleep(pause);
     }
 }
 
 #[test]
 fn every_client_sees_every_publication_once_and_in_order() {
+    follow_all(4, Duration::from_millis(8));
+}
+
+/// Shards run each other's errands for channels with few subscribers.
+#[test]
+fn so_does_every_client_of_many_small_channels() {
+    follow_all(250, Duration::from_millis(1));
+}
+
+fn follow_all(channels: usize, pause: Duration) {
     let server = TestServer::with(|settings| {
         settings.node.shards = 4;
         settings.client.recovery_max_publication_limit = 1_000;
     });
     let address = server.address;
     let totals = Totals::default();
-    let tops: Vec<AtomicU64> = (0..CHANNELS).map(|_| AtomicU64::new(0)).collect();
+    let tops: Vec<AtomicU64> = (0..channels).map(|_| AtomicU64::new(0)).collect();
     let (is_over, is_published) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let publishers: Vec<_> = (0..PUBLISHERS)
             .map(|number| {
                 scope.spawn({
                     let (tops, is_over) = (&tops, &is_over);
-                    move || publish(address, number, tops, is_over)
+                    move || publish(address, number, pause, tops, is_over)
                 })
             })
             .collect();
