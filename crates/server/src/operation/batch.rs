@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use touchline_protocol::Error;
 use touchline_protocol::encode::Object;
 
-use super::{Json, run, write_error};
+use super::{Json, let_others, run, write_error};
 use crate::node::Node;
 
 /// Operations in one batch.
@@ -41,6 +41,7 @@ pub(super) async fn run_all(node: &Node, request: &BatchRequest<'_>) -> Result<R
             (_, Err(error)) => write_error(object.key("error"), error),
         }
         object.close();
+        let_others(index).await;
     }
     out.extend_from_slice(b"]}");
     Ok(Ok(out))

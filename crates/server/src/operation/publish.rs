@@ -8,7 +8,7 @@ use touchline_protocol::Error;
 use touchline_protocol::encode::Object;
 use touchline_protocol::publication::{Content, Tags};
 
-use super::{Json, nullable, payload, write_outcome};
+use super::{Json, let_others, nullable, payload, write_outcome};
 use crate::node::Node;
 
 /// Channels that one broadcast reaches.
@@ -97,6 +97,7 @@ pub(super) async fn broadcast(node: &Node, request: BroadcastRequest<'_>) -> Res
             out.push(b',');
         }
         write_outcome(&mut out, &publish_one(node, channel, publish).await);
+        let_others(index).await;
     }
     out.extend_from_slice(b"]}");
     Ok(out)

@@ -18,7 +18,7 @@ use crate::inbox::Message;
 use crate::metrics::ShardMetrics;
 
 /// How often who runs a shard on an errand looks whether more has come: a publication that is given its place comes back as a delivery.
-const ERRANDS_MAX: usize = 4;
+const LOOKS_MAX: usize = 4;
 /// Looks at a taken shard before its own thread goes to sleep: some 20 µs.
 const SPINS: usize = 500;
 
@@ -66,7 +66,7 @@ impl ShardHandle {
     /// that are served in a moment.
     pub(crate) fn bring(&self, message: Message) {
         self.put(message);
-        for _ in 0..ERRANDS_MAX {
+        for _ in 0..LOOKS_MAX {
             let Some(mut seat) = self.try_take() else { return };
             let Some(shard) = seat.as_mut() else { return };
             shard.run_errand();

@@ -54,6 +54,8 @@ const MESSAGES_MAX: usize = 256;
 const WRITES_MAX: usize = 32;
 /// Subscribers that a publication reaches in less time than it takes to wake the threads of their shards.
 const SMALL_AUDIENCE: u32 = 16;
+/// Errands for other shards in one turn: beyond them their own threads are woken, so that a turn stays short.
+const ERRANDS_MAX: usize = 32;
 /// Deliveries noted and not yet written, above which the inbox must wait.
 const NOTES_MAX: usize = 2_000_000;
 /// Length of a tick, milliseconds.
@@ -89,6 +91,8 @@ pub(crate) struct Shard {
     sliced: Vec<u32>,
     /// Connections that have sent too much, and when they are read again, microseconds of the node's clock.
     throttled: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Errands that this turn may still run.
+    errands: usize,
     scratch: Vec<u8>,
     effects: Effects,
     tracker: Tracker,
@@ -149,6 +153,7 @@ impl Shard {
             unread: Vec::new(),
             sliced: Vec::new(),
             throttled: BinaryHeap::new(),
+            errands: 0,
             scratch: vec![0; SCRATCH_SIZE],
             effects: Effects::default(),
             tracker: Tracker::default(),
@@ -200,7 +205,7 @@ impl Shard {
 
     /// One turn, on its own thread.
     fn turn(&mut self, events: &mio::Events, is_tick_due: bool) {
-        self.now_ms = self.node.clock.now_ms();
+        self.begin_turn();
         for event in events {
             self.serve_socket(event);
         }
@@ -213,9 +218,14 @@ impl Shard {
         self.write_due(WRITES_MAX);
     }
 
+    fn begin_turn(&mut self) {
+        self.now_ms = self.node.clock.now_ms();
+        self.errands = ERRANDS_MAX;
+    }
+
     /// What another thread does that has brought a message.
     fn run_errand(&mut self) {
-        self.now_ms = self.node.clock.now_ms();
+        self.begin_turn();
         self.serve_inbox();
         self.write_due(WRITES_MAX);
     }
@@ -308,9 +318,9 @@ impl Shard {
     fn send_deliveries(&mut self) {
         let accepted_us = self.node.clock.elapsed_us();
         for (shard, delivery) in self.channels.deliveries() {
-            let is_small = delivery.audience <= SMALL_AUDIENCE;
+            let is_errand = delivery.audience <= SMALL_AUDIENCE && take_one(&mut self.errands);
             let message = Message::Delivery { delivery, accepted_us };
-            if is_small { self.node.bring(shard, message) } else { self.node.send(shard, message) }
+            if is_errand { self.node.bring(shard, message) } else { self.node.send(shard, message) }
         }
     }
 
@@ -360,4 +370,11 @@ impl Shard {
         self.random ^= self.random << 17;
         self.random
     }
+}
+
+/// Takes one of what is left, if anything is.
+fn take_one(left: &mut usize) -> bool {
+    let has_any = *left > 0;
+    *left = left.saturating_sub(1);
+    has_any
 }

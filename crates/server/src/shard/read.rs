@@ -20,7 +20,7 @@ use super::connections::{Connection, NONE, Stage};
 use super::input::Input;
 use super::outbox::Due;
 use super::socket::{Arrival, Socket};
-use super::{SCRATCH_SIZE, Shard};
+use super::{SCRATCH_SIZE, Shard, take_one};
 use crate::handshake::Entrance;
 use crate::inbox::{Asker, Guest, Message};
 use crate::programs::UNKNOWN;
@@ -385,7 +385,7 @@ impl Shard {
             let asker = outbound.ticket.map_or(Asker::Nobody, |ticket| Asker::Session(connection, ticket));
             let home = self.node.home(&outbound.channel);
             let message = Message::Request { channel: outbound.channel, request: outbound.request, asker };
-            self.node.bring(home, message);
+            if take_one(&mut self.errands) { self.node.bring(home, message) } else { self.node.send(home, message) }
         }
         for (ticket, who, ask) in self.effects.asks.drain(..) {
             let connection = ConnectionId { shard: self.id, slot, generation };
