@@ -1,6 +1,7 @@
 //! Publishers over HTTP: one that is paced or waits for each answer, and many at once for the publish scenario.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -140,8 +141,8 @@ pub(crate) fn publish_from_many(api: &Api, many: &Many<'_>) -> Result<Published>
     let Many { channel, connections, size, lasting, rate } = *many;
     let mut poll = Poll::new()?;
     let request = api.request(channel, &wire::data(1, now_us(), size));
-    // Where there is a rate: who publishes next, and when.
-    let mut resting = VecDeque::new();
+    // Where there is a rate: who publishes next, and when. Who was answered late is due before those who rest already.
+    let mut resting = BinaryHeap::new();
     let pause = Duration::from_secs_f64(if rate > 0.0 { connections as f64 / rate } else { 0.0 });
     let mut sockets = Vec::new();
     for index in 0..connections {
@@ -150,14 +151,17 @@ pub(crate) fn publish_from_many(api: &Api, many: &Many<'_>) -> Result<Published>
         socket.set_nonblocking(true)?;
         let mut socket = mio::net::TcpStream::from_std(socket);
         poll.registry().register(&mut socket, Token(index), Interest::READABLE)?;
-        resting.push_back((Instant::now() + pause.mul_f64(index as f64 / connections as f64), index));
+        resting.push(Reverse((Instant::now() + pause.mul_f64(index as f64 / connections as f64), index)));
         sockets.push((socket, Instant::now(), Vec::new()));
     }
     let (began, mut count, mut times) = (Instant::now(), 0, Times::default());
     let mut events = Events::with_capacity(connections);
     let mut scratch = [0; 4_096];
     while began.elapsed() < lasting {
-        while let Some((due, index)) = resting.pop_front_if(|(due, _)| *due <= Instant::now()) {
+        while let Some(&Reverse((due, index))) = resting.peek()
+            && due <= Instant::now()
+        {
+            resting.pop();
             let (socket, asked, _) = &mut sockets[index];
             *asked = due.max(*asked);
             socket.write_all(&request)?;
@@ -183,7 +187,7 @@ pub(crate) fn publish_from_many(api: &Api, many: &Many<'_>) -> Result<Published>
                     let due = *asked + pause;
                     *asked = Instant::now();
                     if rate > 0.0 {
-                        resting.push_back((due, event.token().0));
+                        resting.push(Reverse((due, event.token().0)));
                     } else {
                         socket.write_all(&request)?;
                     }
