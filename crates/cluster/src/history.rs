@@ -39,9 +39,17 @@ pub(crate) struct Kept {
 }
 
 /// What is seen of a stream.
+pub(crate) struct Seen {
+    /// Its last sequence.
+    pub(crate) last: u64,
+    /// The NATS server that leads it, if there are several.
+    pub(crate) leader: Option<String>,
+}
+
+/// What a look at a stream comes to.
 pub(crate) enum Look {
-    /// It is there: its last sequence, and the NATS server that leads it, if there are several.
-    Seen { last: u64, leader: Option<String> },
+    /// It is there.
+    Seen(Seen),
     /// It is gone, or another has its name.
     Gone,
     /// Nobody can say now.
@@ -99,7 +107,8 @@ impl Streams {
         let now = answered(|| self.context.get_stream(&stream.cached_info().config.name)).await;
         match now.as_ref().map(|now| now.as_ref().map(Stream::cached_info)) {
             Some(Ok(info)) if epoch_of(info) == *epoch => {
-                Look::Seen { last: info.state.last_sequence, leader: info.cluster.as_ref().and_then(|cluster| cluster.leader.clone()) }
+                let leader = info.cluster.as_ref().and_then(|cluster| cluster.leader.clone());
+                Look::Seen(Seen { last: info.state.last_sequence, leader })
             }
             Some(Ok(_)) => Look::Gone,
             Some(Err(error)) => match error.kind() {

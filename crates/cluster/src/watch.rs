@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::Incoming;
 use crate::connection::Hand;
-use crate::history::{Look, Streams};
+use crate::history::{Look, Seen, Streams};
 use crate::loader::Checks;
 
 /// How soon a node looks when something may have been lost. It looks again after twice that, and so on up to the delay of calm times.
@@ -26,12 +26,6 @@ pub(crate) struct Watch {
     pub(crate) gone: Arc<Notify>,
     /// What looks lead to.
     pub(crate) checks: Arc<Checks>,
-}
-
-/// What was seen of a stream.
-struct Seen {
-    last: u64,
-    leader: Option<String>,
 }
 
 impl Watch {
@@ -72,7 +66,7 @@ impl Watch {
         let mut is_well = true;
         for namespace in self.streams.namespaces() {
             let now = match self.streams.look(namespace).await {
-                Look::Seen { last, leader } => Seen { last, leader },
+                Look::Seen(seen) => seen,
                 Look::Gone => {
                     self.gone.notify_one();
                     return false;
