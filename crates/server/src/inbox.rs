@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use touchline_engine::directory::Ask;
 use touchline_engine::session::{ServerSubscription, Ticket};
-use touchline_engine::{ConnectionId, Delivery, Request, Response};
+use touchline_engine::{ConnectionId, Delivery, Request, Response, ShardId};
 use touchline_protocol::Disconnect;
 use touchline_registry::OwnerId;
 
@@ -21,6 +21,8 @@ pub(crate) enum Message {
     Request { channel: Arc<str>, request: Request, asker: Asker },
     /// From the home of a channel to a session of this shard.
     Answer { connection: ConnectionId, ticket: Ticket, response: Response },
+    /// To an operation that waits on this shard's thread, which alone wakes it without a system call.
+    Reply { reply: oneshot::Sender<Response>, response: Response },
     /// From the home of a channel to its subscribers here. The time is when it was accepted, microseconds of the node's clock.
     Delivery { delivery: Delivery, accepted_us: u64 },
     /// From the server API, to every connection of a user.
@@ -57,7 +59,8 @@ pub(crate) struct Guest {
 /// Who gets the answer to a request.
 pub(crate) enum Asker {
     Session(ConnectionId, Ticket),
-    Operation(oneshot::Sender<Response>),
+    /// An operation, and the shard on whose thread it waits.
+    Operation(Option<ShardId>, oneshot::Sender<Response>),
     Nobody,
 }
 

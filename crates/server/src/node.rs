@@ -21,7 +21,7 @@ use crate::inbox::{Asker, ClientOrder, Inspection, Message, UserAction, UserOrde
 use crate::registrar::{Figures, Order, route};
 use crate::seal::Seals;
 use crate::settings::Settings;
-use crate::shard::ShardHandle;
+use crate::shard::{self, ShardHandle};
 use crate::tls::Tls;
 use crate::together;
 
@@ -102,6 +102,16 @@ impl Node {
         self.shards[usize::from(shard)].send(message);
     }
 
+    /// Puts a message into a shard's inbox; [`Node::wake`] must follow.
+    fn leave(&self, shard: ShardId, message: Message) {
+        self.shards[usize::from(shard)].leave(message);
+    }
+
+    /// Wakes the shards that something was left for.
+    pub(crate) fn wake(&self) {
+        self.shards.iter().for_each(ShardHandle::wake);
+    }
+
     /// See [`ShardHandle::bring`].
     pub(crate) fn bring(&self, shard: ShardId, message: Message) {
         self.shards[usize::from(shard)].bring(message);
@@ -133,10 +143,16 @@ impl Node {
         self.send(home, Message::Request { channel, request, asker: Asker::Nobody });
     }
 
+    /// The same; [`Node::wake`] must follow.
+    pub(crate) fn leave_home(&self, channel: Arc<str>, request: Request) {
+        let home = self.home(&channel);
+        self.leave(home, Message::Request { channel, request, asker: Asker::Nobody });
+    }
+
     /// Asks the home of a channel. Only for threads of shards.
     pub(crate) async fn ask(&self, channel: &str, request: Request) -> Response {
         let (reply, answer) = oneshot::channel();
-        let message = Message::Request { channel: channel.into(), request, asker: Asker::Operation(reply) };
+        let message = Message::Request { channel: channel.into(), request, asker: Asker::Operation(shard::here(), reply) };
         self.bring(self.home(channel), message);
         answer.await.unwrap_or(Response::Refused(Error::INTERNAL))
     }
@@ -160,7 +176,7 @@ impl Node {
     /// Asks the directory.
     pub(crate) async fn ask_directory(&self, who: Who, ask: Ask) -> Response {
         let (reply, answer) = oneshot::channel();
-        self.register(Order::Ask { who, ask, asker: Asker::Operation(reply) });
+        self.register(Order::Ask { who, ask, asker: Asker::Operation(shard::here(), reply) });
         answer.await.unwrap_or(Response::Refused(Error::INTERNAL))
     }
 
@@ -174,7 +190,7 @@ impl Node {
     /// Asks the directory in the name of a client of this node.
     pub(crate) async fn ask_for_client(&self, owner: OwnerId, ask: Ask) -> Response {
         let (reply, answer) = oneshot::channel();
-        self.order_client(owner, ClientOrder::Act { ask, asker: Asker::Operation(reply) });
+        self.order_client(owner, ClientOrder::Act { ask, asker: Asker::Operation(shard::here(), reply) });
         answer.await.unwrap_or(Response::Refused(Error::NOT_REGISTERED))
     }
 
@@ -199,10 +215,19 @@ impl Node {
             Asker::Session(connection, ticket) => {
                 self.send(connection.shard, Message::Answer { connection, ticket, response });
             }
-            Asker::Operation(reply) => {
+            Asker::Operation(_, reply) => {
                 let _ = reply.send(response);
             }
             Asker::Nobody => {}
+        }
+    }
+
+    /// The same, served by the shard where it is waited for; [`Node::wake`] must follow.
+    pub(crate) fn leave_answer(&self, asker: Asker, response: Response) {
+        match asker {
+            Asker::Session(connection, ticket) => self.leave(connection.shard, Message::Answer { connection, ticket, response }),
+            Asker::Operation(Some(shard), reply) => self.leave(shard, Message::Reply { reply, response }),
+            asker => self.answer(asker, response),
         }
     }
 

@@ -86,7 +86,7 @@ pub(crate) fn append(node: &Arc<Node>, channel: &Arc<str>, storing: Storing, ask
     let of_node = Arc::clone(node);
     let done = move |outcome: Result<Placed, Refusal>| {
         let placed = |Placed { offset, epoch }| Response::Published(Some(stored_position(offset, epoch)));
-        of_node.answer(asker, outcome.map_or_else(|refusal| Response::Refused(refused(refusal)), placed));
+        of_node.leave_answer(asker, outcome.map_or_else(|refusal| Response::Refused(refused(refusal)), placed));
     };
     store.append(Append {
         channel: Arc::clone(channel),
@@ -170,8 +170,9 @@ fn take(node: &Node, incoming: Incoming) {
         Incoming::Letters { scope, name, letters } => node.register(Order::Letters { scope, name, letters }),
         Incoming::Stored { channel, placed: Placed { offset, epoch }, payload } => {
             let epoch = Some(Epoch::from_bits(epoch));
-            node.tell_home(channel, Request::Stored(Stored { offset, previous: offset.saturating_sub(1), epoch, payload }));
+            node.leave_home(channel, Request::Stored(Stored { offset, previous: offset.saturating_sub(1), epoch, payload }));
         }
+        Incoming::Settled => node.wake(),
         Incoming::Loaded { channel, behind, history } => {
             let loaded = history.map(|History { epoch, top, floor, kept }| {
                 let kept = kept.into_iter().map(|(offset, time_ms, object)| (offset, Storing::payload(time_ms, &object))).collect();

@@ -132,8 +132,13 @@ impl Done {
         })
     }
 
-    /// Tells it.
-    pub(crate) fn tell(self, hand: &Hand, figures: &Figures) {
+    /// Tells all that one commit came to.
+    pub(crate) fn tell_all(dones: impl IntoIterator<Item = Done>, hand: &Hand, figures: &Figures) {
+        dones.into_iter().for_each(|done| done.tell(hand, figures));
+        hand(Incoming::Settled);
+    }
+
+    fn tell(self, hand: &Hand, figures: &Figures) {
         match self {
             Done::Placed { placed, is_new, channel, payload, done } => {
                 if is_new {
@@ -193,8 +198,13 @@ impl Write {
         }
     }
 
-    /// Tells that it failed.
-    pub(crate) fn refuse(self, hand: &Hand) {
+    /// Tells that a commit failed.
+    pub(crate) fn refuse_all(batch: &mut Vec<Write>, hand: &Hand) {
+        batch.drain(..).for_each(|write| write.refuse(hand));
+        hand(Incoming::Settled);
+    }
+
+    fn refuse(self, hand: &Hand) {
         match self {
             Write::Append(append) => (append.done)(Err(Refusal::Failed)),
             Write::Post(_, done) => done(Err(Refusal::Failed)),

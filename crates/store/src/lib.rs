@@ -154,6 +154,9 @@ pub enum Incoming {
         /// As in [`Append::payload`].
         payload: Bytes,
     },
+    /// All that one commit came to has been told, or that something was refused: whoever gathers [`Incoming::Stored`] and what the
+    /// [`OnPlaced`] say may act on it. It comes after every one of them.
+    Settled,
     /// An answer to [`Store::load`]; none = it can't be had now.
     Loaded {
         /// The channel.
@@ -313,6 +316,7 @@ impl Store {
         };
         if let Some(write) = refused {
             write.turn_back(&self.figures);
+            (self.hand)(Incoming::Settled);
         }
     }
 

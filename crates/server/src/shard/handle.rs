@@ -56,8 +56,23 @@ impl ShardHandle {
 
     /// Puts a message into the inbox, for the shard's own thread. A shard that has ended loses it: so does the node then.
     pub(crate) fn send(&self, message: Message) {
-        self.put(message);
-        if self.try_take().is_some() {
+        self.leave(message);
+        self.wake();
+    }
+
+    /// Puts a message into the inbox and wakes nobody: the first of many that [`ShardHandle::wake`] ends. To wake a thread for each costs
+    /// both sides more than the messages do.
+    pub(crate) fn leave(&self, message: Message) {
+        if matches!(message, Message::Delivery { .. }) {
+            self.backlog.fetch_add(1, Relaxed);
+        }
+        self.waiting.fetch_add(1, Relaxed);
+        let _ = self.inbox.send(message);
+    }
+
+    /// Wakes the shard's own thread if something waits and nobody serves it.
+    pub(crate) fn wake(&self) {
+        if self.has_messages() && self.try_take().is_some() {
             self.nudge.notify_one();
         }
     }
@@ -65,7 +80,8 @@ impl ShardHandle {
     /// Puts a message into the inbox, and serves it here and now unless the shard is taken. Only for threads of shards, and for messages
     /// that are served in a moment.
     pub(crate) fn bring(&self, message: Message) {
-        self.put(message);
+        self.leave(message);
+        fence(SeqCst);
         for _ in 0..LOOKS_MAX {
             let Some(mut seat) = self.try_take() else { return };
             let Some(shard) = seat.as_mut() else { return };
@@ -134,15 +150,6 @@ impl ShardHandle {
         self.waiting.fetch_sub(messages.len(), Relaxed);
         let publications = messages.iter().filter(|message| matches!(message, Message::Delivery { .. })).count();
         self.backlog.fetch_sub(publications, Relaxed);
-    }
-
-    fn put(&self, message: Message) {
-        if matches!(message, Message::Delivery { .. }) {
-            self.backlog.fetch_add(1, Relaxed);
-        }
-        self.waiting.fetch_add(1, Relaxed);
-        let _ = self.inbox.send(message);
-        fence(SeqCst);
     }
 
     /// Whether somebody has put a message in who may have found the shard taken.

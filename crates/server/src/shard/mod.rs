@@ -18,6 +18,7 @@ mod read;
 mod socket;
 mod users;
 
+use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::io;
@@ -64,6 +65,15 @@ const TICK_MS: u64 = 100;
 const WHEEL_TICKS: usize = 512;
 /// Bytes read from a socket at once.
 const SCRATCH_SIZE: usize = 64 * 1024;
+
+thread_local! {
+    static HERE: Cell<Option<ShardId>> = const { Cell::new(None) };
+}
+
+/// The shard whose own thread this is.
+pub(crate) fn here() -> Option<ShardId> {
+    HERE.get()
+}
 
 /// One event loop and all it owns.
 pub(crate) struct Shard {
@@ -169,6 +179,7 @@ impl Shard {
     pub(crate) async fn run(self, mut poller: Poller) {
         let node = Arc::clone(&self.node);
         let handle = &node.shards[usize::from(self.id)];
+        HERE.set(Some(self.id));
         handle.seat(self);
         let mut events = mio::Events::with_capacity(EVENTS_MAX);
         let mut ticks = tokio::time::interval(Duration::from_millis(TICK_MS));
@@ -280,6 +291,9 @@ impl Shard {
                     shard.with_session(slot, |session, context| session.answer(ticket, response, context));
                 }
             }),
+            Message::Reply { reply, response } => {
+                let _ = reply.send(response);
+            }
             Message::Delivery { delivery, accepted_us } => {
                 self.deliver(delivery, accepted_us);
             }

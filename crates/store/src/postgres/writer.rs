@@ -106,15 +106,12 @@ impl Writer {
         match outcome {
             Ok(outcomes) => {
                 self.figures.succeed();
-                batch
-                    .drain(..)
-                    .zip(outcomes)
-                    .filter_map(|(write, outcome)| Done::of(write, outcome))
-                    .for_each(|done| done.tell(&self.hand, &self.figures));
+                let dones = batch.drain(..).zip(outcomes).filter_map(|(write, outcome)| Done::of(write, outcome));
+                Done::tell_all(dones, &self.hand, &self.figures);
             }
             Err(error) => {
                 self.fail(&error);
-                batch.drain(..).for_each(|write| write.refuse(&self.hand));
+                Write::refuse_all(batch, &self.hand);
             }
         }
     }
@@ -188,7 +185,7 @@ impl Writer {
         let posted = tokio::time::timeout(self.address.patience, self.try_post()).await.map_err(Failure::from).and_then(|posted| posted);
         match posted {
             Ok((dones, has_more)) => {
-                dones.into_iter().for_each(|done| done.tell(&self.hand, &self.figures));
+                Done::tell_all(dones, &self.hand, &self.figures);
                 if has_more {
                     self.mail.notify_one();
                 }

@@ -111,12 +111,12 @@ impl Writer {
             Ok(outcomes) => {
                 self.figures.succeed();
                 let dones = batch.drain(..).zip(outcomes).filter_map(|(write, outcome)| Done::of(write, outcome));
-                dones.for_each(|done| done.tell(&self.hand, &self.figures));
+                Done::tell_all(dones, &self.hand, &self.figures);
                 self.empty_log();
             }
             Err(error) => {
                 self.fail(&error);
-                batch.drain(..).for_each(|write| write.refuse(&self.hand));
+                Write::refuse_all(batch, &self.hand);
             }
         }
     }
