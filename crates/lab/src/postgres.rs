@@ -13,22 +13,30 @@ pub(crate) struct Postgres {
     programs: PathBuf,
     data: PathBuf,
     port: u16,
+    variables: Vec<(&'static str, PathBuf)>,
+    options: String,
 }
 
 impl Postgres {
     /// Makes a cluster of databases below a directory, and starts the server.
     pub(crate) fn start(scratch: &Path) -> Self {
+        Postgres::start_with(scratch, &[], "")
+    }
+
+    /// The same with more in the server's environment, and with options of its own.
+    pub(crate) fn start_with(scratch: &Path, variables: &[(&'static str, PathBuf)], options: &str) -> Self {
         assert!(Postgres::is_installed(), "PostgreSQL is not installed (Debian package postgresql)");
         let data = scratch.join("postgres");
         let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port is free").port();
-        let postgres = Postgres { programs: programs().unwrap_or_default(), data, port };
+        let programs = programs().unwrap_or_default();
+        let postgres = Postgres { programs, data, port, variables: variables.to_vec(), options: options.to_owned() };
         fs::create_dir_all(&postgres.data).expect("the directory is ours");
         if is_root() {
             let owned = Command::new("chown").arg("postgres:postgres").arg(&postgres.data).status();
             assert!(owned.is_ok_and(|status| status.success()), "there is a user named postgres");
         }
         let data = postgres.data.display().to_string();
-        postgres.run("initdb", &["--pgdata", &data, "--auth", "trust", "--username", "postgres", "--no-sync"]);
+        postgres.run("initdb", &[], &["--pgdata", &data, "--auth", "trust", "--username", "postgres", "--no-sync"]);
         postgres.again();
         postgres
     }
@@ -38,17 +46,21 @@ impl Postgres {
         programs().is_some()
     }
 
-    /// Starts it (again).
+    /// Starts it (again), unless it runs.
     pub(crate) fn again(&self) {
-        let options = format!("-p {} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=200", self.port);
+        if self.is_running() {
+            return;
+        }
+        let Postgres { port, options, .. } = self;
+        let options = format!("-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=200 {options}");
         let (data, log) = (self.data.display().to_string(), self.data.join("log").display().to_string());
-        self.run("pg_ctl", &["--pgdata", &data, "--log", &log, "--options", &options, "--wait", "start"]);
+        self.run("pg_ctl", &self.variables, &["--pgdata", &data, "--log", &log, "--options", &options, "--wait", "start"]);
     }
 
     /// Ends it at once, as a crash would.
     pub(crate) fn kill(&self) {
         let data = self.data.display().to_string();
-        self.run("pg_ctl", &["--pgdata", &data, "--mode", "immediate", "--wait", "stop"]);
+        self.run("pg_ctl", &[], &["--pgdata", &data, "--mode", "immediate", "--wait", "stop"]);
     }
 
     /// As a configuration has it.
@@ -63,7 +75,14 @@ impl Postgres {
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 
-    fn run(&self, program: &str, arguments: &[&str]) {
+    /// Whether it runs.
+    fn is_running(&self) -> bool {
+        // The first line of its file is the number of its process.
+        let file = fs::read_to_string(self.data.join("postmaster.pid")).unwrap_or_default();
+        file.lines().next().is_some_and(|process| Path::new("/proc").join(process).exists())
+    }
+
+    fn run(&self, program: &str, variables: &[(&'static str, PathBuf)], arguments: &[&str]) {
         let program = self.programs.join(program);
         let mut command = if is_root() {
             // PostgreSQL refuses to run as root.
@@ -76,6 +95,7 @@ impl Postgres {
         let began = Instant::now();
         let said = self.data.with_extension("said");
         let out = fs::File::create(&said).expect("the directory is ours");
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
         command.args(arguments).current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(out);
         let status = command.status().expect("PostgreSQL's programs run");
         assert!(status.success(), "{}: {}", program.display(), fs::read_to_string(&said).unwrap_or_default());

@@ -1,12 +1,13 @@
-//! A disk that can lose its power or fail: `disk.c` laid under the server, and what is left when the power is gone.
+//! A disk that can lose its power or fail: `disk.c` laid under a server or a database, and what is left when the power is gone.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::random::Random;
 
-/// The disk under one server's files.
+/// The disk under a directory.
 pub(crate) struct Disk {
     library: PathBuf,
     directory: PathBuf,
@@ -27,14 +28,16 @@ impl Disk {
     pub(crate) fn new(scratch: &Path, directory: &Path) -> Self {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/durability/disk.c");
         let library = scratch.join("disk.so");
-        let built = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).arg("-ldl").status();
+        let built = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&library).arg(source).status();
         assert!(built.expect("there is a C compiler").success(), "disk.c compiles");
         let notes = scratch.join("notes");
         fs::create_dir_all(&notes).expect("the directory is ours");
+        // A database runs as another user.
+        fs::set_permissions(&notes, fs::Permissions::from_mode(0o777)).expect("the directory is ours");
         Disk { library, directory: directory.to_owned(), notes }
     }
 
-    /// What the server needs in its environment.
+    /// What whoever writes to it needs in its environment.
     pub(crate) fn variables(&self) -> [(&'static str, PathBuf); 3] {
         [("LD_PRELOAD", self.library.clone()), ("DISK_DIRECTORY", self.directory.clone()), ("DISK_NOTES", self.notes.clone())]
     }
@@ -48,11 +51,11 @@ impl Disk {
         }
     }
 
-    /// The server is dead and the power gone: of what was not synced, some has reached the disk, some not, some in part. The writes lost.
+    /// Whoever wrote is dead and the power gone: of what was not synced, some has reached the disk, some not, some in part. The writes lost.
     pub(crate) fn lose_power(&self, random: &mut Random) -> usize {
         let mut lost = 0;
         for entry in fs::read_dir(&self.notes).expect("the directory is ours").flatten() {
-            let file = self.directory.join(entry.file_name());
+            let file = self.directory.join(entry.file_name().to_string_lossy().replace('+', "/"));
             let notes = parse(&fs::read(entry.path()).expect("notes can be read"));
             fs::remove_file(entry.path()).expect("notes are ours");
             let Ok(mut bytes) = fs::read(&file) else { continue };
