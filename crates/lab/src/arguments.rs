@@ -214,7 +214,7 @@ pub(crate) struct Slow {
     #[arg(long, value_delimiter = ',', value_name = "COUNT", default_value = "5,10,20,50,100")]
     pub(crate) one_in: Vec<u64>,
     /// How long each is measured.
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 1)]
     pub(crate) seconds: u64,
 }
 

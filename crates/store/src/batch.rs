@@ -233,6 +233,13 @@ impl Figures {
         }
     }
 
+    /// It is damaged. That some of it can still be written says nothing: only who restores it makes it whole.
+    pub(crate) fn condemn(&self, error: &dyn Display) {
+        if !self.is_damaged.swap(true, Relaxed) {
+            tracing::error!(%error, "the primary database is damaged: restore it from a backup, then start the node again");
+        }
+    }
+
     /// It has not.
     pub(crate) fn fail(&self, error: &dyn Display) {
         self.failures.fetch_add(1, Relaxed);

@@ -222,13 +222,14 @@ pub struct Figures {
     /// Letters that nobody came for in time.
     pub letters_expired: AtomicU64,
     is_failing: AtomicBool,
+    is_damaged: AtomicBool,
     is_closed: AtomicBool,
 }
 
 impl Figures {
-    /// Whether the last write succeeded.
+    /// Whether the last write succeeded, and the database was never found damaged.
     pub fn is_healthy(&self) -> bool {
-        !self.is_failing.load(Relaxed)
+        !self.is_failing.load(Relaxed) && !self.is_damaged.load(Relaxed)
     }
 }
 

@@ -22,6 +22,8 @@ use server::Home;
 
 const CHANNELS: usize = 5;
 const PUBLISHERS: usize = 8;
+/// Publications that may wait in the servers here.
+const QUEUE: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How often a server is killed: TOUCHLINE_CRASHES, else 200 times.
@@ -272,6 +274,17 @@ fn a_slow_postgresql_stops_only_those_who_need_it() {
         });
         std::thread::sleep(Duration::from_millis(500));
         let waiting = scope.spawn(|| durable.must("publish", &json!({"channel": "kept:0", "data": {"n": 2}})));
+        // Behind it more than may wait is refused at once: those answers come while nothing can be stored.
+        std::thread::sleep(Duration::from_millis(300));
+        let crowd: Vec<_> = (0..QUEUE + 2 * PUBLISHERS)
+            .map(|n| {
+                let (home, is_over) = (&home, &is_over);
+                scope.spawn(move || {
+                    let answer = home.client().must("publish", &json!({"channel": "kept:1", "data": {"n": n}}));
+                    (answer["error"]["code"] == 111, is_over.load(Relaxed))
+                })
+            })
+            .collect();
         let reading = scope.spawn(|| history(&mut home.client(), 0).top);
         let mut served = 0;
         while !is_over.load(Relaxed) {
@@ -283,6 +296,10 @@ fn a_slow_postgresql_stops_only_those_who_need_it() {
         // Whoever needs it waits for it, and is answered.
         let answer = waiting.join().expect("it does not panic");
         assert_eq!(answer["result"]["offset"], 2, "{answer}");
+        let crowd: Vec<_> = crowd.into_iter().map(|one| one.join().expect("it does not panic")).collect();
+        let refused = crowd.iter().filter(|(is_refused, _)| *is_refused).count();
+        assert!((PUBLISHERS..=2 * PUBLISHERS).contains(&refused), "{refused} of {} were refused", crowd.len());
+        assert!(!crowd.contains(&(true, true)), "who is refused does not wait for that");
         assert!(reading.join().is_ok_and(|top| top >= 1));
     });
 }
@@ -363,8 +380,8 @@ fn a_disk_that_fails_is_told_and_nothing_is_delivered_until_it_works_again() {
     let home = home.with(variables);
     let _server = home.start();
     let ledger = Ledger::default();
-    // Full (ENOSPC), broken (EIO), and a sync that fails.
-    for fault in ["28", "5", "s5"] {
+    // Full (ENOSPC), broken (EIO), read-only (EROFS), and a sync that fails.
+    for fault in ["28", "5", "30", "s5"] {
         fail_and_work_again(&home, &disk, fault, &ledger, || ());
     }
 }
@@ -448,6 +465,36 @@ fn schemas_go_up_and_down_by_hand_and_a_newer_one_is_refused() {
     drop(database);
     assert!(home.refusal().contains("run the newer program"), "{}", home.refusal());
     says("down", "run the newer program");
+}
+
+#[test]
+fn a_file_with_a_damaged_page_is_told_and_stays_so() {
+    let home = Home::new("damaged");
+    let server = home.start();
+    let mut client = home.client();
+    let publication = json!({"channel": "kept:0", "data": {"n": 1}});
+    (0..200).for_each(|_| assert!(client.must("publish", &publication)["result"].is_object()));
+    server.kill();
+    let file = home.data().join("primary.db");
+    let database = rusqlite::Connection::open(&file).expect("it is a database");
+    database.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).expect("nobody has it open");
+    let root = "SELECT rootpage, page_size FROM sqlite_schema, pragma_page_size WHERE name = 'publication'";
+    let (page, size): (usize, usize) = database.query_row(root, [], |row| Ok((row.get(0)?, row.get(1)?))).expect("the table is there");
+    drop(database);
+    let mut bytes = fs::read(&file).expect("it can be read");
+    bytes[(page - 1) * size..page * size].fill(0xa5);
+    fs::write(&file, bytes).expect("it is ours");
+    let _server = home.start();
+    let refused = client.call("publish", &publication).or_else(|| client.call("publish", &publication)).expect("an answer");
+    assert_eq!(refused["error"]["code"], 4010, "{refused}");
+    assert_eq!(client.must("history", &json!({"channel": "kept:0", "limit": -1}))["error"]["code"], 4010);
+    assert!(client.must("publish", &json!({"channel": "plain", "data": 1}))["result"].is_object());
+    // The writer looks every second whether it works again; some of it does.
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(3) {
+        assert_eq!(client.health(), "503", "it is not whole by itself");
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }
 
 #[test]

@@ -54,6 +54,7 @@ impl Home {
             "client": {"token": {"hmac_secret_key": "secret"}, "allow_anonymous_connect_without_token": true, "recovery_max_publication_limit": 100_000},
             "channel": {"namespaces": [namespace], "without_namespace": {}},
             "store": {
+                "commit_queue": crate::QUEUE,
                 "primary": {"url": self.url},
                 "stats": {"url": format!("sqlite:{}", self.data().join("stats.db").display())},
             },

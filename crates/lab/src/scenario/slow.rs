@@ -16,15 +16,21 @@ use super::bare::REST;
 use crate::arguments::{Options, Slow};
 use crate::postgres::Postgres;
 use crate::publisher::{Api, answer};
-use crate::report::{Figure, Results};
+use crate::report::{Figure, Results, median};
 use crate::subject::{Database, Subject};
 use crate::wire;
 
 const WARM: &str = r#"{"channel":"durable:warm","limit":10}"#;
 /// What the query of a slow channel takes.
 const NAP: Duration = Duration::from_secs(1);
-/// Before anything is counted.
-const LEAD: Duration = Duration::from_millis(1_500);
+/// Before anything is counted: the first slow ones are answered.
+const LEAD: Duration = Duration::from_millis(1_200);
+/// Measurements with slow ones, each beside one without: what remains is the median of so many ratios.
+const PAIRS: usize = 5;
+/// How long a look at the sockets waits.
+const TURN: Duration = Duration::from_millis(50);
+/// Slow ones at a time, at most: three times as many as the database is asked at a time.
+const SLOW_MAX: usize = 192;
 /// Event loops that wait for the database themselves.
 const BLOCKING: usize = 2;
 
@@ -43,22 +49,29 @@ pub(super) fn slow(slow: &Slow, options: &Options, results: &mut Results) -> Res
     for concurrency in &slow.concurrency {
         let scenario: &'static str = Box::leak(format!("slow database, {concurrency} requests at a time").into_boxed_str());
         for one_in in &slow.one_in {
-            let (without, with) =
-                (Mix { concurrency: *concurrency, one_in: 0, lasting }, Mix { concurrency: *concurrency, one_in: *one_in, lasting });
             let subject = Subject::start_on_postgres(options, &url)?;
             let bytes = warm(&subject.api)?;
-            // The machine's speed changes by the minute: each comes before the other once.
-            let (one, two) = (without.run(&subject.api)?, with.run(&subject.api)?);
-            let (three, four) = (with.run(&subject.api)?, without.run(&subject.api)?);
-            let (fast, beside) = (one.and(&four), two.and(&three));
+            let mut crowd = Crowd::new(&subject.api, *concurrency)?;
+            // At first PostgreSQL makes a process for each connection.
+            crowd.ask(*one_in, lasting)?;
+            let mut pairs = Vec::new();
+            for pair in 0..PAIRS {
+                // The machine's speed changes by the second: each comes before the other as often.
+                let first = crowd.ask(if pair % 2 == 0 { 0 } else { *one_in }, lasting)?;
+                let second = crowd.ask(if pair % 2 == 0 { *one_in } else { 0 }, lasting)?;
+                pairs.push(if pair % 2 == 0 { (first, second) } else { (second, first) });
+            }
+            drop(crowd);
             drop(subject);
             let blocking = Blocking::start(&bytes)?;
-            let (fast_of_blocking, beside_of_blocking) = (without.run(&blocking.api)?, with.run(&blocking.api)?);
+            let mut crowd = Crowd::new(&blocking.api, *concurrency)?;
+            let (fast_of_blocking, beside_of_blocking) = (crowd.ask(0, lasting)?, crowd.ask(*one_in, lasting)?);
             let figure = |text: &str, unit| Figure::new(scenario, Box::leak(format!("1 in {one_in} slow: {text}").into_boxed_str()), unit);
-            results.add(figure("fast ones without them", "/s"), fast.fast);
-            results.add(figure("fast ones beside them", "/s"), beside.fast);
-            results.add(figure("slow ones", "/s"), beside.slow);
-            results.add(figure("of the fast ones remain", "×").at_least(0.95, 1.0), beside.fast / fast.fast);
+            let median = |of: fn(&(Answered, Answered)) -> f64| median(&pairs.iter().map(of).collect::<Vec<_>>());
+            results.add(figure("fast ones without them", "/s"), median(|(without, _)| without.fast));
+            results.add(figure("fast ones beside them", "/s"), median(|(_, beside)| beside.fast));
+            results.add(figure("slow ones", "/s"), median(|(_, beside)| beside.slow));
+            results.add(figure("of the fast ones remain", "×").at_least(0.95, 1.0), median(|(without, beside)| beside.fast / without.fast));
             results.add(figure("where the loops wait themselves", "×"), beside_of_blocking.fast / fast_of_blocking.fast);
         }
     }
@@ -108,26 +121,24 @@ fn warm(api: &Api) -> Result<Vec<u8>> {
     Ok(answer)
 }
 
-/// Requests, the next one as soon as one is answered.
-struct Mix {
-    /// Fast ones at a time; and slow ones, at most.
-    concurrency: usize,
-    /// After so many fast ones another slow one is due; 0 = none is.
-    one_in: u64,
-    lasting: Duration,
-}
-
 /// Answers a second.
 struct Answered {
     fast: f64,
     slow: f64,
 }
 
-impl Answered {
-    /// The mean of two.
-    fn and(&self, other: &Answered) -> Answered {
-        Answered { fast: (self.fast + other.fast) / 2.0, slow: (self.slow + other.slow) / 2.0 }
-    }
+/// Connections that ask, the next time as soon as they are answered. They stay the same, so that the server's shards have the same of them.
+struct Crowd<'a> {
+    api: &'a Api,
+    poll: Poll,
+    /// Those that ask fast ones, then those for slow ones.
+    asking: Vec<Asking>,
+    concurrency: usize,
+    fast_request: Vec<u8>,
+    /// Those of the slow that wait for nothing.
+    idle: Vec<usize>,
+    /// Slow ones asked so far.
+    asked: u64,
 }
 
 struct Asking {
@@ -135,51 +146,62 @@ struct Asking {
     rest: Vec<u8>,
 }
 
-impl Mix {
-    fn run(&self, api: &Api) -> Result<Answered> {
-        let mut poll = Poll::new()?;
-        let fast_request = api.call("history", WARM);
-        let all = if self.one_in == 0 { self.concurrency } else { self.concurrency * 2 };
+impl<'a> Crowd<'a> {
+    /// Connects so many of each, and asks the first fast ones.
+    fn new(api: &'a Api, concurrency: usize) -> Result<Self> {
+        let poll = Poll::new()?;
+        let all = concurrency + concurrency.min(SLOW_MAX);
         let mut asking = (0..all).map(|index| Asking::new(api, &poll, index)).collect::<Result<Vec<_>>>()?;
-        asking[..self.concurrency].iter_mut().try_for_each(|asking| asking.socket.write_all(&fast_request))?;
-        let mut idle: Vec<usize> = (self.concurrency..all).collect();
-        let (mut fast, mut slow, mut asked, mut due) = (0u64, 0u64, 0u64, 0u64);
+        let fast_request = api.call("history", WARM);
+        asking[..concurrency].iter_mut().try_for_each(|asking| asking.socket.write_all(&fast_request))?;
+        Ok(Crowd { api, poll, asking, concurrency, fast_request, idle: (concurrency..all).collect(), asked: 0 })
+    }
+
+    /// Asks for a while. After `one_in` fast ones another slow one is due; 0 = none is, and none is left from before.
+    fn ask(&mut self, one_in: u64, lasting: Duration) -> Result<Answered> {
+        if one_in > 0 {
+            self.ask_until(one_in, Instant::now() + LEAD)?;
+        }
+        while one_in == 0 && self.idle.len() < self.asking.len() - self.concurrency {
+            self.ask_until(0, Instant::now() + TURN)?;
+        }
+        let began = Instant::now();
+        let (fast, slow) = self.ask_until(one_in, began + lasting)?;
+        let seconds = began.elapsed().as_secs_f64();
+        Ok(Answered { fast: fast as f64 / seconds, slow: slow as f64 / seconds })
+    }
+
+    /// How many fast and slow ones are answered until then.
+    fn ask_until(&mut self, one_in: u64, until: Instant) -> Result<(u64, u64)> {
+        let (mut fast, mut slow, mut due) = (0u64, 0u64, 0u64);
         let mut events = Events::with_capacity(1_024);
-        // At first PostgreSQL makes a process for each connection, and no slow one can be answered yet.
-        let began = Instant::now() + LEAD;
-        let until = began + self.lasting;
-        let mut before = None;
         while Instant::now() < until {
-            if before.is_none() && Instant::now() >= began {
-                before = Some((fast, slow));
-            }
-            poll.poll(&mut events, Some(Duration::from_millis(50)))?;
+            self.poll.poll(&mut events, Some(TURN))?;
             for event in &events {
                 let index = event.token().0;
-                let answers = asking[index].answers()?;
+                let answers = self.asking[index].answers()?;
                 if index >= self.concurrency {
                     slow += answers;
-                    idle.extend((answers > 0).then_some(index));
+                    self.idle.extend((answers > 0).then_some(index));
                     continue;
                 }
                 for _ in 0..answers {
                     fast += 1;
-                    due += u64::from(self.one_in > 0 && fast % self.one_in == 0);
-                    asking[index].socket.write_all(&fast_request)?;
+                    due += u64::from(one_in > 0 && fast % one_in == 0);
+                    self.asking[index].socket.write_all(&self.fast_request)?;
                 }
             }
             while due > 0
-                && let Some(index) = idle.pop()
+                && let Some(index) = self.idle.pop()
             {
-                (due, asked) = (due - 1, asked + 1);
-                let request = api.call("history", &format!(r#"{{"channel":"durable:slow{asked}","limit":10}}"#));
-                asking[index].socket.write_all(&request)?;
+                (due, self.asked) = (due - 1, self.asked + 1);
+                let request = self.api.call("history", &format!(r#"{{"channel":"durable:slow{}","limit":10}}"#, self.asked));
+                self.asking[index].socket.write_all(&request)?;
             }
             // What could not be asked in time is not made up for.
             due = due.min(self.concurrency as u64);
         }
-        let ((fast_before, slow_before), seconds) = (before.unwrap_or((fast, slow)), began.elapsed().as_secs_f64());
-        Ok(Answered { fast: (fast - fast_before) as f64 / seconds, slow: (slow - slow_before) as f64 / seconds })
+        Ok((fast, slow))
     }
 }
 

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 use serde::Serialize;
 
 use crate::batch::{Read, Write};
@@ -128,6 +128,13 @@ pub(crate) fn connect(path: &Path) -> rusqlite::Result<Connection> {
     connection.pragma_update(None, "cache_size", -64 * 1024)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
+}
+
+/// Says so if an error means that the file is not what was written to it.
+fn note_damage(error: &rusqlite::Error, figures: &Figures) {
+    if matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)) {
+        figures.condemn(error);
+    }
 }
 
 /// A list as one parameter of a statement.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension as _};
 
-use super::{connect, directory, letters, next};
+use super::{connect, directory, letters, next, note_damage};
 use crate::batch::{Answer, Load, Read, Write, now_ms};
 use crate::{Figures, Hand, History, Refusal};
 
@@ -40,6 +40,7 @@ impl Reader {
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the primary database could not be read");
+                    note_damage(&error, &self.figures);
                     self.connection = None;
                     read.refuse(&self.hand, Refusal::Failed);
                 }

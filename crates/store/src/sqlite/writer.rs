@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::ledger::{Ledger, STEP};
-use super::{connect, directory, letters};
+use super::{connect, directory, letters, note_damage};
 use crate::batch::{Done, Outcome, Write, now_ms};
 use crate::{Figures, Hand, Settings};
 
@@ -159,6 +159,7 @@ impl Writer {
 
     /// What the connection and the ledger believe is worth nothing after a failure: both begin anew.
     fn fail(&mut self, error: &rusqlite::Error) {
+        note_damage(error, &self.figures);
         self.figures.fail(error);
         self.connection = None;
         self.ledger.forget();
