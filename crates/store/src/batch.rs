@@ -228,7 +228,7 @@ impl Figures {
 
     /// The database has taken a write.
     pub(crate) fn succeed(&self) {
-        if self.is_failing.swap(false, Relaxed) {
+        if self.is_failing.swap(false, Relaxed) && self.is_healthy() {
             tracing::info!("the primary database works again");
         }
     }
@@ -243,7 +243,7 @@ impl Figures {
     /// It has not.
     pub(crate) fn fail(&self, error: &dyn Display) {
         self.failures.fetch_add(1, Relaxed);
-        if !self.is_failing.swap(true, Relaxed) {
+        if !self.is_failing.swap(true, Relaxed) && !self.is_damaged.load(Relaxed) {
             tracing::error!(%error, "the primary database fails: durable publications are refused until it works again");
         }
     }
