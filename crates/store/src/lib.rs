@@ -229,7 +229,12 @@ pub struct Figures {
 impl Figures {
     /// Whether the last write succeeded, and the database was never found damaged.
     pub fn is_healthy(&self) -> bool {
-        !self.is_failing.load(Relaxed) && !self.is_damaged.load(Relaxed)
+        !self.is_failing() && !self.is_damaged.load(Relaxed)
+    }
+
+    /// Whether the last write failed: it is tried again. A damaged database is written to all the same, where that succeeds.
+    fn is_failing(&self) -> bool {
+        self.is_failing.load(Relaxed)
     }
 }
 

@@ -56,7 +56,7 @@ pub(super) fn slow(slow: &Slow, options: &Options, results: &mut Results) -> Res
             crowd.ask(*one_in, lasting)?;
             let mut pairs = Vec::new();
             for pair in 0..PAIRS {
-                // The machine's speed changes by the second: each comes before the other as often.
+                // The machine's speed changes by the second: each comes before the other by turns.
                 let first = crowd.ask(if pair % 2 == 0 { 0 } else { *one_in }, lasting)?;
                 let second = crowd.ask(if pair % 2 == 0 { *one_in } else { 0 }, lasting)?;
                 pairs.push(if pair % 2 == 0 { (first, second) } else { (second, first) });

@@ -253,7 +253,7 @@ impl Writer {
     }
 
     async fn try_trim(&mut self) -> Result<bool, Failure> {
-        let was_failing = !self.figures.is_healthy();
+        let was_failing = self.figures.is_failing();
         let (Link { client }, _) = self.link().await?;
         if was_failing {
             client.execute("UPDATE touchline.migration SET title = title WHERE version = 1", &[]).await?;

@@ -41,7 +41,7 @@ impl Log {
         while !self.figures.is_closed.load(Relaxed) {
             std::thread::sleep(REST);
             let before = std::mem::replace(&mut commits, self.figures.commits.load(Relaxed));
-            if !self.figures.is_healthy() {
+            if self.figures.is_failing() {
                 continue;
             }
             if let Err(error) = self.look(&mut connection, before == commits) {

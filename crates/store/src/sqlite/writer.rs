@@ -179,7 +179,7 @@ impl Writer {
     }
 
     fn try_trim(&mut self) -> rusqlite::Result<bool> {
-        let was_failing = !self.figures.is_healthy();
+        let was_failing = self.figures.is_failing();
         if self.connection.is_none() {
             self.connection = Some(connect(&self.path)?);
         }
