@@ -254,7 +254,8 @@ impl Channels {
         if history.reverse && since == Some(0) {
             return Response::Refused(Error::BAD_REQUEST);
         }
-        let mut publications = stored.ring.read(since, history.reverse, history.limit.unwrap_or(usize::MAX));
+        let mut publications =
+            stored.ring.read(since, history.reverse, history.limit.unwrap_or(usize::MAX), history.size_max.unwrap_or(usize::MAX));
         publications.retain(|publication| !publication.is_expired(now_ms));
         Response::History { publications, position }
     }

@@ -98,7 +98,9 @@ impl HistoryRing {
                 if self.kept.len() - start > from.limit {
                     return None;
                 }
-                Some(self.kept.range(start..).map(|kept| Arc::clone(&kept.publication)).collect())
+                let missed: Vec<_> = self.kept.range(start..).map(|kept| Arc::clone(&kept.publication)).collect();
+                let size = missed.iter().map(|publication| publication.json().len()).sum::<usize>();
+                (size <= from.size_max).then_some(missed)
             }
         }
     }
@@ -111,8 +113,20 @@ impl HistoryRing {
         }
     }
 
-    /// Publications on one side of an offset (all, if none is given), at most `limit`.
-    pub(crate) fn read(&self, since: Option<u64>, reverse: bool, limit: usize) -> Vec<Arc<Publication>> {
+    /// Publications on one side of an offset (all, if none is given), at most `limit`, and of those as many as `size_max` bytes hold, but one.
+    pub(crate) fn read(&self, since: Option<u64>, reverse: bool, limit: usize, size_max: usize) -> Vec<Arc<Publication>> {
+        let mut found = self.range(since, reverse, limit);
+        let mut size = 0;
+        let fits = found.iter().take_while(|publication| {
+            size += publication.json().len();
+            size <= size_max
+        });
+        let fitting = fits.count().max(1);
+        found.truncate(fitting);
+        found
+    }
+
+    fn range(&self, since: Option<u64>, reverse: bool, limit: usize) -> Vec<Arc<Publication>> {
         let clone = |kept: &Kept| Arc::clone(&kept.publication);
         if reverse {
             let end = since.map_or(self.kept.len(), |offset| self.up_to(offset.saturating_sub(1)));
@@ -153,7 +167,7 @@ mod tests {
     }
 
     fn recover(ring: &HistoryRing, offset: u64, mode: RecoveryMode) -> Option<Vec<u64>> {
-        let from = Recover { offset, epoch: ring.epoch.as_str().into(), mode, limit: 300 };
+        let from = Recover { offset, epoch: ring.epoch.as_str().into(), mode, limit: 300, size_max: usize::MAX };
         ring.recover(&from).map(|found| offsets(&found))
     }
 
@@ -169,7 +183,7 @@ mod tests {
     #[test]
     fn another_epoch_is_not_recovered_and_an_empty_one_is() {
         let ring = ring(3, 5);
-        let from = |epoch: &str| Recover { offset: 1, epoch: epoch.into(), mode: RecoveryMode::Stream, limit: 300 };
+        let from = |epoch: &str| Recover { offset: 1, epoch: epoch.into(), mode: RecoveryMode::Stream, limit: 300, size_max: usize::MAX };
         assert!(ring.recover(&from("other")).is_none());
         assert_eq!(ring.recover(&from("")).map(|f| f.len()), Some(2));
     }
@@ -177,7 +191,7 @@ mod tests {
     #[test]
     fn more_than_the_limit_is_not_recovered() {
         let ring = ring(10, 10);
-        let from = |limit| Recover { offset: 5, epoch: "".into(), mode: RecoveryMode::Stream, limit };
+        let from = |limit| Recover { offset: 5, epoch: "".into(), mode: RecoveryMode::Stream, limit, size_max: usize::MAX };
         assert!(ring.recover(&from(4)).is_none());
         assert!(ring.recover(&from(5)).is_some());
     }
@@ -207,7 +221,7 @@ mod tests {
             (Some(6), true, 9, &[]),
         ];
         for (since, reverse, limit, expected) in cases {
-            assert_eq!(offsets(&ring.read(*since, *reverse, *limit)), *expected, "{since:?} {reverse} {limit}");
+            assert_eq!(offsets(&ring.read(*since, *reverse, *limit, usize::MAX)), *expected, "{since:?} {reverse} {limit}");
         }
     }
 
@@ -215,7 +229,7 @@ mod tests {
     fn what_expires_goes_and_the_top_stays() {
         let mut ring = ring(4, 5);
         ring.trim(102);
-        assert_eq!(offsets(&ring.read(None, false, 9)), [3, 4]);
+        assert_eq!(offsets(&ring.read(None, false, 9, usize::MAX)), [3, 4]);
         ring.trim(1_000);
         assert_eq!(ring.position().offset, 4);
         assert_eq!(recover(&ring, 4, RecoveryMode::Stream), Some(vec![]));

@@ -138,6 +138,8 @@ pub struct Recover {
     pub mode: RecoveryMode,
     /// More missed publications than this can't be recovered.
     pub limit: usize,
+    /// More bytes of missed publications than this can't be recovered.
+    pub size_max: usize,
 }
 
 /// A publication to be.
@@ -164,6 +166,8 @@ pub struct History {
     pub since: Option<(u64, Box<str>)>,
     /// Newest first.
     pub reverse: bool,
+    /// Bytes of publications, JSON: the answer ends before the publication that goes beyond, but holds one. None = any.
+    pub size_max: Option<usize>,
 }
 
 /// A home's answer.
@@ -186,6 +190,32 @@ pub enum Response {
     Answer(Vec<u8>),
     /// To any request.
     Refused(Error),
+}
+
+impl Response {
+    /// The same without what makes it large, when there is no memory for it: error 111. A subscription begins all the same.
+    pub(crate) fn without_contents(self) -> Self {
+        match self {
+            Response::History { .. } | Response::Answer(_) => Response::Refused(Error::TOO_MANY_REQUESTS),
+            other => other,
+        }
+    }
+
+    /// Whether it holds publications that were recovered.
+    pub(crate) fn has_recovered(&self) -> bool {
+        matches!(self, Response::Subscribed(Subscribed { recovered: Some(Some(missed)), .. }) if !missed.is_empty())
+    }
+
+    /// The same, not recovered if the missed publications are more than so many bytes of JSON.
+    pub(crate) fn recovering_at_most(mut self, bytes: usize) -> Self {
+        if let Response::Subscribed(Subscribed { recovered: Some(recovered), .. }) = &mut self {
+            let size = recovered.iter().flatten().map(|publication| publication.json().len()).sum::<usize>();
+            if size > bytes {
+                *recovered = None;
+            }
+        }
+        self
+    }
 }
 
 /// Where a subscription begins.

@@ -34,8 +34,14 @@ pub struct ClientSettings {
     pub command_rate_limit: usize,
     /// Bytes that a connection may send in a second, in the same way.
     pub byte_rate_limit: usize,
-    /// Bytes that may wait for one slow connection before it is ended with 3008.
+    /// Bytes of publications and messages that may wait for one slow connection before it is ended with 3008: full lengths, and the queue's own.
     pub queue_max_size: usize,
+    /// Publications and messages that may wait for it, whatever their size.
+    pub queue_max_entries: usize,
+    /// Commands of one connection that may be under way; with so many, its next ones are not read. Calls have a limit of their own.
+    pub commands_in_flight_max: usize,
+    /// Bytes of publications in one answer: a page of history is shorter, a recovery that is larger is told as not recovered.
+    pub answer_max_size: usize,
     /// Time between two pings to a connection.
     #[serde(with = "duration")]
     pub ping_interval: Duration,
@@ -82,6 +88,9 @@ impl Default for ClientSettings {
             command_rate_limit: 10_000,
             byte_rate_limit: 0,
             queue_max_size: 1_048_576,
+            queue_max_entries: 16_384,
+            commands_in_flight_max: 64,
+            answer_max_size: 16 * 1_048_576,
             ping_interval: Duration::from_secs(25),
             pong_timeout: Duration::from_secs(8),
             stale_close_delay: Duration::from_secs(10),

@@ -174,6 +174,7 @@ impl World {
             epoch: Epoch::from_bits(7).as_str().into(),
             mode: RecoveryMode::Stream,
             limit: 1_000,
+            size_max: usize::MAX,
         });
         let request = Request::Subscribe(Box::new(Subscribe { connection: known.connection, recover }));
         self.submit(index, Arc::clone(&self.nodes[index].fans[fan].channel), request, fan);

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use touchline_engine::request::Event;
-use touchline_engine::session::{Link, Node, Sealer, Ticket};
+use touchline_engine::session::{Link, Node, Room, Sealer, Ticket};
 use touchline_engine::tracker::{TrackLimits, Tracker};
 use touchline_engine::{
     ChannelOptions, ChannelSettings, Channels, ClientSettings, ConnectionClaims, ConnectionId, Context, Delivery, Effects, Hub, Namespace,
@@ -120,6 +120,13 @@ impl World {
 
     /// Lets a session decide, carries its effects out, and lets the client hear.
     fn with(&mut self, slot: usize, decide: impl FnOnce(&mut Session, &mut Context<'_>)) {
+        self.decide(slot, decide);
+        if self.clients[slot].session.as_ref().is_some_and(Session::is_deferring) {
+            self.resume(slot);
+        }
+    }
+
+    fn decide(&mut self, slot: usize, decide: impl FnOnce(&mut Session, &mut Context<'_>)) {
         let generation = self.clients[slot].generation;
         let id = ConnectionId { shard: 0, slot: slot as u32, generation };
         let Some(mut session) = self.clients[slot].session.take() else { return };
@@ -135,6 +142,7 @@ impl World {
                 node,
                 hub,
                 tracker: &mut Tracker::default(),
+                room: Room::ANY,
                 effects: &mut effects,
             },
         );
@@ -157,6 +165,15 @@ impl World {
         }
         if let Some(why) = effects.disconnect {
             panic!("no client here does anything wrong, but {slot} is ended with {} {}", why.code, why.reason);
+        }
+    }
+
+    /// Goes on with commands that wait for room.
+    fn resume(&mut self, slot: usize) {
+        let mut resumed = 0;
+        self.decide(slot, |session, context| resumed = session.resume(context));
+        if resumed > 0 && self.clients[slot].session.as_ref().is_some_and(Session::is_deferring) {
+            self.resume(slot);
         }
     }
 
@@ -217,7 +234,7 @@ impl World {
                     for slot in slots {
                         let Some(session) = self.clients[slot].session.as_mut() else { continue };
                         if session.is_holding() {
-                            session.hold(publication.websocket_json().clone());
+                            session.hold(publication.websocket_json().clone(), usize::MAX);
                         } else {
                             self.clients[slot].receive(&channel, publication.offset);
                         }

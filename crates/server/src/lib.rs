@@ -16,6 +16,7 @@ mod clock;
 mod handshake;
 mod http;
 mod inbox;
+mod memory;
 mod metrics;
 mod node;
 mod operation;

@@ -97,6 +97,7 @@ shard_metrics! {
     Gauge subscriptions: "Subscriptions of open connections";
     Gauge channels: "Channels held in memory at home on this node";
     Gauge queued_bytes: "Bytes that wait for connections whose sockets are full";
+    Gauge buffered_bytes: "Bytes held for single connections: queues, answers, input that waits (limit: node.buffer_max_size)";
     Gauge publications_waiting: "Publications that wait to be delivered";
     Counter connects: "Connections that were opened";
     Counter publications: "Publications accepted";
@@ -105,6 +106,7 @@ shard_metrics! {
     Counter written_bytes: "Bytes written to sockets";
     Counter messages_received: "Messages received from clients";
     Counter throttled: "Times that a client had sent more than it may, and was made to wait";
+    Counter relieved: "Connections ended because node.buffer_max_size was used up";
     Counter api_requests: "Requests of the server API";
     Counter accept_errors: "Connections that could not be accepted, for want of file descriptors most often";
     Counter panics: "Connections ended by a fault of the server";

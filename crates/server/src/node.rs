@@ -18,6 +18,7 @@ use touchline_store::stats::Stats;
 
 use crate::clock::Clock;
 use crate::inbox::{Asker, ClientOrder, Inspection, Message, UserAction, UserOrder};
+use crate::memory;
 use crate::registrar::{Figures, Order, route};
 use crate::seal::Seals;
 use crate::settings::Settings;
@@ -51,6 +52,8 @@ pub(crate) struct Node {
     /// What ports speak TLS with.
     pub(crate) tls: PortsTls,
     pub(crate) shards: Vec<ShardHandle>,
+    /// Bytes that one shard may hold for single connections.
+    pub(crate) buffer_slice: usize,
     registrar: Sender<Order>,
     /// The way to the other nodes, if there may be any.
     pub(crate) cluster: Option<Cluster>,
@@ -72,6 +75,7 @@ impl Node {
     pub(crate) fn new(settings: Settings, session: session::Node, clock: Clock, id: String, ways: Ways) -> Self {
         let draining = watch::Sender::new(false);
         let Ways { shards, registrar, cluster, seals, tls } = ways;
+        let buffer_max_size = if settings.node.buffer_max_size == 0 { memory::available() / 4 } else { settings.node.buffer_max_size };
         Node {
             settings,
             session,
@@ -79,6 +83,7 @@ impl Node {
             id,
             seals,
             tls,
+            buffer_slice: buffer_max_size / shards.len().max(1),
             shards,
             registrar,
             cluster,
@@ -250,7 +255,13 @@ impl Node {
     /// Whether no more clients may come in.
     pub(crate) fn is_full(&self) -> bool {
         let limit = self.settings.client.connection_limit as u64;
-        *self.draining.borrow() || limit > 0 && self.connections() >= limit
+        *self.draining.borrow() || limit > 0 && self.connections() >= limit || self.is_scarce()
+    }
+
+    /// Whether the node is short of memory for what single connections make it hold.
+    fn is_scarce(&self) -> bool {
+        let buffered: u64 = self.shards.iter().map(|shard| shard.metrics.buffered_bytes.get()).sum();
+        buffered as usize >= shard::scarce_from(self.buffer_slice * self.shards.len())
     }
 
     /// Does something with all connections of a user, on every shard.

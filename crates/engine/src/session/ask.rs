@@ -5,7 +5,7 @@ use touchline_protocol::message::Reply;
 use touchline_protocol::publication::Content;
 use touchline_protocol::{Disconnect, Error, data};
 
-use super::{Action, AnswerKind, Context, Session, Ticket};
+use super::{Action, AnswerKind, Context, Session, Ticket, Weight};
 use crate::directory::Ask;
 use crate::request::{History, Publish, Request, Response};
 
@@ -18,7 +18,8 @@ impl Session {
         match self.content(channel, &request, context) {
             Ok(content) => {
                 let publish = Publish { content, ..Publish::default() };
-                context.request(channel.into(), Some(Ticket::Reply { command }), Request::Publish(Box::new(publish)));
+                let ticket = Ticket::Reply { command, weight: Weight::Small };
+                self.request(channel.into(), ticket, Request::Publish(Box::new(publish)), context);
             }
             Err(error) => context.effects.refuse(command, error),
         }
@@ -42,6 +43,7 @@ impl Session {
         let checked = context.node.namespaces.resolve(channel).and_then(|options| match () {
             () if !options.presence => Err(Error::NOT_AVAILABLE),
             () if !self.may(options, channel, Action::Presence, context) => Err(Error::PERMISSION_DENIED),
+            () if kind == AnswerKind::Presence && context.room.is_scarce => Err(Error::TOO_MANY_REQUESTS),
             () => Ok(()),
         });
         match checked {
@@ -51,7 +53,7 @@ impl Session {
                     AnswerKind::PresenceStats => Ask::PresenceStats { channel },
                     _ => Ask::Presence { channel, limit: context.node.client.presence_max_clients },
                 };
-                self.ask(Ticket::Directory { command, kind }, ask, context);
+                self.ask(command, kind, ask, context);
             }
             Err(error) => context.effects.refuse(command, error),
         }
@@ -70,13 +72,18 @@ impl Session {
         if let Err(error) = checked {
             return context.effects.refuse(command, error);
         }
+        let weight = if request.limit == 0 { Weight::Small } else { Weight::Large };
+        if weight == Weight::Large && context.room.is_scarce {
+            return context.effects.refuse(command, Error::TOO_MANY_REQUESTS);
+        }
         let most = context.node.client.history_max_publication_limit;
         let history = History {
             limit: Some(usize::try_from(request.limit).map_or(most, |limit| limit.min(most))),
             since: request.since.map(|since| (since.offset, Box::from(&*since.epoch))),
             reverse: request.reverse,
+            size_max: Some(context.node.client.answer_max_size),
         };
-        context.request(channel.into(), Some(Ticket::Reply { command }), Request::History(Box::new(history)));
+        self.request(channel.into(), Ticket::Reply { command, weight }, Request::History(Box::new(history)), context);
     }
 }
 

@@ -36,7 +36,8 @@ impl Session {
             }
             self.expire_at_s = u32::try_from(at).unwrap_or(u32::MAX);
         }
-        let connecting = Connecting { command, awaited: 0, subs: Vec::new(), deferred: Vec::new(), held: Vec::new() };
+        let connecting =
+            Connecting { command, awaited: 0, subs: Vec::new(), subs_bytes: 0, held: Vec::new(), held_bytes: 0, is_overrun: false };
         self.phase = Phase::Connecting(Box::new(connecting));
         let granted = claims
             .register
@@ -155,9 +156,10 @@ impl Session {
     }
 
     pub(super) fn subscribed_at_connect(&mut self, serial: u32, response: Response, context: &mut Context<'_>) {
-        if !matches!(self.phase, Phase::Connecting(_)) {
-            return;
-        }
+        let Phase::Connecting(connecting) = &self.phase else { return };
+        // What one reply can't hold the client has to get in another way: it is told that it was not recovered.
+        let left = context.node.client.answer_max_size.saturating_sub(connecting.subs_bytes);
+        let response = if context.room.is_scarce { response.recovering_at_most(0) } else { response.recovering_at_most(left) };
         let mut result = Vec::new();
         let name = match self.activate(serial, &response, context) {
             Some(index) => {
@@ -172,6 +174,7 @@ impl Session {
         };
         if let Phase::Connecting(connecting) = &mut self.phase {
             connecting.awaited -= 1;
+            connecting.subs_bytes += name.len() + result.len();
             connecting.subs.push((name, result));
         }
         self.finish_connect(context);
@@ -183,6 +186,9 @@ impl Session {
             return;
         }
         let Phase::Connecting(connecting) = std::mem::replace(&mut self.phase, Phase::Connected) else { return };
+        if connecting.is_overrun {
+            return context.disconnect(Disconnect::SLOW);
+        }
         let settings = &context.node.client;
         let interval_ms = context.ping_interval.as_millis() as u64;
         let first_ms = interval_ms / 2 + context.random % (interval_ms / 2).max(1);
@@ -204,9 +210,6 @@ impl Session {
         if !connecting.held.is_empty() {
             // The reply first, then what was held back: they must not share a message with later replies.
             context.effects.released = connecting.held;
-        }
-        if !connecting.deferred.is_empty() {
-            self.receive(&connecting.deferred, context);
         }
     }
 

@@ -4,6 +4,7 @@
 
 mod ask;
 mod connect;
+mod flow;
 mod refresh;
 mod registry;
 mod server;
@@ -15,7 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use touchline_protocol::command::{Command, Commands};
 use touchline_protocol::filter::Filter;
-use touchline_protocol::message::{Body, Messages, Push, Reply};
+use touchline_protocol::message::{Messages, Push, Reply};
 use touchline_protocol::{ClientInfo, Disconnect, Error};
 use touchline_registry::OwnerId;
 
@@ -27,7 +28,10 @@ use crate::request::{ConnectionId, Request, Response};
 use crate::settings::ClientSettings;
 use crate::tracker::{TrackLimits, Tracker};
 
+pub use flow::{Room, Weight};
 pub use server::ServerSubscription;
+
+use flow::Flow;
 
 /// How long a refused client may take to close the connection, milliseconds.
 const REFUSED_CLOSE_MS: u64 = 5_000;
@@ -100,6 +104,8 @@ pub struct Context<'a> {
     pub hub: &'a mut Hub,
     /// What clients of the session's shard report.
     pub tracker: &'a mut Tracker,
+    /// What the connection may be given now.
+    pub room: Room,
     /// What the session wants done.
     pub effects: &'a mut Effects,
 }
@@ -143,6 +149,8 @@ pub enum Ticket {
     Reply {
         /// The command.
         command: u32,
+        /// What the answer may be.
+        weight: Weight,
     },
     /// A command that the directory answers.
     Directory {
@@ -150,6 +158,8 @@ pub enum Ticket {
         command: u32,
         /// What the reply is called.
         kind: AnswerKind,
+        /// What the answer may be.
+        weight: Weight,
     },
     /// A name or a group of the token, which the connect reply waits for.
     Claim,
@@ -159,6 +169,8 @@ pub enum Ticket {
         command: u32,
         /// The subscription.
         serial: u32,
+        /// What the answer may be.
+        weight: Weight,
     },
     /// A server-side subscription that the connect reply waits for.
     Connect {
@@ -212,10 +224,14 @@ struct Connecting {
     awaited: usize,
     /// Channel and `SubscribeResult`, encoded.
     subs: Vec<(String, Vec<u8>)>,
-    /// Commands that came after the connect.
-    deferred: Vec<u8>,
+    /// Bytes of `subs`.
+    subs_bytes: usize,
     /// Pushes of the new subscriptions, for after the reply.
     held: Vec<Bytes>,
+    /// Bytes of `held`.
+    held_bytes: usize,
+    /// More came than may be held: the client has to connect again.
+    is_overrun: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -271,6 +287,7 @@ struct Extra {
 pub struct Session {
     phase: Phase,
     heartbeat: Heartbeat,
+    flow: Flow,
     client: [u8; 16],
     user: Box<str>,
     conn_info: Option<Box<Bytes>>,
@@ -299,6 +316,7 @@ impl Session {
         Session {
             phase: Phase::AwaitingConnect,
             heartbeat: Heartbeat::Due(now_ms + client_settings.stale_close_delay.as_millis() as u64),
+            flow: Flow::default(),
             client,
             user: Box::default(),
             conn_info: None,
@@ -363,36 +381,40 @@ impl Session {
     /// Takes a message of the client: one or more commands. How many have been carried out, or were none.
     pub fn receive(&mut self, input: &[u8], context: &mut Context<'_>) -> usize {
         self.heard_s = context.now_s() as u32;
-        if let Phase::Connecting(connecting) = &mut self.phase {
-            connecting.defer(input, context);
+        if self.is_deferring() || self.is_holding() {
+            self.defer(input, context);
             return 0;
         }
         if self.link == Link::Listening {
             self.listen(input, context);
             return 1;
         }
+        let (count, used) = self.carry_out(input, context);
+        self.defer(&input[used..], context);
+        if count == 0 && used == input.len() && self.link != Link::Lines {
+            context.disconnect(Disconnect::BAD_REQUEST);
+        }
+        count
+    }
+
+    /// Carries commands out as far as there is room. How many, and how many bytes of the input they were.
+    fn carry_out(&mut self, input: &[u8], context: &mut Context<'_>) -> (usize, usize) {
         let mut commands = Commands::read(context.effects.messages.body(), input);
         let mut count = 0;
-        while let Some(command) = commands.next() {
+        while self.has_room(context) {
+            let Some(command) = commands.next() else { return (count, input.len()) };
             count += 1;
             let Ok(command) = command else {
                 self.misunderstand(context);
-                return count;
+                return (count, input.len());
             };
             self.mistakes = 0;
             self.command(command, context);
             if context.effects.disconnect.is_some() || !self.is_listening() {
-                return count;
-            }
-            if let Phase::Connecting(connecting) = &mut self.phase {
-                connecting.defer(commands.rest(), context);
-                return count;
+                return (count, input.len());
             }
         }
-        if count == 0 && self.link != Link::Lines {
-            context.disconnect(Disconnect::BAD_REQUEST);
-        }
-        count
+        (count, input.len() - commands.rest().len())
     }
 
     /// What came is no command. Who types lines may try again, some times.
@@ -442,25 +464,41 @@ impl Session {
 
     /// Takes a home's answer.
     pub fn answer(&mut self, ticket: Ticket, response: Response, context: &mut Context<'_>) {
+        self.flow.end(ticket);
+        let response = if ticket.is_large() && context.room.is_scarce { response.without_contents() } else { response };
         match ticket {
-            Ticket::Reply { command } => ask::reply(command, response, context),
-            Ticket::Directory { command, kind } => registry::reply(command, kind, response, context),
+            Ticket::Reply { command, .. } => ask::reply(command, response, context),
+            Ticket::Directory { command, kind, .. } => registry::reply(command, kind, response, context),
             Ticket::Claim => self.claimed(response, context),
-            Ticket::Subscribe { command, serial } => self.subscribed(command, serial, response, context),
+            Ticket::Subscribe { command, serial, .. } => self.subscribed(command, serial, response, context),
             Ticket::Connect { serial } => self.subscribed_at_connect(serial, response, context),
             Ticket::Server { serial } => self.subscribed_by_server(serial, response, context),
         }
     }
 
-    /// Holds a push back while the connect is under way. Gives it back if it can be sent at once.
-    pub fn hold(&mut self, frame: Bytes) -> Option<Bytes> {
-        match &mut self.phase {
-            Phase::Connecting(connecting) => {
-                connecting.held.push(frame);
-                None
-            }
-            _ => Some(frame),
+    /// Holds a push back while the connect is under way, up to `most` bytes: beyond them the connect ends with 3008. Gives it back if it can be
+    /// sent at once.
+    pub fn hold(&mut self, frame: Bytes, most: usize) -> Option<Bytes> {
+        let Phase::Connecting(connecting) = &mut self.phase else { return Some(frame) };
+        connecting.held_bytes += frame.len() + size_of::<Bytes>();
+        connecting.is_overrun |= connecting.held_bytes > most;
+        if connecting.is_overrun {
+            connecting.held = Vec::new();
+        } else {
+            connecting.held.push(frame);
         }
+        None
+    }
+
+    /// Puts off the next ping, or the end of the wait for its answer: the client is being written to, or is not being read for a reason of ours.
+    pub fn postpone(&mut self, until_ms: u64) {
+        if !self.is_connected() {
+            return;
+        }
+        self.heartbeat = match self.heartbeat {
+            Heartbeat::Due(at) => Heartbeat::Due(at.max(until_ms)),
+            Heartbeat::Awaited(at, next) => Heartbeat::Awaited(at.max(until_ms), next.max(until_ms)),
+        };
     }
 
     /// Whether pushes must go through [`Session::hold`].
@@ -508,12 +546,21 @@ impl Session {
     /// Gives everything back that the session holds: its subscriptions, here and at the channels' homes.
     pub fn close(&mut self, context: &mut Context<'_>) {
         self.phase = Phase::Closed;
+        self.flow.clear();
         for subscription in std::mem::take(&mut self.subscriptions) {
             self.let_go(subscription, context);
         }
         if std::mem::take(&mut self.is_listed) {
             context.effects.asks.push((None, self.who(), Ask::Close));
         }
+    }
+
+    /// Asks a channel's home for a command.
+    fn request(&mut self, channel: Arc<str>, ticket: Ticket, request: Request, context: &mut Context<'_>) {
+        if let Ticket::Reply { weight, .. } = ticket {
+            self.flow.begin(weight);
+        }
+        context.request(channel, Some(ticket), request);
     }
 
     /// Who this is, as others see it.
@@ -571,19 +618,5 @@ impl Context<'_> {
 
     fn request(&mut self, channel: Arc<str>, ticket: Option<Ticket>, request: Request) {
         self.effects.requests.push(Outbound { channel, ticket, request });
-    }
-}
-
-impl Connecting {
-    fn defer(&mut self, input: &[u8], context: &mut Context<'_>) {
-        if self.deferred.len() + input.len() > context.node.deferred_max {
-            return context.disconnect(Disconnect::TOO_MANY_REQUESTS);
-        }
-        if context.effects.messages.body() == Body::Protobuf {
-            self.deferred.extend_from_slice(input);
-        } else if !input.trim_ascii().is_empty() {
-            self.deferred.extend_from_slice(input);
-            self.deferred.push(b'\n');
-        }
     }
 }

@@ -5,7 +5,7 @@ use touchline_protocol::command::RpcRequest;
 use touchline_protocol::message::Reply;
 use touchline_protocol::{Disconnect, Error, data};
 
-use super::{AnswerKind, Context, Phase, Session, Ticket};
+use super::{AnswerKind, Context, Phase, Session, Ticket, Weight};
 use crate::claims::EntryClaim;
 use crate::directory::{self, Ask, Who};
 use crate::request::Response;
@@ -33,7 +33,10 @@ impl Session {
         match ask {
             Ok(ask) => match scopes.answer(&ask) {
                 Some(answer) => reply(command, AnswerKind::Rpc, answer.map_or_else(Response::Refused, Response::Answer), context),
-                None => self.ask(Ticket::Directory { command, kind: AnswerKind::Rpc }, ask, context),
+                None if weight_of(&ask) == Weight::Large && context.room.is_scarce => {
+                    context.effects.refuse(command, Error::TOO_MANY_REQUESTS);
+                }
+                None => self.ask(command, AnswerKind::Rpc, ask, context),
             },
             Err(error) => context.effects.refuse(command, error),
         }
@@ -54,9 +57,12 @@ impl Session {
         (self.who(), ask)
     }
 
-    pub(super) fn ask(&mut self, ticket: Ticket, ask: Ask, context: &mut Context<'_>) {
-        self.is_listed |= matches!(ask, Ask::Register { .. } | Ask::Join { .. });
-        context.effects.asks.push((Some(ticket), self.who(), ask));
+    /// Asks the directory for a command. From then on the directory may hold something of this client: it is told of the session's end.
+    pub(super) fn ask(&mut self, command: u32, kind: AnswerKind, ask: Ask, context: &mut Context<'_>) {
+        let weight = weight_of(&ask);
+        self.is_listed = true;
+        self.flow.begin(weight);
+        context.effects.asks.push((Some(Ticket::Directory { command, kind, weight }), self.who(), ask));
     }
 
     /// Takes the names and groups of the token. The connect reply waits for them.
@@ -72,7 +78,8 @@ impl Session {
             if let Phase::Connecting(connecting) = &mut self.phase {
                 connecting.awaited += 1;
             }
-            self.ask(Ticket::Claim, ask, context);
+            self.is_listed = true;
+            context.effects.asks.push((Some(Ticket::Claim), self.who(), ask));
         }
     }
 
@@ -88,6 +95,15 @@ impl Session {
                 self.finish_connect(context);
             }
         }
+    }
+}
+
+/// What the answer to an ask may be.
+fn weight_of(ask: &Ask) -> Weight {
+    match ask {
+        Ask::Names(_) | Ask::Groups(_) | Ask::Members { .. } | Ask::Presence { .. } => Weight::Large,
+        Ask::Call { .. } => Weight::Waiting,
+        _ => Weight::Small,
     }
 }
 

@@ -9,7 +9,7 @@ use touchline_protocol::message::{Push, Reply, SubscribeResult};
 use touchline_protocol::publication::Missed;
 use touchline_protocol::{Disconnect, Error, Unsubscribe, data};
 
-use super::{Action, Context, Entrance, Extra, Phase, Session, Subscription, Ticket};
+use super::{Action, Context, Entrance, Extra, Phase, Session, Subscription, Ticket, Weight};
 use crate::claims::{BoolValue, Overrides, SubscriptionClaims, TokenError, expiry};
 use crate::directory::Ask;
 use crate::hub::Wish;
@@ -49,9 +49,15 @@ impl Session {
     pub(super) fn subscribe(&mut self, command: u32, request: SubscribeRequest<'_>, context: &mut Context<'_>) {
         match self.grant(&request, context) {
             Ok(grant) => {
-                let make_ticket = |serial| Ticket::Subscribe { command, serial };
-                if let Err(error) = self.begin(&request.channel, grant, make_ticket, context) {
-                    context.effects.refuse(command, error);
+                let is_recovering = grant.recover.is_some();
+                let weight = if is_recovering { Weight::Large } else { Weight::Small };
+                if is_recovering && context.room.is_scarce {
+                    return context.effects.refuse(command, Error::TOO_MANY_REQUESTS);
+                }
+                let make_ticket = |serial| Ticket::Subscribe { command, serial, weight };
+                match self.begin(&request.channel, grant, make_ticket, context) {
+                    Ok(()) => self.flow.begin(weight),
+                    Err(error) => context.effects.refuse(command, error),
                 }
             }
             Err(Refusal::Error(error)) => context.effects.refuse(command, error),
@@ -176,6 +182,7 @@ impl Session {
             epoch,
             mode: options.force_recovery_mode,
             limit: context.node.client.recovery_max_publication_limit,
+            size_max: context.node.client.answer_max_size,
         });
         let entry = (presence || announces).then(|| {
             Box::new(Entrance { info: self.info(grant.chan_info.clone()), is_shown: presence, is_announced: announces, is_in: false })
@@ -240,6 +247,7 @@ impl Session {
 
     pub(super) fn subscribed(&mut self, command: u32, serial: u32, response: Response, context: &mut Context<'_>) {
         let index = self.activate(serial, &response, context);
+        let is_too_much = context.room.is_scarce && response.has_recovered();
         let subscribed = match response {
             Response::Subscribed(subscribed) => subscribed,
             Response::Refused(error) => return context.effects.refuse(command, error),
@@ -247,6 +255,10 @@ impl Session {
         };
         // Unsubscribed meanwhile: the reply is owed all the same.
         let Some(index) = index else { return context.effects.messages.reply(command, &Reply::Subscribe(SubscribeResult::default())) };
+        if is_too_much {
+            self.remove(index, context);
+            return context.effects.refuse(command, Error::TOO_MANY_REQUESTS);
+        }
         if self.subscriptions[index].rejects_unrecovered && matches!(subscribed.recovered, Some(None)) {
             self.remove(index, context);
             return context.effects.refuse(command, Error::UNRECOVERABLE_POSITION);

@@ -134,6 +134,9 @@ pub struct SubscribeResult<'a> {
     pub missed: Missed<'a>,
 }
 
+/// Room that is kept for the next messages, bytes.
+const KEPT_MAX: usize = 64 * 1024;
+
 /// Messages for one client, one behind the other.
 #[derive(Debug, Default)]
 pub struct Messages {
@@ -163,9 +166,10 @@ impl Messages {
         self.bytes.is_empty()
     }
 
-    /// Forgets what has been written.
+    /// Forgets what has been written. The room of large messages is given back.
     pub fn clear(&mut self) {
         self.bytes.clear();
+        self.bytes.shrink_to(KEPT_MAX);
     }
 
     /// Writes a reply. A client that only listens is told of its connect alone.

@@ -55,6 +55,8 @@ struct Parts {
     message: Option<Opcode>,
     fragments: Vec<u8>,
     is_compressed: bool,
+    /// Fragments that have come since somebody asked.
+    count: u32,
     /// What the last event borrowed can be dropped.
     is_delivered: bool,
 }
@@ -123,6 +125,11 @@ impl Assembly {
                 Accepted::Whole => return event(head.opcode, &input[start..end]).map(Some),
             }
         }
+    }
+
+    /// Fragments that have come since this was last asked, but for the last one of a message.
+    pub fn take_fragments(&mut self) -> u32 {
+        self.0.as_mut().map_or(0, |parts| std::mem::take(&mut parts.count))
     }
 
     /// Whether nothing is kept.
@@ -220,7 +227,9 @@ impl Assembly {
     }
 
     fn push_fragment(&mut self, payload: &[u8]) {
-        self.parts().fragments.extend_from_slice(payload);
+        let parts = self.parts();
+        parts.count += 1;
+        parts.fragments.extend_from_slice(payload);
     }
 
     fn push_last(&mut self, payload: &[u8], max: usize) -> Result<Event<'_>, Violation> {

@@ -35,6 +35,7 @@ pub(super) async fn history(node: &Node, request: HistoryRequest) -> Result<Json
         limit: usize::try_from(request.limit).ok(),
         since: request.since.map(|since| (since.offset, since.epoch.into())),
         reverse: request.reverse,
+        size_max: None,
     };
     match node.ask(&request.channel, Request::History(Box::new(history))).await {
         Response::History { publications, position } => {

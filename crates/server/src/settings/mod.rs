@@ -387,11 +387,13 @@ pub struct NodeSettings {
     pub shards: usize,
     /// Publications that may wait at one shard before publishers are refused with 111.
     pub publish_backlog_max: usize,
+    /// Bytes that the node may hold for single connections: queues, answers, input that waits; 0 = a quarter of the memory that it may use.
+    pub buffer_max_size: usize,
 }
 
 impl Default for NodeSettings {
     fn default() -> Self {
-        NodeSettings { name: String::new(), shards: 0, publish_backlog_max: 65_536 }
+        NodeSettings { name: String::new(), shards: 0, publish_backlog_max: 65_536, buffer_max_size: 0 }
     }
 }
 

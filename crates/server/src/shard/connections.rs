@@ -5,7 +5,8 @@ use touchline_protocol::Wire;
 
 use super::allowance::Allowance;
 use super::input::Input;
-use super::outbox::{Due, Queue};
+use super::outbox::Due;
+use super::queue::Queue;
 use super::socket::Socket;
 use crate::agent::Agent;
 use crate::transport::Transport;
@@ -44,6 +45,10 @@ pub(super) struct Connection {
     pub(super) opened: u32,
     /// What it has sent of what it may.
     pub(super) allowance: Allowance,
+    /// Bytes that it is charged for of the node's memory.
+    pub(super) buffered: u32,
+    /// Its input waits until it has room again.
+    pub(super) is_held: bool,
 }
 
 /// How far a connection is in its life.

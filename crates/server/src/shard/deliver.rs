@@ -9,8 +9,10 @@ use touchline_engine::request::Event;
 use touchline_protocol::publication::Change;
 use touchline_protocol::{Disconnect, Publication, Wire};
 
+use super::budget::ANSWERS_AHEAD;
 use super::connections::{Connections, Stage};
 use super::outbox::{NEVER, Outbox, Written};
+use super::queue::{Kind, Queue};
 use super::{Shard, TICK_MS};
 use crate::clock::Clock;
 
@@ -20,7 +22,8 @@ pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
     // The last listener may have left while the event was under way.
     let Some(channel) = hub.find(&delivery.channel) else { return };
     let expires_us = expiry_us(&delivery.event, node.clock);
-    let mut notes = Notes { connections, outbox, accepted_us, expires_us, made: None, others: Vec::new(), delivered: 0 };
+    let held_max = node.settings.client.queue_max_size;
+    let mut notes = Notes { connections, outbox, held_max, accepted_us, expires_us, made: None, others: Vec::new(), delivered: 0 };
     match &delivery.event {
         Event::Publication { publication, previous } => {
             let tags = || publication.tags();
@@ -63,6 +66,8 @@ fn change(giving: Giving, previous: Option<&Publication>) -> Change<'_> {
 struct Notes<'a> {
     connections: &'a mut Connections,
     outbox: &'a mut Outbox,
+    /// Bytes that are held for a client whose connect is under way.
+    held_max: usize,
     accepted_us: u64,
     /// Changes build on each other, so they don't expire on the way.
     expires_us: u64,
@@ -78,7 +83,7 @@ impl Notes<'_> {
         self.delivered += 1;
         let wire = connection.wire;
         if connection.session.is_holding() {
-            connection.session.hold(make(wire));
+            connection.session.hold(make(wire), self.held_max);
             return;
         }
         let form = (wire, giving);
@@ -87,8 +92,8 @@ impl Notes<'_> {
             _ => {
                 let found = self.others.iter().find(|(other, _)| *other == form).map(|(_, frame)| *frame);
                 let frame = found.unwrap_or_else(|| {
-                    let frame =
-                        self.outbox.add(make(wire), self.accepted_us, if giving == Giving::Plain { self.expires_us } else { NEVER });
+                    let expires_us = if giving == Giving::Plain { self.expires_us } else { NEVER };
+                    let frame = self.outbox.add(make(wire), Kind::Push, self.accepted_us, expires_us);
                     self.others.push((form, frame));
                     frame
                 });
@@ -110,11 +115,28 @@ fn break_off(shard: &mut Shard, delivery: &Delivery) {
 }
 
 impl Shard {
-    /// Notes a connection's own frame.
+    /// Notes a connection's own frame that it has not asked for.
     pub(super) fn note_own(&mut self, slot: u32, frame: Bytes) {
+        self.note_kind(slot, frame, Kind::Push);
+    }
+
+    /// Notes the answer to a ping.
+    pub(super) fn note_pong(&mut self, slot: u32, frame: Bytes) {
+        self.note_kind(slot, frame, Kind::Pong);
+    }
+
+    fn note_kind(&mut self, slot: u32, frame: Bytes, kind: Kind) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        let number = self.outbox.add(frame, 0, NEVER);
+        let number = self.outbox.add(frame, kind, 0, NEVER);
         self.outbox.note(slot, &mut connection.due, number);
+    }
+
+    /// Notes the answer to a command.
+    pub(super) fn note_answer(&mut self, slot: u32, frame: Bytes) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        self.made += frame.len();
+        self.outbox.note_answer(slot, &mut connection.due, frame);
+        self.recharge(slot);
     }
 
     /// Writes what the next connections in line are due.
@@ -135,7 +157,7 @@ impl Shard {
 
     fn write(&mut self, slot: u32, now_us: u64) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        let queued_before = connection.queue.as_ref().map_or(0, |queue| queue.bytes);
+        let queued_before = connection.queue.as_ref().map_or(0, |queue| queue.bytes());
         let written = self.outbox.write(connection, now_us);
         self.after_write(slot, written, queued_before);
     }
@@ -146,7 +168,7 @@ impl Shard {
         let now_us = self.node.clock.elapsed_us();
         // A full socket is no error; a broken one shows when it is read.
         let _ = connection.socket.flush();
-        let Some(queued_before) = connection.queue.as_ref().map(|queue| queue.bytes) else {
+        let Some(queued_before) = connection.queue.as_ref().map(|queue| queue.bytes()) else {
             let is_ending = matches!(connection.stage, Stage::Ending(_));
             return if is_ending {
                 self.after_write(slot, Written::Nothing, 0)
@@ -158,20 +180,17 @@ impl Shard {
 
     fn after_write(&mut self, slot: u32, written: Written, queued_before: usize) {
         let mut is_reading = false;
-        let queued = match written {
-            Written::Nothing => queued_before,
+        match written {
+            Written::Nothing | Written::Blocked => {}
             Written::All(bytes) => {
                 self.metrics.writes.add(1);
                 self.metrics.written_bytes.add(bytes as u64);
-                0
             }
-            Written::Blocked { queued } => queued,
-            Written::Sliced { queued, is_new } => {
+            Written::Sliced { is_new } => {
                 if is_new {
                     self.sliced.push(slot);
                 }
                 is_reading = true;
-                queued
             }
             Written::Broken => {
                 self.metrics.queued_bytes.subtract(queued_before as u64);
@@ -181,16 +200,27 @@ impl Shard {
                 return self.remove(slot);
             }
         };
-        self.metrics.queued_bytes.add((queued as u64).wrapping_sub(queued_before as u64));
         let Some(connection) = self.connections.get_mut(slot) else { return };
+        let queued = connection.queue.as_ref().map_or(0, |queue| queue.bytes());
+        self.metrics.queued_bytes.add((queued as u64).wrapping_sub(queued_before as u64));
+        if connection.is_held && connection.answers() < ANSWERS_AHEAD {
+            // There is room for more of what it has asked for.
+            self.unread.push(slot);
+        }
+        let is_charged = connection.buffered > 0 || connection.queue.is_some();
         if matches!(connection.stage, Stage::Ending(_)) && queued == 0 {
             let is_full = connection.socket.finish().is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
             return if !is_full {
                 self.remove(slot)
             };
         }
-        if queued > self.node.settings.client.queue_max_size && !is_reading && connection.stage == Stage::Open {
+        let client = &self.node.settings.client;
+        let is_beyond = |queue: &Queue| queue.is_beyond(client.queue_max_size, client.queue_max_entries);
+        if !is_reading && connection.stage == Stage::Open && connection.queue.as_deref().is_some_and(is_beyond) {
             self.disconnect(slot, Disconnect::SLOW);
+        }
+        if is_charged {
+            self.recharge(slot);
         }
     }
 
@@ -237,8 +267,13 @@ impl Shard {
             Stage::Closing(until_ms) | Stage::Ending(until_ms) if until_ms <= self.now_ms => return self.remove(slot),
             Stage::Closing(_) | Stage::Ending(_) => {}
             Stage::Open => {
-                let is_due = connection.session.deadline_ms(&self.node.session.client) <= self.now_ms;
-                if is_due {
+                let client = &self.node.session.client;
+                if connection.session.deadline_ms(client) <= self.now_ms {
+                    let has_moved = connection.queue.as_mut().is_some_and(|queue| queue.take_moved());
+                    if has_moved || connection.is_held && connection.session.is_busy(client) {
+                        // It takes what it is sent, or we don't read it: its pong can't be here.
+                        connection.session.postpone(self.now_ms + client.pong_timeout.as_millis() as u64);
+                    }
                     self.with_session(slot, |session, context| session.tick(context));
                 }
             }

@@ -146,9 +146,13 @@ impl ShardHandle {
     }
 
     /// So many messages have been taken out of the inbox.
-    pub(super) fn note_taken(&self, messages: &[Message]) {
-        self.waiting.fetch_sub(messages.len(), Relaxed);
-        let publications = messages.iter().filter(|message| matches!(message, Message::Delivery { .. })).count();
+    pub(super) fn note_taken<'m>(&self, messages: impl Iterator<Item = &'m Message>) {
+        let (mut all, mut publications) = (0, 0);
+        for message in messages {
+            all += 1;
+            publications += usize::from(matches!(message, Message::Delivery { .. }));
+        }
+        self.waiting.fetch_sub(all, Relaxed);
         self.backlog.fetch_sub(publications, Relaxed);
     }
 

@@ -11,6 +11,8 @@ pub(super) enum Input {
     Frames(Assembly),
     /// Lines.
     Lines(Lines),
+    /// Either, and bytes behind it that wait until the connection has room for what they ask for.
+    Held(Box<(Input, Vec<u8>)>),
     /// Nothing is expected: commands come by other requests, or not at all.
     Nothing,
 }
@@ -31,6 +33,7 @@ impl Input {
         match self {
             Input::Frames(assembly) => assembly.buffered_bytes(),
             Input::Lines(lines) => lines.buffered_bytes(),
+            Input::Held(held) => held.0.begun() + held.1.len(),
             Input::Nothing => 0,
         }
     }

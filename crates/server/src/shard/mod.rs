@@ -4,6 +4,7 @@
 //! so nothing starves behind a channel with many subscribers.
 
 mod allowance;
+mod budget;
 mod census;
 mod connections;
 mod deliver;
@@ -14,13 +15,14 @@ mod inspect;
 mod keepers;
 mod outbox;
 mod poller;
+mod queue;
 mod read;
 mod socket;
 mod users;
 
 use std::cell::Cell;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -37,6 +39,7 @@ use crate::inbox::{Asker, Message};
 use crate::metrics::ShardMetrics;
 use crate::node::Node;
 use crate::operation;
+pub(crate) use budget::scarce_from;
 use census::Census;
 use connections::Connections;
 use door::Door;
@@ -57,6 +60,8 @@ const WRITES_MAX: usize = 32;
 const SMALL_AUDIENCE: u32 = 16;
 /// Errands for other shards in one turn: beyond them their own threads are woken, so that a turn stays short.
 const ERRANDS_MAX: usize = 32;
+/// Bytes of answers made in one turn, above which the rest of the inbox waits for the next.
+const MADE_MAX: usize = 4 * 1024 * 1024;
 /// Deliveries noted and not yet written, above which the inbox must wait.
 const NOTES_MAX: usize = 2_000_000;
 /// Length of a tick, milliseconds.
@@ -82,7 +87,7 @@ pub(crate) struct Shard {
     metrics: Arc<ShardMetrics>,
     inbox: UnboundedReceiver<Message>,
     /// Messages taken out of it that are about to be served.
-    taken: Vec<Message>,
+    taken: VecDeque<Message>,
     registry: mio::Registry,
     door: Door,
     connections: Connections,
@@ -103,6 +108,8 @@ pub(crate) struct Shard {
     throttled: BinaryHeap<Reverse<(u64, u32)>>,
     /// Errands that this turn may still run.
     errands: usize,
+    /// Bytes of answers that this turn has made.
+    made: usize,
     scratch: Vec<u8>,
     effects: Effects,
     tracker: Tracker,
@@ -149,7 +156,7 @@ impl Shard {
             id,
             metrics: Arc::clone(&node.shards[usize::from(id)].metrics),
             inbox,
-            taken: Vec::with_capacity(MESSAGES_MAX),
+            taken: VecDeque::with_capacity(MESSAGES_MAX),
             door: Door::new(listeners, &node, &registry)?,
             registry,
             connections: Connections::default(),
@@ -164,6 +171,7 @@ impl Shard {
             sliced: Vec::new(),
             throttled: BinaryHeap::new(),
             errands: 0,
+            made: 0,
             scratch: vec![0; SCRATCH_SIZE],
             effects: Effects::default(),
             tracker: Tracker::default(),
@@ -227,11 +235,13 @@ impl Shard {
             self.tick();
         }
         self.write_due(WRITES_MAX);
+        self.relieve();
     }
 
     fn begin_turn(&mut self) {
         self.now_ms = self.node.clock.now_ms();
         self.errands = ERRANDS_MAX;
+        self.made = 0;
     }
 
     /// What another thread does that has brought a message.
@@ -239,23 +249,27 @@ impl Shard {
         self.begin_turn();
         self.serve_inbox();
         self.write_due(WRITES_MAX);
+        self.relieve();
     }
 
     fn serve_inbox(&mut self) {
-        let mut taken = std::mem::take(&mut self.taken);
-        while taken.len() < MESSAGES_MAX && self.outbox.notes() < NOTES_MAX {
+        let mut fresh = self.taken.len();
+        while self.taken.len() < MESSAGES_MAX && self.outbox.notes() < NOTES_MAX {
             let Ok(message) = self.inbox.try_recv() else { break };
-            taken.push(message);
+            self.taken.push_back(message);
         }
-        self.node.shards[usize::from(self.id)].note_taken(&taken);
-        for message in taken.drain(..) {
+        fresh = self.taken.len() - fresh;
+        self.node.shards[usize::from(self.id)].note_taken(self.taken.iter().rev().take(fresh));
+        // Large answers leave before more of them are made.
+        while self.made < MADE_MAX
+            && let Some(message) = self.taken.pop_front()
+        {
             self.serve_message(message);
         }
-        self.taken = taken;
     }
 
     fn has_work(&self) -> bool {
-        !self.outbox.is_empty() || !self.unread.is_empty() || !self.sliced.is_empty() || self.has_guests()
+        !self.outbox.is_empty() || !self.taken.is_empty() || !self.unread.is_empty() || !self.sliced.is_empty() || self.has_guests()
     }
 
     /// A busy shard never waits for its ticker, so it looks at the clock.
@@ -288,7 +302,7 @@ impl Shard {
             }
             Message::Answer { connection, ticket, response } => self.guarded(connection.slot, |shard, slot| {
                 if shard.connections.is_current(connection) {
-                    shard.with_session(slot, |session, context| session.answer(ticket, response, context));
+                    shard.give_answer(slot, ticket, response);
                 }
             }),
             Message::Reply { reply, response } => {

@@ -10,8 +10,11 @@ use std::io::Write;
 use bytes::Bytes;
 
 use super::connections::Connection;
+use super::queue::{Flushed, Kind, Queue, TURN};
 
 const NONE: u32 = u32::MAX;
+/// Bytes kept for gathering frames while nothing is due.
+const GATHERED_MAX: usize = 1024 * 1024;
 /// Notes kept for reuse while nothing is due.
 const SPARE_NOTES: usize = 4_096;
 
@@ -23,6 +26,7 @@ struct Entry {
     accepted_us: u64,
     /// From then on nobody is given it, microseconds of the node's clock.
     expires_us: u64,
+    kind: Kind,
 }
 
 /// What does not expire.
@@ -38,103 +42,21 @@ struct Note {
 pub(super) struct Due {
     first: u32,
     last: u32,
+    /// Bytes of answers among them.
+    answers: u32,
     is_waiting: bool,
 }
 
 impl Default for Due {
     fn default() -> Self {
-        Due { first: NONE, last: NONE, is_waiting: false }
+        Due { first: NONE, last: NONE, answers: 0, is_waiting: false }
     }
 }
 
-/// What a blocked socket has not taken yet.
-#[derive(Default)]
-pub(super) struct Queue {
-    /// Each with the time from which it is not to be given any more.
-    frames: VecDeque<(Bytes, u64)>,
-    /// Bytes of the first frame that have been written.
-    written: usize,
-    pub(super) bytes: usize,
-    /// The socket would take more: the rest waits for its next turn only.
-    is_sliced: bool,
-}
-
-/// Most bytes that one connection is written in one turn, so that a large answer holds nobody up.
-const TURN: usize = 256 * 1024;
-
-/// What came of writing a queue.
-enum Flushed {
-    All,
-    Blocked,
-    /// A turn's share is written.
-    Sliced,
-}
-
-impl Queue {
-    fn push(&mut self, frame: Bytes, expires_us: u64) {
-        self.bytes += frame.len();
-        self.frames.push_back((frame, expires_us));
-    }
-
-    /// Drops what has expired and has not been begun.
-    fn expire(&mut self, now_us: u64) {
-        let begun = usize::from(self.written > 0);
-        if self.frames.iter().skip(begun).all(|(_, expires_us)| *expires_us > now_us) {
-            return;
-        }
-        let mut index = 0;
-        self.frames.retain(|(_, expires_us)| {
-            index += 1;
-            index <= begun || *expires_us > now_us
-        });
-        self.bytes = self.frames.iter().map(|(frame, _)| frame.len()).sum::<usize>() - self.written;
-    }
-
-    /// Drops every frame of which nothing was written.
-    pub(super) fn clear_unbegun(&mut self) {
-        self.frames.truncate(usize::from(self.written > 0));
-        self.bytes = self.frames.front().map_or(0, |(frame, _)| frame.len() - self.written);
-    }
-
-    /// Writes until the socket blocks, or a turn's share is written.
-    fn flush(&mut self, socket: &mut impl Write, gathered: &mut Vec<u8>) -> std::io::Result<Flushed> {
-        /// Bytes offered to a socket at once.
-        const SLICE: usize = 64 * 1024;
-        let enough = self.bytes.saturating_sub(TURN);
-        while !self.frames.is_empty() {
-            if self.bytes <= enough && self.bytes > 0 {
-                return Ok(Flushed::Sliced);
-            }
-            gathered.clear();
-            let mut skipped = self.written;
-            for (frame, _) in &self.frames {
-                // Of one very large frame no more than is offered.
-                let part = &frame[skipped..];
-                gathered.extend_from_slice(&part[..part.len().min(SLICE)]);
-                skipped = 0;
-                if gathered.len() >= SLICE {
-                    break;
-                }
-            }
-            let mut taken = match socket.write(gathered) {
-                Ok(taken) => taken,
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(Flushed::Blocked),
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            };
-            self.bytes -= taken;
-            while let Some((frame, _)) = self.frames.front() {
-                let left = frame.len() - self.written;
-                if taken < left {
-                    self.written += taken;
-                    break;
-                }
-                taken -= left;
-                self.written = 0;
-                self.frames.pop_front();
-            }
-        }
-        Ok(Flushed::All)
+impl Due {
+    /// Bytes of answers among them.
+    pub(super) fn answers(&self) -> usize {
+        self.answers as usize
     }
 }
 
@@ -144,10 +66,10 @@ pub(super) enum Written {
     All(usize),
     /// Nothing was due.
     Nothing,
-    /// The socket is full: the rest waits in the connection's queue, which has so many bytes now.
-    Blocked { queued: usize },
-    /// A turn's share is written, the rest waits for the next one. `is_new`: nobody knows of it yet.
-    Sliced { queued: usize, is_new: bool },
+    /// The socket is full: the rest waits in the connection's queue.
+    Blocked,
+    /// A turn's share is written, the rest waits for the next one. `is_new`: the shard does not know of it yet.
+    Sliced { is_new: bool },
     /// The socket is broken.
     Broken,
 }
@@ -188,9 +110,9 @@ impl Outbox {
     }
 
     /// Takes a frame, to be noted at connections.
-    pub(super) fn add(&mut self, frame: Bytes, accepted_us: u64, expires_us: u64) -> u32 {
+    pub(super) fn add(&mut self, frame: Bytes, kind: Kind, accepted_us: u64, expires_us: u64) -> u32 {
         self.may_expire |= expires_us != NEVER;
-        self.frames.push_back(Entry { frame, readers: 0, accepted_us, expires_us });
+        self.frames.push_back(Entry { frame, readers: 0, accepted_us, expires_us, kind });
         self.base.wrapping_add(self.frames.len() as u32 - 1)
     }
 
@@ -228,6 +150,13 @@ impl Outbox {
         }
     }
 
+    /// Notes an answer: a frame of a connection's own.
+    pub(super) fn note_answer(&mut self, slot: u32, due: &mut Due, frame: Bytes) {
+        due.answers = due.answers.saturating_add(frame.len() as u32);
+        let number = self.add(frame, Kind::Answer, 0, NEVER);
+        self.note(slot, due, number);
+    }
+
     /// The connection whose turn it is.
     pub(super) fn next_waiting(&mut self) -> Option<u32> {
         let next = self.waiting.pop_front();
@@ -235,6 +164,10 @@ impl Outbox {
             self.notes = Vec::new();
             self.free = Vec::new();
             self.waiting = VecDeque::new();
+            self.gathered = Vec::new();
+            self.gathered_frames.clear();
+        }
+        if next.is_none() && self.gathered.capacity() > GATHERED_MAX {
             self.gathered = Vec::new();
             self.gathered_frames.clear();
         }
@@ -255,9 +188,9 @@ impl Outbox {
         let written = if let Some(queue) = &mut connection.queue {
             for &frame in &self.wanted {
                 let entry = &self.frames[frame.wrapping_sub(self.base) as usize];
-                queue.push(entry.frame.clone(), entry.expires_us);
+                queue.push(entry.frame.clone(), entry.kind, entry.readers, entry.expires_us);
             }
-            if queue.is_sliced { Written::Sliced { queued: queue.bytes, is_new: false } } else { Written::Blocked { queued: queue.bytes } }
+            if queue.is_sliced { Written::Sliced { is_new: false } } else { Written::Blocked }
         } else {
             self.write_wanted(connection)
         };
@@ -278,7 +211,7 @@ impl Outbox {
         if self.may_expire {
             queue.expire(now_us);
         }
-        let before = queue.bytes;
+        let before = queue.bytes();
         match queue.flush(&mut connection.socket, &mut self.gathered) {
             Ok(Flushed::All) => {
                 connection.queue = None;
@@ -286,11 +219,11 @@ impl Outbox {
             }
             Ok(Flushed::Blocked) => {
                 queue.is_sliced = false;
-                Written::Blocked { queued: queue.bytes }
+                Written::Blocked
             }
             Ok(Flushed::Sliced) => {
                 queue.is_sliced = true;
-                Written::Sliced { queued: queue.bytes, is_new: true }
+                Written::Sliced { is_new: true }
             }
             Err(_) => Written::Broken,
         }
@@ -317,7 +250,7 @@ impl Outbox {
             self.free.push(index);
             index = note.next;
         }
-        (due.first, due.last) = (NONE, NONE);
+        (due.first, due.last, due.answers) = (NONE, NONE, 0);
     }
 
     fn write_wanted(&mut self, connection: &mut Connection) -> Written {
@@ -349,23 +282,23 @@ impl Outbox {
         let mut queue = Box::<Queue>::default();
         let mut skipped = taken;
         for &frame in &self.wanted {
-            let Entry { frame, expires_us, .. } = &self.frames[frame_at(frame)];
+            let Entry { frame, expires_us, readers, kind, .. } = &self.frames[frame_at(frame)];
             if skipped >= frame.len() {
                 skipped -= frame.len();
                 continue;
             }
-            queue.push(frame.clone(), *expires_us);
+            // A pong that was begun can't be replaced any more.
+            let kind = if skipped > 0 && *kind == Kind::Pong { Kind::Push } else { *kind };
+            queue.push(frame.clone(), kind, *readers, *expires_us);
             if skipped > 0 {
-                queue.written = skipped;
-                queue.bytes -= skipped;
+                queue.skip(skipped);
                 skipped = 0;
             }
         }
-        let queued = queue.bytes;
         queue.is_sliced = taken == TURN;
         let is_sliced = queue.is_sliced;
         connection.queue = Some(queue);
-        if is_sliced { Written::Sliced { queued, is_new: true } } else { Written::Blocked { queued } }
+        if is_sliced { Written::Sliced { is_new: true } } else { Written::Blocked }
     }
 
     /// Counts the wanted frames as read once, and forgets those that all have.

@@ -6,8 +6,9 @@ use std::io::Read;
 use bytes::Bytes;
 use mio::Token;
 use touchline_engine::session::Link;
+use touchline_engine::session::{Room, Ticket};
 use touchline_engine::tracker::Tracked;
-use touchline_engine::{ConnectionId, Context, Session};
+use touchline_engine::{ConnectionId, Context, Response, Session};
 use touchline_protocol::Disconnect;
 use touchline_protocol::lines::{Lines, TooLong};
 use touchline_protocol::message::{Messages, Push};
@@ -16,9 +17,11 @@ use touchline_protocol::wire::Envelope;
 use touchline_store::stats::Row;
 
 use super::allowance::Allowance;
+use super::budget::ANSWERS_AHEAD;
 use super::connections::{Connection, NONE, Stage};
 use super::input::Input;
 use super::outbox::Due;
+use super::queue::Kind;
 use super::socket::{Arrival, Socket};
 use super::{SCRATCH_SIZE, Shard, take_one};
 use crate::handshake::Entrance;
@@ -93,6 +96,8 @@ impl Shard {
             close_code: 0,
             opened: self.node.clock.tenths(),
             allowance: Allowance::default(),
+            buffered: 0,
+            is_held: false,
         });
         self.metrics.connections.add(1);
         self.metrics.connects.add(1);
@@ -129,12 +134,15 @@ impl Shard {
     }
 
     fn read_some(&mut self, slot: u32, until_end: bool) {
+        if !self.go_on(slot) {
+            return;
+        }
         for _ in 0..READS_MAX {
-            let Some(connection) = self.connections.get_mut(slot) else { return };
-            if connection.allowance.is_throttled {
-                // What it has sent waits in its socket, and in the end at its own side.
+            // What it has sent waits in its socket, and in the end at its own side.
+            if self.must_wait(slot) {
                 return;
             }
+            let Some(connection) = self.connections.get_mut(slot) else { return };
             let is_emptied = connection.socket.is_emptied_by_short_read();
             // Commands are read a few at a time; one that is large is read whole.
             let most = if connection.input.begun() >= READ_SIZE / 2 { SCRATCH_SIZE } else { READ_SIZE };
@@ -157,6 +165,63 @@ impl Shard {
         self.unread.push(slot);
     }
 
+    /// Whether what the client sends has to wait: for its rate, for an earlier command, or for its socket to take earlier answers.
+    fn must_wait(&mut self, slot: u32) -> bool {
+        let Some(connection) = self.connections.get_mut(slot) else { return false };
+        if connection.stage != Stage::Open {
+            // Only its goodbye matters.
+            return false;
+        }
+        let session = &connection.session;
+        let is_held = session.is_busy(&self.node.session.client) || session.is_deferring() || connection.answers() >= ANSWERS_AHEAD;
+        connection.is_held = is_held;
+        is_held || connection.allowance.is_throttled
+    }
+
+    /// Goes on with input that had to wait. True when none of it waits any more.
+    fn go_on(&mut self, slot: u32) -> bool {
+        let Some(connection) = self.connections.get(slot) else { return false };
+        if !connection.is_held && !matches!(connection.input, Input::Held(_)) {
+            return true;
+        }
+        while self.connections.get(slot).is_some_and(|c| c.stage == Stage::Open && c.session.is_deferring()) {
+            let mut commands = 0;
+            if !self.connections.get(slot).is_some_and(|connection| connection.allowance.is_throttled) {
+                self.decide(slot, Kind::Answer, |session, context| commands = session.resume(context));
+            }
+            if commands == 0 {
+                return false;
+            }
+            self.charge(slot, commands, 0);
+            self.recharge(slot);
+        }
+        if self.must_wait(slot) {
+            return false;
+        }
+        let generation = self.connections.generation(slot);
+        let Some(connection) = self.connections.get_mut(slot) else { return false };
+        match std::mem::replace(&mut connection.input, Input::Nothing) {
+            Input::Held(held) => {
+                let (input, mut rest) = *held;
+                connection.input = input;
+                self.receive(slot, &mut rest);
+                self.recharge(slot);
+            }
+            input => connection.input = input,
+        }
+        let is_held = |connection: &Connection| connection.is_held || matches!(connection.input, Input::Held(_));
+        self.connections.generation(slot) == generation && self.connections.get(slot).is_some_and(|connection| !is_held(connection))
+    }
+
+    /// Keeps input until the connection has room for what it asks for.
+    fn keep(&mut self, slot: u32, input: Input, rest: &[u8]) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        connection.input = if rest.is_empty() { input } else { Input::Held(Box::new((input, rest.to_vec()))) };
+        if connection.buffered > 0 || connection.input.begun() > 0 {
+            self.recharge(slot);
+        }
+    }
+
     /// The peer has closed its side. One that sent lines may still want the answers to them.
     fn hear_end(&mut self, slot: u32) {
         match self.connections.get(slot).filter(|connection| connection.transport == Transport::Tcp).map(|connection| connection.stage) {
@@ -173,6 +238,7 @@ impl Shard {
         match std::mem::replace(&mut connection.input, Input::Nothing) {
             Input::Frames(assembly) => self.receive_frames(slot, assembly, input),
             Input::Lines(lines) => self.receive_lines(slot, lines, input),
+            held @ Input::Held(_) => connection.input = held,
             Input::Nothing => {}
         }
     }
@@ -185,8 +251,10 @@ impl Shard {
         let limit = self.node.settings.websocket.message_size_limit;
         let mut at = 0;
         loop {
-            match assembly.next(role, limit, input, &mut at) {
-                Ok(None) => break,
+            let next = assembly.next(role, limit, input, &mut at);
+            let is_last = matches!(next, Ok(None));
+            match next {
+                Ok(None) => {}
                 Ok(Some(event)) => self.serve_event(slot, event),
                 Err(violation) => {
                     let why = Disconnect { code: violation.code, reason: violation.reason.into() };
@@ -196,10 +264,13 @@ impl Shard {
             if self.connections.generation(slot) != generation {
                 return;
             }
+            self.charge_control(slot, assembly.take_fragments() as usize, 0);
+            if is_last || at < input.len() && self.must_wait(slot) {
+                break;
+            }
         }
-        if let Some(connection) = self.connections.get_mut(slot) {
-            connection.input = Input::Frames(assembly);
-        }
+        assembly.release();
+        self.keep(slot, Input::Frames(assembly), &input[at..]);
     }
 
     fn receive_lines(&mut self, slot: u32, mut lines: Lines, input: &[u8]) {
@@ -209,17 +280,18 @@ impl Shard {
         loop {
             match lines.next(input, &mut at, limit) {
                 Ok(None) => break,
-                Ok(Some(line)) if line.is_empty() => {}
+                Ok(Some(line)) if line.is_empty() => self.charge_control(slot, 1, 1),
                 Ok(Some(line)) => self.receive_commands(slot, &line),
                 Err(TooLong) => return self.disconnect(slot, Disconnect::BAD_REQUEST),
             }
             if self.connections.generation(slot) != generation {
                 return;
             }
+            if at < input.len() && self.must_wait(slot) {
+                break;
+            }
         }
-        if let Some(connection) = self.connections.get_mut(slot) {
-            connection.input = Input::Lines(lines);
-        }
+        self.keep(slot, Input::Lines(lines), &input[at..]);
     }
 
     fn serve_event(&mut self, slot: u32, event: Event<'_>) {
@@ -237,9 +309,10 @@ impl Shard {
             Event::Ping(payload) => {
                 let mut frame = Vec::with_capacity(payload.len() + 2);
                 encode_frame(Opcode::Pong, payload, &mut frame);
-                self.note_own(slot, frame.into());
+                self.note_pong(slot, frame.into());
+                self.charge_control(slot, 1, payload.len());
             }
-            Event::Pong(_) => {}
+            Event::Pong(payload) => self.charge_control(slot, 1, payload.len()),
             Event::Close { code, .. } => {
                 if let Some(connection) = self.connections.get_mut(slot).filter(|connection| connection.close_code == 0) {
                     connection.close_code = code.unwrap_or(NO_CODE);
@@ -263,8 +336,33 @@ impl Shard {
             return;
         }
         let mut commands = 0;
-        self.with_session(slot, |session, context| commands = session.receive(input, context));
+        self.decide(slot, Kind::Answer, |session, context| commands = session.receive(input, context));
         self.charge(slot, commands, input.len());
+        if let Some(connection) = self.connections.get_mut(slot).filter(|connection| connection.session.is_deferring()) {
+            connection.is_held = true;
+            self.recharge(slot);
+        }
+    }
+
+    /// Gives a session the answer to one of its requests.
+    pub(super) fn give_answer(&mut self, slot: u32, ticket: Ticket, response: Response) {
+        self.decide(slot, Kind::Answer, |session, context| session.answer(ticket, response, context));
+        if self.connections.get(slot).is_some_and(|connection| connection.is_held) {
+            // There may be room for its next command.
+            self.unread.push(slot);
+        }
+    }
+
+    /// Charges frames or lines that are no commands. A client that has not connected yet may send few of them.
+    fn charge_control(&mut self, slot: u32, count: usize, bytes: usize) {
+        if count == 0 {
+            return;
+        }
+        let is_allowed = |connection: &mut Connection| (0..count).all(|_| connection.session.allows_control_frame());
+        if !self.connections.get_mut(slot).is_none_or(is_allowed) {
+            return self.disconnect(slot, Disconnect::TOO_MANY_REQUESTS);
+        }
+        self.charge(slot, count, bytes);
     }
 
     /// Lets a connection that sends more than it may wait.
@@ -290,6 +388,7 @@ impl Shard {
     /// A connection, and what its session decides by.
     fn context(&mut self, slot: u32) -> Option<(&mut Connection, Context<'_>)> {
         let random = self.next_random();
+        let is_scarce = self.is_scarce();
         let id = ConnectionId { shard: self.id, slot, generation: self.connections.generation(slot) };
         let connection = self.connections.get_mut(slot)?;
         let context = Context {
@@ -300,13 +399,19 @@ impl Shard {
             node: &self.node.session,
             hub: &mut self.hub,
             tracker: &mut self.tracker,
+            room: Room { bytes: ANSWERS_AHEAD.saturating_sub(connection.answers()), is_scarce },
             effects: &mut self.effects,
         };
         Some((connection, context))
     }
 
-    /// Lets a session decide, then does what it wants.
+    /// Lets a session decide something that its client has not asked for, then does what it wants.
     pub(super) fn with_session(&mut self, slot: u32, decide: impl FnOnce(&mut Session, &mut Context<'_>)) {
+        self.decide(slot, Kind::Push, decide);
+    }
+
+    /// Lets a session decide, then does what it wants. `kind`: what its messages are.
+    fn decide(&mut self, slot: u32, kind: Kind, decide: impl FnOnce(&mut Session, &mut Context<'_>)) {
         if self.connections.get(slot).is_none_or(|connection| connection.stage != Stage::Open) {
             return;
         }
@@ -328,7 +433,7 @@ impl Shard {
         }
         self.note_leavers();
         self.record_tracked();
-        self.perform(slot);
+        self.perform(slot, kind);
         self.book(slot);
     }
 
@@ -354,7 +459,7 @@ impl Shard {
     }
 
     /// Does what a session wants.
-    fn perform(&mut self, slot: u32) {
+    fn perform(&mut self, slot: u32, kind: Kind) {
         for code in self.effects.errors.drain(..) {
             self.metrics.count_error(code);
         }
@@ -364,7 +469,7 @@ impl Shard {
             let mut frame = Vec::with_capacity(messages.len() + 16);
             wire.frame(messages, &mut frame);
             self.effects.messages.clear();
-            self.note_own(slot, frame.into());
+            if kind == Kind::Answer { self.note_answer(slot, frame.into()) } else { self.note_own(slot, frame.into()) }
         }
         for frame in std::mem::take(&mut self.effects.released) {
             self.note_own(slot, frame);
@@ -403,9 +508,9 @@ impl Shard {
             // What it did not read in time it will not read in order: it has to recover.
             self.outbox.discard(&mut connection.due);
             if let Some(queue) = &mut connection.queue {
-                let before = queue.bytes;
+                let before = queue.bytes();
                 queue.clear_unbegun();
-                self.metrics.queued_bytes.subtract((before - queue.bytes) as u64);
+                self.metrics.queued_bytes.subtract((before - queue.bytes()) as u64);
             }
         }
         connection.close_code = why.code;
@@ -465,7 +570,8 @@ impl Shard {
                 });
             }
             self.outbox.discard(&mut connection.due);
-            self.metrics.queued_bytes.subtract(connection.queue.map_or(0, |queue| queue.bytes) as u64);
+            self.metrics.queued_bytes.subtract(connection.queue.map_or(0, |queue| queue.bytes()) as u64);
+            self.metrics.buffered_bytes.subtract(u64::from(connection.buffered));
             self.metrics.connections.subtract(1);
             self.metrics.programs.leave(connection.program);
             self.metrics.transports[connection.transport as usize].subtract(1);

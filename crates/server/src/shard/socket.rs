@@ -73,6 +73,11 @@ impl Socket {
         }
     }
 
+    /// Whether it speaks TLS.
+    pub(super) fn is_tls(&self) -> bool {
+        matches!(self, Socket::Tls(_))
+    }
+
     /// Whether a short read says that nothing is left to be read.
     pub(super) fn is_emptied_by_short_read(&self) -> bool {
         !matches!(self, Socket::Tls(_))

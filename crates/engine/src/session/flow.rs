@@ -1,0 +1,165 @@
+//! The flow of a session's commands: how many are under way, and which of them wait.
+//!
+//! A command is carried out only when there is room: for its answer in the connection's output, and for one more request under way.
+//! What may have a large answer goes alone: nothing behind it is carried out until that answer was given. Everything else waits as it came.
+
+use touchline_protocol::Disconnect;
+use touchline_protocol::message::Body;
+
+use super::{Context, Phase, Session, Ticket};
+use crate::settings::ClientSettings;
+
+/// Control frames that a client may send before it has connected. Libraries send one or two.
+const EARLY_FRAMES_MAX: u8 = 16;
+
+/// What the answer to a request may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Weight {
+    /// Short.
+    Small,
+    /// As large as `client.answer_max_size` allows.
+    Large,
+    /// It comes when another client gives it. Such calls have a limit of their own.
+    Waiting,
+}
+
+/// What a connection may be given now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes of answers that may be made; the answer that begins below it may end above.
+    pub bytes: usize,
+    /// The node is short of memory: what may have a large answer is refused with error 111.
+    pub is_scarce: bool,
+}
+
+impl Room {
+    /// Room for anything.
+    pub const ANY: Room = Room { bytes: usize::MAX, is_scarce: false };
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Flow {
+    /// Commands that wait for room, in order.
+    deferred: Option<Box<Deferred>>,
+    /// Requests without an answer, calls apart.
+    in_flight: u16,
+    /// One of them may have a large answer.
+    has_large: bool,
+    /// Control frames before the connect.
+    early_frames: u8,
+}
+
+#[derive(Debug, Default)]
+struct Deferred {
+    bytes: Vec<u8>,
+    /// Bytes that have been carried out.
+    at: usize,
+}
+
+impl Ticket {
+    fn weight(self) -> Option<Weight> {
+        match self {
+            Ticket::Reply { weight, .. } | Ticket::Directory { weight, .. } | Ticket::Subscribe { weight, .. } => Some(weight),
+            Ticket::Claim | Ticket::Connect { .. } | Ticket::Server { .. } => None,
+        }
+    }
+
+    /// Whether its answer may be large.
+    pub(super) fn is_large(self) -> bool {
+        self.weight() == Some(Weight::Large)
+    }
+}
+
+impl Flow {
+    /// A request leaves.
+    pub(super) fn begin(&mut self, weight: Weight) {
+        if weight != Weight::Waiting {
+            self.in_flight += 1;
+            self.has_large |= weight == Weight::Large;
+        }
+    }
+
+    /// Its answer is here.
+    pub(super) fn end(&mut self, ticket: Ticket) {
+        if let Some(weight @ (Weight::Small | Weight::Large)) = ticket.weight() {
+            self.in_flight = self.in_flight.saturating_sub(1);
+            self.has_large &= weight != Weight::Large;
+        }
+    }
+
+    /// Forgets the commands that wait.
+    pub(super) fn clear(&mut self) {
+        self.deferred = None;
+    }
+}
+
+impl Session {
+    /// Whether the client's next command can be carried out.
+    pub fn has_room(&self, context: &Context<'_>) -> bool {
+        context.effects.messages.bytes().len() < context.room.bytes && !self.is_busy(&context.node.client)
+    }
+
+    /// Whether the client's next command must wait for the answer to an earlier one.
+    pub fn is_busy(&self, client: &ClientSettings) -> bool {
+        let flow = &self.flow;
+        usize::from(flow.in_flight) >= client.commands_in_flight_max || flow.has_large || matches!(self.phase, Phase::Connecting(_))
+    }
+
+    /// Whether commands wait for room.
+    pub fn is_deferring(&self) -> bool {
+        self.flow.deferred.is_some()
+    }
+
+    /// Bytes that the session holds for its client: commands that wait, and the beginning of a connect reply.
+    pub fn buffered_bytes(&self) -> usize {
+        let deferred = self.flow.deferred.as_ref().map_or(0, |deferred| deferred.bytes.capacity());
+        match &self.phase {
+            Phase::Connecting(connecting) => deferred + connecting.subs_bytes,
+            _ => deferred,
+        }
+    }
+
+    /// Goes on with commands that wait, as far as there is room. How many have been carried out.
+    pub fn resume(&mut self, context: &mut Context<'_>) -> usize {
+        if !self.is_listening() || !self.has_room(context) {
+            return 0;
+        }
+        let Some(mut deferred) = self.flow.deferred.take() else { return 0 };
+        let (count, used) = self.carry_out(&deferred.bytes[deferred.at..], context);
+        deferred.at += used;
+        if !is_blank(&deferred.bytes[deferred.at..], context) && self.is_listening() {
+            self.flow.deferred = Some(deferred);
+        }
+        count
+    }
+
+    /// Keeps commands until there is room for them.
+    pub(super) fn defer(&mut self, input: &[u8], context: &mut Context<'_>) {
+        if is_blank(input, context) || !self.is_listening() {
+            return;
+        }
+        let deferred = self.flow.deferred.get_or_insert_default();
+        if deferred.bytes.len() + input.len() > context.node.deferred_max {
+            return context.disconnect(Disconnect::TOO_MANY_REQUESTS);
+        }
+        deferred.bytes.extend_from_slice(input);
+        if context.effects.messages.body() != Body::Protobuf {
+            deferred.bytes.push(b'\n');
+        }
+    }
+
+    /// Notes a control frame of the client. False when it sends too many of them before it connects.
+    pub fn allows_control_frame(&mut self) -> bool {
+        if self.is_connected() {
+            return true;
+        }
+        self.flow.early_frames += 1;
+        self.flow.early_frames <= EARLY_FRAMES_MAX
+    }
+}
+
+/// Whether there is no command in it.
+fn is_blank(input: &[u8], context: &Context<'_>) -> bool {
+    if context.effects.messages.body() == Body::Protobuf { input.is_empty() } else { input.trim_ascii().is_empty() }
+}

@@ -1,0 +1,199 @@
+//! What a client can make its session do: random commands, answered late and in any order, with much room, little or none. Whatever it sends,
+//! the requests under way stay below their limit, at most one of them has a large answer, what is made in advance is at most the room and one
+//! answer, and in the end each command has exactly one reply.
+
+#[expect(dead_code, reason = "the codecs use more of it")]
+#[path = "../../protocol/tests/codec/random.rs"]
+mod random;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use touchline_engine::directory::Ask;
+use touchline_engine::request::{Publish, Request};
+use touchline_engine::session::{Link, Node, Room, Sealer, Ticket, Weight};
+use touchline_engine::tracker::{TrackLimits, Tracker};
+use touchline_engine::{
+    ChannelOptions, ChannelSettings, Channels, ClientSettings, ConnectionClaims, ConnectionId, Context, Effects, Hub, Namespaces, Response,
+    Session, SubscriptionClaims, TokenError, Verifier,
+};
+use touchline_protocol::publication::Content;
+use touchline_registry::OwnerId;
+
+use random::{Random, fuzz};
+
+const IN_FLIGHT: usize = 5;
+const PUBLICATIONS: usize = 40;
+const PUBLICATION_SIZE: usize = 1_000;
+/// No single answer is larger.
+const ANSWER: usize = PUBLICATIONS * (PUBLICATION_SIZE + 200);
+
+struct Trusting;
+
+impl Verifier for Trusting {
+    fn connection(&self, _: &str, _: u64) -> Result<ConnectionClaims, TokenError> {
+        Err(TokenError::Invalid)
+    }
+
+    fn subscription(&self, _: &str, _: u64) -> Result<SubscriptionClaims, TokenError> {
+        Err(TokenError::Invalid)
+    }
+}
+
+impl Sealer for Trusting {
+    fn seal(&self, _: OwnerId) -> String {
+        String::new()
+    }
+}
+
+fn node() -> Node {
+    let open = ChannelOptions {
+        presence: true,
+        history_size: PUBLICATIONS,
+        history_ttl: Duration::from_secs(3_600),
+        force_recovery: true,
+        ..ChannelOptions::default()
+    };
+    let client = ClientSettings { insecure: true, commands_in_flight_max: IN_FLIGHT, ..ClientSettings::default() };
+    let settings = ChannelSettings { without_namespace: open, ..ChannelSettings::default() };
+    Node {
+        client,
+        namespaces: Arc::new(Namespaces::new(settings)),
+        verifier: Box::new(Trusting),
+        scopes: Default::default(),
+        version: "test",
+        id: "node".into(),
+        sealer: Arc::new(Trusting),
+        line_idle: Duration::ZERO,
+        deferred_max: 1_000_000,
+        track: TrackLimits { rate: 0, props_max: 0 },
+    }
+}
+
+struct World {
+    node: Node,
+    hub: Hub,
+    channels: Channels,
+    session: Session,
+    /// Answers under way.
+    answers: Vec<(Ticket, Response)>,
+    replies: BTreeMap<u32, usize>,
+}
+
+impl World {
+    fn new() -> Self {
+        let node = node();
+        let mut channels = Channels::new(Arc::clone(&node.namespaces), 1, 1);
+        for channel in ["a", "b", "c"] {
+            for _ in 0..PUBLICATIONS {
+                let content = Content { data: format!("\"{}\"", "x".repeat(PUBLICATION_SIZE)).into(), ..Content::default() };
+                channels.execute(&channel.into(), Request::Publish(Box::new(Publish { content, ..Publish::default() })), 1);
+            }
+        }
+        let session = Session::new([1; 16], Link::Duplex, true, 1, &node.client);
+        World { node, hub: Hub::default(), channels, session, answers: Vec::new(), replies: BTreeMap::new() }
+    }
+
+    /// Lets the session decide with so much room, and takes what comes of it.
+    fn decide<T>(&mut self, room: usize, decide: impl FnOnce(&mut Session, &mut Context<'_>) -> T) -> T {
+        let mut effects = Effects::default();
+        let outcome = decide(
+            &mut self.session,
+            &mut Context {
+                now_ms: 1,
+                random: 7,
+                id: ConnectionId { shard: 0, slot: 0, generation: 0 },
+                ping_interval: self.node.client.ping_interval,
+                node: &self.node,
+                hub: &mut self.hub,
+                tracker: &mut Tracker::default(),
+                room: Room { bytes: room, is_scarce: false },
+                effects: &mut effects,
+            },
+        );
+        assert_eq!(effects.disconnect, None);
+        let made = effects.messages.bytes();
+        assert!(made.len() <= room + ANSWER, "{} bytes were made where there was room for {room}", made.len());
+        for line in made.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+            let reply: Value = serde_json::from_slice(line).expect("messages are JSON lines");
+            if let Some(id) = reply["id"].as_u64() {
+                *self.replies.entry(id as u32).or_default() += 1;
+            }
+        }
+        for outbound in effects.requests {
+            let response = self.channels.execute(&outbound.channel, outbound.request, 1);
+            self.channels.deliveries();
+            self.answers.extend(outbound.ticket.map(|ticket| (ticket, response)));
+        }
+        for (ticket, _, ask) in effects.asks {
+            assert!(!matches!(ask, Ask::Close), "the session goes on");
+            self.answers.extend(ticket.map(|ticket| (ticket, Response::Refused(touchline_protocol::Error::INTERNAL))));
+        }
+        let large = |ticket: &Ticket| {
+            matches!(
+                ticket,
+                Ticket::Reply { weight: Weight::Large, .. }
+                    | Ticket::Directory { weight: Weight::Large, .. }
+                    | Ticket::Subscribe { weight: Weight::Large, .. }
+            )
+        };
+        assert!(self.answers.len() <= IN_FLIGHT, "{} requests are under way", self.answers.len());
+        assert!(self.answers.iter().filter(|(ticket, _)| large(ticket)).count() <= 1, "large answers go alone");
+        outcome
+    }
+
+    fn give_answer(&mut self, random: &mut Random, room: usize) {
+        if !self.answers.is_empty() {
+            let (ticket, response) = self.answers.swap_remove(random.below(self.answers.len()));
+            self.decide(room, |session, context| session.answer(ticket, response, context));
+        }
+    }
+}
+
+fn command(random: &mut Random, id: u32) -> Value {
+    let channel = ["a", "b", "c", "d"][random.below(4)];
+    match random.below(7) {
+        0 | 1 => json!({"id": id, "history": {"channel": channel, "limit": random.below(60)}}),
+        2 => json!({"id": id, "subscribe": {"channel": channel, "recover": true, "offset": random.below(50)}}),
+        3 => json!({"id": id, "unsubscribe": {"channel": channel}}),
+        4 => json!({"id": id, "presence": {"channel": channel}}),
+        5 => json!({"id": id, "publish": {"channel": channel, "data": 1}}),
+        _ => json!({"id": id, "rpc": {"method": "nothing"}}),
+    }
+}
+
+#[test]
+fn whatever_a_client_sends_its_session_stays_within_its_room() {
+    fuzz(|random| {
+        let mut world = World::new();
+        world.decide(usize::MAX / 2, |session, context| session.receive(b"{\"id\":1,\"connect\":{}}", context));
+        let mut last = 1;
+        for _ in 0..60 {
+            let room = [0, 1, 100, 5_000, 64 * 1_024][random.below(5)];
+            match random.below(4) {
+                0 => {
+                    let first = last + 1;
+                    last += random.below(12) as u32;
+                    let message: Vec<String> = (first..=last).map(|id| command(random, id).to_string()).collect();
+                    if !message.is_empty() {
+                        world.decide(room, |session, context| session.receive(message.join("\n").as_bytes(), context));
+                    }
+                }
+                1 => {
+                    world.decide(room, |session, context| session.resume(context));
+                }
+                _ => world.give_answer(random, room),
+            }
+        }
+        // The client reads again: everything comes to its end.
+        for _ in 0..2_000 {
+            world.give_answer(random, 1);
+            world.decide(1, |session, context| session.resume(context));
+        }
+        assert!(!world.session.is_deferring() && world.answers.is_empty() && world.session.buffered_bytes() == 0);
+        let expected: BTreeMap<u32, usize> = (1..=last).map(|id| (id, 1)).collect();
+        assert_eq!(world.replies, expected, "each command has one reply");
+    });
+}

@@ -1,0 +1,38 @@
+//! How much memory the process may use.
+
+use std::fs;
+
+/// Where the limit of a control group stands: version 2, then version 1.
+const LIMITS: [&str; 2] = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+/// What is assumed of a system that does not say, bytes.
+const UNKNOWN: usize = 1 << 30;
+
+/// Bytes that the process may use: the machine's memory, or the limit of its control group if that is less.
+pub(crate) fn available() -> usize {
+    let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| total(&text));
+    let limits = LIMITS.iter().filter_map(|path| fs::read_to_string(path).ok()).filter_map(|text| text.trim().parse().ok());
+    limits.chain(machine).min().unwrap_or(UNKNOWN)
+}
+
+/// The machine's memory out of `/proc/meminfo` (proc(5)), bytes.
+fn total(meminfo: &str) -> Option<usize> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kibibytes: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1_024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_total_is_read_in_kibibytes() {
+        assert_eq!(total("MemTotal:       16384 kB\nMemFree: 1 kB\n"), Some(16_777_216));
+        assert_eq!((total("MemTotal: many kB"), total("")), (None, None));
+    }
+
+    #[test]
+    fn some_memory_is_available() {
+        assert!(available() > 1 << 20);
+    }
+}

@@ -1,0 +1,80 @@
+//! The node's memory for what it does not share: queues, answers, input that waits. Each shard has a slice of `node.buffer_max_size`.
+//!
+//! A connection is charged for what only it makes the node hold. From 80 % of the slice on, large answers are refused with error 111 and new
+//! connections with 503. Beyond the slice, the connections with the largest charge end with 3008 until 80 % is left.
+
+use std::cmp::Reverse;
+
+use touchline_protocol::Disconnect;
+
+use super::Shard;
+use super::connections::Connection;
+
+/// Bytes of answers that a connection may be made before its socket has taken them; the one that begins below ends above.
+pub(super) const ANSWERS_AHEAD: usize = 64 * 1024;
+/// What a TLS session may hold of a blocked socket, bytes.
+const TLS_SIZE: usize = 32 * 1024;
+/// A connection that still holds more after its queue was dropped is closed at once.
+const REST_MAX: usize = 64 * 1024;
+
+/// Four fifths: from there on the node is short of memory.
+pub(crate) fn scarce_from(bytes: usize) -> usize {
+    bytes / 5 * 4
+}
+
+impl Connection {
+    /// Bytes that only this connection makes the node hold, apart from what every connection costs.
+    fn buffered_bytes(&self) -> usize {
+        let queued = self.queue.as_ref().map_or(0, |queue| queue.charge() + if self.socket.is_tls() { TLS_SIZE } else { 0 });
+        self.due.answers() + queued + self.input.begun() + self.session.buffered_bytes()
+    }
+
+    /// Bytes of answers that its socket has not taken.
+    pub(super) fn answers(&self) -> usize {
+        self.due.answers() + self.queue.as_ref().map_or(0, |queue| queue.answers())
+    }
+}
+
+impl Shard {
+    /// Whether large answers are refused.
+    pub(super) fn is_scarce(&self) -> bool {
+        self.buffered() >= scarce_from(self.node.buffer_slice)
+    }
+
+    fn buffered(&self) -> usize {
+        self.metrics.buffered_bytes.get() as usize
+    }
+
+    /// Charges a connection for what it makes the node hold now.
+    pub(super) fn recharge(&mut self, slot: u32) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let now = u32::try_from(connection.buffered_bytes()).unwrap_or(u32::MAX);
+        let before = std::mem::replace(&mut connection.buffered, now);
+        self.metrics.buffered_bytes.add(u64::from(now).wrapping_sub(u64::from(before)));
+    }
+
+    /// Ends the connections with the largest charge if the slice is used up.
+    pub(super) fn relieve(&mut self) {
+        if self.buffered() <= self.node.buffer_slice {
+            return;
+        }
+        let charge = |slot: u32| self.connections.get(slot).map(|connection| (connection.buffered, slot));
+        let mut charged: Vec<(u32, u32)> = self.connections.slots().filter_map(charge).filter(|(bytes, _)| *bytes > 0).collect();
+        charged.sort_unstable_by_key(|charged| Reverse(*charged));
+        for (_, slot) in charged {
+            if !self.is_scarce() {
+                break;
+            }
+            self.metrics.relieved.add(1);
+            self.guarded(slot, Shard::drop_queue);
+        }
+    }
+
+    fn drop_queue(&mut self, slot: u32) {
+        self.disconnect(slot, Disconnect::SLOW);
+        self.recharge(slot);
+        if self.connections.get(slot).is_some_and(|connection| connection.buffered as usize > REST_MAX) {
+            self.remove(slot);
+        }
+    }
+}

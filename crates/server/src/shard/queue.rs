@@ -1,0 +1,352 @@
+//! What a socket did not take: frames in order, and what they cost.
+//!
+//! Two kinds of output wait here. *Answers* were asked for: they are bounded before they are made, and never end a connection. *Pushes* were
+//! not: their full lengths and their entries are added up, and beyond `client.queue_max_size` or `client.queue_max_entries` the connection
+//! ends. Of pongs only the newest is kept (RFC 6455 section 5.5.3).
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Result, Write};
+
+use bytes::Bytes;
+
+/// What an entry costs besides its bytes: the entry itself, and the allocation of a frame of its own.
+pub(super) const ENTRY_SIZE: usize = 64;
+/// Most bytes that one connection is written in one turn, so that a large answer holds nobody up.
+pub(super) const TURN: usize = 256 * 1024;
+/// Bytes offered to a socket at once.
+const SLICE: usize = 64 * 1024;
+
+/// What a frame is, for the connection's account.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A publication, join, leave or message: not asked for.
+    Push,
+    /// The answer to a command.
+    Answer,
+    /// The answer to a ping.
+    Pong,
+}
+
+/// A frame that waits.
+#[derive(Debug)]
+struct Waiting {
+    frame: Bytes,
+    /// From then on it is not given any more, microseconds of the node's clock.
+    expires_us: u64,
+    /// What it costs this connection: its share of a frame that others wait for too.
+    share: u32,
+    kind: Kind,
+}
+
+/// What came of writing a queue.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Flushed {
+    All,
+    Blocked,
+    /// A turn's share is written.
+    Sliced,
+}
+
+/// The queue of a blocked connection.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    frames: VecDeque<Waiting>,
+    /// The newest pong.
+    pong: Option<Bytes>,
+    /// Bytes of the first frame that have been written.
+    written: usize,
+    /// Bytes that wait, pongs apart.
+    bytes: usize,
+    /// Those of them that are answers.
+    answers: usize,
+    /// What of all that is this connection's alone, bytes.
+    charge: usize,
+    /// Entries that are no answers.
+    pushes: usize,
+    /// The socket would take more: the rest waits for its next turn only.
+    pub(super) is_sliced: bool,
+    /// The socket has taken something since somebody asked.
+    has_moved: bool,
+}
+
+impl Queue {
+    /// Adds a frame that `readers` connections wait for, this one included.
+    pub(super) fn push(&mut self, frame: Bytes, kind: Kind, readers: u32, expires_us: u64) {
+        if kind == Kind::Pong {
+            self.pong = Some(frame);
+            return;
+        }
+        let share = (frame.len().div_ceil(readers.max(1) as usize) + ENTRY_SIZE) as u32;
+        self.bytes += frame.len();
+        self.charge += share as usize;
+        match kind {
+            Kind::Answer => self.answers += frame.len(),
+            _ => self.pushes += 1,
+        }
+        self.frames.push_back(Waiting { frame, expires_us, share, kind });
+    }
+
+    /// Notes that the first bytes of the first frame have been written already.
+    pub(super) fn skip(&mut self, written: usize) {
+        debug_assert!(self.written == 0 && self.frames.front().is_some_and(|first| written < first.frame.len()));
+        self.written = written;
+        self.take(written);
+    }
+
+    /// Bytes that wait.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Bytes of answers that wait.
+    pub(super) fn answers(&self) -> usize {
+        self.answers
+    }
+
+    /// Bytes that only this connection makes the node hold.
+    pub(super) fn charge(&self) -> usize {
+        self.charge
+    }
+
+    /// Whether more waits that was not asked for than may.
+    pub(super) fn is_beyond(&self, size_max: usize, entries_max: usize) -> bool {
+        self.pushes > entries_max || self.bytes - self.answers + self.pushes * ENTRY_SIZE > size_max
+    }
+
+    /// Whether the socket has taken something since the last time that this was asked.
+    pub(super) fn take_moved(&mut self) -> bool {
+        std::mem::take(&mut self.has_moved)
+    }
+
+    /// Drops what has expired and has not been begun.
+    pub(super) fn expire(&mut self, now_us: u64) {
+        let begun = usize::from(self.written > 0);
+        if self.frames.iter().skip(begun).all(|waiting| waiting.expires_us > now_us) {
+            return;
+        }
+        self.retain(begun, |waiting| waiting.expires_us > now_us);
+    }
+
+    /// Drops every frame of which nothing was written.
+    pub(super) fn clear_unbegun(&mut self) {
+        self.pong = None;
+        self.retain(usize::from(self.written > 0), |_| false);
+    }
+
+    fn retain(&mut self, begun: usize, keep: impl Fn(&Waiting) -> bool) {
+        let all = std::mem::take(&mut self.frames);
+        let written = self.written;
+        (self.bytes, self.answers, self.charge, self.pushes) = (0, 0, 0, 0);
+        for (index, waiting) in all.into_iter().enumerate() {
+            if index < begun || keep(&waiting) {
+                let left = waiting.frame.len() - if index == 0 { written } else { 0 };
+                self.bytes += left;
+                self.charge += waiting.share as usize;
+                match waiting.kind {
+                    Kind::Answer => self.answers += left,
+                    _ => self.pushes += 1,
+                }
+                self.frames.push_back(waiting);
+            }
+        }
+    }
+
+    /// Counts bytes of the first frame as written.
+    fn take(&mut self, taken: usize) {
+        self.bytes -= taken;
+        if self.frames.front().is_some_and(|first| first.kind == Kind::Answer) {
+            self.answers -= taken;
+        }
+    }
+
+    /// The first frame is written.
+    fn pop(&mut self) {
+        let Some(first) = self.frames.pop_front() else { return };
+        self.charge -= first.share as usize;
+        self.pushes -= usize::from(first.kind != Kind::Answer);
+        self.written = 0;
+    }
+
+    /// Writes until the socket blocks, or a turn's share is written.
+    ///
+    /// # Errors
+    /// The socket's, when it is broken.
+    pub(super) fn flush(&mut self, socket: &mut impl Write, gathered: &mut Vec<u8>) -> Result<Flushed> {
+        let enough = self.bytes.saturating_sub(TURN);
+        loop {
+            self.place_pong();
+            if self.frames.is_empty() {
+                return Ok(Flushed::All);
+            }
+            if self.bytes <= enough && self.bytes > 0 {
+                return Ok(Flushed::Sliced);
+            }
+            gathered.clear();
+            let mut skipped = self.written;
+            for waiting in &self.frames {
+                // Of one very large frame no more than is offered.
+                let part = &waiting.frame[skipped..];
+                gathered.extend_from_slice(&part[..part.len().min(SLICE)]);
+                skipped = 0;
+                if gathered.len() >= SLICE {
+                    break;
+                }
+            }
+            match socket.write(gathered) {
+                Ok(taken) => self.advance(taken),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Flushed::Blocked),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Puts the newest pong in front of everything, between two frames, instead of an older one.
+    fn place_pong(&mut self) {
+        if self.written > 0 {
+            return;
+        }
+        let Some(pong) = self.pong.take() else { return };
+        if self.frames.front().is_some_and(|first| first.kind == Kind::Pong) {
+            self.take(self.frames[0].frame.len());
+            self.pop();
+        }
+        let share = pong.len() + ENTRY_SIZE;
+        self.bytes += pong.len();
+        self.charge += share;
+        self.pushes += 1;
+        self.frames.push_front(Waiting { frame: pong, expires_us: u64::MAX, share: share as u32, kind: Kind::Pong });
+    }
+
+    fn advance(&mut self, mut taken: usize) {
+        self.has_moved |= taken > 0;
+        while let Some(first) = self.frames.front() {
+            let left = first.frame.len() - self.written;
+            if taken < left {
+                self.written += taken;
+                return self.take(taken);
+            }
+            taken -= left;
+            self.take(left);
+            self.pop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A socket that takes so many bytes, then blocks.
+    struct Narrow(usize, Vec<u8>);
+
+    impl Write for Narrow {
+        fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+            let taken = self.0.min(bytes.len());
+            self.0 -= taken;
+            self.1.extend_from_slice(&bytes[..taken]);
+            if taken == 0 && !bytes.is_empty() { Err(ErrorKind::WouldBlock.into()) } else { Ok(taken) }
+        }
+
+        fn flush(&mut self) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    fn check(queue: &Queue) {
+        let left = |index: usize, waiting: &Waiting| waiting.frame.len() - if index == 0 { queue.written } else { 0 };
+        let all = || queue.frames.iter().enumerate();
+        assert_eq!(queue.bytes, all().map(|(i, w)| left(i, w)).sum::<usize>());
+        assert_eq!(queue.answers, all().filter(|(_, w)| w.kind == Kind::Answer).map(|(i, w)| left(i, w)).sum::<usize>());
+        assert_eq!(queue.charge, all().map(|(_, w)| w.share as usize).sum::<usize>());
+        assert_eq!(queue.pushes, all().filter(|(_, w)| w.kind != Kind::Answer).count());
+    }
+
+    /// xorshift64.
+    fn random(state: &mut u64) -> usize {
+        *state ^= *state << 13;
+        *state ^= *state >> 7;
+        *state ^= *state << 17;
+        *state as usize
+    }
+
+    #[test]
+    fn whatever_happens_the_account_is_what_is_queued_and_the_order_is_kept() {
+        for seed in 1..500u64 {
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let (mut queue, mut socket, mut gathered) = (Queue::default(), Narrow(0, Vec::new()), Vec::new());
+            let mut expected = Vec::new();
+            for number in 0..60u8 {
+                match random(&mut state) % 6 {
+                    0 | 1 => {
+                        let frame = vec![number; 1 + random(&mut state) % 3_000];
+                        expected.extend_from_slice(&frame);
+                        queue.push(frame.into(), Kind::Push, 1 + (random(&mut state) % 9) as u32, u64::MAX);
+                    }
+                    2 => {
+                        let frame = vec![number; 1 + random(&mut state) % 90_000];
+                        expected.extend_from_slice(&frame);
+                        queue.push(frame.into(), Kind::Answer, 1, u64::MAX);
+                    }
+                    _ => {
+                        socket.0 += random(&mut state) % 60_000;
+                        let _ = queue.flush(&mut socket, &mut gathered).expect("the socket is not broken");
+                    }
+                }
+                check(&queue);
+            }
+            socket.0 = usize::MAX / 2;
+            while queue.flush(&mut socket, &mut gathered).expect("the socket is not broken") != Flushed::All {
+                check(&queue);
+            }
+            assert_eq!(socket.1, expected, "seed {seed}");
+            assert_eq!((queue.bytes, queue.answers, queue.charge, queue.pushes), (0, 0, 0, 0));
+        }
+    }
+
+    #[test]
+    fn of_pongs_the_newest_is_kept_and_written() {
+        let (mut queue, mut socket, mut gathered) = (Queue::default(), Narrow(2, Vec::new()), Vec::new());
+        queue.push(Bytes::from_static(b"answer"), Kind::Answer, 1, u64::MAX);
+        for _ in 0..100_000 {
+            queue.push(Bytes::from_static(b"old"), Kind::Pong, 1, u64::MAX);
+        }
+        queue.push(Bytes::from_static(b"new"), Kind::Pong, 1, u64::MAX);
+        assert_eq!(queue.flush(&mut socket, &mut gathered).ok(), Some(Flushed::Blocked));
+        assert!(queue.take_moved() && !queue.take_moved());
+        check(&queue);
+        queue.push(Bytes::from_static(b"last"), Kind::Pong, 1, u64::MAX);
+        socket.0 = 100;
+        assert_eq!(queue.flush(&mut socket, &mut gathered).ok(), Some(Flushed::All));
+        assert_eq!(socket.1, b"newanswerlast");
+    }
+
+    #[test]
+    fn answers_never_count_against_the_limit_of_pushes() {
+        let mut queue = Queue::default();
+        queue.push(vec![0; 10_000_000].into(), Kind::Answer, 1, u64::MAX);
+        assert!(!queue.is_beyond(1_000, 10));
+        for _ in 0..10 {
+            queue.push(Bytes::from_static(b"x"), Kind::Push, 1_000, u64::MAX);
+        }
+        assert!(!queue.is_beyond(1_000, 10) && queue.is_beyond(649, 10));
+        queue.push(Bytes::from_static(b"x"), Kind::Push, 1_000, u64::MAX);
+        assert!(queue.is_beyond(1_000_000, 10), "entries have a limit of their own");
+        queue.clear_unbegun();
+        assert_eq!((queue.bytes, queue.charge), (0, 0));
+    }
+
+    #[test]
+    fn what_expires_goes_unless_it_was_begun() {
+        let (mut queue, mut socket, mut gathered) = (Queue::default(), Narrow(2, Vec::new()), Vec::new());
+        for (text, expires_us) in [("begun", 10), ("late", 10), ("live", u64::MAX)] {
+            queue.push(Bytes::from_static(text.as_bytes()), Kind::Push, 1, expires_us);
+        }
+        let _ = queue.flush(&mut socket, &mut gathered);
+        queue.expire(20);
+        check(&queue);
+        socket.0 = 100;
+        let _ = queue.flush(&mut socket, &mut gathered);
+        assert_eq!(socket.1, b"begunlive");
+    }
+}
