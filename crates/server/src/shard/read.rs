@@ -170,7 +170,7 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot) else { return false };
         if connection.stage != Stage::Open {
             // Only its goodbye matters.
-            return false;
+            return connection.allowance.is_throttled;
         }
         let session = &connection.session;
         let is_held = session.is_busy(&self.node.session.client) || session.is_deferring() || connection.answers() >= ANSWERS_AHEAD;
@@ -297,11 +297,8 @@ impl Shard {
     fn serve_event(&mut self, slot: u32, event: Event<'_>) {
         let Some(connection) = self.connections.get(slot) else { return };
         if connection.stage != Stage::Open {
-            // We have said goodbye: only the client's own goodbye matters.
-            if matches!(event, Event::Close { .. }) {
-                self.end(slot);
-            }
-            return;
+            // We have said goodbye: only the client's own goodbye matters. What else it sends still costs its rate.
+            return if matches!(event, Event::Close { .. }) { self.end(slot) } else { self.charge(slot, 1, 0) };
         }
         match event {
             Event::Text(text) => self.receive_commands(slot, text.as_bytes()),
