@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tokio::sync::{oneshot, watch};
 use touchline_cluster::Cluster;
@@ -18,6 +18,7 @@ use touchline_store::stats::Stats;
 
 use crate::clock::Clock;
 use crate::inbox::{Asker, ClientOrder, Inspection, Message, UserAction, UserOrder};
+use crate::people::People;
 use crate::registrar::{Figures, Order, route};
 use crate::seal::Seals;
 use crate::settings::Settings;
@@ -52,6 +53,10 @@ pub(crate) struct Node {
     pub(crate) tls: PortsTls,
     pub(crate) shards: Vec<ShardHandle>,
     registrar: Sender<Order>,
+    /// What the registrar last said of itself.
+    figures: Mutex<Arc<Figures>>,
+    /// Counts the users that are connected.
+    pub(crate) people: Arc<People>,
     /// The way to the other nodes, if there may be any.
     pub(crate) cluster: Option<Cluster>,
     /// The databases, if anything needs them.
@@ -79,8 +84,10 @@ impl Node {
             id,
             seals,
             tls,
+            people: Arc::new(People::new(shards.len())),
             shards,
             registrar,
+            figures: Mutex::default(),
             cluster,
             store: OnceLock::new(),
             stats: OnceLock::new(),
@@ -180,11 +187,14 @@ impl Node {
         answer.await.unwrap_or(Response::Refused(Error::INTERNAL))
     }
 
-    /// What the registrar and the cluster's link have counted.
-    pub(crate) async fn figures(&self) -> Figures {
-        let (reply, figures) = oneshot::channel();
-        self.register(Order::Figures(reply));
-        figures.await.unwrap_or_default()
+    /// What the registrar had counted some 100 ms ago at most. Never waits for it.
+    pub(crate) fn figures(&self) -> Arc<Figures> {
+        Arc::clone(&self.figures.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The registrar says what it has counted.
+    pub(crate) fn tell_figures(&self, figures: Figures) {
+        *self.figures.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(figures);
     }
 
     /// Asks the directory in the name of a client of this node.

@@ -7,6 +7,7 @@ use touchline_protocol::publication::Shared;
 use touchline_protocol::{ClientInfo, Error};
 use touchline_registry::{OwnerId, Stamp};
 
+use super::answered::Answered;
 use super::scope::ScopeId;
 
 /// A question or an order, checked already: the asker may do this.
@@ -180,10 +181,15 @@ pub struct Who {
 /// What the directory wants done.
 #[derive(Debug)]
 pub enum Act<A> {
-    /// Answers an asker, in JSON.
-    Answer(A, Result<Vec<u8>, Error>),
+    /// Answers an asker.
+    Answer(A, Result<Answered, Error>),
     /// Gives a message, JSON, to a client of this node.
     Push(OwnerId, Vec<u8>),
+    /// Gives one message to many clients of this node: they share it.
+    Spread(Vec<OwnerId>, Arc<Shared>),
+    /// Gives a call to a client of this node: its number, and the message, JSON, which calls of a group share. [`super::numbered`] puts
+    /// them together.
+    Call(OwnerId, u64, Bytes),
     /// Disconnects a client of this node that lost a name.
     Drop(OwnerId),
     /// Tells a channel's subscribers who want to know that somebody came or went.

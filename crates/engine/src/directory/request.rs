@@ -91,6 +91,11 @@ impl Params<'_> {
     }
 }
 
+/// Whether a text has characters that no name or group may have: C0 and C1 controls and DEL. Databases and terminals trip over them.
+pub(crate) fn has_control(text: &str) -> bool {
+    text.chars().any(char::is_control)
+}
+
 /// What a method with these parameters (JSON) asks for. `method` is without the `registry.` in front of it.
 ///
 /// # Errors
@@ -110,6 +115,9 @@ pub fn read(method: &str, params: &str, scopes: &Scopes) -> Result<Ask, Error> {
     }
     if !METHODS.contains(&method) {
         return Err(Error::METHOD_NOT_FOUND);
+    }
+    if [&p.name, &p.group, &p.prefix].iter().any(|text| has_control(text)) {
+        return Err(Error::BAD_REQUEST);
     }
     let scope = scopes.find(&p.scope).ok_or(Error::NO_SUCH_SCOPE)?;
     let (name, group) = (|| Box::<str>::from(&*p.name), || Box::<str>::from(&*p.group));
