@@ -85,6 +85,7 @@ struct Registrar {
 impl Registrar {
     fn run(mut self, orders: &Receiver<Order>) {
         let mut ticked_ms = 0;
+        self.tell_figures(self.node.clock.now_ms());
         loop {
             let first = match orders.recv_timeout(self.patience()) {
                 Ok(order) => Some(order),

@@ -15,6 +15,8 @@ const CALL_TIMEOUT_MS: u64 = 5_000;
 /// Entries of a page, if it does not say, and at most.
 const PAGE: usize = 100;
 const PAGE_MAX: usize = 1_000;
+/// Letters that one `inbox.ack` may name.
+const ACKNOWLEDGED_MAX: usize = 1_000;
 
 /// The methods that clients call as `registry.<method>`, and backends as operations.
 pub const METHODS: [&str; 13] = [
@@ -110,6 +112,9 @@ pub fn read(method: &str, params: &str, scopes: &Scopes) -> Result<Ask, Error> {
         return Ok(Ask::Reply { call: p.call, outcome });
     }
     if method == "inbox.ack" {
+        if p.ids.len() > ACKNOWLEDGED_MAX {
+            return Err(Error::BAD_REQUEST);
+        }
         let ids = p.ids.iter().map(|id| &**id).chain((!p.id.is_empty()).then_some(&*p.id));
         return Ok(Ask::Acknowledge { ids: ids.map(str::parse).collect::<Result<_, _>>().map_err(|_| Error::BAD_REQUEST)? });
     }

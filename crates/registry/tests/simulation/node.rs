@@ -11,7 +11,7 @@ type Meta = Vec<u8>;
 
 /// What the replicas count of groups: some members don't count, and there are a few kinds.
 pub(crate) fn kind(meta: &[u8]) -> Option<&[u8]> {
-    (meta.len() % 3 > 0).then(|| &meta[..meta.len() % 4])
+    (!meta.len().is_multiple_of(3)).then(|| &meta[..meta.len() % 4])
 }
 
 /// A message and its one receiver, unless it is for all.

@@ -105,3 +105,116 @@ impl Waiting {
         directory.begin(who, ask, asker, now_ms).and_then(|walk| directory.step(walk, now_ms))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use touchline_engine::directory::{Act, ScopeId, ScopeOptions, Target};
+    use touchline_registry::Timing;
+
+    use super::*;
+
+    const NOW: u64 = 1_000_000;
+
+    fn directory(members: u32) -> Directory<Asker> {
+        let options = ScopeOptions { name: "devices".into(), ..ScopeOptions::default() };
+        let mut directory = Directory::new("here", &[options], &Timing::default(), 7, false, NOW);
+        for number in 0..members {
+            directory.ask(&who(number), Ask::Join { scope: ScopeId(0), group: "all".into(), meta: "1".into() }, None, NOW);
+        }
+        directory
+    }
+
+    fn who(number: u32) -> Who {
+        let mut owner = [1; 16];
+        owner[..4].copy_from_slice(&number.to_be_bytes());
+        Who { owner: OwnerId(owner), user: Box::default(), is_backend: false }
+    }
+
+    fn members() -> Ask {
+        Ask::Members { scope: ScopeId(0), group: "all".into() }
+    }
+
+    fn send(is_group: bool) -> Ask {
+        let target = Target { scope: ScopeId(0), key: "all".into(), is_group };
+        Ask::Send { target, data: "1".into(), store_for_ms: 0 }
+    }
+
+    fn asker() -> (Asker, tokio::sync::oneshot::Receiver<touchline_engine::Response>) {
+        let (reply, answer) = tokio::sync::oneshot::channel();
+        (Asker::Operation(None, reply), answer)
+    }
+
+    /// Steps until nothing waits; gives the number of answers after each.
+    fn run(walks: &mut Walks, directory: &mut Directory<Asker>) -> Vec<Act<Asker>> {
+        let mut acts = Vec::new();
+        for _ in 0..10_000 {
+            walks.step(directory, NOW);
+            acts.extend(directory.acts());
+        }
+        assert!(walks.is_empty() && walks.turn.is_empty() && walks.lines.is_empty());
+        acts
+    }
+
+    #[test]
+    fn who_asks_once_waits_for_one_order_of_who_asks_much() {
+        let mut directory = directory(2_000);
+        let mut walks = Walks::default();
+        let mut answers = Vec::new();
+        for _ in 0..64 {
+            let (asker, answer) = asker();
+            answers.push(answer);
+            walks.put(who(1), members(), asker);
+        }
+        let (asker, mut answer) = asker();
+        walks.put(who(2), members(), asker);
+        let mut before = 0;
+        while answer.try_recv().is_err() {
+            walks.step(&mut directory, NOW);
+            for act in directory.acts() {
+                let Act::Answer(Asker::Operation(_, reply), Ok(answered)) = act else { panic!("an answer") };
+                before += 1;
+                let _ = reply.send(touchline_engine::Response::Answer(answered));
+            }
+        }
+        assert_eq!(before, 2, "the other's first, then this one");
+        run(&mut walks, &mut directory);
+    }
+
+    #[test]
+    fn a_clients_orders_stay_in_line_and_others_pass() {
+        let mut walks = Walks::default();
+        assert!(walks.takes(&who(1), &members()) && walks.takes(&who(1), &send(true)));
+        assert!(!walks.takes(&who(1), &send(false)), "nothing is before it");
+        walks.put(who(1), members(), Asker::Nobody);
+        assert!(walks.takes(&who(1), &send(false)), "its own list is before it");
+        assert!(!walks.takes(&who(2), &send(false)), "that is none of its own");
+        assert!(!walks.takes(&who(1), &Ask::Reply { call: 1, outcome: Ok("1".into()) }), "others wait for that");
+        assert!(!walks.takes(&who(1), &Ask::Close));
+        let mut directory = directory(2_000);
+        walks.step(&mut directory, NOW);
+        assert!(walks.takes(&who(1), &send(false)), "it is under way");
+        run(&mut walks, &mut directory);
+        assert!(!walks.takes(&who(1), &send(false)));
+    }
+
+    #[test]
+    fn nobody_walks_for_who_is_gone() {
+        let mut directory = directory(3);
+        let mut walks = Walks::default();
+        walks.put(who(1), members(), asker().0);
+        for number in [2, 3] {
+            for _ in 0..10 {
+                walks.put(who(number), members(), Asker::Nobody);
+            }
+            walks.put(who(number), send(true), Asker::Nobody);
+        }
+        walks.forget(who(2).owner);
+        walks.forget(who(9).owner);
+        let reached = run(&mut walks, &mut directory).iter().filter(|act| matches!(act, Act::Spread(..))).count();
+        assert_eq!(reached, 2, "what was sent is sent");
+        let (asker, answer) = asker();
+        drop(answer);
+        walks.put(who(4), members(), asker);
+        assert!(run(&mut walks, &mut directory).is_empty(), "nobody waits for it");
+    }
+}
