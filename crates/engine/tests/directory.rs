@@ -6,8 +6,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use proptest::prelude::*;
 use touchline_engine::directory::{Act, Answered, Ask, Directory, ScopeId, ScopeOptions, Target, Walk, Who, client_text, read};
-use touchline_engine::{Response, directory};
-use touchline_protocol::{ClientInfo, Error};
+use touchline_engine::request::Subscribed;
+use touchline_engine::{Position, Response, directory};
+use touchline_protocol::publication::Content;
+use touchline_protocol::{ClientInfo, Error, Publication};
 use touchline_registry::{OwnerId, Timing};
 
 type Asked = u32;
@@ -255,4 +257,19 @@ fn the_servers_own_scopes_and_odd_names_are_out_of_reach() {
         }
     }
     assert!(read("register", r#"{"scope":"devices","name":"héllo/wörld \u00a0"}"#, &scopes).is_ok());
+}
+
+#[test]
+fn publications_cost_by_their_number_and_their_bytes() {
+    let publications = |count: usize, size: usize| {
+        let content = Content { data: Bytes::from(format!("\"{}\"", "x".repeat(size))), ..Content::default() };
+        let publication = Arc::new(Publication::encode("room", &content, None));
+        std::iter::repeat_n(publication, count).collect::<Vec<_>>()
+    };
+    let history = |publications| Response::History { publications, position: Position::default() }.work();
+    assert_eq!((history(publications(7, 10)), history(publications(300, 10))), (0, 38));
+    assert_eq!(history(publications(300, 20_000)), 300 / 8 + 300 * 20_011 / 4_096);
+    let recovered = |missed| Response::Subscribed(Subscribed { recovered: missed, ..Subscribed::default() }).work();
+    assert_eq!((recovered(None), recovered(Some(None)), recovered(Some(Some(publications(80, 10))))), (0, 0, 10));
+    assert_eq!(Response::Published(None).work() + Response::Refused(Error::INTERNAL).work(), 0);
 }

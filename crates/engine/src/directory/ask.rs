@@ -244,14 +244,19 @@ pub enum Act<A> {
 
 /// A client id in its usual form.
 pub fn client_text(owner: OwnerId) -> String {
-    let mut text = String::with_capacity(36);
+    std::str::from_utf8(&client_bytes(owner)).unwrap_or_default().to_owned()
+}
+
+/// The same, for who writes many of them.
+pub(super) fn client_bytes(owner: OwnerId) -> [u8; 36] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = [b'-'; 36];
+    let mut at = 0;
     for (index, byte) in owner.0.iter().enumerate() {
-        if matches!(index, 4 | 6 | 8 | 10) {
-            text.push('-');
-        }
-        for digit in [byte >> 4, byte & 15] {
-            text.push(char::from_digit(digit.into(), 16).unwrap_or('0'));
-        }
+        at += usize::from(matches!(index, 4 | 6 | 8 | 10));
+        text[at] = DIGITS[usize::from(byte >> 4)];
+        text[at + 1] = DIGITS[usize::from(byte & 15)];
+        at += 2;
     }
     text
 }

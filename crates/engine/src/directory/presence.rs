@@ -7,10 +7,13 @@ use touchline_protocol::publication::Shared;
 use touchline_protocol::{ClientInfo, encode};
 use touchline_registry::{Change, Entry, Event, OwnerId};
 
-use super::{Act, Directory, client_text};
+use super::ask::client_bytes;
+use super::{Act, Directory};
 
 const SHOWN: u8 = 1;
 const ANNOUNCED: u8 = 2;
+/// Bytes around a member in a list.
+const AROUND: usize = 64;
 
 /// Flags, length of the user (4 bytes, little-endian), the user, then `ClientInfo` as JSON.
 pub(super) fn meta(info: &ClientInfo, is_shown: bool, is_announced: bool) -> Vec<u8> {
@@ -44,13 +47,16 @@ pub(super) fn is_shown(entry: &Entry) -> bool {
 
 /// `{"presence": {client: info}}` of some members that are shown; fewer than there are say so, with the exact number.
 pub(super) fn write(shown: &[Entry], count: u64) -> Vec<u8> {
-    let mut out = b"{\"presence\":{".to_vec();
+    let size = shown.iter().map(|entry| entry.meta().len() + AROUND).sum::<usize>();
+    let mut out = Vec::with_capacity(size + AROUND);
+    out.extend_from_slice(b"{\"presence\":{");
     for (index, entry) in shown.iter().enumerate() {
         if index > 0 {
             out.push(b',');
         }
-        encode::text(&mut out, &client_text(entry.owner()));
-        out.push(b':');
+        out.push(b'"');
+        out.extend_from_slice(&client_bytes(entry.owner()));
+        out.extend_from_slice(b"\":");
         out.extend_from_slice(parts(entry.meta()).2);
     }
     out.push(b'}');
