@@ -20,6 +20,7 @@ pub mod session;
 mod settings;
 pub mod tracker;
 pub mod wheel;
+mod work;
 
 pub use channels::Channels;
 pub use claims::{ConnectionClaims, SubscriptionClaims, TokenError, Verifier};

@@ -6,7 +6,9 @@ use bytes::Bytes;
 use touchline_protocol::publication::{Content, Shared};
 use touchline_protocol::{Error, Publication};
 
+use crate::directory::Answered;
 use crate::namespace::RecoveryMode;
+use crate::work::Work;
 
 /// A shard of this node, from 0 on.
 pub type ShardId = u16;
@@ -186,8 +188,8 @@ pub enum Response {
     },
     /// To [`Request::HistoryRemove`].
     Done,
-    /// Of the directory, to any [`crate::directory::Ask`]: JSON.
-    Answer(Vec<u8>),
+    /// Of the directory, to any [`crate::directory::Ask`].
+    Answer(Answered),
     /// To any request.
     Refused(Error),
 }
@@ -216,6 +218,22 @@ impl Response {
         }
         self
     }
+
+    /// What the answer costs whoever has asked, besides the command itself, in units of commands: one for 8 publications, members or
+    /// entries, one for each copy of a message, one for 4,096 bytes. A small answer costs nothing.
+    pub fn work(&self) -> u32 {
+        match self {
+            Response::Subscribed(subscribed) => subscribed.recovered.iter().flatten().map(|missed| work_of(missed)).sum(),
+            Response::History { publications, .. } => work_of(publications),
+            Response::Answer(answered) => answered.work(),
+            Response::Published(_) | Response::Done | Response::Refused(_) => 0,
+        }
+    }
+}
+
+fn work_of(publications: &[Arc<Publication>]) -> u32 {
+    let bytes = publications.iter().map(|publication| publication.json().len()).sum();
+    Work { items: publications.len(), bytes, ..Work::default() }.units()
 }
 
 /// Where a subscription begins.

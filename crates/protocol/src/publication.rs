@@ -444,6 +444,26 @@ mod tests {
     }
 
     #[test]
+    fn a_message_that_many_get_is_what_one_alone_would_get() {
+        use crate::message::{Messages, Push};
+        let data = br#"{"from":{},"to":"all","data":[1,"x"]}"#;
+        let shared = Shared::encode(data.len(), |out| {
+            out.extend_from_slice(b"{\"message\":{\"data\":");
+            out.extend_from_slice(data);
+            out.extend_from_slice(b"}}");
+        });
+        for body in [Body::Json, Body::Protobuf, Body::Push] {
+            let wire = Wire { body, envelope: Envelope::Stream(Coding::Identity) };
+            let mut alone = Messages::default();
+            alone.encode_as(body);
+            alone.push("", &Push::Message(data));
+            let mut framed = Vec::new();
+            wire.frame(alone.bytes(), &mut framed);
+            assert_eq!(&shared.framed(wire)[..], &framed[..], "{body:?}");
+        }
+    }
+
+    #[test]
     fn a_change_is_sent_where_it_is_shorter() {
         let state = |goals: u32| format!("{{\"teams\":[\"Roma\",\"Lazio\"],\"stadium\":\"Olimpico\",\"goals\":{goals}}}");
         let (first, second) = (Publication::encode("c", &content(&state(1)), None), Publication::encode("c", &content(&state(2)), None));

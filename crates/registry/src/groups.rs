@@ -6,13 +6,17 @@ use std::sync::Arc;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::entry::Entry;
+use crate::settings::Classify;
 use crate::slab::{NONE, Slab};
+use crate::tally::Tally;
 
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) key: Arc<str>,
     pub(crate) first: u32,
     pub(crate) members: u32,
+    /// Members that count, and their kinds.
+    pub(crate) tally: (u32, u32),
 }
 
 #[derive(Debug)]
@@ -30,15 +34,29 @@ pub(crate) struct Member {
 }
 
 /// All groups.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Groups {
     hasher: DefaultHashBuilder,
     by_key: HashTable<u32>,
     groups: Slab<Group>,
     pub(crate) members: Slab<Member>,
+    tally: Option<Tally>,
+    /// The member that a walk comes to next; none = no walk is under way.
+    walk: u32,
 }
 
 impl Groups {
+    pub(crate) fn new(classify: Option<Classify>) -> Self {
+        Groups {
+            hasher: DefaultHashBuilder::default(),
+            by_key: HashTable::new(),
+            groups: Slab::default(),
+            members: Slab::default(),
+            tally: classify.map(Tally::new),
+            walk: NONE,
+        }
+    }
+
     pub(crate) fn find(&self, key: &str) -> Option<u32> {
         self.by_key.find(self.hasher.hash_one(key), |&index| &*self.groups[index].key == key).copied()
     }
@@ -51,7 +69,7 @@ impl Groups {
         if let Some(found) = self.find(key) {
             return found;
         }
-        let index = self.groups.insert(Group { key: key.into(), first: NONE, members: 0 });
+        let index = self.groups.insert(Group { key: key.into(), first: NONE, members: 0, tally: (0, 0) });
         let Groups { hasher, by_key, groups, .. } = self;
         by_key.insert_unique(hasher.hash_one(key), index, |&i| hasher.hash_one(&*groups[i].key));
         index
@@ -68,12 +86,55 @@ impl Groups {
         let group = &mut self.groups[group];
         group.first = index;
         group.members += 1;
+        self.count_in(index);
         index
+    }
+
+    /// Puts another entry in a member's place.
+    pub(crate) fn replace(&mut self, index: u32, entry: Entry) {
+        self.count_out(index);
+        self.members[index].entry = entry;
+        self.count_in(index);
+    }
+
+    fn count_in(&mut self, index: u32) {
+        let Some(is_new_kind) = self.tally.as_mut().and_then(|tally| tally.add(index, &self.members)) else { return };
+        let (members, kinds) = &mut self.groups[self.members[index].group].tally;
+        *members += 1;
+        *kinds += u32::from(is_new_kind);
+    }
+
+    fn count_out(&mut self, index: u32) {
+        let Some(is_last_of_kind) = self.tally.as_mut().and_then(|tally| tally.remove(index, &self.members)) else { return };
+        let (members, kinds) = &mut self.groups[self.members[index].group].tally;
+        *members -= 1;
+        *kinds -= u32::from(is_last_of_kind);
+    }
+
+    /// Begins a walk through a group. One that is under way is given up.
+    pub(crate) fn begin_walk(&mut self, key: &str) {
+        self.walk = self.find(key).map_or(NONE, |group| self.groups[group].first);
+    }
+
+    /// The next member of the walk. Who is there from its beginning to its end is met once; who comes meanwhile is not met.
+    pub(crate) fn step(&mut self) -> Option<&Member> {
+        let member = self.members.get(self.walk)?;
+        self.walk = member.next_of_group;
+        Some(member)
+    }
+
+    /// Whether the walk is not over.
+    pub(crate) fn is_walking(&self) -> bool {
+        self.walk != NONE
     }
 
     /// Takes a member out; an empty group is gone.
     pub(crate) fn remove(&mut self, index: u32) {
+        self.count_out(index);
         let Some(member) = self.members.remove(index) else { return };
+        if self.walk == index {
+            self.walk = member.next_of_group;
+        }
         match self.members.get_mut(member.previous_of_group) {
             Some(neighbour) => neighbour.next_of_group = member.next_of_group,
             None => self.groups[member.group].first = member.next_of_group,

@@ -26,6 +26,7 @@ mod settings;
 mod slab;
 mod sync;
 mod table;
+mod tally;
 mod view;
 
 pub use clock::{Clock, Stamp};
@@ -33,5 +34,5 @@ pub use entry::Entry;
 pub use event::{Change, Event, Output, Reason};
 pub use owners::OwnerId;
 pub use replica::{Counters, Refusal, Registered, Replica};
-pub use settings::{Limits, Policy, Settings, Timing};
+pub use settings::{Classify, Limits, Policy, Settings, Timing};
 pub use view::View;

@@ -109,7 +109,7 @@ impl Replica {
             node: node.into(),
             incarnation: Incarnation { order: now_ms, birth },
             clock: Clock::new(settings.timing.drift_max_ms),
-            table: Table::new(settings.policy, node),
+            table: Table::new(settings.policy, settings.classify, node),
             settings,
             last: 0,
             unsent: Vec::new(),
@@ -249,6 +249,23 @@ impl Replica {
     /// Members of a group.
     pub fn member_count(&self, group: &str) -> usize {
         self.table.member_count(group)
+    }
+
+    /// Members of a group that [`Settings::classify`] counts, and their kinds. Kept up to date: it costs one look.
+    pub fn tally(&self, group: &str) -> (u64, u64) {
+        self.table.tally(group)
+    }
+
+    /// Begins a walk through a group's members, to be made in steps by [`Replica::walk`]. A scope has one walk at a time: one that is under
+    /// way is given up. Between steps anything may happen: who is a member from the beginning to the end is met once, who joins meanwhile
+    /// is not met.
+    pub fn begin_walk(&mut self, group: &str) {
+        self.table.begin_walk(group);
+    }
+
+    /// Goes on with the walk: shows at most `most` members. Whether there is more of it.
+    pub fn walk(&mut self, most: usize, visit: impl FnMut(&Entry)) -> bool {
+        self.table.walk(most, visit)
     }
 
     /// Whether an owner on this node is a member of a group.

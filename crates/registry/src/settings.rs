@@ -61,6 +61,9 @@ impl Default for Timing {
     }
 }
 
+/// Tells by a member's metadata of which kind it is; `None` = it does not count. The same metadata must always give the same.
+pub type Classify = fn(&[u8]) -> Option<&[u8]>;
+
 /// A scope on a node.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -74,6 +77,8 @@ pub struct Settings {
     pub message_max: usize,
     /// Bytes of past operations that are kept to fill others' gaps. Beyond it they get a snapshot.
     pub log_max: usize,
+    /// What [`crate::Replica::tally`] counts of groups; `None` = nothing.
+    pub classify: Option<Classify>,
 }
 
 impl Default for Settings {
@@ -84,6 +89,7 @@ impl Default for Settings {
             timing: Timing::default(),
             message_max: 256 * 1_024,
             log_max: 4 * 1_024 * 1_024,
+            classify: None,
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::event::{Change, Event, Reason};
 use crate::groups::Groups;
 use crate::names::{Claim, Names};
 use crate::owners::{OwnerId, Owners};
-use crate::settings::Policy;
+use crate::settings::{Classify, Policy};
 use crate::slab::{NONE, Slab};
 use crate::view::{View, ViewWriter};
 
@@ -43,13 +43,13 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub(crate) fn new(policy: Policy, node: &str) -> Self {
+    pub(crate) fn new(policy: Policy, classify: Option<Classify>, node: &str) -> Self {
         let mut table = Table {
             policy,
             authorities: Slab::default(),
             owners: Owners::default(),
             names: Names::default(),
-            groups: Groups::default(),
+            groups: Groups::new(classify),
             view: ViewWriter::default(),
             events: Vec::new(),
             beaten: Vec::new(),
@@ -139,7 +139,7 @@ impl Table {
                 return;
             }
             self.account_member(authority, index, false);
-            self.groups.members[index].entry = entry;
+            self.groups.replace(index, entry);
             self.account_member(authority, index, true);
             let entry = self.entry_of_member(index);
             return self.events.push(Event { change: Change::MemberUpdated, entry, reason });

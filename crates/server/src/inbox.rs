@@ -8,6 +8,7 @@ use touchline_engine::directory::Ask;
 use touchline_engine::session::{ServerSubscription, Ticket};
 use touchline_engine::{ConnectionId, Delivery, Request, Response, ShardId};
 use touchline_protocol::Disconnect;
+use touchline_protocol::publication::Shared;
 use touchline_registry::OwnerId;
 
 use crate::handshake::Entrance;
@@ -37,6 +38,8 @@ pub(crate) enum Message {
     Order { message: Bytes, reply: Option<Box<dyn FnOnce(Vec<u8>) + Send>> },
     /// To one client, if it is still there.
     Client { owner: OwnerId, slot: u32, order: ClientOrder },
+    /// One push for many clients, each with its slot, those that are still there.
+    Spread { clients: Vec<(OwnerId, u32)>, push: Arc<Shared> },
     /// From the server API, about the shard as a whole.
     Inspect(Inspection),
     /// Tell the clients to go, spread over a time.
@@ -68,6 +71,8 @@ pub(crate) enum Asker {
 pub(crate) enum ClientOrder {
     /// A message, JSON.
     Push(Vec<u8>),
+    /// A call of this number: a message, JSON, without the number.
+    Call { call: u64, message: Bytes },
     /// Commands that it has sent by another request.
     Commands(Bytes),
     /// The end of its connection.
@@ -98,12 +103,6 @@ pub(crate) enum UserAction {
 pub(crate) enum Inspection {
     /// Channels at home here that fit a pattern (empty = all), with their subscribers.
     Channels { pattern: String, reply: oneshot::Sender<Vec<(Arc<str>, u64)>> },
-    /// Hashes of the users connected here, and channels with subscribers.
-    Users { reply: oneshot::Sender<UserCensus> },
-}
-
-/// Who is connected to one shard.
-pub(crate) struct UserCensus {
-    pub(crate) users: Vec<Box<str>>,
-    pub(crate) channels: u64,
+    /// How many channels at home here have subscribers.
+    ActiveChannels { reply: oneshot::Sender<u64> },
 }

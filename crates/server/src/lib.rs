@@ -21,6 +21,7 @@ mod metrics;
 mod node;
 mod operation;
 mod origin;
+mod people;
 mod programs;
 mod registrar;
 mod seal;

@@ -227,7 +227,7 @@ pub(crate) struct Link {
 /// What the registry has counted, by scope, and the cluster's link.
 #[derive(Debug)]
 pub(crate) struct RegistryCollector {
-    pub(crate) figures: Figures,
+    pub(crate) figures: Arc<Figures>,
     pub(crate) link: Option<Link>,
 }
 

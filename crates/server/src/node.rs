@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tokio::sync::{oneshot, watch};
 use touchline_cluster::Cluster;
@@ -19,6 +19,7 @@ use touchline_store::stats::Stats;
 use crate::clock::Clock;
 use crate::inbox::{Asker, ClientOrder, Inspection, Message, UserAction, UserOrder};
 use crate::memory;
+use crate::people::People;
 use crate::registrar::{Figures, Order, route};
 use crate::seal::Seals;
 use crate::settings::Settings;
@@ -55,6 +56,10 @@ pub(crate) struct Node {
     /// Bytes that one shard may hold for single connections.
     pub(crate) buffer_slice: usize,
     registrar: Sender<Order>,
+    /// What the registrar last said of itself.
+    figures: Mutex<Arc<Figures>>,
+    /// Counts the users that are connected.
+    pub(crate) people: Arc<People>,
     /// The way to the other nodes, if there may be any.
     pub(crate) cluster: Option<Cluster>,
     /// The databases, if anything needs them.
@@ -84,8 +89,10 @@ impl Node {
             seals,
             tls,
             buffer_slice: buffer_max_size / shards.len().max(1),
+            people: Arc::new(People::new(shards.len())),
             shards,
             registrar,
+            figures: Mutex::default(),
             cluster,
             store: OnceLock::new(),
             stats: OnceLock::new(),
@@ -185,11 +192,14 @@ impl Node {
         answer.await.unwrap_or(Response::Refused(Error::INTERNAL))
     }
 
-    /// What the registrar and the cluster's link have counted.
-    pub(crate) async fn figures(&self) -> Figures {
-        let (reply, figures) = oneshot::channel();
-        self.register(Order::Figures(reply));
-        figures.await.unwrap_or_default()
+    /// What the registrar had counted some 100 ms ago at most. Never waits for it.
+    pub(crate) fn figures(&self) -> Arc<Figures> {
+        Arc::clone(&self.figures.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The registrar says what it has counted.
+    pub(crate) fn tell_figures(&self, figures: Figures) {
+        *self.figures.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(figures);
     }
 
     /// Asks the directory in the name of a client of this node.

@@ -1,6 +1,9 @@
 //! The thread that owns the node's directory: names, groups, presence and calls. Orders come in through one queue, in batches; whatever
-//! the directory wants done is done here.
+//! the directory wants done is done here. Orders that touch many entries are put aside and served a step at a time between batches.
 
+mod walks;
+
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,21 +12,25 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::oneshot;
 use touchline_engine::directory::{Act, Ask, Directory, ScopeFigures, Who};
 use touchline_engine::request::Publish;
 use touchline_engine::{Request, Response, ShardId};
 use touchline_protocol::Disconnect;
-use touchline_protocol::publication::Content;
+use touchline_protocol::publication::{Content, Shared};
 use touchline_registry::OwnerId;
 use touchline_store::Letter;
 
-use crate::inbox::{Asker, ClientOrder};
+use crate::inbox::{Asker, ClientOrder, Message};
 use crate::node::Node;
 use crate::store;
+use walks::Walks;
 
 /// Orders carried out before what they come to is sent.
 const BATCH: usize = 1_024;
+/// Steps of orders that touch many entries, between two batches: some 100 µs.
+const STEPS: usize = 2;
+/// Between two times that the figures are told, if there is anything new.
+const FIGURES_EVERY: Duration = Duration::from_millis(100);
 /// Between two looks at the time while something depends on it.
 const TICK: Duration = Duration::from_millis(50);
 /// The same while nothing does.
@@ -45,8 +52,6 @@ pub(crate) enum Order {
     Letters { scope: Arc<str>, name: Box<str>, letters: Option<Vec<(u64, Bytes)>> },
     /// Letters that have arrived and are thrown away.
     Discarded(Vec<u64>),
-    /// What has been counted.
-    Figures(oneshot::Sender<Figures>),
     /// The node stops.
     Stop,
 }
@@ -63,21 +68,26 @@ pub(crate) struct Figures {
 /// # Errors
 /// When the system refuses it.
 pub(crate) fn start(node: Arc<Node>, directory: Directory<Asker>, orders: Receiver<Order>) -> io::Result<JoinHandle<()>> {
-    let registrar = Registrar { node, directory };
+    let registrar = Registrar { node, directory, walks: Walks::default(), told_ms: 0, has_news: true };
     std::thread::Builder::new().name("registry".into()).spawn(move || registrar.run(&orders))
 }
 
 struct Registrar {
     node: Arc<Node>,
     directory: Directory<Asker>,
+    walks: Walks,
+    /// When the figures were last told, Unix milliseconds.
+    told_ms: u64,
+    /// Something may have changed since.
+    has_news: bool,
 }
 
 impl Registrar {
     fn run(mut self, orders: &Receiver<Order>) {
         let mut ticked_ms = 0;
+        self.tell_figures(self.node.clock.now_ms());
         loop {
-            let is_timed = self.node.cluster.is_some() || self.directory.next_deadline_ms().is_some();
-            let first = match orders.recv_timeout(if is_timed { TICK } else { REST }) {
+            let first = match orders.recv_timeout(self.patience()) {
                 Ok(order) => Some(order),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -86,6 +96,7 @@ impl Registrar {
             let batch = first.into_iter().chain(std::iter::from_fn(|| orders.try_recv().ok())).take(BATCH);
             let mut is_over = false;
             for order in batch {
+                self.has_news = true;
                 is_over |= matches!(order, Order::Stop);
                 self.obey(order, now_ms);
             }
@@ -100,43 +111,71 @@ impl Registrar {
                     cluster.suspect();
                 }
             }
+            for _ in 0..STEPS {
+                self.walks.step(&mut self.directory, now_ms);
+            }
             self.directory.flush();
             self.perform();
+            self.tell_figures(now_ms);
             if is_over {
                 return;
             }
         }
     }
 
+    /// How long the thread may wait for the next order.
+    fn patience(&self) -> Duration {
+        let is_timed = self.node.cluster.is_some() || self.directory.next_deadline_ms().is_some();
+        match () {
+            () if !self.walks.is_empty() => Duration::ZERO,
+            () if is_timed => TICK,
+            () if self.has_news => FIGURES_EVERY,
+            () => REST,
+        }
+    }
+
+    /// Puts the figures where everybody may read them without asking this thread.
+    fn tell_figures(&mut self, now_ms: u64) {
+        let is_due = now_ms < self.told_ms || now_ms >= self.told_ms + FIGURES_EVERY.as_millis() as u64;
+        if self.has_news && is_due {
+            (self.told_ms, self.has_news) = (now_ms, false);
+            let (scopes, calls_waiting) = (self.directory.figures().collect(), self.directory.calls_waiting());
+            self.node.tell_figures(Figures { scopes, calls_waiting });
+        }
+    }
+
     fn obey(&mut self, order: Order, now_ms: u64) {
         match order {
+            Order::Ask { who, ask, asker } if self.walks.takes(&who, &ask) => self.walks.put(who, ask, asker),
             Order::Ask { who, ask, asker } => {
+                if matches!(ask, Ask::Close) {
+                    self.walks.forget(who.owner);
+                }
                 let asker = (!matches!(asker, Asker::Nobody)).then_some(asker);
                 self.directory.ask(&who, ask, asker, now_ms);
             }
             Order::Link { scope, message } => self.directory.receive(&scope, &message, now_ms),
             Order::Node { from, message } => self.directory.receive_from_node(&from, &message, now_ms),
             Order::Gone(owner) => {
+                self.walks.forget(owner);
                 let who = Who { owner, user: Box::default(), is_backend: true };
                 self.directory.ask(&who, Ask::Close, None, now_ms);
             }
             Order::Mail { scope, name } => self.directory.mail(&scope, &name),
             Order::Letters { scope, name, letters } => self.directory.deliver(&scope, &name, letters, now_ms),
             Order::Discarded(ids) => self.directory.discarded(&ids),
-            Order::Figures(reply) => {
-                let (scopes, calls_waiting) = (self.directory.figures().collect(), self.directory.calls_waiting());
-                let _ = reply.send(Figures { scopes, calls_waiting });
-            }
             Order::Stop => self.directory.goodbye(),
         }
     }
 
     fn perform(&mut self) {
-        let Registrar { node, directory } = self;
+        let Registrar { node, directory, .. } = self;
         for act in directory.acts() {
             match act {
                 Act::Answer(asker, answer) => node.answer(asker, answer.map_or_else(Response::Refused, Response::Answer)),
                 Act::Push(owner, message) => node.order_client(owner, ClientOrder::Push(message)),
+                Act::Spread(clients, push) => spread(node, &clients, &push),
+                Act::Call(owner, call, message) => node.order_client(owner, ClientOrder::Call { call, message }),
                 Act::Drop(owner) => node.order_client(owner, ClientOrder::Disconnect(Disconnect::FORCE_NO_RECONNECT)),
                 Act::Announce(channel, frame) => {
                     node.tell_home(channel, Request::Announce(frame));
@@ -167,6 +206,20 @@ impl Registrar {
                 }
             }
         }
+    }
+}
+
+/// Gives one push to many clients: one message for each shard that has some of them.
+fn spread(node: &Node, clients: &[OwnerId], push: &Arc<Shared>) {
+    let mut by_shard: BTreeMap<ShardId, Vec<(OwnerId, u32)>> = BTreeMap::new();
+    for owner in clients {
+        match route(*owner, node.shards.len()) {
+            Some((shard, slot)) => by_shard.entry(shard).or_default().push((*owner, slot)),
+            None => node.register(Order::Gone(*owner)),
+        }
+    }
+    for (shard, clients) in by_shard {
+        node.send(shard, Message::Spread { clients, push: Arc::clone(push) });
     }
 }
 

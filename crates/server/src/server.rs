@@ -75,6 +75,12 @@ pub enum StartError {
     /// A limit of the settings contradicts another.
     #[error("client.pong_timeout must be above zero, and shorter than every ping_interval")]
     PingInterval,
+    /// A scope of the registry is called like one of the server's own.
+    #[error("registry.scopes: {name:?} begins with $, as the server's own scopes do")]
+    ScopeName {
+        /// The name.
+        name: String,
+    },
     /// The system refused threads, sockets or random numbers.
     #[error("the system refused {what}")]
     System {
@@ -114,6 +120,9 @@ impl Server {
         let client = &settings.client;
         if client.pong_timeout.is_zero() || settings.ping_intervals().any(|(_, interval)| interval <= client.pong_timeout) {
             return Err(StartError::PingInterval);
+        }
+        if let Some(scope) = settings.registry.scopes.iter().find(|scope| scope.name.starts_with('$')) {
+            return Err(StartError::ScopeName { name: scope.name.clone() });
         }
         let http = &settings.http_server;
         let ip = http.bind_address().map_err(|source| StartError::Address { address: http.address.clone(), source })?;

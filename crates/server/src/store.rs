@@ -126,7 +126,7 @@ pub(crate) fn post(node: &Arc<Node>, letter: Letter, asker: Option<Asker>) {
     let Some(store) = node.store() else { return };
     let (of_node, expires_ms) = (Arc::clone(node), letter.expires_ms);
     let done = move |outcome: Result<u64, Refusal>| {
-        let posted = |id| Response::Answer(format!("{{\"id\":\"{id}\",\"expires_at\":{expires_ms}}}").into_bytes());
+        let posted = |id| Response::Answer(format!("{{\"id\":\"{id}\",\"expires_at\":{expires_ms}}}").into_bytes().into());
         if let Some(asker) = asker {
             of_node.answer(asker, outcome.map_or_else(|refusal| Response::Refused(refused(refusal)), posted));
         }
@@ -143,7 +143,7 @@ pub(crate) fn discard(node: &Arc<Node>, ids: Vec<u64>, asker: Option<Asker>) {
             of_node.register(Order::Discarded(of_ids));
         }
         if let Some(asker) = asker {
-            let answer = outcome.map_or_else(|refusal| Response::Refused(refused(refusal)), |()| Response::Answer(b"{}".to_vec()));
+            let answer = outcome.map_or_else(|refusal| Response::Refused(refused(refusal)), |()| Response::Answer(b"{}".to_vec().into()));
             of_node.answer(asker, answer);
         }
     };

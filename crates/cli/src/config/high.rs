@@ -77,6 +77,10 @@ impl Reader<'_> {
 
     fn read_scopes(&mut self, node: &Node) {
         for (name, item) in self.named_tables(SCOPES, node) {
+            if name.starts_with('$') {
+                let text = format!("{SCOPES}[{name}].name: names that begin with $ are the server's own");
+                self.findings.push(Finding::error(text, Some(&item.place)));
+            }
             let options = self.read_options(&format!("{SCOPES}[{name}]"), SCOPE_OPTIONS, fields(item));
             self.scopes.push((name, options));
         }

@@ -333,6 +333,7 @@ pub(crate) const SCOPE_OPTIONS: &[Key] = &[
     ours("client_entries_limit", SOME, "128", "Names and memberships of one connection."),
     ours("call_timeout_max", Duration, "60s", "Longest time that a call may wait for its answer."),
     ours("calls_limit", SOME, "10000", "Calls that may wait for answers at the same time, on each node."),
+    ours("client_calls_limit", SOME, "128", "The same of one connection; a call of a group counts by its members. Beyond it: 4007."),
     ours("allow_store", Texts, "", "Names that clients may have messages kept for, patterns as in `allow_register`; empty = backends only. Clients also need `allow_send_for_client`."),
     ours("inbox_size", Integer(0, 1_000_000), "0", "Messages that may be kept for one name until its owner acknowledges them (`send` with `store_for`), in `store.primary`; 0 = none are kept."),
     ours("inbox_ttl_max", Duration, "168h", "Longest time that such a message is kept."),

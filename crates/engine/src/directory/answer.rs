@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use touchline_protocol::Error;
 use touchline_protocol::encode::{self, Object};
+use touchline_protocol::publication::Shared;
 use touchline_registry::{Change, Entry, Event, OwnerId, Reason, Replica};
 
 use super::calls::{CallError, Reply};
@@ -32,19 +33,19 @@ pub(super) fn entry(entry: &Entry) -> Vec<u8> {
     out
 }
 
-pub(super) fn names((entries, next): (Vec<Entry>, Option<u32>)) -> Vec<u8> {
+pub(super) fn names(entries: &[Entry], next: Option<u32>) -> Vec<u8> {
     let mut out = Vec::new();
     let mut object = Object::open(&mut out);
-    encode::list(object.key("names"), &entries, |out, entry| write_entry(out, entry, "name"));
+    encode::list(object.key("names"), entries, |out, entry| write_entry(out, entry, "name"));
     object.number("cursor", next.unwrap_or_default().into());
     object.close();
     out
 }
 
-pub(super) fn groups((groups, next): (Vec<(Arc<str>, u32)>, Option<u32>)) -> Vec<u8> {
+pub(super) fn groups(groups: &[(Arc<str>, u32)], next: Option<u32>) -> Vec<u8> {
     let mut out = Vec::new();
     let mut object = Object::open(&mut out);
-    encode::list(object.key("groups"), &groups, |out, (group, count)| {
+    encode::list(object.key("groups"), groups, |out, (group, count)| {
         let mut object = Object::open(out);
         object.text("group", group).number("count", (*count).into());
         object.close();
@@ -55,17 +56,16 @@ pub(super) fn groups((groups, next): (Vec<(Arc<str>, u32)>, Option<u32>)) -> Vec
 }
 
 /// `count` is exact; `members` may be a sample of them.
-pub(super) fn members(members: impl Iterator<Item = Entry>, count: usize) -> Vec<u8> {
+pub(super) fn members(members: &[Entry], count: u64) -> Vec<u8> {
     let mut out = Vec::new();
-    let mut shown = 0;
     let mut object = Object::open(&mut out);
-    encode::list(object.key("members"), members.inspect(|_| shown += 1), |out, entry| {
+    encode::list(object.key("members"), members, |out, entry| {
         let mut object = Object::open(out);
-        object.text("client", &client_text(entry.owner())).text("node", entry.node()).raw("meta", meta(&entry));
+        object.text("client", &client_text(entry.owner())).text("node", entry.node()).raw("meta", meta(entry));
         object.close();
     });
-    encode::number(object.key("count"), count as u64);
-    object.flag("sample", shown < count);
+    encode::number(object.key("count"), count);
+    object.flag("sample", (members.len() as u64) < count);
     object.close();
     out
 }
@@ -89,10 +89,9 @@ pub(super) fn counts(replica: &Replica) -> Vec<u8> {
 }
 
 /// What a client is sent by another, or by a backend: `from` is empty then.
-pub(super) fn message(who: &Who, to: &str, call: Option<u64>, data: &Bytes) -> Vec<u8> {
+pub(super) fn message(who: &Who, to: &str, data: &Bytes) -> Vec<u8> {
     let mut out = Vec::with_capacity(data.len() + 120);
     let mut object = Object::open(&mut out);
-    object.number("call", call.unwrap_or_default());
     let mut from = Object::open(object.key("from"));
     if !who.is_backend {
         from.text("user", &who.user).text("client", &client_text(who.owner));
@@ -103,9 +102,28 @@ pub(super) fn message(who: &Who, to: &str, call: Option<u64>, data: &Bytes) -> V
     out
 }
 
+/// A message as a push that many clients share.
+pub fn push(message: &[u8]) -> Shared {
+    Shared::encode(message.len(), |out| {
+        let mut object = Object::open(out);
+        let mut body = Object::open(object.key("message"));
+        body.raw("data", Some(message));
+        body.close();
+        object.close();
+    })
+}
+
+/// A message that is a call of this number: the number stands in front.
+pub fn numbered(call: u64, message: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(message.len() + 30);
+    out.extend_from_slice(format!("{{\"call\":{call},").as_bytes());
+    out.extend_from_slice(message.get(1..).unwrap_or(b"}"));
+    out
+}
+
 /// Such a message as it is kept.
 pub(super) fn letter_of(who: &Who, to: &str, data: &Bytes, now_ms: u64) -> Vec<u8> {
-    let mut letter = message(who, to, None, data);
+    let mut letter = message(who, to, data);
     letter.pop();
     letter.extend_from_slice(format!(",\"time\":{now_ms}}}").as_bytes());
     letter

@@ -7,6 +7,7 @@ use touchline_protocol::publication::Shared;
 use touchline_protocol::{ClientInfo, Error};
 use touchline_registry::{OwnerId, Stamp};
 
+use super::answered::Answered;
 use super::scope::ScopeId;
 
 /// A question or an order, checked already: the asker may do this.
@@ -180,10 +181,15 @@ pub struct Who {
 /// What the directory wants done.
 #[derive(Debug)]
 pub enum Act<A> {
-    /// Answers an asker, in JSON.
-    Answer(A, Result<Vec<u8>, Error>),
+    /// Answers an asker.
+    Answer(A, Result<Answered, Error>),
     /// Gives a message, JSON, to a client of this node.
     Push(OwnerId, Vec<u8>),
+    /// Gives one message to many clients of this node: they share it.
+    Spread(Vec<OwnerId>, Arc<Shared>),
+    /// Gives a call to a client of this node: its number, and the message, JSON, which calls of a group share. [`super::numbered`] puts
+    /// them together.
+    Call(OwnerId, u64, Bytes),
     /// Disconnects a client of this node that lost a name.
     Drop(OwnerId),
     /// Tells a channel's subscribers who want to know that somebody came or went.
@@ -238,14 +244,19 @@ pub enum Act<A> {
 
 /// A client id in its usual form.
 pub fn client_text(owner: OwnerId) -> String {
-    let mut text = String::with_capacity(36);
+    std::str::from_utf8(&client_bytes(owner)).unwrap_or_default().to_owned()
+}
+
+/// The same, for who writes many of them.
+pub(super) fn client_bytes(owner: OwnerId) -> [u8; 36] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = [b'-'; 36];
+    let mut at = 0;
     for (index, byte) in owner.0.iter().enumerate() {
-        if matches!(index, 4 | 6 | 8 | 10) {
-            text.push('-');
-        }
-        for digit in [byte >> 4, byte & 15] {
-            text.push(char::from_digit(digit.into(), 16).unwrap_or('0'));
-        }
+        at += usize::from(matches!(index, 4 | 6 | 8 | 10));
+        text[at] = DIGITS[usize::from(byte >> 4)];
+        text[at + 1] = DIGITS[usize::from(byte & 15)];
+        at += 2;
     }
     text
 }

@@ -34,6 +34,8 @@ pub(super) enum Caller<A> {
 struct Pending<A> {
     caller: Caller<A>,
     callee: OwnerId,
+    /// The client of this node that calls; none = a backend, or another node.
+    by: Option<OwnerId>,
     /// The callee's node, if it is another one.
     node: Option<Arc<str>>,
     until_ms: u64,
@@ -63,6 +65,7 @@ pub(super) struct Calls<A> {
     groups: HashMap<u64, Group<A>>,
     deadlines: BTreeSet<(u64, u64)>,
     by_callee: HashMap<OwnerId, HashSet<u64>>,
+    by_caller: HashMap<OwnerId, HashSet<u64>>,
 }
 
 impl<A> Calls<A> {
@@ -70,7 +73,14 @@ impl<A> Calls<A> {
     pub(super) fn new(first: u64) -> Self {
         // Numbers stay below 2⁵³: JavaScript reads them.
         let next = first >> 12;
-        Calls { next, pending: HashMap::new(), groups: HashMap::new(), deadlines: BTreeSet::new(), by_callee: HashMap::new() }
+        Calls {
+            next,
+            pending: HashMap::new(),
+            groups: HashMap::new(),
+            deadlines: BTreeSet::new(),
+            by_callee: HashMap::new(),
+            by_caller: HashMap::new(),
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -82,12 +92,20 @@ impl<A> Calls<A> {
         self.deadlines.first().map(|(until_ms, _)| *until_ms)
     }
 
-    /// Notes a call; gives its number.
-    pub(super) fn open(&mut self, caller: Caller<A>, callee: OwnerId, node: Option<Arc<str>>, until_ms: u64) -> u64 {
+    /// Calls of one client that wait.
+    pub(super) fn of_caller(&self, caller: OwnerId) -> usize {
+        self.by_caller.get(&caller).map_or(0, HashSet::len)
+    }
+
+    /// Notes a call; gives its number. `by`: the client of this node that calls.
+    pub(super) fn open(&mut self, caller: Caller<A>, by: Option<OwnerId>, callee: OwnerId, node: Option<Arc<str>>, until_ms: u64) -> u64 {
         self.next += 1;
         self.deadlines.insert((until_ms, self.next));
         self.by_callee.entry(callee).or_default().insert(self.next);
-        self.pending.insert(self.next, Pending { caller, callee, node, until_ms });
+        if let Some(by) = by {
+            self.by_caller.entry(by).or_default().insert(self.next);
+        }
+        self.pending.insert(self.next, Pending { caller, callee, by, node, until_ms });
         self.next
     }
 
@@ -108,16 +126,29 @@ impl<A> Calls<A> {
         self.pending.get(&call).is_some_and(|pending| pending.node.as_deref() == Some(node))
     }
 
-    /// Ends a call.
-    pub(super) fn finish(&mut self, call: u64, reply: Reply) -> Option<Done<A>> {
+    /// Takes a call out of all lists.
+    fn take(&mut self, call: u64) -> Option<Pending<A>> {
         let pending = self.pending.remove(&call)?;
         self.deadlines.remove(&(pending.until_ms, call));
-        if let Some(calls) = self.by_callee.get_mut(&pending.callee) {
-            calls.remove(&call);
-            if calls.is_empty() {
-                self.by_callee.remove(&pending.callee);
+        forget(&mut self.by_callee, pending.callee, call);
+        if let Some(by) = pending.by {
+            forget(&mut self.by_caller, by, call);
+        }
+        Some(pending)
+    }
+
+    /// Forgets all calls of a client that is gone: nobody waits for their answers.
+    pub(super) fn caller_gone(&mut self, caller: OwnerId) {
+        for call in self.by_caller.remove(&caller).unwrap_or_default() {
+            if let Some(Pending { caller: Caller::Group(number), .. }) = self.take(call) {
+                self.groups.remove(&number);
             }
         }
+    }
+
+    /// Ends a call.
+    pub(super) fn finish(&mut self, call: u64, reply: Reply) -> Option<Done<A>> {
+        let pending = self.take(call)?;
         let number = match pending.caller {
             Caller::Here(asker) => return Some(Done::One(asker, reply)),
             Caller::Node(node, call) => return Some(Done::Node(node, call, reply)),
@@ -153,5 +184,15 @@ impl<A> Calls<A> {
             self.deadlines.remove(&(until_ms, call));
         }
         done
+    }
+}
+
+/// Takes a call off a client's list.
+fn forget(lists: &mut HashMap<OwnerId, HashSet<u64>>, client: OwnerId, call: u64) {
+    if let Some(calls) = lists.get_mut(&client) {
+        calls.remove(&call);
+        if calls.is_empty() {
+            lists.remove(&client);
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! named by the channel, in a scope of its own.
 
 mod answer;
+mod answered;
 mod ask;
 mod calls;
 mod inbox;
@@ -11,21 +12,28 @@ mod presence;
 mod remote;
 mod request;
 mod scope;
+mod walk;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use touchline_protocol::{Error, encode};
-use touchline_registry::{Change, Counters, Entry, Event, Output, OwnerId, Refusal, Registered, Replica, Timing};
+use touchline_registry::{Change, Classify, Counters, Entry, Event, Output, OwnerId, Refusal, Registered, Replica, Settings, Timing};
 
+pub use answer::{numbered, push as message_push};
+pub use answered::Answered;
+use answered::Listed;
 pub use ask::{Act, Ask, Listing, Target, Who, client_from_text, client_text};
 use calls::{CallError, Caller, Calls, Done, Reply};
 use inbox::{Address, Fetch, Inbox};
-pub(crate) use request::permit;
 pub use request::{METHODS, read};
+pub(crate) use request::{has_control, permit};
 pub use scope::{ConflictPolicy, ScopeId, ScopeOptions, Scopes};
+pub use walk::Walk;
 
-/// The scope of presence. No scope of the configuration can be called so.
+use crate::work::Work;
+
+/// The scope of presence. No scope of the configuration can be called so, and [`Scopes::find`] never finds it.
 const PRESENCE: &str = "$presence";
 /// Calls of members that one call of a group may make.
 const GROUP_CALLS_MAX: usize = 1_000;
@@ -71,12 +79,13 @@ impl<A> Directory<A> {
             client_entries_limit: usize::MAX,
             ..ScopeOptions::default()
         };
-        let make = |options: &ScopeOptions| Scope {
+        let make = |options: &ScopeOptions, classify: Option<Classify>| Scope {
             name: options.name.as_str().into(),
-            replica: Replica::new(node, birth, options.settings(timing), now_ms),
+            replica: Replica::new(node, birth, Settings { classify, ..options.settings(timing) }, now_ms),
             options: options.clone(),
         };
-        let scopes = scopes.iter().chain([&presence]).map(make).collect();
+        let presence = make(&presence, Some(presence::shown_user));
+        let scopes = scopes.iter().map(|options| make(options, None)).chain([presence]).collect();
         Directory { node: node.into(), scopes, calls: Calls::new(birth), inbox: Inbox::default(), acts: Vec::new(), is_clustered }
     }
 
@@ -111,6 +120,13 @@ impl<A> Directory<A> {
 
     /// Carries an order out, or answers; but not what [`Scopes::answer`] does. Without an asker nobody is answered.
     pub fn ask(&mut self, who: &Who, ask: Ask, asker: Option<A>, now_ms: u64) {
+        if ask.is_walk() {
+            let mut walk = self.begin(who.clone(), ask, asker, now_ms);
+            while let Some(begun) = walk {
+                walk = self.step(begun, now_ms);
+            }
+            return;
+        }
         let answer = match ask {
             Ask::Send { target, data, store_for_ms: 0 } => self.send(who, &target, &data),
             Ask::Send { target, data, store_for_ms } => {
@@ -137,13 +153,12 @@ impl<A> Directory<A> {
                 let _ = self.presence().leave(who.owner, &channel);
                 Ok(answer::empty())
             }
-            Ask::Presence { channel, limit } => Ok(self.presence_of(&channel, limit)),
             Ask::PresenceStats { channel } => Ok(self.presence_stats_of(&channel)),
             ask => self.ask_scope(who, ask, now_ms),
         };
         self.collect();
         if let Some(asker) = asker {
-            self.acts.push(Act::Answer(asker, answer));
+            self.acts.push(Act::Answer(asker, answer.map(Answered::from)));
         }
     }
 
@@ -247,49 +262,34 @@ impl<A> Directory<A> {
                 Ok(answer::empty())
             }
             Ask::Leave { scope, group } => self.scope(scope)?.replica.leave(owner, &group).map_err(refusal).map(|()| answer::empty()),
-            Ask::Names(listing) => {
-                let page = self.scope(listing.scope)?.replica.names(&listing.prefix, listing.cursor, listing.limit);
-                Ok(answer::names(page))
-            }
-            Ask::Groups(listing) => {
-                let page = self.scope(listing.scope)?.replica.groups(&listing.prefix, listing.cursor, listing.limit);
-                Ok(answer::groups(page))
-            }
-            Ask::Members { scope, group } => {
-                let scope = self.scope(scope)?;
-                let count = scope.replica.member_count(&group);
-                Ok(answer::members(scope.replica.members(&group).take(scope.options.members_limit), count))
-            }
             Ask::Count { scope } => Ok(answer::counts(&self.scope(scope)?.replica)),
             _ => Err(Error::INTERNAL),
         }
     }
 
-    /// An owner is gone: all that it held, and the calls that wait for it.
+    /// An owner is gone: all that it held, the calls that it made, and the calls that wait for it.
     fn close(&mut self, owner: OwnerId) {
         self.scopes.iter_mut().for_each(|scope| scope.replica.close(owner));
+        self.calls.caller_gone(owner);
         let done = self.calls.callee_gone(owner);
         self.finish_all(done);
     }
 
-    /// Those whom a target stands for.
-    fn resolve(&mut self, target: &Target) -> Result<Vec<Entry>, Error> {
-        let scope = self.scope(target.scope)?;
-        let found: Vec<Entry> = if target.is_group {
-            scope.replica.members(&target.key).collect()
-        } else {
-            scope.replica.lookup(&target.key).into_iter().collect()
-        };
-        if found.is_empty() { Err(Error::NOT_REGISTERED) } else { Ok(found) }
+    /// Who has the name that a message or a call is for.
+    fn resolve(&mut self, target: &Target) -> Result<Entry, Error> {
+        self.scope(target.scope)?.replica.lookup(&target.key).ok_or(Error::NOT_REGISTERED)
     }
 
+    /// Sends to a name.
     fn send(&mut self, who: &Who, target: &Target, data: &Bytes) -> Result<Vec<u8>, Error> {
-        let found = self.resolve(target)?;
-        let message = answer::message(who, &target.key, None, data);
-        for entry in &found {
-            self.give(entry, &message);
-        }
-        Ok(answer::sent(found.len()))
+        let entry = self.resolve(target)?;
+        let message = answer::message(who, &target.key, data);
+        self.acts.push(if *entry.node() == self.node {
+            Act::Push(entry.owner(), message)
+        } else {
+            Act::Node(Arc::clone(entry.node()), remote::send(&[entry.owner()], &message))
+        });
+        Ok(answer::sent(1))
     }
 
     /// Has a letter kept for a name, whoever has it now.
@@ -316,48 +316,34 @@ impl<A> Directory<A> {
         }
     }
 
-    /// Hands a message to a client, here or on its node.
-    fn give(&mut self, entry: &Entry, message: &[u8]) {
-        if *entry.node() == self.node {
-            self.acts.push(Act::Push(entry.owner(), message.to_vec()));
-        } else {
-            self.acts.push(Act::Node(Arc::clone(entry.node()), remote::send(entry.owner(), message)));
-        }
+    /// Whether so many more calls of a scope may wait: the time that they may wait, milliseconds.
+    fn may_call(&mut self, who: &Who, target: &Target, calls: usize, timeout_ms: u64) -> Result<u64, Error> {
+        let (waiting, own) = (self.calls.len(), if who.is_backend { 0 } else { self.calls.of_caller(who.owner) });
+        let options = &self.scope(target.scope)?.options;
+        let fits = waiting + calls <= options.calls_limit
+            && calls <= GROUP_CALLS_MAX
+            && (who.is_backend || own + calls <= options.client_calls_limit);
+        fits.then_some(timeout_ms.min(options.call_timeout_max.as_millis() as u64)).ok_or(Error::TOO_MANY_CALLS)
     }
 
+    /// Calls a name.
     fn call(&mut self, who: &Who, target: &Target, data: &Bytes, timeout_ms: u64, asker: Option<A>, now_ms: u64) {
         let Some(asker) = asker else { return };
-        let limits = self.scope(target.scope).map(|scope| (scope.options.calls_limit, scope.options.call_timeout_max.as_millis() as u64));
-        let checked = limits.and_then(|limits| self.resolve(target).map(|found| (limits, found))).and_then(|((most, longest), found)| {
-            let fits = self.calls.len() + found.len() <= most && found.len() <= GROUP_CALLS_MAX;
-            if fits { Ok((timeout_ms.min(longest), found)) } else { Err(Error::TOO_MANY_CALLS) }
-        });
-        let (timeout_ms, found) = match checked {
+        let checked = self.resolve(target).and_then(|entry| Ok((self.may_call(who, target, 1, timeout_ms)?, entry)));
+        let (timeout_ms, entry) = match checked {
             Ok(checked) => checked,
             Err(error) => return self.acts.push(Act::Answer(asker, Err(error))),
         };
-        let until_ms = now_ms + timeout_ms;
-        if !target.is_group {
-            return self.call_one(who, &target.key, &found[0], Caller::Here(asker), data, until_ms, timeout_ms);
-        }
-        let group = self.calls.open_group(asker, found.len());
-        for entry in &found {
-            self.call_one(who, &target.key, entry, Caller::Group(group), data, until_ms, timeout_ms);
-        }
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "a call is all of this, and it goes one step only")]
-    fn call_one(&mut self, who: &Who, to: &str, entry: &Entry, caller: Caller<A>, data: &Bytes, until_ms: u64, timeout_ms: u64) {
         let is_here = *entry.node() == self.node;
         let node = (!is_here).then(|| Arc::clone(entry.node()));
-        let call = self.calls.open(caller, entry.owner(), node, until_ms);
-        let message = answer::message(who, to, Some(call), data);
-        if is_here {
-            self.acts.push(Act::Push(entry.owner(), message));
+        let (by, until_ms) = ((!who.is_backend).then_some(who.owner), now_ms.saturating_add(timeout_ms));
+        let call = self.calls.open(Caller::Here(asker), by, entry.owner(), node, until_ms);
+        let message = answer::message(who, &target.key, data);
+        self.acts.push(if is_here {
+            Act::Call(entry.owner(), call, message.into())
         } else {
-            let message = answer::message(who, to, None, data);
-            self.acts.push(Act::Node(Arc::clone(entry.node()), remote::call(entry.owner(), call, timeout_ms, &message)));
-        }
+            Act::Node(Arc::clone(entry.node()), remote::call(&[entry.owner()], call, timeout_ms, &message))
+        });
     }
 
     fn take_reply(&mut self, callee: OwnerId, call: u64, reply: Reply) -> Result<Vec<u8>, Error> {
@@ -372,8 +358,13 @@ impl<A> Directory<A> {
     fn finish_all(&mut self, done: impl IntoIterator<Item = Done<A>>) {
         for done in done {
             self.acts.push(match done {
-                Done::One(asker, reply) => Act::Answer(asker, answer::reply(reply)),
-                Done::All(asker, answers) => Act::Answer(asker, Ok(answer::replies(&answers))),
+                Done::One(asker, reply) => Act::Answer(asker, answer::reply(reply).map(Answered::from)),
+                Done::All(asker, answers) => {
+                    let size = |reply: &Reply| reply.as_ref().map_or(0, Bytes::len);
+                    let bytes = answers.iter().map(|(_, reply)| size(reply)).sum();
+                    let work = Work { items: answers.len(), copies: answers.len(), bytes };
+                    Act::Answer(asker, Ok(Answered::list(Listed::Replies(answers), work)))
+                }
                 Done::Node(node, call, reply) => Act::Node(node, remote::answer(call, &reply)),
             });
         }

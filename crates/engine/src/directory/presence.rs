@@ -1,6 +1,5 @@
 //! Presence: who is in a channel. The channel is a group, a subscriber's connection its member, and what others see of it the metadata.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use touchline_protocol::encode::Object;
@@ -8,10 +7,13 @@ use touchline_protocol::publication::Shared;
 use touchline_protocol::{ClientInfo, encode};
 use touchline_registry::{Change, Entry, Event, OwnerId};
 
-use super::{Act, Directory, client_text};
+use super::ask::client_bytes;
+use super::{Act, Directory};
 
 const SHOWN: u8 = 1;
 const ANNOUNCED: u8 = 2;
+/// Bytes around a member in a list.
+const AROUND: usize = 64;
 
 /// Flags, length of the user (4 bytes, little-endian), the user, then `ClientInfo` as JSON.
 pub(super) fn meta(info: &ClientInfo, is_shown: bool, is_announced: bool) -> Vec<u8> {
@@ -23,14 +25,46 @@ pub(super) fn meta(info: &ClientInfo, is_shown: bool, is_announced: bool) -> Vec
 }
 
 /// The flags, the user and the JSON of a member; of one that makes no sense, nothing.
-fn parts(entry: &Entry) -> (u8, &[u8], &[u8]) {
+fn parts(meta: &[u8]) -> (u8, &[u8], &[u8]) {
     let read = || {
-        let (flags, rest) = entry.meta().split_first()?;
+        let (flags, rest) = meta.split_first()?;
         let (length, rest) = rest.split_first_chunk::<4>()?;
         let (user, json) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
         Some((*flags, user, json))
     };
     read().unwrap_or((0, &[], &[]))
+}
+
+/// The user of a member that is shown: what the registry keeps counts of.
+pub(super) fn shown_user(meta: &[u8]) -> Option<&[u8]> {
+    let (flags, user, _) = parts(meta);
+    (flags & SHOWN != 0).then_some(user)
+}
+
+pub(super) fn is_shown(entry: &Entry) -> bool {
+    shown_user(entry.meta()).is_some()
+}
+
+/// `{"presence": {client: info}}` of some members that are shown; fewer than there are say so, with the exact number.
+pub(super) fn write(shown: &[Entry], count: u64) -> Vec<u8> {
+    let size = shown.iter().map(|entry| entry.meta().len() + AROUND).sum::<usize>();
+    let mut out = Vec::with_capacity(size + AROUND);
+    out.extend_from_slice(b"{\"presence\":{");
+    for (index, entry) in shown.iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        out.push(b'"');
+        out.extend_from_slice(&client_bytes(entry.owner()));
+        out.extend_from_slice(b"\":");
+        out.extend_from_slice(parts(entry.meta()).2);
+    }
+    out.push(b'}');
+    if (shown.len() as u64) < count {
+        out.extend_from_slice(format!(",\"sample\":true,\"num_clients\":{count}").as_bytes());
+    }
+    out.push(b'}');
+    out
 }
 
 /// A join or leave push, if the member wants others to be told.
@@ -40,7 +74,7 @@ pub(super) fn announce<A>(event: &Event) -> Option<Act<A>> {
         Change::Left => "leave",
         _ => return None,
     };
-    let (flags, _, json) = parts(&event.entry);
+    let (flags, _, json) = parts(event.entry.meta());
     if flags & ANNOUNCED == 0 {
         return None;
     }
@@ -61,48 +95,11 @@ impl<A> Directory<A> {
         let _ = self.presence().join(owner, channel, &meta, now_ms);
     }
 
-    /// `{"presence": {client: info}}`, at most `limit` of them; a sample says so, with the exact number.
-    pub(super) fn presence_of(&mut self, channel: &str, limit: usize) -> Vec<u8> {
-        let mut out = b"{\"presence\":{".to_vec();
-        let replica = self.presence();
-        let (mut shown, mut count) = (0, 0);
-        for entry in replica.members(channel) {
-            let (flags, _, json) = parts(&entry);
-            count += usize::from(flags & SHOWN != 0);
-            if flags & SHOWN == 0 || shown == limit {
-                continue;
-            }
-            if shown > 0 {
-                out.push(b',');
-            }
-            shown += 1;
-            encode::text(&mut out, &client_text(entry.owner()));
-            out.push(b':');
-            out.extend_from_slice(json);
-        }
-        out.push(b'}');
-        if shown < count {
-            out.extend_from_slice(format!(",\"sample\":true,\"num_clients\":{count}").as_bytes());
-        }
-        out.push(b'}');
-        out
-    }
-
     /// `{"num_clients", "num_users"}`: both exact; all anonymous clients are one user.
     pub(super) fn presence_stats_of(&mut self, channel: &str) -> Vec<u8> {
-        let mut users: HashSet<Vec<u8>> = HashSet::new();
-        let mut clients = 0;
-        for entry in self.presence().members(channel) {
-            let (flags, user, _) = parts(&entry);
-            if flags & SHOWN != 0 {
-                clients += 1;
-                if !users.contains(user) {
-                    users.insert(user.to_vec());
-                }
-            }
-        }
+        let (clients, users) = self.presence().tally(channel);
         let mut out = Vec::new();
-        encode::presence_stats(&mut out, clients, users.len() as u64);
+        encode::presence_stats(&mut out, clients, users);
         out
     }
 }

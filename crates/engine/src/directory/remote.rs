@@ -1,20 +1,25 @@
 //! What the directories of two nodes say to each other: messages and calls for a client that lives there. JSON, one object a message.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use touchline_protocol::Error;
-use touchline_protocol::encode::Object;
+use touchline_protocol::encode::{self, Object};
 use touchline_registry::OwnerId;
 
 use super::calls::{CallError, Caller, Reply};
-use super::{Act, Directory, client_from_text, client_text, error_json};
+use super::{Act, Directory, answer as words, client_from_text, client_text, error_json};
 
 #[derive(Deserialize)]
 struct Message<'a> {
     /// For a client of the receiver.
     #[serde(default)]
     client: &'a str,
+    /// For these as well. Their calls have the numbers behind `call`.
+    #[serde(borrow, default)]
+    clients: Vec<&'a str>,
     /// What it is to be given.
     #[serde(borrow, default)]
     message: Option<&'a RawValue>,
@@ -34,20 +39,36 @@ struct Message<'a> {
     code: u32,
 }
 
-pub(super) fn send(client: OwnerId, message: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(message.len() + 80);
+/// Clients that one message is for at most: their ids take some 40 KB.
+pub(super) const CLIENTS_MAX: usize = 1_024;
+
+/// A message for some clients of one node, at least one and at most [`CLIENTS_MAX`].
+pub(super) fn send(clients: &[OwnerId], message: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(message.len() + 80 + clients.len() * 39);
     let mut object = Object::open(&mut out);
-    object.text("client", &client_text(client)).raw("message", Some(message));
+    write_clients(&mut object, clients);
+    object.raw("message", Some(message));
     object.close();
     out
 }
 
-pub(super) fn call(client: OwnerId, call: u64, timeout_ms: u64, message: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(message.len() + 120);
+/// A call of some clients of one node; the first has the number `call`, the others those behind it.
+pub(super) fn call(clients: &[OwnerId], call: u64, timeout_ms: u64, message: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(message.len() + 120 + clients.len() * 39);
     let mut object = Object::open(&mut out);
-    object.text("client", &client_text(client)).number("call", call).number("timeout_ms", timeout_ms).raw("message", Some(message));
+    write_clients(&mut object, clients);
+    object.number("call", call).number("timeout_ms", timeout_ms).raw("message", Some(message));
     object.close();
     out
+}
+
+/// A node of an earlier version reads the first only.
+fn write_clients(object: &mut Object<'_>, clients: &[OwnerId]) {
+    let Some((first, others)) = clients.split_first() else { return };
+    object.text("client", &client_text(*first));
+    if !others.is_empty() {
+        encode::list(object.key("clients"), others, |out, client| encode::text(out, &client_text(*client)));
+    }
 }
 
 pub(super) fn answer(call: u64, reply: &Reply) -> Vec<u8> {
@@ -82,14 +103,30 @@ impl<A> Directory<A> {
             }
             return;
         }
-        let (Some(client), Some(json)) = (client_from_text(message.client), message.message) else { return };
-        let mut given = json.get().as_bytes().to_vec();
-        if message.call > 0 {
-            let until_ms = now_ms + message.timeout_ms;
-            let call = self.calls.open(Caller::Node(from.into(), message.call), client, None, until_ms);
-            // The message is an object that was written by a node: the number goes in front.
-            given.splice(1..1, format!("\"call\":{call},").into_bytes());
+        let Some(json) = message.message else { return };
+        let clients: Vec<OwnerId> = std::iter::once(message.client).chain(message.clients).filter_map(client_from_text).collect();
+        if message.call == 0 {
+            return self.acts.push(Act::Spread(clients, Arc::new(words::push(json.get().as_bytes()))));
         }
-        self.acts.push(Act::Push(client, given));
+        let json = take(json);
+        let (most, longest_ms) = self.call_limits();
+        let until_ms = now_ms.saturating_add(message.timeout_ms.min(longest_ms));
+        for (number, client) in (message.call..).zip(clients) {
+            if self.calls.len() >= most {
+                let refused = answer(number, &Err(CallError::Ours(Error::TOO_MANY_CALLS)));
+                self.acts.push(Act::Node(from.into(), refused));
+                continue;
+            }
+            let call = self.calls.open(Caller::Node(from.into(), number), None, client, None, until_ms);
+            self.acts.push(Act::Call(client, call, json.clone()));
+        }
+    }
+
+    /// Calls that may wait, and milliseconds that one may, by the most generous scope.
+    fn call_limits(&self) -> (usize, u64) {
+        let options = self.scopes.iter().map(|scope| &scope.options);
+        options.fold((0, 0), |(most, longest_ms), options| {
+            (most.max(options.calls_limit), longest_ms.max(options.call_timeout_max.as_millis() as u64))
+        })
     }
 }

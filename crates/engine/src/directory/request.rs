@@ -15,6 +15,8 @@ const CALL_TIMEOUT_MS: u64 = 5_000;
 /// Entries of a page, if it does not say, and at most.
 const PAGE: usize = 100;
 const PAGE_MAX: usize = 1_000;
+/// Letters that one `inbox.ack` may name.
+const ACKNOWLEDGED_MAX: usize = 1_000;
 
 /// The methods that clients call as `registry.<method>`, and backends as operations.
 pub const METHODS: [&str; 13] = [
@@ -91,6 +93,11 @@ impl Params<'_> {
     }
 }
 
+/// Whether a text has characters that no name or group may have: C0 and C1 controls and DEL. Databases and terminals trip over them.
+pub(crate) fn has_control(text: &str) -> bool {
+    text.chars().any(char::is_control)
+}
+
 /// What a method with these parameters (JSON) asks for. `method` is without the `registry.` in front of it.
 ///
 /// # Errors
@@ -105,11 +112,17 @@ pub fn read(method: &str, params: &str, scopes: &Scopes) -> Result<Ask, Error> {
         return Ok(Ask::Reply { call: p.call, outcome });
     }
     if method == "inbox.ack" {
+        if p.ids.len() > ACKNOWLEDGED_MAX {
+            return Err(Error::BAD_REQUEST);
+        }
         let ids = p.ids.iter().map(|id| &**id).chain((!p.id.is_empty()).then_some(&*p.id));
         return Ok(Ask::Acknowledge { ids: ids.map(str::parse).collect::<Result<_, _>>().map_err(|_| Error::BAD_REQUEST)? });
     }
     if !METHODS.contains(&method) {
         return Err(Error::METHOD_NOT_FOUND);
+    }
+    if [&p.name, &p.group, &p.prefix].iter().any(|text| has_control(text)) {
+        return Err(Error::BAD_REQUEST);
     }
     let scope = scopes.find(&p.scope).ok_or(Error::NO_SUCH_SCOPE)?;
     let (name, group) = (|| Box::<str>::from(&*p.name), || Box::<str>::from(&*p.group));

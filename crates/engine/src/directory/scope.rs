@@ -45,6 +45,8 @@ pub struct ScopeOptions {
     pub call_timeout_max: Duration,
     /// Calls that may wait for answers at the same time, on each node.
     pub calls_limit: usize,
+    /// The same of one connection; a call of a group counts by its members. Beyond it: 4007.
+    pub client_calls_limit: usize,
     /// Members in one answer; of larger groups a sample is shown, with the exact count.
     pub members_limit: usize,
     /// Names that clients may have messages kept for (`send` with `store_for`), patterns as above. None = backends only.
@@ -74,6 +76,7 @@ impl Default for ScopeOptions {
             client_entries_limit: 128,
             call_timeout_max: Duration::from_secs(60),
             calls_limit: 10_000,
+            client_calls_limit: 128,
             members_limit: 1_000,
             allow_store: Vec::new(),
             inbox_size: 0,
@@ -118,8 +121,11 @@ pub struct Scopes(pub(super) Vec<(ScopeOptions, View)>);
 pub struct ScopeId(pub u16);
 
 impl Scopes {
-    /// The scope of a name.
+    /// The scope of a name; never one of the server's own, whose names begin with `$`.
     pub fn find(&self, name: &str) -> Option<ScopeId> {
+        if name.starts_with('$') {
+            return None;
+        }
         self.0.iter().position(|(options, _)| options.name == name).map(|index| ScopeId(index as u16))
     }
 

@@ -32,7 +32,9 @@ impl Session {
         });
         match ask {
             Ok(ask) => match scopes.answer(&ask) {
-                Some(answer) => reply(command, AnswerKind::Rpc, answer.map_or_else(Response::Refused, Response::Answer), context),
+                Some(answer) => {
+                    reply(command, AnswerKind::Rpc, answer.map_or_else(Response::Refused, |json| Response::Answer(json.into())), context)
+                }
                 None if weight_of(&ask) == Weight::Large && context.room.is_scarce => {
                     context.effects.refuse(command, Error::TOO_MANY_REQUESTS);
                 }
@@ -46,7 +48,7 @@ impl Session {
         let params = request.data.map_or("{}", |data| data.get());
         let Context { tracker, id, node, now_ms, .. } = context;
         match tracker.track(id.slot, &self.user, params, node.track, *now_ms) {
-            Ok(()) => reply(command, AnswerKind::Rpc, Response::Answer(b"{}".to_vec()), context),
+            Ok(()) => reply(command, AnswerKind::Rpc, Response::Answer(b"{}".to_vec().into()), context),
             Err(error) => context.effects.refuse(command, error),
         }
     }
@@ -57,10 +59,10 @@ impl Session {
         (self.who(), ask)
     }
 
-    /// Asks the directory for a command. From then on the directory may hold something of this client: it is told of the session's end.
+    /// Asks the directory for a command. What it holds, and what may still wait for an answer, ends with the session.
     pub(super) fn ask(&mut self, command: u32, kind: AnswerKind, ask: Ask, context: &mut Context<'_>) {
         let weight = weight_of(&ask);
-        self.is_listed = true;
+        self.is_listed |= matches!(ask, Ask::Register { .. } | Ask::Join { .. } | Ask::Call { .. }) || ask.is_walk();
         self.flow.begin(weight);
         context.effects.asks.push((Some(Ticket::Directory { command, kind, weight }), self.who(), ask));
     }
@@ -72,6 +74,9 @@ impl Session {
             let scope = context.node.scopes.find(&claim.scope);
             let meta = claim.meta.map(|meta| data::take(&meta)).transpose();
             let (Some(scope), Ok(meta)) = (scope, meta) else { return context.disconnect(Disconnect::BAD_REQUEST) };
+            if directory::has_control(&claim.name) {
+                return context.disconnect(Disconnect::BAD_REQUEST);
+            }
             let (key, meta) = (claim.name.into_boxed_str(), meta.unwrap_or_else(Bytes::new));
             let ask =
                 if is_group { Ask::Join { scope, group: key, meta } } else { Ask::Register { scope, name: key, meta, take_over: true } };
@@ -110,7 +115,7 @@ fn weight_of(ask: &Ask) -> Weight {
 /// Writes the directory's answer as the reply to a command.
 pub(super) fn reply(command: u32, kind: AnswerKind, response: Response, context: &mut Context<'_>) {
     let json = match response {
-        Response::Answer(json) => json,
+        Response::Answer(answered) => answered.json(),
         Response::Refused(error) => return context.effects.refuse(command, error),
         _ => return context.effects.refuse(command, Error::INTERNAL),
     };

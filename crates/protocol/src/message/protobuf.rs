@@ -176,6 +176,15 @@ struct Shared<'a> {
     join: Option<Member<'a>>,
     #[serde(borrow)]
     leave: Option<Member<'a>>,
+    #[serde(borrow)]
+    message: Option<Message<'a>>,
+}
+
+/// A message for one client that others are given too.
+#[derive(Deserialize)]
+struct Message<'a> {
+    #[serde(borrow)]
+    data: &'a RawValue,
 }
 
 /// A publication's object from our own JSON.
@@ -202,6 +211,11 @@ pub(crate) fn push_of_json(json: &[u8], is_text: bool) -> Vec<u8> {
                         fields.message(1, |fields| member.info.write(fields));
                     });
                 }
+            }
+            if let Some(message) = &shared.message {
+                fields.message(8, |fields| {
+                    fields.bytes(1, message.data.get().as_bytes());
+                });
             }
         });
     });

@@ -7,8 +7,8 @@ use crate::entry::{Entry, NodeName};
 use crate::owners::OwnerId;
 use crate::slab::NONE;
 
-/// Slots that one page of a listing looks at.
-const PAGE_SLOTS: u32 = 16_384;
+/// Slots that one page of a listing looks at, so that it takes some ten microseconds.
+const PAGE_SLOTS: u32 = 1_024;
 
 impl Table {
     pub(super) fn entry_of_claim(&self, index: u32) -> Entry {
@@ -61,6 +61,26 @@ impl Table {
     /// Members of a group.
     pub(crate) fn member_count(&self, group: &str) -> usize {
         self.groups.find(group).and_then(|group| self.groups.get(group)).map_or(0, |group| group.members as usize)
+    }
+
+    /// Members of a group that count, and their kinds.
+    pub(crate) fn tally(&self, group: &str) -> (u64, u64) {
+        let tally = self.groups.find(group).and_then(|group| self.groups.get(group)).map_or((0, 0), |group| group.tally);
+        (tally.0.into(), tally.1.into())
+    }
+
+    /// See [`crate::Replica::begin_walk`].
+    pub(crate) fn begin_walk(&mut self, group: &str) {
+        self.groups.begin_walk(group);
+    }
+
+    /// See [`crate::Replica::walk`].
+    pub(crate) fn walk(&mut self, most: usize, mut visit: impl FnMut(&Entry)) -> bool {
+        for _ in 0..most {
+            let Some(member) = self.groups.step() else { return false };
+            visit(&member.entry);
+        }
+        self.groups.is_walking()
     }
 
     /// Names that start with `prefix`, a page from `cursor` on, and the cursor of the next page. A page looks at a bounded number of

@@ -38,7 +38,7 @@ impl World {
     fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
         let policies = [Policy::Newest, Policy::Oldest, Policy::Reject, Policy::Hook];
-        let mut settings = Settings { policy: policies[random.below(4) as usize], ..Settings::default() };
+        let mut settings = Settings { policy: policies[random.below(4) as usize], classify: Some(node::kind), ..Settings::default() };
         // Small enough that gaps outlive the log and snapshots come in pieces.
         settings.message_max = 60 + random.below(400) as usize;
         settings.log_max = 100 + random.below(2_000) as usize;

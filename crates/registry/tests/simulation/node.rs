@@ -1,6 +1,6 @@
 //! A simulated node: a replica, the truth about its own owners, and a table replayed from its events.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use touchline_registry::{Change, Entry, Event, Output, OwnerId, Refusal, Registered, Replica, Settings};
@@ -8,6 +8,12 @@ use touchline_registry::{Change, Entry, Event, Output, OwnerId, Refusal, Registe
 use crate::random::Random;
 
 type Meta = Vec<u8>;
+
+/// What the replicas count of groups: some members don't count, and there are a few kinds.
+pub(crate) fn kind(meta: &[u8]) -> Option<&[u8]> {
+    (!meta.len().is_multiple_of(3)).then(|| &meta[..meta.len() % 4])
+}
+
 /// A message and its one receiver, unless it is for all.
 pub(crate) type Letter = (Option<Arc<str>>, Arc<[u8]>);
 
@@ -191,6 +197,9 @@ impl Node {
         for (group, size) in self.replica.groups("", 0, usize::MAX).0 {
             let all: Vec<Entry> = self.replica.members(&group).collect();
             assert_eq!((all.len(), self.replica.member_count(&group)), (size as usize, size as usize));
+            let kinds: Vec<&[u8]> = all.iter().filter_map(|entry| kind(entry.meta())).collect();
+            let distinct = kinds.iter().collect::<BTreeSet<_>>().len();
+            assert_eq!(self.replica.tally(&group), (kinds.len() as u64, distinct as u64), "counts are kept right");
             members.extend(all.into_iter().map(|e| ((e.key().to_owned(), Arc::clone(e.node()), e.owner()), e.meta().to_vec())));
         }
         assert_eq!(names, self.names, "replaying the events gives the names");

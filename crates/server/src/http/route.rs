@@ -63,7 +63,7 @@ async fn plain(node: &Arc<Node>, shard: ShardId, request: Request<Incoming>) -> 
         return if is_read { health(node) } else { respond::method_not_allowed("GET, HEAD") };
     }
     if settings.prometheus.enabled && path == prefix(&settings.prometheus.handler_prefix, "/metrics") {
-        return if is_read { metrics(node).await } else { respond::method_not_allowed("GET, HEAD") };
+        return if is_read { metrics(node) } else { respond::method_not_allowed("GET, HEAD") };
     }
     match settings.pages.iter().find(|page| page.path == path) {
         Some(_) if !is_read => respond::method_not_allowed("GET, HEAD"),
@@ -91,10 +91,10 @@ fn health(node: &Node) -> Answer {
     respond::body(StatusCode::OK, JSON, "{}")
 }
 
-async fn metrics(node: &Node) -> Answer {
+fn metrics(node: &Node) -> Answer {
     let mut registry = Registry::with_prefix("touchline");
     let link = node.cluster.as_ref().map(|_| Link { is_up: node.is_linked.load(Relaxed), peers: node.peers.load(Relaxed) });
-    registry.register_collector(Box::new(RegistryCollector { figures: node.figures().await, link }));
+    registry.register_collector(Box::new(RegistryCollector { figures: node.figures(), link }));
     registry.register_collector(Box::new(NodeCollector(node.shards.iter().map(|s| s.metrics.clone()).collect())));
     if let Some(store) = node.store() {
         registry.register_collector(Box::new(StoreCollector(Arc::clone(store.figures()))));

@@ -1,7 +1,5 @@
 //! `info`.
 
-use std::collections::HashSet;
-
 use touchline_protocol::Error;
 use touchline_protocol::encode::Object;
 
@@ -11,16 +9,14 @@ use crate::node::Node;
 
 /// Errors: none but 100. Result: `nodes`, this one alone as long as it has no cluster.
 pub(super) async fn info(node: &Node) -> Result<Json, Error> {
-    let censuses = node.inspect(|reply| Inspection::Users { reply }).await;
-    let channels: u64 = censuses.iter().map(|census| census.channels).sum();
-    let users: HashSet<&str> = censuses.iter().flat_map(|census| &census.users).map(|user| &**user).collect();
+    let channels: u64 = node.inspect(|reply| Inspection::ActiveChannels { reply }).await.iter().sum();
     let subscriptions: u64 = node.shards.iter().map(|shard| shard.metrics.subscriptions.get()).sum();
     let mut out = b"{\"nodes\":[".to_vec();
     let mut object = Object::open(&mut out);
     object.text("uid", &node.id).text("name", &node.settings.node.name).text("version", crate::VERSION);
     for (name, value) in [
         ("num_clients", node.connections()),
-        ("num_users", users.len() as u64),
+        ("num_users", node.people.users()),
         ("num_subs", subscriptions),
         ("num_channels", channels),
         ("uptime", node.clock.elapsed_us() / 1_000_000),

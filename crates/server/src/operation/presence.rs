@@ -27,7 +27,7 @@ async fn ask(node: &Node, channel: &str, ask: Ask) -> Result<Json, Error> {
     }
     let who = Who { owner: OwnerId([0; 16]), user: Box::default(), is_backend: true };
     match node.ask_directory(who, ask).await {
-        Response::Answer(json) => Ok(json),
+        Response::Answer(answered) => Ok(answered.json().into()),
         Response::Refused(error) => Err(error),
         _ => Err(Error::INTERNAL),
     }

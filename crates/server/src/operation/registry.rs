@@ -38,7 +38,7 @@ pub(super) async fn run(node: &Node, method: &str, params: &[u8]) -> Result<Json
         node.ask_directory(who, ask).await
     };
     match response {
-        Response::Answer(json) => Ok(json),
+        Response::Answer(answered) => Ok(answered.json().into()),
         Response::Refused(error) => Err(error),
         _ => Err(Error::INTERNAL),
     }

@@ -6,8 +6,9 @@ use bytes::Bytes;
 use touchline_engine::Delivery;
 use touchline_engine::hub::Giving;
 use touchline_engine::request::Event;
-use touchline_protocol::publication::Change;
+use touchline_protocol::publication::{Change, Shared};
 use touchline_protocol::{Disconnect, Publication, Wire};
+use touchline_registry::OwnerId;
 
 use super::budget::ANSWERS_AHEAD;
 use super::connections::{Connections, Stage};
@@ -15,6 +16,7 @@ use super::outbox::{NEVER, Outbox, Written};
 use super::queue::{Kind, Queue};
 use super::{Shard, TICK_MS};
 use crate::clock::Clock;
+use crate::registrar::Order;
 
 /// Notes an event at everyone here who is to have it.
 pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
@@ -42,6 +44,23 @@ pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
     if let (Some(census), Event::Publication { .. }) = (census, &delivery.event) {
         census.delivered(node.session.namespaces.namespace_of(&delivery.channel), delivered);
     }
+}
+
+/// Notes a push at some clients here, each with its slot. The registry is told of those that are not there any more.
+pub(super) fn spread(shard: &mut Shard, clients: &[(OwnerId, u32)], push: &Shared) {
+    let Shard { connections, outbox, node, .. } = shard;
+    let held_max = node.settings.client.queue_max_size;
+    let (made, others) = Default::default();
+    let mut notes = Notes { connections, outbox, held_max, accepted_us: 0, expires_us: NEVER, made, others, delivered: 0 };
+    for (owner, slot) in clients {
+        let is_there = notes.connections.get(*slot).is_some_and(|c| c.stage == Stage::Open && c.session.owner() == *owner);
+        if is_there {
+            notes.note(*slot, Giving::Plain, |wire| push.framed(wire));
+        } else {
+            node.register(Order::Gone(*owner));
+        }
+    }
+    outbox.settle();
 }
 
 /// When an event is not to be given any more, microseconds of the node's clock.

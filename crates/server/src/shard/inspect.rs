@@ -1,12 +1,13 @@
 //! What the server API asks of a shard: things to do with a user's connections, and questions.
 
 use touchline_engine::Response;
+use touchline_engine::directory::{message_push, numbered};
 use touchline_protocol::Error;
 use touchline_registry::OwnerId;
 
 use super::Shard;
 use super::connections::Stage;
-use crate::inbox::{ClientOrder, Inspection, UserAction, UserCensus, UserOrder};
+use crate::inbox::{ClientOrder, Inspection, UserAction, UserOrder};
 use crate::origin;
 use crate::registrar::Order;
 
@@ -31,7 +32,8 @@ impl Shard {
             ClientOrder::Act { asker, .. } if !is_there => self.node.answer(asker, Response::Refused(Error::NOT_REGISTERED)),
             ClientOrder::Commands(_) if !is_there => {}
             _ if !is_there => self.node.register(Order::Gone(owner)),
-            ClientOrder::Push(message) => self.with_session(slot, |session, context| session.message(&message, context)),
+            ClientOrder::Push(message) => self.push(slot, &message),
+            ClientOrder::Call { call, message } => self.push(slot, &numbered(call, &message)),
             ClientOrder::Commands(commands) => self.receive_commands(slot, &commands),
             ClientOrder::Disconnect(why) => self.disconnect(slot, why),
             ClientOrder::Act { ask, asker } => {
@@ -39,6 +41,17 @@ impl Shard {
                 let (who, ask) = connection.session.act(ask);
                 self.node.register(Order::Ask { who, ask, asker });
             }
+        }
+    }
+
+    /// Gives a client a message that is for it alone, JSON. One that is still connecting is given it behind its connect reply.
+    fn push(&mut self, slot: u32, message: &[u8]) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        if connection.session.is_holding() {
+            let frame = message_push(message).framed(connection.wire);
+            connection.session.hold(frame, self.node.settings.client.queue_max_size);
+        } else {
+            self.with_session(slot, |session, context| session.message(message, context));
         }
     }
 
@@ -71,10 +84,8 @@ impl Shard {
                 let found = self.channels.active().filter(|(name, _)| fits(name));
                 let _ = reply.send(found.map(|(name, subscribers)| (name.clone(), subscribers)).collect());
             }
-            Inspection::Users { reply } => {
-                let user_of = |slot| self.connections.get(slot).map(|c| c.session.user().into());
-                let users = self.users.heads().filter_map(user_of).collect();
-                let _ = reply.send(UserCensus { users, channels: self.channels.active().count() as u64 });
+            Inspection::ActiveChannels { reply } => {
+                let _ = reply.send(self.channels.active().count() as u64);
             }
         }
     }

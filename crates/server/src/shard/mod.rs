@@ -160,7 +160,7 @@ impl Shard {
             door: Door::new(listeners, &node, &registry)?,
             registry,
             connections: Connections::default(),
-            users: Users::default(),
+            users: Users::new(Arc::clone(&node.people)),
             hub,
             channels: if node.cluster.is_some() { channels.in_cluster() } else { channels },
             waiting: HashMap::new(),
@@ -327,6 +327,7 @@ impl Shard {
             Message::Adopt(guest) => self.adopt(*guest),
             Message::User(order) => self.obey(*order),
             Message::Client { owner, slot, order } => self.guarded(slot, |shard, slot| shard.obey_for_client(owner, slot, order)),
+            Message::Spread { clients, push } => deliver::spread(self, &clients, &push),
             Message::Inspect(inspection) => self.inspect(inspection),
             Message::Drain { over_ms, done } => {
                 let slots: Vec<u32> = self.connections.slots().collect();

@@ -343,7 +343,11 @@ impl Shard {
 
     /// Gives a session the answer to one of its requests.
     pub(super) fn give_answer(&mut self, slot: u32, ticket: Ticket, response: Response) {
+        let work = response.work() as usize;
         self.decide(slot, Kind::Answer, |session, context| session.answer(ticket, response, context));
+        if work > 0 {
+            self.charge(slot, work, 0);
+        }
         if self.connections.get(slot).is_some_and(|connection| connection.is_held) {
             // There may be room for its next command.
             self.unread.push(slot);

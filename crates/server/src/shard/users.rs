@@ -1,29 +1,38 @@
 //! Which connections a user has on this shard: a table of users whose connections are linked through their slots.
 
 use std::hash::BuildHasher;
+use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::connections::{Connections, NONE};
+use crate::people::People;
 
 /// Finds connections by user, for a few bytes each.
-#[derive(Default)]
 pub(super) struct Users {
     hasher: DefaultHashBuilder,
     /// The first connection of each user.
     first: HashTable<u32>,
+    /// Counts the users of all shards.
+    people: Arc<People>,
 }
 
 impl Users {
+    /// A table of nobody.
+    pub(super) fn new(people: Arc<People>) -> Self {
+        Users { hasher: DefaultHashBuilder::default(), first: HashTable::new(), people }
+    }
+
     /// Lists a connection under its session's user.
     pub(super) fn insert(&mut self, slot: u32, connections: &mut Connections) {
-        let Users { hasher, first } = self;
+        let Users { hasher, first, people } = self;
         let Some(user) = connections.get(slot).map(|c| c.session.user()) else { return };
         let hash = hasher.hash_one(user);
         let is_same = |&other: &u32| connections.get(other).is_some_and(|c| c.session.user() == user);
         let next = match first.find_mut(hash, is_same) {
             Some(head) => std::mem::replace(head, slot),
             None => {
+                people.enter(user);
                 first.insert_unique(hash, slot, |&s| connections.get(s).map_or(0, |c| hasher.hash_one(c.session.user())));
                 NONE
             }
@@ -54,6 +63,9 @@ impl Users {
         } else if let Ok(mut entry) = self.first.find_entry(hash, |&head| head == slot) {
             if next == NONE {
                 entry.remove();
+                if let Some(connection) = connections.get(slot) {
+                    self.people.leave(connection.session.user());
+                }
             } else {
                 *entry.get_mut() = next;
             }
@@ -70,10 +82,5 @@ impl Users {
             next = connections.get(next).map_or(NONE, |c| c.next_of_user);
         }
         found
-    }
-
-    /// One connection of each user.
-    pub(super) fn heads(&self) -> impl Iterator<Item = u32> {
-        self.first.iter().copied()
     }
 }

@@ -4,5 +4,6 @@ mod bad_input;
 mod drain;
 mod operations;
 mod ordering;
+mod registry;
 mod sessions;
 mod support;

@@ -160,6 +160,7 @@ fn a_wrong_type_names_key_expected_and_found_but_no_secret() {
             "log.level: expected one of \"none\", \"error\", \"warn\", \"info\", \"debug\", \"trace\", found a date",
         ),
         ("channel.namespaces = \"news\"", "channel.namespaces: expected a list of tables, found text"),
+        ("registry.scopes = [{name = \"$presence\"}]", "registry.scopes[$presence].name: names that begin with $ are the server's own"),
         ("channel.namespaces = [{presence = true}]", "channel.namespaces[0].name: expected text, found none"),
         (
             "channel.without_namespace.channel_regex = \"(\"",

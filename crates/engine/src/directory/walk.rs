@@ -1,0 +1,264 @@
+//! Orders that touch many entries: lists, and messages and calls to groups. Each is carried out in short steps, so that whoever runs the
+//! directory can serve others in between.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use touchline_protocol::Error;
+use touchline_protocol::publication::Shared;
+use touchline_registry::{Entry, OwnerId};
+
+use super::answered::{Answered, Listed};
+use super::ask::{Act, Ask, Listing, Target, Who};
+use super::calls::Caller;
+use super::{Directory, GROUP_CALLS_MAX, ScopeId, answer, presence, remote};
+use crate::work::Work;
+
+/// Members that one step touches at most.
+const STEP: usize = 512;
+/// Steps of one page of a listing that finds less than it may.
+const PAGE_STEPS: usize = 16;
+/// Bytes that an entry takes in an answer, besides its key and its metadata.
+const AROUND: usize = 120;
+
+/// An order under way.
+#[derive(Debug)]
+pub struct Walk<A> {
+    who: Who,
+    asker: Option<A>,
+    way: Way,
+    work: Work,
+}
+
+#[derive(Debug)]
+enum Way {
+    Presence { channel: Box<str>, limit: usize, shown: Vec<Entry> },
+    Members { scope: ScopeId, group: Box<str>, limit: usize, found: Vec<Entry> },
+    Names { listing: Listing, found: Vec<Entry>, steps: usize },
+    Groups { listing: Listing, found: Vec<(Arc<str>, u32)>, steps: usize },
+    Send { scope: ScopeId, message: Vec<u8>, push: Arc<Shared>, elsewhere: BTreeMap<Arc<str>, Vec<OwnerId>> },
+    Call { target: Target, data: Bytes, timeout_ms: u64, found: Vec<Entry> },
+}
+
+impl Ask {
+    /// Whether it touches many entries: [`Directory::begin`] and [`Directory::step`] carry it out in short steps.
+    pub fn is_walk(&self) -> bool {
+        match self {
+            Ask::Presence { .. } | Ask::Members { .. } | Ask::Names(_) | Ask::Groups(_) => true,
+            Ask::Send { target, store_for_ms: 0, .. } | Ask::Call { target, .. } => target.is_group,
+            _ => false,
+        }
+    }
+}
+
+impl<A> Directory<A> {
+    /// Begins an order that [`Ask::is_walk`]. `None` = it is answered already; else [`Directory::step`] must be called until it gives
+    /// nothing back, and no other order may be begun before.
+    pub fn begin(&mut self, who: Who, ask: Ask, asker: Option<A>, now_ms: u64) -> Option<Walk<A>> {
+        match self.way(&who, ask) {
+            Ok(Ok(way)) => Some(Walk { who, asker, way, work: Work::default() }),
+            Ok(Err(other)) => {
+                self.ask(&who, other, asker, now_ms);
+                None
+            }
+            Err(error) => {
+                self.acts.extend(asker.map(|asker| Act::Answer(asker, Err(error))));
+                None
+            }
+        }
+    }
+
+    /// Where an order begins; the order itself, if it is none of these.
+    fn way(&mut self, who: &Who, ask: Ask) -> Result<Result<Way, Ask>, Error> {
+        let way = match ask {
+            Ask::Presence { channel, limit } => {
+                let presence = self.presence();
+                presence.begin_walk(&channel);
+                let shown = Vec::with_capacity(limit.min(presence.member_count(&channel)));
+                Way::Presence { channel, limit, shown }
+            }
+            Ask::Members { scope, group, .. } => {
+                let at = self.scope(scope)?;
+                at.replica.begin_walk(&group);
+                let limit = at.options.members_limit;
+                let found = Vec::with_capacity(limit.min(at.replica.member_count(&group)));
+                Way::Members { scope, group, limit, found }
+            }
+            Ask::Names(listing) => {
+                self.scope(listing.scope)?;
+                Way::Names { listing, found: Vec::new(), steps: 0 }
+            }
+            Ask::Groups(listing) => {
+                self.scope(listing.scope)?;
+                Way::Groups { listing, found: Vec::new(), steps: 0 }
+            }
+            Ask::Send { target, data, store_for_ms: 0 } if target.is_group => {
+                self.begin_group(&target)?;
+                let message = answer::message(who, &target.key, &data);
+                let push = Arc::new(answer::push(&message));
+                Way::Send { scope: target.scope, message, push, elsewhere: BTreeMap::new() }
+            }
+            Ask::Call { target, data, timeout_ms } if target.is_group => {
+                let members = self.begin_group(&target)?;
+                let timeout_ms = self.may_call(who, &target, members, timeout_ms)?;
+                Way::Call { target, data, timeout_ms, found: Vec::with_capacity(members) }
+            }
+            other => return Ok(Err(other)),
+        };
+        Ok(Ok(way))
+    }
+
+    /// Begins to walk through a group that must not be empty: the number of its members.
+    fn begin_group(&mut self, target: &Target) -> Result<usize, Error> {
+        let scope = self.scope(target.scope)?;
+        scope.replica.begin_walk(&target.key);
+        Some(scope.replica.member_count(&target.key)).filter(|members| *members > 0).ok_or(Error::NOT_REGISTERED)
+    }
+
+    /// Goes on with an order. Gives it back as long as there is more to do.
+    pub fn step(&mut self, mut walk: Walk<A>, now_ms: u64) -> Option<Walk<A>> {
+        if self.go_on(&mut walk.way, &mut walk.work) {
+            return Some(walk);
+        }
+        let Walk { who, asker, way, work } = walk;
+        let answered = match way {
+            Way::Presence { channel, shown, .. } => {
+                let count = self.presence().tally(&channel).0;
+                Answered::list(Listed::Presence(shown, count), work)
+            }
+            Way::Members { scope, group, found, .. } => {
+                let count = self.scope(scope).map_or(0, |scope| scope.replica.member_count(&group));
+                Answered::list(Listed::Members(found, count as u64), work)
+            }
+            Way::Names { listing, found, .. } => Answered::list(Listed::Names(found, Some(listing.cursor).filter(|at| *at > 0)), work),
+            Way::Groups { listing, found, .. } => Answered::list(Listed::Groups(found, Some(listing.cursor).filter(|at| *at > 0)), work),
+            Way::Send { message, elsewhere, .. } => {
+                for (node, clients) in elsewhere {
+                    self.acts.push(Act::Node(node, remote::send(&clients, &message)));
+                }
+                Answered::sent(work.copies)
+            }
+            Way::Call { target, data, timeout_ms, found } => {
+                self.call_group(&who, &target, &data, timeout_ms, &found, asker, now_ms);
+                return None;
+            }
+        };
+        self.acts.extend(asker.map(|asker| Act::Answer(asker, Ok(answered))));
+        None
+    }
+
+    /// One step; whether there is more.
+    fn go_on(&mut self, way: &mut Way, work: &mut Work) -> bool {
+        let mut note = |entry: &Entry| {
+            work.items += 1;
+            work.bytes += entry.key().len() + entry.meta().len() + AROUND;
+        };
+        match way {
+            Way::Presence { limit, shown, .. } => {
+                let room = limit.saturating_sub(shown.len());
+                let has_more = self.presence().walk(STEP.min(room), |entry| {
+                    note(entry);
+                    shown.extend(presence::is_shown(entry).then(|| entry.clone()));
+                });
+                has_more && shown.len() < *limit
+            }
+            Way::Members { scope, limit, found, .. } => {
+                let room = limit.saturating_sub(found.len());
+                let Ok(scope) = self.scope(*scope) else { return false };
+                let has_more = scope.replica.walk(STEP.min(room), |entry| {
+                    note(entry);
+                    found.push(entry.clone());
+                });
+                has_more && found.len() < *limit
+            }
+            Way::Names { listing, found, steps } => {
+                let Ok(scope) = self.scope(listing.scope) else { return false };
+                let (page, next) = scope.replica.names(&listing.prefix, listing.cursor, listing.limit - found.len());
+                page.iter().for_each(note);
+                found.extend(page);
+                turn_page(listing, next, steps, found.len(), work)
+            }
+            Way::Groups { listing, found, steps } => {
+                let Ok(scope) = self.scope(listing.scope) else { return false };
+                let (page, next) = scope.replica.groups(&listing.prefix, listing.cursor, listing.limit - found.len());
+                work.items += page.len();
+                found.extend(page);
+                turn_page(listing, next, steps, found.len(), work)
+            }
+            Way::Send { scope, message, push, elsewhere } => self.send_some(*scope, message, push, elsewhere, work),
+            Way::Call { target, found, .. } => {
+                let Ok(scope) = self.scope(target.scope) else { return false };
+                // Who joins meanwhile is not met, so there is never more of them than were allowed.
+                scope.replica.walk(STEP, |entry| found.push(entry.clone())) && found.len() < GROUP_CALLS_MAX
+            }
+        }
+    }
+
+    /// Hands a message to the next members of a group: those of this node share one push, those of another node one message.
+    fn send_some(
+        &mut self,
+        scope: ScopeId,
+        message: &[u8],
+        push: &Arc<Shared>,
+        elsewhere: &mut BTreeMap<Arc<str>, Vec<OwnerId>>,
+        work: &mut Work,
+    ) -> bool {
+        let me = Arc::clone(&self.node);
+        let Ok(scope) = self.scope(scope) else { return false };
+        let (mut here, mut full) = (Vec::new(), Vec::new());
+        let has_more = scope.replica.walk(STEP, |entry| {
+            work.copies += 1;
+            if *entry.node() == me {
+                return here.push(entry.owner());
+            }
+            let clients = elsewhere.entry(Arc::clone(entry.node())).or_default();
+            clients.push(entry.owner());
+            if clients.len() == remote::CLIENTS_MAX {
+                full.push((Arc::clone(entry.node()), std::mem::take(clients)));
+            }
+        });
+        if !here.is_empty() {
+            self.acts.push(Act::Spread(here, Arc::clone(push)));
+        }
+        self.acts.extend(full.into_iter().map(|(node, clients)| Act::Node(node, remote::send(&clients, message))));
+        elsewhere.retain(|_, clients| !clients.is_empty());
+        has_more
+    }
+
+    /// Calls all of some members, and answers when they have.
+    #[expect(clippy::too_many_arguments, reason = "a call is all of this, and it goes one step only")]
+    fn call_group(&mut self, who: &Who, target: &Target, data: &Bytes, timeout_ms: u64, found: &[Entry], asker: Option<A>, now_ms: u64) {
+        let Some(asker) = asker else { return };
+        let checked = if found.is_empty() { Err(Error::NOT_REGISTERED) } else { self.may_call(who, target, found.len(), timeout_ms) };
+        if let Err(error) = checked {
+            return self.acts.push(Act::Answer(asker, Err(error)));
+        }
+        let message = Bytes::from(answer::message(who, &target.key, data));
+        let (by, until_ms) = ((!who.is_backend).then_some(who.owner), now_ms.saturating_add(timeout_ms));
+        let group = self.calls.open_group(asker, found.len());
+        let mut elsewhere: BTreeMap<&Arc<str>, Vec<OwnerId>> = BTreeMap::new();
+        for entry in found {
+            if *entry.node() == self.node {
+                let call = self.calls.open(Caller::Group(group), by, entry.owner(), None, until_ms);
+                self.acts.push(Act::Call(entry.owner(), call, message.clone()));
+            } else {
+                elsewhere.entry(entry.node()).or_default().push(entry.owner());
+            }
+        }
+        for (node, clients) in elsewhere {
+            // The calls of one message have numbers in a row.
+            let open = |client: &OwnerId| self.calls.open(Caller::Group(group), by, *client, Some(Arc::clone(node)), until_ms);
+            let Some(first) = clients.iter().map(open).reduce(|first, _| first) else { continue };
+            self.acts.push(Act::Node(Arc::clone(node), remote::call(&clients, first, timeout_ms, &message)));
+        }
+    }
+}
+
+/// Goes on to the next part of a listing; whether this page wants it. What the cursor is then is where the next page starts, 0 = there is none.
+fn turn_page(listing: &mut Listing, next: Option<u32>, steps: &mut usize, found: usize, work: &mut Work) -> bool {
+    let before = std::mem::replace(&mut listing.cursor, next.unwrap_or(0));
+    work.items += next.map_or(0, |next| next.saturating_sub(before) as usize);
+    *steps += 1;
+    next.is_some() && found < listing.limit && *steps < PAGE_STEPS
+}

@@ -1,0 +1,89 @@
+//! Counts that are kept of groups: members that count, and the kinds of them. A member's kind is a part of its metadata (of a presence, the
+//! user), and members of one kind in one group stand in a list, so that a count is never made by walking the group.
+
+use std::hash::BuildHasher;
+
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use crate::groups::Member;
+use crate::settings::Classify;
+use crate::slab::{NONE, Slab};
+
+/// Neighbours in the list of a kind.
+#[derive(Debug, Clone, Copy)]
+struct Links {
+    next: u32,
+    previous: u32,
+}
+
+const ALONE: Links = Links { next: NONE, previous: NONE };
+
+/// The lists of kinds. Costs nothing for members that don't count.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    classify: Classify,
+    hasher: DefaultHashBuilder,
+    /// The first member of each kind of each group.
+    heads: HashTable<u32>,
+    /// By member.
+    links: Vec<Links>,
+}
+
+impl Tally {
+    pub(crate) fn new(classify: Classify) -> Self {
+        Tally { classify, hasher: DefaultHashBuilder::default(), heads: HashTable::new(), links: Vec::new() }
+    }
+
+    /// Counts a member in. `None` = it does not count; else whether it is the first of its kind in its group.
+    pub(crate) fn add(&mut self, index: u32, members: &Slab<Member>) -> Option<bool> {
+        let Tally { classify, hasher, heads, links } = self;
+        let member = &members[index];
+        let kind = classify(member.entry.meta())?;
+        if links.len() <= index as usize {
+            links.resize(index as usize + 1, ALONE);
+        }
+        links[index as usize] = ALONE;
+        let hash = hasher.hash_one((member.group, kind));
+        if let Some(head) = heads.find_mut(hash, |&other| is_kind(&members[other], member.group, kind, *classify)) {
+            links[index as usize].next = *head;
+            links[*head as usize].previous = index;
+            *head = index;
+            return Some(false);
+        }
+        heads.insert_unique(hash, index, |&other| hash_of(hasher, &members[other], *classify));
+        Some(true)
+    }
+
+    /// Counts a member out that is still there. `None` = it does not count; else whether it was the last of its kind in its group.
+    pub(crate) fn remove(&mut self, index: u32, members: &Slab<Member>) -> Option<bool> {
+        let member = members.get(index)?;
+        let kind = (self.classify)(member.entry.meta())?;
+        let Links { next, previous } = self.links[index as usize];
+        if next != NONE {
+            self.links[next as usize].previous = previous;
+        }
+        if previous != NONE {
+            self.links[previous as usize].next = next;
+            return Some(false);
+        }
+        if let Ok(mut head) = self.heads.find_entry(self.hasher.hash_one((member.group, kind)), |&head| head == index) {
+            if next == NONE {
+                head.remove();
+            } else {
+                *head.get_mut() = next;
+            }
+        }
+        if self.heads.is_empty() {
+            (self.heads, self.links) = (HashTable::new(), Vec::new());
+        }
+        Some(next == NONE)
+    }
+}
+
+fn is_kind(member: &Member, group: u32, kind: &[u8], classify: Classify) -> bool {
+    member.group == group && classify(member.entry.meta()) == Some(kind)
+}
+
+fn hash_of(hasher: &DefaultHashBuilder, member: &Member, classify: Classify) -> u64 {
+    hasher.hash_one((member.group, classify(member.entry.meta()).unwrap_or_default()))
+}

@@ -1,0 +1,99 @@
+//! Who is connected to a node, counted and not listed: each user once, on however many shards.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use hashbrown::HashTable;
+
+/// Parts with a lock each, so that shards don't wait for each other.
+const PARTS: usize = 1_024;
+
+/// Counts the users of a node. Of a user only a hash is kept, 42 bits: of a million users about one in ten nodes has two that are taken for
+/// one. A node with one shard keeps nothing at all.
+#[derive(Debug)]
+pub(crate) struct People {
+    hasher: RandomState,
+    /// One entry for each user and shard.
+    parts: Box<[Mutex<HashTable<u32>>]>,
+    users: AtomicU64,
+}
+
+impl People {
+    pub(crate) fn new(shards: usize) -> Self {
+        let parts = if shards > 1 { PARTS } else { 0 };
+        let parts = std::iter::repeat_with(Mutex::default).take(parts).collect();
+        People { hasher: RandomState::new(), parts, users: AtomicU64::new(0) }
+    }
+
+    /// Users with a connection to any shard.
+    pub(crate) fn users(&self) -> u64 {
+        self.users.load(Relaxed)
+    }
+
+    /// A user's first connection to a shard is there.
+    pub(crate) fn enter(&self, user: &str) {
+        let is_new = self.with(user, |part, mark| {
+            let is_new = part.find(spread(mark), |other| *other == mark).is_none();
+            part.insert_unique(spread(mark), mark, |other| spread(*other));
+            is_new
+        });
+        self.users.fetch_add(is_new.unwrap_or(true).into(), Relaxed);
+    }
+
+    /// A user's last connection to a shard is gone.
+    pub(crate) fn leave(&self, user: &str) {
+        let is_gone = self.with(user, |part, mark| {
+            if let Ok(entry) = part.find_entry(spread(mark), |other| *other == mark) {
+                entry.remove();
+            }
+            if part.is_empty() {
+                *part = HashTable::new();
+            }
+            part.find(spread(mark), |other| *other == mark).is_none()
+        });
+        self.users.fetch_sub(is_gone.unwrap_or(true).into(), Relaxed);
+    }
+
+    fn with<T>(&self, user: &str, look: impl FnOnce(&mut HashTable<u32>, u32) -> T) -> Option<T> {
+        if self.parts.is_empty() {
+            return None;
+        }
+        let hash = self.hasher.hash_one(user);
+        let part = &self.parts[hash as usize % PARTS];
+        Some(look(&mut part.lock().unwrap_or_else(PoisonError::into_inner), (hash >> 32) as u32))
+    }
+}
+
+/// The table wants its bits all over 64.
+fn spread(mark: u32) -> u64 {
+    u64::from(mark).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_counts_once_until_it_has_left_every_shard() {
+        let people = People::new(4);
+        for user in ["ann", "ann", "bob", ""] {
+            people.enter(user);
+        }
+        assert_eq!(people.users(), 3);
+        people.leave("ann");
+        assert_eq!(people.users(), 3);
+        people.leave("ann");
+        people.leave("");
+        assert_eq!(people.users(), 1);
+    }
+
+    #[test]
+    fn one_shard_alone_says_who_is_new() {
+        let people = People::new(1);
+        people.enter("ann");
+        people.enter("bob");
+        people.leave("ann");
+        assert_eq!(people.users(), 1);
+    }
+}
