@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use crate::batch::{Read, Write};
 use crate::migrate::{self, Database, PRIMARY};
-use crate::{Figures, Hand, OpenError, Settings};
+use crate::{Figures, Hand, OpenError, Refusal, Settings};
 
 /// How long a statement waits for a lock that another connection of this process holds.
 const BUSY: Duration = Duration::from_secs(10);
@@ -128,6 +128,20 @@ pub(crate) fn connect(path: &Path) -> rusqlite::Result<Connection> {
     connection.pragma_update(None, "cache_size", -64 * 1024)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
+}
+
+/// What an error says of one item of a batch; none = it says nothing of the items, so the whole batch has failed.
+pub(crate) fn refusal_of(error: &rusqlite::Error) -> Option<Refusal> {
+    match error {
+        // A number beyond 63 bits, a text beyond what the interface takes.
+        rusqlite::Error::ToSqlConversionFailure(_) | rusqlite::Error::NulError(_) => Some(Refusal::Invalid),
+        error => match error.sqlite_error_code()? {
+            ErrorCode::TooBig | ErrorCode::TypeMismatch => Some(Refusal::Invalid),
+            // The rows of this item's channel contradict each other.
+            ErrorCode::ConstraintViolation => Some(Refusal::Failed),
+            _ => None,
+        },
+    }
 }
 
 /// Says so if an error means that the file is not what was written to it.
