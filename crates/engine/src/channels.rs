@@ -10,6 +10,7 @@ use std::sync::Arc;
 use touchline_protocol::publication::{Place, Shared};
 use touchline_protocol::{Error, Publication};
 
+use crate::duration::millis;
 use crate::history::HistoryRing;
 use crate::idempotency::Idempotency;
 use crate::namespace::{ChannelOptions, Namespaces};
@@ -182,7 +183,7 @@ impl Channels {
         debug_assert!(*listeners > 0, "only subscribers leave");
         *listeners = listeners.saturating_sub(1);
         if let Some(stored) = &mut channel.history {
-            stored.forgotten_ms = now_ms + stored.meta_ttl_ms;
+            stored.forgotten_ms = now_ms.saturating_add(stored.meta_ttl_ms);
         }
         if !channel.is_needed() {
             self.forget(name);
@@ -235,8 +236,8 @@ impl Channels {
         let place = Place { offset: stored.ring.next_offset(), epoch: epoch.as_str(), time_ms: now_ms };
         let publication = Arc::new(Publication::encode(name, &publish.content, Some(place)));
         stored.ring.trim(now_ms);
-        stored.ring.append(Arc::clone(&publication), stored.size, now_ms + stored.ttl_ms);
-        stored.forgotten_ms = now_ms + stored.meta_ttl_ms;
+        stored.ring.append(Arc::clone(&publication), stored.size, now_ms.saturating_add(stored.ttl_ms));
+        stored.forgotten_ms = now_ms.saturating_add(stored.meta_ttl_ms);
         let position = stored.ring.position();
         give(&mut self.outgoing, channel, publication);
         position
@@ -289,7 +290,7 @@ impl Channels {
             }
         });
         if let Some(stored) = &mut channel.history {
-            stored.forgotten_ms = now_ms + stored.meta_ttl_ms;
+            stored.forgotten_ms = now_ms.saturating_add(stored.meta_ttl_ms);
         }
         channel
     }
@@ -305,7 +306,7 @@ impl Channels {
             Some(_) if is_cache && !is_listened && stored.forgotten_ms <= now_ms => return self.forget(&name),
             Some(at) if is_cache => at.min(stored.forgotten_ms),
             Some(at) => at,
-            None if is_listened => now_ms + stored.meta_ttl_ms,
+            None if is_listened => now_ms.saturating_add(stored.meta_ttl_ms),
             None if stored.forgotten_ms > now_ms => stored.forgotten_ms,
             None => {
                 channel.history = None;
@@ -321,13 +322,13 @@ impl Channels {
 
 impl Stored {
     fn new(options: &ChannelOptions, epoch: Epoch, now_ms: u64) -> Self {
-        let meta_ttl_ms = options.history_meta_ttl.as_millis() as u64;
+        let meta_ttl_ms = millis(options.history_meta_ttl);
         Stored {
             ring: HistoryRing::new(epoch),
             size: options.history_size,
-            ttl_ms: options.history_ttl.as_millis() as u64,
+            ttl_ms: millis(options.history_ttl),
             meta_ttl_ms,
-            forgotten_ms: now_ms + meta_ttl_ms,
+            forgotten_ms: now_ms.saturating_add(meta_ttl_ms),
             version: 0,
             version_epoch: Box::default(),
         }

@@ -12,6 +12,7 @@ use touchline_protocol::publication::Place;
 use touchline_protocol::{Error, Publication, encode};
 
 use super::{Channel, Channels, deliver, give};
+use crate::duration::millis;
 use crate::history::HistoryRing;
 use crate::namespace::ChannelOptions;
 use crate::request::{ConnectionId, Event, Loaded, Position, Publish, Request, Response, Stored};
@@ -341,8 +342,8 @@ impl Channels {
                 version: publish.version,
                 version_epoch: publish.version_epoch.clone(),
                 size: options.history_size,
-                ttl_ms: options.history_ttl.as_millis() as u64,
-                meta_ttl_ms: options.history_meta_ttl.as_millis() as u64,
+                ttl_ms: millis(options.history_ttl),
+                meta_ttl_ms: millis(options.history_meta_ttl),
             });
         }
         if !key.is_empty() && self.idempotency.get(channel, &key, now_ms).is_some() {
@@ -522,7 +523,7 @@ impl Channels {
         let place = Place { offset, epoch: epoch.as_str(), time_ms };
         let publication = Arc::new(Publication::wrap(channel, object, Some(place)));
         stored.ring.trim(now_ms);
-        stored.ring.append(Arc::clone(&publication), options.history_size, time_ms + stored.ttl_ms);
+        stored.ring.append(Arc::clone(&publication), options.history_size, time_ms.saturating_add(stored.ttl_ms));
         give(&mut self.outgoing, known, publication);
     }
 }

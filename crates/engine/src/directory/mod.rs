@@ -15,9 +15,11 @@ mod scope;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use touchline_protocol::data::is_plain_text;
 use touchline_protocol::{Error, encode};
 use touchline_registry::{Change, Counters, Entry, Event, Output, OwnerId, Refusal, Registered, Replica, Timing};
 
+use crate::duration::millis;
 pub use ask::{Act, Ask, Listing, Target, Who, client_from_text, client_text};
 use calls::{CallError, Caller, Calls, Done, Reply};
 use inbox::{Address, Fetch, Inbox};
@@ -295,9 +297,9 @@ impl<A> Directory<A> {
     /// Has a letter kept for a name, whoever has it now.
     fn post(&mut self, who: &Who, target: &Target, data: &Bytes, now_ms: u64, store_for_ms: u64, asker: Option<A>) {
         let act = self.scope(target.scope).and_then(|Scope { name: scope, options, .. }| match () {
-            () if target.is_group || target.key.len() > options.name_max_length => Err(Error::BAD_REQUEST),
+            () if target.is_group || target.key.len() > options.name_max_length || !is_plain_text(&target.key) => Err(Error::BAD_REQUEST),
             () if options.inbox_size == 0 => Err(Error::NOT_AVAILABLE),
-            () => Ok((Arc::clone(scope), now_ms + store_for_ms.min(options.inbox_ttl_max.as_millis() as u64), options.inbox_size)),
+            () => Ok((Arc::clone(scope), now_ms.saturating_add(store_for_ms.min(millis(options.inbox_ttl_max))), options.inbox_size)),
         });
         let message = answer::letter_of(who, &target.key, data, now_ms);
         match (act, asker) {
@@ -327,7 +329,7 @@ impl<A> Directory<A> {
 
     fn call(&mut self, who: &Who, target: &Target, data: &Bytes, timeout_ms: u64, asker: Option<A>, now_ms: u64) {
         let Some(asker) = asker else { return };
-        let limits = self.scope(target.scope).map(|scope| (scope.options.calls_limit, scope.options.call_timeout_max.as_millis() as u64));
+        let limits = self.scope(target.scope).map(|scope| (scope.options.calls_limit, millis(scope.options.call_timeout_max)));
         let checked = limits.and_then(|limits| self.resolve(target).map(|found| (limits, found))).and_then(|((most, longest), found)| {
             let fits = self.calls.len() + found.len() <= most && found.len() <= GROUP_CALLS_MAX;
             if fits { Ok((timeout_ms.min(longest), found)) } else { Err(Error::TOO_MANY_CALLS) }
@@ -336,7 +338,7 @@ impl<A> Directory<A> {
             Ok(checked) => checked,
             Err(error) => return self.acts.push(Act::Answer(asker, Err(error))),
         };
-        let until_ms = now_ms + timeout_ms;
+        let until_ms = now_ms.saturating_add(timeout_ms);
         if !target.is_group {
             return self.call_one(who, &target.key, &found[0], Caller::Here(asker), data, until_ms, timeout_ms);
         }

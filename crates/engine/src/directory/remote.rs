@@ -85,7 +85,7 @@ impl<A> Directory<A> {
         let (Some(client), Some(json)) = (client_from_text(message.client), message.message) else { return };
         let mut given = json.get().as_bytes().to_vec();
         if message.call > 0 {
-            let until_ms = now_ms + message.timeout_ms;
+            let until_ms = now_ms.saturating_add(message.timeout_ms);
             let call = self.calls.open(Caller::Node(from.into(), message.call), client, None, until_ms);
             // The message is an object that was written by a node: the number goes in front.
             given.splice(1..1, format!("\"call\":{call},").into_bytes());

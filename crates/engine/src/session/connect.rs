@@ -9,7 +9,8 @@ use touchline_protocol::message::{ConnectResult, Reply};
 use touchline_protocol::{Disconnect, Error, data};
 
 use super::{Connecting, Context, Heartbeat, Link, Phase, REFUSED_CLOSE_MS, ServerSubscription, Session, Ticket};
-use crate::claims::{ConnectionClaims, SubscribeOptions, TokenError, expiry};
+use crate::claims::{ConnectionClaims, SubscribeOptions, TokenError, connection_claims, expiry};
+use crate::duration::millis;
 use crate::request::Response;
 
 impl Session {
@@ -54,7 +55,7 @@ impl Session {
     fn authenticate(&self, token: &str, context: &Context<'_>) -> Result<ConnectionClaims, Refusal> {
         let settings = &context.node.client;
         if !token.is_empty() {
-            let claims = match context.node.verifier.connection(token, context.now_s()) {
+            let claims = match connection_claims(&*context.node.verifier, token, context.now_s()) {
                 Ok(claims) => claims,
                 Err(TokenError::Expired) => return Err(Refusal::Error(Error::TOKEN_EXPIRED)),
                 Err(TokenError::Invalid) => return Err(Refusal::Disconnect(Disconnect::INVALID_TOKEN)),
@@ -184,9 +185,9 @@ impl Session {
         }
         let Phase::Connecting(connecting) = std::mem::replace(&mut self.phase, Phase::Connected) else { return };
         let settings = &context.node.client;
-        let interval_ms = context.ping_interval.as_millis() as u64;
+        let interval_ms = millis(context.ping_interval);
         let first_ms = interval_ms / 2 + context.random % (interval_ms / 2).max(1);
-        self.heartbeat = Heartbeat::Due(context.now_ms + first_ms);
+        self.heartbeat = Heartbeat::Due(context.now_ms.saturating_add(first_ms));
         let client = self.client_id();
         let seal = if self.link == Link::Emulated { context.node.sealer.seal(self.owner()) } else { String::new() };
         let result = ConnectResult {

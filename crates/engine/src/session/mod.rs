@@ -21,6 +21,7 @@ use touchline_registry::OwnerId;
 
 use crate::claims::Verifier;
 use crate::directory::{Ask, Scopes, Who, client_text};
+use crate::duration::millis;
 use crate::hub::{Hub, LocalChannel, Membership};
 use crate::namespace::{ChannelOptions, Namespaces};
 use crate::request::{ConnectionId, Request, Response};
@@ -298,7 +299,7 @@ impl Session {
     pub fn new(client: [u8; 16], link: Link, is_loopback: bool, now_ms: u64, client_settings: &ClientSettings) -> Self {
         Session {
             phase: Phase::AwaitingConnect,
-            heartbeat: Heartbeat::Due(now_ms + client_settings.stale_close_delay.as_millis() as u64),
+            heartbeat: Heartbeat::Due(now_ms.saturating_add(millis(client_settings.stale_close_delay))),
             client,
             user: Box::default(),
             conn_info: None,
@@ -482,8 +483,8 @@ impl Session {
             (Phase::Connected, _) if self.is_idle(context) => context.disconnect(Disconnect::IDLE),
             (Phase::Connected, Heartbeat::Awaited(..)) => context.disconnect(Disconnect::NO_PONG),
             (Phase::Connected, Heartbeat::Due(_)) => {
-                let next_ms = now_ms + context.ping_interval.as_millis() as u64;
-                let pong_ms = now_ms + context.node.client.pong_timeout.as_millis() as u64;
+                let next_ms = now_ms.saturating_add(millis(context.ping_interval));
+                let pong_ms = now_ms.saturating_add(millis(context.node.client.pong_timeout));
                 let heartbeat = if self.link.answers_pings() { Heartbeat::Awaited(pong_ms, next_ms) } else { Heartbeat::Due(next_ms) };
                 self.heartbeat = heartbeat;
                 context.effects.ping = true;
@@ -494,7 +495,7 @@ impl Session {
     /// Whether a client that sends lines has been silent for too long.
     fn is_idle(&self, context: &Context<'_>) -> bool {
         let limit_s = context.node.line_idle.as_secs();
-        self.link == Link::Lines && limit_s > 0 && u64::from(self.heard_s) + limit_s < context.now_s()
+        self.link == Link::Lines && limit_s > 0 && u64::from(self.heard_s).saturating_add(limit_s) < context.now_s()
     }
 
     fn pong(&mut self, context: &mut Context<'_>) {
