@@ -139,7 +139,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("client.disallow_anonymous_connection_tokens", Boolean, "false", "A token without a user is refused."),
     key("client.insecure", Boolean, "false", "No token is needed and every channel is open. For development."),
     key("client.channel_limit", COUNT, "128", "Channels that one connection may have at once."),
-    key("client.user_connection_limit", COUNT, "0", "Connections that one user may have on this node; 0 is any number."),
+    key("client.user_connection_limit", COUNT, "0", "Connections that one user may have on this node; one more is ended with 3504 instead of being connected. 0 is any number."),
     key("client.connection_limit", COUNT, "0", "Connections that this node takes; 0 is any number."),
     ours("client.command_rate_limit", COUNT, "10000", "Commands that a connection may send in a second; one that sends more is read more slowly. 0 is any number."),
     ours("client.byte_rate_limit", COUNT, "0", "Bytes that a connection may send in a second, in the same way."),

@@ -1,6 +1,7 @@
 //! The primary database in one SQLite file: one thread writes, in batches; a few read; one moves what was written from the log to the file.
 
 mod directory;
+mod files;
 mod ledger;
 mod letters;
 mod log;
@@ -82,6 +83,7 @@ impl Primary {
 /// Opens a database that nobody else has open, and checks its schema, after bringing it up to date if that is wanted.
 pub(crate) fn open(path: &Path, database: &Database, migrates: bool) -> Result<(File, Connection), OpenError> {
     let lock = lock(path)?;
+    files::make_database(path).map_err(|source| OpenError::File { path: path.display().to_string(), source })?;
     let in_sqlite = |source| OpenError::Sqlite { path: path.display().to_string(), source };
     let mut connection = connect(path).map_err(in_sqlite)?;
     let newest = migrate::newest(database.sqlite);
@@ -104,10 +106,10 @@ pub(crate) fn lock(path: &Path) -> Result<File, OpenError> {
         move |source| OpenError::File { path, source }
     };
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        std::fs::create_dir_all(directory).map_err(of_file(directory))?;
+        files::make_directory(directory).map_err(of_file(directory))?;
     }
     let lock_path = path.with_extension("lock");
-    let file = File::options().create(true).truncate(false).write(true).open(&lock_path).map_err(of_file(&lock_path))?;
+    let file = files::open_lock(&lock_path).map_err(of_file(&lock_path))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(OpenError::InUse(path.display().to_string())),

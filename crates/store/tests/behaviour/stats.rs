@@ -203,7 +203,7 @@ fn a_row_that_can_not_be_kept_is_dropped_alone() {
         for n in 0..20 {
             // A text with NUL is nothing for PostgreSQL, a number beyond 63 bits nothing for SQLite.
             let (opened_ms, agent) = if n == 7 { (u64::MAX, "bad\0") } else { (now_ms, "good") };
-            let (transport, agent) = ("websocket".into(), agent.into());
+            let transport = "websocket";
             stats.record(Row::Connection { opened_ms, closed_ms: now_ms, transport, agent, code: 1_000 });
         }
         let began = Instant::now();
