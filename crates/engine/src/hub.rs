@@ -326,7 +326,7 @@ mod tests {
         let mut hub = Hub::default();
         let local = hub.acquire("c");
         let groups = |hub: &Hub| hub.audience(local).filtered.as_ref().map_or(0, |filtered| filtered.groups.len());
-        let mut join = |hub: &mut Hub, slot, filter| hub.join(local, slot, Wish { filter: wanted(filter), ..Wish::default() });
+        let join = |hub: &mut Hub, slot, filter| hub.join(local, slot, Wish { filter: wanted(filter), ..Wish::default() });
         let held: Vec<Membership> = (1..=200).map(|n| join(&mut hub, n, n)).collect();
         assert_eq!(groups(&hub), 200);
         let again: Vec<Membership> = (1..=200).map(|n| join(&mut hub, 1_000 + n, n)).collect();
@@ -334,7 +334,7 @@ mod tests {
         held.iter().for_each(|membership| hub.leave(local, *membership));
         assert_eq!(groups(&hub), 200);
         again[..100].iter().for_each(|membership| hub.leave(local, *membership));
-        (201..=300).for_each(|n| drop(join(&mut hub, n, n)));
+        let _fresh: Vec<Membership> = (201..=300).map(|n| join(&mut hub, n, n)).collect();
         assert_eq!(groups(&hub), 200, "places of filters that nobody has are used again");
         assert_eq!(hub.listener_count(local), 200);
         again[100..].iter().for_each(|membership| hub.leave(local, *membership));

@@ -33,7 +33,7 @@ pub fn take(value: &RawValue) -> Result<Bytes, Error> {
 /// Names, keys and users must be so: databases can't keep NUL, and a line break in a name forges lines of logs. Empty is plain.
 pub fn is_plain_text(text: &str) -> bool {
     // Almost every name is ASCII: one pass that the compiler makes wide.
-    !text.bytes().any(|byte| byte < 0x20 || byte >= 0x7f) || !text.chars().any(char::is_control)
+    text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) || !text.chars().any(char::is_control)
 }
 
 /// How deep a JSON text nests.

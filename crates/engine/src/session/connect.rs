@@ -8,6 +8,7 @@ use touchline_protocol::command::{ConnectRequest, SubscribeRequest};
 use touchline_protocol::message::{ConnectResult, Reply};
 use touchline_protocol::{Disconnect, Error, data};
 
+use super::counted::Counted;
 use super::{Connecting, Context, Heartbeat, Link, Phase, REFUSED_CLOSE_MS, ServerSubscription, Session, Ticket};
 use crate::claims::{ConnectionClaims, SubscribeOptions, TokenError, connection_claims, expiry};
 use crate::duration::millis;
@@ -37,19 +38,36 @@ impl Session {
             }
             self.expire_at_s = u32::try_from(at).unwrap_or(u32::MAX);
         }
+        if !self.count(context) {
+            return context.disconnect(Disconnect::CONNECTION_LIMIT);
+        }
         let connecting = Connecting { command, awaited: 0, subs: Vec::new(), deferred: Vec::new(), held: Vec::new() };
         self.phase = Phase::Connecting(Box::new(connecting));
         let granted = claims
             .register
             .into_iter()
             .flat_map(|(scope, patterns)| patterns.into_iter().map(move |pattern| (Box::from(scope.as_str()), pattern.into_boxed_str())));
-        self.granted = Some(granted.collect::<Box<[_]>>()).filter(|granted| !granted.is_empty()).map(Box::new);
+        let granted = granted.collect::<Box<[_]>>();
+        if !granted.is_empty() {
+            self.rare.get_or_insert_default().granted = granted;
+        }
         self.claim(claims.names, claims.groups, context);
         self.subscribe_at_connect(claims.channels, claims.subs, &request.subs, context);
         if self.link == Link::Listening {
             self.subscribe_as_asked(request.subs, context);
         }
         self.finish_connect(context);
+    }
+
+    /// Counts the connection among its user's, where these have a limit. False when the user has as many as it may.
+    fn count(&mut self, context: &Context<'_>) -> bool {
+        let Some(users) = context.node.users.as_ref().filter(|_| !self.user.is_empty()) else { return true };
+        let counted = Counted::take(users, &self.user);
+        let may_stay = counted.is_some();
+        if may_stay {
+            self.rare.get_or_insert_default().counted = counted;
+        }
+        may_stay
     }
 
     fn authenticate(&self, token: &str, context: &Context<'_>) -> Result<ConnectionClaims, Refusal> {
@@ -96,6 +114,7 @@ impl Session {
             });
         }
         context.effects.refuse(command, error);
+        self.rare = None;
         self.phase = Phase::Refused;
         self.heartbeat = Heartbeat::Due(context.now_ms + REFUSED_CLOSE_MS);
     }

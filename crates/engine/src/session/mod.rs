@@ -4,6 +4,7 @@
 
 mod ask;
 mod connect;
+mod counted;
 mod refresh;
 mod registry;
 mod server;
@@ -28,6 +29,8 @@ use crate::request::{ConnectionId, Request, Response};
 use crate::settings::ClientSettings;
 use crate::tracker::{TrackLimits, Tracker};
 
+use counted::Rare;
+pub use counted::UserCounter;
 pub use server::ServerSubscription;
 
 /// How long a refused client may take to close the connection, milliseconds.
@@ -51,6 +54,8 @@ pub struct Node {
     pub id: String,
     /// Proves that such a request is of its client.
     pub sealer: Arc<dyn Sealer + Send + Sync>,
+    /// Counts the connections of users, if they have a limit.
+    pub users: Option<Arc<dyn UserCounter + Send + Sync>>,
     /// Bytes that a client may send ahead while its connect is under way.
     pub deferred_max: usize,
     /// What clients may report.
@@ -287,12 +292,8 @@ pub struct Session {
     heard_s: u32,
     /// The directory may hold something of this client.
     is_listed: bool,
-    /// Names that the token allows: scope and pattern.
-    granted: Option<Box<Grants>>,
+    rare: Option<Box<Rare>>,
 }
-
-/// Patterns of names, each with its scope.
-type Grants = Box<[(Box<str>, Box<str>)]>;
 
 impl Session {
     /// A session of a client that has not spoken yet. `client` is random; `is_loopback` says where it comes from.
@@ -311,7 +312,7 @@ impl Session {
             mistakes: 0,
             heard_s: (now_ms / 1_000) as u32,
             is_listed: false,
-            granted: None,
+            rare: None,
         }
     }
 
@@ -509,6 +510,7 @@ impl Session {
     /// Gives everything back that the session holds: its subscriptions, here and at the channels' homes.
     pub fn close(&mut self, context: &mut Context<'_>) {
         self.phase = Phase::Closed;
+        self.rare = None;
         for subscription in std::mem::take(&mut self.subscriptions) {
             self.let_go(subscription, context);
         }

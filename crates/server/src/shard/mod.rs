@@ -14,6 +14,7 @@ mod inspect;
 mod keepers;
 mod outbox;
 mod poller;
+mod random;
 mod read;
 mod socket;
 mod users;
@@ -44,6 +45,7 @@ pub(crate) use door::{Listeners, is_loopback};
 pub(crate) use handle::ShardHandle;
 use outbox::Outbox;
 pub(crate) use poller::Poller;
+use random::Secure;
 pub(crate) use socket::Arrival;
 use users::Users;
 
@@ -108,6 +110,9 @@ pub(crate) struct Shard {
     tracker: Tracker,
     /// What is remembered for the statistics, if there are any.
     census: Option<Box<Census>>,
+    /// Makes the ids of clients.
+    secure: Secure,
+    /// State of a generator for what nobody minds being foreseen: never shown, and of another seed than the epochs.
     random: u64,
     now_ms: u64,
     drain: Option<Drain>,
@@ -124,7 +129,7 @@ impl Shard {
     /// An empty shard. `seed` must be random.
     ///
     /// # Errors
-    /// When the poller does not take a listener.
+    /// When the poller does not take a listener, or the system has no random numbers.
     pub(crate) fn new(
         id: ShardId,
         node: Arc<Node>,
@@ -134,6 +139,8 @@ impl Shard {
         seed: u64,
     ) -> io::Result<Self> {
         let now_ms = node.clock.now_ms();
+        let mut secure = Secure::new();
+        let random = secure.bytes().map(u64::from_ne_bytes).ok_or_else(|| io::Error::other("the system has no random numbers"))?;
         let channels = Channels::new(Arc::clone(&node.session.namespaces), node.shards.len(), seed);
         let channels = if node.store().is_some() { channels.with_store() } else { channels };
         let part = || Arc::from(format!("{}/{id}", node.id));
@@ -168,7 +175,8 @@ impl Shard {
             effects: Effects::default(),
             tracker: Tracker::default(),
             census,
-            random: seed | 1,
+            random: random | 1,
+            secure,
             now_ms,
             drain: None,
             node,
