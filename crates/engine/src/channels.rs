@@ -73,6 +73,8 @@ type Expiries = BinaryHeap<Reverse<(u64, Arc<str>)>>;
 pub struct Channels {
     namespaces: Arc<Namespaces>,
     shards: usize,
+    /// Channels in the table; 0 = any number.
+    limit: usize,
     random: u64,
     table: HashMap<Arc<str>, Channel>,
     /// When to look at which channel's expiry. An entry that its channel does not know any more is void.
@@ -93,6 +95,7 @@ impl Channels {
             namespaces,
             empties,
             shards,
+            limit: 0,
             random: seed,
             table: HashMap::new(),
             expiries: BinaryHeap::new(),
@@ -112,6 +115,8 @@ impl Channels {
         };
         match request {
             Request::Subscribe(subscribe) => self.subscribe(channel, options, *subscribe, now_ms),
+            // It was told so, but had not heard it when it left.
+            Request::Unsubscribe { connection, is_answered: false } if self.was_refused(connection, channel) => Response::Done,
             Request::Unsubscribe { connection, .. } => self.unsubscribe(channel, connection, now_ms),
             Request::Announce(push) => self.announce(channel, push),
             Request::Passing(_) | Request::Stored(_) | Request::Grown(_) | Request::Interested | Request::Loaded(_) => Response::Done,
@@ -135,6 +140,12 @@ impl Channels {
             self.expire_channel(name, at_ms, now_ms);
         }
         self.trim_empties(now_ms);
+    }
+
+    /// The same with a limit to the channels that cost memory: those with subscribers or a history. 0 = any number.
+    pub fn limited(mut self, limit: usize) -> Self {
+        self.limit = limit;
+        self
     }
 
     /// Channels with at least one subscriber: name and number of subscribers.
@@ -174,7 +185,26 @@ impl Channels {
         self.table.is_empty()
     }
 
+    /// Sees that there is room for a channel: the oldest of the empty ones goes for it.
+    ///
+    /// # Errors
+    /// 106 when the channel is not there, and there are as many as may be.
+    fn make_room(&mut self, name: &Arc<str>) -> Result<(), Error> {
+        if self.limit == 0 || self.table.len() < self.limit || self.table.contains_key(name) {
+            return Ok(());
+        }
+        let Channels { table, empties, .. } = self;
+        let gone = empties.next_to_go(|name, number| has_number(table, name, number), |_| true).ok_or(Error::LIMIT_EXCEEDED)?;
+        self.empties.leave();
+        self.forget(&gone);
+        Ok(())
+    }
+
     fn subscribe(&mut self, name: &Arc<str>, options: &ChannelOptions, subscribe: Subscribe, now_ms: u64) -> Response {
+        if let Err(error) = self.make_room(name) {
+            self.note_refused(subscribe.connection, name, now_ms);
+            return Response::Refused(error);
+        }
         let channel = self.channel(name, options, now_ms);
         channel.listeners[usize::from(subscribe.connection.shard)] += 1;
         channel.peak = channel.peak.max(channel.listeners.iter().sum());
@@ -210,6 +240,12 @@ impl Channels {
     }
 
     fn publish(&mut self, name: &Arc<str>, options: &ChannelOptions, mut publish: Publish, now_ms: u64) -> Response {
+        if options.has_history()
+            && !publish.skip_history
+            && let Err(error) = self.make_room(name)
+        {
+            return Response::Refused(error);
+        }
         let key = std::mem::take(&mut publish.idempotency_key);
         if !key.is_empty()
             && let Some(result) = self.idempotency.get(name, &key, now_ms)
@@ -256,6 +292,9 @@ impl Channels {
     }
 
     fn history(&mut self, name: &Arc<str>, options: &ChannelOptions, history: &History, now_ms: u64) -> Response {
+        if let Err(error) = self.make_room(name) {
+            return Response::Refused(error);
+        }
         let response = self.read_history(name, options, history, now_ms);
         self.rest(name, now_ms);
         response

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use touchline_engine::request::{Epoch, History, Publish, Recover, Subscribe};
 use touchline_engine::{ChannelOptions, ChannelSettings, Channels, ConnectionId, Namespaces, Request, Response};
+use touchline_protocol::Error;
 use touchline_protocol::publication::Content;
 
 const NOW_MS: u64 = 1_700_000_000_000;
@@ -133,6 +134,31 @@ fn a_channel_that_was_published_to_is_kept_and_goes_in_its_time() {
         channels.expire(NOW_MS + second * 1_000);
     }
     assert_eq!(channels.len(), 0);
+}
+
+#[test]
+fn there_are_so_many_channels_and_no_more() {
+    let mut channels = channels(100).limited(3);
+    let refused = |response: Response| matches!(response, Response::Refused(Error::LIMIT_EXCEEDED));
+    subscribe(&mut channels, "heard", 1, None, NOW_MS);
+    publish(&mut channels, "told", NOW_MS);
+    ask(&mut channels, "looked at", None, NOW_MS);
+    // One that was only looked at makes room.
+    subscribe(&mut channels, "new", 2, None, NOW_MS);
+    assert_eq!(channels.len(), 3);
+    let name: Arc<str> = "more".into();
+    let recover = None;
+    assert!(refused(channels.execute(&name, Request::Subscribe(Box::new(Subscribe { connection: subscriber(3), recover })), NOW_MS)));
+    assert!(refused(channels.execute(&name, Request::Publish(Box::default()), NOW_MS)));
+    assert!(refused(channels.execute(&name, Request::History(Box::default()), NOW_MS)));
+    // What is there goes on, and who was refused and leaves before hearing it takes nobody's place.
+    leave(&mut channels, "new", 2, NOW_MS);
+    subscribe(&mut channels, "more", 4, None, NOW_MS);
+    let left = Request::Unsubscribe { connection: subscriber(3), is_answered: false };
+    assert!(matches!(channels.execute(&name, left, NOW_MS), Response::Done));
+    assert_eq!(channels.active().map(|(_, subscribers)| subscribers).sum::<u64>(), 2);
+    assert_eq!(publish(&mut channels, "told", NOW_MS), 2);
+    assert_eq!(channels.len(), 3);
 }
 
 proptest! {

@@ -236,6 +236,7 @@ pub(crate) const KEYS: &[Key] = &[
     ours("shutdown.spread", Duration, "5s", "Time over which clients are told to go, so that they don't all come back at once."),
     key("node.name", Text, "", "The node's name in `info`; empty is the host's name."),
     ours("node.shards", Integer(0, 1024), "0", "Event loops, one thread each; 0 is as many as cores."),
+    ours("node.channel_limit", COUNT, "2000000", "Channels with subscribers or a history that this node keeps at once, in equal parts by shard; a million of them with a short history each are about 0.9 GB. What would make one more is refused with 106. 0 is any number."),
     ours("node.publish_backlog_max", SOME, "65536", "Publications that may wait at one shard until publishers are refused with error 111."),
     ours("cluster.engine", Choice(&["nats", ""]), "", "How nodes find each other; empty: this node is alone."),
     ours("cluster.name", Text, "touchline", "Nodes of one cluster have one name; several clusters may share NATS servers."),

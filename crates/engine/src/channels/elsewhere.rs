@@ -4,7 +4,7 @@
 //! meanwhile. A publication carries the offset before it, so a gap is seen at once and filled before anything behind it is delivered.
 //! A store needs no interest: it tells of everything that it has stored.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -17,6 +17,8 @@ use crate::history::HistoryRing;
 use crate::namespace::ChannelOptions;
 use crate::request::{ConnectionId, Event, Loaded, Position, Publish, Request, Response, Stored};
 
+/// Refused subscribes that are remembered at once.
+const REFUSED_MAX: usize = 100_000;
 /// How long the cache of a channel without subscribers is kept, milliseconds.
 pub(super) const UNUSED_MS: u64 = 10_000;
 /// After a failure to get what is kept: how long requests are refused at once, milliseconds.
@@ -128,6 +130,8 @@ pub(super) struct Keepers {
     ready: Vec<Arc<str>>,
     /// Subscribes that were refused lately; their sessions may have unsubscribed before they heard of it.
     refused: HashMap<(ConnectionId, Arc<str>), u64>,
+    /// The same in the order of their times; those that are not in the map any more are void.
+    refused_order: VecDeque<(u64, (ConnectionId, Arc<str>))>,
 }
 
 impl Keepers {
@@ -268,19 +272,31 @@ impl Channels {
     }
 
     fn note_refusal(&mut self, connection: ConnectionId, channel: &Arc<str>, outcome: &Outcome, now_ms: u64) {
-        let side = &mut self.keepers;
         match outcome {
-            Outcome::Done(Response::Refused(_)) => {
-                side.refused.retain(|_, at_ms| now_ms < *at_ms + UNUSED_MS);
-                side.refused.insert((connection, Arc::clone(channel)), now_ms);
-            }
-            Outcome::Done(_) if !side.refused.is_empty() => drop(side.refused.remove(&(connection, Arc::clone(channel)))),
+            Outcome::Done(Response::Refused(_)) => self.note_refused(connection, channel, now_ms),
+            Outcome::Done(_) => drop(self.was_refused(connection, channel)),
             _ => {}
         }
     }
 
-    fn was_refused(&mut self, connection: ConnectionId, channel: &Arc<str>) -> bool {
-        self.keepers.refused.remove(&(connection, Arc::clone(channel))).is_some()
+    /// Remembers for a while that a subscribe was refused. However many are, each costs the same.
+    pub(super) fn note_refused(&mut self, connection: ConnectionId, channel: &Arc<str>, now_ms: u64) {
+        let Keepers { refused, refused_order, .. } = &mut self.keepers;
+        while let Some((at_ms, _)) = refused_order.front()
+            && (at_ms + UNUSED_MS <= now_ms || refused_order.len() >= REFUSED_MAX)
+        {
+            let Some((at_ms, key)) = refused_order.pop_front() else { break };
+            if refused.get(&key) == Some(&at_ms) {
+                refused.remove(&key);
+            }
+        }
+        let key = (connection, Arc::clone(channel));
+        refused_order.push_back((now_ms, key.clone()));
+        refused.insert(key, now_ms);
+    }
+
+    pub(super) fn was_refused(&mut self, connection: ConnectionId, channel: &Arc<str>) -> bool {
+        !self.keepers.refused.is_empty() && self.keepers.refused.remove(&(connection, Arc::clone(channel))).is_some()
     }
 
     pub(super) fn forget(&mut self, name: &Arc<str>) {
@@ -363,6 +379,9 @@ impl Channels {
 
     /// Carries a request out if the channel is heard; else it waits, and the channel is asked for.
     fn once_heard(&mut self, channel: &Arc<str>, options: &ChannelOptions, keeper: Keeper, request: Request, now_ms: u64) -> Outcome {
+        if let Err(error) = self.make_room(channel) {
+            return Outcome::Done(Response::Refused(error));
+        }
         let is_reachable = keeper == Keeper::Store || self.keepers.is_linked;
         let unreachable = if keeper == Keeper::Store { Error::STORE_UNAVAILABLE } else { Error::CLUSTER_UNREACHABLE };
         match self.table.get(channel).map(|known| &known.hearing) {

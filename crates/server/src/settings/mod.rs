@@ -387,11 +387,14 @@ pub struct NodeSettings {
     pub shards: usize,
     /// Publications that may wait at one shard before publishers are refused with 111.
     pub publish_backlog_max: usize,
+    /// Channels with subscribers or a history that this node keeps at once, in equal parts by shard. What would make one more is refused with
+    /// 106. 0 = any number.
+    pub channel_limit: usize,
 }
 
 impl Default for NodeSettings {
     fn default() -> Self {
-        NodeSettings { name: String::new(), shards: 0, publish_backlog_max: 65_536 }
+        NodeSettings { name: String::new(), shards: 0, publish_backlog_max: 65_536, channel_limit: 2_000_000 }
     }
 }
 

@@ -141,7 +141,8 @@ impl Shard {
         let now_ms = node.clock.now_ms();
         let mut secure = Secure::new();
         let random = secure.bytes().map(u64::from_ne_bytes).ok_or_else(|| io::Error::other("the system has no random numbers"))?;
-        let channels = Channels::new(Arc::clone(&node.session.namespaces), node.shards.len(), seed);
+        let limit = node.settings.node.channel_limit.div_ceil(node.shards.len().max(1));
+        let channels = Channels::new(Arc::clone(&node.session.namespaces), node.shards.len(), seed).limited(limit);
         let channels = if node.store().is_some() { channels.with_store() } else { channels };
         let part = || Arc::from(format!("{}/{id}", node.id));
         let census = node.stats().map(|_| Box::new(Census::new(part(), now_ms)));
