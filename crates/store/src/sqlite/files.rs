@@ -11,8 +11,12 @@ const FILE: u32 = 0o600;
 /// What every account of the machine may read.
 const READABLE_BY_OTHERS: u32 = 0o004;
 
-/// Makes a directory, with those above it, if it is not there.
+/// Makes a directory if it is not there. Those above it, which may hold other things, are made with the rights that are usual.
 pub(super) fn make_directory(path: &Path) -> Result<()> {
+    if let Some(above) = path.parent() {
+        std::fs::create_dir_all(above)?;
+    }
+    // As a recursive one it does not mind a directory that is there.
     DirBuilder::new().recursive(true).mode(DIRECTORY).create(path)
 }
 
