@@ -97,6 +97,9 @@ pub(crate) struct GenconfigArguments {
     /// Add every other key, commented out, with its default and what it means.
     #[arg(long)]
     pub(crate) all: bool,
+    /// Write it to this new file, which only this account can read, instead of printing it.
+    #[arg(long, short)]
+    pub(crate) output: Option<PathBuf>,
 }
 
 /// Arguments of `token`.

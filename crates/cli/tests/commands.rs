@@ -188,7 +188,7 @@ fn what_fails_says_so_and_exits_with_one() {
         (&["watch", "news:a", "--url", "wss://example.com"], "wss:// is not spoken here yet"),
         (&["watch", "news:a", "--url", &api], "is no ws:// URL"),
         (&["serve", "--config", &path, "--port", port], "is taken: stop who has it"),
-        (&["serve"], "`touchline genconfig > touchline.toml`"),
+        (&["serve"], "`touchline genconfig --output touchline.toml`"),
         (&["serve", "--config", "/no/such.toml"], "/no/such.toml: cannot be read"),
         (&["token", "--user", "42"], "no secret to sign with"),
         (&["match", "--replay", "/no/such.json"], "failed to read /no/such.json"),

@@ -2,6 +2,7 @@
 //! and it answers a subscribe in that same order: nothing can fall between what is recovered and what is delivered live.
 
 mod elsewhere;
+mod empties;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -10,11 +11,13 @@ use std::sync::Arc;
 use touchline_protocol::publication::{Place, Shared};
 use touchline_protocol::{Error, Publication};
 
+use crate::duration::millis;
 use crate::history::HistoryRing;
 use crate::idempotency::Idempotency;
 use crate::namespace::{ChannelOptions, Namespaces};
 use elsewhere::{Hearing, Keepers};
 pub use elsewhere::{KeeperAct, Outcome, Storing, clearing, stored_position};
+use empties::Empties;
 
 use crate::request::{ConnectionId, Delivery, Epoch, Event, History, Position, Publish, Request, Response, ShardId, Subscribe, Subscribed};
 
@@ -50,6 +53,10 @@ struct Stored {
     forgotten_ms: u64,
     version: u64,
     version_epoch: Box<str>,
+    /// When its expiry is looked at; 0 = not at all.
+    booked_ms: u64,
+    /// Its number among the empty channels; 0 = it is none of them.
+    empty: u64,
 }
 
 impl Channel {
@@ -58,15 +65,21 @@ impl Channel {
     }
 }
 
+/// Times and channels, the first on top.
+type Expiries = BinaryHeap<Reverse<(u64, Arc<str>)>>;
+
 /// The channels at home on one shard.
 #[derive(Debug)]
 pub struct Channels {
     namespaces: Arc<Namespaces>,
     shards: usize,
+    /// Channels in the table; 0 = any number.
+    limit: usize,
     random: u64,
     table: HashMap<Arc<str>, Channel>,
-    /// When to look at which channel's expiry: one entry for each channel with history.
-    expiries: BinaryHeap<Reverse<(u64, Arc<str>)>>,
+    /// When to look at which channel's expiry. An entry that its channel does not know any more is void.
+    expiries: Expiries,
+    empties: Empties,
     idempotency: Idempotency,
     outgoing: Vec<(ShardId, Delivery)>,
     keepers: Keepers,
@@ -77,9 +90,12 @@ pub struct Channels {
 impl Channels {
     /// No channels yet. `seed` makes the epochs: it must be random, so that no epoch of an earlier life comes again.
     pub fn new(namespaces: Arc<Namespaces>, shards: usize, seed: u64) -> Self {
+        let empties = Empties::new(namespaces.settings().empty_channels_max.div_ceil(shards.max(1)));
         Channels {
             namespaces,
+            empties,
             shards,
+            limit: 0,
             random: seed,
             table: HashMap::new(),
             expiries: BinaryHeap::new(),
@@ -99,6 +115,8 @@ impl Channels {
         };
         match request {
             Request::Subscribe(subscribe) => self.subscribe(channel, options, *subscribe, now_ms),
+            // It was told so, but had not heard it when it left.
+            Request::Unsubscribe { connection, is_answered: false } if self.was_refused(connection, channel) => Response::Done,
             Request::Unsubscribe { connection, .. } => self.unsubscribe(channel, connection, now_ms),
             Request::Announce(push) => self.announce(channel, push),
             Request::Passing(_) | Request::Stored(_) | Request::Grown(_) | Request::Interested | Request::Loaded(_) => Response::Done,
@@ -116,11 +134,18 @@ impl Channels {
 
     /// Lets go of what has expired. Call it about once a second.
     pub fn expire(&mut self, now_ms: u64) {
-        self.idempotency.forget(now_ms, usize::MAX);
+        self.idempotency.forget(now_ms);
         while self.expiries.peek().is_some_and(|Reverse((at, _))| *at <= now_ms) {
-            let Some(Reverse((_, name))) = self.expiries.pop() else { return };
-            self.expire_channel(name, now_ms);
+            let Some(Reverse((at_ms, name))) = self.expiries.pop() else { return };
+            self.expire_channel(name, at_ms, now_ms);
         }
+        self.trim_empties(now_ms);
+    }
+
+    /// The same with a limit to the channels that cost memory: those with subscribers or a history. 0 = any number.
+    pub fn limited(mut self, limit: usize) -> Self {
+        self.limit = limit;
+        self
     }
 
     /// Channels with at least one subscriber: name and number of subscribers.
@@ -160,7 +185,26 @@ impl Channels {
         self.table.is_empty()
     }
 
+    /// Sees that there is room for a channel: the oldest of the empty ones goes for it.
+    ///
+    /// # Errors
+    /// 106 when the channel is not there, and there are as many as may be.
+    fn make_room(&mut self, name: &Arc<str>) -> Result<(), Error> {
+        if self.limit == 0 || self.table.len() < self.limit || self.table.contains_key(name) {
+            return Ok(());
+        }
+        let Channels { table, empties, .. } = self;
+        let gone = empties.next_to_go(|name, number| has_number(table, name, number), |_| true).ok_or(Error::LIMIT_EXCEEDED)?;
+        self.empties.leave();
+        self.forget(&gone);
+        Ok(())
+    }
+
     fn subscribe(&mut self, name: &Arc<str>, options: &ChannelOptions, subscribe: Subscribe, now_ms: u64) -> Response {
+        if let Err(error) = self.make_room(name) {
+            self.note_refused(subscribe.connection, name, now_ms);
+            return Response::Refused(error);
+        }
         let channel = self.channel(name, options, now_ms);
         channel.listeners[usize::from(subscribe.connection.shard)] += 1;
         channel.peak = channel.peak.max(channel.listeners.iter().sum());
@@ -182,11 +226,9 @@ impl Channels {
         debug_assert!(*listeners > 0, "only subscribers leave");
         *listeners = listeners.saturating_sub(1);
         if let Some(stored) = &mut channel.history {
-            stored.forgotten_ms = now_ms + stored.meta_ttl_ms;
+            stored.forgotten_ms = now_ms.saturating_add(stored.meta_ttl_ms);
         }
-        if !channel.is_needed() {
-            self.forget(name);
-        }
+        self.rest(name, now_ms);
         Response::Done
     }
 
@@ -198,6 +240,12 @@ impl Channels {
     }
 
     fn publish(&mut self, name: &Arc<str>, options: &ChannelOptions, mut publish: Publish, now_ms: u64) -> Response {
+        if options.has_history()
+            && !publish.skip_history
+            && let Err(error) = self.make_room(name)
+        {
+            return Response::Refused(error);
+        }
         let key = std::mem::take(&mut publish.idempotency_key);
         if !key.is_empty()
             && let Some(result) = self.idempotency.get(name, &key, now_ms)
@@ -235,14 +283,24 @@ impl Channels {
         let place = Place { offset: stored.ring.next_offset(), epoch: epoch.as_str(), time_ms: now_ms };
         let publication = Arc::new(Publication::encode(name, &publish.content, Some(place)));
         stored.ring.trim(now_ms);
-        stored.ring.append(Arc::clone(&publication), stored.size, now_ms + stored.ttl_ms);
-        stored.forgotten_ms = now_ms + stored.meta_ttl_ms;
+        stored.ring.append(Arc::clone(&publication), stored.size, now_ms.saturating_add(stored.ttl_ms));
+        stored.forgotten_ms = now_ms.saturating_add(stored.meta_ttl_ms);
+        stored.book(name, now_ms + EXPIRY_STEP_MS, &mut self.expiries);
         let position = stored.ring.position();
         give(&mut self.outgoing, channel, publication);
         position
     }
 
     fn history(&mut self, name: &Arc<str>, options: &ChannelOptions, history: &History, now_ms: u64) -> Response {
+        if let Err(error) = self.make_room(name) {
+            return Response::Refused(error);
+        }
+        let response = self.read_history(name, options, history, now_ms);
+        self.rest(name, now_ms);
+        response
+    }
+
+    fn read_history(&mut self, name: &Arc<str>, options: &ChannelOptions, history: &History, now_ms: u64) -> Response {
         let channel = self.channel(name, options, now_ms);
         let Some(stored) = &mut channel.history else { return Response::Refused(Error::NOT_AVAILABLE) };
         stored.ring.trim(now_ms);
@@ -270,12 +328,12 @@ impl Channels {
     /// The channel, made if need be. One with history gets an epoch and its time to live.
     fn channel(&mut self, name: &Arc<str>, options: &ChannelOptions, now_ms: u64) -> &mut Channel {
         let meta_ttl_ms = self.unused_ttl_ms(name);
-        let Channels { table, random, expiries, shards, .. } = self;
+        let Channels { table, random, expiries, shards, empties, .. } = self;
         let channel = table.entry(Arc::clone(name)).or_insert_with(|| {
             let history = options.has_history().then(|| {
                 let mut stored = Stored::new(options, Epoch::from_bits(next_random(random)), now_ms);
                 stored.meta_ttl_ms = meta_ttl_ms.unwrap_or(stored.meta_ttl_ms);
-                expiries.push(Reverse((now_ms + EXPIRY_STEP_MS, Arc::clone(name))));
+                stored.book(name, now_ms + EXPIRY_STEP_MS, expiries);
                 Box::new(stored)
             });
             Channel {
@@ -290,15 +348,62 @@ impl Channels {
             }
         });
         if let Some(stored) = &mut channel.history {
-            stored.forgotten_ms = now_ms + stored.meta_ttl_ms;
+            stored.forgotten_ms = now_ms.saturating_add(stored.meta_ttl_ms);
+            if std::mem::take(&mut stored.empty) > 0 {
+                empties.leave();
+            }
         }
         channel
     }
 
-    fn expire_channel(&mut self, name: Arc<str>, now_ms: u64) {
+    /// What becomes of a channel that was used: one that nobody listens to goes at once, or is kept for its history, or, if it has none yet,
+    /// among the empty ones.
+    fn rest(&mut self, name: &Arc<str>, now_ms: u64) {
+        let Channels { table, empties, expiries, .. } = self;
+        let Some(channel) = table.get_mut(name) else { return };
+        if channel.listeners.iter().any(|n| *n > 0) {
+            return;
+        }
+        let is_at_home = matches!(channel.hearing, Hearing::None);
+        let Some(stored) = &mut channel.history else { return self.forget(name) };
+        if !is_at_home || stored.ring.position().offset > 0 {
+            return stored.book(name, stored.forgotten_ms, expiries);
+        }
+        if stored.empty == 0 {
+            let number = empties.enter(name, |name, number| has_number(table, name, number));
+            if let Some(stored) = table.get_mut(name).and_then(|channel| channel.history.as_mut()) {
+                stored.empty = number;
+            }
+        }
+        self.trim_empties(now_ms);
+    }
+
+    /// Forgets the oldest of the empty channels, those that are too many and those whose time is over.
+    fn trim_empties(&mut self, now_ms: u64) {
+        loop {
+            let Channels { table, empties, .. } = self;
+            let forgotten_ms =
+                |name: &str| table.get(name).and_then(|channel| channel.history.as_ref()).map_or(0, |stored| stored.forgotten_ms);
+            let gone = empties.next_to_go(|name, number| has_number(table, name, number), |name| forgotten_ms(name) <= now_ms);
+            let Some(name) = gone else { return };
+            self.empties.leave();
+            self.forget(&name);
+        }
+    }
+
+    fn expire_channel(&mut self, name: Arc<str>, at_ms: u64, now_ms: u64) {
         let Some(channel) = self.table.get_mut(&name) else { return };
         let is_listened = channel.listeners.iter().any(|n| *n > 0);
         let Some(stored) = &mut channel.history else { return };
+        if stored.booked_ms != at_ms {
+            // Of an earlier life of the channel.
+            return;
+        }
+        stored.booked_ms = 0;
+        if stored.empty > 0 {
+            // Those go by their own order.
+            return;
+        }
         stored.ring.trim(now_ms);
         // Where somebody else keeps the channel this is a cache, which goes when nobody uses it.
         let is_cache = !matches!(channel.hearing, Hearing::None) && stored.meta_ttl_ms == elsewhere::UNUSED_MS;
@@ -306,7 +411,9 @@ impl Channels {
             Some(_) if is_cache && !is_listened && stored.forgotten_ms <= now_ms => return self.forget(&name),
             Some(at) if is_cache => at.min(stored.forgotten_ms),
             Some(at) => at,
-            None if is_listened => now_ms + stored.meta_ttl_ms,
+            None if is_listened && stored.meta_ttl_ms == elsewhere::UNUSED_MS => now_ms.saturating_add(stored.meta_ttl_ms),
+            // A publication, or the end of the last subscription, books it again.
+            None if is_listened => return,
             None if stored.forgotten_ms > now_ms => stored.forgotten_ms,
             None => {
                 channel.history = None;
@@ -316,23 +423,38 @@ impl Channels {
                 return;
             }
         };
-        self.expiries.push(Reverse((next_ms.max(now_ms + EXPIRY_STEP_MS), name)));
+        stored.book(&name, next_ms.max(now_ms + EXPIRY_STEP_MS), &mut self.expiries);
     }
 }
 
 impl Stored {
     fn new(options: &ChannelOptions, epoch: Epoch, now_ms: u64) -> Self {
-        let meta_ttl_ms = options.history_meta_ttl.as_millis() as u64;
+        let meta_ttl_ms = millis(options.history_meta_ttl);
         Stored {
             ring: HistoryRing::new(epoch),
             size: options.history_size,
-            ttl_ms: options.history_ttl.as_millis() as u64,
+            ttl_ms: millis(options.history_ttl),
             meta_ttl_ms,
-            forgotten_ms: now_ms + meta_ttl_ms,
+            forgotten_ms: now_ms.saturating_add(meta_ttl_ms),
             version: 0,
             version_epoch: Box::default(),
+            booked_ms: 0,
+            empty: 0,
         }
     }
+
+    /// Has the expiry of the channel looked at, unless it will be anyway.
+    fn book(&mut self, name: &Arc<str>, at_ms: u64, expiries: &mut Expiries) {
+        if self.booked_ms == 0 {
+            self.booked_ms = at_ms;
+            expiries.push(Reverse((at_ms, Arc::clone(name))));
+        }
+    }
+}
+
+/// Whether a channel is among the empty ones under this number.
+fn has_number(table: &HashMap<Arc<str>, Channel>, name: &str, number: u64) -> bool {
+    table.get(name).and_then(|channel| channel.history.as_ref()).is_some_and(|stored| stored.empty == number)
 }
 
 /// Gives a publication to all subscribers, with the one before it if some of them may want changes only. What stands beside the history is

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use base64_json::Base64Json;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use touchline_protocol::data::is_plain_text;
 
 /// Why a token is no good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -32,12 +33,25 @@ pub trait Verifier {
     fn subscription(&self, token: &str, now_s: u64) -> Result<SubscriptionClaims, TokenError>;
 }
 
+/// Verifies a connection token, and that it can be one.
+///
+/// # Errors
+/// See [`TokenError`]. [`TokenError::Invalid`] also for a subscription token (whoever was given one channel must not get a connection by it),
+/// and for a user with control characters, which no database and no log can keep.
+pub(crate) fn connection_claims(verifier: &dyn Verifier, token: &str, now_s: u64) -> Result<ConnectionClaims, TokenError> {
+    let claims = verifier.connection(token, now_s)?;
+    let is_for_a_channel = claims.channel.as_ref().is_some_and(|channel| !channel.is_empty());
+    if is_for_a_channel || !is_plain_text(&claims.sub) { Err(TokenError::Invalid) } else { Ok(claims) }
+}
+
 /// Claims of a connection token. `aud`, `iss`, `nbf` are the verifier's.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ConnectionClaims {
     /// The user; empty = anonymous.
     pub sub: String,
+    /// The channel of a subscription token: a connection token has none.
+    pub channel: Option<String>,
     /// End of the token, Unix seconds.
     #[serde(deserialize_with = "seconds")]
     pub exp: Option<u64>,

@@ -23,6 +23,11 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duratio
     }
 }
 
+/// Whole milliseconds; what does not fit is the end of time. Add it to a time with `saturating_add`.
+pub fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// Parses a sequence of decimal numbers with units (`d h m s ms us`), or a bare number of seconds.
 pub fn parse(text: &str) -> Option<Duration> {
     if let Ok(seconds) = text.parse::<u32>() {
@@ -53,6 +58,11 @@ pub fn parse(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_duration_without_end_stays_one() {
+        assert_eq!([millis(Duration::ZERO), millis(Duration::from_secs(2)), millis(Duration::MAX)], [0, 2_000, u64::MAX]);
+    }
 
     #[test]
     fn durations_are_read_as_go_writes_them() {

@@ -2,11 +2,14 @@
 //!
 //! Each listener holds a [`Membership`]; giving it back is O(1), whatever the size of the channel.
 
+mod filtered;
+
 use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use std::hash::BuildHasher;
 
+use filtered::Filtered;
 use touchline_protocol::filter::Filter;
 use touchline_protocol::publication::Tags;
 
@@ -64,36 +67,18 @@ struct Audience {
     name: Arc<str>,
     references: u32,
     members: Vec<Member>,
-    /// Those with a filter; a place whose filter nobody has any more is free.
-    filtered: Vec<(Option<Arc<Filter>>, Vec<Member>)>,
+    /// Those with a filter, if there are any.
+    filtered: Option<Box<Filtered>>,
 }
 
 impl Audience {
-    fn group(&mut self, filtered: Option<u32>) -> &mut Vec<Member> {
-        match filtered.and_then(|index| self.filtered.get_mut(index as usize)) {
-            Some((_, members)) => members,
-            None => &mut self.members,
-        }
+    fn group(&mut self, place: Option<u32>) -> &mut Vec<Member> {
+        let Audience { members, filtered, .. } = self;
+        place.and_then(|place| filtered.as_mut()?.members(place)).unwrap_or(members)
     }
 
     fn all(&self) -> impl Iterator<Item = Member> {
-        self.members.iter().chain(self.filtered.iter().flat_map(|(_, members)| members)).copied()
-    }
-
-    /// The place of a filter, made if need be.
-    fn place_of(&mut self, filter: Arc<Filter>) -> u32 {
-        let is_same = |(have, _): &(Option<Arc<Filter>>, _)| have.as_ref() == Some(&filter);
-        let index = match self.filtered.iter().position(is_same) {
-            Some(index) => index,
-            None => {
-                let free = self.filtered.iter().position(|(have, _)| have.is_none());
-                let index = free.unwrap_or(self.filtered.len());
-                self.filtered.resize_with(self.filtered.len().max(index + 1), Default::default);
-                self.filtered[index].0 = Some(filter);
-                index
-            }
-        };
-        index as u32
+        self.members.iter().chain(self.filtered.iter().flat_map(|filtered| filtered.all())).copied()
     }
 }
 
@@ -140,7 +125,7 @@ impl Hub {
             self.audience_mut(found).references += 1;
             return found;
         }
-        let audience = Audience { name: name.into(), references: 1, members: Vec::new(), filtered: Vec::new() };
+        let audience = Audience { name: name.into(), references: 1, members: Vec::new(), filtered: None };
         let index = match self.free.pop() {
             Some(index) => {
                 self.audiences[index as usize] = Some(audience);
@@ -196,7 +181,7 @@ impl Hub {
             flags |= WANTS_CHANGES | if has_last { HAS_LAST } else { 0 };
         }
         let audience = self.audiences[channel.0 as usize].as_mut().expect("a reference keeps its channel");
-        let place = wish.filter.map(|filter| audience.place_of(filter));
+        let place = wish.filter.map(|filter| audience.filtered.get_or_insert_default().place_of(filter));
         let members = audience.group(place);
         self.positions[membership as usize] = members.len() as u32;
         members.push(Member { slot: slot | flags, membership });
@@ -218,10 +203,10 @@ impl Hub {
         if members.len() * 4 < members.capacity() && members.capacity() > 64 {
             members.shrink_to(members.len() * 2);
         }
-        if let Some((filter, members)) = place.and_then(|place| audience.filtered.get_mut(place as usize))
-            && members.is_empty()
+        if let (Some(place), Some(filtered)) = (place, &mut audience.filtered)
+            && filtered.settle(place)
         {
-            *filter = None;
+            audience.filtered = None;
         }
         if let Some(moved) = moved {
             self.positions[moved as usize] = position as u32;
@@ -236,7 +221,7 @@ impl Hub {
     /// How many listen.
     pub fn listener_count(&self, channel: LocalChannel) -> usize {
         let audience = self.audience(channel);
-        audience.members.len() + audience.filtered.iter().map(|(_, members)| members.len()).sum::<usize>()
+        audience.members.len() + audience.filtered.as_ref().map_or(0, |filtered| filtered.len())
     }
 
     /// The slots of all listeners.
@@ -261,12 +246,10 @@ impl Hub {
             to(member.slot(), giving);
         };
         audience.members.iter_mut().for_each(&mut give);
-        if audience.filtered.is_empty() {
-            return;
-        }
+        let Some(filtered) = &mut audience.filtered else { return };
         let tags = tags();
-        for (filter, members) in &mut audience.filtered {
-            if filter.as_ref().is_some_and(|filter| filter.fits(&tags)) {
+        for (filter, members) in filtered.groups_mut() {
+            if filter.fits(&tags) {
                 members.iter_mut().for_each(&mut give);
             }
         }
@@ -300,7 +283,7 @@ mod tests {
         /// Against a plain map: whatever joins and leaves in whatever order, the listeners are exactly those, and each is given what fits.
         #[test]
         fn listeners_are_those_who_joined_and_did_not_leave(
-            steps in prop::collection::vec((0u32..6, 0u32..20, any::<bool>(), 0u32..4), 1..200)
+            steps in prop::collection::vec((0u32..6, 0u32..20, any::<bool>(), 0u32..12), 1..200)
         ) {
             let mut hub = Hub::default();
             let mut model: BTreeMap<(u32, u32), (LocalChannel, Membership, bool, u32)> = BTreeMap::new();
@@ -336,6 +319,28 @@ mod tests {
     /// None for 0, else a filter that wants the tag `n` to be this number.
     fn wanted(n: u32) -> Option<Arc<Filter>> {
         (n > 0).then(|| Arc::new(Filter::Tag("n".into(), touchline_protocol::filter::Comparison::Equals(n.to_string()))))
+    }
+
+    #[test]
+    fn equal_filters_are_asked_once_and_a_place_is_used_again() {
+        let mut hub = Hub::default();
+        let local = hub.acquire("c");
+        let groups = |hub: &Hub| hub.audience(local).filtered.as_ref().map_or(0, |filtered| filtered.groups.len());
+        let join = |hub: &mut Hub, slot, filter| hub.join(local, slot, Wish { filter: wanted(filter), ..Wish::default() });
+        let held: Vec<Membership> = (1..=200).map(|n| join(&mut hub, n, n)).collect();
+        assert_eq!(groups(&hub), 200);
+        let again: Vec<Membership> = (1..=200).map(|n| join(&mut hub, 1_000 + n, n)).collect();
+        assert_eq!(groups(&hub), 200, "those who want the same stand together");
+        held.iter().for_each(|membership| hub.leave(local, *membership));
+        assert_eq!(groups(&hub), 200);
+        again[..100].iter().for_each(|membership| hub.leave(local, *membership));
+        let _fresh: Vec<Membership> = (201..=300).map(|n| join(&mut hub, n, n)).collect();
+        assert_eq!(groups(&hub), 200, "places of filters that nobody has are used again");
+        assert_eq!(hub.listener_count(local), 200);
+        again[100..].iter().for_each(|membership| hub.leave(local, *membership));
+        let mut given = Vec::new();
+        hub.give(local, false, || Tags::from([("n".to_owned(), "250".to_owned())]), |slot, _| given.push(slot));
+        assert_eq!(given, [250]);
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! Remembers the results of keyed publishes, so that a repeated one gives the first result and publishes nothing.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use hashbrown::{Equivalent, HashMap};
 
 use crate::request::Position;
 
@@ -8,33 +12,69 @@ use crate::request::Position;
 const KEEP_MS: u64 = 5 * 60 * 1_000;
 /// Keys remembered at once by one home; beyond it the oldest is forgotten.
 const KEYS_MAX: usize = 100_000;
+/// Bytes of keys remembered at once by one home, with what each entry costs; beyond them the oldest is forgotten.
+const BYTES_MAX: usize = 64 * 1024 * 1024;
+/// What an entry costs besides its key, bytes: its place in the table and in the order, and two allocations.
+const ENTRY: usize = 160;
+
+/// A key of a channel, kept once for the table and the order.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Keyed {
+    channel: Arc<str>,
+    key: Box<str>,
+}
+
+impl Keyed {
+    fn size(&self) -> usize {
+        ENTRY + self.channel.len() + self.key.len()
+    }
+}
+
+/// The same to look it up by. It hashes as [`Keyed`] does.
+#[derive(Hash)]
+struct Wanted<'a> {
+    channel: &'a str,
+    key: &'a str,
+}
+
+impl Equivalent<Arc<Keyed>> for Wanted<'_> {
+    fn equivalent(&self, other: &Arc<Keyed>) -> bool {
+        *self.channel == *other.channel && *self.key == *other.key
+    }
+}
 
 /// Results by channel and key, in the order in which they expire.
 #[derive(Debug, Default)]
 pub(crate) struct Idempotency {
-    results: HashMap<(Box<str>, Box<str>), Option<Position>>,
-    order: VecDeque<(u64, Box<str>, Box<str>)>,
+    results: HashMap<Arc<Keyed>, Option<Position>>,
+    order: VecDeque<(u64, Arc<Keyed>)>,
+    bytes: usize,
 }
 
 impl Idempotency {
     /// The first result of a key that is still remembered.
     pub(crate) fn get(&mut self, channel: &str, key: &str, now_ms: u64) -> Option<Option<Position>> {
-        self.forget(now_ms, KEYS_MAX);
-        self.results.get(&(channel.into(), key.into())).cloned()
+        self.forget(now_ms);
+        self.results.get(&Wanted { channel, key }).cloned()
     }
 
     /// Remembers a result.
-    pub(crate) fn put(&mut self, channel: &str, key: Box<str>, result: Option<Position>, now_ms: u64) {
-        self.forget(now_ms, KEYS_MAX - 1);
-        self.order.push_back((now_ms + KEEP_MS, channel.into(), key.clone()));
-        self.results.insert((channel.into(), key), result);
+    pub(crate) fn put(&mut self, channel: &Arc<str>, key: Box<str>, result: Option<Position>, now_ms: u64) {
+        let keyed = Arc::new(Keyed { channel: Arc::clone(channel), key });
+        self.bytes += keyed.size();
+        self.order.push_back((now_ms + KEEP_MS, Arc::clone(&keyed)));
+        self.results.insert(keyed, result);
+        self.forget(now_ms);
     }
 
-    /// Forgets what is due, and the oldest beyond `most`.
-    pub(crate) fn forget(&mut self, now_ms: u64, most: usize) {
-        while self.order.front().is_some_and(|(expires_ms, ..)| *expires_ms <= now_ms) || self.order.len() > most {
-            let Some((_, channel, key)) = self.order.pop_front() else { return };
-            self.results.remove(&(channel, key));
+    /// Forgets what is due, and the oldest of what is too much.
+    pub(crate) fn forget(&mut self, now_ms: u64) {
+        while let Some((expires_ms, _)) = self.order.front()
+            && (*expires_ms <= now_ms || self.order.len() > KEYS_MAX || self.bytes > BYTES_MAX)
+        {
+            let Some((_, keyed)) = self.order.pop_front() else { return };
+            self.bytes -= keyed.size();
+            self.results.remove(&keyed);
         }
     }
 }
@@ -46,21 +86,34 @@ mod tests {
     #[test]
     fn a_key_is_remembered_for_its_channel_and_its_time() {
         let mut keys = Idempotency::default();
-        keys.put("a", "k".into(), None, 0);
+        keys.put(&"a".into(), "k".into(), None, 0);
         assert_eq!(keys.get("a", "k", KEEP_MS - 1), Some(None));
         assert_eq!(keys.get("b", "k", 0), None);
+        assert_eq!(keys.get("ak", "", 0), None);
         assert_eq!(keys.get("a", "k", KEEP_MS), None);
-        assert!(keys.results.is_empty() && keys.order.is_empty());
+        assert!(keys.results.is_empty() && keys.order.is_empty() && keys.bytes == 0);
     }
 
     #[test]
     fn keys_are_bounded() {
         let mut keys = Idempotency::default();
         for n in 0..KEYS_MAX + 10 {
-            keys.put("a", n.to_string().into(), None, 0);
+            keys.put(&"a".into(), n.to_string().into(), None, 0);
         }
         assert_eq!(keys.results.len(), KEYS_MAX);
         assert_eq!(keys.get("a", "9", 0), None);
         assert_eq!(keys.get("a", "10", 0), Some(None));
+    }
+
+    #[test]
+    fn so_are_their_bytes() {
+        let mut keys = Idempotency::default();
+        let key = |n: usize| format!("{n}{}", "k".repeat(1024 * 1024));
+        for n in 0..100 {
+            keys.put(&"a".into(), key(n).into(), None, 0);
+            assert!(keys.bytes <= BYTES_MAX);
+        }
+        assert_eq!(keys.results.len(), 63, "each is a little more than a mebibyte");
+        assert_eq!((keys.get("a", &key(0), 0), keys.get("a", &key(99), 0)), (None, Some(None)));
     }
 }

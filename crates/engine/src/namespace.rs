@@ -8,6 +8,8 @@ use std::time::Duration;
 use regex::Regex;
 use serde::Deserialize;
 use touchline_protocol::Error;
+use touchline_protocol::data::is_plain_text;
+use touchline_protocol::filter::FilterLimits;
 
 use crate::duration;
 
@@ -153,8 +155,17 @@ pub struct ChannelSettings {
     pub namespace_boundary: String,
     /// Separates the name from the users it is limited to.
     pub user_boundary: String,
-    /// Separates those users.
+    /// Separates those users. Empty = a channel is limited to one user.
     pub user_separator: String,
+    /// Longest idempotency key and version epoch of a publication, bytes each.
+    pub idempotency_key_max_length: usize,
+    /// Nodes and values, together, that a subscriber's filter of tags may have.
+    pub tags_filter_max_nodes: usize,
+    /// Texts of such a filter: keys, comparisons and values together, bytes.
+    pub tags_filter_max_size: usize,
+    /// Channels with history that were looked at and never published to, and that nobody is subscribed to: so many keep their epoch on this
+    /// node, the oldest goes first. 0 = none.
+    pub empty_channels_max: usize,
 }
 
 impl Default for ChannelSettings {
@@ -168,6 +179,10 @@ impl Default for ChannelSettings {
             namespace_boundary: ":".into(),
             user_boundary: "#".into(),
             user_separator: ",".into(),
+            idempotency_key_max_length: 255,
+            tags_filter_max_nodes: 64,
+            tags_filter_max_size: 4_096,
+            empty_channels_max: 10_000,
         }
     }
 }
@@ -205,7 +220,7 @@ impl Namespaces {
     /// 107 for an empty, too long or ill-formed name or one that its namespace's pattern refuses, 102 for an unknown namespace.
     pub fn resolve(&self, channel: &str) -> Result<&ChannelOptions, Error> {
         let settings = &self.settings;
-        if channel.is_empty() || channel.len() > settings.max_length || channel.bytes().any(|b| b < 0x20 || b == 0x7f) {
+        if channel.is_empty() || channel.len() > settings.max_length || !is_plain_text(channel) {
             return Err(Error::BAD_REQUEST);
         }
         let name = channel.strip_prefix(settings.private_prefix.as_str()).unwrap_or(channel);
@@ -243,7 +258,15 @@ impl Namespaces {
             return None;
         }
         let (_, users) = channel.rsplit_once(self.settings.user_boundary.as_str())?;
-        Some(!user.is_empty() && users.split(self.settings.user_separator.as_str()).any(|u| u == user))
+        let separator = self.settings.user_separator.as_str();
+        // Without a separator there is one user: every text can be split by nothing.
+        let is_named = if separator.is_empty() { users == user } else { users.split(separator).any(|u| u == user) };
+        Some(!user.is_empty() && is_named)
+    }
+
+    /// How large a subscriber's filter of tags may be.
+    pub fn filter_limits(&self) -> FilterLimits {
+        FilterLimits { nodes: self.settings.tags_filter_max_nodes, size: self.settings.tags_filter_max_size }
     }
 
     /// How names are written.
@@ -292,6 +315,10 @@ mod tests {
             ("chat:live", Some(Error::UNKNOWN_CHANNEL)),
             ("", Some(Error::BAD_REQUEST)),
             ("a\nb", Some(Error::BAD_REQUEST)),
+            ("a\0b", Some(Error::BAD_REQUEST)),
+            ("a\u{7f}b", Some(Error::BAD_REQUEST)),
+            ("a\u{85}b", Some(Error::BAD_REQUEST)),
+            ("日本", None),
             (&long, Some(Error::BAD_REQUEST)),
         ];
         for (name, expected) in cases {
@@ -306,5 +333,24 @@ mod tests {
         assert_eq!(namespaces.is_user_allowed("dialog#1,2", "3"), Some(false));
         assert_eq!(namespaces.is_user_allowed("dialog#", ""), Some(false));
         assert_eq!(namespaces.is_user_allowed("news", "3"), None);
+    }
+
+    #[test]
+    fn without_a_separator_a_channel_is_of_one_user() {
+        let namespaces = Namespaces::new(ChannelSettings { user_separator: String::new(), ..Default::default() });
+        for (channel, user, expected) in [
+            ("dialog#12", "12", Some(true)),
+            ("dialog#12", "1", Some(false)),
+            ("dialog#12", "2", Some(false)),
+            ("dialog#1,2", "1", Some(false)),
+            ("dialog#1,2", "1,2", Some(true)),
+            ("dialog#12", "", Some(false)),
+            ("dialog#", "", Some(false)),
+            ("dialog#", "1", Some(false)),
+            ("a#b#12", "12", Some(true)),
+            ("news", "12", None),
+        ] {
+            assert_eq!(namespaces.is_user_allowed(channel, user), expected, "{channel} {user}");
+        }
     }
 }

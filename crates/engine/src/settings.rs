@@ -26,7 +26,7 @@ pub struct ClientSettings {
     pub insecure: bool,
     /// Channels a connection may have at once.
     pub channel_limit: usize,
-    /// Connections a user may have at once on this node, counted by shard; 0 = any number.
+    /// Connections a user may have at once on this node; 0 = any number.
     pub user_connection_limit: usize,
     /// Connections this node takes; 0 = as many as it can.
     pub connection_limit: usize,

@@ -57,8 +57,10 @@ impl Tracker {
         }
         let Params { event, props } = serde_json::from_str(params).map_err(|_| Error::BAD_REQUEST)?;
         let props = props.map_or(Ok(Bytes::from_static(b"{}")), data::take)?;
-        if event.is_empty() || event.len() > NAME_MAX || event.contains('\0') || props.len() > limits.props_max || !props.starts_with(b"{")
-        {
+        if event.is_empty() || event.len() > NAME_MAX || !data::is_plain_text(&event) {
+            return Err(Error::BAD_REQUEST);
+        }
+        if props.len() > limits.props_max || !props.starts_with(b"{") {
             return Err(Error::BAD_REQUEST);
         }
         let second = now_ms / 1_000;
@@ -103,8 +105,16 @@ mod tests {
         let track = |params: &str| Tracker::default().track(1, "", params, LIMITS, 0);
         assert_eq!(track(r#"{"event":"a","props":{"x":1}}"#), Ok(()));
         let long = format!(r#"{{"event":"{}"}}"#, "x".repeat(65));
-        for bad in ["", "{}", r#"{"event":""}"#, &long, r#"{"event":"a","props":[1]}"#, r#"{"event":"a","props":{"x":"0123456789abcdef"}}"#]
-        {
+        for bad in [
+            "",
+            "{}",
+            r#"{"event":""}"#,
+            r#"{"event":"a\u0000"}"#,
+            r#"{"event":"a\nb"}"#,
+            &long,
+            r#"{"event":"a","props":[1]}"#,
+            r#"{"event":"a","props":{"x":"0123456789abcdef"}}"#,
+        ] {
             assert_eq!(track(bad), Err(Error::BAD_REQUEST), "{bad}");
         }
         let none = TrackLimits { rate: 0, props_max: 20 };

@@ -72,6 +72,7 @@ fn node() -> Node {
         version: "test",
         id: "node".into(),
         sealer: Arc::new(Trusting),
+        users: None,
         line_idle: Duration::ZERO,
         deferred_max: 10_000,
         track: TrackLimits { rate: 0, props_max: 0 },

@@ -28,6 +28,14 @@ pub fn take(value: &RawValue) -> Result<Bytes, Error> {
     Ok(text.iter().map(|byte| if is_break(byte) { b' ' } else { *byte }).collect())
 }
 
+/// Whether a text has no control characters (C0 with NUL, DEL, C1: U+0000–U+001F, U+007F–U+009F).
+///
+/// Names, keys and users must be so: databases can't keep NUL, and a line break in a name forges lines of logs. Empty is plain.
+pub fn is_plain_text(text: &str) -> bool {
+    // Almost every name is ASCII: one pass that the compiler makes wide.
+    text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) || !text.chars().any(char::is_control)
+}
+
 /// How deep a JSON text nests.
 fn depth(text: &[u8]) -> usize {
     let (mut depth, mut deepest) = (0usize, 0);
@@ -68,6 +76,18 @@ mod tests {
             assert!(taken(&format!("[\"{inside}\"]")).is_ok(), "{inside}");
         }
         assert!(taken(&format!("[{}1]", "[1],".repeat(1_000))).is_ok(), "many, but not deep");
+    }
+
+    #[test]
+    fn control_characters_are_no_plain_text() {
+        for code in 0..0x3000 {
+            let Some(char) = char::from_u32(code) else { continue };
+            let is_control = code < 0x20 || (0x7f..=0x9f).contains(&code);
+            for text in [format!("{char}"), format!("a{char}b"), format!("é{char}日")] {
+                assert_eq!(is_plain_text(&text), !is_control, "U+{code:04X}");
+            }
+        }
+        assert!(is_plain_text("") && is_plain_text("日本:чат😀#1,2"));
     }
 
     #[test]

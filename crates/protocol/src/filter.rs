@@ -26,8 +26,27 @@ pub struct FilterNode {
     pub nodes: Vec<FilterNode>,
 }
 
+/// How large a filter may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FilterLimits {
+    /// Nodes and values together: what a publication may be compared with.
+    pub nodes: usize,
+    /// Texts together, bytes: operations, keys, comparisons and values.
+    pub size: usize,
+}
+
+impl FilterLimits {
+    /// Takes what a node has, with all below it, off what is left; none when it is more. It ends at the first that is too much.
+    fn take(&mut self, node: &FilterNode) -> Option<()> {
+        self.nodes = self.nodes.checked_sub(1)?.checked_sub(node.vals.len())?;
+        let texts = [&node.op, &node.key, &node.cmp, &node.val].into_iter().chain(&node.vals);
+        self.size = self.size.checked_sub(texts.map(String::len).sum())?;
+        node.nodes.iter().try_for_each(|node| self.take(node))
+    }
+}
+
 /// A filter that makes sense.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Filter {
     /// Every one of them fits.
     And(Vec<Filter>),
@@ -40,7 +59,7 @@ pub enum Filter {
 }
 
 /// How the value of a tag is judged.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Comparison {
     /// It is there.
     Exists,
@@ -65,7 +84,7 @@ pub enum Comparison {
 }
 
 /// How numbers compare.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Order {
     /// Less.
     Below,
@@ -78,7 +97,7 @@ pub enum Order {
 }
 
 /// The bits of a number that is one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Decimal(u64);
 
 impl Decimal {
@@ -94,19 +113,20 @@ impl Decimal {
 }
 
 impl Filter {
-    /// Makes a filter of a client's wish; none when it makes no sense.
-    pub fn check(node: FilterNode) -> Option<Self> {
+    /// Makes a filter of a client's wish; none when it makes no sense, or is larger than the limits, which is seen before anything is copied.
+    pub fn check(node: &FilterNode, mut limits: FilterLimits) -> Option<Self> {
+        limits.take(node)?;
         Self::check_to(node, DEPTH_MAX)
     }
 
-    fn check_to(node: FilterNode, depth: usize) -> Option<Self> {
+    fn check_to(node: &FilterNode, depth: usize) -> Option<Self> {
         let depth = depth.checked_sub(1)?;
-        let all = |nodes: Vec<FilterNode>| nodes.into_iter().map(|node| Self::check_to(node, depth)).collect::<Option<Vec<_>>>();
+        let all = |nodes: &[FilterNode]| nodes.iter().map(|node| Self::check_to(node, depth)).collect::<Option<Vec<_>>>();
         Some(match &*node.op {
-            "and" if !node.nodes.is_empty() => Filter::And(all(node.nodes)?),
-            "or" if !node.nodes.is_empty() => Filter::Or(all(node.nodes)?),
+            "and" if !node.nodes.is_empty() => Filter::And(all(&node.nodes)?),
+            "or" if !node.nodes.is_empty() => Filter::Or(all(&node.nodes)?),
             "not" => {
-                let [inner] = <[Filter; 1]>::try_from(all(node.nodes)?).ok()?;
+                let [inner] = <[Filter; 1]>::try_from(all(&node.nodes)?).ok()?;
                 Filter::Not(Box::new(inner))
             }
             "" if !node.key.is_empty() => {
@@ -114,20 +134,20 @@ impl Filter {
                 let comparison = match &*node.cmp {
                     "ex" => Comparison::Exists,
                     "nex" => Comparison::Missing,
-                    "eq" => Comparison::Equals(node.val),
-                    "neq" => Comparison::Differs(node.val),
-                    "in" if !node.vals.is_empty() => Comparison::In(node.vals),
-                    "nin" if !node.vals.is_empty() => Comparison::NotIn(node.vals),
-                    "sw" => Comparison::StartsWith(node.val),
-                    "ew" => Comparison::EndsWith(node.val),
-                    "ct" => Comparison::Contains(node.val),
+                    "eq" => Comparison::Equals(node.val.clone()),
+                    "neq" => Comparison::Differs(node.val.clone()),
+                    "in" if !node.vals.is_empty() => Comparison::In(node.vals.clone()),
+                    "nin" if !node.vals.is_empty() => Comparison::NotIn(node.vals.clone()),
+                    "sw" => Comparison::StartsWith(node.val.clone()),
+                    "ew" => Comparison::EndsWith(node.val.clone()),
+                    "ct" => Comparison::Contains(node.val.clone()),
                     "lt" => number(Order::Below)?,
                     "lte" => number(Order::AtMost)?,
                     "gt" => number(Order::Above)?,
                     "gte" => number(Order::AtLeast)?,
                     _ => return None,
                 };
-                Filter::Tag(node.key, comparison)
+                Filter::Tag(node.key.clone(), comparison)
             }
             _ => return None,
         })
@@ -197,8 +217,35 @@ fn decode_to(message: &[u8], depth: usize) -> Result<FilterNode, Malformed> {
 mod tests {
     use super::*;
 
+    const LIMITS: FilterLimits = FilterLimits { nodes: 64, size: 4_096 };
+
     fn filter(json: &str) -> Option<Filter> {
-        Filter::check(serde_json::from_str(json).expect("the case is JSON"))
+        Filter::check(&serde_json::from_str(json).expect("the case is JSON"), LIMITS)
+    }
+
+    #[test]
+    fn a_filter_is_so_large_and_no_larger() {
+        let values = |n: usize, length: usize| {
+            format!(r#"{{"key":"k","cmp":"in","vals":[{}]}}"#, vec![format!("\"{}\"", "v".repeat(length)); n].join(","))
+        };
+        let any = |n: usize, each: &str| format!(r#"{{"op":"or","nodes":[{}]}}"#, vec![each; n].join(","));
+        let cases = [
+            (values(63, 1), true),
+            (values(64, 1), false),
+            (values(20_000, 0), false),
+            (any(63, r#"{"key":"k","cmp":"ex"}"#), true),
+            (any(64, r#"{"key":"k","cmp":"ex"}"#), false),
+            (any(7, &values(7, 1)), true),
+            (any(7, &values(8, 1)), true),
+            (any(7, &values(9, 1)), false),
+            (values(1, 4_096 - 3), true),
+            (values(1, 4_096 - 2), false),
+            (format!(r#"{{"key":"{}","cmp":"ex"}}"#, "k".repeat(4_096 - 2)), true),
+            (format!(r#"{{"key":"{}","cmp":"ex"}}"#, "k".repeat(4_096 - 1)), false),
+        ];
+        for (json, is_taken) in cases {
+            assert_eq!(filter(&json).is_some(), is_taken, "{:.80}, {} bytes", json, json.len());
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use touchline_engine::claims::decode_base64;
 use touchline_engine::{ClientSettings, ConnectionClaims, SubscriptionClaims, TokenError, TokenSettings, Verifier};
 
 /// Clocks of token makers may be this far ahead, seconds: `nbf` is often the very second of making.
@@ -45,6 +46,9 @@ impl Keys {
     }
 
     fn verify<T: DeserializeOwned>(&self, token: &str, now_s: u64) -> Result<T, TokenError> {
+        if has_critical(token)? {
+            return Err(TokenError::Invalid);
+        }
         let good = self.keys.iter().find_map(|(rules, key)| jsonwebtoken::decode::<Box<RawValue>>(token, key, rules).ok());
         let json = good.ok_or(TokenError::Invalid)?.claims;
         let registered: Registered = serde_json::from_str(json.get()).map_err(|_| TokenError::Invalid)?;
@@ -60,6 +64,29 @@ impl Keys {
         }
         serde_json::from_str(json.get()).map_err(|_| TokenError::Invalid)
     }
+}
+
+/// Whether the header names extensions that must be understood (`crit`): we know none, so the token has to be refused (RFC 7515, 4.1.11).
+///
+/// # Errors
+/// [`TokenError::Invalid`] when there is no header.
+fn has_critical(token: &str) -> Result<bool, TokenError> {
+    /// There, whatever its value.
+    #[derive(Default)]
+    struct Present(bool);
+    impl<'de> Deserialize<'de> for Present {
+        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            serde::de::IgnoredAny::deserialize(deserializer).map(|_| Present(true))
+        }
+    }
+    #[derive(Deserialize)]
+    struct Head {
+        #[serde(default)]
+        crit: Present,
+    }
+    let head = token.split('.').next().and_then(decode_base64).ok_or(TokenError::Invalid)?;
+    let head: Head = serde_json::from_slice(&head).map_err(|_| TokenError::Invalid)?;
+    Ok(head.crit.0)
 }
 
 /// Only the signature is the library's to check: times are judged by the node's clock.
@@ -123,6 +150,16 @@ mod tests {
         TokenVerifier::new(&ClientSettings { token, ..Default::default() }).expect("keys are good")
     }
 
+    fn base64_url(bytes: &[u8]) -> String {
+        const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+        let bits: String = bytes.iter().map(|byte| format!("{byte:08b}")).collect();
+        let sextet = |bits: &[u8]| {
+            let text = format!("{:0<6}", String::from_utf8_lossy(bits));
+            LETTERS[usize::from_str_radix(&text, 2).expect("bits")] as char
+        };
+        bits.as_bytes().chunks(6).map(sextet).collect()
+    }
+
     fn token(algorithm: Algorithm, secret: &str, claims: &Value) -> String {
         encode(&Header::new(algorithm), claims, &EncodingKey::from_secret(secret.as_bytes())).expect("claims are JSON")
     }
@@ -136,6 +173,12 @@ mod tests {
             claims
         };
         let hs = |claims: &Value| token(Algorithm::HS256, "secret", claims);
+        let with_head = |head: &Value| {
+            let claims = hs(&good).split('.').nth(1).unwrap_or_default().to_owned();
+            let signed = format!("{}.{claims}", base64_url(head.to_string().as_bytes()));
+            let key = aws_lc_rs::hmac::Key::new(aws_lc_rs::hmac::HMAC_SHA256, b"secret");
+            format!("{signed}.{}", base64_url(aws_lc_rs::hmac::sign(&key, signed.as_bytes()).as_ref()))
+        };
         let none = format!("eyJhbGciOiJub25lIn0.{}.", hs(&good).split('.').nth(1).unwrap_or_default());
         let cases = [
             ("good", hs(&good), Ok("u")),
@@ -147,6 +190,14 @@ mod tests {
             ("other audience", hs(&with("aud", json!("press"))), Err(TokenError::Invalid)),
             ("other secret", token(Algorithm::HS256, "guess", &good), Err(TokenError::Invalid)),
             ("alg none", none, Err(TokenError::Invalid)),
+            (
+                "an extension that must be understood",
+                with_head(&json!({"alg": "HS256", "crit": ["exp"], "exp": 1})),
+                Err(TokenError::Invalid),
+            ),
+            ("of no extensions", with_head(&json!({"alg": "HS256", "crit": []})), Err(TokenError::Invalid)),
+            ("and of nothing", with_head(&json!({"alg": "HS256", "crit": null})), Err(TokenError::Invalid)),
+            ("an extension that need not be", with_head(&json!({"alg": "HS256", "typ": "JWT", "b64": true, "Crit": ["exp"]})), Ok("u")),
             ("no token", "abc".into(), Err(TokenError::Invalid)),
             ("wrong type", hs(&with("sub", json!(7))), Err(TokenError::Invalid)),
         ];

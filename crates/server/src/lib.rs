@@ -32,6 +32,7 @@ mod store;
 mod tls;
 mod together;
 mod transport;
+mod user_counts;
 
 pub use server::{Running, Server, StartError};
 pub use settings::{

@@ -14,8 +14,9 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use touchline_cluster::Joining;
 use touchline_engine::directory::Directory;
+use touchline_engine::session::UserCounter;
 use touchline_engine::tracker::TrackLimits;
-use touchline_engine::{Namespaces, ShardId, session};
+use touchline_engine::{ClientSettings, Namespaces, ShardId, session};
 use touchline_registry::Timing;
 use touchline_store::stats::Stats;
 
@@ -28,6 +29,7 @@ use crate::seal::Seals;
 use crate::settings::{Settings, TlsSettings, ip_address};
 use crate::shard::{Listeners, Poller, Shard, ShardHandle};
 use crate::tls::{Acme, Keeping, Tls, TlsError};
+use crate::user_counts::UserCounts;
 use crate::{store, together};
 
 /// Tasks that a shard's thread runs before it looks at its sockets again.
@@ -111,6 +113,12 @@ struct Addresses {
     lines: Option<SocketAddr>,
 }
 
+/// Counts the connections of users, if they have a limit.
+fn users_of(client: &ClientSettings) -> Option<Arc<dyn UserCounter + Send + Sync>> {
+    let limit = client.user_connection_limit;
+    if limit == 0 { None } else { Some(Arc::new(UserCounts::new(limit))) }
+}
+
 impl Server {
     /// Checks the settings and binds every address. Nothing is served yet.
     ///
@@ -168,6 +176,7 @@ impl Server {
             version: crate::VERSION,
             id: id.clone(),
             sealer: seals.clone(),
+            users: users_of(client),
             line_idle: settings.tcp.idle_timeout,
             deferred_max: settings.websocket.message_size_limit * 2,
             track: TrackLimits { rate: if stats.enabled { stats.track_rate } else { 0 }, props_max: stats.track_size },

@@ -1,10 +1,10 @@
 //! Durable channels and the inbox: how the node opens its databases, what it has them do, and where what comes of it goes.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use touchline_engine::channels::{Storing, clearing, stored_position};
+use touchline_engine::duration::millis;
 use touchline_engine::request::{Epoch, Loaded, Stored};
 use touchline_engine::{Namespaces, Request, Response};
 use touchline_protocol::Error;
@@ -45,8 +45,7 @@ pub(crate) fn opening(settings: &Settings, namespaces: &Arc<Namespaces>, id: &st
 fn limits_of(namespaces: Arc<Namespaces>) -> LimitsOf {
     Arc::new(move |channel| {
         let options = namespaces.resolve(channel).ok().filter(|options| options.durable)?;
-        let ms = |time: Duration| time.as_millis() as u64;
-        Some(Limits { size: options.history_size, ttl_ms: ms(options.history_ttl), meta_ttl_ms: ms(options.history_meta_ttl) })
+        Some(Limits { size: options.history_size, ttl_ms: millis(options.history_ttl), meta_ttl_ms: millis(options.history_meta_ttl) })
     })
 }
 
@@ -118,7 +117,7 @@ pub(crate) fn remove(node: &Arc<Node>, channel: &Arc<str>, asker: Asker) {
 /// Asks for what is kept of a channel.
 pub(crate) fn load(node: &Node, channel: Arc<str>, behind: u64) {
     let (Some(store), Ok(options)) = (node.store(), node.session.namespaces.resolve(&channel)) else { return };
-    store.load(channel, behind, options.history_size, options.history_meta_ttl.as_millis() as u64);
+    store.load(channel, behind, options.history_size, millis(options.history_meta_ttl));
 }
 
 /// Has a letter kept; whoever asked is told its id.
@@ -157,6 +156,7 @@ pub(crate) fn refused(refusal: Refusal) -> Error {
         Refusal::Failed => Error::STORE_UNAVAILABLE,
         Refusal::NoRoom => Error::INBOX_FULL,
         Refusal::Unknown => Error::CHANNEL_NOT_DESCRIBED,
+        Refusal::Invalid => Error::BAD_REQUEST,
     }
 }
 

@@ -102,6 +102,8 @@ pub(crate) enum Outcome {
     Posted(Option<u64>),
     /// There is nothing to say of it.
     Nothing,
+    /// It is not written, and the others of its transaction are.
+    Refused(Refusal),
 }
 
 /// What is told once the transaction is on disk.
@@ -110,12 +112,14 @@ pub(crate) enum Done {
     Made { channel: Arc<str>, behind: u64, history: Option<History> },
     Posted { letter: Letter, id: Option<u64>, done: OnPosted },
     Plain(OnDone),
+    Refused(Write, Refusal),
 }
 
 impl Done {
     /// What is to be told of a write.
     pub(crate) fn of(write: Write, outcome: Outcome) -> Option<Self> {
         Some(match (write, outcome) {
+            (write, Outcome::Refused(refusal)) => Done::Refused(write, refusal),
             (Write::Append(Append { channel, payload, done, .. }), Outcome::Placed { offset, epoch, is_new }) => {
                 Done::Placed { placed: Placed { offset, epoch }, is_new, channel, payload, done }
             }
@@ -155,6 +159,7 @@ impl Done {
             }
             Done::Posted { id: None, done, .. } => done(Err(Refusal::NoRoom)),
             Done::Plain(done) => done(Ok(())),
+            Done::Refused(write, refusal) => write.refuse(hand, refusal),
         }
     }
 }
@@ -200,16 +205,16 @@ impl Write {
 
     /// Tells that a commit failed.
     pub(crate) fn refuse_all(batch: &mut Vec<Write>, hand: &Hand) {
-        batch.drain(..).for_each(|write| write.refuse(hand));
+        batch.drain(..).for_each(|write| write.refuse(hand, Refusal::Failed));
         hand(Incoming::Settled);
     }
 
-    fn refuse(self, hand: &Hand) {
+    fn refuse(self, hand: &Hand, refusal: Refusal) {
         match self {
-            Write::Append(append) => (append.done)(Err(Refusal::Failed)),
-            Write::Post(_, done) => done(Err(Refusal::Failed)),
+            Write::Append(append) => (append.done)(Err(refusal)),
+            Write::Post(_, done) => done(Err(refusal)),
             Write::Remove { done, .. } | Write::Describe { done, .. } | Write::Forget { done, .. } | Write::Discard { done, .. } => {
-                done(Err(Refusal::Failed));
+                done(Err(refusal));
             }
             Write::Make(Load { channel, behind, .. }) => hand(Incoming::Loaded { channel, behind, history: None }),
             Write::Close => {}

@@ -66,6 +66,8 @@ pub enum Refusal {
     NoRoom,
     /// Nothing is said of that channel.
     Unknown,
+    /// The database can't keep what it holds, and never will: a text with NUL, one that is too long for an index, a number out of range.
+    Invalid,
 }
 
 /// Takes all that comes of it.
@@ -128,6 +130,9 @@ pub struct Letter {
 
 /// Bytes before the JSON object in a payload: a letter, and the time as eight bytes, little-endian.
 pub const HEAD: usize = 9;
+
+/// Lengths of time beyond it are for ever: the databases add them to times, in 63 bits.
+const LENGTH_MAX_MS: u64 = i64::MAX as u64 / 4;
 
 /// What is kept of a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -269,7 +274,9 @@ impl Store {
     }
 
     /// Stores a publication; what came of it is told to its `done`.
-    pub fn append(&self, append: Append) {
+    pub fn append(&self, mut append: Append) {
+        append.ttl_ms = append.ttl_ms.min(LENGTH_MAX_MS);
+        append.meta_ttl_ms = append.meta_ttl_ms.min(LENGTH_MAX_MS);
         self.figures.waiting.fetch_add(1, Relaxed);
         self.write(Write::Append(append));
     }
@@ -277,7 +284,7 @@ impl Store {
     /// Asks for what is kept of a channel behind an offset, at most the last `size`; [`Incoming::Loaded`] tells it. One that is not there yet
     /// gets its epoch, and is forgotten after `meta_ttl_ms` milliseconds if nothing is published.
     pub fn load(&self, channel: Arc<str>, behind: u64, size: usize, meta_ttl_ms: u64) {
-        self.read(Read::History(Load { channel, behind, size, meta_ttl_ms }));
+        self.read(Read::History(Load { channel, behind, size, meta_ttl_ms: meta_ttl_ms.min(LENGTH_MAX_MS) }));
     }
 
     /// Removes what is kept of a channel. Its position stays.

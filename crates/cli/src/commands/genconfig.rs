@@ -1,21 +1,33 @@
 //! `touchline genconfig`: a small configuration with fresh secrets.
 
+use std::fs::OpenOptions;
 use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
 use crate::arguments::GenconfigArguments;
 use crate::config::keys::{KEYS, Key, Kind, OPTIONS, SCOPE_OPTIONS};
 use crate::config::random_secret;
 
-/// Prints it.
+/// Prints it, or writes it to a new file that only this account can read.
 pub(crate) fn run(arguments: &GenconfigArguments) -> Result<ExitCode> {
     let mut text = configuration(&random_secret()?, &random_secret()?);
     if arguments.all {
         text.push_str(&every_key());
     }
-    write!(std::io::stdout(), "{text}")?;
+    let Some(path) = &arguments.output else {
+        write!(std::io::stdout(), "{text}")?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .with_context(|| format!("{} can't be made", path.display()))?;
+    file.write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -79,6 +91,7 @@ force_recovery = true
 mod tests {
     use super::*;
     use crate::config::{Severity, Sources, read_to_serve};
+    use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
     fn the_list_of_every_key_is_comments_that_hold_toml() {
@@ -94,10 +107,31 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_it_makes_is_for_its_owner_only_and_never_made_twice() {
+        let path = std::env::temp_dir().join(format!("touchline-genconfig-file-{}.toml", std::process::id()));
+        let arguments = GenconfigArguments { all: false, output: Some(path.clone()) };
+        assert!(run(&arguments).is_ok());
+        let mode = std::fs::metadata(&path).expect("it was made").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert!(run(&arguments).is_err(), "secrets that are in use are not overwritten");
+        std::fs::remove_file(path).expect("it was written");
+    }
+
+    #[test]
     fn what_it_makes_is_enough_to_serve() {
         let path = std::env::temp_dir().join(format!("touchline-genconfig-{}.toml", std::process::id()));
         let secret = random_secret().expect("the system has randomness");
         std::fs::write(&path, configuration(&secret, "a-key-of-twenty-bytes")).expect("the directory is writable");
+        let findings_at = |mode: u32| {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("it is ours");
+            let (_, findings) =
+                read_to_serve(&Sources { file: Some(path.clone()), ..Sources::default() }).into_result().expect("no faults");
+            findings.iter().filter(|finding| finding.severity == Severity::Warning).map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let warnings = findings_at(0o644);
+        assert!(warnings.len() == 1 && warnings[0].starts_with("the configuration file: everybody"), "{warnings:?}");
+        assert!(!warnings[0].contains(&secret));
+        assert!(findings_at(0o640).is_empty() && findings_at(0o600).is_empty());
         let (configuration, findings) =
             read_to_serve(&Sources { file: Some(path.clone()), ..Sources::default() }).into_result().expect("no faults");
         std::fs::remove_file(path).expect("it was written");

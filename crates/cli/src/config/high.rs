@@ -268,6 +268,10 @@ impl Reader<'_> {
             namespace_boundary: self.text("channel.namespace_boundary", &defaults.namespace_boundary),
             user_boundary: self.text("channel.user_boundary", &defaults.user_boundary),
             user_separator: self.text("channel.user_separator", &defaults.user_separator),
+            idempotency_key_max_length: number("channel.idempotency_key_max_length").unwrap_or(defaults.idempotency_key_max_length),
+            tags_filter_max_nodes: number("channel.tags_filter_max_nodes").unwrap_or(defaults.tags_filter_max_nodes),
+            tags_filter_max_size: number("channel.tags_filter_max_size").unwrap_or(defaults.tags_filter_max_size),
+            empty_channels_max: number("channel.empty_channels_max").unwrap_or(defaults.empty_channels_max),
             without_namespace,
             namespaces,
         }

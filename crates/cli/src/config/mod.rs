@@ -8,6 +8,7 @@ mod coerce;
 mod development;
 mod environment;
 mod file;
+mod files;
 mod finding;
 mod flags;
 mod high;
@@ -19,7 +20,7 @@ mod secrets;
 mod tests;
 mod theirs;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use touchline_server::Settings;
 
@@ -73,20 +74,27 @@ pub(crate) struct Reading {
 
 /// Reads, merges, interprets and checks a configuration. Secrets may be missing: [`read_to_serve`] asks for them.
 pub(crate) fn read(sources: &Sources) -> Reading {
-    read_and(sources, |_, _| {})
+    read_and(sources, |_, _, _| {})
 }
 
 /// As [`read`], and refuses what a server must not run with.
 pub(crate) fn read_to_serve(sources: &Sources) -> Reading {
-    read_and(sources, secrets::check)
+    read_and(sources, |file, settings, findings| {
+        secrets::check(settings, findings);
+        files::check(file, settings, findings);
+    })
 }
 
-fn read_and(sources: &Sources, check_more: fn(&Settings, &mut Vec<Finding>)) -> Reading {
+/// What else is to be checked: the file, if there is one, with whether it holds secrets; the settings.
+type Check = fn(Option<(&Path, bool)>, &Settings, &mut Vec<Finding>);
+
+fn read_and(sources: &Sources, check_more: Check) -> Reading {
     let mut findings = Vec::new();
     let mut written = match &sources.file {
         Some(path) => file::read(path, &mut findings),
         None => low::Node::empty_table(low::Place::Defaults),
     };
+    let has_secrets = files::has_secrets(&written);
     environment::apply(&sources.variables, &mut written, &mut findings);
     flags::apply(&sources.flags, &mut written);
     if let Some(secrets) = &sources.development {
@@ -95,7 +103,7 @@ fn read_and(sources: &Sources, check_more: fn(&Settings, &mut Vec<Finding>)) -> 
     let configuration = high::interpret(&written, &mut findings);
     if let Some(configuration) = &configuration {
         checks::check(&configuration.settings, &mut findings);
-        check_more(&configuration.settings, &mut findings);
+        check_more(sources.file.as_deref().map(|file| (file, has_secrets)), &configuration.settings, &mut findings);
     }
     findings.sort_by_key(|finding| finding.severity);
     let is_usable = findings.iter().all(|finding| finding.severity != Severity::Error);

@@ -4,7 +4,8 @@ use touchline_server::Settings;
 
 use super::finding::Finding;
 
-const HOW: &str = "`touchline genconfig > touchline.toml` makes a configuration with fresh secrets; `touchline serve --dev` needs none";
+const HOW: &str =
+    "`touchline genconfig --output touchline.toml` makes a configuration with fresh secrets; `touchline serve --dev` needs none";
 
 /// Refuses settings with which nobody could come in, or anybody could.
 pub(crate) fn check(settings: &Settings, findings: &mut Vec<Finding>) {

@@ -4,7 +4,7 @@
 //! meanwhile. A publication carries the offset before it, so a gap is seen at once and filled before anything behind it is delivered.
 //! A store needs no interest: it tells of everything that it has stored.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,10 +12,13 @@ use touchline_protocol::publication::Place;
 use touchline_protocol::{Error, Publication, encode};
 
 use super::{Channel, Channels, deliver, give};
+use crate::duration::millis;
 use crate::history::HistoryRing;
 use crate::namespace::ChannelOptions;
 use crate::request::{ConnectionId, Event, Loaded, Position, Publish, Request, Response, Stored};
 
+/// Refused subscribes that are remembered at once.
+const REFUSED_MAX: usize = 100_000;
 /// How long the cache of a channel without subscribers is kept, milliseconds.
 pub(super) const UNUSED_MS: u64 = 10_000;
 /// After a failure to get what is kept: how long requests are refused at once, milliseconds.
@@ -127,6 +130,8 @@ pub(super) struct Keepers {
     ready: Vec<Arc<str>>,
     /// Subscribes that were refused lately; their sessions may have unsubscribed before they heard of it.
     refused: HashMap<(ConnectionId, Arc<str>), u64>,
+    /// The same in the order of their times; those that are not in the map any more are void.
+    refused_order: VecDeque<(u64, (ConnectionId, Arc<str>))>,
 }
 
 impl Keepers {
@@ -267,19 +272,31 @@ impl Channels {
     }
 
     fn note_refusal(&mut self, connection: ConnectionId, channel: &Arc<str>, outcome: &Outcome, now_ms: u64) {
-        let side = &mut self.keepers;
         match outcome {
-            Outcome::Done(Response::Refused(_)) => {
-                side.refused.retain(|_, at_ms| now_ms < *at_ms + UNUSED_MS);
-                side.refused.insert((connection, Arc::clone(channel)), now_ms);
-            }
-            Outcome::Done(_) if !side.refused.is_empty() => drop(side.refused.remove(&(connection, Arc::clone(channel)))),
+            Outcome::Done(Response::Refused(_)) => self.note_refused(connection, channel, now_ms),
+            Outcome::Done(_) => drop(self.was_refused(connection, channel)),
             _ => {}
         }
     }
 
-    fn was_refused(&mut self, connection: ConnectionId, channel: &Arc<str>) -> bool {
-        self.keepers.refused.remove(&(connection, Arc::clone(channel))).is_some()
+    /// Remembers for a while that a subscribe was refused. However many are, each costs the same.
+    pub(super) fn note_refused(&mut self, connection: ConnectionId, channel: &Arc<str>, now_ms: u64) {
+        let Keepers { refused, refused_order, .. } = &mut self.keepers;
+        while let Some((at_ms, _)) = refused_order.front()
+            && (at_ms + UNUSED_MS <= now_ms || refused_order.len() >= REFUSED_MAX)
+        {
+            let Some((at_ms, key)) = refused_order.pop_front() else { break };
+            if refused.get(&key) == Some(&at_ms) {
+                refused.remove(&key);
+            }
+        }
+        let key = (connection, Arc::clone(channel));
+        refused_order.push_back((now_ms, key.clone()));
+        refused.insert(key, now_ms);
+    }
+
+    pub(super) fn was_refused(&mut self, connection: ConnectionId, channel: &Arc<str>) -> bool {
+        !self.keepers.refused.is_empty() && self.keepers.refused.remove(&(connection, Arc::clone(channel))).is_some()
     }
 
     pub(super) fn forget(&mut self, name: &Arc<str>) {
@@ -341,8 +358,8 @@ impl Channels {
                 version: publish.version,
                 version_epoch: publish.version_epoch.clone(),
                 size: options.history_size,
-                ttl_ms: options.history_ttl.as_millis() as u64,
-                meta_ttl_ms: options.history_meta_ttl.as_millis() as u64,
+                ttl_ms: millis(options.history_ttl),
+                meta_ttl_ms: millis(options.history_meta_ttl),
             });
         }
         if !key.is_empty() && self.idempotency.get(channel, &key, now_ms).is_some() {
@@ -362,6 +379,9 @@ impl Channels {
 
     /// Carries a request out if the channel is heard; else it waits, and the channel is asked for.
     fn once_heard(&mut self, channel: &Arc<str>, options: &ChannelOptions, keeper: Keeper, request: Request, now_ms: u64) -> Outcome {
+        if let Err(error) = self.make_room(channel) {
+            return Outcome::Done(Response::Refused(error));
+        }
         let is_reachable = keeper == Keeper::Store || self.keepers.is_linked;
         let unreachable = if keeper == Keeper::Store { Error::STORE_UNAVAILABLE } else { Error::CLUSTER_UNREACHABLE };
         match self.table.get(channel).map(|known| &known.hearing) {
@@ -522,7 +542,7 @@ impl Channels {
         let place = Place { offset, epoch: epoch.as_str(), time_ms };
         let publication = Arc::new(Publication::wrap(channel, object, Some(place)));
         stored.ring.trim(now_ms);
-        stored.ring.append(Arc::clone(&publication), options.history_size, time_ms + stored.ttl_ms);
+        stored.ring.append(Arc::clone(&publication), options.history_size, time_ms.saturating_add(stored.ttl_ms));
         give(&mut self.outgoing, known, publication);
     }
 }

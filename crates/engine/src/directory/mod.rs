@@ -17,9 +17,11 @@ mod walk;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use touchline_protocol::data::is_plain_text;
 use touchline_protocol::{Error, encode};
 use touchline_registry::{Change, Classify, Counters, Entry, Event, Output, OwnerId, Refusal, Registered, Replica, Settings, Timing};
 
+use crate::duration::millis;
 pub use answer::{numbered, push as message_push};
 pub use answered::Answered;
 use answered::Listed;
@@ -295,9 +297,9 @@ impl<A> Directory<A> {
     /// Has a letter kept for a name, whoever has it now.
     fn post(&mut self, who: &Who, target: &Target, data: &Bytes, now_ms: u64, store_for_ms: u64, asker: Option<A>) {
         let act = self.scope(target.scope).and_then(|Scope { name: scope, options, .. }| match () {
-            () if target.is_group || target.key.len() > options.name_max_length => Err(Error::BAD_REQUEST),
+            () if target.is_group || target.key.len() > options.name_max_length || !is_plain_text(&target.key) => Err(Error::BAD_REQUEST),
             () if options.inbox_size == 0 => Err(Error::NOT_AVAILABLE),
-            () => Ok((Arc::clone(scope), now_ms + store_for_ms.min(options.inbox_ttl_max.as_millis() as u64), options.inbox_size)),
+            () => Ok((Arc::clone(scope), now_ms.saturating_add(store_for_ms.min(millis(options.inbox_ttl_max))), options.inbox_size)),
         });
         let message = answer::letter_of(who, &target.key, data, now_ms);
         match (act, asker) {

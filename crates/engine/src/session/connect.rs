@@ -8,8 +8,10 @@ use touchline_protocol::command::{ConnectRequest, SubscribeRequest};
 use touchline_protocol::message::{ConnectResult, Reply};
 use touchline_protocol::{Disconnect, Error, data};
 
+use super::counted::Counted;
 use super::{Connecting, Context, Heartbeat, Link, Phase, REFUSED_CLOSE_MS, ServerSubscription, Session, Ticket};
-use crate::claims::{ConnectionClaims, SubscribeOptions, TokenError, expiry};
+use crate::claims::{ConnectionClaims, SubscribeOptions, TokenError, connection_claims, expiry};
+use crate::duration::millis;
 use crate::request::Response;
 
 impl Session {
@@ -36,6 +38,9 @@ impl Session {
             }
             self.expire_at_s = u32::try_from(at).unwrap_or(u32::MAX);
         }
+        if !self.count(context) {
+            return context.disconnect(Disconnect::CONNECTION_LIMIT);
+        }
         let connecting =
             Connecting { command, awaited: 0, subs: Vec::new(), subs_bytes: 0, held: Vec::new(), held_bytes: 0, is_overrun: false };
         self.phase = Phase::Connecting(Box::new(connecting));
@@ -43,7 +48,10 @@ impl Session {
             .register
             .into_iter()
             .flat_map(|(scope, patterns)| patterns.into_iter().map(move |pattern| (Box::from(scope.as_str()), pattern.into_boxed_str())));
-        self.granted = Some(granted.collect::<Box<[_]>>()).filter(|granted| !granted.is_empty()).map(Box::new);
+        let granted = granted.collect::<Box<[_]>>();
+        if !granted.is_empty() {
+            self.rare.get_or_insert_default().granted = granted;
+        }
         self.claim(claims.names, claims.groups, context);
         self.subscribe_at_connect(claims.channels, claims.subs, &request.subs, context);
         if self.link == Link::Listening {
@@ -52,10 +60,21 @@ impl Session {
         self.finish_connect(context);
     }
 
+    /// Counts the connection among its user's, where these have a limit. False when the user has as many as it may.
+    fn count(&mut self, context: &Context<'_>) -> bool {
+        let Some(users) = context.node.users.as_ref().filter(|_| !self.user.is_empty()) else { return true };
+        let counted = Counted::take(users, &self.user);
+        let may_stay = counted.is_some();
+        if may_stay {
+            self.rare.get_or_insert_default().counted = counted;
+        }
+        may_stay
+    }
+
     fn authenticate(&self, token: &str, context: &Context<'_>) -> Result<ConnectionClaims, Refusal> {
         let settings = &context.node.client;
         if !token.is_empty() {
-            let claims = match context.node.verifier.connection(token, context.now_s()) {
+            let claims = match connection_claims(&*context.node.verifier, token, context.now_s()) {
                 Ok(claims) => claims,
                 Err(TokenError::Expired) => return Err(Refusal::Error(Error::TOKEN_EXPIRED)),
                 Err(TokenError::Invalid) => return Err(Refusal::Disconnect(Disconnect::INVALID_TOKEN)),
@@ -96,6 +115,7 @@ impl Session {
             });
         }
         context.effects.refuse(command, error);
+        self.rare = None;
         self.phase = Phase::Refused;
         self.heartbeat = Heartbeat::Due(context.now_ms + REFUSED_CLOSE_MS);
     }
@@ -190,9 +210,9 @@ impl Session {
             return context.disconnect(Disconnect::SLOW);
         }
         let settings = &context.node.client;
-        let interval_ms = context.ping_interval.as_millis() as u64;
+        let interval_ms = millis(context.ping_interval);
         let first_ms = interval_ms / 2 + context.random % (interval_ms / 2).max(1);
-        self.heartbeat = Heartbeat::Due(context.now_ms + first_ms);
+        self.heartbeat = Heartbeat::Due(context.now_ms.saturating_add(first_ms));
         let client = self.client_id();
         let seal = if self.link == Link::Emulated { context.node.sealer.seal(self.owner()) } else { String::new() };
         let result = ConnectResult {

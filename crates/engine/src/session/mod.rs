@@ -4,6 +4,7 @@
 
 mod ask;
 mod connect;
+mod counted;
 mod flow;
 mod refresh;
 mod registry;
@@ -22,12 +23,15 @@ use touchline_registry::OwnerId;
 
 use crate::claims::Verifier;
 use crate::directory::{Ask, Scopes, Who, client_text};
+use crate::duration::millis;
 use crate::hub::{Hub, LocalChannel, Membership};
 use crate::namespace::{ChannelOptions, Namespaces};
 use crate::request::{ConnectionId, Request, Response};
 use crate::settings::ClientSettings;
 use crate::tracker::{TrackLimits, Tracker};
 
+use counted::Rare;
+pub use counted::UserCounter;
 pub use flow::{Room, Weight};
 pub use server::ServerSubscription;
 
@@ -54,6 +58,8 @@ pub struct Node {
     pub id: String,
     /// Proves that such a request is of its client.
     pub sealer: Arc<dyn Sealer + Send + Sync>,
+    /// Counts the connections of users, if they have a limit.
+    pub users: Option<Arc<dyn UserCounter + Send + Sync>>,
     /// Bytes that a client may send ahead while its connect is under way.
     pub deferred_max: usize,
     /// What clients may report.
@@ -303,19 +309,15 @@ pub struct Session {
     heard_s: u32,
     /// The directory may hold something of this client.
     is_listed: bool,
-    /// Names that the token allows: scope and pattern.
-    granted: Option<Box<Grants>>,
+    rare: Option<Box<Rare>>,
 }
-
-/// Patterns of names, each with its scope.
-type Grants = Box<[(Box<str>, Box<str>)]>;
 
 impl Session {
     /// A session of a client that has not spoken yet. `client` is random; `is_loopback` says where it comes from.
     pub fn new(client: [u8; 16], link: Link, is_loopback: bool, now_ms: u64, client_settings: &ClientSettings) -> Self {
         Session {
             phase: Phase::AwaitingConnect,
-            heartbeat: Heartbeat::Due(now_ms + client_settings.stale_close_delay.as_millis() as u64),
+            heartbeat: Heartbeat::Due(now_ms.saturating_add(millis(client_settings.stale_close_delay))),
             flow: Flow::default(),
             client,
             user: Box::default(),
@@ -328,7 +330,7 @@ impl Session {
             mistakes: 0,
             heard_s: (now_ms / 1_000) as u32,
             is_listed: false,
-            granted: None,
+            rare: None,
         }
     }
 
@@ -520,8 +522,8 @@ impl Session {
             (Phase::Connected, _) if self.is_idle(context) => context.disconnect(Disconnect::IDLE),
             (Phase::Connected, Heartbeat::Awaited(..)) => context.disconnect(Disconnect::NO_PONG),
             (Phase::Connected, Heartbeat::Due(_)) => {
-                let next_ms = now_ms + context.ping_interval.as_millis() as u64;
-                let pong_ms = now_ms + context.node.client.pong_timeout.as_millis() as u64;
+                let next_ms = now_ms.saturating_add(millis(context.ping_interval));
+                let pong_ms = now_ms.saturating_add(millis(context.node.client.pong_timeout));
                 let heartbeat = if self.link.answers_pings() { Heartbeat::Awaited(pong_ms, next_ms) } else { Heartbeat::Due(next_ms) };
                 self.heartbeat = heartbeat;
                 context.effects.ping = true;
@@ -532,7 +534,7 @@ impl Session {
     /// Whether a client that sends lines has been silent for too long.
     fn is_idle(&self, context: &Context<'_>) -> bool {
         let limit_s = context.node.line_idle.as_secs();
-        self.link == Link::Lines && limit_s > 0 && u64::from(self.heard_s) + limit_s < context.now_s()
+        self.link == Link::Lines && limit_s > 0 && u64::from(self.heard_s).saturating_add(limit_s) < context.now_s()
     }
 
     fn pong(&mut self, context: &mut Context<'_>) {
@@ -547,6 +549,7 @@ impl Session {
     pub fn close(&mut self, context: &mut Context<'_>) {
         self.phase = Phase::Closed;
         self.flow.clear();
+        self.rare = None;
         for subscription in std::mem::take(&mut self.subscriptions) {
             self.let_go(subscription, context);
         }

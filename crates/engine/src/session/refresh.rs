@@ -6,7 +6,8 @@ use touchline_protocol::{Disconnect, Error, Unsubscribe, data};
 
 use super::subscribe::{Refusal, subscription_expiry};
 use super::{Context, Session};
-use crate::claims::{TokenError, expiry};
+use crate::claims::{TokenError, connection_claims, expiry};
+use crate::duration::millis;
 use crate::settings::ClientSettings;
 
 impl Session {
@@ -14,7 +15,7 @@ impl Session {
         if token.is_empty() {
             return context.disconnect(Disconnect::BAD_REQUEST);
         }
-        let claims = match context.node.verifier.connection(token, context.now_s()) {
+        let claims = match connection_claims(&*context.node.verifier, token, context.now_s()) {
             Ok(claims) if claims.sub == *self.user => claims,
             Err(TokenError::Expired) => return context.disconnect(Disconnect::EXPIRED),
             Ok(_) | Err(TokenError::Invalid) => return context.disconnect(Disconnect::INVALID_TOKEN),
@@ -68,7 +69,7 @@ impl Session {
     pub(super) fn next_expiry_ms(&self, client: &ClientSettings) -> u64 {
         let end = |at_s: u32, delay: std::time::Duration| match at_s {
             0 => u64::MAX,
-            at_s => u64::from(at_s) * 1_000 + delay.as_millis() as u64,
+            at_s => (u64::from(at_s) * 1_000).saturating_add(millis(delay)),
         };
         let subscriptions = self.subscriptions.iter().map(|s| end(s.expire_at_s, client.expired_sub_close_delay));
         subscriptions.fold(end(self.expire_at_s, client.expired_close_delay), u64::min)
@@ -81,7 +82,7 @@ impl Session {
         if self.next_expiry_ms(settings) > now_ms {
             return;
         }
-        let is_over = |at_s: u32, delay: std::time::Duration| at_s > 0 && u64::from(at_s) * 1_000 + delay.as_millis() as u64 <= now_ms;
+        let is_over = |at_s: u32, delay: std::time::Duration| at_s > 0 && (u64::from(at_s) * 1_000).saturating_add(millis(delay)) <= now_ms;
         if is_over(self.expire_at_s, settings.expired_close_delay) {
             return context.disconnect(Disconnect::EXPIRED);
         }

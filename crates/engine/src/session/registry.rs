@@ -26,7 +26,7 @@ impl Session {
         let ask = method.ok_or(Error::NOT_AVAILABLE).and_then(|method| {
             let ask = directory::read(method, request.data.map_or("{}", |data| data.get()), scopes)?;
             if !self.is_insecure(context) {
-                directory::permit(&ask, &self.user, self.granted.as_deref().map_or(&[], |granted| &**granted), scopes)?;
+                directory::permit(&ask, &self.user, self.rare.as_ref().map_or(&[], |rare| &*rare.granted), scopes)?;
             }
             Ok(ask)
         });

@@ -92,7 +92,7 @@ impl Session {
         let filter = match &request.tf {
             // A filtered subscriber has not all that a change would change.
             Some(_) if !options.allow_tags_filter || !request.delta.is_empty() => return Err(Error::BAD_REQUEST.into()),
-            Some(node) => Some(Arc::new(Filter::check(node.clone()).ok_or(Error::BAD_REQUEST)?)),
+            Some(node) => Some(Arc::new(Filter::check(node, context.node.namespaces.filter_limits()).ok_or(Error::BAD_REQUEST)?)),
             None => None,
         };
         let mut grant = if request.token.is_empty() {

@@ -6,7 +6,7 @@ use touchline_protocol::Error;
 use touchline_protocol::encode::{self, Object};
 use touchline_store::{Description, Find, Found, Refusal, Store};
 
-use super::{Json, done, nullable};
+use super::{Json, done, nullable, plain};
 use crate::node::Node;
 use crate::store::refused;
 
@@ -46,10 +46,9 @@ pub(super) async fn set(node: &Node, request: SetRequest) -> Result<Json, Error>
         return Err(Error::BAD_REQUEST);
     }
     let description = Description { channel, title, description, kind, tags };
-    let is_clean = [&description.title, &description.description, &description.kind].into_iter().chain(&description.tags);
-    if is_clean.into_iter().any(|text| text.contains('\0')) {
-        return Err(Error::BAD_REQUEST);
-    }
+    plain([&description.title, &description.kind].into_iter().chain(&description.tags))?;
+    // A long text has lines.
+    plain(description.description.split(['\n', '\r', '\t']))?;
     written(|done| store.describe(description, done)).await
 }
 
@@ -61,14 +60,16 @@ pub(super) struct OfChannel {
     limit: usize,
 }
 
-/// Lets go of what is said of a channel. Errors: 108 without a directory, 111, 4010.
+/// Lets go of what is said of a channel. Errors: 107, 108 without a directory, 111, 4010.
 pub(super) async fn remove(node: &Node, request: OfChannel) -> Result<Json, Error> {
     let store = directory(node)?;
+    plain([&request.channel])?;
     written(|done| store.forget(request.channel, done)).await
 }
 
-/// What is said of a channel. Errors: 108 without a directory, 111, 4010, 4012.
+/// What is said of a channel. Errors: 107, 108 without a directory, 111, 4010, 4012.
 pub(super) async fn get(node: &Node, request: OfChannel) -> Result<Json, Error> {
+    plain([&request.channel])?;
     let found = found(node, Find::Channel(request.channel)).await?;
     let mut out = Vec::new();
     found.first().ok_or(Error::CHANNEL_NOT_DESCRIBED).map(|found| write(&mut out, found, false))?;
@@ -92,14 +93,16 @@ pub(super) struct SearchRequest {
 /// Channels that have all words of a query, the best first; without a query all, by name. Errors: 107, 108 without a directory, 111, 4010.
 pub(super) async fn search(node: &Node, request: SearchRequest) -> Result<Json, Error> {
     let SearchRequest { query, kind, tag, limit, offset } = request;
-    if query.len() > TEXT_MAX || offset > OFFSET_MAX || [&query, &kind, &tag].into_iter().any(|text| text.contains('\0')) {
+    if query.len() > TEXT_MAX || offset > OFFSET_MAX {
         return Err(Error::BAD_REQUEST);
     }
+    plain(query.split(['\n', '\r', '\t']).chain([&*kind, &*tag]))?;
     list(node, Find::Search { words: query, kind, tag, limit: page(limit), offset }).await
 }
 
-/// Channels that have most in common with one, the likest first. Errors: 108 without a directory, 111, 4010, 4012.
+/// Channels that have most in common with one, the likest first. Errors: 107, 108 without a directory, 111, 4010, 4012.
 pub(super) async fn similar(node: &Node, request: OfChannel) -> Result<Json, Error> {
+    plain([&request.channel])?;
     list(node, Find::Similar { channel: request.channel, limit: page(request.limit) }).await
 }
 

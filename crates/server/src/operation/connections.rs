@@ -8,7 +8,7 @@ use touchline_engine::claims::Overrides;
 use touchline_engine::session::ServerSubscription;
 use touchline_protocol::{Disconnect, Error};
 
-use super::{Json, done, nullable, payload};
+use super::{Json, done, nullable, payload, plain};
 use crate::inbox::UserAction;
 use crate::node::Node;
 
@@ -49,6 +49,7 @@ struct Since {
 
 /// Errors: 102, 106, 107.
 pub(super) async fn subscribe(node: &Node, request: SubscribeRequest<'_>) -> Result<Json, Error> {
+    plain([&request.user, &request.client])?;
     node.session.namespaces.resolve(&request.channel)?;
     let subscription = ServerSubscription {
         info: payload(request.info, &request.b64info)?,
@@ -73,8 +74,9 @@ pub(super) struct UnsubscribeRequest {
     client: String,
 }
 
-/// Errors: none but 100.
+/// Errors: 107 for a user or client with control characters.
 pub(super) async fn unsubscribe(node: &Node, request: UnsubscribeRequest) -> Result<Json, Error> {
+    plain([&request.user, &request.client])?;
     let action = UserAction::Unsubscribe { channel: request.channel };
     node.order(&request.user, &request.client, action).await.map(|()| done())
 }
@@ -99,8 +101,9 @@ struct Why {
     reason: String,
 }
 
-/// Errors: 107 for a code outside 3000–4999 or a reason over 123 bytes.
+/// Errors: 107 for a user or client with control characters, a code outside 3000–4999 or a reason over 123 bytes.
 pub(super) async fn disconnect(node: &Node, request: DisconnectRequest) -> Result<Json, Error> {
+    plain([&request.user, &request.client])?;
     let why = match request.disconnect {
         None => Disconnect::FORCE_NO_RECONNECT,
         Some(why) if !(3000..5000).contains(&why.code) || why.reason.len() > REASON_MAX => return Err(Error::BAD_REQUEST),
@@ -124,8 +127,9 @@ pub(super) struct RefreshRequest {
     expire_at: i64,
 }
 
-/// Errors: 107 for a negative time.
+/// Errors: 107 for a negative time, or a user or client with control characters.
 pub(super) async fn refresh(node: &Node, request: RefreshRequest) -> Result<Json, Error> {
+    plain([&request.user, &request.client])?;
     let at = u64::try_from(request.expire_at).map_err(|_| Error::BAD_REQUEST)?;
     let action = UserAction::Refresh { is_expired: request.expired, expire_at_s: (at > 0).then_some(at) };
     node.order(&request.user, &request.client, action).await.map(|()| done())

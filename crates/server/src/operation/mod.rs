@@ -22,6 +22,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use touchline_engine::directory::METHODS;
 use touchline_protocol::Error;
+use touchline_protocol::data::is_plain_text;
 use touchline_protocol::encode::Object;
 
 use crate::node::Node;
@@ -188,6 +189,15 @@ fn write_error(out: &mut Vec<u8>, error: &Error) {
     let mut object = Object::open(out);
     object.number("code", error.code.into()).text("message", error.message);
     object.close();
+}
+
+/// Refuses texts with control characters: a database can't keep NUL, and they may end in one.
+///
+/// # Errors
+/// 107 when there is one.
+fn plain<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Result<(), Error> {
+    let are_plain = texts.into_iter().all(|text| is_plain_text(text.as_ref()));
+    if are_plain { Ok(()) } else { Err(Error::BAD_REQUEST) }
 }
 
 /// An empty result.

@@ -8,7 +8,7 @@ use touchline_protocol::Error;
 use touchline_protocol::encode::Object;
 use touchline_protocol::publication::{Content, Tags};
 
-use super::{Json, let_others, nullable, payload, write_outcome};
+use super::{Json, let_others, nullable, payload, plain, write_outcome};
 use crate::node::Node;
 
 /// Channels that one broadcast reaches.
@@ -66,6 +66,7 @@ pub(super) struct BroadcastRequest<'a> {
 
 /// Errors: 102, 107, 111. Result: `offset`, `epoch` in a channel with history.
 pub(super) async fn publish(node: &Node, request: PublishRequest<'_>) -> Result<Json, Error> {
+    keys(node, &request.idempotency_key, &request.version_epoch)?;
     let data = payload(request.data, &request.b64data)?.ok_or(Error::BAD_REQUEST)?;
     let publish = Publish {
         content: Content { data, tags: request.tags, info: None, expires_ms: expiry(node, request.expires_in) },
@@ -82,6 +83,7 @@ pub(super) async fn broadcast(node: &Node, request: BroadcastRequest<'_>) -> Res
     if request.channels.is_empty() || request.channels.len() > CHANNELS_MAX {
         return Err(Error::BAD_REQUEST);
     }
+    keys(node, &request.idempotency_key, &request.version_epoch)?;
     let data = payload(request.data, &request.b64data)?.ok_or(Error::BAD_REQUEST)?;
     let expires_ms = expiry(node, request.expires_in);
     let mut out = b"{\"responses\":[".to_vec();
@@ -101,6 +103,18 @@ pub(super) async fn broadcast(node: &Node, request: BroadcastRequest<'_>) -> Res
     }
     out.extend_from_slice(b"]}");
     Ok(out)
+}
+
+/// Checks what is kept beside a publication and found again by its text.
+///
+/// # Errors
+/// 107 when it is too long or has control characters.
+fn keys(node: &Node, idempotency_key: &str, version_epoch: &str) -> Result<(), Error> {
+    let most = node.session.namespaces.settings().idempotency_key_max_length;
+    if idempotency_key.len().max(version_epoch.len()) > most {
+        return Err(Error::BAD_REQUEST);
+    }
+    plain([idempotency_key, version_epoch])
 }
 
 /// When something that lasts so many seconds is over, Unix milliseconds.

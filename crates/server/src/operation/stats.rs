@@ -7,7 +7,7 @@ use touchline_protocol::encode::{self, Object};
 use touchline_store::Refusal;
 use touchline_store::stats::{Answer, Counted, Curve, Of, Question, Range, Ranked};
 
-use super::{Json, nullable};
+use super::{Json, nullable, plain};
 use crate::node::Node;
 use crate::store::refused;
 
@@ -59,6 +59,7 @@ impl StatsRequest {
 
 /// The audience of a channel. Errors: 107, 108 without statistics, 111, 4010.
 pub(super) async fn audience(node: &Node, request: StatsRequest) -> Result<Json, Error> {
+    plain([&request.channel])?;
     let range = request.range(node)?;
     let step_s = request.step(range, MINUTE)?;
     let Answer::Audience(Curve { points, peak, users }) = ask(node, Question::Audience { channel: request.channel, range, step_s }).await?
@@ -107,9 +108,7 @@ pub(super) async fn top(node: &Node, request: StatsRequest) -> Result<Json, Erro
 pub(super) async fn events(node: &Node, request: StatsRequest) -> Result<Json, Error> {
     let range = request.range(node)?;
     let step_s = request.step(range, 1)?;
-    if [&request.event, &request.by].iter().any(|text| text.contains('\0')) {
-        return Err(Error::BAD_REQUEST);
-    }
+    plain([&request.event, &request.by])?;
     let has_property = !request.by.is_empty();
     let question = Question::Events { name: request.event, by: request.by, range, step_s, limit: POINTS_MAX as usize };
     let Answer::Events(counted) = ask(node, question).await? else { return Err(Error::INTERNAL) };

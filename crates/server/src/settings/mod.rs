@@ -389,11 +389,14 @@ pub struct NodeSettings {
     pub publish_backlog_max: usize,
     /// Bytes that the node may hold for single connections: queues, answers, input that waits; 0 = a quarter of the memory that it may use.
     pub buffer_max_size: usize,
+    /// Channels with subscribers or a history that this node keeps at once, in equal parts by shard. What would make one more is refused with
+    /// 106. 0 = any number.
+    pub channel_limit: usize,
 }
 
 impl Default for NodeSettings {
     fn default() -> Self {
-        NodeSettings { name: String::new(), shards: 0, publish_backlog_max: 65_536, buffer_max_size: 0 }
+        NodeSettings { name: String::new(), shards: 0, publish_backlog_max: 65_536, buffer_max_size: 0, channel_limit: 2_000_000 }
     }
 }
 

@@ -67,7 +67,7 @@ pub(super) fn spread(shard: &mut Shard, clients: &[(OwnerId, u32)], push: &Share
 fn expiry_us(event: &Event, clock: Clock) -> u64 {
     match event {
         Event::Publication { publication, .. } if publication.expires_ms > 0 => {
-            clock.elapsed_us() + publication.expires_ms.saturating_sub(clock.now_ms()).saturating_mul(1_000)
+            clock.elapsed_us().saturating_add(publication.expires_ms.saturating_sub(clock.now_ms()).saturating_mul(1_000))
         }
         _ => NEVER,
     }
@@ -270,7 +270,7 @@ impl Shard {
             Stage::Closing(until_ms) | Stage::Ending(until_ms) => until_ms,
             Stage::Open => connection.session.deadline_ms(&self.node.session.client),
         };
-        if connection.booked_ms <= self.now_ms || wanted_ms + TICK_MS < connection.booked_ms {
+        if connection.booked_ms <= self.now_ms || wanted_ms.saturating_add(TICK_MS) < connection.booked_ms {
             connection.booked_ms = self.wheel.book(slot, wanted_ms);
         }
     }

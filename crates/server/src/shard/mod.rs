@@ -16,6 +16,7 @@ mod keepers;
 mod outbox;
 mod poller;
 mod queue;
+mod random;
 mod read;
 mod socket;
 mod users;
@@ -47,6 +48,7 @@ pub(crate) use door::{Listeners, is_loopback};
 pub(crate) use handle::ShardHandle;
 use outbox::Outbox;
 pub(crate) use poller::Poller;
+use random::Secure;
 pub(crate) use socket::Arrival;
 use users::Users;
 
@@ -115,6 +117,9 @@ pub(crate) struct Shard {
     tracker: Tracker,
     /// What is remembered for the statistics, if there are any.
     census: Option<Box<Census>>,
+    /// Makes the ids of clients.
+    secure: Secure,
+    /// State of a generator for what nobody minds being foreseen: never shown, and of another seed than the epochs.
     random: u64,
     now_ms: u64,
     drain: Option<Drain>,
@@ -131,7 +136,7 @@ impl Shard {
     /// An empty shard. `seed` must be random.
     ///
     /// # Errors
-    /// When the poller does not take a listener.
+    /// When the poller does not take a listener, or the system has no random numbers.
     pub(crate) fn new(
         id: ShardId,
         node: Arc<Node>,
@@ -141,7 +146,10 @@ impl Shard {
         seed: u64,
     ) -> io::Result<Self> {
         let now_ms = node.clock.now_ms();
-        let channels = Channels::new(Arc::clone(&node.session.namespaces), node.shards.len(), seed);
+        let mut secure = Secure::new();
+        let random = secure.bytes().map(u64::from_ne_bytes).ok_or_else(|| io::Error::other("the system has no random numbers"))?;
+        let limit = node.settings.node.channel_limit.div_ceil(node.shards.len().max(1));
+        let channels = Channels::new(Arc::clone(&node.session.namespaces), node.shards.len(), seed).limited(limit);
         let channels = if node.store().is_some() { channels.with_store() } else { channels };
         let part = || Arc::from(format!("{}/{id}", node.id));
         let census = node.stats().map(|_| Box::new(Census::new(part(), now_ms)));
@@ -176,7 +184,8 @@ impl Shard {
             effects: Effects::default(),
             tracker: Tracker::default(),
             census,
-            random: seed | 1,
+            random: random | 1,
+            secure,
             now_ms,
             drain: None,
             node,

@@ -67,15 +67,15 @@ impl Shard {
 
     /// Takes a fresh connection in: its slot.
     pub(super) fn seat(&mut self, mut socket: Socket, is_registered: bool, entrance: Entrance, is_loopback: bool) -> Option<u32> {
+        // Without random numbers nobody can have an id that is its own.
+        let random = self.secure.bytes::<10>()?;
         let (slot, _) = self.connections.vacant();
         socket.register(&self.registry, Token(slot as usize), is_registered).ok()?;
         if !entrance.transport.link().answers_pings() {
             socket.end_when_silent(self.node.session.client.pong_timeout);
         }
         let mut client = [0; 16];
-        client[..8].copy_from_slice(&self.next_random().to_ne_bytes());
-        client[8] = self.next_random() as u8;
-        client[9] = (self.next_random() >> 8) as u8;
+        client[..10].copy_from_slice(&random);
         client[10..].copy_from_slice(&place(self.id, slot));
         let session = Session::new(client, entrance.transport.link(), is_loopback, self.now_ms, &self.node.session.client);
         self.connections.insert(Connection {
@@ -425,7 +425,7 @@ impl Shard {
         let has_connected = !was_connected && connection.session.is_connected();
         self.metrics.subscriptions.add((subscriptions as u64).wrapping_sub(subscriptions_before as u64));
         if has_connected {
-            self.list_user(slot);
+            self.users.insert(slot, &mut self.connections);
         }
         if let Some((name, version)) = self.effects.program.take()
             && let Some(connection) = self.connections.get_mut(slot)
@@ -445,18 +445,6 @@ impl Shard {
                 stats.record(Row::Event { time_ms: self.now_ms, name, user, props });
             }
         }
-    }
-
-    fn list_user(&mut self, slot: u32) {
-        let limit = self.node.settings.client.user_connection_limit;
-        if limit > 0
-            && let Some(user) = self.connections.get(slot).map(|c| c.session.user()).filter(|user| !user.is_empty())
-            && self.users.connections_of(user, &self.connections).len() >= limit
-        {
-            self.effects.disconnect = Some(Disconnect::CONNECTION_LIMIT);
-            return;
-        }
-        self.users.insert(slot, &mut self.connections);
     }
 
     /// Does what a session wants.

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod drain;
+mod edge;
 mod operations;
 mod ordering;
 mod registry;

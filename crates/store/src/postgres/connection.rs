@@ -9,6 +9,7 @@ use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use super::parts::refusal_of;
 use crate::OpenError;
 use crate::migrate::{self, Database, SchemaError};
 
@@ -53,6 +54,11 @@ impl Failure {
             Failure::Silent(_) => true,
             Failure::Schema(_) => false,
         }
+    }
+
+    /// Whether it may be of one item of a batch only: without that item the others can be written.
+    pub(crate) fn is_of_item(&self) -> bool {
+        matches!(self, Failure::Database(error) if refusal_of(error).is_some())
     }
 }
 

@@ -5,6 +5,7 @@ mod connection;
 mod directory;
 mod letters;
 mod listener;
+mod parts;
 mod reader;
 mod writer;
 

@@ -45,6 +45,11 @@ impl Reader {
                         let _ = writes.send(Write::Make(load)).await;
                     }
                 }
+                Err(error) if error.is_of_item() => {
+                    tracing::debug!(%error, "the primary database refuses a question");
+                    self.link = None;
+                    read.refuse(&self.hand, Refusal::Invalid);
+                }
                 Err(error) => {
                     tracing::warn!(%error, "the primary database could not be read");
                     self.link = None;

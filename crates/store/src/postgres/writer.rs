@@ -8,14 +8,14 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::Instant;
-use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Row, Statement};
+use tokio_postgres::Statement;
 
 use super::connection::{Address, Failure, Link};
-use super::{directory, letters};
-use crate::batch::{Done, Load, Outcome, Write, now_ms};
+use super::letters;
+use super::parts::Items;
+use crate::batch::{Done, Outcome, Write, now_ms};
 use crate::migrate::PRIMARY;
-use crate::{Append, Figures, HEAD, Hand, LimitsOf, Settings};
+use crate::{Append, Figures, Hand, LimitsOf, Settings};
 
 /// Between two looks at what is too old, and between two attempts to write to a database that fails.
 const REST: Duration = Duration::from_secs(1);
@@ -136,53 +136,38 @@ impl Writer {
         Ok(self.link.insert(both))
     }
 
-    /// Writes a batch in one transaction: its publications in one statement, then what else there is.
+    /// Writes a batch in one transaction. An item that the database refuses for what it holds is left out, and the others are written.
     async fn write(&mut self, batch: &[Write]) -> Result<Vec<Outcome>, Failure> {
-        let now_ms = now_ms();
+        match self.try_write(batch, false).await {
+            Err(failure) if failure.is_of_item() => {
+                self.roll_back().await?;
+                self.try_write(batch, true).await
+            }
+            written => written,
+        }
+    }
+
+    async fn try_write(&mut self, batch: &[Write], in_parts: bool) -> Result<Vec<Outcome>, Failure> {
         let epochs: Vec<i64> = batch.iter().map(|_| self.next_epoch()).collect();
         let notifier = self.notifier.clone();
         let (Link { client }, append) = self.link().await?;
         client.batch_execute("BEGIN").await?;
-        let mut outcomes = vec![Outcome::Nothing; batch.len()];
-        let mut appends = Vec::new();
-        let mut order: Vec<(usize, &Write)> = batch.iter().enumerate().collect();
-        order.sort_by_key(|(_, write)| turn(write));
-        for (index, write) in order {
-            match write {
-                Write::Append(append) => appends.push((index, append)),
-                Write::Make(Load { channel, meta_ttl_ms, .. }) => {
-                    let due_ms = (now_ms + meta_ttl_ms) as i64;
-                    let made = "SELECT epoch, top FROM touchline.channel_of($1, $2, $3)";
-                    let row = client.query_one(made, &[&&**channel, &epochs[index], &due_ms]).await?;
-                    outcomes[index] = Outcome::Made { epoch: row.get::<_, i64>(0) as u64, top: row.get::<_, i64>(1) as u64 };
-                }
-                Write::Remove { channel, .. } => {
-                    client.execute("UPDATE touchline.channel SET oldest = top + 1, due_ms = 0 WHERE name = $1", &[&&**channel]).await?;
-                    if !notifier.is_empty() {
-                        client.execute("SELECT pg_notify('touchline', $1)", &[&format!("{notifier} 0 {channel}")]).await?;
-                    }
-                }
-                Write::Describe { description, weights, .. } => directory::describe(client, description, weights).await?,
-                Write::Forget { channel, .. } => directory::forget(client, channel).await?,
-                Write::Post(letter, _) => outcomes[index] = Outcome::Posted(letters::post(client, letter, &notifier).await?),
-                Write::Discard { ids, .. } => letters::discard(client, ids).await?,
-                Write::Close => {}
-            }
-        }
-        if !appends.is_empty() {
-            let of_appends: Vec<i64> = appends.iter().map(|(index, _)| epochs[*index]).collect();
-            let all: Vec<&Append> = appends.iter().map(|(_, append)| *append).collect();
-            let mut of_all = vec![Outcome::Nothing; all.len()];
-            place(&mut of_all, append_all(client, append, &all, &of_appends, now_ms, &notifier).await?);
-            appends.iter().zip(of_all).for_each(|((index, _), outcome)| outcomes[*index] = outcome);
-        }
+        let items = Items { client, append, batch, epochs: &epochs, now_ms: now_ms(), notifier: &notifier };
+        let outcomes = if in_parts { items.write_in_parts().await? } else { items.write().await? };
         client.batch_execute("COMMIT").await?;
         Ok(outcomes)
     }
 
+    async fn roll_back(&self) -> Result<(), Failure> {
+        if let Some((Link { client }, _)) = &self.link {
+            client.batch_execute("ROLLBACK").await?;
+        }
+        Ok(())
+    }
+
     /// Publishes what applications have put into the outbox, in its order; a row leaves it in the transaction that gives it its place.
     async fn post(&mut self) {
-        let posted = tokio::time::timeout(self.address.patience, self.try_post()).await.map_err(Failure::from).and_then(|posted| posted);
+        let posted = tokio::time::timeout(self.address.patience, self.post_all()).await.map_err(Failure::from).and_then(|posted| posted);
         match posted {
             Ok((dones, has_more)) => {
                 Done::tell_all(dones, &self.hand, &self.figures);
@@ -194,7 +179,17 @@ impl Writer {
         }
     }
 
-    async fn try_post(&mut self) -> Result<(Vec<Done>, bool), Failure> {
+    async fn post_all(&mut self) -> Result<(Vec<Done>, bool), Failure> {
+        match self.try_post(false).await {
+            Err(failure) if failure.is_of_item() => {
+                self.roll_back().await?;
+                self.try_post(true).await
+            }
+            posted => posted,
+        }
+    }
+
+    async fn try_post(&mut self, in_parts: bool) -> Result<(Vec<Done>, bool), Failure> {
         let (now_ms, most) = (now_ms(), i64::try_from(self.commit_size).unwrap_or(i64::MAX));
         let (limits, notifier) = (LimitsOf::clone(&self.limits), self.notifier.clone());
         let epochs: Vec<i64> = (0..self.commit_size).map(|_| self.next_epoch()).collect();
@@ -206,25 +201,33 @@ impl Writer {
             let waiting = "SELECT id, channel, data, key FROM touchline.outbox WHERE refused IS NULL ORDER BY id LIMIT $1";
             rows = client.query(waiting, &[&most]).await?;
         }
-        let (mut posted, mut appends) = (Vec::new(), Vec::new());
+        let refuse = "UPDATE touchline.outbox SET refused = $2 WHERE id = $1";
+        let (mut ids, mut batch) = (Vec::new(), Vec::new());
         for row in &rows {
             let (id, channel, data, key): (i64, &str, &str, &str) = (row.get(0), row.get(1), row.get(2), row.get(3));
             let Some(limits) = limits(channel) else {
                 tracing::warn!(channel, "touchline_publish was called for a channel that is not durable");
-                client.execute("UPDATE touchline.outbox SET refused = 'not durable' WHERE id = $1", &[&id]).await?;
+                client.execute(refuse, &[&id, &"not durable"]).await?;
                 continue;
             };
-            posted.push(id);
-            appends.push(Append::posted(channel, data, key, limits, now_ms));
+            ids.push(id);
+            batch.push(Write::Append(Append::posted(channel, data, key, limits, now_ms)));
         }
-        let all: Vec<&Append> = appends.iter().collect();
-        let placed = append_all(client, append, &all, &epochs[..all.len()], now_ms, &notifier).await?;
+        let items = Items { client, append, batch: &batch, epochs: &epochs, now_ms, notifier: &notifier };
+        let outcomes = if in_parts { items.write_in_parts().await? } else { items.write().await? };
+        let (mut posted, mut dones) = (Vec::new(), Vec::new());
+        for ((id, write), outcome) in ids.into_iter().zip(batch).zip(outcomes) {
+            if matches!(outcome, Outcome::Refused(_)) {
+                tracing::warn!(id, "touchline_publish was called with a key or a channel that the database can't keep");
+                client.execute(refuse, &[&id, &"not valid"]).await?;
+                continue;
+            }
+            posted.push(id);
+            dones.extend(Done::of(write, outcome));
+        }
         client.execute("DELETE FROM touchline.outbox WHERE id = ANY($1)", &[&posted]).await?;
         client.batch_execute("COMMIT").await?;
-        let mut outcomes = vec![Outcome::Nothing; appends.len()];
-        place(&mut outcomes, placed);
-        let dones = appends.into_iter().zip(outcomes).filter_map(|(append, outcome)| Done::of(Write::Append(append), outcome));
-        Ok((dones.collect(), rows.len() as i64 == most))
+        Ok((dones, rows.len() as i64 == most))
     }
 
     fn next_epoch(&mut self) -> i64 {
@@ -263,53 +266,4 @@ impl Writer {
         self.figures.letters_expired.fetch_add(expired, Relaxed);
         Ok(has_more || expired == STEP)
     }
-}
-
-/// What locks what is done in the same order on every node, so that two never wait for each other; publications come last, by channel.
-fn turn(write: &Write) -> (u8, &str, &str) {
-    match write {
-        Write::Describe { .. } | Write::Forget { .. } => (0, "", ""),
-        Write::Post(letter, _) => (1, &letter.scope, &letter.name),
-        Write::Discard { .. } | Write::Close => (2, "", ""),
-        Write::Make(Load { channel, .. }) | Write::Remove { channel, .. } => (3, channel, ""),
-        Write::Append(_) => (4, "", ""),
-    }
-}
-
-/// Reads where publications were placed.
-fn place(outcomes: &mut [Outcome], rows: Vec<Row>) {
-    for row in rows {
-        let (number, offset, epoch, is_new): (i64, i64, i64, bool) = (row.get(0), row.get(1), row.get(2), row.get(3));
-        if let Some(outcome) = outcomes.get_mut(number as usize - 1) {
-            *outcome = Outcome::Placed { offset: offset as u64, epoch: epoch as u64, is_new };
-        }
-    }
-}
-
-/// Has all publications of a batch placed by one statement.
-async fn append_all(
-    client: &Client,
-    statement: &Statement,
-    all: &[&Append],
-    epochs: &[i64],
-    now_ms: u64,
-    notifier: &str,
-) -> Result<Vec<Row>, tokio_postgres::Error> {
-    let texts = |of: fn(&Append) -> &str| all.iter().map(|append| of(append)).collect::<Vec<&str>>();
-    let numbers = |of: fn(&Append) -> u64| all.iter().map(|append| of(append) as i64).collect::<Vec<i64>>();
-    let parameters: [&(dyn ToSql + Sync); 12] = [
-        &texts(|a| &a.channel),
-        &numbers(|a| a.time_ms),
-        &texts(|a| std::str::from_utf8(a.payload.get(HEAD..).unwrap_or_default()).unwrap_or_default()),
-        &texts(|a| &a.key),
-        &numbers(|a| a.version),
-        &texts(|a| &a.version_epoch),
-        &numbers(|a| a.size as u64),
-        &numbers(|a| a.ttl_ms),
-        &numbers(|a| a.meta_ttl_ms),
-        &epochs,
-        &(now_ms as i64),
-        &notifier,
-    ];
-    client.query(statement, &parameters).await
 }

@@ -81,7 +81,7 @@ impl Ledger {
         let is_first = channel.oldest == channel.top;
         if is_first || (channel.ttl_ms, channel.meta_ttl_ms) != (append.ttl_ms, append.meta_ttl_ms) {
             (channel.ttl_ms, channel.meta_ttl_ms, channel.is_remade) = (append.ttl_ms, append.meta_ttl_ms, true);
-            channel.due_ms = append.time_ms + append.ttl_ms;
+            channel.due_ms = append.time_ms.saturating_add(append.ttl_ms).min(i64::MAX as u64);
         }
         let oldest = (channel.top + 1).saturating_sub(append.size as u64);
         if oldest > channel.oldest {

@@ -1,6 +1,7 @@
 //! The primary database in one SQLite file: one thread writes, in batches; a few read; one moves what was written from the log to the file.
 
 mod directory;
+mod files;
 mod ledger;
 mod letters;
 mod log;
@@ -20,7 +21,7 @@ use serde::Serialize;
 
 use crate::batch::{Read, Write};
 use crate::migrate::{self, Database, PRIMARY};
-use crate::{Figures, Hand, OpenError, Settings};
+use crate::{Figures, Hand, OpenError, Refusal, Settings};
 
 /// How long a statement waits for a lock that another connection of this process holds.
 const BUSY: Duration = Duration::from_secs(10);
@@ -82,6 +83,7 @@ impl Primary {
 /// Opens a database that nobody else has open, and checks its schema, after bringing it up to date if that is wanted.
 pub(crate) fn open(path: &Path, database: &Database, migrates: bool) -> Result<(File, Connection), OpenError> {
     let lock = lock(path)?;
+    files::make_database(path).map_err(|source| OpenError::File { path: path.display().to_string(), source })?;
     let in_sqlite = |source| OpenError::Sqlite { path: path.display().to_string(), source };
     let mut connection = connect(path).map_err(in_sqlite)?;
     let newest = migrate::newest(database.sqlite);
@@ -104,10 +106,10 @@ pub(crate) fn lock(path: &Path) -> Result<File, OpenError> {
         move |source| OpenError::File { path, source }
     };
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        std::fs::create_dir_all(directory).map_err(of_file(directory))?;
+        files::make_directory(directory).map_err(of_file(directory))?;
     }
     let lock_path = path.with_extension("lock");
-    let file = File::options().create(true).truncate(false).write(true).open(&lock_path).map_err(of_file(&lock_path))?;
+    let file = files::open_lock(&lock_path).map_err(of_file(&lock_path))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(OpenError::InUse(path.display().to_string())),
@@ -128,6 +130,20 @@ pub(crate) fn connect(path: &Path) -> rusqlite::Result<Connection> {
     connection.pragma_update(None, "cache_size", -64 * 1024)?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
+}
+
+/// What an error says of one item of a batch; none = it says nothing of the items, so the whole batch has failed.
+pub(crate) fn refusal_of(error: &rusqlite::Error) -> Option<Refusal> {
+    match error {
+        // A number beyond 63 bits, a text beyond what the interface takes.
+        rusqlite::Error::ToSqlConversionFailure(_) | rusqlite::Error::NulError(_) => Some(Refusal::Invalid),
+        error => match error.sqlite_error_code()? {
+            ErrorCode::TooBig | ErrorCode::TypeMismatch => Some(Refusal::Invalid),
+            // The rows of this item's channel contradict each other.
+            ErrorCode::ConstraintViolation => Some(Refusal::Failed),
+            _ => None,
+        },
+    }
 }
 
 /// Says so if an error means that the file is not what was written to it.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::ledger::{Ledger, STEP};
-use super::{connect, directory, letters, note_damage};
+use super::{connect, directory, letters, note_damage, refusal_of};
 use crate::batch::{Done, Outcome, Write, now_ms};
 use crate::{Figures, Hand, Settings};
 
@@ -121,40 +121,84 @@ impl Writer {
         }
     }
 
+    /// Writes a batch in one transaction. An item that the database refuses for what it holds is left out, and the others are written.
     fn write(&mut self, batch: &[Write]) -> rusqlite::Result<Vec<Outcome>> {
-        if self.connection.is_none() {
-            self.connection = Some(connect(&self.path)?);
-        }
-        let Some(connection) = &mut self.connection else { return Ok(Vec::new()) };
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut outcomes = vec![Outcome::Nothing; batch.len()];
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => connect(&self.path)?,
+        };
+        let written = self.write_all(&mut connection, batch, &mut outcomes);
+        self.connection = Some(connection);
+        written.map(|()| outcomes)
+    }
+
+    fn write_all(&mut self, connection: &mut Connection, batch: &[Write], outcomes: &mut [Outcome]) -> rusqlite::Result<()> {
         let now_ms = now_ms();
-        let mut outcomes = Vec::with_capacity(batch.len());
-        for write in batch {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        match self.write_part(&transaction, batch, outcomes, now_ms) {
+            Err(error) if refusal_of(&error).is_some() => {
+                transaction.rollback()?;
+                self.ledger.forget();
+                let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+                self.write_in_parts(&transaction, batch, outcomes, now_ms)?;
+                transaction.commit()
+            }
+            written => written.and_then(|()| transaction.commit()),
+        }
+    }
+
+    /// Does what can be done: a part that fails by what is in it is undone and tried again in halves, down to the items that fail alone.
+    fn write_in_parts(&mut self, connection: &Connection, batch: &[Write], outcomes: &mut [Outcome], now_ms: u64) -> rusqlite::Result<()> {
+        // The last is the next.
+        let mut parts = vec![(batch, outcomes)];
+        while let Some((part, outcomes)) = parts.pop() {
+            connection.execute_batch("SAVEPOINT part")?;
+            let Err(error) = self.write_part(connection, part, outcomes, now_ms) else {
+                connection.execute_batch("RELEASE part")?;
+                continue;
+            };
+            let Some(refusal) = refusal_of(&error) else { return Err(error) };
+            connection.execute_batch("ROLLBACK TO part; RELEASE part")?;
+            self.ledger.forget();
+            if part.len() == 1 {
+                tracing::debug!(%error, "the primary database refuses an item of a batch");
+                outcomes.fill(Outcome::Refused(refusal));
+            } else {
+                let (first, second) = part.split_at(part.len() / 2);
+                let (of_first, of_second) = outcomes.split_at_mut(first.len());
+                parts.extend([(second, of_second), (first, of_first)]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Does all of it; when one item fails, all do.
+    fn write_part(&mut self, connection: &Connection, part: &[Write], outcomes: &mut [Outcome], now_ms: u64) -> rusqlite::Result<()> {
+        for (write, outcome) in part.iter().zip(outcomes) {
             self.serial += 1;
             let epoch = self.random.hash_one(self.serial);
-            outcomes.push(match write {
-                Write::Append(append) => self.ledger.append(&transaction, append, now_ms, epoch)?,
-                Write::Make(load) => self.ledger.make(&transaction, &load.channel, epoch, now_ms + load.meta_ttl_ms)?,
-                Write::Remove { channel, .. } => self.ledger.remove(&transaction, channel)?,
+            *outcome = match write {
+                Write::Append(append) => self.ledger.append(connection, append, now_ms, epoch)?,
+                Write::Make(load) => self.ledger.make(connection, &load.channel, epoch, now_ms.saturating_add(load.meta_ttl_ms))?,
+                Write::Remove { channel, .. } => self.ledger.remove(connection, channel)?,
                 Write::Describe { description, weights, .. } => {
-                    directory::describe(&transaction, description, weights)?;
+                    directory::describe(connection, description, weights)?;
                     Outcome::Nothing
                 }
                 Write::Forget { channel, .. } => {
-                    directory::forget(&transaction, channel)?;
+                    directory::forget(connection, channel)?;
                     Outcome::Nothing
                 }
-                Write::Post(letter, _) => Outcome::Posted(letters::post(&transaction, letter)?),
+                Write::Post(letter, _) => Outcome::Posted(letters::post(connection, letter)?),
                 Write::Discard { ids, .. } => {
-                    letters::discard(&transaction, ids)?;
+                    letters::discard(connection, ids)?;
                     Outcome::Nothing
                 }
                 Write::Close => Outcome::Nothing,
-            });
+            };
         }
-        self.ledger.settle(&transaction)?;
-        transaction.commit()?;
-        Ok(outcomes)
+        self.ledger.settle(connection)
     }
 
     /// What the connection and the ledger believe is worth nothing after a failure: both begin anew.

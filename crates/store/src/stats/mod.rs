@@ -250,6 +250,15 @@ impl StatsFigures {
     }
 }
 
+impl StatsFigures {
+    /// One row can't be written, by what it holds.
+    fn refused(&self, error: &dyn std::fmt::Display) {
+        tracing::debug!(%error, "the stats database refuses a row");
+        self.waiting.fetch_sub(1, Relaxed);
+        self.dropped.fetch_add(1, Relaxed);
+    }
+}
+
 /// What a writer is told.
 enum Order {
     Row(Row),

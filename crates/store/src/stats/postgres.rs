@@ -118,9 +118,7 @@ impl Writer {
                 }
             }
             if !rows.is_empty() {
-                let failure = self.in_time(&rows).await.err();
-                self.figures.took(rows.len(), failure.as_ref().map(|failure| failure as _));
-                self.link = self.link.take().filter(|_| failure.is_none());
+                self.write_all(&rows).await;
             }
             if Instant::now() >= trim_at {
                 trim_at = Instant::now() + TRIM;
@@ -129,6 +127,36 @@ impl Writer {
                     self.link = None;
                 }
             }
+        }
+    }
+
+    /// Writes rows. A part that fails by what is in it is tried again in halves, down to the rows that fail alone: these are dropped.
+    async fn write_all(&mut self, rows: &[Row]) {
+        // The last is the next.
+        let mut parts = vec![rows];
+        while let Some(part) = parts.pop() {
+            let failure = match self.in_time(part).await {
+                Err(failure) if failure.is_of_item() && self.roll_back().await => {
+                    if part.len() == 1 {
+                        self.figures.refused(&failure);
+                    } else {
+                        let (first, second) = part.split_at(part.len() / 2);
+                        parts.extend([second, first]);
+                    }
+                    continue;
+                }
+                written => written.err(),
+            };
+            self.figures.took(part.len(), failure.as_ref().map(|failure| failure as _));
+            self.link = self.link.take().filter(|_| failure.is_none());
+        }
+    }
+
+    /// Whether the connection can be used after a failure of what was written.
+    async fn roll_back(&self) -> bool {
+        match &self.link {
+            Some(link) => link.client.batch_execute("ROLLBACK").await.is_ok(),
+            None => false,
         }
     }
 
@@ -162,7 +190,7 @@ impl Writer {
     }
 
     async fn trim(&mut self) -> Result<(), Failure> {
-        let before_ms = now_ms().saturating_sub(self.settings.retention.as_millis() as u64);
+        let before_ms = now_ms().saturating_sub(u64::try_from(self.settings.retention.as_millis()).unwrap_or(u64::MAX));
         let first = (before_ms / 60_000 / DAY) as i64;
         self.link().await?.execute("SELECT touchline_stats.drop_before($1)", &[&first]).await?;
         self.days.retain(|day| *day >= first);

@@ -14,7 +14,7 @@ use super::{Answer, Asked, BATCH, Counted, DELAY, Of, Order, Question, REST, Ran
 use crate::batch::now_ms;
 use crate::migrate::STATS;
 use crate::sketch::Sketch;
-use crate::sqlite::{connect, next, open, thread};
+use crate::sqlite::{connect, next, open, refusal_of, thread};
 use crate::{OpenError, Refusal};
 
 /// Rows deleted from each table in one step.
@@ -102,14 +102,34 @@ impl Writer {
                 }
             }
             if !rows.is_empty() {
-                let failure = self.write(&rows).err();
-                self.figures.took(rows.len(), failure.as_ref().map(|failure| failure as _));
-                self.connection = self.connection.take().filter(|_| failure.is_none());
+                self.write_all(&rows);
             }
             if Instant::now() >= trim_at {
                 let has_more = self.trim().unwrap_or(false);
                 trim_at = Instant::now() + if has_more { Duration::ZERO } else { REST };
             }
+        }
+    }
+
+    /// Writes rows. A part that fails by what is in it is tried again in halves, down to the rows that fail alone: these are dropped.
+    fn write_all(&mut self, rows: &[Row]) {
+        // The last is the next.
+        let mut parts = vec![rows];
+        while let Some(part) = parts.pop() {
+            let failure = match self.write(part) {
+                Err(error) if refusal_of(&error).is_some() => {
+                    if part.len() == 1 {
+                        self.figures.refused(&error);
+                    } else {
+                        let (first, second) = part.split_at(part.len() / 2);
+                        parts.extend([second, first]);
+                    }
+                    continue;
+                }
+                written => written.err(),
+            };
+            self.figures.took(part.len(), failure.as_ref().map(|failure| failure as _));
+            self.connection = self.connection.take().filter(|_| failure.is_none());
         }
     }
 
@@ -156,7 +176,7 @@ impl Writer {
 
     /// Deletes some of what is too old, from the old end of each table. Whether there is more.
     fn trim(&mut self) -> rusqlite::Result<bool> {
-        let before_ms = now_ms().saturating_sub(self.retention.as_millis() as u64);
+        let before_ms = now_ms().saturating_sub(u64::try_from(self.retention.as_millis()).unwrap_or(u64::MAX));
         let (before_id, before_minute) = (before_ms << SERIAL_BITS, before_ms / 60_000);
         let transaction = self.connection()?.transaction()?;
         let mut has_more = false;

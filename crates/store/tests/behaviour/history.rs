@@ -171,3 +171,24 @@ fn an_address_shows_no_secret() {
     let url: Url = "postgres://me:secret@db/touchline".parse().expect("it is one");
     assert!(!format!("{url:?}").contains("secret"));
 }
+
+#[test]
+fn what_is_made_in_sqlite_is_for_its_owner_only() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let scratch = std::env::temp_dir().join(format!("touchline-store-modes-{}", std::process::id()));
+    let directory = scratch.join("data");
+    let path = directory.join("primary.db");
+    let mode = |path: &std::path::Path| std::fs::metadata(path).expect("it was made").permissions().mode() & 0o777;
+    let settings = crate::stage::settings(&format!("sqlite:{}", path.display()));
+    let stage = Stage::open(&settings);
+    stage.offset(publication("a", 1));
+    assert_eq!(mode(&directory), 0o700);
+    let files: Vec<_> = std::fs::read_dir(&directory).expect("it is there").map(|file| file.expect("it is there").path()).collect();
+    assert_eq!(files.len(), 4, "the database, its log, its index and its lock: {files:?}");
+    files.iter().for_each(|file| assert_eq!(mode(file), 0o600, "{file:?}"));
+    stage.store.close();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).expect("it is ours");
+    Stage::open(&settings).store.close();
+    assert_eq!(mode(&path), 0o644, "what was there is its owner's business");
+    std::fs::remove_dir_all(scratch).expect("it is ours");
+}

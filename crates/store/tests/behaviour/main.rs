@@ -1,5 +1,6 @@
 //! What a store does, the same on SQLite and on PostgreSQL.
 
+mod bad_items;
 mod directory;
 mod history;
 mod letters;

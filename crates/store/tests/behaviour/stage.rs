@@ -139,7 +139,7 @@ pub(crate) fn on_both(name: &str, test: impl Fn(&Settings)) {
 /// Runs a test with the address of each database.
 pub(crate) fn on_each(name: &str, test: impl Fn(&str)) {
     let scratch = Scratch(std::env::temp_dir().join(format!("touchline-store-{name}-{}", std::process::id())));
-    test(&format!("sqlite:{}", scratch.0.join("primary.db").display()));
+    test(&format!("sqlite:{}", scratch.0.join("sqlite/primary.db").display()));
     let postgres = crate::postgres::Postgres::start(&scratch.0);
     test(&postgres.url());
     assert_ne!(postgres.sql("SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'touchline%'"), "0", "it was PostgreSQL");

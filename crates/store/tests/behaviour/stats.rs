@@ -194,3 +194,26 @@ fn what_is_too_old_goes_and_what_has_no_room_is_counted() {
         stats.close();
     });
 }
+
+#[test]
+fn a_row_that_can_not_be_kept_is_dropped_alone() {
+    on_each("bad-row", |url| {
+        let stats = Stats::open(&settings(url)).expect("it opens");
+        let now_ms = now_ms();
+        for n in 0..20 {
+            // A text with NUL is nothing for PostgreSQL, a number beyond 63 bits nothing for SQLite.
+            let (opened_ms, agent) = if n == 7 { (u64::MAX, "bad\0") } else { (now_ms, "good") };
+            let transport = "websocket";
+            stats.record(Row::Connection { opened_ms, closed_ms: now_ms, transport, agent, code: 1_000 });
+        }
+        let began = Instant::now();
+        while stats.figures().waiting.load(Relaxed) > 0 {
+            assert!(began.elapsed() < PATIENCE, "it is written in the end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let figures = stats.figures();
+        assert_eq!([figures.written.load(Relaxed), figures.dropped.load(Relaxed), figures.failures.load(Relaxed)], [19, 1, 0]);
+        assert!(figures.is_healthy());
+        stats.close();
+    });
+}

@@ -294,7 +294,7 @@ fn nothing_is_served_without_secrets_unless_that_was_asked_for() {
     for part in [
         "client.token.hmac_secret_key: missing",
         "http_api.key: missing",
-        "`touchline genconfig > touchline.toml`",
+        "`touchline genconfig --output touchline.toml`",
         "`touchline serve --dev`",
     ] {
         assert!(error.contains(part), "{part}: {error}");

@@ -1,0 +1,55 @@
+//! Channels with history that were only looked at: nobody has published to them, and nobody is subscribed. They are kept, so that who comes
+//! back to (offset 0, epoch) misses nothing, but only so many, and the oldest goes first: what looking makes is small.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Entries that may have become void, beyond as many as there are valid ones, before they are cleared away.
+const SLACK: usize = 64;
+
+/// The order in which such channels became empty. Who is meant by an entry has its number; an entry whose number nobody has is void.
+#[derive(Debug, Default)]
+pub(super) struct Empties {
+    most: usize,
+    last: u64,
+    order: VecDeque<(u64, Arc<str>)>,
+    valid: usize,
+}
+
+impl Empties {
+    /// None yet, and at most so many.
+    pub(super) fn new(most: usize) -> Self {
+        Empties { most, ..Empties::default() }
+    }
+
+    /// Enters a channel: its number, never 0. `is_valid` tells whether a channel still has a number. O(1), seen over many calls.
+    pub(super) fn enter(&mut self, name: &Arc<str>, is_valid: impl Fn(&str, u64) -> bool) -> u64 {
+        if self.order.len() > 2 * self.valid + SLACK {
+            self.order.retain(|(number, name)| is_valid(name, *number));
+        }
+        self.last += 1;
+        self.valid += 1;
+        self.order.push_back((self.last, Arc::clone(name)));
+        self.last
+    }
+
+    /// A channel is not empty any more, or is gone.
+    pub(super) fn leave(&mut self) {
+        self.valid = self.valid.saturating_sub(1);
+    }
+
+    /// The oldest channel that has to go because there are too many, or because it `is_over`. The caller forgets it, and calls [`Empties::leave`].
+    pub(super) fn next_to_go(&mut self, is_valid: impl Fn(&str, u64) -> bool, is_over: impl Fn(&str) -> bool) -> Option<Arc<str>> {
+        while let Some((number, name)) = self.order.front() {
+            let is_valid = is_valid(name, *number);
+            if is_valid && self.valid <= self.most && !is_over(name) {
+                return None;
+            }
+            let (_, name) = self.order.pop_front()?;
+            if is_valid {
+                return Some(name);
+            }
+        }
+        None
+    }
+}

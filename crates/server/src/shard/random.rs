@@ -1,0 +1,55 @@
+//! Random numbers that nobody can foresee, for ids of clients: taken from the system in blocks, so that a connect rarely pays for more than
+//! copying a few bytes.
+
+use aws_lc_rs::rand;
+
+/// Bytes taken at once.
+const BLOCK: usize = 4_096;
+
+/// What is left of a block.
+pub(super) struct Secure {
+    block: Box<[u8]>,
+    /// Bytes that were given out.
+    used: usize,
+}
+
+impl Secure {
+    /// Nothing is taken yet.
+    pub(super) fn new() -> Self {
+        Secure { block: vec![0; BLOCK].into(), used: BLOCK }
+    }
+
+    /// Random bytes; none when the system has none.
+    pub(super) fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
+        const { assert!(N <= BLOCK) };
+        if BLOCK - self.used < N {
+            rand::fill(&mut self.block).ok()?;
+            self.used = 0;
+        }
+        let (given, _) = self.block[self.used..].split_first_chunk_mut::<N>()?;
+        self.used += N;
+        // What was given out is not kept.
+        Some(std::mem::replace(given, [0; N]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn no_bytes_are_given_twice_over_many_blocks() {
+        let mut random = Secure::new();
+        let mut seen = HashSet::new();
+        for _ in 0..10_000 {
+            let bytes: [u8; 10] = random.bytes().expect("the system has some");
+            assert!(seen.insert(bytes));
+        }
+        // Each bit is set about half of the time: twelve standard deviations are 600.
+        for bit in 0..80 {
+            let set = seen.iter().filter(|bytes| bytes[bit / 8] >> (bit % 8) & 1 == 1).count();
+            assert!((4_400..=5_600).contains(&set), "bit {bit} is set {set} times");
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! How many connections each user has on this node, over all shards; used only where `client.user_connection_limit` is set.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use touchline_engine::session::UserCounter;
+
+/// Parts of the table, each with a lock of its own, so that shards rarely wait for each other.
+const STRIPES: usize = 64;
+
+/// Connections by user.
+pub(crate) struct UserCounts {
+    limit: usize,
+    hasher: RandomState,
+    stripes: Vec<Mutex<HashMap<Box<str>, usize>>>,
+}
+
+impl UserCounts {
+    /// Nobody is counted yet. `limit`: connections that one user may have.
+    pub(crate) fn new(limit: usize) -> Self {
+        UserCounts { limit, hasher: RandomState::new(), stripes: (0..STRIPES).map(|_| Mutex::default()).collect() }
+    }
+
+    fn stripe(&self, user: &str) -> MutexGuard<'_, HashMap<Box<str>, usize>> {
+        let index = self.hasher.hash_one(user) as usize % STRIPES;
+        self.stripes[index].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl UserCounter for UserCounts {
+    fn take(&self, user: &str) -> bool {
+        let mut stripe = self.stripe(user);
+        match stripe.get_mut(user) {
+            Some(count) if *count >= self.limit => false,
+            Some(count) => {
+                *count += 1;
+                true
+            }
+            None => {
+                stripe.insert(user.into(), 1);
+                true
+            }
+        }
+    }
+
+    fn give_back(&self, user: &str) {
+        let mut stripe = self.stripe(user);
+        if let Some(count) = stripe.get_mut(user) {
+            *count -= 1;
+            if *count == 0 {
+                stripe.remove(user);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_user_has_so_many_and_who_is_gone_is_forgotten() {
+        let counts = UserCounts::new(2);
+        assert_eq!([counts.take("ann"), counts.take("ann"), counts.take("ann"), counts.take("bob")], [true, true, false, true]);
+        counts.give_back("ann");
+        assert_eq!([counts.take("ann"), counts.take("ann")], [true, false]);
+        ["ann", "ann", "bob"].iter().for_each(|user| counts.give_back(user));
+        counts.give_back("nobody");
+        assert!(counts.stripes.iter().all(|stripe| stripe.lock().expect("nobody panics with it").is_empty()));
+    }
+
+    #[test]
+    fn many_threads_never_have_more() {
+        let counts = UserCounts::new(3);
+        let most = std::sync::atomic::AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..1_000 {
+                        if counts.take("ann") {
+                            let held = *counts.stripe("ann").get("ann").expect("one is held");
+                            most.fetch_max(held, std::sync::atomic::Ordering::Relaxed);
+                            counts.give_back("ann");
+                        }
+                    }
+                });
+            }
+        });
+        assert!(most.into_inner() <= 3);
+        assert!(counts.stripe("ann").is_empty(), "each was given back once");
+    }
+}

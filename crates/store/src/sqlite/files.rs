@@ -1,0 +1,42 @@
+//! Where databases lie: what is made here is for this account only.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{ErrorKind, Result};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+
+/// Rights of the owner only, of a directory and of a file.
+const DIRECTORY: u32 = 0o700;
+const FILE: u32 = 0o600;
+/// What every account of the machine may read.
+const READABLE_BY_OTHERS: u32 = 0o004;
+
+/// Makes a directory if it is not there. Those above it, which may hold other things, are made with the rights that are usual.
+pub(super) fn make_directory(path: &Path) -> Result<()> {
+    if let Some(above) = path.parent() {
+        std::fs::create_dir_all(above)?;
+    }
+    // As a recursive one it does not mind a directory that is there.
+    DirBuilder::new().recursive(true).mode(DIRECTORY).create(path)
+}
+
+/// Opens a file that is only locked, made if need be.
+pub(super) fn open_lock(path: &Path) -> Result<File> {
+    OpenOptions::new().create(true).truncate(false).write(true).mode(FILE).open(path)
+}
+
+/// Makes a database's file if it is not there. SQLite gives the log and the index beside it the same rights. Of one that was there before, and that
+/// everybody may read, a warning is logged: its rights are its owner's business.
+pub(super) fn make_database(path: &Path) -> Result<()> {
+    // Never opened when it is there: to close a file gives up all locks that SQLite holds on it in this process.
+    match OpenOptions::new().create_new(true).write(true).mode(FILE).open(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            if std::fs::metadata(path).is_ok_and(|found| found.permissions().mode() & READABLE_BY_OTHERS != 0) {
+                tracing::warn!(path = %path.display(), "everybody on this machine can read this database (chmod 600)");
+            }
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
+}

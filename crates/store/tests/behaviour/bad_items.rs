@@ -1,0 +1,121 @@
+//! An item that a database can't keep costs its sender only: whatever else is in its batch is written, in order, and the database is healthy.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use touchline_store::{Append, Description, Letter, Placed, Refusal, Settings};
+
+use crate::stage::{HOUR_MS, PATIENCE, Stage, now_ms, offsets, on_both, publication, tells};
+
+/// A number that SQLite can't keep, and a text that PostgreSQL can't.
+const BAD_TIME: u64 = u64::MAX;
+const BAD_TEXT: &str = "a\0b";
+
+/// What comes in within this time is one batch.
+fn in_one_batch(settings: &Settings) -> Settings {
+    Settings { commit_delay: Duration::from_millis(200), commit_size: 1_000, ..settings.clone() }
+}
+
+fn letter(name: &str, expires_ms: u64) -> Letter {
+    Letter { scope: "".into(), name: name.into(), message: br#"{"data":1}"#.as_slice().into(), expires_ms, most: 100 }
+}
+
+fn answers<T>(of: &Receiver<Result<T, Refusal>>, count: usize) -> Vec<Result<T, Refusal>> {
+    (0..count).map(|_| of.recv_timeout(PATIENCE).expect("everybody is answered")).collect()
+}
+
+fn is_untroubled(stage: &Stage) {
+    let figures = stage.store.figures();
+    assert!(figures.is_healthy(), "the database works");
+    assert_eq!(figures.failures.load(Relaxed), 0, "no commit failed");
+}
+
+#[test]
+fn a_bad_publication_fails_alone() {
+    on_both("bad-publication", |settings| {
+        let stage = Stage::open(&in_one_batch(settings));
+        let (sender, all) = channel();
+        for n in 0..40 {
+            let done = tells(&sender);
+            // Bad ones first, in the middle and last, two of them side by side; one in a channel with good ones, one in a channel of its own.
+            let append = match n {
+                0 | 17 | 18 => Append { key: BAD_TEXT.into(), time_ms: BAD_TIME, done, ..publication("even", n) },
+                39 => Append { key: BAD_TEXT.into(), time_ms: BAD_TIME, done, ..publication("alone", n) },
+                n => Append { done, ..publication(if n % 2 == 0 { "even" } else { "odd" }, n) },
+            };
+            stage.store.append(append);
+        }
+        let outcomes = answers(&all, 40);
+        let refused: Vec<_> = (0..40).filter(|n| outcomes[*n].is_err()).collect();
+        assert_eq!(refused, [0, 17, 18, 39]);
+        assert!(refused.iter().all(|n| outcomes[*n] == Err(Refusal::Invalid)));
+        let offsets_of = |channel: usize| -> Vec<u64> {
+            outcomes
+                .iter()
+                .enumerate()
+                .filter(|(n, _)| n % 2 == channel)
+                .filter_map(|(_, o)| o.ok())
+                .map(|Placed { offset, .. }| offset)
+                .collect()
+        };
+        assert_eq!(offsets_of(0), (1..=18).collect::<Vec<_>>(), "in order and without a gap");
+        assert_eq!(offsets_of(1), (1..=18).collect::<Vec<_>>());
+        assert_eq!(offsets(&stage.kept("even")), (1..=18).collect::<Vec<_>>(), "and so it is kept");
+        is_untroubled(&stage);
+        assert_eq!(stage.offset(publication("even", 1)), 19, "and so it goes on");
+        stage.store.close();
+    });
+}
+
+#[test]
+fn a_bad_message_and_a_bad_description_fail_alone() {
+    on_both("bad-message", |settings| {
+        let stage = Stage::open(&in_one_batch(settings));
+        let (of_letters, letters) = channel();
+        let (of_words, words) = channel();
+        let (of_publications, publications) = channel();
+        stage.store.append(Append { done: tells(&of_publications), ..publication("a", 1) });
+        for n in 0..6 {
+            let (name, expires_ms) = if n == 3 { (BAD_TEXT, BAD_TIME) } else { ("bike", now_ms() + HOUR_MS) };
+            stage.store.post(letter(name, expires_ms), tells(&of_letters));
+        }
+        stage.store.describe(Description { channel: "a".into(), title: "one".into(), ..Description::default() }, tells(&of_words));
+        stage.store.append(Append { done: tells(&of_publications), ..publication("a", 2) });
+        let outcomes = answers(&letters, 6);
+        assert_eq!(outcomes.iter().position(Result::is_err), Some(3));
+        assert_eq!((outcomes[3], outcomes.iter().filter(|o| o.is_err()).count()), (Err(Refusal::Invalid), 1));
+        assert_eq!(answers(&words, 1), [Ok(())]);
+        assert!(answers(&publications, 2).iter().all(Result::is_ok));
+        is_untroubled(&stage);
+        stage.store.close();
+    });
+}
+
+#[test]
+fn a_batch_of_bad_items_only_is_refused_and_nothing_else_happens() {
+    on_both("bad-only", |settings| {
+        let stage = Stage::open(&in_one_batch(settings));
+        let (sender, all) = channel();
+        for n in 0..20 {
+            stage.store.append(Append { key: BAD_TEXT.into(), time_ms: BAD_TIME, done: tells(&sender), ..publication("a", n) });
+        }
+        assert_eq!(answers(&all, 20), [Err(Refusal::Invalid); 20]);
+        is_untroubled(&stage);
+        assert_eq!(stage.offset(publication("a", 1)), 1);
+        stage.store.close();
+    });
+}
+
+#[test]
+fn times_without_end_are_kept_as_long_as_can_be() {
+    on_both("for-ever", |settings| {
+        let stage = Stage::open(settings);
+        assert_eq!(stage.offset(Append { ttl_ms: u64::MAX, meta_ttl_ms: u64::MAX, ..publication("a", 1) }), 1);
+        stage.store.load("b".into(), 0, 10, u64::MAX);
+        assert_eq!(stage.offset(Append { ttl_ms: u64::MAX, meta_ttl_ms: u64::MAX, ..publication("a", 2) }), 2);
+        assert_eq!(offsets(&stage.kept("a")), [1, 2]);
+        is_untroubled(&stage);
+        stage.store.close();
+    });
+}
