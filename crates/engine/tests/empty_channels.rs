@@ -32,7 +32,8 @@ fn subscriber(slot: u32) -> ConnectionId {
 
 /// Subscribes: the channel's epoch, and whether what was asked for could be recovered.
 fn subscribe(channels: &mut Channels, name: &str, slot: u32, from: Option<Epoch>, now_ms: u64) -> (Epoch, bool) {
-    let recover = from.map(|epoch| Recover { offset: 0, epoch: epoch.as_str().into(), mode: Default::default(), limit: 100 });
+    let recover =
+        from.map(|epoch| Recover { offset: 0, epoch: epoch.as_str().into(), mode: Default::default(), limit: 100, size_max: usize::MAX });
     let request = Request::Subscribe(Box::new(Subscribe { connection: subscriber(slot), recover }));
     match channels.execute(&name.into(), request, now_ms) {
         Response::Subscribed(subscribed) => (subscribed.position.epoch, subscribed.recovered.flatten().is_some()),

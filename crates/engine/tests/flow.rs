@@ -69,6 +69,7 @@ fn node() -> Node {
         line_idle: Duration::ZERO,
         deferred_max: 1_000_000,
         track: TrackLimits { rate: 0, props_max: 0 },
+        users: None,
     }
 }
 
