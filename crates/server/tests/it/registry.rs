@@ -52,7 +52,7 @@ fn a_flood_of_questions_stops_nobody_else() {
     flooder.ask(json!({"id": 2, "subscribe": {"channel": "room:big"}}));
     let mut other = server.connected();
     other.ask(json!({"id": 2, "subscribe": {"channel": "room:quiet"}}));
-    let command = |id: u32| match id % 10 {
+    let command = |id: u32| match id % 30 {
         0 => json!({"id": id, "presence": {"channel": "room:big"}}).to_string(),
         _ => json!({"id": id, "presence_stats": {"channel": "room:big"}}).to_string(),
     };
