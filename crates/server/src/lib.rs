@@ -10,6 +10,7 @@
 //! # Ok::<(), touchline_server::StartError>(())
 //! ```
 
+mod admission;
 mod agent;
 mod auth;
 mod clock;
@@ -21,6 +22,8 @@ mod node;
 mod operation;
 mod origin;
 mod programs;
+mod proxies;
+mod proxy_protocol;
 mod registrar;
 mod seal;
 mod server;
@@ -31,6 +34,7 @@ mod tls;
 mod together;
 mod transport;
 
+pub use proxies::BadNetwork;
 pub use server::{Running, Server, StartError};
 pub use settings::{
     AutocertSettings, ChannelOptions, ChannelSettings, ClientAuth, ClientSettings, ClientUser, ClusterSettings, ConflictPolicy,

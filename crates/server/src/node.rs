@@ -16,8 +16,11 @@ use touchline_registry::OwnerId;
 use touchline_store::Store;
 use touchline_store::stats::Stats;
 
+use crate::admission::Entry;
 use crate::clock::Clock;
 use crate::inbox::{Asker, ClientOrder, Inspection, Message, UserAction, UserOrder};
+use crate::metrics::ShardMetrics;
+use crate::proxies::Proxies;
 use crate::registrar::{Figures, Order, route};
 use crate::seal::Seals;
 use crate::settings::Settings;
@@ -32,6 +35,7 @@ pub(crate) struct Ways {
     pub(crate) cluster: Option<Cluster>,
     pub(crate) seals: Arc<Seals>,
     pub(crate) tls: PortsTls,
+    pub(crate) proxies: Proxies,
 }
 
 /// TLS of the ports that speak it.
@@ -50,6 +54,10 @@ pub(crate) struct Node {
     seals: Arc<Seals>,
     /// What ports speak TLS with.
     pub(crate) tls: PortsTls,
+    /// Who is believed when it tells whose a connection is.
+    pub(crate) proxies: Proxies,
+    /// Limits on who comes in.
+    pub(crate) entry: Entry,
     pub(crate) shards: Vec<ShardHandle>,
     registrar: Sender<Order>,
     /// The way to the other nodes, if there may be any.
@@ -71,7 +79,7 @@ pub(crate) struct Node {
 impl Node {
     pub(crate) fn new(settings: Settings, session: session::Node, clock: Clock, id: String, ways: Ways) -> Self {
         let draining = watch::Sender::new(false);
-        let Ways { shards, registrar, cluster, seals, tls } = ways;
+        let Ways { shards, registrar, cluster, seals, tls, proxies } = ways;
         Node {
             settings,
             session,
@@ -79,6 +87,8 @@ impl Node {
             id,
             seals,
             tls,
+            proxies,
+            entry: Entry::default(),
             shards,
             registrar,
             cluster,
@@ -245,6 +255,11 @@ impl Node {
         let Some(cluster) = self.cluster.as_ref().filter(|_| is_id && self.peers.load(Relaxed) > 0) else { return false };
         cluster.node(node.into(), together::emulated(seal, &commands));
         true
+    }
+
+    /// The counters of the shard whose thread this is; of the first one on other threads.
+    pub(crate) fn metrics_here(&self) -> &ShardMetrics {
+        &self.shards[usize::from(shard::here().unwrap_or_default())].metrics
     }
 
     /// Whether no more clients may come in.

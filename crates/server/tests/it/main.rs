@@ -1,7 +1,9 @@
 //! The server as its users see it: over real sockets, by clients that share no code with it.
 
+mod addresses;
 mod bad_input;
 mod drain;
+mod half_open;
 mod operations;
 mod ordering;
 mod sessions;
