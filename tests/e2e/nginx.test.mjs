@@ -128,4 +128,23 @@ describe('behind nginx', () => {
     }
     await front.stop();
   });
+
+  test('limits go by the address that nginx tells, whatever its clients write', { timeout: 60_000 }, async () => {
+    const limited = await Server.start({ change: { http_server: { trusted_proxies: ['127.0.0.1'] }, client: { connection_limit_by_address: 1 } } });
+    const front = await proxy(limited, 'proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;');
+    const sockets = [];
+    const status = (localAddress, forged) => new Promise((resolve, reject) => {
+      const socket = new WebSocket(`ws://127.0.0.1:${front.port}/connection/websocket`, { localAddress, headers: { 'X-Forwarded-For': forged } });
+      sockets.push(socket);
+      socket.once('open', () => resolve(101));
+      socket.once('unexpected-response', (request, response) => { request.destroy(); resolve(response.statusCode); });
+      socket.on('error', reject);
+    });
+    assert.equal(await status('127.0.0.2', '203.0.113.1'), 101);
+    assert.equal(await status('127.0.0.2', '203.0.113.2'), 429);
+    assert.equal(await status('127.0.0.3', '203.0.113.1'), 101);
+    for (const socket of sockets) socket.terminate();
+    await front.stop();
+    await limited.stop();
+  });
 });

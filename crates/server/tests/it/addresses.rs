@@ -146,7 +146,8 @@ fn the_proxy_protocol_tells_the_client_however_it_is_cut() {
     let request = handshake("");
     let request = request.as_bytes();
     let text = b"PROXY TCP4 203.0.113.9 127.0.0.1 51234 80\r\n";
-    let local = b"PROXY TCP4 127.0.0.1 127.0.0.1 51234 80\r\n";
+    // On this machine, and no proxy.
+    let local = b"PROXY TCP4 127.0.0.2 127.0.0.1 51234 80\r\n";
     for (header, is_on_this_machine) in [
         (&text[..], false),
         (&local[..], true),
