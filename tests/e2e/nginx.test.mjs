@@ -1,7 +1,8 @@
 // Behind a real nginx, as it is set up by those who have not read anything: buffering on and off, HTTP/1.0 to the server, idle timeouts.
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
@@ -15,6 +16,8 @@ import { freePort, Server, token } from './server.mjs';
 const nginx = ['/usr/sbin/nginx', '/usr/bin/nginx', 'nginx'].find((path) => {
   try { execFileSync(path, ['-v'], { stdio: 'ignore' }); return true; } catch { return false; }
 });
+/** What passes bytes on; a package of its own in Debian. */
+const STREAM = '/usr/lib/nginx/modules/ngx_stream_module.so';
 const CHOSEN = ['recovers exactly what it missed', 'publishes with its own name on it', 'follows a state by its changes', 'ends for good on a final code and comes back on any other'];
 
 /** nginx before a server. */
@@ -46,6 +49,36 @@ async function proxy(server, settings) {
         }
       }
     }`);
+  return run(directory, file, port);
+}
+
+/** nginx that passes bytes on to a server, and says by the PROXY protocol whose they are. */
+async function relay(server) {
+  const directory = mkdtempSync(join(tmpdir(), 'touchline-nginx-'));
+  const port = await freePort();
+  const file = join(directory, 'nginx.conf');
+  writeFileSync(file, `
+    load_module ${STREAM};
+    daemon off; master_process off; pid ${directory}/pid; error_log stderr warn;
+    events { worker_connections 256; }
+    stream { server { listen 127.0.0.1:${port}; proxy_pass 127.0.0.1:${server.port}; proxy_protocol on; } }`);
+  return run(directory, file, port);
+}
+
+/** WebSockets of other addresses of this machine, that claim to be somebody else's. */
+function visitors(port) {
+  const sockets = [];
+  const status = (localAddress, forged) => new Promise((resolve, reject) => {
+    const socket = new WebSocket(`ws://127.0.0.1:${port}/connection/websocket`, { localAddress, headers: { 'X-Forwarded-For': forged } });
+    sockets.push(socket);
+    socket.once('open', () => resolve(101));
+    socket.once('unexpected-response', (request, response) => { request.destroy(); resolve(response.statusCode); });
+    socket.on('error', reject);
+  });
+  return { status, end: () => sockets.forEach((socket) => socket.terminate()) };
+}
+
+async function run(directory, file, port) {
   const process = spawn(nginx, ['-c', file, '-e', 'stderr'], { stdio: ['ignore', 'ignore', 'pipe'] });
   let output = '';
   process.stderr.on('data', (data) => (output += data));
@@ -127,5 +160,32 @@ describe('behind nginx', () => {
       client.disconnect();
     }
     await front.stop();
+  });
+
+  test('limits go by the address that nginx tells, whatever its clients write', { timeout: 60_000 }, async () => {
+    const limited = await Server.start({ change: { http_server: { trusted_proxies: ['127.0.0.1'] }, client: { connection_limit_by_address: 1 } } });
+    const front = await proxy(limited, 'proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;');
+    const { status, end } = visitors(front.port);
+    assert.equal(await status('127.0.0.2', '203.0.113.1'), 101);
+    assert.equal(await status('127.0.0.2', '203.0.113.2'), 429);
+    assert.equal(await status('127.0.0.3', '203.0.113.1'), 101);
+    end();
+    await front.stop();
+    await limited.stop();
+  });
+
+  test('limits go by the address that nginx tells by the PROXY protocol', { timeout: 60_000, skip: !existsSync(STREAM) && `needs ${STREAM} (Debian package libnginx-mod-stream)` }, async () => {
+    const change = { http_server: { trusted_proxies: ['127.0.0.1'], proxy_protocol: true }, client: { connection_limit_by_address: 1 } };
+    const port = await freePort();
+    const listens = () => new Promise((resolve, reject) => { const socket = connect(port, '127.0.0.1', () => { socket.destroy(); resolve(true); }).once('error', reject); });
+    const limited = await Server.start({ change, port, ready: listens });
+    const front = await relay(limited);
+    const { status, end } = visitors(front.port);
+    assert.equal(await status('127.0.0.2', '203.0.113.1'), 101);
+    assert.equal(await status('127.0.0.2', '203.0.113.2'), 429);
+    assert.equal(await status('127.0.0.3', '203.0.113.1'), 101);
+    end();
+    await front.stop();
+    await limited.stop();
   });
 });

@@ -5,6 +5,7 @@ mod arguments;
 mod commands;
 mod config;
 mod demo;
+mod descriptors;
 mod http_client;
 mod logging;
 

@@ -30,6 +30,13 @@ pub struct ClientSettings {
     pub user_connection_limit: usize,
     /// Connections this node takes; 0 = as many as it can.
     pub connection_limit: usize,
+    /// Connections that clients of one address may have at once on this node, of IPv6 those of one /64; 0 = any number.
+    pub connection_limit_by_address: usize,
+    /// New client connections that this node takes in a second; 0 = any number.
+    pub connection_rate_limit: usize,
+    /// Connections of this node whose client has not connected yet: silent ones, requests, TLS handshakes, sessions before their connect
+    /// command. Beyond it the oldest are closed. 0 = any number.
+    pub unauthenticated_connection_limit: usize,
     /// Commands that a connection may send in a second; one that sends more is read more slowly. 0 = any number.
     pub command_rate_limit: usize,
     /// Bytes that a connection may send in a second, in the same way.
@@ -85,6 +92,9 @@ impl Default for ClientSettings {
             channel_limit: 128,
             user_connection_limit: 0,
             connection_limit: 0,
+            connection_limit_by_address: 0,
+            connection_rate_limit: 0,
+            unauthenticated_connection_limit: 20_000,
             command_rate_limit: 10_000,
             byte_rate_limit: 0,
             queue_max_size: 1_048_576,

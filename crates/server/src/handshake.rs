@@ -9,9 +9,11 @@ use touchline_protocol::message::Body;
 use touchline_protocol::wire::Envelope;
 use touchline_protocol::{Wire, deflate};
 
+use crate::admission::{Admission, Denial};
 use crate::agent::Agent;
 use crate::node::Node;
 use crate::origin;
+use crate::proxies::{Ambiguous, Remote};
 use crate::transport::Transport;
 
 /// RFC 6455 section 1.3.
@@ -59,6 +61,7 @@ pub(crate) struct Granted {
     pub(crate) subprotocol: Option<&'static str>,
     /// The form in which messages leave.
     pub(crate) wire: Wire,
+    pub(crate) admission: Admission,
 }
 
 impl Granted {
@@ -69,12 +72,13 @@ impl Granted {
 }
 
 /// How a client comes in.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct Entrance {
     pub(crate) transport: Transport,
     /// The form in which messages leave.
     pub(crate) wire: Wire,
     pub(crate) agent: Agent,
+    pub(crate) admission: Admission,
 }
 
 /// The WebSocket endpoint of a path, if it is served.
@@ -101,10 +105,29 @@ pub(crate) enum Refusal {
     Origin,
     /// The node drains, or holds as many connections as it may.
     Full,
+    /// Its address has as many connections as it may.
+    Address,
+    /// Nobody can say whose address counts.
+    Ambiguous,
 }
 
-/// Grants the handshake of a `GET` request of HTTP/1.1, or says why not.
-pub(crate) fn examine(node: &Node, transport: Transport, query: &str, headers: &impl Headers) -> Result<Granted, Refusal> {
+impl From<Denial> for Refusal {
+    fn from(denial: Denial) -> Self {
+        match denial {
+            Denial::Full => Refusal::Full,
+            Denial::Address => Refusal::Address,
+        }
+    }
+}
+
+impl From<Ambiguous> for Refusal {
+    fn from(_: Ambiguous) -> Self {
+        Refusal::Ambiguous
+    }
+}
+
+/// Grants the handshake of a `GET` request of HTTP/1.1 that has come over the connection of `peer`, or says why not.
+pub(crate) fn examine(node: &Node, peer: Remote, transport: Transport, query: &str, headers: &impl Headers) -> Result<Granted, Refusal> {
     if !headers.has_token("connection", "upgrade") || !headers.has_token("upgrade", "websocket") {
         return Err(Refusal::NoUpgrade);
     }
@@ -113,12 +136,13 @@ pub(crate) fn examine(node: &Node, transport: Transport, query: &str, headers: &
     }
     let key = headers.value("sec-websocket-key").filter(|key| is_nonce(key)).ok_or(Refusal::Key)?;
     let host = headers.value("host").and_then(|host| std::str::from_utf8(host).ok());
-    grant(node, transport, query, host, headers, accept_key(key))
+    grant(node, peer, transport, query, host, headers).map(|granted| Granted { accept_key: accept_key(key), ..granted })
 }
 
 /// The same over HTTP/2 (RFC 8441 section 5), where nothing has to be proved.
 pub(crate) fn examine_extended(
     node: &Node,
+    peer: Remote,
     transport: Transport,
     query: &str,
     host: Option<&str>,
@@ -127,16 +151,16 @@ pub(crate) fn examine_extended(
     if headers.value("sec-websocket-version") != Some(b"13") {
         return Err(Refusal::Version);
     }
-    grant(node, transport, query, host, headers, String::new())
+    grant(node, peer, transport, query, host, headers)
 }
 
 fn grant(
     node: &Node,
+    peer: Remote,
     transport: Transport,
     query: &str,
     host: Option<&str>,
     headers: &impl Headers,
-    accept_key: String,
 ) -> Result<Granted, Refusal> {
     if let Some(origin) = headers.value("origin") {
         let origin = std::str::from_utf8(origin).unwrap_or_default();
@@ -144,9 +168,7 @@ fn grant(
             return Err(Refusal::Origin);
         }
     }
-    if node.is_full() {
-        return Err(Refusal::Full);
-    }
+    let admission = node.admit(node.proxies.client(peer, headers)?)?;
     let offers = |subprotocol: &'static str| headers.has_token("sec-websocket-protocol", subprotocol).then_some(subprotocol);
     let subprotocol = offers(PROTOBUF).or_else(|| offers(JSON));
     let is_asked = query.split('&').any(|pair| matches!(pair, "format=protobuf" | "cf_protocol=protobuf"));
@@ -164,7 +186,7 @@ fn grant(
         }
         _ => Envelope::WebSocket,
     };
-    Ok(Granted { accept_key, subprotocol, wire: Wire { body, envelope } })
+    Ok(Granted { accept_key: String::new(), subprotocol, wire: Wire { body, envelope }, admission })
 }
 
 fn accept_key(key: &[u8]) -> String {

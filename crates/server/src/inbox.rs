@@ -12,12 +12,15 @@ use touchline_protocol::publication::Shared;
 use touchline_registry::OwnerId;
 
 use crate::handshake::Entrance;
+use crate::proxies::Remote;
 use crate::shard::Arrival;
 
 /// A message to a shard.
 pub(crate) enum Message {
     /// A client whose socket is its session's from now on.
     Adopt(Box<Guest>),
+    /// A connection of which a proxy has told whose it is.
+    Introduced { socket: std::net::TcpStream, remote: Remote, is_for_lines: bool },
     /// To the home of a channel.
     Request { channel: Arc<str>, request: Request, asker: Asker },
     /// From the home of a channel to a session of this shard.
@@ -54,7 +57,6 @@ pub(crate) struct Guest {
     pub(crate) greeting: Bytes,
     /// What the client has sent already: bytes of the socket, or the commands of its request.
     pub(crate) early: Bytes,
-    pub(crate) is_loopback: bool,
     /// The user whom its certificate names.
     pub(crate) user: Option<String>,
 }

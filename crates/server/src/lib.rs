@@ -10,6 +10,7 @@
 //! # Ok::<(), touchline_server::StartError>(())
 //! ```
 
+mod admission;
 mod agent;
 mod auth;
 mod clock;
@@ -23,6 +24,8 @@ mod operation;
 mod origin;
 mod people;
 mod programs;
+mod proxies;
+mod proxy_protocol;
 mod registrar;
 mod seal;
 mod server;
@@ -34,6 +37,7 @@ mod together;
 mod transport;
 mod user_counts;
 
+pub use proxies::BadNetwork;
 pub use server::{Running, Server, StartError};
 pub use settings::{
     AutocertSettings, ChannelOptions, ChannelSettings, ClientAuth, ClientSettings, ClientUser, ClusterSettings, ConflictPolicy,

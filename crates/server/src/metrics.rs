@@ -109,6 +109,12 @@ shard_metrics! {
     Counter relieved: "Connections ended because node.buffer_max_size was used up";
     Counter api_requests: "Requests of the server API";
     Counter accept_errors: "Connections that could not be accepted, for want of file descriptors most often";
+    Gauge half_open: "Connections whose client has not connected yet";
+    Counter half_open_closed: "Such connections that were closed to make room for others, the oldest first";
+    Counter denied_by_address: "Clients refused by client.connection_limit_by_address";
+    Counter denied_by_rate: "Clients refused by client.connection_rate_limit";
+    Counter proxy_headers_refused: "Connections closed for want of a good header of the PROXY protocol, or because it came from no trusted proxy";
+    Counter tls_pauses: "Times that connections had to wait because of http_server.tls_handshake_rate_limit";
     Counter panics: "Connections ended by a fault of the server";
 }
 

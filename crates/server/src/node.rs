@@ -16,10 +16,13 @@ use touchline_registry::OwnerId;
 use touchline_store::Store;
 use touchline_store::stats::Stats;
 
+use crate::admission::Entry;
 use crate::clock::Clock;
 use crate::inbox::{Asker, ClientOrder, Inspection, Message, UserAction, UserOrder};
 use crate::memory;
+use crate::metrics::ShardMetrics;
 use crate::people::People;
+use crate::proxies::Proxies;
 use crate::registrar::{Figures, Order, route};
 use crate::seal::Seals;
 use crate::settings::Settings;
@@ -34,6 +37,7 @@ pub(crate) struct Ways {
     pub(crate) cluster: Option<Cluster>,
     pub(crate) seals: Arc<Seals>,
     pub(crate) tls: PortsTls,
+    pub(crate) proxies: Proxies,
 }
 
 /// TLS of the ports that speak it.
@@ -52,6 +56,10 @@ pub(crate) struct Node {
     seals: Arc<Seals>,
     /// What ports speak TLS with.
     pub(crate) tls: PortsTls,
+    /// Who is believed when it tells whose a connection is.
+    pub(crate) proxies: Proxies,
+    /// Limits on who comes in.
+    pub(crate) entry: Entry,
     pub(crate) shards: Vec<ShardHandle>,
     /// Bytes that one shard may hold for single connections.
     pub(crate) buffer_slice: usize,
@@ -79,7 +87,7 @@ pub(crate) struct Node {
 impl Node {
     pub(crate) fn new(settings: Settings, session: session::Node, clock: Clock, id: String, ways: Ways) -> Self {
         let draining = watch::Sender::new(false);
-        let Ways { shards, registrar, cluster, seals, tls } = ways;
+        let Ways { shards, registrar, cluster, seals, tls, proxies } = ways;
         let buffer_max_size = if settings.node.buffer_max_size == 0 { memory::available() / 4 } else { settings.node.buffer_max_size };
         Node {
             settings,
@@ -90,6 +98,8 @@ impl Node {
             tls,
             buffer_slice: buffer_max_size / shards.len().max(1),
             people: Arc::new(People::new(shards.len())),
+            proxies,
+            entry: Entry::default(),
             shards,
             registrar,
             figures: Mutex::default(),
@@ -260,6 +270,11 @@ impl Node {
         let Some(cluster) = self.cluster.as_ref().filter(|_| is_id && self.peers.load(Relaxed) > 0) else { return false };
         cluster.node(node.into(), together::emulated(seal, &commands));
         true
+    }
+
+    /// The counters of the shard whose thread this is; of the first one on other threads.
+    pub(crate) fn metrics_here(&self) -> &ShardMetrics {
+        &self.shards[usize::from(shard::here().unwrap_or_default())].metrics
     }
 
     /// Whether no more clients may come in.

@@ -24,6 +24,7 @@ use crate::auth::TokenVerifier;
 use crate::clock::Clock;
 use crate::inbox::{Asker, Message};
 use crate::node::{Node, PortsTls, Ways};
+use crate::proxies::{BadNetwork, Proxies};
 use crate::registrar::{self, Order};
 use crate::seal::Seals;
 use crate::settings::{Settings, TlsSettings, ip_address};
@@ -74,6 +75,15 @@ pub enum StartError {
     /// The cluster can't be joined.
     #[error(transparent)]
     Join(#[from] touchline_cluster::JoinError),
+    /// A trusted proxy is neither an address nor a network.
+    #[error("http_server.trusted_proxies: {0}")]
+    Proxy(#[from] BadNetwork),
+    /// The PROXY protocol is expected, and nobody is trusted to speak it.
+    #[error("{section}.proxy_protocol needs http_server.trusted_proxies: its headers are taken from them only")]
+    NoProxies {
+        /// The port's section.
+        section: &'static str,
+    },
     /// A limit of the settings contradicts another.
     #[error("client.pong_timeout must be above zero, and shorter than every ping_interval")]
     PingInterval,
@@ -134,6 +144,7 @@ impl Server {
         }
         let http = &settings.http_server;
         let ip = http.bind_address().map_err(|source| StartError::Address { address: http.address.clone(), source })?;
+        let proxies = proxies_of(&settings)?;
         let verifier = TokenVerifier::new(client)?;
         let (tls, keeping) = tls_of(&settings)?;
         let shards = match settings.node.shards {
@@ -186,7 +197,7 @@ impl Server {
         let statistics = store::stats_opening(&settings).map_err(of("stats"))?;
         let (shards, inboxes) = (0..shards).map(|_| ShardHandle::new()).unzip();
         let (cluster, joining) = together::join(&settings, &id, &directory).unzip();
-        let node = Arc::new(Node::new(settings, session, clock, id, Ways { shards, registrar, cluster, seals, tls }));
+        let node = Arc::new(Node::new(settings, session, clock, id, Ways { shards, registrar, cluster, seals, tls, proxies }));
         if let Some(databases) = databases {
             store::open(&node, &databases)?;
         }
@@ -300,6 +311,17 @@ fn run_shard(node: &Arc<Node>, id: ShardId, inbox: UnboundedReceiver<Message>, l
         Shard::new(id, Arc::clone(node), inbox, registry, listeners, seed)?.run(poller).await;
         Ok(())
     })
+}
+
+/// The proxies that are believed.
+fn proxies_of(settings: &Settings) -> Result<Proxies, StartError> {
+    let http = &settings.http_server;
+    for (section, is_on) in [("http_server", http.proxy_protocol), ("tcp", settings.tcp.proxy_protocol)] {
+        if is_on && http.trusted_proxies.is_empty() {
+            return Err(StartError::NoProxies { section });
+        }
+    }
+    Ok(Proxies::parse(&http.trusted_proxies)?)
 }
 
 /// The TLS of every port that speaks it, and the certificates that are to be ordered.

@@ -10,7 +10,7 @@ use touchline_server::{Running, Server, Settings, StartError};
 
 use crate::arguments::{CONFIG_VARIABLE, ServeArguments};
 use crate::config::{self, DevelopmentSecrets, Finding, Flags, Severity, Sources};
-use crate::{commands::dev, logging};
+use crate::{commands::dev, descriptors, logging};
 
 /// Exit code of a process that was told twice to stop: 128 and the number of SIGINT, as shells have it.
 const STOPPED_AT_ONCE: u8 = 130;
@@ -22,6 +22,7 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
     let (configuration, findings) = reading.into_result()?;
     logging::start(&configuration.log);
     log(&findings);
+    let descriptors = descriptors::raise();
     let mut settings = configuration.settings;
     if arguments.dev {
         settings.pages = crate::demo::pages();
@@ -34,7 +35,8 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
         if let Some(address) = running.tcp_address() {
             tracing::info!(%address, "lines over TCP");
         }
-        tracing::info!(address = %running.address(), version = touchline_server::VERSION, "ready");
+        let connections = descriptors::connections(descriptors);
+        tracing::info!(address = %running.address(), version = touchline_server::VERSION, descriptors, connections, "ready");
         signals.next().await;
         tracing::info!("stopping: clients are told to go; a second signal stops at once");
         Ok(stop(running, &mut signals).await)

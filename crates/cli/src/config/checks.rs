@@ -42,6 +42,15 @@ fn addresses(settings: &Settings, findings: &mut Vec<Finding>) {
     if let Err(error) = server.bind_address() {
         findings.push(Finding::error(format!("http_server.address: expected an IP address, found {:?} ({error})", server.address), None));
     }
+    if let Some(bad) = server.bad_proxy() {
+        findings.push(Finding::error(format!("http_server.trusted_proxies: {bad}"), None));
+    }
+    for (section, is_on) in [("http_server", server.proxy_protocol), ("tcp", settings.tcp.proxy_protocol)] {
+        if is_on && server.trusted_proxies.is_empty() {
+            let text = "needs http_server.trusted_proxies: a header of the PROXY protocol is taken from them only";
+            findings.push(Finding::error(format!("{section}.proxy_protocol: {text}"), None));
+        }
+    }
     let autocert = &server.tls_autocert;
     if autocert.enabled && autocert.host_whitelist.is_empty() {
         findings

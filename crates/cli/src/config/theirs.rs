@@ -58,7 +58,6 @@ pub(crate) const THEIRS: &[Theirs] = &[
     with("client.presence_update_interval", Moot),
     with("client.concurrency", Moot),
     left_out("client.channel_position_max_time_lag"),
-    left_out("client.connection_rate_limit"),
     left_out("client.insecure_skip_token_signature_verify"),
     left_out("client.user_id_http_header"),
     left_out("client.subscribe_to_user_personal_channel.single_connection"),

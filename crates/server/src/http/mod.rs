@@ -12,7 +12,8 @@ mod taking;
 mod two;
 mod upgrade;
 
-use std::net::{IpAddr, TcpStream as StdTcpStream};
+use std::net::TcpStream as StdTcpStream;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -25,11 +26,14 @@ use touchline_engine::ShardId;
 use touchline_protocol::message::Body;
 use touchline_protocol::wire::{Coding, Envelope, Wire};
 
+use crate::admission::Admission;
 use crate::agent::Agent;
 use crate::handshake::Entrance;
 use crate::inbox::{Guest, Message};
 use crate::node::Node;
-use crate::shard::is_loopback;
+use crate::proxies::Remote;
+use crate::proxy_protocol;
+use crate::shard::Pass;
 use crate::tls::Tls;
 use crate::transport::Transport;
 use begun::Stream;
@@ -45,52 +49,116 @@ const PREFACE_TELLS: usize = 3;
 struct Origin {
     node: Arc<Node>,
     shard: ShardId,
-    is_loopback: bool,
+    remote: Remote,
     /// The user whom the client's certificate names.
     user: Option<String>,
+    pass: Rc<Pass>,
 }
 
-/// Serves the requests of one connection, of which `early` has been read; if one of them takes the rest of it, hands the socket to the shard.
-pub(crate) async fn serve(node: Arc<Node>, shard: ShardId, socket: StdTcpStream, early: Bytes, peer: IpAddr) {
-    let Ok(stream) = TcpStream::from_std(socket) else { return };
-    let origin = Origin { node, shard, is_loopback: is_loopback(peer), user: None };
-    if early.len() >= PREFACE_TELLS && (early.starts_with(PREFACE) || PREFACE.starts_with(&early)) {
-        two::serve(origin, Stream::Plain(stream), early).await;
-    } else {
-        one::serve(origin, Stream::Plain(stream), early).await;
+/// A connection that a task serves.
+pub(crate) struct Caller {
+    pub(crate) node: Arc<Node>,
+    pub(crate) shard: ShardId,
+    pub(crate) remote: Remote,
+    pub(crate) pass: Pass,
+}
+
+/// What a port speaks.
+#[derive(Clone)]
+pub(crate) struct Port {
+    pub(crate) tls: Option<Arc<Tls>>,
+    pub(crate) is_for_lines: bool,
+    /// Connections begin with a header of the PROXY protocol.
+    pub(crate) is_introduced: bool,
+}
+
+/// Does the work for a connection, unless it has to go before that.
+async fn hold(caller: Caller, work: impl AsyncFnOnce(Origin)) {
+    let Caller { node, shard, remote, pass } = caller;
+    let pass = Rc::new(pass);
+    let origin = Origin { node, shard, remote, user: None, pass: Rc::clone(&pass) };
+    tokio::select! {
+        () = work(origin) => {}
+        () = pass.revoked() => {}
     }
 }
 
-/// Agrees upon TLS, then serves requests.
-pub(crate) async fn serve_tls(node: Arc<Node>, shard: ShardId, socket: StdTcpStream, peer: IpAddr, tls: Arc<Tls>) {
-    let Some(stream) = agree(&node, socket, &tls).await else { return };
+/// Serves the requests of one connection, of which `early` has been read; if one of them takes the rest of it, hands the socket to the shard.
+pub(crate) async fn serve(caller: Caller, socket: StdTcpStream, early: Bytes) {
+    let Ok(stream) = TcpStream::from_std(socket) else { return };
+    hold(caller, async |origin| {
+        if early.len() >= PREFACE_TELLS && (early.starts_with(PREFACE) || PREFACE.starts_with(&early)) {
+            two::serve(origin, Stream::Plain(stream), early).await;
+        } else {
+            one::serve(origin, Stream::Plain(stream), early).await;
+        }
+    })
+    .await;
+}
+
+/// Hears whose the connection is where a proxy has to tell, agrees upon TLS where the port speaks it, and goes on as the port does.
+pub(crate) async fn prepare(caller: Caller, socket: StdTcpStream, port: Port) {
+    let Ok(mut stream) = TcpStream::from_std(socket) else { return };
+    hold(caller, async |mut origin| {
+        if port.is_introduced {
+            let Some(remote) = introduced(&origin, &mut stream).await else { return };
+            origin.remote = remote;
+        }
+        match port.tls {
+            Some(tls) => serve_tls(origin, stream, &tls, port.is_for_lines).await,
+            None => {
+                let Ok(socket) = stream.into_std() else { return };
+                let introduced = Message::Introduced { socket, remote: origin.remote, is_for_lines: port.is_for_lines };
+                origin.node.send(origin.shard, introduced);
+            }
+        }
+    })
+    .await;
+}
+
+/// Whom the proxy's header tells of. None = it did not come whole, good and in time.
+async fn introduced(origin: &Origin, stream: &mut TcpStream) -> Option<Remote> {
+    let (proxy, limit) = (origin.remote.address, origin.node.settings.http_server.header_timeout);
+    let remote = tokio::time::timeout(limit, proxy_protocol::read(stream, proxy)).await.ok().flatten();
+    if remote.is_none() {
+        origin.node.metrics_here().proxy_headers_refused.add_shared(1);
+        tracing::debug!(%proxy, "a connection was closed: no good header of the PROXY protocol");
+    }
+    remote
+}
+
+/// Agrees upon TLS, then serves requests, or hands the socket to the shard for lines.
+async fn serve_tls(mut origin: Origin, stream: TcpStream, tls: &Tls, is_for_lines: bool) {
+    let Some(stream) = agree(&origin.node, stream, tls).await else { return };
     let session = stream.get_ref().1;
     let is_two = session.alpn_protocol() == Some(b"h2");
-    let user = tls.user(session.peer_certificates());
-    let origin = Origin { node, shard, is_loopback: is_loopback(peer), user };
-    if is_two {
+    origin.user = tls.user(session.peer_certificates());
+    if is_for_lines {
+        hand_on_lines(origin, stream);
+    } else if is_two {
         two::serve(origin, Stream::Tls(stream), Bytes::new()).await;
     } else {
         one::serve(origin, Stream::Tls(stream), Bytes::new()).await;
     }
 }
 
-/// Agrees upon TLS, then hands the socket to the shard for lines.
-pub(crate) async fn serve_lines_tls(node: Arc<Node>, shard: ShardId, socket: StdTcpStream, peer: IpAddr, tls: Arc<Tls>) {
-    let Some(stream) = agree(&node, socket, &tls).await else { return };
-    let user = tls.user(stream.get_ref().1.peer_certificates());
-    let Ok(socket) = Stream::Tls(stream).into_arrival() else { return };
-    let entrance = Entrance { transport: Transport::Tcp, wire: LINES, agent: Agent::Unknown };
+fn hand_on_lines(origin: Origin, stream: Box<TlsStream<TcpStream>>) {
+    let (Ok(admission), Ok(socket)) = (origin.node.admit(origin.remote), Stream::Tls(stream).into_arrival()) else { return };
+    let entrance = lines(admission);
     let (greeting, early) = Default::default();
-    node.send(shard, Message::Adopt(Box::new(Guest { socket, entrance, greeting, early, is_loopback: is_loopback(peer), user })));
+    origin.node.send(origin.shard, Message::Adopt(Box::new(Guest { socket, entrance, greeting, early, user: origin.user })));
+}
+
+/// How a client of lines comes in.
+pub(crate) fn lines(admission: Admission) -> Entrance {
+    Entrance { transport: Transport::Tcp, wire: LINES, agent: Agent::Unknown, admission }
 }
 
 /// How messages leave over bare TCP.
-pub(crate) const LINES: Wire = Wire { body: Body::Json, envelope: Envelope::Stream(Coding::Identity) };
+const LINES: Wire = Wire { body: Body::Json, envelope: Envelope::Stream(Coding::Identity) };
 
 /// Agrees upon TLS. Whoever only asked for a proof of a name has it by then, and nothing else is served to it.
-async fn agree(node: &Node, socket: StdTcpStream, tls: &Tls) -> Option<Box<TlsStream<TcpStream>>> {
-    let stream = TcpStream::from_std(socket).ok()?;
+async fn agree(node: &Node, stream: TcpStream, tls: &Tls) -> Option<Box<TlsStream<TcpStream>>> {
     let agreed = async {
         let begun = LazyConfigAcceptor::new(Acceptor::default(), stream).await.ok()?;
         if let Some(proof) = tls.proof(&begun.client_hello()) {

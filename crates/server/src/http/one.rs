@@ -1,7 +1,6 @@
 //! HTTP/1: hyper parses it; a connection that a request takes for itself is handed to the shard, and all that hyper held is freed.
 
 use std::rc::Rc;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::Request;
@@ -21,15 +20,16 @@ use crate::inbox::{Guest, Message};
 
 /// Serves the requests of one connection, of which `early` has been read.
 pub(super) async fn serve(origin: Origin, stream: Stream, early: Bytes) {
-    let Origin { node, shard, .. } = &origin;
+    let origin = Rc::new(origin);
+    let node = &origin.node;
     let taking = Rc::new(Taking::default());
     let pace = Rc::new(Pace::new(node.clock, &node.settings.http_server));
     let service = service_fn(|request: Request<Incoming>| {
-        let (node, taking, pace, shard) = (Arc::clone(node), Rc::clone(&taking), Rc::clone(&pace), *shard);
+        let (origin, taking, pace) = (Rc::clone(&origin), Rc::clone(&taking), Rc::clone(&pace));
         // Boxed, because only a connection that can move gives its socket back.
         Box::pin(async move {
             pace.enter(Stage::Request);
-            let answer = match route::answer(&node, shard, request).await {
+            let answer = match route::answer(&origin, request).await {
                 Routed::Answer(answer) => answer,
                 Routed::Upgrade(answer, entrance) => {
                     taking.set(Taken::Upgrade(entrance));
@@ -65,18 +65,18 @@ pub(super) async fn serve(origin: Origin, stream: Stream, early: Bytes) {
         return;
     }
     let Ok(socket) = begun.into_inner().into_arrival() else { return };
-    let (is_loopback, user) = (origin.is_loopback, origin.user.clone());
+    let user = origin.user.clone();
     let guest = match taken {
         // The client's early bytes are copied: they would pin hyper's whole buffer.
         Taken::Upgrade(entrance) => {
             let early = Bytes::copy_from_slice(&parts.read_buf);
-            Guest { socket, entrance, greeting: Bytes::new(), early, is_loopback, user }
+            Guest { socket, entrance, greeting: Bytes::new(), early, user }
         }
         Taken::Stream(admitted) => {
             let greeting = admitted.head();
-            let Admitted { transport, wire, commands, agent, .. } = *admitted;
-            Guest { socket, entrance: Entrance { transport, wire, agent }, greeting, early: commands, is_loopback, user }
+            let Admitted { transport, wire, commands, agent, admission, .. } = *admitted;
+            Guest { socket, entrance: Entrance { transport, wire, agent, admission }, greeting, early: commands, user }
         }
     };
-    node.send(*shard, Message::Adopt(Box::new(guest)));
+    node.send(origin.shard, Message::Adopt(Box::new(guest)));
 }

@@ -9,11 +9,10 @@ use hyper::body::Incoming;
 use hyper::header::AUTHORIZATION;
 use hyper::{Method, Request, StatusCode};
 use prometheus_client::registry::Registry;
-use touchline_engine::ShardId;
 
 use super::respond::{self, Answer, JSON};
 use super::stream::Admitted;
-use super::{emulation, stream, upgrade};
+use super::{Origin, emulation, stream, upgrade};
 use crate::auth::is_same_secret;
 use crate::handshake::{self, Entrance};
 use crate::metrics::{Link, NodeCollector, RegistryCollector, StatsCollector, StoreCollector};
@@ -31,32 +30,34 @@ pub(super) enum Routed {
 }
 
 /// Answers one request.
-pub(super) async fn answer(node: &Arc<Node>, shard: ShardId, request: Request<Incoming>) -> Routed {
+pub(super) async fn answer(origin: &Origin, request: Request<Incoming>) -> Routed {
+    let (node, peer) = (&origin.node, origin.remote);
     let path = request.uri().path();
     if let Some(transport) = handshake::transport_of(node, path) {
-        return match upgrade::answer(node, &request, transport) {
+        return match upgrade::answer(node, peer, &request, transport) {
             Ok((answer, entrance)) => Routed::Upgrade(answer, entrance),
             Err(refusal) => Routed::Answer(*refusal),
         };
     }
     if let Some((transport, way)) = stream::transport_of(node, path) {
-        return match stream::admit(node, transport, &way, request).await {
+        return match stream::admit(node, peer, transport, &way, request).await {
             Ok(admitted) => Routed::Stream(Box::new(admitted)),
             Err(refusal) => Routed::Answer(*refusal),
         };
     }
-    Routed::Answer(plain(node, shard, request).await)
+    Routed::Answer(plain(origin, request).await)
 }
 
 /// Answers a request that is none of a client.
-async fn plain(node: &Arc<Node>, shard: ShardId, request: Request<Incoming>) -> Answer {
+async fn plain(origin: &Origin, request: Request<Incoming>) -> Answer {
+    let node = &origin.node;
     let settings = &node.settings;
     let path = request.uri().path();
     if (settings.http_stream.enabled || settings.sse.enabled) && path == prefix(&settings.emulation.handler_prefix, "/emulation") {
         return emulation::answer(node, request).await;
     }
     if path == "/api" || path.starts_with("/api/") {
-        return api(node, shard, request).await;
+        return api(origin, request).await;
     }
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     if settings.health.enabled && path == prefix(&settings.health.handler_prefix, "/health") {
@@ -110,9 +111,10 @@ fn metrics(node: &Node) -> Answer {
 }
 
 /// Answers a request of the server API.
-async fn api(node: &Node, shard: ShardId, request: Request<Incoming>) -> Answer {
+async fn api(origin: &Origin, request: Request<Incoming>) -> Answer {
+    let Origin { node, shard, pass, .. } = origin;
     let started_us = node.clock.elapsed_us();
-    let metrics = &node.shards[usize::from(shard)].metrics;
+    let metrics = &node.shards[usize::from(*shard)].metrics;
     if node.settings.http_api.disabled {
         return respond::text(StatusCode::NOT_FOUND, "not found\n");
     }
@@ -122,6 +124,7 @@ async fn api(node: &Node, shard: ShardId, request: Request<Incoming>) -> Answer 
     if !is_authorized(node, &request) {
         return respond::text(StatusCode::UNAUTHORIZED, "unauthorized: send the key of http_api.key as X-API-Key\n");
     }
+    pass.settle();
     metrics.api_requests.add(1);
     let mode = match request.headers().get("x-centrifugo-error-mode").map(|mode| mode.as_bytes()) {
         Some(b"transport") => ErrorMode::Transport,

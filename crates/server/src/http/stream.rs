@@ -12,9 +12,11 @@ use touchline_protocol::wire::{Coding, Envelope};
 use touchline_protocol::{Wire, deflate};
 
 use super::respond::{self, Answer, Refused};
-use super::{cors, route};
+use super::{cors, route, upgrade};
+use crate::admission::{Admission, Denial};
 use crate::agent::Agent;
 use crate::node::Node;
+use crate::proxies::Remote;
 use crate::settings::StreamSettings;
 use crate::transport::Transport;
 
@@ -30,6 +32,7 @@ pub(super) struct Admitted {
     /// What the client has sent with its request.
     pub(super) commands: Bytes,
     pub(super) agent: Agent,
+    pub(super) admission: Admission,
 }
 
 /// Of the ways in by an endless answer, the one of this path, if it is served.
@@ -49,6 +52,7 @@ pub(super) fn transport_of(node: &Node, path: &str) -> Option<(Transport, Stream
 /// Lets a client in, or says why not.
 pub(super) async fn admit(
     node: &Arc<Node>,
+    peer: Remote,
     transport: Transport,
     settings: &StreamSettings,
     request: Request<Incoming>,
@@ -63,11 +67,18 @@ pub(super) async fn admit(
     if method != Method::POST && !(is_sse && method == Method::GET) {
         return refuse(respond::method_not_allowed(if is_sse { "GET, POST, OPTIONS" } else { "POST, OPTIONS" }));
     }
-    if node.is_full() {
-        let mut answer = respond::text(StatusCode::SERVICE_UNAVAILABLE, "no room for more connections\n");
-        answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-        return refuse(answer);
-    }
+    let Ok(client) = node.proxies.client(peer, request.headers()) else {
+        return refuse(respond::text(StatusCode::BAD_REQUEST, upgrade::AMBIGUOUS));
+    };
+    let admission = match node.admit(client) {
+        Ok(admission) => admission,
+        Err(Denial::Address) => return refuse(respond::text(StatusCode::TOO_MANY_REQUESTS, upgrade::ADDRESS_FULL)),
+        Err(Denial::Full) => {
+            let mut answer = respond::text(StatusCode::SERVICE_UNAVAILABLE, "no room for more connections\n");
+            answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            return refuse(answer);
+        }
+    };
     let agent = Agent::of(request.headers());
     let coding = coding_of(settings, request.headers());
     let wire = wire_of(transport, coding, request.headers());
@@ -101,7 +112,7 @@ pub(super) async fn admit(
     for (name, value) in UNCACHED {
         headers.insert(name, HeaderValue::from_static(value));
     }
-    Ok(Admitted { transport, wire, headers, commands, agent })
+    Ok(Admitted { transport, wire, headers, commands, agent, admission })
 }
 
 /// What keeps proxies and browsers from holding an endless answer back.

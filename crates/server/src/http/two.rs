@@ -112,7 +112,7 @@ type Answer = Response<Either<Full<Bytes>, Endless>>;
 async fn answer(origin: &Origin, mut request: Request<Incoming>, under_way: UnderWay) -> Answer {
     let upgrade = request.extensions_mut().remove::<OnUpgrade>();
     let limit = origin.node.settings.http_server.request_timeout;
-    let Ok(routed) = tokio::time::timeout(limit, route::answer(&origin.node, origin.shard, request)).await else {
+    let Ok(routed) = tokio::time::timeout(limit, route::answer(origin, request)).await else {
         return super::respond::text(hyper::StatusCode::REQUEST_TIMEOUT, "the request took too long\n").map(Either::Left);
     };
     match (routed, upgrade) {
@@ -135,7 +135,9 @@ fn seat(origin: &Origin, entrance: Entrance, greeting: Bytes, early: Bytes) -> O
     ours.set_nonblocking(true).ok()?;
     let ours = UnixStream::from_std(ours).ok()?;
     let socket = Arrival::Pair(theirs);
-    let guest = Guest { socket, entrance, greeting, early, is_loopback: origin.is_loopback, user: origin.user.clone() };
+    let guest = Guest { socket, entrance, greeting, early, user: origin.user.clone() };
+    // Sessions count by themselves from here on.
+    origin.pass.settle();
     origin.node.send(origin.shard, Message::Adopt(Box::new(guest)));
     Some(ours)
 }
@@ -143,8 +145,8 @@ fn seat(origin: &Origin, entrance: Entrance, greeting: Bytes, early: Bytes) -> O
 /// An answer whose body comes from the shard.
 fn open(origin: &Origin, admitted: Admitted, under_way: UnderWay) -> Answer {
     let greeting = Bytes::from(admitted.prelude());
-    let Admitted { transport, wire, headers, commands, agent } = admitted;
-    let Some(pair) = seat(origin, Entrance { transport, wire, agent }, greeting, commands) else {
+    let Admitted { transport, wire, headers, commands, agent, admission } = admitted;
+    let Some(pair) = seat(origin, Entrance { transport, wire, agent, admission }, greeting, commands) else {
         return super::respond::text(hyper::StatusCode::SERVICE_UNAVAILABLE, "no room for more connections\n").map(Either::Left);
     };
     let mut answer = Response::new(Either::Right(Endless { pair, _under_way: under_way }));

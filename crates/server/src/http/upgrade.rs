@@ -13,15 +13,21 @@ use super::respond::{self, Answer, Refused};
 use crate::agent::Agent;
 use crate::handshake::{self, Entrance, Granted, Refusal};
 use crate::node::Node;
+use crate::proxies::Remote;
 use crate::transport::Transport;
+
+/// What clients are told whose address has as many connections as it may.
+pub(super) const ADDRESS_FULL: &str = "too many connections from this address\n";
+/// What clients are told whose address nobody knows.
+pub(super) const AMBIGUOUS: &str = "X-Forwarded-For and Forwarded tell of different clients\n";
 
 /// Switches protocols.
 ///
 /// # Errors
 /// The answer that says why not.
-pub(super) fn answer(node: &Node, request: &Request<Incoming>, transport: Transport) -> Result<(Answer, Entrance), Refused> {
+pub(super) fn answer(node: &Node, peer: Remote, request: &Request<Incoming>, transport: Transport) -> Result<(Answer, Entrance), Refused> {
     if request.version() == Version::HTTP_2 {
-        return extended(node, request, transport);
+        return extended(node, peer, request, transport);
     }
     if *request.method() != Method::GET {
         return Err(respond::method_not_allowed("GET").into());
@@ -30,23 +36,24 @@ pub(super) fn answer(node: &Node, request: &Request<Incoming>, transport: Transp
         return Err(refuse(Refusal::NoUpgrade));
     }
     let query = request.uri().query().unwrap_or_default();
-    let granted = handshake::examine(node, transport, query, request.headers()).map_err(refuse)?;
-    let entrance = Entrance { transport, wire: granted.wire, agent: Agent::of(request.headers()) };
-    Ok((switch(&granted), entrance))
+    let granted = handshake::examine(node, peer, transport, query, request.headers()).map_err(refuse)?;
+    let answer = switch(&granted);
+    Ok((answer, Entrance { transport, wire: granted.wire, agent: Agent::of(request.headers()), admission: granted.admission }))
 }
 
 /// The same over HTTP/2: an extended CONNECT (RFC 8441 section 5).
-fn extended(node: &Node, request: &Request<Incoming>, transport: Transport) -> Result<(Answer, Entrance), Refused> {
+fn extended(node: &Node, peer: Remote, request: &Request<Incoming>, transport: Transport) -> Result<(Answer, Entrance), Refused> {
     let is_websocket = request.extensions().get::<Protocol>().is_some_and(|protocol| protocol.as_str() == "websocket");
     if *request.method() != Method::CONNECT || !is_websocket {
         return Err(refuse(Refusal::NoUpgrade));
     }
     let query = request.uri().query().unwrap_or_default();
     let host = request.uri().authority().map(|authority| authority.as_str());
-    let granted = handshake::examine_extended(node, transport, query, host, request.headers()).map_err(refuse)?;
+    let granted = handshake::examine_extended(node, peer, transport, query, host, request.headers()).map_err(refuse)?;
     let mut response = Answer::default();
     offer(&granted, response.headers_mut());
-    Ok((response, Entrance { transport, wire: granted.wire, agent: Agent::of(request.headers()) }))
+    let agent = Agent::of(request.headers());
+    Ok((response, Entrance { transport, wire: granted.wire, agent, admission: granted.admission }))
 }
 
 fn refuse(refusal: Refusal) -> Refused {
@@ -64,6 +71,8 @@ fn refuse(refusal: Refusal) -> Refused {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
             response
         }
+        Refusal::Address => respond::text(StatusCode::TOO_MANY_REQUESTS, ADDRESS_FULL),
+        Refusal::Ambiguous => respond::text(StatusCode::BAD_REQUEST, AMBIGUOUS),
     };
     answer.into()
 }

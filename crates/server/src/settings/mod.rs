@@ -13,6 +13,7 @@ pub use touchline_engine::{ChannelOptions, ChannelSettings, ClientSettings, Name
 
 pub use self::tls::{AutocertSettings, ClientAuth, ClientUser, TlsSettings};
 pub use self::transports::{EmulationSettings, StreamSettings, TcpSettings, UniWebSocketSettings, WebSocketSettings};
+use crate::proxies::{BadNetwork, Proxies};
 use crate::transport::Transport;
 
 /// The settings of one node. Sections and keys are those of Centrifugo 6 where the concept is the same.
@@ -307,6 +308,13 @@ pub struct HttpServerSettings {
     /// Time that a connection may wait between two requests.
     #[serde(with = "duration")]
     pub idle_timeout: Duration,
+    /// Addresses and networks (`10.0.0.0/8`) of proxies that are believed when they tell the address of a client: by `X-Forwarded-For`, by
+    /// `Forwarded`, or by the PROXY protocol. Of HTTP and of lines.
+    pub trusted_proxies: Vec<String>,
+    /// Every connection begins with a header of the PROXY protocol, version 1 or 2, of one of these proxies.
+    pub proxy_protocol: bool,
+    /// TLS handshakes that this node begins in a second, on all ports; more wait in the kernel. 0 = any number.
+    pub tls_handshake_rate_limit: usize,
     /// TLS on this port.
     pub tls: TlsSettings,
     /// TLS with certificates from an ACME authority.
@@ -322,6 +330,9 @@ impl Default for HttpServerSettings {
             header_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(75),
+            trusted_proxies: Vec::new(),
+            proxy_protocol: false,
+            tls_handshake_rate_limit: 2_000,
             tls: TlsSettings::default(),
             tls_autocert: AutocertSettings::default(),
         }
@@ -428,6 +439,11 @@ impl HttpServerSettings {
     /// When `address` is no IP address.
     pub fn bind_address(&self) -> Result<IpAddr, std::net::AddrParseError> {
         ip_address(&self.address)
+    }
+
+    /// The first of `trusted_proxies` that is neither an address nor a network, if there is one.
+    pub fn bad_proxy(&self) -> Option<BadNetwork> {
+        Proxies::parse(&self.trusted_proxies).err()
     }
 }
 

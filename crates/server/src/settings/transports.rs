@@ -115,6 +115,8 @@ pub struct TcpSettings {
     /// Time between two pings; zero = that of `client`.
     #[serde(with = "duration")]
     pub ping_interval: Duration,
+    /// Every connection begins with a header of the PROXY protocol, of one of `http_server.trusted_proxies`.
+    pub proxy_protocol: bool,
     /// TLS on this port.
     pub tls: TlsSettings,
 }
@@ -129,6 +131,7 @@ impl Default for TcpSettings {
             message_size_limit: 65_536,
             idle_timeout,
             ping_interval: Duration::ZERO,
+            proxy_protocol: false,
             tls: TlsSettings::default(),
         }
     }

@@ -36,6 +36,8 @@ pub(super) struct Connection {
     pub(super) next_of_user: u32,
     pub(super) previous_of_user: u32,
     pub(super) is_listed: bool,
+    /// Its client has not connected yet.
+    pub(super) is_half_open: bool,
     pub(super) agent: Agent,
     /// What program it is, by the shard's count.
     pub(super) program: u8,

@@ -2,7 +2,7 @@
 //! its own; every other request goes to hyper, with the bytes that have been read.
 
 use std::collections::VecDeque;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Error, ErrorKind, Read, Write};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -14,13 +14,14 @@ use mio::{Interest, Token};
 use touchline_protocol::deflate;
 
 use super::Shard;
+use super::half_open::{Closed, Waiting};
 use super::socket::Socket;
 use crate::agent::Agent;
 use crate::handshake::{self, Entrance, HEADERS_MAX, Headers};
-use crate::http;
+use crate::http::{self, Caller, Port};
 use crate::node::Node;
+use crate::proxies::Remote;
 use crate::tls::Tls;
-use crate::transport::Transport;
 
 /// Tokens of the listeners: that of HTTP, that of lines.
 const DOORS: [Token; 2] = [Token(usize::MAX), Token(usize::MAX - 1)];
@@ -28,8 +29,14 @@ const DOORS: [Token; 2] = [Token(usize::MAX), Token(usize::MAX - 1)];
 const VISITORS: usize = 1 << 32;
 /// Connections accepted in one turn.
 const ACCEPTS_MAX: usize = 32;
-/// Pause when a connection can't be accepted, milliseconds: without file descriptors, trying again at once would spin.
+/// Pause when a connection can't be accepted and nothing can be closed for it, milliseconds: trying again at once would spin.
 const PAUSE_MS: u64 = 100;
+/// Between two log lines about connections that can't be accepted, milliseconds.
+const COMPLAINT_MS: u64 = 5_000;
+/// What the system says when the process, or the machine, has no file descriptors left (errno(3): EMFILE, ENFILE).
+const NO_DESCRIPTORS: [i32; 2] = [24, 23];
+/// TLS handshakes that may begin at once, as time at their rate, microseconds: twice the time between two ticks, which end a pause.
+const HANDSHAKES_BURST_US: u64 = 200_000;
 
 /// Where a shard listens.
 pub(crate) struct Listeners {
@@ -43,8 +50,9 @@ struct Gate {
     listener: TcpListener,
     /// Somebody may be waiting outside.
     is_knocked: bool,
-    is_for_lines: bool,
-    tls: Option<Arc<Tls>>,
+    /// Nobody is let in here before this time, Unix milliseconds.
+    paused_until_ms: u64,
+    port: Port,
 }
 
 /// The listeners of a shard, and those who have come in and said nothing yet.
@@ -56,11 +64,13 @@ pub(super) struct Door {
     /// Visitors by the time until which they must have spoken.
     patience: VecDeque<(u64, usize)>,
     next_visitor: usize,
+    /// When connections that can't be accepted are told of again, Unix milliseconds, and how many there were since the last time.
+    complaint: (u64, u64),
 }
 
 struct Visitor {
     socket: TcpStream,
-    peer: IpAddr,
+    remote: Remote,
 }
 
 impl Door {
@@ -70,20 +80,49 @@ impl Door {
     /// When the poller does not take them.
     pub(super) fn new(listeners: Listeners, node: &Node, registry: &mio::Registry) -> std::io::Result<Self> {
         let mut gates = Vec::with_capacity(2);
-        let all = [(Some(listeners.http), false, &node.tls.http), (listeners.lines, true, &node.tls.lines)];
-        for (listener, is_for_lines, tls) in all {
+        let port = |is_for_lines, tls: &Option<Arc<Tls>>, is_introduced| Port { is_for_lines, tls: tls.clone(), is_introduced };
+        let all = [
+            (Some(listeners.http), port(false, &node.tls.http, node.settings.http_server.proxy_protocol)),
+            (listeners.lines, port(true, &node.tls.lines, node.settings.tcp.proxy_protocol)),
+        ];
+        for (listener, port) in all {
             let Some(listener) = listener else { continue };
             let mut listener = TcpListener::from_std(listener);
             registry.register(&mut listener, DOORS[gates.len()], Interest::READABLE)?;
-            gates.push(Gate { listener, is_knocked: true, is_for_lines, tls: tls.clone() });
+            gates.push(Gate { listener, is_knocked: true, paused_until_ms: 0, port });
         }
         let (visitors, patience) = Default::default();
-        Ok(Door { gates, closed_until_ms: 0, visitors, patience, next_visitor: VISITORS })
+        Ok(Door { gates, closed_until_ms: 0, visitors, patience, next_visitor: VISITORS, complaint: (0, 0) })
     }
 
     pub(super) fn knock(&mut self, token: Token) {
         if let Some(gate) = self.gates.get_mut(usize::MAX - token.0) {
             gate.is_knocked = true;
+        }
+    }
+
+    /// How many have come in and said nothing.
+    pub(super) fn visitors(&self) -> usize {
+        self.visitors.len()
+    }
+
+    /// Whether a visitor is there and has said nothing.
+    pub(super) fn is_waiting(&self, visitor: Token) -> bool {
+        self.visitors.contains_key(&visitor.0)
+    }
+
+    /// Sends a visitor away.
+    pub(super) fn dismiss(&mut self, visitor: Token) {
+        self.visitors.remove(&visitor.0);
+    }
+
+    /// Says in the log that a connection could not be accepted, some time after it has said so before.
+    fn complain(&mut self, error: &Error, now_ms: u64) {
+        let (due_ms, count) = &mut self.complaint;
+        *count += 1;
+        if *due_ms <= now_ms {
+            tracing::warn!(%error, count = *count, "connections could not be accepted");
+            self.complaint = (now_ms + COMPLAINT_MS, 0);
         }
     }
 }
@@ -102,7 +141,9 @@ impl Shard {
     /// Whether somebody can be let in at once.
     pub(super) fn has_guests(&self) -> bool {
         let door = &self.door;
-        door.gates.iter().any(|gate| gate.is_knocked) && door.closed_until_ms <= self.now_ms && self.drain.is_none()
+        door.gates.iter().any(|gate| gate.is_knocked && gate.paused_until_ms <= self.now_ms)
+            && door.closed_until_ms <= self.now_ms
+            && self.drain.is_none()
     }
 
     /// Lets in who waits outside, up to a turn's share. Once the node drains, nobody; who waits is refused when the listener is gone.
@@ -111,41 +152,87 @@ impl Shard {
             if !self.has_guests() {
                 return;
             }
-            let Some(gate) = self.door.gates.iter_mut().find(|gate| gate.is_knocked) else { return };
-            let is_for_lines = gate.is_for_lines;
-            let tls = gate.tls.clone();
+            let now_ms = self.now_ms;
+            let Some(gate) = self.door.gates.iter_mut().find(|gate| gate.is_knocked && gate.paused_until_ms <= now_ms) else { return };
+            if gate.port.tls.is_some()
+                && let Some(wait_us) = wait_for_handshake(&self.node)
+            {
+                gate.paused_until_ms = now_ms + wait_us.div_ceil(1_000);
+                self.metrics.tls_pauses.add(1);
+                continue;
+            }
             match gate.listener.accept() {
-                Ok((socket, peer)) if tls.is_some() => self.welcome_tls(socket, peer.ip(), is_for_lines, tls),
-                Ok((socket, peer)) if is_for_lines => drop(self.isolated(|shard| shard.welcome_lines(socket, peer.ip()))),
-                Ok((socket, peer)) => self.welcome(Visitor { socket, peer: peer.ip() }, None),
+                Ok((socket, peer)) => {
+                    let port = gate.port.clone();
+                    self.limit_half_open();
+                    self.isolated(|shard| shard.let_in(socket, peer.ip(), port));
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => gate.is_knocked = false,
                 Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
-                Err(error) => {
-                    self.metrics.accept_errors.add(1);
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    self.door.closed_until_ms = self.now_ms + PAUSE_MS;
-                }
+                Err(error) if !self.makes_room(&error) => return,
+                Err(_) => {}
             }
         }
     }
 
-    /// TLS is agreed upon by a task; the socket comes back from there.
-    fn welcome_tls(&mut self, socket: TcpStream, peer: IpAddr, is_for_lines: bool, tls: Option<Arc<Tls>>) {
-        let (Some(tls), node) = (tls, Arc::clone(&self.node)) else { return };
-        if is_for_lines {
-            tokio::task::spawn_local(http::serve_lines_tls(node, self.id, socket.into(), peer, tls));
-        } else {
-            tokio::task::spawn_local(http::serve_tls(node, self.id, socket.into(), peer, tls));
+    /// What is done when a connection can't be accepted. True = it may be tried again at once.
+    fn makes_room(&mut self, error: &Error) -> bool {
+        self.metrics.accept_errors.add(1);
+        self.door.complain(error, self.now_ms);
+        let is_short = error.raw_os_error().is_some_and(|code| NO_DESCRIPTORS.contains(&code));
+        match if is_short { self.close_oldest() } else { Closed::Nothing } {
+            Closed::Now => true,
+            // The next turn comes when its task has run.
+            Closed::Soon => false,
+            Closed::Nothing => {
+                self.door.closed_until_ms = self.now_ms + PAUSE_MS;
+                false
+            }
         }
     }
 
-    /// Lines need no handshake.
-    fn welcome_lines(&mut self, socket: TcpStream, peer: IpAddr) {
-        if self.node.is_full() {
+    /// Begins with a fresh connection. What takes more than one piece, a proxy's header or TLS, is for a task; the socket comes back from there.
+    fn let_in(&mut self, socket: TcpStream, peer: IpAddr, port: Port) {
+        let remote = Remote::of(peer);
+        if port.is_introduced && !self.node.proxies.contains(peer) {
+            self.metrics.proxy_headers_refused.add_shared(1);
+            tracing::debug!(%peer, "a connection was closed: it comes from no trusted proxy");
             return;
         }
-        let entrance = Entrance { transport: Transport::Tcp, wire: http::LINES, agent: Agent::Unknown };
-        self.seat(Socket::Tcp(socket), false, entrance, is_loopback(peer));
+        if port.tls.is_some() {
+            let limit = self.node.settings.http_server.tls_handshake_rate_limit;
+            self.node.entry.handshakes.take(limit, HANDSHAKES_BURST_US, self.node.clock.elapsed_us());
+        }
+        if port.is_introduced || port.tls.is_some() {
+            let caller = self.caller(remote);
+            tokio::task::spawn_local(http::prepare(caller, socket.into(), port));
+        } else if port.is_for_lines {
+            self.welcome_lines(socket, remote);
+        } else {
+            self.hear(Visitor { socket, remote }, None);
+        }
+    }
+
+    fn caller(&mut self, remote: Remote) -> Caller {
+        Caller { node: Arc::clone(&self.node), shard: self.id, remote, pass: self.pass() }
+    }
+
+    /// Lines need no handshake.
+    fn welcome_lines(&mut self, socket: TcpStream, remote: Remote) {
+        if let Ok(admission) = self.node.admit(remote) {
+            self.seat(Socket::Tcp(socket), false, http::lines(admission));
+        }
+    }
+
+    /// A connection comes back of which a proxy has told whose it is. Tasks are made on the shard's own thread only, and this may be another:
+    /// so the poller tells what has been sent.
+    pub(super) fn welcome_introduced(&mut self, socket: std::net::TcpStream, remote: Remote, is_for_lines: bool) {
+        let socket = TcpStream::from_std(socket);
+        if is_for_lines {
+            self.isolated(|shard| shard.welcome_lines(socket, remote));
+        } else {
+            self.wait_for(Visitor { socket, remote }, None);
+        }
     }
 
     /// A visitor has something to say.
@@ -179,13 +266,13 @@ impl Shard {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return self.wait_for(visitor, known),
             Err(_) => return,
         };
-        let Some((answer, head, entrance)) = grant(&self.node, &self.scratch[..length]) else {
+        let Some((answer, head, entrance)) = grant(&self.node, visitor.remote, &self.scratch[..length]) else {
             return self.hand_to_http(visitor, known, length);
         };
         // A fresh socket has room for so little.
         if matches!(visitor.socket.write(&answer), Ok(written) if written == answer.len()) {
             let early = self.scratch[head..length].to_vec();
-            if let Some(slot) = self.seat(Socket::Tcp(visitor.socket), known.is_some(), entrance, is_loopback(visitor.peer)) {
+            if let Some(slot) = self.seat(Socket::Tcp(visitor.socket), known.is_some(), entrance) {
                 self.hear_early(slot, early);
             }
         }
@@ -202,6 +289,9 @@ impl Shard {
             self.door.patience.push_back((until_ms, token.0));
         }
         self.door.visitors.insert(token.0, visitor);
+        if known.is_none() {
+            self.note_half_open(Waiting::Visitor(token));
+        }
     }
 
     fn hand_to_http(&mut self, mut visitor: Visitor, known: Option<Token>, length: usize) {
@@ -209,17 +299,19 @@ impl Shard {
             return;
         }
         let early = Bytes::copy_from_slice(&self.scratch[..length]);
-        tokio::task::spawn_local(http::serve(Arc::clone(&self.node), self.id, visitor.socket.into(), early, visitor.peer));
+        let caller = self.caller(visitor.remote);
+        tokio::task::spawn_local(http::serve(caller, visitor.socket.into(), early));
     }
 }
 
-/// Whether a peer is on this machine.
-pub(crate) fn is_loopback(peer: IpAddr) -> bool {
-    peer.to_canonical().is_loopback()
+/// How long a TLS handshake has to wait, microseconds; none = it may begin.
+fn wait_for_handshake(node: &Node) -> Option<u64> {
+    let limit = node.settings.http_server.tls_handshake_rate_limit;
+    node.entry.handshakes.wait(limit, HANDSHAKES_BURST_US, node.clock.elapsed_us())
 }
 
 /// The answer to a whole, good handshake without a body, the length of its head and how the client comes in. Everything else is for hyper to judge.
-fn grant(node: &Node, bytes: &[u8]) -> Option<(Vec<u8>, usize, Entrance)> {
+fn grant(node: &Node, remote: Remote, bytes: &[u8]) -> Option<(Vec<u8>, usize, Entrance)> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
     let Ok(httparse::Status::Complete(head)) = request.parse(bytes) else { return None };
@@ -232,7 +324,7 @@ fn grant(node: &Node, bytes: &[u8]) -> Option<(Vec<u8>, usize, Entrance)> {
     if headers.value("content-length").is_some() || headers.value("transfer-encoding").is_some() {
         return None;
     }
-    let granted = handshake::examine(node, transport, query, &headers).ok()?;
+    let granted = handshake::examine(node, remote, transport, query, &headers).ok()?;
     let mut answer = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: ".to_vec();
     answer.extend_from_slice(granted.accept_key.as_bytes());
     if let Some(subprotocol) = granted.subprotocol {
@@ -244,5 +336,5 @@ fn grant(node: &Node, bytes: &[u8]) -> Option<(Vec<u8>, usize, Entrance)> {
         answer.extend_from_slice(deflate::GRANTED.as_bytes());
     }
     answer.extend_from_slice(b"\r\n\r\n");
-    Some((answer, head, Entrance { transport, wire: granted.wire, agent: Agent::of(&headers) }))
+    Some((answer, head, Entrance { transport, wire: granted.wire, agent: Agent::of(&headers), admission: granted.admission }))
 }

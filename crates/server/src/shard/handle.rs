@@ -28,6 +28,8 @@ pub(crate) struct ShardHandle {
     /// Publications in the inbox.
     backlog: AtomicUsize,
     inbox: UnboundedSender<Message>,
+    /// Tasks that serve connections whose client is not known yet.
+    half_open_tasks: AtomicUsize,
     /// Messages in the inbox, or about to be there.
     waiting: AtomicUsize,
     /// Wakes the shard's own thread.
@@ -46,6 +48,7 @@ impl ShardHandle {
             metrics: Arc::default(),
             backlog: AtomicUsize::new(0),
             inbox,
+            half_open_tasks: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             nudge: Notify::new(),
             is_wanted: AtomicBool::new(false),
@@ -99,6 +102,21 @@ impl ShardHandle {
             }
         }
         self.nudge.notify_one();
+    }
+
+    /// A task serves a connection whose client is not known yet.
+    pub(super) fn enter_half_open(&self) {
+        self.half_open_tasks.fetch_add(1, Relaxed);
+    }
+
+    /// It has ended, or knows its client.
+    pub(super) fn leave_half_open(&self) {
+        self.half_open_tasks.fetch_sub(1, Relaxed);
+    }
+
+    /// How many of them there are.
+    pub(super) fn half_open_tasks(&self) -> usize {
+        self.half_open_tasks.load(Relaxed)
     }
 
     /// Publications that wait in the inbox.

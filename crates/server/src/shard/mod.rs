@@ -9,6 +9,7 @@ mod census;
 mod connections;
 mod deliver;
 mod door;
+mod half_open;
 mod handle;
 mod input;
 mod inspect;
@@ -36,6 +37,7 @@ use touchline_engine::tracker::Tracker;
 use touchline_engine::wheel::Wheel;
 use touchline_engine::{Channels, Delivery, Effects, Hub, Request, ShardId};
 
+use crate::admission::Place;
 use crate::inbox::{Asker, Message};
 use crate::metrics::ShardMetrics;
 use crate::node::Node;
@@ -44,7 +46,9 @@ pub(crate) use budget::scarce_from;
 use census::Census;
 use connections::Connections;
 use door::Door;
-pub(crate) use door::{Listeners, is_loopback};
+pub(crate) use door::Listeners;
+use half_open::HalfOpen;
+pub(crate) use half_open::Pass;
 pub(crate) use handle::ShardHandle;
 use outbox::Outbox;
 pub(crate) use poller::Poller;
@@ -94,6 +98,11 @@ pub(crate) struct Shard {
     door: Door,
     connections: Connections,
     users: Users,
+    half_open: HalfOpen,
+    /// How many of them this shard holds.
+    half_open_max: usize,
+    /// Places of connections among those of their address, by slot, where these are limited.
+    places: HashMap<u32, Place>,
     hub: Hub,
     channels: Channels,
     /// Requests that wait until the node hears their channel.
@@ -151,6 +160,10 @@ impl Shard {
         let limit = node.settings.node.channel_limit.div_ceil(node.shards.len().max(1));
         let channels = Channels::new(Arc::clone(&node.session.namespaces), node.shards.len(), seed).limited(limit);
         let channels = if node.store().is_some() { channels.with_store() } else { channels };
+        let half_open_max = match node.settings.client.unauthenticated_connection_limit {
+            0 => usize::MAX,
+            limit => limit.div_ceil(node.shards.len()),
+        };
         let part = || Arc::from(format!("{}/{id}", node.id));
         let census = node.stats().map(|_| Box::new(Census::new(part(), now_ms)));
         let mut hub = Hub::default();
@@ -169,6 +182,9 @@ impl Shard {
             registry,
             connections: Connections::default(),
             users: Users::new(Arc::clone(&node.people)),
+            half_open: HalfOpen::default(),
+            half_open_max,
+            places: HashMap::new(),
             hub,
             channels: if node.cluster.is_some() { channels.in_cluster() } else { channels },
             waiting: HashMap::new(),
@@ -334,6 +350,7 @@ impl Shard {
             }
             Message::Order { message, reply } => operation::obey(&self.node, message, reply),
             Message::Adopt(guest) => self.adopt(*guest),
+            Message::Introduced { socket, remote, is_for_lines } => self.welcome_introduced(socket, remote, is_for_lines),
             Message::User(order) => self.obey(*order),
             Message::Client { owner, slot, order } => self.guarded(slot, |shard, slot| shard.obey_for_client(owner, slot, order)),
             Message::Spread { clients, push } => deliver::spread(self, &clients, &push),
@@ -378,6 +395,7 @@ impl Shard {
         self.settle();
         self.metrics.channels.add((self.channels.len() as u64).wrapping_sub(self.metrics.channels.get()));
         self.metrics.publications_waiting.add((self.outbox.frames() as u64).wrapping_sub(self.metrics.publications_waiting.get()));
+        self.metrics.half_open.add((self.half_open_count() as u64).wrapping_sub(self.metrics.half_open.get()));
         self.drain_some();
         self.tick_census();
     }
@@ -385,6 +403,8 @@ impl Shard {
     /// Runs what one connection causes. A panic ends that connection only.
     fn guarded(&mut self, slot: u32, work: impl FnOnce(&mut Shard, u32)) {
         if !self.isolated(|shard| work(shard, slot)) && !self.isolated(|shard| shard.remove(slot)) {
+            self.settle_session(slot);
+            self.places.remove(&slot);
             self.connections.forget(slot);
         }
     }

@@ -19,6 +19,7 @@ use touchline_store::stats::Row;
 use super::allowance::Allowance;
 use super::budget::ANSWERS_AHEAD;
 use super::connections::{Connection, NONE, Stage};
+use super::half_open::Waiting;
 use super::input::Input;
 use super::outbox::Due;
 use super::queue::Kind;
@@ -45,9 +46,14 @@ const BROKEN_OFF: u16 = 1_006;
 impl Shard {
     /// Takes a client in that comes from HTTP.
     pub(super) fn adopt(&mut self, guest: Guest) {
-        let Guest { socket, entrance, greeting, early, is_loopback, user } = guest;
+        let Guest { socket, entrance, greeting, early, user } = guest;
+        let is_websocket = entrance.wire.is_websocket();
         let is_tls = matches!(socket, Arrival::Tls(..));
-        let Some(slot) = self.seat(socket.into(), false, entrance, is_loopback) else { return };
+        if matches!(socket, Arrival::Pair(_)) {
+            // One of many streams: nothing has made room for it yet.
+            self.limit_half_open();
+        }
+        let Some(slot) = self.seat(socket.into(), false, entrance) else { return };
         if let (Some(user), Some(connection)) = (user, self.connections.get_mut(slot)) {
             connection.session.certify(user);
         }
@@ -58,7 +64,7 @@ impl Shard {
         if !greeting.is_empty() {
             self.note_own(slot, greeting);
         }
-        if entrance.wire.is_websocket() {
+        if is_websocket {
             self.hear_early(slot, early.to_vec());
         } else if !early.is_empty() {
             self.guarded(slot, |shard, slot| shard.receive_commands(slot, &early));
@@ -66,10 +72,10 @@ impl Shard {
     }
 
     /// Takes a fresh connection in: its slot.
-    pub(super) fn seat(&mut self, mut socket: Socket, is_registered: bool, entrance: Entrance, is_loopback: bool) -> Option<u32> {
+    pub(super) fn seat(&mut self, mut socket: Socket, is_registered: bool, entrance: Entrance) -> Option<u32> {
         // Without random numbers nobody can have an id that is its own.
         let random = self.secure.bytes::<10>()?;
-        let (slot, _) = self.connections.vacant();
+        let (slot, generation) = self.connections.vacant();
         socket.register(&self.registry, Token(slot as usize), is_registered).ok()?;
         if !entrance.transport.link().answers_pings() {
             socket.end_when_silent(self.node.session.client.pong_timeout);
@@ -77,7 +83,8 @@ impl Shard {
         let mut client = [0; 16];
         client[..10].copy_from_slice(&random);
         client[10..].copy_from_slice(&place(self.id, slot));
-        let session = Session::new(client, entrance.transport.link(), is_loopback, self.now_ms, &self.node.session.client);
+        let session =
+            Session::new(client, entrance.transport.link(), entrance.admission.is_loopback, self.now_ms, &self.node.session.client);
         self.connections.insert(Connection {
             socket,
             session,
@@ -91,6 +98,7 @@ impl Shard {
             next_of_user: NONE,
             previous_of_user: NONE,
             is_listed: false,
+            is_half_open: true,
             agent: entrance.agent,
             program: UNKNOWN,
             close_code: 0,
@@ -99,6 +107,11 @@ impl Shard {
             buffered: 0,
             is_held: false,
         });
+        if let Some(place) = entrance.admission.place {
+            self.places.insert(slot, place);
+        }
+        self.half_open.sessions += 1;
+        self.note_half_open(Waiting::Session { slot, generation });
         self.metrics.connections.add(1);
         self.metrics.connects.add(1);
         self.metrics.transports[entrance.transport as usize].add(1);
@@ -425,6 +438,7 @@ impl Shard {
         let has_connected = !was_connected && connection.session.is_connected();
         self.metrics.subscriptions.add((subscriptions as u64).wrapping_sub(subscriptions_before as u64));
         if has_connected {
+            self.settle_session(slot);
             self.users.insert(slot, &mut self.connections);
         }
         if let Some((name, version)) = self.effects.program.take()
@@ -546,6 +560,10 @@ impl Shard {
             return;
         }
         self.leave(slot);
+        self.settle_session(slot);
+        if !self.places.is_empty() {
+            self.places.remove(&slot);
+        }
         if let Some(mut connection) = self.connections.remove(slot) {
             if let Some(stats) = self.node.stats() {
                 let (closed_ms, opened_ms) = (self.now_ms, self.node.clock.at(connection.opened));

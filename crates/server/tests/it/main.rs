@@ -1,8 +1,10 @@
 //! The server as its users see it: over real sockets, by clients that share no code with it.
 
+mod addresses;
 mod bad_input;
 mod drain;
 mod edge;
+mod half_open;
 mod operations;
 mod ordering;
 mod registry;

@@ -81,6 +81,14 @@ impl TestServer {
         self.running.take().expect("it stops once").stop();
     }
 
+    /// A connection to the port of lines.
+    pub(crate) fn line_socket(&self) -> TcpStream {
+        let address = self.running.as_ref().and_then(Running::tcp_address).expect("it serves lines");
+        let socket = TcpStream::connect(address).expect("the server listens");
+        socket.set_read_timeout(Some(PATIENCE)).expect("sockets have timeouts");
+        socket
+    }
+
     pub(crate) fn socket(&self) -> TcpStream {
         let socket = TcpStream::connect(self.address).expect("the server listens");
         socket.set_read_timeout(Some(PATIENCE)).expect("sockets have timeouts");
@@ -127,13 +135,7 @@ impl TestServer {
     pub(crate) fn websocket(&self) -> WebSocket {
         let mut socket = self.socket();
         socket.write_all(handshake("").as_bytes()).expect("the server listens");
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            socket.read_exact(&mut byte).unwrap_or_else(|_| panic!("no handshake: {}", String::from_utf8_lossy(&head)));
-            head.push(byte[0]);
-        }
-        let head = String::from_utf8_lossy(&head).into_owned();
+        let head = head_of(&mut socket);
         assert!(head.starts_with("HTTP/1.1 101") && head.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{head}");
         WebSocket { socket, lines: Vec::new() }
     }
@@ -161,6 +163,16 @@ pub(crate) fn try_publish(address: SocketAddr, channel: &str) -> Option<u64> {
     serde_json::from_str::<Value>(body).ok()?["result"]["offset"].as_u64()
 }
 
+/// The head of an answer; what came until the end if there is no whole one.
+pub(crate) fn head_of(socket: &mut impl Read) -> String {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") && socket.read_exact(&mut byte).is_ok() {
+        head.push(byte[0]);
+    }
+    String::from_utf8_lossy(&head).into_owned()
+}
+
 pub(crate) fn handshake(extra: &str) -> String {
     format!(
         "GET /connection/websocket HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
@@ -181,6 +193,13 @@ pub(crate) enum Heard {
 pub(crate) struct WebSocket {
     pub(crate) socket: TcpStream,
     lines: Vec<String>,
+}
+
+impl From<TcpStream> for WebSocket {
+    /// A socket whose handshake is over.
+    fn from(socket: TcpStream) -> Self {
+        WebSocket { socket, lines: Vec::new() }
+    }
 }
 
 /// A masked frame, with a mask of zeros.

@@ -1,0 +1,159 @@
+//! Connections whose client has not connected yet, oldest first: silent visitors, tasks that read a header, agree upon TLS or read requests,
+//! and sessions before their connect command. When there are too many, or no descriptors are left, the oldest goes.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use mio::Token;
+use tokio::sync::oneshot;
+use touchline_engine::ShardId;
+
+use super::Shard;
+use crate::node::Node;
+
+/// Entries beyond twice those that count, before those that don't are taken out.
+const STALE_MAX: usize = 64;
+
+/// One of those.
+pub(super) enum Waiting {
+    Visitor(Token),
+    /// A task that ends when it is told to. It is told by this, and hangs up when it does not count any more.
+    Task(oneshot::Sender<()>),
+    Session {
+        slot: u32,
+        generation: u32,
+    },
+}
+
+/// Those of a shard, by age. Entries of connections that have gone on are left in until they are met.
+#[derive(Default)]
+pub(super) struct HalfOpen {
+    waiting: VecDeque<Waiting>,
+    /// Sessions among them.
+    pub(super) sessions: usize,
+}
+
+/// What was closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Closed {
+    /// Its descriptor is free.
+    Now,
+    /// Its task has been told, and frees it when it runs.
+    Soon,
+    /// There was nothing to close.
+    Nothing,
+}
+
+/// What a task holds that serves a connection whose client is not known yet.
+pub(crate) struct Pass {
+    node: Arc<Node>,
+    shard: ShardId,
+    told: RefCell<oneshot::Receiver<()>>,
+    counts: Cell<bool>,
+}
+
+impl Pass {
+    /// Returns when the connection has to go.
+    pub(crate) async fn revoked(&self) {
+        let told = poll_fn(|context| Pin::new(&mut *self.told.borrow_mut()).poll(context)).await;
+        if told.is_err() {
+            // It does not count any more, or the shard has ended.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// The connection counts no longer: it has shown a key, or it carries sessions, which count by themselves.
+    pub(crate) fn settle(&self) {
+        if self.counts.replace(false) {
+            self.told.borrow_mut().close();
+            self.node.shards[usize::from(self.shard)].leave_half_open();
+        }
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        self.settle();
+    }
+}
+
+impl Shard {
+    /// A pass for a task that serves a connection. The task holds it until it ends.
+    pub(super) fn pass(&mut self) -> Pass {
+        let (tell, told) = oneshot::channel();
+        self.note_half_open(Waiting::Task(tell));
+        self.node.shards[usize::from(self.id)].enter_half_open();
+        Pass { node: Arc::clone(&self.node), shard: self.id, told: RefCell::new(told), counts: Cell::new(true) }
+    }
+
+    /// Enters one that has just come.
+    pub(super) fn note_half_open(&mut self, waiting: Waiting) {
+        self.half_open.waiting.push_back(waiting);
+        if self.half_open.waiting.len() > 2 * self.half_open_count() + STALE_MAX {
+            let mut all = std::mem::take(&mut self.half_open.waiting);
+            all.retain(|waiting| self.is_half_open(waiting));
+            all.shrink_to(2 * all.len());
+            self.half_open.waiting = all;
+        }
+    }
+
+    /// Connections of this shard that are half open.
+    pub(super) fn half_open_count(&self) -> usize {
+        self.door.visitors() + self.half_open.sessions + self.node.shards[usize::from(self.id)].half_open_tasks()
+    }
+
+    /// Makes room for one more, as far as the limit demands it.
+    pub(super) fn limit_half_open(&mut self) {
+        if self.half_open_count() >= self.half_open_max {
+            self.close_oldest();
+        }
+    }
+
+    /// Closes the oldest.
+    pub(super) fn close_oldest(&mut self) -> Closed {
+        while let Some(waiting) = self.half_open.waiting.pop_front() {
+            if !self.is_half_open(&waiting) {
+                continue;
+            }
+            let closed = match waiting {
+                Waiting::Visitor(token) => {
+                    self.door.dismiss(token);
+                    Closed::Now
+                }
+                Waiting::Session { slot, .. } => {
+                    self.guarded(slot, |shard, slot| shard.remove(slot));
+                    Closed::Now
+                }
+                Waiting::Task(tell) => match tell.send(()) {
+                    Ok(()) => Closed::Soon,
+                    Err(()) => continue,
+                },
+            };
+            self.metrics.half_open_closed.add(1);
+            return closed;
+        }
+        Closed::Nothing
+    }
+
+    /// A session has connected, or ended before that.
+    pub(super) fn settle_session(&mut self, slot: u32) {
+        if let Some(connection) = self.connections.get_mut(slot)
+            && std::mem::take(&mut connection.is_half_open)
+        {
+            self.half_open.sessions -= 1;
+        }
+    }
+
+    fn is_half_open(&self, waiting: &Waiting) -> bool {
+        match waiting {
+            Waiting::Visitor(token) => self.door.is_waiting(*token),
+            Waiting::Task(tell) => !tell.is_closed(),
+            Waiting::Session { slot, generation } => {
+                self.connections.generation(*slot) == *generation && self.connections.get(*slot).is_some_and(|c| c.is_half_open)
+            }
+        }
+    }
+}
