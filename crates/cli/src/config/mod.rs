@@ -12,6 +12,8 @@ mod finding;
 mod flags;
 mod high;
 pub(crate) mod keys;
+#[cfg(test)]
+mod limits;
 mod low;
 mod nearest;
 mod secrets;
