@@ -98,6 +98,7 @@ fn calls_that_nobody_answers_are_bounded_for_each_caller() {
     for id in 2..502 {
         attacker.send_json(&call(id));
     }
+    let _ = attacker.socket.set_read_timeout(Some(FLOOD));
     let refused = attacker.next();
     watch.told(format!("{:?}", refused.as_ref().map(|reply| reply["error"]["code"].clone())));
     let mut other = WebSocket::connected(server.address);

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -81,14 +81,16 @@ fn a_configuration_that_others_can_read_is_warned_of() {
 }
 
 /// A NATS server; it ends when it is dropped.
-struct Nats(Child);
+struct Nats(Child, PathBuf);
 
 impl Nats {
     fn start() -> (Self, String) {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port is free").port();
+        let store = std::env::temp_dir().join(format!("touchline-attacks-nats-{}", std::process::id()));
         let mut command = Command::new("nats-server");
-        command.args(["--addr", "127.0.0.1", "--port", &port.to_string()]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let nats = Nats(command.spawn().expect("nats-server is installed (Debian package nats-server)"));
+        command.args(["--addr", "127.0.0.1", "--port", &port.to_string(), "--jetstream", "--store_dir"]).arg(&store);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let nats = Nats(command.spawn().expect("nats-server is installed (Debian package nats-server)"), store);
         assert!(comes(PATIENCE, || TcpStream::connect(("127.0.0.1", port)).is_ok()));
         (nats, format!("nats://127.0.0.1:{port}"))
     }
@@ -98,6 +100,7 @@ impl Drop for Nats {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+        let _ = std::fs::remove_dir_all(&self.1);
     }
 }
 

@@ -233,7 +233,7 @@ fn bombs_of_deflate_are_defused() {
     told.dedup();
     watch.told(format!("{told:?}"));
     watch.end(SLACK);
-    assert_eq!(told, [Told::Closed(1009)]);
+    assert!(matches!(told[..], [Told::Closed(1007 | 1009)]), "{told:?}");
 }
 
 #[test]
