@@ -108,9 +108,12 @@ impl Drop for Nats {
 fn commands_for_nodes_that_nobody_knows_are_not_handed_on() {
     let _alone = alone();
     let (_nats, url) = Nats::start();
-    let server = Server::with(&json!({"cluster": {"engine": "nats", "name": "attacks", "nats_url": [url]}}));
+    let cluster = json!({"cluster": {"engine": "nats", "name": "attacks", "nats_url": [url]}});
+    let (server, _other) = (Server::with(&cluster), Server::with(&cluster));
     let mut http = Http::new(server.address);
     assert!(comes(PATIENCE, || http.request("GET", "/health", "", "").is_some_and(|(status, _)| status == 200)));
+    let nodes = |http: &mut Http| http.api("info", &json!({}))["result"]["nodes"].as_array().map_or(0, Vec::len);
+    assert!(comes(PATIENCE, || nodes(&mut http) == 2), "the nodes see each other");
     let mut watch = Watch::begin("300 commands for nodes that do not exist", &server);
     let mut told = Vec::new();
     for number in 0..300 {

@@ -22,10 +22,15 @@ pub(crate) fn socket(address: SocketAddr) -> TcpStream {
 
 /// A socket whose kernel holds little of what it does not read.
 pub(crate) fn narrow_socket(address: SocketAddr) -> TcpStream {
-    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("there is a descriptor");
-    socket.set_recv_buffer_size(4096).expect("sockets have this option");
-    socket.connect(&address.into()).expect("the server listens");
-    with_deadlines(TcpStream::from(socket)).expect("sockets have timeouts")
+    try_narrow_socket(address).expect("the server listens")
+}
+
+/// The same, of a server that may have ended.
+pub(crate) fn try_narrow_socket(address: SocketAddr) -> std::io::Result<TcpStream> {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
+    socket.set_recv_buffer_size(4096)?;
+    socket.connect(&address.into())?;
+    with_deadlines(TcpStream::from(socket))
 }
 
 fn with_deadlines(socket: TcpStream) -> std::io::Result<TcpStream> {
@@ -105,9 +110,11 @@ impl Http {
             }
             let Some(end) = answer.windows(4).position(|window| window == b"\r\n\r\n") else { continue };
             let head = String::from_utf8_lossy(&answer[..end]).to_ascii_lowercase();
-            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok())?;
+            let status = status(&head.to_ascii_uppercase());
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse::<usize>().ok());
+            let length = length.or(if status == 204 { Some(0) } else { None })?;
             if let Some(body) = answer.get(end + 4..end + 4 + length) {
-                return Some((status(&head.to_ascii_uppercase()), String::from_utf8_lossy(body).into_owned()));
+                return Some((status, String::from_utf8_lossy(body).into_owned()));
             }
         }
     }
