@@ -266,16 +266,9 @@ pub(crate) fn flood(sockets: &[TcpStream], bytes: &[u8], lasting: Duration, is_r
                 }
                 Err(error) => ended[index] = error.kind() != ErrorKind::WouldBlock,
             }
-            while is_reading {
-                match socket.read(&mut some) {
-                    Ok(1..) => is_stuck = false,
-                    Ok(0) => ended[index] = true,
-                    Err(error) => ended[index] |= error.kind() != ErrorKind::WouldBlock,
-                }
-                if ended[index] || is_stuck {
-                    break;
-                }
-                is_stuck = true;
+            if is_reading {
+                let (has_any, is_over) = drain(socket, &mut some);
+                (is_stuck, ended[index]) = (is_stuck && !has_any, ended[index] || is_over);
             }
         }
         if is_stuck {
@@ -284,4 +277,16 @@ pub(crate) fn flood(sockets: &[TcpStream], bytes: &[u8], lasting: Duration, is_r
     }
     sockets.iter().for_each(|socket| socket.set_nonblocking(false).expect("sockets have this option"));
     (sent, ended.iter().filter(|ended| **ended).count())
+}
+
+/// Reads what is there, or a good part of it: whether there was something, and whether the socket has ended.
+fn drain(mut socket: &TcpStream, some: &mut [u8]) -> (bool, bool) {
+    for reads in 0..16 {
+        match socket.read(some) {
+            Ok(0) => return (reads > 0, true),
+            Ok(_) => {}
+            Err(error) => return (reads > 0, error.kind() != ErrorKind::WouldBlock),
+        }
+    }
+    (true, false)
 }
