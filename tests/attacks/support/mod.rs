@@ -1,6 +1,7 @@
 //! The real server as a child process, clients made by hand, and the watch that sees what an attack costs others.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 pub(crate) mod http;
@@ -22,7 +23,19 @@ pub(crate) const MIB: u64 = 1024 * 1024;
 /// One attack at a time: each is to have the machine alone.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
+    static RAISED: Once = Once::new();
+    RAISED.call_once(raise_descriptors);
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Lets this process, and servers that it starts, have as many descriptors as they may: crowds need some 16,000.
+fn raise_descriptors() {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let most = limits.lines().find_map(|line| line.strip_prefix("Max open files")?.split_whitespace().nth(1));
+    let most = most.expect("there is a limit of open files");
+    let process = std::process::id().to_string();
+    let raised = Command::new("prlimit").args(["--pid", &process, &format!("--nofile={most}:{most}")]).status();
+    assert!(raised.is_ok_and(|status| status.success()), "prlimit is there (Debian package util-linux)");
 }
 
 /// Whether attacks are to be carried out at full size, for minutes: TOUCHLINE_ATTACKS_LONG.
