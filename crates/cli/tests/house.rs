@@ -57,6 +57,7 @@ fn sources() -> Vec<(PathBuf, String)> {
     }
     let mut found = Vec::new();
     walk(&root().join("crates"), &mut found);
+    walk(&root().join("tests/attacks"), &mut found);
     found
 }
 

@@ -13,6 +13,8 @@ mod finding;
 mod flags;
 mod high;
 pub(crate) mod keys;
+#[cfg(test)]
+mod limits;
 mod low;
 mod nearest;
 mod secrets;

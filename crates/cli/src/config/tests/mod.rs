@@ -1,5 +1,6 @@
 //! Configurations as people write them.
 
+mod limits;
 mod reference;
 
 use std::path::PathBuf;

@@ -1,0 +1,207 @@
+//! The directory (presence, names, groups, calls): one client's questions and messages do not stop it for others.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::support::http::Http;
+use crate::support::server::{Server, merged, with_namespace};
+use crate::support::watch::Watch;
+use crate::support::websocket::{Told, WebSocket, crowd, flood, text};
+use crate::support::{FLOOD, MIB, PATIENCE, alone, size};
+
+const SLACK: u64 = 24 * MIB;
+/// How long somebody else's question to the directory, or `/metrics`, may take at worst.
+const ANSWER: Duration = Duration::from_secs(1);
+
+/// Asks the directory for something small and the node for its metrics, again and again; the longest that either took.
+fn asker(address: SocketAddr) -> (Arc<AtomicBool>, std::thread::JoinHandle<Duration>) {
+    let is_over = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&is_over);
+    let mut client = WebSocket::connected(address);
+    let mut http = Http::new(address);
+    let thread = std::thread::spawn(move || {
+        let mut worst = Duration::ZERO;
+        for id in 2.. {
+            let began = Instant::now();
+            let answered = client.ask(&json!({"id": id, "presence_stats": {"channel": "room:empty"}})).is_ok();
+            worst = worst.max(if answered { began.elapsed() } else { PATIENCE });
+            let began = Instant::now();
+            let answered = http.request("GET", "/metrics", "", "").is_some();
+            worst = worst.max(if answered { began.elapsed() } else { PATIENCE });
+            if flag.load(Relaxed) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        worst
+    });
+    (is_over, thread)
+}
+
+#[test]
+fn a_client_that_asks_who_is_there_without_end_stops_nobodys_directory() {
+    let _alone = alone();
+    let server = Server::start();
+    let _crowd = crowd(server.address, 5_000, &text(r#"{"id":2,"subscribe":{"channel":"room:a"}}"#), r#""id":2"#);
+    for (name, question) in [
+        ("presence_stats of 5,000 without end", r#"{"id":3,"presence_stats":{"channel":"room:a"}}"#),
+        ("presence of 5,000 without end", r#"{"id":3,"presence":{"channel":"room:a"}}"#),
+    ] {
+        let attacker = WebSocket::connected(server.address);
+        let mut watch = Watch::begin(name, &server);
+        let (is_over, asker) = asker(server.address);
+        flood(std::slice::from_ref(&attacker.socket), &text(&question.repeat(1_000)), FLOOD, true);
+        // It has gone: what it asked for is of no use to anybody.
+        drop(attacker);
+        std::thread::sleep(Duration::from_millis(500));
+        is_over.store(true, Relaxed);
+        let worst = asker.join().expect("it ends");
+        watch.told(format!("another's question took {worst:?} at worst"));
+        watch.end(16 * MIB + SLACK);
+        assert!(worst < ANSWER, "{name}: somebody else waited {worst:?}");
+    }
+}
+
+#[test]
+fn a_message_to_a_group_of_500_is_there_once() {
+    let _alone = alone();
+    let server = Server::start();
+    let join = r#"{"id":2,"rpc":{"method":"registry.join","data":{"scope":"devices","group":"all"}}}"#;
+    let _crowd = crowd(server.address, 500, &text(join), r#""id":2"#);
+    let mut attacker = WebSocket::connected(server.address);
+    let data = "d".repeat(60_000);
+    let send =
+        |id: u32| format!(r#"{{"id":{id},"rpc":{{"method":"registry.send","data":{{"scope":"devices","group":"all","data":"{data}"}}}}}}"#);
+    let mut watch = Watch::begin("20 messages of 60 KB to a group of 500 that does not read", &server);
+    (2..22).for_each(|id| attacker.send(&text(&send(id))));
+    let last =
+        attacker.reply(&json!(21)).map(|reply| if reply["error"].is_null() { json!("sent") } else { reply["error"]["code"].clone() });
+    std::thread::sleep(Duration::from_millis(500));
+    watch.told(format!("{last:?}"));
+    // The messages themselves, once each, and what the sockets of the members take of them.
+    watch.end(20 * 64 * 1024 + 16 * MIB + SLACK);
+}
+
+#[test]
+fn calls_that_nobody_answers_are_bounded_for_each_caller() {
+    let _alone = alone();
+    let server = Server::start();
+    let mut silent = WebSocket::connected(server.address);
+    silent.must(&json!({"id": 2, "rpc": {"method": "registry.register", "data": {"scope": "devices", "name": "silent"}}}));
+    let mut attacker = WebSocket::connected(server.address);
+    let call = |id: u32| json!({"id": id, "rpc": {"method": "registry.call", "data": {"scope": "devices", "name": "silent", "data": 1, "timeout_ms": 60_000}}});
+    let mut watch = Watch::begin("500 calls that nobody answers", &server);
+    for id in 2..502 {
+        attacker.send_json(&call(id));
+    }
+    let _ = attacker.socket.set_read_timeout(Some(FLOOD));
+    let refused = attacker.next();
+    watch.told(format!("{:?}", refused.as_ref().map(|reply| reply["error"]["code"].clone())));
+    let mut other = WebSocket::connected(server.address);
+    let count = other.told(&json!({"id": 2, "rpc": {"method": "registry.lookup", "data": {"scope": "devices", "name": "silent"}}}));
+    watch.end(4 * MIB + SLACK);
+    assert_eq!(count, Told::Done);
+    assert_eq!(refused.expect("it stays")["error"]["code"], json!(4007), "a caller's waiting calls have a limit");
+}
+
+#[test]
+fn names_of_the_server_itself_are_out_of_reach() {
+    let _alone = alone();
+    let server = Server::start();
+    let mut http = Http::new(server.address);
+    let mut member = WebSocket::connected(server.address);
+    member.must(&json!({"id": 2, "subscribe": {"channel": "room:a"}}));
+    let mut watch = Watch::begin("operations on the scope of presence", &server);
+    let scope = json!({"scope": "$presence", "group": "room:a", "name": "room:a", "prefix": "", "data": 1, "client": "00000000-0000-4000-8000-000000000000"});
+    for operation in ["members", "groups", "names", "count", "send", "lookup", "register", "join", "call", "multi_call"] {
+        let reply = http.api(operation, &scope);
+        watch.told(&reply["error"]["code"]);
+        assert!(reply["error"]["code"].is_u64(), "{operation}: {reply}");
+    }
+    watch.end(SLACK);
+    let insecure = Server::with(&json!({"client": {"insecure": true}}));
+    let mut attacker = WebSocket::connected(insecure.address);
+    let told = attacker.told(&json!({"id": 2, "rpc": {"method": "registry.members", "data": {"scope": "$presence", "group": "room:a"}}}));
+    assert_eq!(told, Told::Error(4003), "in insecure mode too");
+}
+
+/// Subscribes with filters that are large, each another one.
+fn filter(last: usize, words: usize) -> Value {
+    let mut vals = vec![String::new(); words];
+    vals.push(last.to_string());
+    json!({"key": "k", "cmp": "in", "vals": vals})
+}
+
+#[test]
+fn filters_have_a_limit_of_their_size() {
+    let _alone = alone();
+    let server = Server::start();
+    let mut attacker = WebSocket::connected(server.address);
+    let mut watch = Watch::begin("128 filters of 60 KB", &server);
+    let mut told: Vec<Told> = (0..128)
+        .map(|id| attacker.told(&json!({"id": id + 2, "subscribe": {"channel": format!("filtered:{id}"), "tf": filter(id, 18_000)}})))
+        .collect();
+    told.sort();
+    told.dedup();
+    watch.told(format!("{told:?}"));
+    watch.end(4 * MIB + SLACK);
+    assert!(matches!(told[..], [Told::Error(106 | 107)]), "too large a filter is refused: {told:?}");
+}
+
+#[test]
+fn many_filters_that_are_nearly_the_same_cost_others_nothing() {
+    let _alone = alone();
+    let server = Server::start();
+    let clients = size(100, 200);
+    let mut attackers: Vec<WebSocket> = (0..clients).map(|_| WebSocket::connected(server.address)).collect();
+    let mut watch = Watch::begin("filters that differ in their last word", &server);
+    for (last, attacker) in attackers.iter_mut().enumerate() {
+        attacker.send_json(&json!({"id": 2, "subscribe": {"channel": "filtered:a", "tf": filter(last, 18_000)}}));
+    }
+    let refused = attackers.iter_mut().filter_map(|attacker| attacker.reply(&json!(2)).ok()).filter(|reply| !reply["error"].is_null());
+    let refused = refused.count();
+    watch.told(format!("{refused} of {clients} refused"));
+    watch.end(8 * MIB + SLACK);
+}
+
+#[test]
+fn channels_that_were_only_looked_at_leave_next_to_nothing() {
+    let _alone = alone();
+    let server = Server::with(&merged(with_namespace(&json!({"name": "seen"})), &json!({"client": {"command_rate_limit": 0}})));
+    let mut attacker = WebSocket::connected(server.address);
+    let mut watch = Watch::begin("200,000 channels that are only asked about", &server);
+    let rounds = size(200, 1_000);
+    for round in 0..rounds {
+        let message: String = (0..1_000).map(|n| format!("{{\"id\":{},\"history\":{{\"channel\":\"big:{round}-{n}\"}}}}", n + 2)).collect();
+        attacker.send(&text(&message));
+        attacker.reply(&json!(1_001)).expect("it is answered");
+    }
+    watch.told(format!("{} answered", rounds * 1_000));
+    watch.end(SLACK);
+}
+
+#[test]
+fn subscribing_to_ever_new_names_leaves_next_to_nothing() {
+    let _alone = alone();
+    let server = Server::with(&json!({"client": {"command_rate_limit": 0}}));
+    let mut attacker = WebSocket::connected(server.address);
+    let mut watch = Watch::begin("200,000 channels entered and left", &server);
+    let rounds = size(2_000, 5_000);
+    for round in 0..rounds {
+        let names = || (0..100).map(|n| format!("big:{round}-{n}"));
+        let enter = names().enumerate().map(|(n, name)| format!("{{\"id\":{},\"subscribe\":{{\"channel\":\"{name}\"}}}}", n + 2));
+        let leave = names().enumerate().map(|(n, name)| format!("{{\"id\":{},\"unsubscribe\":{{\"channel\":\"{name}\"}}}}", n + 102));
+        attacker.send(&text(&enter.collect::<String>()));
+        let entered = (2..102).map(|_| attacker.next()).filter(|reply| reply.as_ref().is_ok_and(|reply| reply["subscribe"].is_object()));
+        let entered = entered.count();
+        attacker.send(&text(&leave.collect::<String>()));
+        let left = (102..202).map(|_| attacker.next()).filter(Result::is_ok).count();
+        assert_eq!((entered, left), (100, 100), "it is let");
+    }
+    watch.told(format!("{} entered", rounds * 100));
+    watch.end(SLACK);
+}

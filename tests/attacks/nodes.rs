@@ -1,0 +1,157 @@
+//! What a node has of the machine: descriptors, files, its log; and what it hands on to other nodes.
+
+use std::io::Write as _;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::support::http::{Http, raw, socket, status};
+use crate::support::server::{Server, with_namespace};
+use crate::support::token::token;
+use crate::support::watch::Watch;
+use crate::support::websocket::{WebSocket, handshake};
+use crate::support::{FLOOD, MIB, PATIENCE, alone, comes};
+
+const SLACK: u64 = 24 * MIB;
+
+#[test]
+fn a_soft_limit_of_descriptors_is_raised() {
+    let _alone = alone();
+    let server = Server::in_shell("ulimit -Sn 256 && exec \"$0\" serve --config \"$1\"", &json!({}));
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.id())).expect("it runs");
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).expect("there is a limit").to_owned();
+    let mut limits = files.split_whitespace().skip(3);
+    assert_eq!(limits.next(), limits.next(), "{files}");
+    assert!(
+        server.log().iter().any(|line| line.contains("ready") && line.contains("connections")),
+        "it tells how many connections that is"
+    );
+}
+
+#[test]
+fn silent_sockets_keep_nobody_out_when_descriptors_are_short() {
+    let _alone = alone();
+    let server = Server::in_shell("ulimit -n 256 && exec \"$0\" serve --config \"$1\"", &json!({}));
+    let mut watch = Watch::begin("600 silent sockets at 256 descriptors", &server);
+    let mut silent: Vec<TcpStream> = (0..600).map(|_| socket(server.address)).collect();
+    std::thread::sleep(Duration::from_millis(500));
+    // Who says something comes in although those who say nothing have time left.
+    let answer = raw(server.address, handshake("").as_bytes(), Duration::from_secs(3));
+    watch.told(format!("a new client: {}", status(&answer)));
+    std::thread::sleep(FLOOD);
+    let errors = server.log().iter().filter(|line| line.contains("accept") || line.contains("descriptor")).count();
+    watch.told(format!("{errors} log lines"));
+    silent.iter_mut().for_each(|socket| drop(socket.write_all(b"x")));
+    watch.end(SLACK);
+    assert_eq!(status(&answer), 101, "{answer}");
+    assert!(errors < 10, "{errors} log lines in some seconds");
+}
+
+/// The permissions of a file or directory.
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).map_or(0, |data| data.permissions().mode() & 0o777)
+}
+
+#[test]
+fn databases_are_their_owners_alone() {
+    let _alone = alone();
+    let changes = with_namespace(&json!({"name": "kept", "durable": true, "history_size": 100, "history_ttl": "1h"}));
+    let mut changes = changes;
+    changes["store"] = json!({"primary": {"url": "sqlite:data/primary.db"}, "stats": {"enabled": true, "url": "sqlite:data/stats.db"}});
+    let server = Server::in_shell("umask 022 && exec \"$0\" serve --config \"$1\"", &changes);
+    Http::new(server.address).publish("kept:a", &json!(1));
+    let data = server.directory.join("data");
+    assert_eq!(mode(&data), 0o700, "{}", data.display());
+    let files: Vec<_> = std::fs::read_dir(&data).expect("it is there").flatten().map(|entry| entry.path()).collect();
+    assert!(files.iter().any(|file| file.ends_with("primary.db")), "{files:?}");
+    for file in files {
+        assert_eq!(mode(&file), 0o600, "{}", file.display());
+    }
+}
+
+#[test]
+fn a_configuration_that_others_can_read_is_warned_of() {
+    let _alone = alone();
+    let server = Server::in_shell("chmod 644 \"$1\" && exec \"$0\" serve --config \"$1\"", &json!({}));
+    assert!(server.log().iter().any(|line| line.contains("WARN") && line.contains("config.json")), "{:?}", server.log());
+}
+
+/// A NATS server; it ends when it is dropped.
+struct Nats(Child, PathBuf);
+
+impl Nats {
+    fn start() -> (Self, String) {
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port is free").port();
+        let store = std::env::temp_dir().join(format!("touchline-attacks-nats-{}", std::process::id()));
+        let mut command = Command::new("nats-server");
+        command.args(["--addr", "127.0.0.1", "--port", &port.to_string(), "--jetstream", "--store_dir"]).arg(&store);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let nats = Nats(command.spawn().expect("nats-server is installed (Debian package nats-server)"), store);
+        assert!(comes(PATIENCE, || TcpStream::connect(("127.0.0.1", port)).is_ok()));
+        (nats, format!("nats://127.0.0.1:{port}"))
+    }
+}
+
+impl Drop for Nats {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+        let _ = std::fs::remove_dir_all(&self.1);
+    }
+}
+
+#[test]
+fn commands_for_nodes_that_nobody_knows_are_not_handed_on() {
+    let _alone = alone();
+    let (_nats, url) = Nats::start();
+    let cluster = json!({"cluster": {"engine": "nats", "name": "attacks", "nats_url": [url]}});
+    let (server, _other) = (Server::with(&cluster), Server::with(&cluster));
+    let mut http = Http::new(server.address);
+    assert!(comes(PATIENCE, || http.request("GET", "/health", "", "").is_some_and(|(status, _)| status == 200)));
+    let nodes = |http: &mut Http| http.api("info", &json!({}))["result"]["nodes"].as_array().map_or(0, Vec::len);
+    assert!(comes(PATIENCE, || nodes(&mut http) == 2), "the nodes see each other");
+    let mut watch = Watch::begin("300 commands for nodes that do not exist", &server);
+    let mut told = Vec::new();
+    for number in 0..300 {
+        let body = json!({"session": "0".repeat(60), "node": format!("{number:032x}"), "data": "x".repeat(50_000)});
+        told.push(http.request("POST", "/emulation", "", &body.to_string()).map_or(0, |(status, _)| status));
+    }
+    told.dedup();
+    watch.told(format!("{told:?}"));
+    watch.end(SLACK);
+    assert!(!told.contains(&204), "{told:?}");
+}
+
+#[test]
+fn a_stranger_with_a_session_id_commands_nobodys_stream() {
+    let _alone = alone();
+    let server = Server::start();
+    let mut http = Http::new(server.address);
+    let mut watch = Watch::begin("forged sessions of emulation", &server);
+    let mut stream = socket(server.address);
+    let body = json!({"id": 1, "connect": {"token": token(&json!({"sub": "ann"}))}}).to_string();
+    let request = format!("POST /connection/http_stream HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(request.as_bytes()).expect("the server reads");
+    let answer = crate::support::http::rest(&mut stream, Duration::from_secs(1));
+    let reply = answer.lines().find(|line| line.contains("\"session\"")).unwrap_or_else(|| panic!("{answer}"));
+    let reply: serde_json::Value = serde_json::from_str(reply).expect("it is JSON");
+    let (session, node) = (reply["connect"]["session"].as_str().expect("it has one"), &reply["connect"]["node"]);
+    let command = json!({"id": 2, "publish": {"channel": "big:forged", "data": 1}}).to_string();
+    for at in 0..session.len() {
+        let mut forged = session.as_bytes().to_vec();
+        forged[at] = if forged[at] == b'0' { b'1' } else { b'0' };
+        let body = json!({"session": String::from_utf8_lossy(&forged), "node": node, "data": command});
+        http.request("POST", "/emulation", "", &body.to_string());
+    }
+    std::thread::sleep(Duration::from_millis(200));
+    let history = http.api("history", &json!({"channel": "big:forged", "limit": -1}));
+    watch.told(format!("{} forgeries carried out", history["result"]["publications"].as_array().map_or(0, Vec::len)));
+    watch.end(SLACK);
+    assert_eq!(history["result"]["publications"].as_array().map_or(0, Vec::len), 0);
+    let mut other = WebSocket::connected(server.address);
+    other.must(&json!({"id": 2, "subscribe": {"channel": "big:forged"}}));
+}
