@@ -15,6 +15,7 @@ mod input;
 mod inspect;
 mod keepers;
 mod outbox;
+mod pause;
 mod poller;
 mod queue;
 mod random;

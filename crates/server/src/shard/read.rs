@@ -5,10 +5,9 @@ use std::io::Read;
 
 use bytes::Bytes;
 use mio::Token;
-use touchline_engine::session::Link;
-use touchline_engine::session::{Room, Ticket};
+use touchline_engine::session::Room;
 use touchline_engine::tracker::Tracked;
-use touchline_engine::{ConnectionId, Context, Response, Session};
+use touchline_engine::{ConnectionId, Context, Session};
 use touchline_protocol::Disconnect;
 use touchline_protocol::lines::{Lines, TooLong};
 use touchline_protocol::message::{Messages, Push};
@@ -35,8 +34,6 @@ use crate::transport::Transport;
 const READS_MAX: usize = 2;
 /// Bytes of one such read, unless something larger has begun to arrive.
 const READ_SIZE: usize = 8 * 1024;
-/// How far ahead of its rate a client may be whose commands can't be held back, microseconds.
-const PATIENCE_US: u64 = 1_000_000;
 /// Time that a client has to answer a close frame, milliseconds.
 const CLOSE_MS: u64 = 5_000;
 /// Close codes that are never sent (RFC 6455 section 7.4.1): none was given, and the connection broke off.
@@ -178,63 +175,6 @@ impl Shard {
         self.unread.push(slot);
     }
 
-    /// Whether what the client sends has to wait: for its rate, for an earlier command, or for its socket to take earlier answers.
-    fn must_wait(&mut self, slot: u32) -> bool {
-        let Some(connection) = self.connections.get_mut(slot) else { return false };
-        if connection.stage != Stage::Open {
-            // Only its goodbye matters.
-            return connection.allowance.is_throttled;
-        }
-        let session = &connection.session;
-        let is_held = session.is_busy(&self.node.session.client) || session.is_deferring() || connection.answers() >= ANSWERS_AHEAD;
-        connection.is_held = is_held;
-        is_held || connection.allowance.is_throttled
-    }
-
-    /// Goes on with input that had to wait. True when none of it waits any more.
-    fn go_on(&mut self, slot: u32) -> bool {
-        let Some(connection) = self.connections.get(slot) else { return false };
-        if !connection.is_held && !matches!(connection.input, Input::Held(_)) {
-            return true;
-        }
-        while self.connections.get(slot).is_some_and(|c| c.stage == Stage::Open && c.session.is_deferring()) {
-            let mut commands = 0;
-            if !self.connections.get(slot).is_some_and(|connection| connection.allowance.is_throttled) {
-                self.decide(slot, Kind::Answer, |session, context| commands = session.resume(context));
-            }
-            if commands == 0 {
-                return false;
-            }
-            self.charge(slot, commands, 0);
-            self.recharge(slot);
-        }
-        if self.must_wait(slot) {
-            return false;
-        }
-        let generation = self.connections.generation(slot);
-        let Some(connection) = self.connections.get_mut(slot) else { return false };
-        match std::mem::replace(&mut connection.input, Input::Nothing) {
-            Input::Held(held) => {
-                let (input, mut rest) = *held;
-                connection.input = input;
-                self.receive(slot, &mut rest);
-                self.recharge(slot);
-            }
-            input => connection.input = input,
-        }
-        let is_held = |connection: &Connection| connection.is_held || matches!(connection.input, Input::Held(_));
-        self.connections.generation(slot) == generation && self.connections.get(slot).is_some_and(|connection| !is_held(connection))
-    }
-
-    /// Keeps input until the connection has room for what it asks for.
-    fn keep(&mut self, slot: u32, input: Input, rest: &[u8]) {
-        let Some(connection) = self.connections.get_mut(slot) else { return };
-        connection.input = if rest.is_empty() { input } else { Input::Held(Box::new((input, rest.to_vec()))) };
-        if connection.buffered > 0 || connection.input.begun() > 0 {
-            self.recharge(slot);
-        }
-    }
-
     /// The peer has closed its side. One that sent lines may still want the answers to them.
     fn hear_end(&mut self, slot: u32) {
         match self.connections.get(slot).filter(|connection| connection.transport == Transport::Tcp).map(|connection| connection.stage) {
@@ -246,7 +186,7 @@ impl Shard {
     }
 
     /// Serves freshly read bytes.
-    fn receive(&mut self, slot: u32, input: &mut [u8]) {
+    pub(super) fn receive(&mut self, slot: u32, input: &mut [u8]) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         match std::mem::replace(&mut connection.input, Input::Nothing) {
             Input::Frames(assembly) => self.receive_frames(slot, assembly, input),
@@ -354,51 +294,6 @@ impl Shard {
         }
     }
 
-    /// Gives a session the answer to one of its requests.
-    pub(super) fn give_answer(&mut self, slot: u32, ticket: Ticket, response: Response) {
-        let work = response.work() as usize;
-        self.decide(slot, Kind::Answer, |session, context| session.answer(ticket, response, context));
-        if work > 0 {
-            self.charge(slot, work, 0);
-        }
-        if self.connections.get(slot).is_some_and(|connection| connection.is_held) {
-            // There may be room for its next command.
-            self.unread.push(slot);
-        }
-    }
-
-    /// Charges frames or lines that are no commands. A client that has not connected yet may send few of them.
-    fn charge_control(&mut self, slot: u32, count: usize, bytes: usize) {
-        if count == 0 {
-            return;
-        }
-        let is_allowed = |connection: &mut Connection| (0..count).all(|_| connection.session.allows_control_frame());
-        if !self.connections.get_mut(slot).is_none_or(is_allowed) {
-            return self.disconnect(slot, Disconnect::TOO_MANY_REQUESTS);
-        }
-        self.charge(slot, count, bytes);
-    }
-
-    /// Lets a connection that sends more than it may wait.
-    fn charge(&mut self, slot: u32, commands: usize, bytes: usize) {
-        let client = &self.node.settings.client;
-        let rates = [(commands, client.command_rate_limit), (bytes, client.byte_rate_limit)];
-        let Some(connection) = self.connections.get_mut(slot) else { return };
-        let now_us = self.node.clock.elapsed_us();
-        let Some(until_us) = connection.allowance.charge(rates, now_us) else { return };
-        if connection.transport.link() == Link::Emulated {
-            // Its commands come by other requests, which nobody can hold back.
-            if until_us > now_us + PATIENCE_US {
-                self.disconnect(slot, Disconnect::TOO_MANY_REQUESTS);
-            }
-            return;
-        }
-        if !std::mem::replace(&mut connection.allowance.is_throttled, true) {
-            self.metrics.throttled.add(1);
-            self.throttled.push(Reverse((until_us, slot)));
-        }
-    }
-
     /// A connection, and what its session decides by.
     fn context(&mut self, slot: u32) -> Option<(&mut Connection, Context<'_>)> {
         let random = self.next_random();
@@ -425,7 +320,7 @@ impl Shard {
     }
 
     /// Lets a session decide, then does what it wants. `kind`: what its messages are.
-    fn decide(&mut self, slot: u32, kind: Kind, decide: impl FnOnce(&mut Session, &mut Context<'_>)) {
+    pub(super) fn decide(&mut self, slot: u32, kind: Kind, decide: impl FnOnce(&mut Session, &mut Context<'_>)) {
         if self.connections.get(slot).is_none_or(|connection| connection.stage != Stage::Open) {
             return;
         }
