@@ -4,6 +4,7 @@
 
 mod ask;
 mod connect;
+mod lines;
 mod refresh;
 mod registry;
 mod server;
@@ -31,9 +32,6 @@ pub use server::ServerSubscription;
 
 /// How long a refused client may take to close the connection, milliseconds.
 const REFUSED_CLOSE_MS: u64 = 5_000;
-/// Lines in a row that may be no commands.
-const MISTAKES_MAX: u8 = 10;
-
 /// What all sessions of a node share.
 pub struct Node {
     /// The `client` settings.
@@ -280,8 +278,10 @@ pub struct Session {
     expire_at_s: u32,
     is_loopback: bool,
     link: Link,
-    /// Lines that were no commands, in a row.
+    /// Lines that were no commands and have not been made up for.
     mistakes: u8,
+    /// Commands since a mistake was last made up for.
+    amends: u8,
     /// When the client has last sent something, Unix seconds.
     heard_s: u32,
     /// The directory may hold something of this client.
@@ -308,6 +308,7 @@ impl Session {
             is_loopback,
             link,
             mistakes: 0,
+            amends: 0,
             heard_s: (now_ms / 1_000) as u32,
             is_listed: false,
             granted: None,
@@ -376,10 +377,10 @@ impl Session {
         while let Some(command) = commands.next() {
             count += 1;
             let Ok(command) = command else {
-                self.misunderstand(context);
+                self.misunderstand(input, context);
                 return count;
             };
-            self.mistakes = 0;
+            self.make_up();
             self.command(command, context);
             if context.effects.disconnect.is_some() || !self.is_listening() {
                 return count;
@@ -393,18 +394,6 @@ impl Session {
             context.disconnect(Disconnect::BAD_REQUEST);
         }
         count
-    }
-
-    /// What came is no command. Who types lines may try again, some times.
-    fn misunderstand(&mut self, context: &mut Context<'_>) {
-        if self.link != Link::Lines {
-            return context.disconnect(Disconnect::BAD_REQUEST);
-        }
-        self.mistakes += 1;
-        context.effects.refuse(0, Error::NOT_A_COMMAND);
-        if self.mistakes >= MISTAKES_MAX {
-            context.disconnect(Disconnect::TOO_MANY_ERRORS);
-        }
     }
 
     /// A message that is for this client alone, JSON.
