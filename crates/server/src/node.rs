@@ -1,9 +1,10 @@
 //! What the shards of a node share: settings, who is home for which channel, and the ways to reach each other.
 
+use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use tokio::sync::{oneshot, watch};
 use touchline_cluster::Cluster;
@@ -62,6 +63,8 @@ pub(crate) struct Node {
     pub(crate) is_linked: AtomicBool,
     /// Other nodes in sight.
     pub(crate) peers: AtomicUsize,
+    /// Their ids.
+    peer_ids: RwLock<HashSet<Arc<str>>>,
     hasher: RandomState,
     /// Turns true when the node begins to stop.
     pub(crate) draining: watch::Sender<bool>,
@@ -86,6 +89,7 @@ impl Node {
             stats: OnceLock::new(),
             is_linked: AtomicBool::new(false),
             peers: AtomicUsize::new(0),
+            peer_ids: RwLock::default(),
             hasher: RandomState::new(),
             draining,
             is_stopped: AtomicBool::new(false),
@@ -241,10 +245,26 @@ impl Node {
             }
             return true;
         }
-        let is_id = node.len() == self.id.len() && node.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let Some(cluster) = self.cluster.as_ref().filter(|_| is_id && self.peers.load(Relaxed) > 0) else { return false };
+        // What anybody may send must not go out to nodes that do not exist.
+        let Some(cluster) = self.cluster.as_ref().filter(|_| self.knows_peer(node)) else { return false };
         cluster.node(node.into(), together::emulated(seal, &commands));
         true
+    }
+
+    /// Takes note of the other nodes in sight; whether there are more of them than before.
+    pub(crate) fn note_peers<'a>(&self, ids: impl Iterator<Item = &'a Arc<str>> + Clone) -> bool {
+        let known = self.peer_ids.read().unwrap_or_else(PoisonError::into_inner);
+        let peers = ids.clone().count();
+        if peers != known.len() || ids.clone().any(|id| !known.contains(id)) {
+            drop(known);
+            *self.peer_ids.write().unwrap_or_else(PoisonError::into_inner) = ids.map(Arc::clone).collect();
+        }
+        peers > self.peers.swap(peers, Relaxed)
+    }
+
+    /// Whether another node of this id is in sight.
+    fn knows_peer(&self, id: &str) -> bool {
+        self.peer_ids.read().unwrap_or_else(PoisonError::into_inner).contains(id)
     }
 
     /// Whether no more clients may come in.
