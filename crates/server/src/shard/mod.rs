@@ -37,6 +37,7 @@ use crate::inbox::{Asker, Message};
 use crate::metrics::ShardMetrics;
 use crate::node::Node;
 use crate::operation;
+pub(crate) use allowance::Allowance;
 use census::Census;
 use connections::Connections;
 use door::Door;

@@ -2,7 +2,10 @@
 
 mod bad_input;
 mod drain;
+mod hosts;
+mod http2;
 mod operations;
 mod ordering;
+mod refusals;
 mod sessions;
 mod support;
