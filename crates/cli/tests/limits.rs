@@ -10,7 +10,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_touchline");
 const OPEN_FILES: usize = 128;
 const CROWD: usize = 400;
 const PATIENCE: Duration = Duration::from_secs(20);
-const HANDSHAKE: &[u8] = b"GET /connection/websocket HTTP/1.1\r\nHost: t\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+const HANDSHAKE: &[u8] = b"GET /connection/websocket HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
 struct Server {

@@ -295,7 +295,7 @@ impl Replica {
     }
 
     /// The other nodes in sight, each with the number of its entries here.
-    pub fn nodes(&self) -> impl Iterator<Item = (&Arc<str>, u64)> {
+    pub fn nodes(&self) -> impl Iterator<Item = (&Arc<str>, u64)> + Clone {
         self.peers.values().map(|peer| (&peer.name, self.table.entries_by(peer.authority)))
     }
 

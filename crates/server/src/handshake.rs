@@ -11,6 +11,7 @@ use touchline_protocol::{Wire, deflate};
 
 use crate::admission::{Admission, Denial};
 use crate::agent::Agent;
+use crate::host::{self, HostRefusal};
 use crate::node::Node;
 use crate::origin;
 use crate::proxies::{Ambiguous, Remote};
@@ -101,6 +102,8 @@ pub(crate) enum Refusal {
     Version,
     /// The key is not 16 bytes in base64.
     Key,
+    /// The host of the request is none, or not allowed.
+    Host(HostRefusal),
     /// The page's origin is not allowed.
     Origin,
     /// The node drains, or holds as many connections as it may.
@@ -128,6 +131,7 @@ impl From<Ambiguous> for Refusal {
 
 /// Grants the handshake of a `GET` request of HTTP/1.1 that has come over the connection of `peer`, or says why not.
 pub(crate) fn examine(node: &Node, peer: Remote, transport: Transport, query: &str, headers: &impl Headers) -> Result<Granted, Refusal> {
+    host::check(headers, None, true, &node.settings.http_server.allowed_hosts).map_err(Refusal::Host)?;
     if !headers.has_token("connection", "upgrade") || !headers.has_token("upgrade", "websocket") {
         return Err(Refusal::NoUpgrade);
     }

@@ -15,6 +15,7 @@ mod agent;
 mod auth;
 mod clock;
 mod handshake;
+mod host;
 mod http;
 mod inbox;
 mod memory;

@@ -1,9 +1,10 @@
 //! What the shards of a node share: settings, who is home for which channel, and the ways to reach each other.
 
+use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use tokio::sync::{oneshot, watch};
 use touchline_cluster::Cluster;
@@ -78,6 +79,8 @@ pub(crate) struct Node {
     pub(crate) is_linked: AtomicBool,
     /// Other nodes in sight.
     pub(crate) peers: AtomicUsize,
+    /// Their ids.
+    peer_ids: RwLock<HashSet<Arc<str>>>,
     hasher: RandomState,
     /// Turns true when the node begins to stop.
     pub(crate) draining: watch::Sender<bool>,
@@ -108,6 +111,7 @@ impl Node {
             stats: OnceLock::new(),
             is_linked: AtomicBool::new(false),
             peers: AtomicUsize::new(0),
+            peer_ids: RwLock::default(),
             hasher: RandomState::new(),
             draining,
             is_stopped: AtomicBool::new(false),
@@ -266,8 +270,8 @@ impl Node {
             }
             return true;
         }
-        let is_id = node.len() == self.id.len() && node.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let Some(cluster) = self.cluster.as_ref().filter(|_| is_id && self.peers.load(Relaxed) > 0) else { return false };
+        // What anybody may send must not go out to nodes that do not exist.
+        let Some(cluster) = self.cluster.as_ref().filter(|_| self.knows_peer(node)) else { return false };
         cluster.node(node.into(), together::emulated(seal, &commands));
         true
     }
@@ -275,6 +279,22 @@ impl Node {
     /// The counters of the shard whose thread this is; of the first one on other threads.
     pub(crate) fn metrics_here(&self) -> &ShardMetrics {
         &self.shards[usize::from(shard::here().unwrap_or_default())].metrics
+    }
+
+    /// Takes note of the other nodes in sight; whether there are more of them than before.
+    pub(crate) fn note_peers<'a>(&self, ids: impl Iterator<Item = &'a Arc<str>> + Clone) -> bool {
+        let known = self.peer_ids.read().unwrap_or_else(PoisonError::into_inner);
+        let peers = ids.clone().count();
+        if peers != known.len() || ids.clone().any(|id| !known.contains(id)) {
+            drop(known);
+            *self.peer_ids.write().unwrap_or_else(PoisonError::into_inner) = ids.map(Arc::clone).collect();
+        }
+        peers > self.peers.swap(peers, Relaxed)
+    }
+
+    /// Whether another node of this id is in sight.
+    fn knows_peer(&self, id: &str) -> bool {
+        self.peer_ids.read().unwrap_or_else(PoisonError::into_inner).contains(id)
     }
 
     /// Whether no more clients may come in.
@@ -285,8 +305,8 @@ impl Node {
 
     /// Whether the node is short of memory for what single connections make it hold.
     fn is_scarce(&self) -> bool {
-        let buffered: u64 = self.shards.iter().map(|shard| shard.metrics.buffered_bytes.get()).sum();
-        buffered as usize >= shard::scarce_from(self.buffer_slice * self.shards.len())
+        let buffered = |shard: &ShardHandle| shard.metrics.buffered_bytes.get() as usize + shard.http_buffered();
+        self.shards.iter().map(buffered).sum::<usize>() >= shard::scarce_from(self.buffer_slice * self.shards.len())
     }
 
     /// Does something with all connections of a user, on every shard.

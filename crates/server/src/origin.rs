@@ -2,13 +2,18 @@
 
 /// Whether a browser from `origin` may connect. A request without an Origin is no browser's; one from the server's own host is its own page.
 pub(crate) fn is_allowed(origin: Option<&str>, host: Option<&str>, allowed: &[String]) -> bool {
+    is_named(origin, host, allowed) || allowed.iter().any(|pattern| pattern == "*")
+}
+
+/// The same, but not because every page may.
+pub(crate) fn is_named(origin: Option<&str>, host: Option<&str>, allowed: &[String]) -> bool {
     let Some(origin) = origin else { return true };
     let origin = origin.to_ascii_lowercase();
     let authority = origin.split_once("://").map_or("", |(_, authority)| authority);
     if !authority.is_empty() && host.is_some_and(|host| host.eq_ignore_ascii_case(authority)) {
         return true;
     }
-    allowed.iter().any(|pattern| matches(&pattern.to_ascii_lowercase(), &origin))
+    allowed.iter().filter(|pattern| *pattern != "*").any(|pattern| matches(&pattern.to_ascii_lowercase(), &origin))
 }
 
 /// Whether the text fits a pattern in which `*` stands for any run of characters.
@@ -53,6 +58,8 @@ mod tests {
             assert_eq!(is_allowed(origin, Some("live.test:8000"), &allowed), expected, "{origin:?}");
         }
         assert!(is_allowed(Some("https://anything"), None, &["*".to_owned()]));
+        assert!(!is_named(Some("https://anything"), None, &["*".to_owned()]));
+        assert!(is_named(Some("https://anything"), None, &["*".to_owned(), "https://any*".to_owned()]));
     }
 
     #[test]

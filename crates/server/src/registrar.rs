@@ -6,7 +6,6 @@ mod walks;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -103,8 +102,7 @@ impl Registrar {
             if now_ms >= ticked_ms + TICK.as_millis() as u64 {
                 ticked_ms = now_ms;
                 self.directory.tick(now_ms);
-                let peers = self.directory.peers();
-                if peers > self.node.peers.swap(peers, Relaxed)
+                if self.node.note_peers(self.directory.peer_ids())
                     && let Some(cluster) = &self.node.cluster
                 {
                     // A node came, perhaps back from behind a cut: what it let through meanwhile may be missing here.

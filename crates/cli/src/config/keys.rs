@@ -80,6 +80,7 @@ const LEVELS: Kind = Choice(&["none", "error", "warn", "info", "debug", "trace"]
 pub(crate) const KEYS: &[Key] = &[
     key("http_server.address", Text, "", "Address to bind; empty is every IPv4 address. With `--dev`: `127.0.0.1`."),
     key("http_server.port", Integer(0, 65_535), "8000", "Port to bind; 0 is any free one."),
+    ours("http_server.allowed_hosts", Texts, "", "Hosts that requests may be for, with a port or without; `*` stands for any run of characters; empty: any. Others get 421. IP addresses always may be: no name of elsewhere can be pointed at them. With `--dev`: `localhost`."),
     ours("http_server.backlog", SOME, "65535", "Connections that the kernel may hold until the node takes them."),
     ours("http_server.header_timeout", Duration, "10s", "Time a client has to send the head of a request."),
     ours("http_server.request_timeout", Duration, "30s", "Time a client has to send the body of a request, and the server to answer it."),

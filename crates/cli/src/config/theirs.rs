@@ -35,7 +35,12 @@ const fn with(path: &'static str, fate: Fate) -> Theirs {
     Theirs { path, fate }
 }
 
-const ONE_PORT: Fate = LeftOut("the server API, health and metrics are on the main port");
+const ONE_PORT: Fate = Refused(
+    "without it the server API, health and metrics would be on the public port: leave it away, and let a proxy refuse their paths to the world",
+);
+const NO_INNER_TLS: Fate = Refused(
+    "without it the server API, health and metrics would be served with the public port's TLS, without its certificates of clients",
+);
 const NO_TLS: Fate = LeftOut("every port has a section of its own: `http_server.tls`, `tcp.tls`");
 const STRICTER_TOKENS: Fate = Refused("without it, tokens that it refuses would be good");
 
@@ -47,7 +52,7 @@ pub(crate) const THEIRS: &[Theirs] = &[
     with("http_server.tls.insecure_skip_verify", Moot),
     with("http_server.tls.server_name", Moot),
     with("http_server.tls_external", NO_TLS),
-    with("http_server.internal_tls", NO_TLS),
+    with("http_server.internal_tls", NO_INNER_TLS),
     left_out("http_server.http3"),
     left_out("http_server.h2c_external"),
     with("log.file", LeftOut("logs go to stderr")),

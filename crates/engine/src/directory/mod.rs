@@ -106,6 +106,11 @@ impl<A> Directory<A> {
         self.scopes.last().map_or(0, |presence| presence.replica.nodes().count())
     }
 
+    /// Their ids.
+    pub fn peer_ids(&self) -> impl Iterator<Item = &Arc<str>> + Clone {
+        self.scopes.last().into_iter().flat_map(|presence| presence.replica.nodes().map(|(id, _)| id))
+    }
+
     /// What each scope has counted.
     pub fn figures(&self) -> impl Iterator<Item = ScopeFigures> {
         self.scopes.iter().map(|scope| {

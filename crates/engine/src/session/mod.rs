@@ -6,6 +6,7 @@ mod ask;
 mod connect;
 mod counted;
 mod flow;
+mod lines;
 mod refresh;
 mod registry;
 mod server;
@@ -39,9 +40,6 @@ use flow::Flow;
 
 /// How long a refused client may take to close the connection, milliseconds.
 const REFUSED_CLOSE_MS: u64 = 5_000;
-/// Lines in a row that may be no commands.
-const MISTAKES_MAX: u8 = 10;
-
 /// What all sessions of a node share.
 pub struct Node {
     /// The `client` settings.
@@ -303,8 +301,10 @@ pub struct Session {
     expire_at_s: u32,
     is_loopback: bool,
     link: Link,
-    /// Lines that were no commands, in a row.
+    /// Lines that were no commands and have not been made up for.
     mistakes: u8,
+    /// Commands since a mistake was last made up for.
+    amends: u8,
     /// When the client has last sent something, Unix seconds.
     heard_s: u32,
     /// The directory may hold something of this client.
@@ -328,6 +328,7 @@ impl Session {
             is_loopback,
             link,
             mistakes: 0,
+            amends: 0,
             heard_s: (now_ms / 1_000) as u32,
             is_listed: false,
             rare: None,
@@ -407,28 +408,16 @@ impl Session {
             let Some(command) = commands.next() else { return (count, input.len()) };
             count += 1;
             let Ok(command) = command else {
-                self.misunderstand(context);
+                self.misunderstand(input, context);
                 return (count, input.len());
             };
-            self.mistakes = 0;
+            self.make_up();
             self.command(command, context);
             if context.effects.disconnect.is_some() || !self.is_listening() {
                 return (count, input.len());
             }
         }
         (count, input.len() - commands.rest().len())
-    }
-
-    /// What came is no command. Who types lines may try again, some times.
-    fn misunderstand(&mut self, context: &mut Context<'_>) {
-        if self.link != Link::Lines {
-            return context.disconnect(Disconnect::BAD_REQUEST);
-        }
-        self.mistakes += 1;
-        context.effects.refuse(0, Error::NOT_A_COMMAND);
-        if self.mistakes >= MISTAKES_MAX {
-            context.disconnect(Disconnect::TOO_MANY_ERRORS);
-        }
     }
 
     /// A message that is for this client alone, JSON.

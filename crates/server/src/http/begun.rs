@@ -1,15 +1,19 @@
 //! The bytes under HTTP: a socket, perhaps with TLS, of which some bytes may have been read already.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 
+use super::gauge::Gauge;
 use super::pace::Pace;
 use crate::shard::Arrival;
 
@@ -35,18 +39,41 @@ impl Stream {
     }
 }
 
-/// A socket, the bytes that were read from it before, and how long it may take.
+/// How long, and up to how many bytes, a connection is read on after it has been closed for writing: somewhat more than the largest body of a
+/// request by default.
+const PARTING_TIME: Duration = Duration::from_secs(5);
+const PARTING_SIZE: usize = 16 * 1024 * 1024;
+/// Bytes read at once, and thrown away, meanwhile.
+const PARTING_PIECE: usize = 8 * 1024;
+
+/// Who wants to know of what is read.
+pub(super) enum Watch {
+    /// HTTP/1: whether a request has begun.
+    Requests(Rc<Pace>),
+    /// HTTP/2: how many frames have come.
+    Frames(Box<Gauge>),
+}
+
+/// A socket, the bytes that were read from it before, and who wants to know of more.
 pub(super) struct Begun {
     early: Bytes,
     stream: Stream,
-    pace: Rc<Pace>,
+    watch: Watch,
     /// The last write found no room.
     owes: bool,
+    parting: Option<Box<Parting>>,
+}
+
+/// The end of a connection (RFC 9112 section 9.6). What the client still sends is read for a while: if the socket were closed with unread bytes,
+/// or before some arrive, the system would answer with a reset, which can destroy the last answer before the client has read it.
+struct Parting {
+    end: Pin<Box<Sleep>>,
+    left: usize,
 }
 
 impl Begun {
-    pub(super) fn new(early: Bytes, stream: Stream, pace: Rc<Pace>) -> Self {
-        Begun { early, stream, pace, owes: false }
+    pub(super) fn new(early: Bytes, stream: Stream, watch: Watch) -> Self {
+        Begun { early, stream, watch, owes: false, parting: None }
     }
 
     /// Whether something is to be written that had no room yet.
@@ -69,20 +96,33 @@ macro_rules! each {
     };
 }
 
-impl AsyncRead for Begun {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+impl Begun {
+    fn poll_bytes(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.early.is_empty() {
-            let before = buffer.filled().len();
-            let outcome = each!(&mut self.stream, socket => Pin::new(socket).poll_read(context, buffer));
-            if buffer.filled().len() > before {
-                self.pace.hear();
-            }
-            return outcome;
+            return each!(&mut self.stream, socket => Pin::new(socket).poll_read(context, buffer));
         }
         let length = self.early.len().min(buffer.remaining());
         buffer.put_slice(&self.early[..length]);
         self.early.advance(length);
         Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncRead for Begun {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if let Watch::Frames(gauge) = &mut self.watch {
+            ready!(gauge.poll_ready(context));
+        }
+        let before = buffer.filled().len();
+        let outcome = self.poll_bytes(context, buffer);
+        let read = &buffer.filled()[before..];
+        if !read.is_empty() {
+            match &mut self.watch {
+                Watch::Requests(pace) => pace.hear(),
+                Watch::Frames(gauge) => gauge.hear(read),
+            }
+        }
+        outcome
     }
 }
 
@@ -108,6 +148,28 @@ impl AsyncWrite for Begun {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        each!(&mut self.stream, socket => Pin::new(socket).poll_shutdown(context))
+        let Begun { stream, parting, .. } = &mut *self;
+        if parting.is_none() {
+            ready!(each!(stream, socket => Pin::new(socket).poll_shutdown(context)))?;
+        }
+        let parting = parting.get_or_insert_with(|| Box::new(Parting { end: Box::pin(sleep(PARTING_TIME)), left: PARTING_SIZE }));
+        parting.poll(stream, context).map(Ok)
+    }
+}
+
+impl Parting {
+    /// Ready when the client has closed its side too, or when it has had its time.
+    fn poll(&mut self, stream: &mut Stream, context: &mut Context<'_>) -> Poll<()> {
+        while self.end.as_mut().poll(context).is_pending() {
+            let mut piece = [MaybeUninit::uninit(); PARTING_PIECE];
+            let mut buffer = ReadBuf::uninit(&mut piece);
+            let outcome = ready!(each!(&mut *stream, socket => Pin::new(socket).poll_read(context, &mut buffer)));
+            let length = buffer.filled().len();
+            if outcome.is_err() || length == 0 || length >= self.left {
+                break;
+            }
+            self.left -= length;
+        }
+        Poll::Ready(())
     }
 }

@@ -10,7 +10,10 @@ use super::respond::{self, Answer, Refused};
 use crate::node::Node;
 use crate::origin;
 
-/// The origin of an allowed page, if the request is of one at all.
+/// All pages.
+const ANY: &str = "*";
+
+/// The origin of an allowed page, if the request is of one at all; `*` when it is allowed only because every page is.
 ///
 /// # Errors
 /// The answer to a page that is not allowed.
@@ -20,15 +23,19 @@ pub(super) fn check(node: &Node, uri: &Uri, headers: &HeaderMap) -> Result<Optio
     if !origin::is_allowed(text(ORIGIN), host, &node.settings.client.allowed_origins) {
         return Err(respond::text(StatusCode::FORBIDDEN, "this origin is not in client.allowed_origins\n").into());
     }
-    Ok(headers.get(ORIGIN).cloned())
+    let is_named = origin::is_named(text(ORIGIN), host, &node.settings.client.allowed_origins);
+    Ok(headers.get(ORIGIN).cloned().map(|origin| if is_named { origin } else { HeaderValue::from_static(ANY) }))
 }
 
-/// Lets the browser show an answer to the page.
+/// Lets the browser show an answer to the page. A page that is not named gets no answer to what the browser sends in its user's name (cookies,
+/// certificates): a page of anywhere must not act as the user.
 pub(super) fn admit(mut answer: Answer, origin: Option<&HeaderValue>) -> Answer {
     if let Some(origin) = origin {
         let headers = answer.headers_mut();
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
-        headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+        if origin != ANY {
+            headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+        }
         headers.insert(VARY, HeaderValue::from_static("Origin"));
     }
     answer

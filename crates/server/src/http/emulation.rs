@@ -1,19 +1,19 @@
 //! Commands of clients that listen to an endless answer: each comes by a request of its own, to any node and any shard.
 
 use bytes::Bytes;
-use hyper::body::Incoming;
 use hyper::header::CONTENT_TYPE;
 use hyper::{Method, Request, StatusCode};
 use touchline_protocol::emulation::EmulationRequest;
 use touchline_protocol::protobuf::Malformed;
 
+use super::body::RequestBody;
+use super::cors;
 use super::respond::{self, Answer};
 use super::stream::PROTOBUF;
-use super::{cors, route};
 use crate::node::Node;
 
 /// Hands commands on to their session.
-pub(super) async fn answer(node: &Node, request: Request<Incoming>) -> Answer {
+pub(super) async fn answer(node: &Node, request: Request<RequestBody>) -> Answer {
     let origin = match cors::check(node, request.uri(), request.headers()) {
         Ok(origin) => origin,
         Err(answer) => return *answer,
@@ -25,10 +25,10 @@ pub(super) async fn answer(node: &Node, request: Request<Incoming>) -> Answer {
     cors::admit(answer, origin.as_ref())
 }
 
-async fn take(node: &Node, request: Request<Incoming>) -> Answer {
+async fn take(node: &Node, request: Request<RequestBody>) -> Answer {
     let is_protobuf = request.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(PROTOBUF.as_bytes()));
-    let body = match route::read_body(request.into_body(), node.settings.emulation.max_request_body_size()).await {
-        Ok(body) => body,
+    let (body, _held) = match request.into_body().read(node.settings.emulation.max_request_body_size()).await {
+        Ok(read) => read,
         Err(status) => return respond::text(status, "the body is larger than emulation.max_request_body_size, or broken off\n"),
     };
     let read = if is_protobuf { EmulationRequest::from_protobuf(&body) } else { EmulationRequest::from_json(&body) };

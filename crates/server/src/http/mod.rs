@@ -1,8 +1,11 @@
 //! HTTP/1 and HTTP/2, with TLS or without.
 
 mod begun;
+mod body;
 mod cors;
 mod emulation;
+mod frames;
+mod gauge;
 mod one;
 mod pace;
 mod respond;

@@ -5,11 +5,13 @@ use std::rc::Rc;
 use bytes::Bytes;
 use hyper::Request;
 use hyper::body::Incoming;
+use hyper::header::{CONNECTION, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 
-use super::begun::{Begun, Stream};
+use super::begun::{Begun, Stream, Watch};
+use super::body::{RequestBody, Rest};
 use super::pace::{Pace, Stage};
 use super::route::{self, Routed};
 use super::stream::Admitted;
@@ -17,6 +19,7 @@ use super::taking::{Taken, Taking};
 use super::{HEAD_MAX, Origin};
 use crate::handshake::{Entrance, HEADERS_MAX};
 use crate::inbox::{Guest, Message};
+use crate::shard::Arrival;
 
 /// Serves the requests of one connection, of which `early` has been read.
 pub(super) async fn serve(origin: Origin, stream: Stream, early: Bytes) {
@@ -24,12 +27,15 @@ pub(super) async fn serve(origin: Origin, stream: Stream, early: Bytes) {
     let node = &origin.node;
     let taking = Rc::new(Taking::default());
     let pace = Rc::new(Pace::new(node.clock, &node.settings.http_server));
+    let rest = Rc::new(Rest::default());
     let service = service_fn(|request: Request<Incoming>| {
-        let (origin, taking, pace) = (Rc::clone(&origin), Rc::clone(&taking), Rc::clone(&pace));
+        let (origin, taking, pace, rest) = (Rc::clone(&origin), Rc::clone(&taking), Rc::clone(&pace), Rc::clone(&rest));
+        let counter = origin.node.shards[usize::from(origin.shard)].http_counter();
+        let request = RequestBody::wrap(request, Some(Rc::clone(&rest)), counter);
         // Boxed, because only a connection that can move gives its socket back.
         Box::pin(async move {
             pace.enter(Stage::Request);
-            let answer = match route::answer(&origin, request).await {
+            let mut answer = match route::answer(&origin, request).await {
                 Routed::Answer(answer) => answer,
                 Routed::Upgrade(answer, entrance) => {
                     taking.set(Taken::Upgrade(entrance));
@@ -37,6 +43,9 @@ pub(super) async fn serve(origin: Origin, stream: Stream, early: Bytes) {
                 }
                 Routed::Stream(admitted) => taking.take(Taken::Stream(admitted)).await,
             };
+            if rest.is_given_up() {
+                answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            }
             pace.enter(Stage::Waiting);
             Ok::<_, std::convert::Infallible>(answer)
         })
@@ -46,18 +55,27 @@ pub(super) async fn serve(origin: Origin, stream: Stream, early: Bytes) {
         .max_buf_size(HEAD_MAX)
         .max_headers(HEADERS_MAX)
         .half_close(false)
-        .serve_connection(TokioIo::new(Begun::new(early, stream, Rc::clone(&pace))), service);
+        .serve_connection(TokioIo::new(Begun::new(early, stream, Watch::Requests(Rc::clone(&pace)))), service);
     let mut draining = node.draining.subscribe();
+    let mut passing = std::pin::pin!(rest.pass_over());
     let ended = tokio::select! {
         ended = std::future::poll_fn(|context| connection.poll_without_shutdown(context)) => ended,
+        never = &mut passing => match never {},
         () = taking.now() => Ok(()),
         () = pace.overrun() => return,
         _ = draining.wait_for(|draining| *draining) => {
             std::pin::Pin::new(&mut connection).graceful_shutdown();
-            std::future::poll_fn(|context| connection.poll_without_shutdown(context)).await
+            tokio::select! {
+                ended = std::future::poll_fn(|context| connection.poll_without_shutdown(context)) => ended,
+                never = &mut passing => match never {},
+            }
         }
     };
-    let (Ok(()), Some(taken)) = (ended, taking.taken()) else { return };
+    let (Ok(()), Some(taken)) = (ended, taking.taken()) else {
+        // The last answer may still wait for room in the socket, and the client may still be sending.
+        let _ = tokio::time::timeout(node.settings.http_server.request_timeout, connection).await;
+        return;
+    };
     let parts = connection.into_parts();
     let begun = parts.io.into_inner();
     // What hyper still owes to earlier requests can't be told from here.
@@ -65,11 +83,16 @@ pub(super) async fn serve(origin: Origin, stream: Stream, early: Bytes) {
         return;
     }
     let Ok(socket) = begun.into_inner().into_arrival() else { return };
+    node.send(origin.shard, Message::Adopt(Box::new(guest(&origin, taken, socket, &parts.read_buf))));
+}
+
+/// The client whose connection this is from now on. `early`: what it has sent behind its request.
+fn guest(origin: &Origin, taken: Taken, socket: Arrival, early: &[u8]) -> Guest {
     let user = origin.user.clone();
-    let guest = match taken {
+    match taken {
         // The client's early bytes are copied: they would pin hyper's whole buffer.
         Taken::Upgrade(entrance) => {
-            let early = Bytes::copy_from_slice(&parts.read_buf);
+            let early = Bytes::copy_from_slice(early);
             Guest { socket, entrance, greeting: Bytes::new(), early, user }
         }
         Taken::Stream(admitted) => {
@@ -77,6 +100,5 @@ pub(super) async fn serve(origin: Origin, stream: Stream, early: Bytes) {
             let Admitted { transport, wire, commands, agent, admission, .. } = *admitted;
             Guest { socket, entrance: Entrance { transport, wire, agent, admission }, greeting, early: commands, user }
         }
-    };
-    node.send(origin.shard, Message::Adopt(Box::new(guest)));
+    }
 }

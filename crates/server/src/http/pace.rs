@@ -16,14 +16,12 @@ pub(super) enum Stage {
     Head,
     /// The head is there: the body is read, the request is served.
     Request,
-    /// Requests of HTTP/2 are under way, each with a time of its own.
-    Busy,
 }
 
 /// The stage of a connection and its limits.
 pub(super) struct Pace {
     clock: Clock,
-    limits: [Duration; 4],
+    limits: [Duration; 3],
     stage: Cell<Stage>,
     since_us: Cell<u64>,
 }
@@ -31,7 +29,7 @@ pub(super) struct Pace {
 impl Pace {
     /// A connection of which a part of the first head has been read.
     pub(super) fn new(clock: Clock, settings: &HttpServerSettings) -> Self {
-        let limits = [settings.idle_timeout, settings.header_timeout, settings.request_timeout, Duration::MAX];
+        let limits = [settings.idle_timeout, settings.header_timeout, settings.request_timeout];
         Pace { clock, limits, stage: Cell::new(Stage::Head), since_us: Cell::new(clock.elapsed_us()) }
     }
 
@@ -57,6 +55,70 @@ impl Pace {
                 Some(left) if !left.is_zero() => tokio::time::sleep(left.min(self.limits[Stage::Head as usize])).await,
                 _ => return,
             }
+        }
+    }
+}
+
+/// Between two looks at the time, at least.
+const LOOK_MIN: Duration = Duration::from_millis(1);
+
+/// The time of an HTTP/2 connection. Its requests have times of their own.
+pub(super) struct StreamsPace {
+    clock: Clock,
+    idle_timeout: Duration,
+    header_timeout: Duration,
+    /// Since when no request is under way, microseconds; none = one is.
+    idle_since_us: Cell<Option<u64>>,
+    /// Since when something of the client is incomplete, microseconds; none = nothing is.
+    incomplete_since_us: Cell<Option<u64>>,
+}
+
+/// Which time is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Overrun {
+    /// `http_server.header_timeout`: the client has begun something and does not finish it.
+    Incomplete,
+    /// `http_server.idle_timeout`: no request has been under way. Pings and other control frames do not count as requests.
+    Idle,
+}
+
+impl StreamsPace {
+    /// A connection that has just begun.
+    pub(super) fn new(clock: Clock, settings: &HttpServerSettings) -> Self {
+        let now_us = Cell::new(Some(clock.elapsed_us()));
+        let HttpServerSettings { idle_timeout, header_timeout, .. } = *settings;
+        StreamsPace { clock, idle_timeout, header_timeout, idle_since_us: now_us.clone(), incomplete_since_us: now_us }
+    }
+
+    /// Takes note whether requests are under way.
+    pub(super) fn note_busy(&self, is_busy: bool) {
+        self.idle_since_us.set((!is_busy).then(|| self.clock.elapsed_us()));
+    }
+
+    /// Takes note whether something of the client is incomplete.
+    pub(super) fn note_incomplete(&self, is_incomplete: bool) {
+        let since_us = self.incomplete_since_us.get();
+        self.incomplete_since_us.set(is_incomplete.then(|| since_us.unwrap_or_else(|| self.clock.elapsed_us())));
+    }
+
+    /// Returns when a time is over.
+    pub(super) async fn overrun(&self) -> Overrun {
+        loop {
+            let now_us = self.clock.elapsed_us();
+            let left = |since_us: Option<u64>, limit: Duration| {
+                Some(limit.saturating_sub(Duration::from_micros(now_us.saturating_sub(since_us?))))
+            };
+            let idle = left(self.idle_since_us.get(), self.idle_timeout);
+            let incomplete = left(self.incomplete_since_us.get(), self.header_timeout);
+            if incomplete.is_some_and(|left| left.is_zero()) {
+                return Overrun::Incomplete;
+            }
+            if idle.is_some_and(|left| left.is_zero()) {
+                return Overrun::Idle;
+            }
+            // What begins meanwhile can't be over before that.
+            let next = idle.unwrap_or(self.idle_timeout).min(incomplete.unwrap_or(self.header_timeout));
+            tokio::time::sleep(next.max(LOOK_MIN)).await;
         }
     }
 }

@@ -5,6 +5,8 @@ use http_body_util::Full;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 
+use crate::host::HostRefusal;
+
 pub(super) type Answer = Response<Full<Bytes>>;
 
 /// An answer that says no. Boxed, because it is rare and large.
@@ -28,6 +30,18 @@ pub(super) fn method_not_allowed(allowed: &'static str) -> Answer {
     let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n");
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     response
+}
+
+/// The answer to a request for a host that this node does not answer for.
+pub(super) fn refuse_host(refusal: HostRefusal) -> Answer {
+    match refusal {
+        HostRefusal::Malformed => text(StatusCode::BAD_REQUEST, "a request has one Host, and it names a host\n"),
+        HostRefusal::NotAllowed => {
+            let why =
+                "this host is not in http_server.allowed_hosts: add the name that the page is opened by, or open it by an IP address\n";
+            text(StatusCode::MISDIRECTED_REQUEST, why)
+        }
+    }
 }
 
 pub(super) fn page(content_type: &'static str, bytes: Bytes) -> Answer {

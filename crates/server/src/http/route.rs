@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::Incoming;
 use hyper::header::AUTHORIZATION;
-use hyper::{Method, Request, StatusCode};
+use hyper::{Method, Request, StatusCode, Version};
+use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
+use super::body::RequestBody;
 use super::respond::{self, Answer, JSON};
 use super::stream::Admitted;
 use super::{Origin, emulation, stream, upgrade};
 use crate::auth::is_same_secret;
 use crate::handshake::{self, Entrance};
+use crate::host;
 use crate::metrics::{Link, NodeCollector, RegistryCollector, StatsCollector, StoreCollector};
 use crate::node::Node;
 use crate::operation::{self, ErrorMode};
@@ -30,8 +30,13 @@ pub(super) enum Routed {
 }
 
 /// Answers one request.
-pub(super) async fn answer(origin: &Origin, request: Request<Incoming>) -> Routed {
+pub(super) async fn answer(origin: &Origin, request: Request<RequestBody>) -> Routed {
     let (node, peer) = (&origin.node, origin.remote);
+    let target = request.uri().authority().map(|authority| authority.as_str());
+    let is_needed = request.version() == Version::HTTP_11;
+    if let Err(refusal) = host::check(request.headers(), target, is_needed, &node.settings.http_server.allowed_hosts) {
+        return Routed::Answer(respond::refuse_host(refusal));
+    }
     let path = request.uri().path();
     if let Some(transport) = handshake::transport_of(node, path) {
         return match upgrade::answer(node, peer, &request, transport) {
@@ -49,7 +54,7 @@ pub(super) async fn answer(origin: &Origin, request: Request<Incoming>) -> Route
 }
 
 /// Answers a request that is none of a client.
-async fn plain(origin: &Origin, request: Request<Incoming>) -> Answer {
+async fn plain(origin: &Origin, request: Request<RequestBody>) -> Answer {
     let node = &origin.node;
     let settings = &node.settings;
     let path = request.uri().path();
@@ -103,6 +108,8 @@ fn metrics(node: &Node) -> Answer {
     if let Some(stats) = node.stats() {
         registry.register_collector(Box::new(StatsCollector(Arc::clone(stats.figures()))));
     }
+    let buffered = node.shards.iter().map(|shard| shard.http_buffered()).sum::<usize>() as i64;
+    registry.register("http_buffered_bytes", "Bytes held for requests and streams of HTTP", ConstGauge::new(buffered));
     let mut text = String::new();
     if prometheus_client::encoding::text::encode(&mut text, &registry).is_err() {
         return respond::text(StatusCode::INTERNAL_SERVER_ERROR, "metrics could not be written\n");
@@ -111,7 +118,7 @@ fn metrics(node: &Node) -> Answer {
 }
 
 /// Answers a request of the server API.
-async fn api(origin: &Origin, request: Request<Incoming>) -> Answer {
+async fn api(origin: &Origin, request: Request<RequestBody>) -> Answer {
     let Origin { node, shard, pass, .. } = origin;
     let started_us = node.clock.elapsed_us();
     let metrics = &node.shards[usize::from(*shard)].metrics;
@@ -131,8 +138,8 @@ async fn api(origin: &Origin, request: Request<Incoming>) -> Answer {
         _ => ErrorMode::Inside,
     };
     let method = request.uri().path().strip_prefix("/api").unwrap_or_default().trim_start_matches('/').to_owned();
-    let body = match read_body(request.into_body(), node.settings.http_api.body_size_limit).await {
-        Ok(body) => body,
+    let (body, _held) = match request.into_body().read(node.settings.http_api.body_size_limit).await {
+        Ok(read) => read,
         Err(status) => return respond::text(status, "the body is larger than http_api.body_size_limit, or broken off\n"),
     };
     match operation::serve(node, &method, &body).await {
@@ -149,16 +156,8 @@ async fn api(origin: &Origin, request: Request<Incoming>) -> Answer {
     }
 }
 
-pub(super) async fn read_body(body: Incoming, limit: usize) -> Result<Bytes, StatusCode> {
-    match Limited::new(body, limit).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(StatusCode::PAYLOAD_TOO_LARGE),
-        Err(_) => Err(StatusCode::BAD_REQUEST),
-    }
-}
-
 /// Whether the request shows the key of the server API.
-fn is_authorized(node: &Node, request: &Request<Incoming>) -> bool {
+fn is_authorized(node: &Node, request: &Request<RequestBody>) -> bool {
     let settings = &node.settings.http_api;
     if settings.insecure {
         return true;

@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hyper::body::Incoming;
 use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, VARY};
 use hyper::{Method, Request, StatusCode};
 use touchline_protocol::message::Body;
 use touchline_protocol::wire::{Coding, Envelope};
 use touchline_protocol::{Wire, deflate};
 
+use super::body::RequestBody;
 use super::respond::{self, Answer, Refused};
 use super::{cors, route, upgrade};
 use crate::admission::{Admission, Denial};
@@ -55,7 +55,7 @@ pub(super) async fn admit(
     peer: Remote,
     transport: Transport,
     settings: &StreamSettings,
-    request: Request<Incoming>,
+    request: Request<RequestBody>,
 ) -> Result<Admitted, Refused> {
     let origin = cors::check(node, request.uri(), request.headers())?;
     let refuse = |answer| Err(cors::admit(answer, origin.as_ref()).into());
@@ -88,8 +88,8 @@ pub(super) async fn admit(
         };
         commands
     } else {
-        match route::read_body(request.into_body(), settings.max_request_body_size()).await {
-            Ok(body) => body,
+        match request.into_body().read(settings.max_request_body_size()).await {
+            Ok((body, _)) => body,
             Err(status) => return refuse(respond::text(status, "the body is larger than max_request_body_size, or broken off\n")),
         }
     };

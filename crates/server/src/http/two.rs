@@ -12,17 +12,21 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::{Either, Full};
-use hyper::body::{Body, Frame, Incoming};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
-use hyper::{Request, Response};
+use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use socket2::SockRef;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::UnixStream;
 
-use super::begun::{Begun, Stream};
-use super::pace::{Pace, Stage};
+use super::begun::{Begun, Stream, Watch};
+use super::body::{Held, RequestBody};
+use super::gauge::Gauge;
+use super::pace::{Overrun, StreamsPace};
+use super::respond;
 use super::route::{self, Routed};
 use super::stream::Admitted;
 use super::{HEAD_MAX, Origin};
@@ -32,8 +36,26 @@ use crate::shard::Arrival;
 
 /// Streams that a client may have open at a time.
 const STREAMS_MAX: u32 = 250;
-/// Most bytes of an answer's body in one piece.
-const PIECE: usize = 16 * 1024;
+/// Most bytes of an endless answer in one piece, and most that wait in a stream for the client's window.
+const PIECE: usize = 8 * 1024;
+const SEND_MAX: usize = 8 * 1024;
+/// Bytes of a WebSocket that are carried at once, either way.
+const CARRIED: usize = 4 * 1024;
+/// Room in the pair of sockets of a stream, from the shard and to it, bytes; Linux makes it twice that for its own records (socket(7)).
+const PAIR_FROM_SHARD: usize = 8 * 1024;
+const PAIR_TO_SHARD: usize = 4 * 1024;
+/// Bytes that a client may send ahead on one stream, and on all streams of a connection together.
+const STREAM_WINDOW: u32 = 32 * 1024;
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// The most that a stream holds, bytes: what waits for the client's window and a piece more (16 KiB), what is carried and waits to be (4 × 4 KiB),
+/// its pair of sockets (2 × 8 KiB + 2 × 4 KiB), its task, state and header fields (8 KiB), and what the client has sent ahead (32 KiB).
+const STREAM_HELD: usize = SEND_MAX + PIECE + 4 * CARRIED + 2 * PAIR_FROM_SHARD + 2 * PAIR_TO_SHARD + 8 * 1024 + STREAM_WINDOW as usize;
+/// The most that a connection holds besides, bytes: buffers of the socket, of TLS and of the compression of header fields.
+const CONNECTION_HELD: usize = 64 * 1024;
+/// So a connection with all its streams holds less than 25 MiB. Bodies of requests and whole answers are counted by their own length.
+const _: () = assert!(CONNECTION_HELD + STREAMS_MAX as usize * STREAM_HELD < 25 * 1024 * 1024);
+/// How long a client may take to leave once it has been told that the connection ends.
+const PARTING: Duration = Duration::from_secs(5);
 /// Between two looks whether a link is there, and how long an answer may take.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
 
@@ -41,33 +63,47 @@ const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(20), Duration::fro
 pub(super) async fn serve(origin: Origin, stream: Stream, early: Bytes) {
     let origin = Rc::new(origin);
     let node = Arc::clone(&origin.node);
-    let pace = Rc::new(Pace::new(node.clock, &node.settings.http_server));
+    let pace = Rc::new(StreamsPace::new(node.clock, &node.settings.http_server));
     let requests = Rc::new(Cell::new(0usize));
+    let _held = Held::new(node.shards[usize::from(origin.shard)].http_counter(), CONNECTION_HELD);
     let service = {
         let (pace, requests, origin) = (Rc::clone(&pace), Rc::clone(&requests), Rc::clone(&origin));
         service_fn(move |request: Request<Incoming>| {
-            let under_way = UnderWay::begin(&pace, &requests);
+            let under_way = UnderWay::begin(&origin, &pace, &requests);
             let origin = Rc::clone(&origin);
             async move { Ok::<_, Infallible>(answer(&origin, request, under_way).await) }
         })
     };
+    let gauge = Gauge::new(Arc::clone(&node), origin.shard, Rc::clone(&pace));
     let mut connection = Box::pin(
         http2::Builder::new(LocalExecutor)
             .timer(TokioTimer::new())
             .max_concurrent_streams(STREAMS_MAX)
             .max_header_list_size(HEAD_MAX as u32)
+            .max_send_buf_size(SEND_MAX)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
             .keep_alive_interval(KEEP_ALIVE.0)
             .keep_alive_timeout(KEEP_ALIVE.1)
             .enable_connect_protocol()
-            .serve_connection(TokioIo::new(Begun::new(early, stream, Rc::clone(&pace))), service),
+            .serve_connection(TokioIo::new(Begun::new(early, stream, Watch::Frames(Box::new(gauge)))), service),
     );
     let mut draining = node.draining.subscribe();
     tokio::select! {
-        _ = connection.as_mut() => {}
-        () = pace.overrun() => {}
-        _ = draining.wait_for(|draining| *draining) => {
-            connection.as_mut().graceful_shutdown();
-            let _ = connection.await;
+        _ = connection.as_mut() => return,
+        overrun = pace.overrun() => if overrun == Overrun::Incomplete {
+            return;
+        },
+        _ = draining.wait_for(|draining| *draining) => {}
+    }
+    // The client is told which of its requests are served: those that cross the word are (RFC 9113 section 6.8).
+    connection.as_mut().graceful_shutdown();
+    loop {
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            () = tokio::time::sleep(PARTING) => if requests.get() == 0 {
+                return;
+            },
         }
     }
 }
@@ -86,15 +122,28 @@ impl<F: Future + 'static> hyper::rt::Executor<F> for LocalExecutor {
 
 /// A request, or the stream that came of it: while there is one the connection is not idle, and its time is its own.
 struct UnderWay {
-    pace: Rc<Pace>,
+    pace: Rc<StreamsPace>,
     requests: Rc<Cell<usize>>,
+    held: Option<Held>,
 }
 
 impl UnderWay {
-    fn begin(pace: &Rc<Pace>, requests: &Rc<Cell<usize>>) -> Self {
+    fn begin(origin: &Origin, pace: &Rc<StreamsPace>, requests: &Rc<Cell<usize>>) -> Self {
         requests.set(requests.get() + 1);
-        pace.enter(Stage::Busy);
-        UnderWay { pace: Rc::clone(pace), requests: Rc::clone(requests) }
+        pace.note_busy(true);
+        let counter = origin.node.shards[usize::from(origin.shard)].http_counter();
+        UnderWay { pace: Rc::clone(pace), requests: Rc::clone(requests), held: Some(Held::new(counter, STREAM_HELD)) }
+    }
+
+    /// A whole answer. The stream is counted until it has taken it.
+    fn whole(mut self, answer: respond::Answer) -> Answer {
+        answer.map(|body| {
+            let mut held = self.held.take();
+            if let Some(held) = &mut held {
+                held.add(body.size_hint().lower() as usize);
+            }
+            Either::Left(Whole { body, _held: held })
+        })
     }
 }
 
@@ -102,29 +151,53 @@ impl Drop for UnderWay {
     fn drop(&mut self) {
         self.requests.set(self.requests.get() - 1);
         if self.requests.get() == 0 {
-            self.pace.enter(Stage::Waiting);
+            self.pace.note_busy(false);
         }
     }
 }
 
-type Answer = Response<Either<Full<Bytes>, Endless>>;
+/// A whole answer, and what counts it.
+pub(super) struct Whole {
+    body: Full<Bytes>,
+    _held: Option<Held>,
+}
+
+impl Body for Whole {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+type Answer = Response<Either<Whole, Endless>>;
 
 async fn answer(origin: &Origin, mut request: Request<Incoming>, under_way: UnderWay) -> Answer {
     let upgrade = request.extensions_mut().remove::<OnUpgrade>();
     let limit = origin.node.settings.http_server.request_timeout;
+    let request = RequestBody::wrap(request, None, origin.node.shards[usize::from(origin.shard)].http_counter());
     let Ok(routed) = tokio::time::timeout(limit, route::answer(origin, request)).await else {
-        return super::respond::text(hyper::StatusCode::REQUEST_TIMEOUT, "the request took too long\n").map(Either::Left);
+        return under_way.whole(respond::text(StatusCode::REQUEST_TIMEOUT, "the request took too long\n"));
     };
     match (routed, upgrade) {
-        (Routed::Answer(answer), _) => answer.map(Either::Left),
+        (Routed::Answer(answer), _) => under_way.whole(answer),
         (Routed::Stream(admitted), _) => open(origin, *admitted, under_way),
         (Routed::Upgrade(answer, entrance), Some(upgrade)) => {
             if let Some(pair) = seat(origin, entrance, Bytes::new(), Bytes::new()) {
                 tokio::task::spawn_local(carry(upgrade, pair, under_way));
             }
-            answer.map(Either::Left)
+            answer.map(|body| Either::Left(Whole { body, _held: None }))
         }
-        (Routed::Upgrade(..), None) => super::respond::text(hyper::StatusCode::BAD_REQUEST, "no stream to upgrade\n").map(Either::Left),
+        (Routed::Upgrade(..), None) => under_way.whole(respond::text(StatusCode::BAD_REQUEST, "no stream to upgrade\n")),
     }
 }
 
@@ -133,6 +206,9 @@ fn seat(origin: &Origin, entrance: Entrance, greeting: Bytes, early: Bytes) -> O
     let (theirs, ours) = StdUnixStream::pair().ok()?;
     theirs.set_nonblocking(true).ok()?;
     ours.set_nonblocking(true).ok()?;
+    // What a client does not take waits in the shard's account of it, not in the system's.
+    SockRef::from(&theirs).set_send_buffer_size(PAIR_FROM_SHARD).ok()?;
+    SockRef::from(&ours).set_send_buffer_size(PAIR_TO_SHARD).ok()?;
     let ours = UnixStream::from_std(ours).ok()?;
     let socket = Arrival::Pair(theirs);
     let guest = Guest { socket, entrance, greeting, early, user: origin.user.clone() };
@@ -147,7 +223,7 @@ fn open(origin: &Origin, admitted: Admitted, under_way: UnderWay) -> Answer {
     let greeting = Bytes::from(admitted.prelude());
     let Admitted { transport, wire, headers, commands, agent, admission } = admitted;
     let Some(pair) = seat(origin, Entrance { transport, wire, agent, admission }, greeting, commands) else {
-        return super::respond::text(hyper::StatusCode::SERVICE_UNAVAILABLE, "no room for more connections\n").map(Either::Left);
+        return under_way.whole(respond::text(StatusCode::SERVICE_UNAVAILABLE, "no room for more connections\n"));
     };
     let mut answer = Response::new(Either::Right(Endless { pair, _under_way: under_way }));
     *answer.headers_mut() = headers;
@@ -157,7 +233,7 @@ fn open(origin: &Origin, admitted: Admitted, under_way: UnderWay) -> Answer {
 /// Carries a WebSocket's bytes both ways until one side ends.
 async fn carry(upgrade: OnUpgrade, mut pair: UnixStream, _under_way: UnderWay) {
     if let Ok(stream) = upgrade.await {
-        let _ = tokio::io::copy_bidirectional(&mut TokioIo::new(stream), &mut pair).await;
+        let _ = tokio::io::copy_bidirectional_with_sizes(&mut TokioIo::new(stream), &mut pair, CARRIED, CARRIED).await;
     }
 }
 

@@ -1,6 +1,5 @@
 //! The WebSocket handshake behind hyper: one that came in pieces, behind other requests, or that has to be refused.
 
-use hyper::body::Incoming;
 use hyper::ext::Protocol;
 use hyper::header::{
     CONNECTION, HeaderMap, HeaderValue, RETRY_AFTER, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_EXTENSIONS, SEC_WEBSOCKET_PROTOCOL,
@@ -9,6 +8,7 @@ use hyper::header::{
 use hyper::{Method, Request, StatusCode, Version};
 use touchline_protocol::deflate;
 
+use super::body::RequestBody;
 use super::respond::{self, Answer, Refused};
 use crate::agent::Agent;
 use crate::handshake::{self, Entrance, Granted, Refusal};
@@ -25,7 +25,12 @@ pub(super) const AMBIGUOUS: &str = "X-Forwarded-For and Forwarded tell of differ
 ///
 /// # Errors
 /// The answer that says why not.
-pub(super) fn answer(node: &Node, peer: Remote, request: &Request<Incoming>, transport: Transport) -> Result<(Answer, Entrance), Refused> {
+pub(super) fn answer(
+    node: &Node,
+    peer: Remote,
+    request: &Request<RequestBody>,
+    transport: Transport,
+) -> Result<(Answer, Entrance), Refused> {
     if request.version() == Version::HTTP_2 {
         return extended(node, peer, request, transport);
     }
@@ -42,7 +47,7 @@ pub(super) fn answer(node: &Node, peer: Remote, request: &Request<Incoming>, tra
 }
 
 /// The same over HTTP/2: an extended CONNECT (RFC 8441 section 5).
-fn extended(node: &Node, peer: Remote, request: &Request<Incoming>, transport: Transport) -> Result<(Answer, Entrance), Refused> {
+fn extended(node: &Node, peer: Remote, request: &Request<RequestBody>, transport: Transport) -> Result<(Answer, Entrance), Refused> {
     let is_websocket = request.extensions().get::<Protocol>().is_some_and(|protocol| protocol.as_str() == "websocket");
     if *request.method() != Method::CONNECT || !is_websocket {
         return Err(refuse(Refusal::NoUpgrade));
@@ -65,6 +70,7 @@ fn refuse(refusal: Refusal) -> Refused {
             response
         }
         Refusal::Key => respond::text(StatusCode::BAD_REQUEST, "bad Sec-WebSocket-Key\n"),
+        Refusal::Host(refusal) => respond::refuse_host(refusal),
         Refusal::Origin => respond::text(StatusCode::FORBIDDEN, "this origin is not in client.allowed_origins\n"),
         Refusal::Full => {
             let mut response = respond::text(StatusCode::SERVICE_UNAVAILABLE, "no room for more connections\n");

@@ -297,6 +297,9 @@ pub struct HttpServerSettings {
     pub address: String,
     /// Port to bind; 0 = any free one.
     pub port: u16,
+    /// Hosts that requests may be for, with a port or without; `*` stands for any run of characters. Empty = any. An IP address is always one:
+    /// no name of elsewhere can be pointed at it.
+    pub allowed_hosts: Vec<String>,
     /// Connections the kernel may hold until the node takes them.
     pub backlog: u32,
     /// Time a client has to send the head of a request.
@@ -326,6 +329,7 @@ impl Default for HttpServerSettings {
         HttpServerSettings {
             address: String::new(),
             port: 8000,
+            allowed_hosts: Vec::new(),
             backlog: 65_535,
             header_timeout: Duration::from_secs(10),
             request_timeout: Duration::from_secs(30),

@@ -7,7 +7,7 @@ const BURST_MIN: u64 = 1_000;
 
 /// What a connection has sent of what it may.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Allowance {
+pub(crate) struct Allowance {
     /// For commands and for bytes: when what has been sent is made up for, microseconds.
     due_us: [u64; 2],
     /// It is not read.
@@ -16,7 +16,7 @@ pub(super) struct Allowance {
 
 impl Allowance {
     /// Takes note of amounts, each with the number allowed in a second (0 = any). When one is above its rate: the time until which it must wait.
-    pub(super) fn charge(&mut self, amounts: [(usize, usize); 2], now_us: u64) -> Option<u64> {
+    pub(crate) fn charge(&mut self, amounts: [(usize, usize); 2], now_us: u64) -> Option<u64> {
         let mut until = None;
         for (due_us, (amount, rate)) in self.due_us.iter_mut().zip(amounts) {
             if rate == 0 {

@@ -42,7 +42,7 @@ impl Shard {
     }
 
     fn buffered(&self) -> usize {
-        self.metrics.buffered_bytes.get() as usize
+        self.metrics.buffered_bytes.get() as usize + self.node.shards[usize::from(self.id)].http_buffered()
     }
 
     /// Charges a connection for what it makes the node hold now.
@@ -53,11 +53,21 @@ impl Shard {
         self.metrics.buffered_bytes.add(u64::from(now).wrapping_sub(u64::from(before)));
     }
 
-    /// Ends the connections with the largest charge if the slice is used up.
+    /// Ends the connections with the largest charge if they alone have used up the slice.
     pub(super) fn relieve(&mut self) {
-        if self.buffered() <= self.node.buffer_slice {
-            return;
+        if self.metrics.buffered_bytes.get() as usize > self.node.buffer_slice {
+            self.end_largest();
         }
+    }
+
+    /// The same, if they have used it up together with HTTP. Once a tick: the largest may not be theirs.
+    pub(super) fn relieve_http(&mut self) {
+        if self.buffered() > self.node.buffer_slice {
+            self.end_largest();
+        }
+    }
+
+    fn end_largest(&mut self) {
         let charge = |slot: u32| self.connections.get(slot).map(|connection| (connection.buffered, slot));
         let mut charged: Vec<(u32, u32)> = self.connections.slots().filter_map(charge).filter(|(bytes, _)| *bytes > 0).collect();
         charged.sort_unstable_by_key(|charged| Reverse(*charged));

@@ -27,6 +27,8 @@ pub(crate) struct ShardHandle {
     pub(crate) metrics: Arc<ShardMetrics>,
     /// Publications in the inbox.
     backlog: AtomicUsize,
+    /// See [`ShardHandle::http_buffered`].
+    http_buffered: Arc<AtomicUsize>,
     inbox: UnboundedSender<Message>,
     /// Tasks that serve connections whose client is not known yet.
     half_open_tasks: AtomicUsize,
@@ -47,6 +49,7 @@ impl ShardHandle {
         let handle = ShardHandle {
             metrics: Arc::default(),
             backlog: AtomicUsize::new(0),
+            http_buffered: Arc::default(),
             inbox,
             half_open_tasks: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
@@ -122,6 +125,17 @@ impl ShardHandle {
     /// Publications that wait in the inbox.
     pub(crate) fn backlog(&self) -> usize {
         self.backlog.load(Relaxed)
+    }
+
+    /// Bytes that the shard's HTTP tasks hold, outside all connections of clients: bodies of requests while they are read and served, and HTTP/2
+    /// connections and streams, each counted as the most that it may hold.
+    pub(crate) fn http_buffered(&self) -> usize {
+        self.http_buffered.load(Relaxed)
+    }
+
+    /// What these tasks count in.
+    pub(crate) fn http_counter(&self) -> &Arc<AtomicUsize> {
+        &self.http_buffered
     }
 
     /// Gives the shard to those who may run it.

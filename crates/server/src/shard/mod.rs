@@ -43,6 +43,7 @@ use crate::inbox::{Asker, Message};
 use crate::metrics::ShardMetrics;
 use crate::node::Node;
 use crate::operation;
+pub(crate) use allowance::Allowance;
 pub(crate) use budget::scarce_from;
 use census::Census;
 use connections::Connections;
@@ -398,6 +399,7 @@ impl Shard {
         self.metrics.publications_waiting.add((self.outbox.frames() as u64).wrapping_sub(self.metrics.publications_waiting.get()));
         self.metrics.half_open.add((self.half_open_count() as u64).wrapping_sub(self.metrics.half_open.get()));
         self.drain_some();
+        self.relieve_http();
         self.tick_census();
     }
 

@@ -77,6 +77,11 @@ impl TestServer {
         TestServer { address: running.address(), running: Some(running) }
     }
 
+    /// Where lines are served.
+    pub(crate) fn lines(&self) -> SocketAddr {
+        self.running.as_ref().and_then(Running::tcp_address).expect("lines are served")
+    }
+
     pub(crate) fn stop(&mut self) {
         self.running.take().expect("it stops once").stop();
     }

@@ -219,6 +219,10 @@ fn what_would_let_in_more_than_was_configured_is_refused() {
         texts(&toml(token)),
         ["Error c.toml:1:14: not supported yet: client.token.issuer_regex; without it, tokens that it refuses would be good"]
     );
+    for key in ["internal_port = \"9000\"", "internal_address = \"10.0.0.1\"", "internal_tls.enabled = true"] {
+        let found = texts(&toml(&format!("http_api.insecure = true\nhttp_server.{key}")));
+        assert!(found[0].starts_with("Error") && found[0].contains("without it the server API, health and metrics would be"), "{found:?}");
+    }
     let proxied = "[[channel.namespaces]]\nname = \"chat\"\npublish_proxy_enabled = true\nallow_publish_for_subscriber = true";
     let found = texts(&toml(proxied));
     assert!(found[0].starts_with("Error") && found[0].contains("would hold without asking your backend"), "{found:?}");

@@ -1,0 +1,58 @@
+//! Lines that are no commands.
+
+use touchline_protocol::{Disconnect, Error};
+
+use super::{Context, Link, Session};
+
+/// Lines that may be no commands, beyond one for each [`COMMANDS_PER_MISTAKE`] commands.
+const MISTAKES_MAX: u8 = 10;
+/// Commands that make up for a mistake.
+const COMMANDS_PER_MISTAKE: u8 = 100;
+
+impl Session {
+    /// A command came. Many of them make up for a mistake.
+    pub(super) fn make_up(&mut self) {
+        if self.mistakes > 0 {
+            self.amends += 1;
+            if self.amends == COMMANDS_PER_MISTAKE {
+                (self.mistakes, self.amends) = (self.mistakes - 1, 0);
+            }
+        }
+    }
+
+    /// What came is no command. Who types lines may try again, some times; a web page that makes a browser send a request of HTTP may not: what
+    /// follows its head would be the page's commands.
+    pub(super) fn misunderstand(&mut self, input: &[u8], context: &mut Context<'_>) {
+        if self.link != Link::Lines {
+            return context.disconnect(Disconnect::BAD_REQUEST);
+        }
+        self.mistakes += 1;
+        context.effects.refuse(0, Error::NOT_A_COMMAND);
+        let is_page = !self.is_connected() && is_request_line(input);
+        if is_page || self.mistakes >= MISTAKES_MAX {
+            context.disconnect(Disconnect::TOO_MANY_ERRORS);
+        }
+    }
+}
+
+/// Whether a line is the first of a request of HTTP/1 (RFC 9112 section 3): a method, a target and the version.
+fn is_request_line(line: &[u8]) -> bool {
+    let mut words = line.trim_ascii().split(|byte| *byte == b' ');
+    let is_method = words.next().is_some_and(|word| !word.is_empty() && word.iter().all(|byte| byte.is_ascii_uppercase() || *byte == b'-'));
+    is_method && words.next_back().is_some_and(|word| word.starts_with(b"HTTP/1."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn request_lines_are_told_from_other_lines() {
+        for line in ["POST / HTTP/1.1", "GET /a?b=c HTTP/1.0\r", "M-SEARCH * HTTP/1.1\r\n", "POST  /  HTTP/1.1"] {
+            assert!(is_request_line(line.as_bytes()), "{line}");
+        }
+        for line in ["", "hello", "{\"id\":1,\"connect\":{}", "Host: HTTP/1.1", "post / HTTP/1.1", "GET", "HTTP/1.1"] {
+            assert!(!is_request_line(line.as_bytes()), "{line}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! A refusal reaches its client although the body of the request comes later, or never.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use touchline_server::Settings;
+
+use crate::support::{KEY, TestServer};
+
+/// Tries of each case: what depends on the order of two packets does not fail each time.
+const TRIES: usize = 30;
+
+fn served(settings: &mut Settings) {
+    settings.sse.enabled = true;
+    settings.client.allowed_origins = vec!["https://app.test".into()];
+}
+
+/// Requests that are refused before their body is read, and the status that says so.
+fn refused() -> Vec<(String, u16)> {
+    vec![
+        ("POST /api/publish HTTP/1.1\r\nHost: test\r\nX-API-Key: wrong\r\n".into(), 401),
+        ("POST /emulation HTTP/1.1\r\nHost: test\r\nOrigin: https://evil.test\r\n".into(), 403),
+        ("POST /nowhere HTTP/1.1\r\nHost: test\r\n".into(), 404),
+        ("PUT /api/publish HTTP/1.1\r\nHost: test\r\n".into(), 405),
+    ]
+}
+
+/// The status of the next answer, which is read whole.
+fn status(socket: &mut TcpStream) -> Option<(u16, String)> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        if !matches!(socket.read(&mut byte), Ok(1)) {
+            return None;
+        }
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).expect("heads are ASCII").to_ascii_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok()).unwrap_or(0);
+    let mut body = vec![0; length];
+    socket.read_exact(&mut body).ok()?;
+    Some((head.split(' ').nth(1)?.parse().ok()?, head))
+}
+
+#[test]
+fn a_refusal_is_heard_though_the_body_comes_later() {
+    let server = TestServer::with(served);
+    for gap in [Duration::ZERO, Duration::from_micros(500), Duration::from_millis(20)] {
+        for (head, expected) in refused() {
+            for size in [10, 40_000, 3_000_000] {
+                let tries = if size > 100_000 { 3 } else { TRIES };
+                for turn in 0..tries {
+                    let mut socket = server.socket();
+                    let body = vec![b'x'; size];
+                    socket.write_all(format!("{head}Content-Length: {size}\r\n\r\n").as_bytes()).expect("the head is read");
+                    std::thread::sleep(gap);
+                    // As most clients do it: the body first, then the answer.
+                    socket.write_all(&body).unwrap_or_else(|error| panic!("{head} {size} bytes, {gap:?}, try {turn}: {error}"));
+                    let heard = status(&mut socket).map(|(status, _)| status);
+                    assert_eq!(heard, Some(expected), "{head} {size} bytes, {gap:?}, try {turn}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_client_whose_small_body_was_passed_over_goes_on() {
+    let server = TestServer::with(served);
+    for (head, expected) in refused() {
+        let mut socket = server.socket();
+        for _ in 0..3 {
+            socket.write_all(format!("{head}Content-Length: 10000\r\n\r\n").as_bytes()).expect("the head is read");
+            std::thread::sleep(Duration::from_millis(1));
+            socket.write_all(&[b'x'; 10_000]).expect("the body is read");
+            assert_eq!(status(&mut socket).map(|(status, _)| status), Some(expected), "{head}");
+        }
+        let body = "{}";
+        let head = format!("POST /api/info HTTP/1.1\r\nHost: test\r\nX-API-Key: {KEY}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        socket.write_all(head.as_bytes()).expect("the connection goes on");
+        assert_eq!(status(&mut socket).map(|(status, _)| status), Some(200));
+    }
+}
+
+#[test]
+fn who_asks_before_it_sends_a_body_is_refused_without_it() {
+    let server = TestServer::with(served);
+    for (head, expected) in refused() {
+        for _ in 0..TRIES {
+            let mut socket = server.socket();
+            socket.write_all(format!("{head}Expect: 100-continue\r\nContent-Length: 5000\r\n\r\n").as_bytes()).expect("the head is read");
+            let (heard, head) = status(&mut socket).expect("an answer comes");
+            assert_eq!(heard, expected, "no 100 comes first");
+            assert!(head.contains("connection: close"), "{head}");
+            // One that has begun to send meanwhile is not cut off either.
+            socket.write_all(&[b'x'; 5_000]).expect("the body is passed over");
+            socket.shutdown(std::net::Shutdown::Write).expect("the socket is open");
+            assert_eq!(socket.read(&mut [0]).ok(), Some(0), "the connection ends cleanly");
+        }
+    }
+}
+
+#[test]
+fn who_asks_and_is_welcome_is_told_to_go_on() {
+    let server = TestServer::with(served);
+    let mut socket = server.socket();
+    let head = format!("POST /api/info HTTP/1.1\r\nHost: test\r\nX-API-Key: {KEY}\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+    socket.write_all(head.as_bytes()).expect("the head is read");
+    assert_eq!(status(&mut socket).map(|(status, _)| status), Some(100));
+    socket.write_all(b"{}").expect("the body is read");
+    assert_eq!(status(&mut socket).map(|(status, _)| status), Some(200));
+}
+
+#[test]
+fn a_body_without_end_is_passed_over_for_a_bounded_time() {
+    let server = TestServer::with(served);
+    let mut socket = server.socket();
+    let head = "POST /nowhere HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n";
+    socket.write_all(head.as_bytes()).expect("the head is read");
+    assert_eq!(status(&mut socket).map(|(status, _)| status), Some(404));
+    let piece = [b"4000\r\n", &[b'x'; 0x4000][..], b"\r\n"].concat();
+    let sent = (0..100_000).find(|_| socket.write_all(&piece).is_err());
+    assert!(sent.is_some(), "1.6 GB are not read");
+}
