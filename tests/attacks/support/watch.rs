@@ -151,7 +151,9 @@ fn look(address: SocketAddr, is_over: &AtomicBool) -> Vec<Duration> {
     let mut times = Vec::new();
     while !is_over.load(Relaxed) {
         let began = Instant::now();
-        let is_well = http.request("GET", "/health", "", "").is_some_and(|(status, _)| status == 200);
+        // A connection that was kept may have been closed meanwhile: then the request is sent again, on a fresh one (RFC 9112 section 9.3.1).
+        let answer = http.request("GET", "/health", "", "").or_else(|| http.request("GET", "/health", "", ""));
+        let is_well = answer.is_some_and(|(status, _)| status == 200);
         times.push(if is_well { began.elapsed() } else { PATIENCE });
         std::thread::sleep(INTERVAL);
     }

@@ -154,7 +154,7 @@ impl Session {
         if self.is_connected() {
             return true;
         }
-        self.flow.early_frames += 1;
+        self.flow.early_frames = self.flow.early_frames.saturating_add(1);
         self.flow.early_frames <= EARLY_FRAMES_MAX
     }
 }

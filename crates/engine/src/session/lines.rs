@@ -26,7 +26,7 @@ impl Session {
         if self.link != Link::Lines {
             return context.disconnect(Disconnect::BAD_REQUEST);
         }
-        self.mistakes += 1;
+        self.mistakes = self.mistakes.saturating_add(1);
         context.effects.refuse(0, Error::NOT_A_COMMAND);
         let is_page = !self.is_connected() && is_request_line(input);
         if is_page || self.mistakes >= MISTAKES_MAX {

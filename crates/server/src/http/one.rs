@@ -11,7 +11,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 
 use super::begun::{Begun, Stream, Watch};
-use super::body::{RequestBody, Rest};
+use super::body::{Held, RequestBody, Rest};
 use super::pace::{Pace, Stage};
 use super::route::{self, Routed};
 use super::stream::Admitted;
@@ -28,6 +28,7 @@ pub(super) async fn serve(origin: Origin, stream: Stream, early: Bytes) {
     let taking = Rc::new(Taking::default());
     let pace = Rc::new(Pace::new(node.clock, &node.settings.http_server));
     let rest = Rc::new(Rest::default());
+    let _held = Held::new(node.shards[usize::from(origin.shard)].http_counter(), HEAD_MAX);
     let service = service_fn(|request: Request<Incoming>| {
         let (origin, taking, pace, rest) = (Rc::clone(&origin), Rc::clone(&taking), Rc::clone(&pace), Rc::clone(&rest));
         let counter = origin.node.shards[usize::from(origin.shard)].http_counter();

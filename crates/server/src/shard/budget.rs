@@ -9,11 +9,14 @@ use touchline_protocol::Disconnect;
 
 use super::Shard;
 use super::connections::Connection;
+use super::half_open::Closed;
 
 /// Bytes of answers that a connection may be made before its socket has taken them; the one that begins below ends above.
 pub(super) const ANSWERS_AHEAD: usize = 64 * 1024;
 /// What a TLS session may hold of a blocked socket, bytes.
 const TLS_SIZE: usize = 32 * 1024;
+/// Half-open connections that are closed in one tick when HTTP has used up the node's memory.
+const HALF_OPEN_A_TICK: usize = 256;
 /// A connection that still holds more after its queue was dropped is closed at once.
 const REST_MAX: usize = 64 * 1024;
 
@@ -60,10 +63,16 @@ impl Shard {
         }
     }
 
-    /// The same, if they have used it up together with HTTP. Once a tick: the largest may not be theirs.
+    /// Makes room if they have used it up together with HTTP: first those go that have not connected, oldest first. Once a tick, because what
+    /// tasks hold is free only when they have run.
     pub(super) fn relieve_http(&mut self) {
-        if self.buffered() > self.node.buffer_slice {
-            self.end_largest();
+        if self.buffered() <= self.node.buffer_slice {
+            return;
+        }
+        for _ in 0..HALF_OPEN_A_TICK {
+            if self.close_oldest() == Closed::Nothing {
+                return self.end_largest();
+            }
         }
     }
 

@@ -17,7 +17,7 @@ use super::Shard;
 use super::half_open::{Closed, Waiting};
 use super::socket::Socket;
 use crate::agent::Agent;
-use crate::handshake::{self, Entrance, HEADERS_MAX, Headers};
+use crate::handshake::{self, Entrance, HEADERS_MAX, Headers, Refusal};
 use crate::http::{self, Caller, Port};
 use crate::node::Node;
 use crate::proxies::Remote;
@@ -266,8 +266,14 @@ impl Shard {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return self.wait_for(visitor, known),
             Err(_) => return,
         };
-        let Some((answer, head, entrance)) = grant(&self.node, visitor.remote, &self.scratch[..length]) else {
-            return self.hand_to_http(visitor, known, length);
+        let Opening { answer, head, entrance } = match grant(&self.node, visitor.remote, &self.scratch[..length]) {
+            Verdict::Granted(opening) => opening,
+            Verdict::Full => {
+                // The whole request was read, so nothing destroys the answer on its way.
+                let _ = visitor.socket.write(FULL);
+                return;
+            }
+            Verdict::ForHttp => return self.hand_to_http(visitor, known, length),
         };
         // A fresh socket has room for so little.
         if matches!(visitor.socket.write(&answer), Ok(written) if written == answer.len()) {
@@ -310,8 +316,42 @@ fn wait_for_handshake(node: &Node) -> Option<u64> {
     node.entry.handshakes.wait(limit, HANDSHAKES_BURST_US, node.clock.elapsed_us())
 }
 
-/// The answer to a whole, good handshake without a body, the length of its head and how the client comes in. Everything else is for hyper to judge.
-fn grant(node: &Node, remote: Remote, bytes: &[u8]) -> Option<(Vec<u8>, usize, Entrance)> {
+/// The answer to a handshake while the node takes no more clients: it costs no task and no buffer.
+const FULL: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n\
+    Content-Length: 29\r\n\r\nno room for more connections\n";
+
+/// A granted handshake.
+struct Opening {
+    /// What is written.
+    answer: Vec<u8>,
+    /// The length of its head, bytes.
+    head: usize,
+    entrance: Entrance,
+}
+
+/// What becomes of the first bytes of a connection.
+enum Verdict {
+    /// A good handshake.
+    Granted(Opening),
+    /// A good handshake, but the node takes no more clients.
+    Full,
+    /// Hyper has to judge.
+    ForHttp,
+}
+
+/// Judges a whole, good handshake without a body. Everything else is for hyper.
+fn grant(node: &Node, remote: Remote, bytes: &[u8]) -> Verdict {
+    match examine(node, remote, bytes) {
+        None => Verdict::ForHttp,
+        Some((head, Err(Refusal::Full))) if head == bytes.len() => Verdict::Full,
+        Some((_, Err(_))) => Verdict::ForHttp,
+        Some((_, Ok(opening))) => Verdict::Granted(opening),
+    }
+}
+
+/// The length of a handshake's head, and whether it is granted. None = it is not whole, or something else.
+fn examine(node: &Node, remote: Remote, bytes: &[u8]) -> Option<(usize, Result<Opening, Refusal>)> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
     let Ok(httparse::Status::Complete(head)) = request.parse(bytes) else { return None };
@@ -324,7 +364,10 @@ fn grant(node: &Node, remote: Remote, bytes: &[u8]) -> Option<(Vec<u8>, usize, E
     if headers.value("content-length").is_some() || headers.value("transfer-encoding").is_some() {
         return None;
     }
-    let granted = handshake::examine(node, remote, transport, query, &headers).ok()?;
+    let granted = match handshake::examine(node, remote, transport, query, &headers) {
+        Ok(granted) => granted,
+        Err(refusal) => return Some((head, Err(refusal))),
+    };
     let mut answer = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: ".to_vec();
     answer.extend_from_slice(granted.accept_key.as_bytes());
     if let Some(subprotocol) = granted.subprotocol {
@@ -336,5 +379,6 @@ fn grant(node: &Node, remote: Remote, bytes: &[u8]) -> Option<(Vec<u8>, usize, E
         answer.extend_from_slice(deflate::GRANTED.as_bytes());
     }
     answer.extend_from_slice(b"\r\n\r\n");
-    Some((answer, head, Entrance { transport, wire: granted.wire, agent: Agent::of(&headers), admission: granted.admission }))
+    let entrance = Entrance { transport, wire: granted.wire, agent: Agent::of(&headers), admission: granted.admission };
+    Some((head, Ok(Opening { answer, head, entrance })))
 }
