@@ -1,7 +1,7 @@
 // Behind a real nginx, as it is set up by those who have not read anything: buffering on and off, HTTP/1.0 to the server, idle timeouts.
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -174,7 +174,7 @@ describe('behind nginx', () => {
     await limited.stop();
   });
 
-  test('limits go by the address that nginx tells by the PROXY protocol', { timeout: 60_000, skip: !existsSync(STREAM) && `needs ${STREAM} (Debian package libnginx-mod-stream)` }, async () => {
+  test('limits go by the address that nginx tells by the PROXY protocol', { timeout: 60_000 }, async () => {
     const change = { http_server: { trusted_proxies: ['127.0.0.1'], proxy_protocol: true }, client: { connection_limit_by_address: 1 } };
     const port = await freePort();
     const listens = () => new Promise((resolve, reject) => { const socket = connect(port, '127.0.0.1', () => { socket.destroy(); resolve(true); }).once('error', reject); });

@@ -1,6 +1,7 @@
 //! The binary as people run it: a server, and the commands beside it.
 
 use std::io::{BufRead, BufReader, Read as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -235,6 +236,9 @@ fn a_token_is_alone_on_its_line() {
 #[test]
 fn a_check_tells_good_from_bad() {
     let server = Server::start("check");
+    let readable = run(&["check", &server.path()]);
+    assert!(text(&readable.stdout).contains("everybody on this machine can read"), "{}", text(&readable.stdout));
+    std::fs::set_permissions(&server.file, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
     let good = run(&["check", &server.path()]);
     assert_eq!((good.status.code(), text(&good.stdout).lines().last()), (Some(0), Some("ok: 0 errors, 0 warnings, 1 notes")));
     let bad = server.file.with_extension("bad.toml");

@@ -147,10 +147,7 @@ impl Server {
         let proxies = proxies_of(&settings)?;
         let verifier = TokenVerifier::new(client)?;
         let (tls, keeping) = tls_of(&settings)?;
-        let shards = match settings.node.shards {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            shards => shards.min(usize::from(ShardId::MAX)),
-        };
+        let shards = shards_of(&settings);
         let (https, address) = listen(SocketAddr::new(ip, http.port), http.backlog, shards)?;
         let tcp = &settings.tcp;
         let lines = match tcp.enabled {
@@ -322,6 +319,14 @@ fn proxies_of(settings: &Settings) -> Result<Proxies, StartError> {
         }
     }
     Ok(Proxies::parse(&http.trusted_proxies)?)
+}
+
+/// Event loops of the node.
+fn shards_of(settings: &Settings) -> usize {
+    match settings.node.shards {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        shards => shards.min(usize::from(ShardId::MAX)),
+    }
 }
 
 /// The TLS of every port that speaks it, and the certificates that are to be ordered.

@@ -106,6 +106,11 @@ impl Session {
         usize::from(flow.in_flight) >= client.commands_in_flight_max || flow.has_large || matches!(self.phase, Phase::Connecting(_))
     }
 
+    /// Whether some command of the client is not answered yet, calls apart.
+    pub fn is_awaiting(&self) -> bool {
+        self.flow.in_flight > 0 || self.is_deferring()
+    }
+
     /// Whether commands wait for room.
     pub fn is_deferring(&self) -> bool {
         self.flow.deferred.is_some()

@@ -7,6 +7,7 @@ mod connect;
 mod counted;
 mod flow;
 mod lines;
+mod permission;
 mod refresh;
 mod registry;
 mod server;
@@ -26,7 +27,7 @@ use crate::claims::Verifier;
 use crate::directory::{Ask, Scopes, Who, client_text};
 use crate::duration::millis;
 use crate::hub::{Hub, LocalChannel, Membership};
-use crate::namespace::{ChannelOptions, Namespaces};
+use crate::namespace::Namespaces;
 use crate::request::{ConnectionId, Request, Response};
 use crate::settings::ClientSettings;
 use crate::tracker::{TrackLimits, Tracker};
@@ -37,6 +38,7 @@ pub use flow::{Room, Weight};
 pub use server::ServerSubscription;
 
 use flow::Flow;
+use permission::Action;
 
 /// How long a refused client may take to close the connection, milliseconds.
 const REFUSED_CLOSE_MS: u64 = 5_000;
@@ -564,38 +566,6 @@ impl Session {
     fn find(&self, channel: &str, hub: &Hub) -> Option<usize> {
         let channel = hub.find(channel)?;
         self.subscriptions.iter().position(|s| s.channel == channel)
-    }
-
-    /// Whether a permission of the namespace is this client's.
-    fn may(&self, options: &ChannelOptions, channel: &str, action: Action, context: &Context<'_>) -> bool {
-        let (for_client, for_subscriber, for_anonymous) = action.permissions(options);
-        let is_known = !self.user.is_empty() || for_anonymous;
-        let is_allowed = for_client || for_subscriber && self.find(channel, context.hub).is_some();
-        is_known && is_allowed || self.is_insecure(context)
-    }
-
-    fn is_insecure(&self, context: &Context<'_>) -> bool {
-        let settings = &context.node.client;
-        settings.insecure && (self.is_loopback || !settings.anonymous_on_loopback_only)
-    }
-}
-
-/// What a client may be permitted to do in a channel.
-#[derive(Debug, Clone, Copy)]
-enum Action {
-    Publish,
-    History,
-    Presence,
-}
-
-impl Action {
-    /// For clients, for subscribers, for anonymous ones too.
-    fn permissions(self, o: &ChannelOptions) -> (bool, bool, bool) {
-        match self {
-            Action::Publish => (o.allow_publish_for_client, o.allow_publish_for_subscriber, o.allow_publish_for_anonymous),
-            Action::History => (o.allow_history_for_client, o.allow_history_for_subscriber, o.allow_history_for_anonymous),
-            Action::Presence => (o.allow_presence_for_client, o.allow_presence_for_subscriber, o.allow_presence_for_anonymous),
-        }
     }
 }
 

@@ -177,6 +177,15 @@ impl Shard {
 
     /// The peer has closed its side. One that sent lines may still want the answers to them.
     fn hear_end(&mut self, slot: u32) {
+        if let Some(connection) = self.connections.get_mut(slot)
+            && connection.transport == Transport::Tcp
+            && connection.stage == Stage::Open
+            && connection.session.is_awaiting()
+        {
+            // The answer looks at this end again.
+            connection.is_held = true;
+            return;
+        }
         match self.connections.get(slot).filter(|connection| connection.transport == Transport::Tcp).map(|connection| connection.stage) {
             Some(Stage::Open) => self.end(slot),
             // What it is due is still being written.
@@ -410,6 +419,10 @@ impl Shard {
                 queue.clear_unbegun();
                 self.metrics.queued_bytes.subtract((before - queue.bytes()) as u64);
             }
+        }
+        if connection.is_held {
+            // What was held back may end with the client's own goodbye.
+            self.unread.push(slot);
         }
         connection.close_code = why.code;
         self.metrics.count_disconnect(why.code);

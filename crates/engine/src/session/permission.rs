@@ -1,0 +1,38 @@
+//! What a client may do in a channel, by the options of its namespace.
+
+use super::{Context, Session};
+use crate::namespace::ChannelOptions;
+
+/// What a client may be permitted to do in a channel.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Action {
+    Publish,
+    History,
+    Presence,
+}
+
+impl Action {
+    /// For clients, for subscribers, for anonymous ones too.
+    fn permissions(self, o: &ChannelOptions) -> (bool, bool, bool) {
+        match self {
+            Action::Publish => (o.allow_publish_for_client, o.allow_publish_for_subscriber, o.allow_publish_for_anonymous),
+            Action::History => (o.allow_history_for_client, o.allow_history_for_subscriber, o.allow_history_for_anonymous),
+            Action::Presence => (o.allow_presence_for_client, o.allow_presence_for_subscriber, o.allow_presence_for_anonymous),
+        }
+    }
+}
+
+impl Session {
+    /// Whether a permission of the namespace is this client's.
+    pub(super) fn may(&self, options: &ChannelOptions, channel: &str, action: Action, context: &Context<'_>) -> bool {
+        let (for_client, for_subscriber, for_anonymous) = action.permissions(options);
+        let is_known = !self.user.is_empty() || for_anonymous;
+        let is_allowed = for_client || for_subscriber && self.find(channel, context.hub).is_some();
+        is_known && is_allowed || self.is_insecure(context)
+    }
+
+    pub(super) fn is_insecure(&self, context: &Context<'_>) -> bool {
+        let settings = &context.node.client;
+        settings.insecure && (self.is_loopback || !settings.anonymous_on_loopback_only)
+    }
+}
