@@ -47,6 +47,9 @@ pub struct ClientSettings {
     pub queue_max_entries: usize,
     /// Commands of one connection that may be under way; with so many, its next ones are not read. Calls have a limit of their own.
     pub commands_in_flight_max: usize,
+    /// Time for which a client may leave the answers that it has asked for in its socket, before a missing pong ends it.
+    #[serde(with = "duration")]
+    pub answer_timeout: Duration,
     /// Bytes of publications in one answer: a page of history is shorter, a recovery that is larger is told as not recovered.
     pub answer_max_size: usize,
     /// Time between two pings to a connection.
@@ -100,6 +103,7 @@ impl Default for ClientSettings {
             queue_max_size: 1_048_576,
             queue_max_entries: 16_384,
             commands_in_flight_max: 64,
+            answer_timeout: Duration::from_secs(60),
             answer_max_size: 16 * 1_048_576,
             ping_interval: Duration::from_secs(25),
             pong_timeout: Duration::from_secs(8),

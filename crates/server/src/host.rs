@@ -15,7 +15,7 @@ pub(crate) enum HostRefusal {
     NotAllowed,
 }
 
-/// Checks the host of a request. `target`: the authority of its target, which counts before `Host`. `is_needed`: there must be a `Host`.
+/// Checks the host of a request. `target`: the authority of its target; where there are both, both must be allowed. `is_needed`: there must be a `Host`.
 ///
 /// # Errors
 /// See [`HostRefusal`].
@@ -26,10 +26,9 @@ pub(crate) fn check(headers: &impl Headers, target: Option<&str>, is_needed: boo
         return Err(HostRefusal::Malformed);
     }
     let field = field.map(|host| std::str::from_utf8(host).ok().filter(|host| is_host(host)).ok_or(HostRefusal::Malformed)).transpose()?;
-    match target.or(field) {
-        Some(host) if !is_allowed(host, allowed) => Err(HostRefusal::NotAllowed),
-        _ => Ok(()),
-    }
+    let is_told = target.is_some() || field.is_some();
+    let are_allowed = [target, field].into_iter().flatten().all(|host| is_allowed(host, allowed));
+    if are_allowed && (is_told || allowed.is_empty()) { Ok(()) } else { Err(HostRefusal::NotAllowed) }
 }
 
 /// Whether the text may be a host with or without a port; empty is one too.

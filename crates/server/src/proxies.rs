@@ -86,8 +86,13 @@ impl Proxies {
         // A proxy that tells of nobody speaks for somebody who may be anywhere.
         let mut client = Remote { is_loopback: false, ..peer };
         for hop in hops {
-            let Some(address) = hop else { break };
+            let Some(address) = hop else {
+                client.is_loopback = false;
+                break;
+            };
+            // Only a proxy on this machine knows who else is on it.
             client = Remote::of(address);
+            client.is_loopback &= peer.is_loopback;
             if !self.contains(address) {
                 break;
             }

@@ -67,7 +67,11 @@ fn parse(header: &[u8], proxy: IpAddr) -> Option<Remote> {
         return None;
     }
     Some(match parsed.proxied_address() {
-        Some(addresses) => Remote::of(addresses.source.ip()),
+        Some(addresses) => {
+            let told = Remote::of(addresses.source.ip());
+            // Only a proxy on this machine knows who else is on it.
+            Remote { is_loopback: told.is_loopback && proxy.to_canonical().is_loopback(), ..told }
+        }
         None => Remote::unknown_behind(proxy),
     })
 }

@@ -186,7 +186,7 @@ impl Server {
             sealer: seals.clone(),
             users: users_of(client),
             line_idle: settings.tcp.idle_timeout,
-            deferred_max: settings.websocket.message_size_limit * 2,
+            deferred_max: deferred_max(&settings),
             track: TrackLimits { rate: if stats.enabled { stats.track_rate } else { 0 }, props_max: stats.track_size },
         };
         let of = |database| move |source| StartError::DatabaseAddress { database, source };
@@ -319,6 +319,14 @@ fn proxies_of(settings: &Settings) -> Result<Proxies, StartError> {
         }
     }
     Ok(Proxies::parse(&http.trusted_proxies)?)
+}
+
+/// Bytes of commands that may wait in a session: twice the largest message that any transport takes.
+fn deferred_max(settings: &Settings) -> usize {
+    let streams = [&settings.http_stream, &settings.sse, &settings.uni_http_stream, &settings.uni_sse];
+    let bodies = streams.into_iter().map(|stream| stream.max_request_body_size()).chain([settings.emulation.max_request_body_size()]);
+    let largest = bodies.chain([settings.websocket.message_size_limit, settings.tcp.message_size_limit]).max();
+    largest.unwrap_or_default().saturating_mul(2)
 }
 
 /// Event loops of the node.

@@ -153,6 +153,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("client.queue_max_size", SOME, "1048576", "Bytes of publications and messages that may wait for one slow connection until it is ended with 3008. Answers to its own commands do not count: they are made only when there is room."),
     ours("client.queue_max_entries", SOME, "16384", "Publications and messages that may wait for one slow connection until it is ended with 3008."),
     ours("client.commands_in_flight_max", Integer(1, 65_535), "64", "Commands of one connection that may be under way; then its next ones are not read until one is answered. Calls of the registry have a limit of their own."),
+    ours("client.answer_timeout", Duration, "60s", "Time for which a client may leave answers that it has asked for unread; after it a missing pong ends the connection, as it does at once where no answers wait."),
     ours("client.answer_max_size", SOME, "16777216", "Bytes of publications in one answer: a page of history ends before it is larger, a recovery that is larger is told as not recovered."),
     key("client.ping_interval", Duration, "25s", "Time between two pings to a connection."),
     key("client.pong_timeout", Duration, "8s", "Time a client has to answer a ping; shorter than the interval."),

@@ -50,6 +50,7 @@ pub(crate) const LIMITS: &[Limit] = &[
     limit("client.connection_limit_by_address", "connections from one address", "429; over bare TCP the connection is closed"),
     limit("client.connection_rate_limit", "new connections of a node in a second", "503 with `Retry-After`; over bare TCP the connection is closed"),
     limit("client.commands_in_flight_max", "commands of a connection that wait for their answers", "nothing: it is not read until there is room"),
+    limit("client.answer_timeout", "answers that a client has asked for and does not read", "3012"),
     limit("client.answer_max_size", "memory of one answer to a client", "a shorter page of history; `recovered: false`"),
     limit("client.command_rate_limit", "time of the shard", SLOWER),
     limit("client.byte_rate_limit", "time of the shard, and the network", SLOWER),

@@ -120,7 +120,7 @@ impl Session {
     pub fn buffered_bytes(&self) -> usize {
         let deferred = self.flow.deferred.as_ref().map_or(0, |deferred| deferred.bytes.capacity());
         match &self.phase {
-            Phase::Connecting(connecting) => deferred + connecting.subs_bytes,
+            Phase::Connecting(connecting) => deferred + connecting.subs_bytes + connecting.held_bytes,
             _ => deferred,
         }
     }
@@ -145,6 +145,7 @@ impl Session {
             return;
         }
         let deferred = self.flow.deferred.get_or_insert_default();
+        deferred.bytes.drain(..std::mem::take(&mut deferred.at));
         if deferred.bytes.len() + input.len() > context.node.deferred_max {
             return context.disconnect(Disconnect::TOO_MANY_REQUESTS);
         }

@@ -42,6 +42,8 @@ use permission::Action;
 
 /// How long a refused client may take to close the connection, milliseconds.
 const REFUSED_CLOSE_MS: u64 = 5_000;
+/// What a held push costs besides its bytes, as in the queue of a connection.
+const HELD_ENTRY_SIZE: usize = 64;
 /// What all sessions of a node share.
 pub struct Node {
     /// The `client` settings.
@@ -473,7 +475,7 @@ impl Session {
     /// sent at once.
     pub fn hold(&mut self, frame: Bytes, most: usize) -> Option<Bytes> {
         let Phase::Connecting(connecting) = &mut self.phase else { return Some(frame) };
-        connecting.held_bytes += frame.len() + size_of::<Bytes>();
+        connecting.held_bytes += frame.len() + HELD_ENTRY_SIZE;
         connecting.is_overrun |= connecting.held_bytes > most;
         if connecting.is_overrun {
             connecting.held = Vec::new();
@@ -483,15 +485,17 @@ impl Session {
         None
     }
 
-    /// Puts off the next ping, or the end of the wait for its answer: the client is being written to, or is not being read for a reason of ours.
-    pub fn postpone(&mut self, until_ms: u64) {
-        if !self.is_connected() {
-            return;
+    /// Puts off the end of the wait for a pong: the client is there, and its pong stands behind something else. True when the next ping is due
+    /// meanwhile.
+    pub fn wait_longer(&mut self, now_ms: u64, pong_timeout: Duration, ping_interval: Duration) -> bool {
+        let Heartbeat::Awaited(at, next) = self.heartbeat else { return false };
+        if at > now_ms || !self.is_connected() {
+            return false;
         }
-        self.heartbeat = match self.heartbeat {
-            Heartbeat::Due(at) => Heartbeat::Due(at.max(until_ms)),
-            Heartbeat::Awaited(at, next) => Heartbeat::Awaited(at.max(until_ms), next.max(until_ms)),
-        };
+        let is_ping_due = next <= now_ms;
+        let next = if is_ping_due { now_ms.saturating_add(millis(ping_interval)) } else { next };
+        self.heartbeat = Heartbeat::Awaited(now_ms.saturating_add(millis(pong_timeout)), next);
+        is_ping_due
     }
 
     /// Whether pushes must go through [`Session::hold`].

@@ -108,6 +108,15 @@ impl Begun {
     }
 }
 
+impl Begun {
+    fn note_write(&mut self, outcome: &Poll<io::Result<usize>>) {
+        self.owes = outcome.is_pending();
+        if let (Watch::Requests(pace), Poll::Ready(Ok(1..))) = (&self.watch, outcome) {
+            pace.note_written();
+        }
+    }
+}
+
 impl AsyncRead for Begun {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if let Watch::Frames(gauge) = &mut self.watch {
@@ -117,8 +126,11 @@ impl AsyncRead for Begun {
         let outcome = self.poll_bytes(context, buffer);
         let read = &buffer.filled()[before..];
         if !read.is_empty() {
+            let owes = self.owes;
             match &mut self.watch {
-                Watch::Requests(pace) => pace.hear(),
+                // What comes while an answer is being written is read ahead only.
+                Watch::Requests(pace) if !owes => pace.hear(),
+                Watch::Requests(_) => {}
                 Watch::Frames(gauge) => gauge.hear(read),
             }
         }
@@ -129,13 +141,13 @@ impl AsyncRead for Begun {
 impl AsyncWrite for Begun {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let outcome = each!(&mut self.stream, socket => Pin::new(socket).poll_write(context, bytes));
-        self.owes = outcome.is_pending();
+        self.note_write(&outcome);
         outcome
     }
 
     fn poll_write_vectored(mut self: Pin<&mut Self>, context: &mut Context<'_>, slices: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
         let outcome = each!(&mut self.stream, socket => Pin::new(socket).poll_write_vectored(context, slices));
-        self.owes = outcome.is_pending();
+        self.note_write(&outcome);
         outcome
     }
 

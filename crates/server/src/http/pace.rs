@@ -38,6 +38,13 @@ impl Pace {
         self.since_us.set(self.clock.elapsed_us());
     }
 
+    /// Bytes of an answer were taken: the time between two requests begins when the last one was.
+    pub(super) fn note_written(&self) {
+        if self.stage.get() == Stage::Waiting {
+            self.enter(Stage::Waiting);
+        }
+    }
+
     /// Bytes have come: perhaps the first of a request.
     pub(super) fn hear(&self) {
         if self.stage.get() == Stage::Waiting {
@@ -65,7 +72,7 @@ const LOOK_MIN: Duration = Duration::from_millis(1);
 /// The time of an HTTP/2 connection. Its requests have times of their own.
 pub(super) struct StreamsPace {
     clock: Clock,
-    idle_timeout: Duration,
+    idle_timeout: Cell<Duration>,
     header_timeout: Duration,
     /// Since when no request is under way, microseconds; none = one is.
     idle_since_us: Cell<Option<u64>>,
@@ -87,7 +94,13 @@ impl StreamsPace {
     pub(super) fn new(clock: Clock, settings: &HttpServerSettings) -> Self {
         let now_us = Cell::new(Some(clock.elapsed_us()));
         let HttpServerSettings { idle_timeout, header_timeout, .. } = *settings;
+        let idle_timeout = Cell::new(idle_timeout);
         StreamsPace { clock, idle_timeout, header_timeout, idle_since_us: now_us.clone(), incomplete_since_us: now_us }
+    }
+
+    /// A session lives on the connection. When none does any more, nobody knows whose it is: it has no more time than for a head.
+    pub(super) fn note_seated(&self) {
+        self.idle_timeout.set(self.idle_timeout.get().min(self.header_timeout));
     }
 
     /// Takes note whether requests are under way.
@@ -108,7 +121,7 @@ impl StreamsPace {
             let left = |since_us: Option<u64>, limit: Duration| {
                 Some(limit.saturating_sub(Duration::from_micros(now_us.saturating_sub(since_us?))))
             };
-            let idle = left(self.idle_since_us.get(), self.idle_timeout);
+            let idle = left(self.idle_since_us.get(), self.idle_timeout.get());
             let incomplete = left(self.incomplete_since_us.get(), self.header_timeout);
             if incomplete.is_some_and(|left| left.is_zero()) {
                 return Overrun::Incomplete;
@@ -117,7 +130,7 @@ impl StreamsPace {
                 return Overrun::Idle;
             }
             // What begins meanwhile can't be over before that.
-            let next = idle.unwrap_or(self.idle_timeout).min(incomplete.unwrap_or(self.header_timeout));
+            let next = idle.unwrap_or(self.idle_timeout.get()).min(incomplete.unwrap_or(self.header_timeout));
             tokio::time::sleep(next.max(LOOK_MIN)).await;
         }
     }

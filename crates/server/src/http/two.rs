@@ -19,7 +19,7 @@ use hyper::upgrade::OnUpgrade;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use socket2::SockRef;
-use tokio::io::{AsyncRead, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
 use tokio::net::UnixStream;
 
 use super::begun::{Begun, Stream, Watch};
@@ -192,8 +192,9 @@ async fn answer(origin: &Origin, mut request: Request<Incoming>, under_way: Unde
         (Routed::Answer(answer), _) => under_way.whole(answer),
         (Routed::Stream(admitted), _) => open(origin, *admitted, under_way),
         (Routed::Upgrade(answer, entrance), Some(upgrade)) => {
-            if let Some(pair) = seat(origin, entrance, Bytes::new(), Bytes::new()) {
-                tokio::task::spawn_local(carry(upgrade, pair, under_way));
+            if let Some(pair) = seat(origin, &under_way.pace, entrance, Bytes::new(), Bytes::new()) {
+                let client = &origin.node.settings.client;
+                tokio::task::spawn_local(carry(upgrade, pair, client.answer_timeout + client.pong_timeout, under_way));
             }
             answer.map(|body| Either::Left(Whole { body, _held: None }))
         }
@@ -202,7 +203,7 @@ async fn answer(origin: &Origin, mut request: Request<Incoming>, under_way: Unde
 }
 
 /// Gives the shard its end of a pair; the other one is ours.
-fn seat(origin: &Origin, entrance: Entrance, greeting: Bytes, early: Bytes) -> Option<UnixStream> {
+fn seat(origin: &Origin, pace: &StreamsPace, entrance: Entrance, greeting: Bytes, early: Bytes) -> Option<UnixStream> {
     let (theirs, ours) = StdUnixStream::pair().ok()?;
     theirs.set_nonblocking(true).ok()?;
     ours.set_nonblocking(true).ok()?;
@@ -212,8 +213,9 @@ fn seat(origin: &Origin, entrance: Entrance, greeting: Bytes, early: Bytes) -> O
     let ours = UnixStream::from_std(ours).ok()?;
     let socket = Arrival::Pair(theirs);
     let guest = Guest { socket, entrance, greeting, early, user: origin.user.clone() };
-    // Sessions count by themselves from here on.
+    // Sessions count by themselves from here on, and when the last of them is gone the connection has little time.
     origin.pass.settle();
+    pace.note_seated();
     origin.node.send(origin.shard, Message::Adopt(Box::new(guest)));
     Some(ours)
 }
@@ -222,7 +224,7 @@ fn seat(origin: &Origin, entrance: Entrance, greeting: Bytes, early: Bytes) -> O
 fn open(origin: &Origin, admitted: Admitted, under_way: UnderWay) -> Answer {
     let greeting = Bytes::from(admitted.prelude());
     let Admitted { transport, wire, headers, commands, agent, admission } = admitted;
-    let Some(pair) = seat(origin, Entrance { transport, wire, agent, admission }, greeting, commands) else {
+    let Some(pair) = seat(origin, &under_way.pace, Entrance { transport, wire, agent, admission }, greeting, commands) else {
         return under_way.whole(respond::text(StatusCode::SERVICE_UNAVAILABLE, "no room for more connections\n"));
     };
     let mut answer = Response::new(Either::Right(Endless { pair, _under_way: under_way }));
@@ -230,10 +232,38 @@ fn open(origin: &Origin, admitted: Admitted, under_way: UnderWay) -> Answer {
     answer
 }
 
-/// Carries a WebSocket's bytes both ways until one side ends.
-async fn carry(upgrade: OnUpgrade, mut pair: UnixStream, _under_way: UnderWay) {
-    if let Ok(stream) = upgrade.await {
-        let _ = tokio::io::copy_bidirectional_with_sizes(&mut TokioIo::new(stream), &mut pair, CARRIED, CARRIED).await;
+/// Carries a WebSocket's bytes both ways. When the shard has ended, the client has a while to end its side too; then the stream is reset. A
+/// client that does not let the stream's window open ends it as well: `stall`.
+async fn carry(upgrade: OnUpgrade, mut pair: UnixStream, stall: Duration, _under_way: UnderWay) {
+    let Ok(stream) = upgrade.await else { return };
+    let (mut from_client, mut to_client) = tokio::io::split(TokioIo::new(stream));
+    let (mut from_shard, mut to_shard) = pair.split();
+    let outward = async {
+        let mut piece = vec![0; CARRIED];
+        while let Ok(length @ 1..) = from_shard.read(&mut piece).await {
+            if !matches!(tokio::time::timeout(stall, to_client.write_all(&piece[..length])).await, Ok(Ok(()))) {
+                return false;
+            }
+        }
+        to_client.shutdown().await.is_ok()
+    };
+    let inward = async {
+        let mut piece = vec![0; CARRIED];
+        while let Ok(length @ 1..) = from_client.read(&mut piece).await {
+            if to_shard.write_all(&piece[..length]).await.is_err() {
+                break;
+            }
+        }
+        let _ = to_shard.shutdown().await;
+    };
+    let (mut outward, mut inward) = (std::pin::pin!(outward), std::pin::pin!(inward));
+    tokio::select! {
+        is_whole = &mut outward => if is_whole {
+            let _ = tokio::time::timeout(PARTING, inward).await;
+        },
+        () = &mut inward => {
+            let _ = outward.await;
+        }
     }
 }
 

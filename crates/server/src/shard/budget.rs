@@ -59,7 +59,7 @@ impl Shard {
     /// Ends the connections with the largest charge if they alone have used up the slice.
     pub(super) fn relieve(&mut self) {
         if self.metrics.buffered_bytes.get() as usize > self.node.buffer_slice {
-            self.end_largest();
+            self.end_largest(scarce_from(self.node.buffer_slice));
         }
     }
 
@@ -71,17 +71,19 @@ impl Shard {
         }
         for _ in 0..HALF_OPEN_A_TICK {
             if self.close_oldest() == Closed::Nothing {
-                return self.end_largest();
+                // What HTTP holds its own limits give back; sessions pay for what they hold above their half only.
+                return self.end_largest(self.node.buffer_slice / 2);
             }
         }
     }
 
-    fn end_largest(&mut self) {
+    /// Ends those that hold most until all of them together hold so many bytes.
+    fn end_largest(&mut self, enough: usize) {
         let charge = |slot: u32| self.connections.get(slot).map(|connection| (connection.buffered, slot));
         let mut charged: Vec<(u32, u32)> = self.connections.slots().filter_map(charge).filter(|(bytes, _)| *bytes > 0).collect();
         charged.sort_unstable_by_key(|charged| Reverse(*charged));
         for (_, slot) in charged {
-            if !self.is_scarce() {
+            if self.metrics.buffered_bytes.get() as usize <= enough {
                 break;
             }
             self.metrics.relieved.add(1);

@@ -51,6 +51,8 @@ pub(super) struct Connection {
     pub(super) buffered: u32,
     /// Its input waits until it has room again.
     pub(super) is_held: bool,
+    /// It has sent something since its pong was waited for.
+    pub(super) has_spoken: bool,
 }
 
 /// How far a connection is in its life.

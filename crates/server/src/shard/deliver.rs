@@ -11,9 +11,10 @@ use touchline_protocol::{Disconnect, Publication, Wire};
 use touchline_registry::OwnerId;
 
 use super::budget::ANSWERS_AHEAD;
-use super::connections::{Connections, Stage};
+use super::connections::{Connection, Connections, Stage};
 use super::outbox::{NEVER, Outbox, Written};
 use super::queue::{Kind, Queue};
+use super::read::CLOSE_MS;
 use super::{Shard, TICK_MS};
 use crate::clock::Clock;
 use crate::registrar::Order;
@@ -122,6 +123,11 @@ impl Notes<'_> {
         };
         self.outbox.note(slot, &mut connection.due, frame);
     }
+}
+
+/// Whether a connection's socket is blocked, and has taken something within this time, microseconds.
+fn is_moving(connection: &Connection, clock: Clock, within_us: u64) -> bool {
+    connection.queue.as_ref().is_some_and(|queue| queue.stalled_us(clock.elapsed_us()) <= within_us)
 }
 
 /// Every subscriber here has to begin anew.
@@ -275,6 +281,23 @@ impl Shard {
         }
     }
 
+    /// Puts the end of the wait for a pong off where the pong can't be here: the client has sent something else first, it is not read for a
+    /// reason of ours, or the ping stands behind what it still takes.
+    fn wait_for_pong(&mut self, slot: u32) {
+        let Some(connection) = self.connections.get_mut(slot) else { return };
+        let client = &self.node.session.client;
+        let patience = if connection.answers() > 0 { client.answer_timeout } else { client.pong_timeout };
+        let is_there = std::mem::take(&mut connection.has_spoken)
+            || connection.allowance.is_throttled
+            || connection.is_held && connection.session.is_busy(client)
+            || is_moving(connection, self.node.clock, patience.as_micros() as u64);
+        let interval = connection.transport.ping_interval(&self.node.settings);
+        if is_there && connection.session.wait_longer(self.now_ms, client.pong_timeout, interval) {
+            let ping = Bytes::from_static(connection.wire.ping());
+            self.note_own(slot, ping);
+        }
+    }
+
     /// The wheel calls: does what the session has due.
     pub(super) fn tick_connection(&mut self, slot: u32, booked_ms: u64) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
@@ -283,16 +306,15 @@ impl Shard {
         }
         connection.booked_ms = 0;
         match connection.stage {
+            Stage::Ending(until_ms) if until_ms <= self.now_ms && is_moving(connection, self.node.clock, CLOSE_MS * 1_000) => {
+                // It takes the last of what it was given.
+                connection.stage = Stage::Ending(self.now_ms + CLOSE_MS);
+            }
             Stage::Closing(until_ms) | Stage::Ending(until_ms) if until_ms <= self.now_ms => return self.remove(slot),
             Stage::Closing(_) | Stage::Ending(_) => {}
             Stage::Open => {
-                let client = &self.node.session.client;
-                if connection.session.deadline_ms(client) <= self.now_ms {
-                    let has_moved = connection.queue.as_mut().is_some_and(|queue| queue.take_moved());
-                    if has_moved || connection.is_held && connection.session.is_busy(client) {
-                        // It takes what it is sent, or we don't read it: its pong can't be here.
-                        connection.session.postpone(self.now_ms + client.pong_timeout.as_millis() as u64);
-                    }
+                if connection.session.deadline_ms(&self.node.session.client) <= self.now_ms {
+                    self.wait_for_pong(slot);
                     self.with_session(slot, |session, context| session.tick(context));
                 }
             }

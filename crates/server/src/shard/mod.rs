@@ -118,7 +118,7 @@ pub(crate) struct Shard {
     /// Connections with more to be written than one turn allows.
     sliced: Vec<u32>,
     /// Connections that have sent too much, and when they are read again, microseconds of the node's clock.
-    throttled: BinaryHeap<Reverse<(u64, u32)>>,
+    throttled: BinaryHeap<Reverse<(u64, u32, u32)>>,
     /// Errands that this turn may still run.
     errands: usize,
     /// Bytes of answers that this turn has made.

@@ -192,7 +192,7 @@ impl Outbox {
             }
             if queue.is_sliced { Written::Sliced { is_new: false } } else { Written::Blocked }
         } else {
-            self.write_wanted(connection)
+            self.write_wanted(connection, now_us)
         };
         self.release(now_us);
         written
@@ -212,7 +212,11 @@ impl Outbox {
             queue.expire(now_us);
         }
         let before = queue.bytes();
-        match queue.flush(&mut connection.socket, &mut self.gathered) {
+        let flushed = queue.flush(&mut connection.socket, &mut self.gathered);
+        if queue.bytes() < before {
+            queue.note_moved(now_us);
+        }
+        match flushed {
             Ok(Flushed::All) => {
                 connection.queue = None;
                 Written::All(before)
@@ -253,7 +257,7 @@ impl Outbox {
         (due.first, due.last, due.answers) = (NONE, NONE, 0);
     }
 
-    fn write_wanted(&mut self, connection: &mut Connection) -> Written {
+    fn write_wanted(&mut self, connection: &mut Connection, now_us: u64) -> Written {
         let frame_at = |frame: u32| frame.wrapping_sub(self.base) as usize;
         let bytes: &[u8] = if let [only] = self.wanted[..] {
             &self.frames[frame_at(only)].frame
@@ -280,6 +284,7 @@ impl Outbox {
             return Written::All(taken);
         }
         let mut queue = Box::<Queue>::default();
+        queue.note_moved(now_us);
         let mut skipped = taken;
         for &frame in &self.wanted {
             let Entry { frame, expires_us, readers, kind, .. } = &self.frames[frame_at(frame)];

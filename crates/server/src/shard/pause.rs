@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 
 use touchline_engine::Response;
-use touchline_engine::session::{Link, Ticket};
+use touchline_engine::session::Ticket;
 use touchline_protocol::Disconnect;
 
 use super::Shard;
@@ -13,15 +13,13 @@ use super::connections::{Connection, Stage};
 use super::input::Input;
 use super::queue::Kind;
 
-/// How far ahead of its rate a client may be whose commands can't be held back, microseconds.
-const PATIENCE_US: u64 = 1_000_000;
-
 impl Shard {
     /// Whether what the client sends has to wait: for its rate, for an earlier command, or for its socket to take earlier answers.
     pub(super) fn must_wait(&mut self, slot: u32) -> bool {
         let Some(connection) = self.connections.get_mut(slot) else { return false };
         if connection.stage != Stage::Open {
             // Only its goodbye matters.
+            connection.is_held = false;
             return connection.allowance.is_throttled;
         }
         let session = &connection.session;
@@ -77,9 +75,16 @@ impl Shard {
     /// Gives a session the answer to one of its requests.
     pub(super) fn give_answer(&mut self, slot: u32, ticket: Ticket, response: Response) {
         let work = response.work() as usize;
+        let before = self.connections.get(slot).map_or(0, |connection| connection.buffered);
         self.decide(slot, Kind::Answer, |session, context| session.answer(ticket, response, context));
         if work > 0 {
             self.charge(slot, work, 0);
+        }
+        if self.connections.get(slot).is_some_and(|connection| connection.session.is_holding()) {
+            // A connect reply that is being made counts as it grows.
+            self.recharge(slot);
+            let now = self.connections.get(slot).map_or(0, |connection| connection.buffered);
+            self.made += now.saturating_sub(before) as usize;
         }
         if self.connections.get(slot).is_some_and(|connection| connection.is_held) {
             // There may be room for its next command.
@@ -106,16 +111,10 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let now_us = self.node.clock.elapsed_us();
         let Some(until_us) = connection.allowance.charge(rates, now_us) else { return };
-        if connection.transport.link() == Link::Emulated {
-            // Its commands come by other requests, which nobody can hold back.
-            if until_us > now_us + PATIENCE_US {
-                self.disconnect(slot, Disconnect::TOO_MANY_REQUESTS);
-            }
-            return;
-        }
         if !std::mem::replace(&mut connection.allowance.is_throttled, true) {
             self.metrics.throttled.add(1);
-            self.throttled.push(Reverse((until_us, slot)));
+            let generation = self.connections.generation(slot);
+            self.throttled.push(Reverse((until_us, slot, generation)));
         }
     }
 }

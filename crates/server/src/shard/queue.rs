@@ -65,8 +65,8 @@ pub(super) struct Queue {
     pushes: usize,
     /// The socket would take more: the rest waits for its next turn only.
     pub(super) is_sliced: bool,
-    /// The socket has taken something since somebody asked.
-    has_moved: bool,
+    /// When the socket has last taken something, microseconds of the node's clock.
+    moved_us: u64,
 }
 
 impl Queue {
@@ -113,9 +113,14 @@ impl Queue {
         self.pushes > entries_max || self.bytes - self.answers + self.pushes * ENTRY_SIZE > size_max
     }
 
-    /// Whether the socket has taken something since the last time that this was asked.
-    pub(super) fn take_moved(&mut self) -> bool {
-        std::mem::take(&mut self.has_moved)
+    /// Notes that the socket has taken something now.
+    pub(super) fn note_moved(&mut self, now_us: u64) {
+        self.moved_us = now_us;
+    }
+
+    /// For how long the socket has taken nothing, microseconds.
+    pub(super) fn stalled_us(&self, now_us: u64) -> u64 {
+        now_us.saturating_sub(self.moved_us)
     }
 
     /// Drops what has expired and has not been begun.
@@ -219,7 +224,6 @@ impl Queue {
     }
 
     fn advance(&mut self, mut taken: usize) {
-        self.has_moved |= taken > 0;
         while let Some(first) = self.frames.front() {
             let left = first.frame.len() - self.written;
             if taken < left {
@@ -313,7 +317,6 @@ mod tests {
         }
         queue.push(Bytes::from_static(b"new"), Kind::Pong, 1, u64::MAX);
         assert_eq!(queue.flush(&mut socket, &mut gathered).ok(), Some(Flushed::Blocked));
-        assert!(queue.take_moved() && !queue.take_moved());
         check(&queue);
         queue.push(Bytes::from_static(b"last"), Kind::Pong, 1, u64::MAX);
         socket.0 = 100;

@@ -35,7 +35,7 @@ const READS_MAX: usize = 2;
 /// Bytes of one such read, unless something larger has begun to arrive.
 const READ_SIZE: usize = 8 * 1024;
 /// Time that a client has to answer a close frame, milliseconds.
-const CLOSE_MS: u64 = 5_000;
+pub(super) const CLOSE_MS: u64 = 5_000;
 /// Close codes that are never sent (RFC 6455 section 7.4.1): none was given, and the connection broke off.
 const NO_CODE: u16 = 1_005;
 const BROKEN_OFF: u16 = 1_006;
@@ -103,6 +103,7 @@ impl Shard {
             allowance: Allowance::default(),
             buffered: 0,
             is_held: false,
+            has_spoken: false,
         });
         if let Some(place) = entrance.admission.place {
             self.places.insert(slot, place);
@@ -131,9 +132,11 @@ impl Shard {
     /// Goes on with connections that had more than one turn allows, and those that have waited long enough.
     pub(super) fn serve_unread(&mut self) {
         let now_us = self.node.clock.elapsed_us();
-        while self.throttled.peek().is_some_and(|Reverse((until_us, _))| *until_us <= now_us) {
-            let Some(Reverse((_, slot))) = self.throttled.pop() else { break };
-            if let Some(connection) = self.connections.get_mut(slot) {
+        while self.throttled.peek().is_some_and(|Reverse((until_us, ..))| *until_us <= now_us) {
+            let Some(Reverse((_, slot, generation))) = self.throttled.pop() else { break };
+            if self.connections.generation(slot) == generation
+                && let Some(connection) = self.connections.get_mut(slot)
+            {
                 connection.allowance.is_throttled = false;
                 self.unread.push(slot);
             }
@@ -159,6 +162,7 @@ impl Shard {
             match connection.socket.read(&mut self.scratch[..most]) {
                 Ok(0) => return self.hear_end(slot),
                 Ok(length) => {
+                    connection.has_spoken = true;
                     let mut scratch = std::mem::take(&mut self.scratch);
                     self.receive(slot, &mut scratch[..length]);
                     self.scratch = scratch;
@@ -309,6 +313,9 @@ impl Shard {
         let is_scarce = self.is_scarce();
         let id = ConnectionId { shard: self.id, slot, generation: self.connections.generation(slot) };
         let connection = self.connections.get_mut(slot)?;
+        // Commands that come by other requests can't be left in a socket: they wait in the session.
+        let ahead = if connection.allowance.is_throttled { 0 } else { ANSWERS_AHEAD };
+        let bytes = ahead.saturating_sub(connection.answers());
         let context = Context {
             now_ms: self.now_ms,
             random,
@@ -317,7 +324,7 @@ impl Shard {
             node: &self.node.session,
             hub: &mut self.hub,
             tracker: &mut self.tracker,
-            room: Room { bytes: ANSWERS_AHEAD.saturating_sub(connection.answers()), is_scarce },
+            room: Room { bytes, is_scarce },
             effects: &mut self.effects,
         };
         Some((connection, context))
