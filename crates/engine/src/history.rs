@@ -99,7 +99,7 @@ impl HistoryRing {
                     return None;
                 }
                 let missed: Vec<_> = self.kept.range(start..).map(|kept| Arc::clone(&kept.publication)).collect();
-                let size = missed.iter().map(|publication| publication.json().len()).sum::<usize>();
+                let size = missed.iter().map(|publication| publication.size()).sum::<usize>();
                 (size <= from.size_max).then_some(missed)
             }
         }
@@ -118,7 +118,7 @@ impl HistoryRing {
         let mut found = self.range(since, reverse, limit);
         let mut size = 0;
         let fits = found.iter().take_while(|publication| {
-            size += publication.json().len();
+            size += publication.size();
             size <= size_max
         });
         let fitting = fits.count().max(1);

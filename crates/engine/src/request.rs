@@ -211,7 +211,7 @@ impl Response {
     /// The same, not recovered if the missed publications are more than so many bytes of JSON.
     pub(crate) fn recovering_at_most(mut self, bytes: usize) -> Self {
         if let Response::Subscribed(Subscribed { recovered: Some(recovered), .. }) = &mut self {
-            let size = recovered.iter().flatten().map(|publication| publication.json().len()).sum::<usize>();
+            let size = recovered.iter().flatten().map(|publication| publication.size()).sum::<usize>();
             if size > bytes {
                 *recovered = None;
             }
@@ -232,7 +232,7 @@ impl Response {
 }
 
 fn work_of(publications: &[Arc<Publication>]) -> u32 {
-    let bytes = publications.iter().map(|publication| publication.json().len()).sum();
+    let bytes = publications.iter().map(|publication| publication.size()).sum();
     Work { items: publications.len(), bytes, ..Work::default() }.units()
 }
 

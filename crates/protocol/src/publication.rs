@@ -239,6 +239,11 @@ impl Publication {
         object_of(self.shared.push(), self.object)
     }
 
+    /// Bytes that the whole push takes, which is hardly more than its JSON object.
+    pub fn size(&self) -> usize {
+        self.shared.frame.len()
+    }
+
     /// The same as Protobuf.
     pub fn protobuf(&self) -> Bytes {
         self.shared.forms.get(Form::Object(Kind::Plain), || publication_of_json(self.json(), false).into())

@@ -2,10 +2,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -14,7 +16,6 @@ use hyper::Request;
 use hyper::StatusCode;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::EXPECT;
-use tokio::sync::Notify;
 
 /// Unread bytes of a body that are passed over, and the time for that; a connection with more to come ends.
 const PASSED_MAX: u64 = 64 * 1024;
@@ -107,14 +108,17 @@ impl Drop for RequestBody {
 pub(super) struct Rest {
     body: RefCell<Option<Incoming>>,
     is_given_up: Cell<bool>,
-    come: Notify,
+    /// Whoever waits for it.
+    waker: RefCell<Option<Waker>>,
 }
 
 impl Rest {
     fn leave(&self, body: Incoming, is_asked_for: bool) {
         if is_asked_for && body.size_hint().lower() <= PASSED_MAX {
             self.body.replace(Some(body));
-            self.come.notify_one();
+            if let Some(waker) = self.waker.take() {
+                waker.wake();
+            }
         } else {
             self.is_given_up.set(true);
         }
@@ -125,15 +129,24 @@ impl Rest {
         self.is_given_up.get()
     }
 
+    /// Gives what is left here. This is polled with each request, so it does next to nothing.
+    fn poll_left(&self, context: &mut Context<'_>) -> Poll<Incoming> {
+        if let Some(body) = self.body.take() {
+            return Poll::Ready(body);
+        }
+        let mut waker = self.waker.borrow_mut();
+        if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
+            *waker = Some(context.waker().clone());
+        }
+        Poll::Pending
+    }
+
     /// Reads, and throws away, what is left here. To be polled beside the connection.
     pub(super) async fn pass_over(&self) -> Infallible {
         loop {
-            self.come.notified().await;
-            let body = self.body.take();
-            if let Some(body) = body {
-                // Boxed, because it is rare. A body that does not end in time is dropped, and its connection ends.
-                let _ = Box::pin(tokio::time::timeout(PASSED_TIME, pass(body))).await;
-            }
+            let body = poll_fn(|context| self.poll_left(context)).await;
+            // Boxed, because it is rare. A body that does not end in time is dropped, and its connection ends.
+            let _ = Box::pin(tokio::time::timeout(PASSED_TIME, pass(body))).await;
         }
     }
 }

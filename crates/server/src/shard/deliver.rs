@@ -204,6 +204,16 @@ impl Shard {
     }
 
     fn after_write(&mut self, slot: u32, written: Written, queued_before: usize) {
+        if let (Written::All(bytes), 0, Some(connection)) = (&written, queued_before, self.connections.get(slot))
+            && connection.stage == Stage::Open
+            && !connection.is_held
+            && connection.buffered == 0
+        {
+            // Nothing waited, and nothing waits: so it is for nearly every delivery.
+            self.metrics.writes.add(1);
+            self.metrics.written_bytes.add(*bytes as u64);
+            return;
+        }
         let mut is_reading = false;
         match written {
             Written::Nothing | Written::Blocked => {}

@@ -342,31 +342,23 @@ enum Verdict {
 
 /// Judges a whole, good handshake without a body. Everything else is for hyper.
 fn grant(node: &Node, remote: Remote, bytes: &[u8]) -> Verdict {
-    match examine(node, remote, bytes) {
-        None => Verdict::ForHttp,
-        Some((head, Err(Refusal::Full))) if head == bytes.len() => Verdict::Full,
-        Some((_, Err(_))) => Verdict::ForHttp,
-        Some((_, Ok(opening))) => Verdict::Granted(opening),
-    }
-}
-
-/// The length of a handshake's head, and whether it is granted. None = it is not whole, or something else.
-fn examine(node: &Node, remote: Remote, bytes: &[u8]) -> Option<(usize, Result<Opening, Refusal>)> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
-    let Ok(httparse::Status::Complete(head)) = request.parse(bytes) else { return None };
-    let (path, query) = request.path?.split_once('?').unwrap_or((request.path?, ""));
+    let Ok(httparse::Status::Complete(head)) = request.parse(bytes) else { return Verdict::ForHttp };
+    let Some(target) = request.path else { return Verdict::ForHttp };
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
     if request.method != Some("GET") || request.version != Some(1) || head > http::HEAD_MAX {
-        return None;
+        return Verdict::ForHttp;
     }
-    let transport = handshake::transport_of(node, path)?;
+    let Some(transport) = handshake::transport_of(node, path) else { return Verdict::ForHttp };
     let headers: &[httparse::Header<'_>] = request.headers;
     if headers.value("content-length").is_some() || headers.value("transfer-encoding").is_some() {
-        return None;
+        return Verdict::ForHttp;
     }
     let granted = match handshake::examine(node, remote, transport, query, &headers) {
         Ok(granted) => granted,
-        Err(refusal) => return Some((head, Err(refusal))),
+        Err(Refusal::Full) if head == bytes.len() => return Verdict::Full,
+        Err(_) => return Verdict::ForHttp,
     };
     let mut answer = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: ".to_vec();
     answer.extend_from_slice(granted.accept_key.as_bytes());
@@ -380,5 +372,5 @@ fn examine(node: &Node, remote: Remote, bytes: &[u8]) -> Option<(usize, Result<O
     }
     answer.extend_from_slice(b"\r\n\r\n");
     let entrance = Entrance { transport, wire: granted.wire, agent: Agent::of(&headers), admission: granted.admission };
-    Some((head, Ok(Opening { answer, head, entrance })))
+    Verdict::Granted(Opening { answer, head, entrance })
 }
