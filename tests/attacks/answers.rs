@@ -146,6 +146,9 @@ fn is_upgraded(mut socket: &TcpStream) -> bool {
 const BUDGET: u64 = 256;
 /// What a connection costs besides: slots, sessions, subscriptions, sockets.
 const EACH: u64 = 4 * 1024;
+/// What the budget does not see: on each shard an answer of 6 MB while it is made, framed and gathered, and what the allocator keeps between large
+/// blocks. A quarter of the budget here.
+const UNSEEN: u64 = BUDGET * MIB / 4;
 
 #[test]
 fn a_crowd_that_asks_for_the_most_and_reads_nothing_stays_within_the_nodes_budget() {
@@ -164,7 +167,7 @@ fn a_crowd_that_asks_for_the_most_and_reads_nothing_stays_within_the_nodes_budge
     std::thread::sleep(FLOOD);
     let refused = crowd.iter().filter(|socket| !is_upgraded(socket)).count();
     watch.told(format!("{refused} of {crowd_size} not let in"));
-    watch.end(BUDGET * MIB + crowd_size as u64 * EACH + SLACK);
+    watch.end(BUDGET * MIB + UNSEEN + crowd_size as u64 * EACH + SLACK);
 }
 
 #[test]
