@@ -44,6 +44,7 @@ use permission::Action;
 const REFUSED_CLOSE_MS: u64 = 5_000;
 /// What a held push costs besides its bytes, as in the queue of a connection.
 const HELD_ENTRY_SIZE: usize = 64;
+
 /// What all sessions of a node share.
 pub struct Node {
     /// The `client` settings.

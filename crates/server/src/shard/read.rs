@@ -389,6 +389,10 @@ impl Shard {
             self.note_own(slot, frame);
         }
         if std::mem::take(&mut self.effects.ping) {
+            if let Some(connection) = self.connections.get_mut(slot) {
+                // What it has sent before says nothing of now.
+                connection.has_spoken = false;
+            }
             self.note_own(slot, Bytes::from_static(wire.ping()));
         }
         self.send_requests(slot);
