@@ -63,7 +63,7 @@ pub(crate) fn fill(secrets: &DevelopmentSecrets, tree: &mut Node) {
     };
     fill("http_server.address", text("127.0.0.1"));
     fill("tcp.address", text("127.0.0.1"));
-    // A page of elsewhere whose name is pointed at this machine must not be taken for a page of this machine.
+    // A page of another site, whose name an attacker lets resolve to this machine, must not count as a page of this machine.
     fill("http_server.allowed_hosts", Value::List(["localhost", "*.localhost"].map(|host| node(text(host))).into()));
     for transport in ["http_stream", "sse", "uni_websocket", "uni_http_stream", "uni_sse"] {
         fill(&format!("{transport}.enabled"), Value::Boolean(true));

@@ -6,7 +6,7 @@ pub(crate) struct Limit {
     pub(crate) path: &'static str,
     /// What would grow without it.
     pub(crate) protects: &'static str,
-    /// What whoever reaches it is told, or what happens instead.
+    /// What the client, backend or node that reaches it is told, or what happens instead.
     pub(crate) told: &'static str,
 }
 
@@ -18,7 +18,7 @@ pub(crate) struct Fixed {
     pub(crate) name: &'static str,
     /// What it counts.
     pub(crate) what: &'static str,
-    /// What whoever reaches it is told, or what happens instead.
+    /// What the client, backend or node that reaches it is told, or what happens instead.
     pub(crate) told: &'static str,
 }
 

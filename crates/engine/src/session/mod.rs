@@ -42,8 +42,8 @@ use permission::Action;
 
 /// How long a refused client may take to close the connection, milliseconds.
 const REFUSED_CLOSE_MS: u64 = 5_000;
-/// What a held push costs besides its bytes, as in the queue of a connection.
-const HELD_ENTRY_SIZE: usize = 64;
+/// What a push that waits costs besides its bytes: its entry, and the allocation of a frame of its own. Bytes.
+pub const ENTRY_SIZE: usize = 64;
 
 /// What all sessions of a node share.
 pub struct Node {
@@ -476,7 +476,7 @@ impl Session {
     /// sent at once.
     pub fn hold(&mut self, frame: Bytes, most: usize) -> Option<Bytes> {
         let Phase::Connecting(connecting) = &mut self.phase else { return Some(frame) };
-        connecting.held_bytes += frame.len() + HELD_ENTRY_SIZE;
+        connecting.held_bytes += frame.len() + ENTRY_SIZE;
         connecting.is_overrun |= connecting.held_bytes > most;
         if connecting.is_overrun {
             connecting.held = Vec::new();

@@ -18,7 +18,7 @@ impl Shard {
     pub(super) fn must_wait(&mut self, slot: u32) -> bool {
         let Some(connection) = self.connections.get_mut(slot) else { return false };
         if connection.stage != Stage::Open {
-            // Only its goodbye matters.
+            // Only its close frame matters.
             connection.is_held = false;
             return connection.allowance.is_throttled;
         }

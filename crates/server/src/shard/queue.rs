@@ -8,9 +8,8 @@ use std::collections::VecDeque;
 use std::io::{ErrorKind, Result, Write};
 
 use bytes::Bytes;
+use touchline_engine::session::ENTRY_SIZE;
 
-/// What an entry costs besides its bytes: the entry itself, and the allocation of a frame of its own.
-pub(super) const ENTRY_SIZE: usize = 64;
 /// Most bytes that one connection is written in one turn, so that a large answer holds nobody up.
 pub(super) const TURN: usize = 256 * 1024;
 /// Bytes offered to a socket at once.

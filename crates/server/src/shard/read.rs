@@ -263,7 +263,7 @@ impl Shard {
     fn serve_event(&mut self, slot: u32, event: Event<'_>) {
         let Some(connection) = self.connections.get(slot) else { return };
         if connection.stage != Stage::Open {
-            // We have said goodbye: only the client's own goodbye matters. What else it sends still costs its rate.
+            // The server has sent a close frame: only the client's own matters. What else it sends is charged all the same.
             return if matches!(event, Event::Close { .. }) { self.end(slot) } else { self.charge(slot, 1, 0) };
         }
         match event {
@@ -432,7 +432,7 @@ impl Shard {
             }
         }
         if connection.is_held {
-            // What was held back may end with the client's own goodbye.
+            // The input that was held may end with the client's close frame.
             self.unread.push(slot);
         }
         connection.close_code = why.code;

@@ -12,7 +12,7 @@ const HEAD: &str = r#"# Limits
 *Made from the tables in `crates/cli/src/config/` by `cargo test -p touchline`; edit those.*
 
 All that a client, a backend or another node can make grow has a limit with a name.
-Here is each with what it protects, and with what whoever reaches it is told.
+The tables say what each limit protects and what the client, backend or node that reaches it is told.
 "Error" is the number in a reply, "unsubscribe" that of the end of a subscription; other numbers are HTTP statuses (three digits) and close codes (four): [protocol.md](../protocol.md) has them all.
 
 ## Limits that can be set
@@ -20,7 +20,7 @@ Here is each with what it protects, and with what whoever reaches it is told.
 The meaning of each key, with its bounds, is in [configuration.md](../configuration.md).
 "#;
 
-const FIXED_HEAD: &str = "\n## Fixed limits\n\n| limit | value | what it counts | what whoever reaches it is told |\n|---|---|---|---|\n";
+const FIXED_HEAD: &str = "\n## Fixed limits\n\n| limit | value | what it counts | what the client is told |\n|---|---|---|---|\n";
 
 /// Crates whose constants bound what others send.
 const BOUNDING: &[&str] = &["protocol", "registry", "engine", "store", "cluster", "server"];
@@ -111,7 +111,7 @@ fn reference() -> String {
         [("", Of::Server), ("\n### Of a namespace of channels\n", Of::Namespace), ("\n### Of a scope of the registry\n", Of::Scope)]
     {
         text.push_str(heading);
-        text.push_str("\n| key | default | what it protects | what whoever reaches it is told |\n|---|---|---|---|\n");
+        text.push_str("\n| key | default | what it protects | what the client is told |\n|---|---|---|---|\n");
         for limit in LIMITS {
             let (_, key) = keys().find(|(path, _)| path == limit.path).unwrap_or_else(|| panic!("no key {}", limit.path));
             if Of::which(limit.path, key) == of {
