@@ -44,7 +44,8 @@ impl Node {
                 Denial::Address
             })?),
         };
-        if !self.entry.connections.take(client.connection_rate_limit, BURST_US, self.clock.elapsed_us()) {
+        let rate = client.connection_rate_limit;
+        if rate > 0 && !self.entry.connections.take(rate, BURST_US, self.clock.elapsed_us()) {
             self.metrics_here().denied_by_rate.add_shared(1);
             tracing::debug!(client = %remote.address, "refused: client.connection_rate_limit");
             return Err(Denial::Full);

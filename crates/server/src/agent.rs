@@ -1,5 +1,7 @@
 //! What kind of program a client is, by what it says of itself.
 
+use hyper::header::USER_AGENT;
+
 use crate::handshake::Headers;
 
 /// A kind of programs.
@@ -20,7 +22,7 @@ pub(crate) enum Agent {
 impl Agent {
     /// By a request's `User-Agent`.
     pub(crate) fn of(headers: &impl Headers) -> Self {
-        let Some(says) = headers.value("user-agent") else { return Agent::Unknown };
+        let Some(says) = headers.value(&USER_AGENT) else { return Agent::Unknown };
         let says = says.to_ascii_lowercase();
         let has = |word: &str| says.windows(word.len()).any(|part| part == word.as_bytes());
         match () {

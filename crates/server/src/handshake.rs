@@ -3,7 +3,10 @@
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use hyper::header::HeaderMap;
+use hyper::header::{
+    CONNECTION, HOST, HeaderMap, HeaderName, ORIGIN, SEC_WEBSOCKET_EXTENSIONS, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
+    SEC_WEBSOCKET_VERSION, UPGRADE,
+};
 
 use touchline_protocol::message::Body;
 use touchline_protocol::wire::Envelope;
@@ -25,18 +28,18 @@ const PROTOBUF: &str = "centrifuge-protobuf";
 /// Header fields of a request.
 pub(crate) const HEADERS_MAX: usize = 64;
 
-/// The header fields of a request. Names are asked for in lower case.
+/// The header fields of a request.
 pub(crate) trait Headers {
     /// The values of a field, in order.
-    fn values<'a>(&'a self, name: &'static str) -> impl Iterator<Item = &'a [u8]>;
+    fn values<'a>(&'a self, name: &HeaderName) -> impl Iterator<Item = &'a [u8]>;
 
     /// The first value of a field.
-    fn value<'a>(&'a self, name: &'static str) -> Option<&'a [u8]> {
+    fn value<'a>(&'a self, name: &HeaderName) -> Option<&'a [u8]> {
         self.values(name).next()
     }
 
     /// Whether a comma-separated field has a token, whatever its case.
-    fn has_token(&self, name: &'static str, token: &str) -> bool {
+    fn has_token(&self, name: &HeaderName, token: &str) -> bool {
         self.values(name)
             .flat_map(|value| value.split(|byte| *byte == b','))
             .any(|part| part.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
@@ -44,13 +47,14 @@ pub(crate) trait Headers {
 }
 
 impl Headers for HeaderMap {
-    fn values<'a>(&'a self, name: &'static str) -> impl Iterator<Item = &'a [u8]> {
+    fn values<'a>(&'a self, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
         self.get_all(name).iter().map(|value| value.as_bytes())
     }
 }
 
 impl Headers for &[httparse::Header<'_>] {
-    fn values<'a>(&'a self, name: &'static str) -> impl Iterator<Item = &'a [u8]> {
+    fn values<'a>(&'a self, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
+        let name = name.as_str();
         self.iter().filter(move |header| header.name.eq_ignore_ascii_case(name)).map(|header| header.value)
     }
 }
@@ -132,14 +136,14 @@ impl From<Ambiguous> for Refusal {
 /// Grants the handshake of a `GET` request of HTTP/1.1 that has come over the connection of `peer`, or says why not.
 pub(crate) fn examine(node: &Node, peer: Remote, transport: Transport, query: &str, headers: &impl Headers) -> Result<Granted, Refusal> {
     host::check(headers, None, true, &node.settings.http_server.allowed_hosts).map_err(Refusal::Host)?;
-    if !headers.has_token("connection", "upgrade") || !headers.has_token("upgrade", "websocket") {
+    if !headers.has_token(&CONNECTION, "upgrade") || !headers.has_token(&UPGRADE, "websocket") {
         return Err(Refusal::NoUpgrade);
     }
-    if headers.value("sec-websocket-version") != Some(b"13") {
+    if headers.value(&SEC_WEBSOCKET_VERSION) != Some(b"13") {
         return Err(Refusal::Version);
     }
-    let key = headers.value("sec-websocket-key").filter(|key| is_nonce(key)).ok_or(Refusal::Key)?;
-    let host = headers.value("host").and_then(|host| std::str::from_utf8(host).ok());
+    let key = headers.value(&SEC_WEBSOCKET_KEY).filter(|key| is_nonce(key)).ok_or(Refusal::Key)?;
+    let host = headers.value(&HOST).and_then(|host| std::str::from_utf8(host).ok());
     grant(node, peer, transport, query, host, headers).map(|granted| Granted { accept_key: accept_key(key), ..granted })
 }
 
@@ -152,7 +156,7 @@ pub(crate) fn examine_extended(
     host: Option<&str>,
     headers: &impl Headers,
 ) -> Result<Granted, Refusal> {
-    if headers.value("sec-websocket-version") != Some(b"13") {
+    if headers.value(&SEC_WEBSOCKET_VERSION) != Some(b"13") {
         return Err(Refusal::Version);
     }
     grant(node, peer, transport, query, host, headers)
@@ -166,14 +170,14 @@ fn grant(
     host: Option<&str>,
     headers: &impl Headers,
 ) -> Result<Granted, Refusal> {
-    if let Some(origin) = headers.value("origin") {
+    if let Some(origin) = headers.value(&ORIGIN) {
         let origin = std::str::from_utf8(origin).unwrap_or_default();
         if !origin::is_allowed(Some(origin), host, &node.settings.client.allowed_origins) {
             return Err(Refusal::Origin);
         }
     }
     let admission = node.admit(node.proxies.client(peer, headers)?)?;
-    let offers = |subprotocol: &'static str| headers.has_token("sec-websocket-protocol", subprotocol).then_some(subprotocol);
+    let offers = |subprotocol: &'static str| headers.has_token(&SEC_WEBSOCKET_PROTOCOL, subprotocol).then_some(subprotocol);
     let subprotocol = offers(PROTOBUF).or_else(|| offers(JSON));
     let is_asked = query.split('&').any(|pair| matches!(pair, "format=protobuf" | "cf_protocol=protobuf"));
     let body = match transport {
@@ -183,7 +187,7 @@ fn grant(
     };
     let endpoint = &node.settings.websocket;
     let offers_deflate =
-        || headers.values("sec-websocket-extensions").any(|offer| std::str::from_utf8(offer).is_ok_and(deflate::is_offered));
+        || headers.values(&SEC_WEBSOCKET_EXTENSIONS).any(|offer| std::str::from_utf8(offer).is_ok_and(deflate::is_offered));
     let envelope = match transport {
         Transport::WebSocket if endpoint.compression && offers_deflate() => {
             Envelope::Deflated { from: endpoint.compression_min_size as u32 }
@@ -219,8 +223,8 @@ mod tests {
     fn tokens_are_found_in_lists() {
         let headers = [httparse::Header { name: "Connection", value: b"keep-alive, Upgrade" }];
         let headers = &headers[..];
-        assert!(headers.has_token("connection", "upgrade"));
-        assert!(!headers.has_token("connection", "up"));
-        assert!(!headers.has_token("upgrade", "websocket"));
+        assert!(headers.has_token(&CONNECTION, "upgrade"));
+        assert!(!headers.has_token(&CONNECTION, "up"));
+        assert!(!headers.has_token(&UPGRADE, "websocket"));
     }
 }

@@ -3,6 +3,8 @@
 
 use std::net::IpAddr;
 
+use hyper::header::HOST;
+
 use crate::handshake::Headers;
 use crate::origin;
 
@@ -20,7 +22,7 @@ pub(crate) enum HostRefusal {
 /// # Errors
 /// See [`HostRefusal`].
 pub(crate) fn check(headers: &impl Headers, target: Option<&str>, is_needed: bool, allowed: &[String]) -> Result<(), HostRefusal> {
-    let mut fields = headers.values("host");
+    let mut fields = headers.values(&HOST);
     let field = fields.next();
     if fields.next().is_some() || is_needed && field.is_none() {
         return Err(HostRefusal::Malformed);

@@ -27,7 +27,7 @@ use crate::proxies::Proxies;
 use crate::registrar::{Figures, Order, route};
 use crate::seal::Seals;
 use crate::settings::Settings;
-use crate::shard::{self, ShardHandle};
+use crate::shard::{self, ShardHandle, scarce_from};
 use crate::tls::Tls;
 use crate::together;
 
@@ -64,6 +64,8 @@ pub(crate) struct Node {
     pub(crate) shards: Vec<ShardHandle>,
     /// Bytes that one shard may hold for single connections.
     pub(crate) buffer_slice: usize,
+    /// From so many on the shard is short of memory.
+    pub(crate) buffer_scarce: usize,
     registrar: Sender<Order>,
     /// What the registrar last said of itself.
     figures: Mutex<Arc<Figures>>,
@@ -92,6 +94,7 @@ impl Node {
         let draining = watch::Sender::new(false);
         let Ways { shards, registrar, cluster, seals, tls, proxies } = ways;
         let buffer_max_size = if settings.node.buffer_max_size == 0 { memory::available() / 4 } else { settings.node.buffer_max_size };
+        let buffer_slice = buffer_max_size / shards.len().max(1);
         Node {
             settings,
             session,
@@ -99,7 +102,8 @@ impl Node {
             id,
             seals,
             tls,
-            buffer_slice: buffer_max_size / shards.len().max(1),
+            buffer_slice,
+            buffer_scarce: scarce_from(buffer_slice),
             people: Arc::new(People::new(shards.len())),
             proxies,
             entry: Entry::default(),
@@ -306,7 +310,7 @@ impl Node {
     /// Whether the node is short of memory for what single connections make it hold.
     fn is_scarce(&self) -> bool {
         let buffered = |shard: &ShardHandle| shard.metrics.buffered_bytes.get() as usize + shard.http_buffered();
-        self.shards.iter().map(buffered).sum::<usize>() >= shard::scarce_from(self.buffer_slice * self.shards.len())
+        self.shards.iter().map(buffered).sum::<usize>() >= self.buffer_scarce * self.shards.len()
     }
 
     /// Does something with all connections of a user, on every shard.

@@ -2,7 +2,11 @@
 
 use std::net::IpAddr;
 
+use hyper::header::{FORWARDED, HeaderName};
+
 use crate::handshake::Headers;
+
+static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// A text that is no address and no network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -69,8 +73,8 @@ impl Proxies {
         if self.0.is_empty() || !self.contains(peer.address) {
             return Ok(peer);
         }
-        let listed: Vec<&[u8]> = headers.values("x-forwarded-for").collect();
-        let elements: Vec<&[u8]> = headers.values("forwarded").collect();
+        let listed: Vec<&[u8]> = headers.values(&X_FORWARDED_FOR).collect();
+        let elements: Vec<&[u8]> = headers.values(&FORWARDED).collect();
         let by_list = || self.walk(peer, listed.iter().rev().flat_map(|line| line.rsplit(|byte| *byte == b',')).map(bare_address));
         let by_elements = || self.walk(peer, elements.iter().rev().flat_map(|line| SplitBack::at(line, b',')).map(forwarded_for));
         match (listed.is_empty(), elements.is_empty()) {

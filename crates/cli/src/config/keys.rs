@@ -83,7 +83,7 @@ pub(crate) const KEYS: &[Key] = &[
     ours("http_server.allowed_hosts", Texts, "", "Hosts that requests may be for, with a port or without; `*` stands for any run of characters; empty: any. Others get 421. IP addresses always may be: no name of elsewhere can be pointed at them. With `--dev`: `localhost`."),
     ours("http_server.backlog", SOME, "65535", "Connections that the kernel may hold until the node takes them."),
     ours("http_server.header_timeout", Duration, "10s", "Time a client has to send the head of a request."),
-    ours("http_server.request_timeout", Duration, "30s", "Time a client has to send the body of a request, and the server to answer it."),
+    ours("http_server.request_timeout", Duration, "30s", "Time a client has to send the body of a request, and the server to answer it: longer than the longest call of the API."),
     ours("http_server.idle_timeout", Duration, "75s", "Time that a connection may wait between two requests."),
     ours("http_server.trusted_proxies", Texts, "[]", "Addresses and networks (`10.0.0.0/8`) of proxies. From them, and from nobody else, the right-most address in `X-Forwarded-For` or `Forwarded` that is not one of theirs is the client's: for limits, logs and `anonymous_on_loopback_only`. If a request has both headers they must tell the same."),
     ours("http_server.proxy_protocol", Boolean, "false", "Every connection begins with a header of the PROXY protocol, version 1 or 2, of one of `trusted_proxies`; others are closed."),

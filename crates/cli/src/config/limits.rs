@@ -143,7 +143,7 @@ pub(crate) const FIXED: &[Fixed] = &[
     fixed("engine/src/idempotency.rs", "BYTES_MAX", "Bytes of idempotency keys remembered by a shard", "nothing: the oldest is forgotten"),
     fixed("engine/src/channels/elsewhere.rs", "REFUSED_MAX", "Refused subscribes that a shard remembers for a moment", "nothing: the oldest is forgotten"),
     fixed("engine/src/session/mod.rs", "REFUSED_CLOSE_MS", "Milliseconds that a refused client may take to close", "the connection is closed"),
-    fixed("server/src/shard/read.rs", "CLOSE_MS", "Milliseconds that a client may take to answer a close frame", "the connection is closed"),
+    fixed("server/src/shard/read.rs", "CLOSE_TENTHS", "Tenths of a second that a client may take to answer a close frame", "the connection is closed"),
     fixed("server/src/shard/read.rs", "READS_MAX", "Reads of one connection in a turn of its shard", "nothing: the rest waits for the next turn"),
     fixed("server/src/shard/read.rs", "READ_SIZE", "Bytes of such a read", "nothing: the rest waits for the next turn"),
     fixed("server/src/shard/queue.rs", "TURN", "Bytes written to one connection in a turn", "nothing: the rest waits for the next turn"),

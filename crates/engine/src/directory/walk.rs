@@ -41,6 +41,13 @@ enum Way {
     Call { target: Target, data: Bytes, timeout_ms: u64, found: Vec<Entry> },
 }
 
+impl<A> Walk<A> {
+    /// Whether it sends something to others, which is done whatever becomes of who has asked for it.
+    pub fn is_send(&self) -> bool {
+        matches!(self.way, Way::Send { .. })
+    }
+}
+
 impl Ask {
     /// Whether it touches many entries: [`Directory::begin`] and [`Directory::step`] carry it out in short steps.
     pub fn is_walk(&self) -> bool {

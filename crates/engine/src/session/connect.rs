@@ -116,7 +116,6 @@ impl Session {
         }
         context.effects.refuse(command, error);
         self.rare = None;
-        self.flow.clear();
         self.phase = Phase::Refused;
         self.heartbeat = Heartbeat::Due(context.now_ms + REFUSED_CLOSE_MS);
     }

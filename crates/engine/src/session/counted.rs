@@ -1,6 +1,8 @@
-//! A user's connections on the node, which have a limit: counted before a connect is answered.
+//! What few sessions have, among it: a user's connections on the node, which have a limit and are counted before a connect is answered.
 
 use std::sync::Arc;
+
+use super::flow::Deferred;
 
 /// Counts the connections of each user on all shards of a node.
 pub trait UserCounter {
@@ -18,6 +20,8 @@ pub(super) struct Rare {
     pub(super) granted: Box<[(Box<str>, Box<str>)]>,
     /// The connection is counted among its user's.
     pub(super) counted: Option<Counted>,
+    /// Commands that wait for room.
+    pub(super) deferred: Option<Deferred>,
 }
 
 /// A connection that is counted until this is dropped: whatever ends the connection gives it back, and once only.

@@ -37,11 +37,9 @@ impl Room {
     pub const ANY: Room = Room { bytes: usize::MAX, is_scarce: false };
 }
 
-/// See the module.
+/// See the module. The commands that wait are in [`super::Rare`].
 #[derive(Debug, Default)]
 pub(super) struct Flow {
-    /// Commands that wait for room, in order.
-    deferred: Option<Box<Deferred>>,
     /// Requests without an answer, calls apart.
     in_flight: u16,
     /// One of them may have a large answer.
@@ -50,8 +48,9 @@ pub(super) struct Flow {
     early_frames: u8,
 }
 
+/// Commands that wait for room, in order.
 #[derive(Debug, Default)]
-struct Deferred {
+pub(super) struct Deferred {
     bytes: Vec<u8>,
     /// Bytes that have been carried out.
     at: usize,
@@ -87,11 +86,6 @@ impl Flow {
             self.has_large &= weight != Weight::Large;
         }
     }
-
-    /// Forgets the commands that wait.
-    pub(super) fn clear(&mut self) {
-        self.deferred = None;
-    }
 }
 
 impl Session {
@@ -113,12 +107,16 @@ impl Session {
 
     /// Whether commands wait for room.
     pub fn is_deferring(&self) -> bool {
-        self.flow.deferred.is_some()
+        self.deferred().is_some()
+    }
+
+    fn deferred(&self) -> Option<&Deferred> {
+        self.rare.as_ref()?.deferred.as_ref()
     }
 
     /// Bytes that the session holds for its client: commands that wait, and the beginning of a connect reply.
     pub fn buffered_bytes(&self) -> usize {
-        let deferred = self.flow.deferred.as_ref().map_or(0, |deferred| deferred.bytes.capacity());
+        let deferred = self.deferred().map_or(0, |deferred| deferred.bytes.capacity());
         match &self.phase {
             Phase::Connecting(connecting) => deferred + connecting.subs_bytes + connecting.held_bytes,
             _ => deferred,
@@ -130,11 +128,11 @@ impl Session {
         if !self.is_listening() || !self.has_room(context) {
             return 0;
         }
-        let Some(mut deferred) = self.flow.deferred.take() else { return 0 };
+        let Some(mut deferred) = self.rare.as_mut().and_then(|rare| rare.deferred.take()) else { return 0 };
         let (count, used) = self.carry_out(&deferred.bytes[deferred.at..], context);
         deferred.at += used;
         if !is_blank(&deferred.bytes[deferred.at..], context) && self.is_listening() {
-            self.flow.deferred = Some(deferred);
+            self.rare.get_or_insert_default().deferred = Some(deferred);
         }
         count
     }
@@ -144,7 +142,7 @@ impl Session {
         if is_blank(input, context) || !self.is_listening() {
             return;
         }
-        let deferred = self.flow.deferred.get_or_insert_default();
+        let deferred = self.rare.get_or_insert_default().deferred.get_or_insert_default();
         deferred.bytes.drain(..std::mem::take(&mut deferred.at));
         if deferred.bytes.len() + input.len() > context.node.deferred_max {
             return context.disconnect(Disconnect::TOO_MANY_REQUESTS);

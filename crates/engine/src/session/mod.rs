@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use touchline_protocol::command::{Command, Commands};
+use touchline_protocol::command::{Command, Commands, Operation};
 use touchline_protocol::filter::Filter;
 use touchline_protocol::message::{Messages, Push, Reply};
 use touchline_protocol::{ClientInfo, Disconnect, Error};
@@ -247,8 +247,21 @@ struct Connecting {
 enum Heartbeat {
     /// The next ping is due at this time; before the connect: the end of patience.
     Due(u64),
-    /// A ping was sent; its answer is due at the first time, the next ping at the second.
-    Awaited(u64, u64),
+    /// A ping was sent; its answer is due at this time, and the next ping so many milliseconds later, or earlier.
+    Awaited(u64, i32),
+}
+
+impl Heartbeat {
+    /// A pong is due at the first time, the next ping at the second.
+    fn awaited(pong_ms: u64, ping_ms: u64) -> Self {
+        let later = ping_ms.cast_signed().saturating_sub(pong_ms.cast_signed());
+        Heartbeat::Awaited(pong_ms, later.clamp(i32::MIN.into(), i32::MAX.into()) as i32)
+    }
+}
+
+/// When the next ping is due, of what [`Heartbeat::Awaited`] holds.
+fn next_ping_ms(pong_ms: u64, later: i32) -> u64 {
+    pong_ms.saturating_add_signed(later.into())
 }
 
 /// One subscription of a session.
@@ -431,30 +444,22 @@ impl Session {
     }
 
     fn command(&mut self, command: Command<'_>, context: &mut Context<'_>) {
-        let id = command.id;
-        if let Some(request) = command.connect {
-            return self.connect(id, request, context);
-        }
-        if !self.is_connected() {
-            return context.disconnect(Disconnect::BAD_REQUEST);
-        }
-        if command.send.is_some() {
-            return context.disconnect(Disconnect::NOT_AVAILABLE);
-        }
-        if id == 0 {
-            return self.pong(context);
-        }
-        match command {
-            Command { subscribe: Some(request), .. } => self.subscribe(id, request, context),
-            Command { unsubscribe: Some(request), .. } => self.unsubscribe(id, &request.channel, context),
-            Command { publish: Some(request), .. } => self.publish(id, request, context),
-            Command { presence: Some(request), .. } => self.presence(id, &request.channel, AnswerKind::Presence, context),
-            Command { presence_stats: Some(request), .. } => self.presence(id, &request.channel, AnswerKind::PresenceStats, context),
-            Command { history: Some(request), .. } => self.history(id, request, context),
-            Command { rpc: Some(request), .. } => self.rpc(id, &request, context),
-            Command { refresh: Some(request), .. } => self.refresh(id, &request.token, context),
-            Command { sub_refresh: Some(request), .. } => self.sub_refresh(id, request, context),
-            _ => context.disconnect(Disconnect::BAD_REQUEST),
+        let Command { id, operation } = command;
+        match operation {
+            Some(Operation::Connect(request)) => self.connect(id, request, context),
+            _ if !self.is_connected() => context.disconnect(Disconnect::BAD_REQUEST),
+            Some(Operation::Send) => context.disconnect(Disconnect::NOT_AVAILABLE),
+            _ if id == 0 => self.pong(context),
+            Some(Operation::Subscribe(request)) => self.subscribe(id, request, context),
+            Some(Operation::Unsubscribe(request)) => self.unsubscribe(id, &request.channel, context),
+            Some(Operation::Publish(request)) => self.publish(id, request, context),
+            Some(Operation::Presence(request)) => self.presence(id, &request.channel, AnswerKind::Presence, context),
+            Some(Operation::PresenceStats(request)) => self.presence(id, &request.channel, AnswerKind::PresenceStats, context),
+            Some(Operation::History(request)) => self.history(id, request, context),
+            Some(Operation::Rpc(request)) => self.rpc(id, &request, context),
+            Some(Operation::Refresh(request)) => self.refresh(id, &request.token, context),
+            Some(Operation::SubRefresh(request)) => self.sub_refresh(id, request, context),
+            None => context.disconnect(Disconnect::BAD_REQUEST),
         }
     }
 
@@ -489,13 +494,14 @@ impl Session {
     /// Puts off the end of the wait for a pong: the client is there, and its pong stands behind something else. True when the next ping is due
     /// meanwhile.
     pub fn wait_longer(&mut self, now_ms: u64, pong_timeout: Duration, ping_interval: Duration) -> bool {
-        let Heartbeat::Awaited(at, next) = self.heartbeat else { return false };
+        let Heartbeat::Awaited(at, later) = self.heartbeat else { return false };
+        let next = next_ping_ms(at, later);
         if at > now_ms || !self.is_connected() {
             return false;
         }
         let is_ping_due = next <= now_ms;
         let next = if is_ping_due { now_ms.saturating_add(millis(ping_interval)) } else { next };
-        self.heartbeat = Heartbeat::Awaited(now_ms.saturating_add(millis(pong_timeout)), next);
+        self.heartbeat = Heartbeat::awaited(now_ms.saturating_add(millis(pong_timeout)), next);
         is_ping_due
     }
 
@@ -520,7 +526,7 @@ impl Session {
             (Phase::Connected, Heartbeat::Due(_)) => {
                 let next_ms = now_ms.saturating_add(millis(context.ping_interval));
                 let pong_ms = now_ms.saturating_add(millis(context.node.client.pong_timeout));
-                let heartbeat = if self.link.answers_pings() { Heartbeat::Awaited(pong_ms, next_ms) } else { Heartbeat::Due(next_ms) };
+                let heartbeat = if self.link.answers_pings() { Heartbeat::awaited(pong_ms, next_ms) } else { Heartbeat::Due(next_ms) };
                 self.heartbeat = heartbeat;
                 context.effects.ping = true;
             }
@@ -535,7 +541,7 @@ impl Session {
 
     fn pong(&mut self, context: &mut Context<'_>) {
         match self.heartbeat {
-            Heartbeat::Awaited(_, next) => self.heartbeat = Heartbeat::Due(next),
+            Heartbeat::Awaited(at, later) => self.heartbeat = Heartbeat::Due(next_ping_ms(at, later)),
             Heartbeat::Due(_) if self.link == Link::Lines => {}
             Heartbeat::Due(_) => context.disconnect(Disconnect::BAD_REQUEST),
         }
@@ -544,7 +550,6 @@ impl Session {
     /// Gives everything back that the session holds: its subscriptions, here and at the channels' homes.
     pub fn close(&mut self, context: &mut Context<'_>) {
         self.phase = Phase::Closed;
-        self.flow.clear();
         self.rare = None;
         for subscription in std::mem::take(&mut self.subscriptions) {
             self.let_go(subscription, context);

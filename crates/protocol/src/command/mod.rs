@@ -1,11 +1,11 @@
 //! Commands of a client. Unknown fields are passed over, in JSON `null` is absence, as the official server has it.
 
+mod json;
 mod protobuf;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -13,47 +13,68 @@ use crate::filter::FilterNode;
 use crate::message::Body;
 use crate::protobuf::Malformed;
 
-/// One command: an id and exactly one of the requests.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+/// One command of a client.
+#[derive(Debug, Default)]
 pub struct Command<'a> {
     /// Echoed by the reply; zero where none is expected.
-    #[serde(deserialize_with = "nullable")]
     pub id: u32,
+    /// What the client wants; none = nothing that is known.
+    pub operation: Option<Operation<'a>>,
+}
+
+/// What a command is about. Of a command that names several, the first in this order counts.
+#[derive(Debug)]
+pub enum Operation<'a> {
     /// Opens the session.
-    #[serde(borrow)]
-    pub connect: Option<ConnectRequest<'a>>,
+    Connect(ConnectRequest<'a>),
+    /// An asynchronous message without a reply. What it holds is not read.
+    Send,
     /// Subscribes to a channel.
-    #[serde(borrow)]
-    pub subscribe: Option<SubscribeRequest<'a>>,
+    Subscribe(SubscribeRequest<'a>),
     /// Ends a subscription.
-    #[serde(borrow)]
-    pub unsubscribe: Option<ChannelRequest<'a>>,
+    Unsubscribe(ChannelRequest<'a>),
     /// Publishes into a channel.
-    #[serde(borrow)]
-    pub publish: Option<PublishRequest<'a>>,
+    Publish(PublishRequest<'a>),
     /// Asks who is in a channel.
-    #[serde(borrow)]
-    pub presence: Option<ChannelRequest<'a>>,
+    Presence(ChannelRequest<'a>),
     /// Asks how many are in a channel.
-    #[serde(borrow)]
-    pub presence_stats: Option<ChannelRequest<'a>>,
+    PresenceStats(ChannelRequest<'a>),
     /// Asks for publications of a channel.
-    #[serde(borrow)]
-    pub history: Option<HistoryRequest<'a>>,
-    /// Not for clients of this version of the protocol: an error.
-    pub ping: Option<IgnoredAny>,
-    /// An asynchronous message without a reply.
-    pub send: Option<IgnoredAny>,
+    History(HistoryRequest<'a>),
     /// Calls a method.
-    #[serde(borrow)]
-    pub rpc: Option<RpcRequest<'a>>,
+    Rpc(RpcRequest<'a>),
     /// Shows a new connection token.
-    #[serde(borrow)]
-    pub refresh: Option<RefreshRequest<'a>>,
+    Refresh(RefreshRequest<'a>),
     /// Shows a new subscription token.
-    #[serde(borrow)]
-    pub sub_refresh: Option<SubRefreshRequest<'a>>,
+    SubRefresh(SubRefreshRequest<'a>),
+}
+
+impl Operation<'_> {
+    /// Its place in the order above.
+    fn rank(&self) -> u8 {
+        match self {
+            Operation::Connect(_) => 0,
+            Operation::Send => 1,
+            Operation::Subscribe(_) => 2,
+            Operation::Unsubscribe(_) => 3,
+            Operation::Publish(_) => 4,
+            Operation::Presence(_) => 5,
+            Operation::PresenceStats(_) => 6,
+            Operation::History(_) => 7,
+            Operation::Rpc(_) => 8,
+            Operation::Refresh(_) => 9,
+            Operation::SubRefresh(_) => 10,
+        }
+    }
+}
+
+impl<'a> Command<'a> {
+    /// Takes an operation that the command names, unless one counts already that comes before it.
+    fn name(&mut self, operation: Operation<'a>) {
+        if self.operation.as_ref().is_none_or(|named| operation.rank() <= named.rank()) {
+            self.operation = Some(operation);
+        }
+    }
 }
 
 /// Opens the session.
@@ -109,7 +130,7 @@ pub struct SubscribeRequest<'a> {
     #[serde(borrow, deserialize_with = "nullable_text")]
     pub delta: Cow<'a, str>,
     /// A filter over tags.
-    pub tf: Option<FilterNode>,
+    pub tf: Option<Box<FilterNode>>,
     /// Bits; 2 = refuse with error 112 if not recovered.
     #[serde(deserialize_with = "nullable")]
     pub flag: i64,
@@ -259,21 +280,32 @@ mod tests {
         let text = "{\"id\":1,\"connect\":{\"token\":null}}\n{\"id\":2,\"subscribe\":{\"channel\":\"a\",\"offset\":7}}\n";
         let commands: Vec<_> = Commands::read(Body::Json, text.as_bytes()).map(|c| c.expect("the case is valid")).collect();
         assert_eq!(commands.len(), 2);
-        assert!(commands[0].connect.as_ref().is_some_and(|c| c.token.is_empty()));
-        assert!(commands[1].subscribe.as_ref().is_some_and(|s| s.channel == "a" && s.offset == 7));
+        assert!(matches!(&commands[0].operation, Some(Operation::Connect(c)) if c.token.is_empty()));
+        assert!(matches!(&commands[1].operation, Some(Operation::Subscribe(s)) if s.channel == "a" && s.offset == 7));
     }
 
     #[test]
     fn text_without_escapes_is_borrowed() {
         let command: Command<'_> = serde_json::from_str(r#"{"unsubscribe":{"channel":"plain"}}"#).expect("valid");
-        assert!(matches!(command.unsubscribe.map(|u| u.channel), Some(Cow::Borrowed("plain"))));
+        assert!(matches!(command.operation, Some(Operation::Unsubscribe(ChannelRequest { channel: Cow::Borrowed("plain") }))));
     }
 
     #[test]
     fn wrong_types_are_refused_and_unknown_fields_passed_over() {
         assert!(serde_json::from_str::<Command<'_>>(r#"{"id":"one"}"#).is_err());
         assert!(serde_json::from_str::<Command<'_>>(r#"{"id":-1}"#).is_err());
-        assert!(serde_json::from_str::<Command<'_>>(r#"{"subscribe":[]}"#).is_ok_and(|c| c.subscribe.is_some()));
+        assert!(serde_json::from_str::<Command<'_>>(r#"{"subscribe":[]}"#).is_ok_and(|c| c.operation.is_some()));
         assert!(serde_json::from_str::<Command<'_>>(r#"{"id":1,"new":{"field":[1]}}"#).is_ok());
+        assert!(serde_json::from_str::<Command<'_>>(r#"{"id":1,"id":2}"#).is_err());
+    }
+
+    #[test]
+    fn of_several_operations_the_first_by_their_order_counts() {
+        for text in [r#"{"rpc":{},"connect":{},"subscribe":{}}"#, r#"{"connect":{},"rpc":{},"send":{}}"#, r#"{"connect":{},"rpc":null}"#] {
+            let command: Command<'_> = serde_json::from_str(text).expect("valid");
+            assert!(matches!(command.operation, Some(Operation::Connect(_))), "{text}");
+        }
+        let none: Command<'_> = serde_json::from_str(r#"{"connect":null,"ping":{}}"#).expect("valid");
+        assert!(none.operation.is_none());
     }
 }

@@ -2,12 +2,11 @@
 
 use std::borrow::Cow;
 
-use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::{
-    ChannelRequest, Command, ConnectRequest, HistoryRequest, PublishRequest, RefreshRequest, RpcRequest, StreamPosition, SubRefreshRequest,
-    SubscribeRequest,
+    ChannelRequest, Command, ConnectRequest, HistoryRequest, Operation, PublishRequest, RefreshRequest, RpcRequest, StreamPosition,
+    SubRefreshRequest, SubscribeRequest,
 };
 use crate::filter;
 use crate::protobuf::{Malformed, fields, take_varint};
@@ -27,27 +26,30 @@ pub(super) fn next<'a>(input: &mut &'a [u8]) -> Option<Result<Command<'a>, Malfo
 }
 
 fn command(message: &[u8]) -> Result<Command<'_>, Malformed> {
-    let mut c = Command::default();
+    let mut command = Command::default();
     fields(message, |tag, value| {
-        match tag {
-            1 => c.id = value.number()? as u32,
-            4 => c.connect = Some(connect(value.bytes()?)?),
-            5 => c.subscribe = Some(subscribe(value.bytes()?)?),
-            6 => c.unsubscribe = Some(channel(value.bytes()?)?),
-            7 => c.publish = Some(publish(value.bytes()?)?),
-            8 => c.presence = Some(channel(value.bytes()?)?),
-            9 => c.presence_stats = Some(channel(value.bytes()?)?),
-            10 => c.history = Some(history(value.bytes()?)?),
-            11 => c.ping = value.bytes().map(|_| Some(IgnoredAny))?,
-            12 => c.send = value.bytes().map(|_| Some(IgnoredAny))?,
-            13 => c.rpc = Some(rpc(value.bytes()?)?),
-            14 => c.refresh = Some(refresh(value.bytes()?)?),
-            15 => c.sub_refresh = Some(sub_refresh(value.bytes()?)?),
-            _ => {}
-        }
+        let operation = match tag {
+            1 => {
+                command.id = value.number()? as u32;
+                return Ok(());
+            }
+            4 => Operation::Connect(connect(value.bytes()?)?),
+            5 => Operation::Subscribe(subscribe(value.bytes()?)?),
+            6 => Operation::Unsubscribe(channel(value.bytes()?)?),
+            7 => Operation::Publish(publish(value.bytes()?)?),
+            8 => Operation::Presence(channel(value.bytes()?)?),
+            9 => Operation::PresenceStats(channel(value.bytes()?)?),
+            10 => Operation::History(history(value.bytes()?)?),
+            12 => value.bytes().map(|_| Operation::Send)?,
+            13 => Operation::Rpc(rpc(value.bytes()?)?),
+            14 => Operation::Refresh(refresh(value.bytes()?)?),
+            15 => Operation::SubRefresh(sub_refresh(value.bytes()?)?),
+            _ => return Ok(()),
+        };
+        command.name(operation);
         Ok(())
     })?;
-    Ok(c)
+    Ok(command)
 }
 
 /// A payload. The server passes payloads on as JSON, so one that is none counts as none.
@@ -95,7 +97,7 @@ fn subscribe(message: &[u8]) -> Result<SubscribeRequest<'_>, Malformed> {
             10 => request.recoverable = value.flag()?,
             11 => request.join_leave = value.flag()?,
             12 => request.delta = Cow::Borrowed(value.text()?),
-            13 => request.tf = Some(filter::decode(value.bytes()?)?),
+            13 => request.tf = Some(Box::new(filter::decode(value.bytes()?)?)),
             14 => request.flag = value.number()? as i64,
             _ => {}
         }

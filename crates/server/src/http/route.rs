@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use hyper::header::AUTHORIZATION;
+use hyper::header::{AUTHORIZATION, HeaderName};
 use hyper::{Method, Request, StatusCode, Version};
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
@@ -18,6 +18,9 @@ use crate::host;
 use crate::metrics::{Link, NodeCollector, RegistryCollector, StatsCollector, StoreCollector};
 use crate::node::Node;
 use crate::operation::{self, ErrorMode};
+
+static X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+static X_CENTRIFUGO_ERROR_MODE: HeaderName = HeaderName::from_static("x-centrifugo-error-mode");
 
 /// What becomes of a request.
 pub(super) enum Routed {
@@ -133,7 +136,7 @@ async fn api(origin: &Origin, request: Request<RequestBody>) -> Answer {
     }
     pass.settle();
     metrics.api_requests.add(1);
-    let mode = match request.headers().get("x-centrifugo-error-mode").map(|mode| mode.as_bytes()) {
+    let mode = match request.headers().get(&X_CENTRIFUGO_ERROR_MODE).map(|mode| mode.as_bytes()) {
         Some(b"transport") => ErrorMode::Transport,
         _ => ErrorMode::Inside,
     };
@@ -165,7 +168,7 @@ fn is_authorized(node: &Node, request: &Request<RequestBody>) -> bool {
     let key = settings.key.as_bytes();
     let is_key = |shown: &[u8]| !key.is_empty() && is_same_secret(shown, key);
     let headers = request.headers();
-    let in_header = headers.get("x-api-key").is_some_and(|shown| is_key(shown.as_bytes()));
+    let in_header = headers.get(&X_API_KEY).is_some_and(|shown| is_key(shown.as_bytes()));
     let in_authorization = headers.get(AUTHORIZATION).and_then(|value| value.as_bytes().split_at_checked(7));
     let in_authorization = in_authorization.is_some_and(|(scheme, shown)| scheme.eq_ignore_ascii_case(b"apikey ") && is_key(shown));
     let query = request.uri().query().unwrap_or_default().split('&');

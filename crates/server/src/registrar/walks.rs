@@ -59,12 +59,15 @@ impl Walks {
     /// A client is gone: what it only wanted to know is dropped. What it has sent to others is still sent.
     pub(super) fn forget(&mut self, client: OwnerId) {
         let line = Line::Client(client);
-        if let Some(orders) = self.lines.get_mut(&line) {
-            orders.retain(|waiting| matches!(waiting.ask, Ask::Send { .. }));
-            if orders.is_empty() && self.under_way.as_ref().is_none_or(|(other, _)| *other != line) {
-                self.lines.remove(&line);
-                self.turn.retain(|other| *other != line);
-            }
+        let Some(orders) = self.lines.get_mut(&line) else { return };
+        orders.retain(|waiting| matches!(waiting.ask, Ask::Send { .. }));
+        let is_under_way = self.under_way.as_ref().is_some_and(|(other, _)| *other == line);
+        if self.under_way.take_if(|(other, walk)| *other == line && !walk.is_send()).is_some() {
+            self.turn.push_back(line);
+        }
+        if orders.is_empty() && (!is_under_way || self.under_way.is_none()) {
+            self.lines.remove(&line);
+            self.turn.retain(|other| *other != line);
         }
     }
 
@@ -195,6 +198,29 @@ mod tests {
         assert!(walks.takes(&who(1), &send(false)), "it is under way");
         run(&mut walks, &mut directory);
         assert!(!walks.takes(&who(1), &send(false)));
+    }
+
+    #[test]
+    fn a_call_ends_with_its_caller_and_a_message_does_not() {
+        let mut directory = directory(2_000);
+        let target = || Target { scope: ScopeId(0), key: "all".into(), is_group: true };
+        for is_last in [false, true] {
+            let mut walks = Walks::default();
+            walks.put(who(1), Ask::Call { target: target(), data: "1".into(), timeout_ms: 1_000 }, asker().0);
+            walks.step(&mut directory, NOW);
+            if !is_last {
+                walks.put(who(1), send(true), Asker::Nobody);
+            }
+            walks.forget(who(1).owner);
+            let reached = run(&mut walks, &mut directory).iter().filter(|act| matches!(act, Act::Spread(..))).count();
+            assert_eq!(reached, usize::from(!is_last), "the message behind it, and not the call");
+        }
+        let mut walks = Walks::default();
+        walks.put(who(1), send(true), Asker::Nobody);
+        walks.step(&mut directory, NOW);
+        walks.forget(who(1).owner);
+        let reached = run(&mut walks, &mut directory).iter().filter(|act| matches!(act, Act::Spread(..))).count();
+        assert_eq!(reached, 1, "it is sent to the end");
     }
 
     #[test]

@@ -10,8 +10,6 @@ const BURST_MIN: u64 = 1_000;
 pub(crate) struct Allowance {
     /// For commands and for bytes: when what has been sent is made up for, microseconds.
     due_us: [u64; 2],
-    /// It is not read.
-    pub(super) is_throttled: bool,
 }
 
 impl Allowance {

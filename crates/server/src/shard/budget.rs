@@ -41,7 +41,7 @@ impl Connection {
 impl Shard {
     /// Whether large answers are refused.
     pub(super) fn is_scarce(&self) -> bool {
-        self.buffered() >= scarce_from(self.node.buffer_slice)
+        self.buffered() >= self.node.buffer_scarce
     }
 
     fn buffered(&self) -> usize {
@@ -59,7 +59,7 @@ impl Shard {
     /// Ends the connections with the largest charge if they alone have used up the slice.
     pub(super) fn relieve(&mut self) {
         if self.metrics.buffered_bytes.get() as usize > self.node.buffer_slice {
-            self.end_largest(scarce_from(self.node.buffer_slice));
+            self.end_largest(self.node.buffer_scarce);
         }
     }
 

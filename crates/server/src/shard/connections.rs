@@ -47,6 +47,8 @@ pub(super) struct Connection {
     pub(super) opened: u32,
     /// What it has sent of what it may.
     pub(super) allowance: Allowance,
+    /// It is not read: it has sent more than that.
+    pub(super) is_throttled: bool,
     /// Bytes that it is charged for of the node's memory.
     pub(super) buffered: u32,
     /// Its input waits until it has room again.
@@ -60,10 +62,10 @@ pub(super) struct Connection {
 pub(super) enum Stage {
     /// Open.
     Open,
-    /// We have sent a close frame and wait for the client's, until this time (Unix milliseconds).
-    Closing(u64),
+    /// We have sent a close frame and wait for the client's, until this time (tenths of a second of the node's clock).
+    Closing(u32),
     /// Everything is said: the socket is closed once what is due is written, or at this time.
-    Ending(u64),
+    Ending(u32),
 }
 
 struct Slot {

@@ -14,9 +14,9 @@ use super::budget::ANSWERS_AHEAD;
 use super::connections::{Connection, Connections, Stage};
 use super::outbox::{NEVER, Outbox, Written};
 use super::queue::{Kind, Queue};
-use super::read::CLOSE_MS;
+use super::read::CLOSE_TENTHS;
 use super::{Shard, TICK_MS};
-use crate::clock::Clock;
+use crate::clock::{Clock, TENTH_US, tenths};
 use crate::registrar::Order;
 
 /// Notes an event at everyone here who is to have it.
@@ -190,7 +190,6 @@ impl Shard {
     /// The socket takes bytes again.
     pub(super) fn flush_blocked(&mut self, slot: u32) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        let now_us = self.node.clock.elapsed_us();
         // A full socket is no error; a broken one shows when it is read.
         let _ = connection.socket.flush();
         let Some(queued_before) = connection.queue.as_ref().map(|queue| queue.bytes()) else {
@@ -199,7 +198,7 @@ impl Shard {
                 self.after_write(slot, Written::Nothing, 0)
             };
         };
-        let written = self.outbox.flush(connection, now_us);
+        let written = self.outbox.flush(connection, self.now_us);
         self.after_write(slot, written, queued_before);
     }
 
@@ -283,7 +282,7 @@ impl Shard {
     pub(super) fn book(&mut self, slot: u32) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let wanted_ms = match connection.stage {
-            Stage::Closing(until_ms) | Stage::Ending(until_ms) => until_ms,
+            Stage::Closing(until) | Stage::Ending(until) => self.node.clock.at(until),
             Stage::Open => connection.session.deadline_ms(&self.node.session.client),
         };
         if connection.booked_ms <= self.now_ms || wanted_ms.saturating_add(TICK_MS) < connection.booked_ms {
@@ -298,7 +297,7 @@ impl Shard {
         let client = &self.node.session.client;
         let patience = if connection.answers() > 0 { client.answer_timeout } else { client.pong_timeout };
         let is_there = std::mem::take(&mut connection.has_spoken)
-            || connection.allowance.is_throttled
+            || connection.is_throttled
             || connection.is_held && connection.session.is_busy(client)
             || is_moving(connection, self.node.clock, patience.as_micros() as u64);
         let interval = connection.transport.ping_interval(&self.node.settings);
@@ -315,12 +314,14 @@ impl Shard {
             return;
         }
         connection.booked_ms = 0;
+        let clock = self.node.clock;
+        let is_over = |until| clock.at(until) <= self.now_ms;
         match connection.stage {
-            Stage::Ending(until_ms) if until_ms <= self.now_ms && is_moving(connection, self.node.clock, CLOSE_MS * 1_000) => {
+            Stage::Ending(until) if is_over(until) && is_moving(connection, clock, u64::from(CLOSE_TENTHS) * TENTH_US) => {
                 // It takes the last of what it was given.
-                connection.stage = Stage::Ending(self.now_ms + CLOSE_MS);
+                connection.stage = Stage::Ending(tenths(self.now_us) + CLOSE_TENTHS);
             }
-            Stage::Closing(until_ms) | Stage::Ending(until_ms) if until_ms <= self.now_ms => return self.remove(slot),
+            Stage::Closing(until) | Stage::Ending(until) if is_over(until) => return self.remove(slot),
             Stage::Closing(_) | Stage::Ending(_) => {}
             Stage::Open => {
                 if connection.session.deadline_ms(&self.node.session.client) <= self.now_ms {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
+use hyper::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Token};
 
@@ -352,7 +353,7 @@ fn grant(node: &Node, remote: Remote, bytes: &[u8]) -> Verdict {
     }
     let Some(transport) = handshake::transport_of(node, path) else { return Verdict::ForHttp };
     let headers: &[httparse::Header<'_>] = request.headers;
-    if headers.value("content-length").is_some() || headers.value("transfer-encoding").is_some() {
+    if headers.value(&CONTENT_LENGTH).is_some() || headers.value(&TRANSFER_ENCODING).is_some() {
         return Verdict::ForHttp;
     }
     let granted = match handshake::examine(node, remote, transport, query, &headers) {

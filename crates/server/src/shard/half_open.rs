@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use mio::Token;
 use tokio::sync::oneshot;
@@ -58,11 +59,20 @@ pub(crate) struct Pass {
 impl Pass {
     /// Returns when the connection has to go.
     pub(crate) async fn revoked(&self) {
-        let told = poll_fn(|context| Pin::new(&mut *self.told.borrow_mut()).poll(context)).await;
-        if told.is_err() {
-            // It does not count any more, or the shard has ended.
-            std::future::pending::<()>().await;
-        }
+        poll_fn(|context| {
+            // This is polled with each request.
+            if !self.counts.get() {
+                return Poll::Pending;
+            }
+            let told = Pin::new(&mut *self.told.borrow_mut()).poll(context);
+            if matches!(told, Poll::Ready(Err(_))) {
+                // The shard has ended: nobody will ever tell.
+                self.settle();
+                return Poll::Pending;
+            }
+            told.map(|_| ())
+        })
+        .await;
     }
 
     /// The connection counts no longer: it has shown a key, or it carries sessions, which count by themselves.
@@ -92,10 +102,15 @@ impl Shard {
     /// Enters one that has just come.
     pub(super) fn note_half_open(&mut self, waiting: Waiting) {
         self.half_open.waiting.push_back(waiting);
+        self.forget_settled();
+    }
+
+    /// Takes out the entries of connections that have gone on, once they are many.
+    pub(super) fn forget_settled(&mut self) {
         if self.half_open.waiting.len() > 2 * self.half_open_count() + STALE_MAX {
             let mut all = std::mem::take(&mut self.half_open.waiting);
             all.retain(|waiting| self.is_half_open(waiting));
-            all.shrink_to(2 * all.len());
+            all.shrink_to(2 * all.len() + STALE_MAX);
             self.half_open.waiting = all;
         }
     }

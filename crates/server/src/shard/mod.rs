@@ -133,6 +133,8 @@ pub(crate) struct Shard {
     /// State of a generator for what nobody minds being foreseen: never shown, and of another seed than the epochs.
     random: u64,
     now_ms: u64,
+    /// The same, microseconds of the node's clock.
+    now_us: u64,
     drain: Option<Drain>,
 }
 
@@ -205,6 +207,7 @@ impl Shard {
             random: random | 1,
             secure,
             now_ms,
+            now_us: 0,
             drain: None,
             node,
         })
@@ -266,7 +269,8 @@ impl Shard {
     }
 
     fn begin_turn(&mut self) {
-        self.now_ms = self.node.clock.now_ms();
+        self.now_us = self.node.clock.elapsed_us();
+        self.now_ms = self.node.clock.unix_ms(self.now_us);
         self.errands = ERRANDS_MAX;
         self.made = 0;
     }
@@ -373,7 +377,7 @@ impl Shard {
     }
 
     fn send_deliveries(&mut self) {
-        let accepted_us = self.node.clock.elapsed_us();
+        let accepted_us = self.now_us;
         for (shard, delivery) in self.channels.deliveries() {
             let is_errand = delivery.audience <= SMALL_AUDIENCE && take_one(&mut self.errands);
             let message = Message::Delivery { delivery, accepted_us };
@@ -398,6 +402,7 @@ impl Shard {
         self.metrics.channels.add((self.channels.len() as u64).wrapping_sub(self.metrics.channels.get()));
         self.metrics.publications_waiting.add((self.outbox.frames() as u64).wrapping_sub(self.metrics.publications_waiting.get()));
         self.metrics.half_open.add((self.half_open_count() as u64).wrapping_sub(self.metrics.half_open.get()));
+        self.forget_settled();
         self.drain_some();
         self.relieve_http();
         self.tick_census();

@@ -20,12 +20,12 @@ impl Shard {
         if connection.stage != Stage::Open {
             // Only its close frame matters.
             connection.is_held = false;
-            return connection.allowance.is_throttled;
+            return connection.is_throttled;
         }
         let session = &connection.session;
         let is_held = session.is_busy(&self.node.session.client) || session.is_deferring() || connection.answers() >= ANSWERS_AHEAD;
         connection.is_held = is_held;
-        is_held || connection.allowance.is_throttled
+        is_held || connection.is_throttled
     }
 
     /// Goes on with input that had to wait. True when none of it waits any more.
@@ -36,7 +36,7 @@ impl Shard {
         }
         while self.connections.get(slot).is_some_and(|c| c.stage == Stage::Open && c.session.is_deferring()) {
             let mut commands = 0;
-            if !self.connections.get(slot).is_some_and(|connection| connection.allowance.is_throttled) {
+            if !self.connections.get(slot).is_some_and(|connection| connection.is_throttled) {
                 self.decide(slot, Kind::Answer, |session, context| commands = session.resume(context));
             }
             if commands == 0 {
@@ -109,9 +109,8 @@ impl Shard {
         let client = &self.node.settings.client;
         let rates = [(commands, client.command_rate_limit), (bytes, client.byte_rate_limit)];
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        let now_us = self.node.clock.elapsed_us();
-        let Some(until_us) = connection.allowance.charge(rates, now_us) else { return };
-        if !std::mem::replace(&mut connection.allowance.is_throttled, true) {
+        let Some(until_us) = connection.allowance.charge(rates, self.now_us) else { return };
+        if !std::mem::replace(&mut connection.is_throttled, true) {
             self.metrics.throttled.add(1);
             let generation = self.connections.generation(slot);
             self.throttled.push(Reverse((until_us, slot, generation)));

@@ -24,6 +24,7 @@ use super::outbox::Due;
 use super::queue::Kind;
 use super::socket::{Arrival, Socket};
 use super::{SCRATCH_SIZE, Shard, take_one};
+use crate::clock::tenths;
 use crate::handshake::Entrance;
 use crate::inbox::{Asker, Guest, Message};
 use crate::programs::UNKNOWN;
@@ -34,8 +35,8 @@ use crate::transport::Transport;
 const READS_MAX: usize = 2;
 /// Bytes of one such read, unless something larger has begun to arrive.
 const READ_SIZE: usize = 8 * 1024;
-/// Time that a client has to answer a close frame, milliseconds.
-pub(super) const CLOSE_MS: u64 = 5_000;
+/// Time that a client has to answer a close frame, tenths of a second.
+pub(super) const CLOSE_TENTHS: u32 = 50;
 /// Close codes that are never sent (RFC 6455 section 7.4.1): none was given, and the connection broke off.
 const NO_CODE: u16 = 1_005;
 const BROKEN_OFF: u16 = 1_006;
@@ -99,8 +100,9 @@ impl Shard {
             agent: entrance.agent,
             program: UNKNOWN,
             close_code: 0,
-            opened: self.node.clock.tenths(),
+            opened: tenths(self.now_us),
             allowance: Allowance::default(),
+            is_throttled: false,
             buffered: 0,
             is_held: false,
             has_spoken: false,
@@ -131,13 +133,12 @@ impl Shard {
 
     /// Goes on with connections that had more than one turn allows, and those that have waited long enough.
     pub(super) fn serve_unread(&mut self) {
-        let now_us = self.node.clock.elapsed_us();
-        while self.throttled.peek().is_some_and(|Reverse((until_us, ..))| *until_us <= now_us) {
+        while self.throttled.peek().is_some_and(|Reverse((until_us, ..))| *until_us <= self.now_us) {
             let Some(Reverse((_, slot, generation))) = self.throttled.pop() else { break };
             if self.connections.generation(slot) == generation
                 && let Some(connection) = self.connections.get_mut(slot)
             {
-                connection.allowance.is_throttled = false;
+                connection.is_throttled = false;
                 self.unread.push(slot);
             }
         }
@@ -314,7 +315,7 @@ impl Shard {
         let id = ConnectionId { shard: self.id, slot, generation: self.connections.generation(slot) };
         let connection = self.connections.get_mut(slot)?;
         // Commands that come by other requests can't be left in a socket: they wait in the session.
-        let ahead = if connection.allowance.is_throttled { 0 } else { ANSWERS_AHEAD };
+        let ahead = if connection.is_throttled { 0 } else { ANSWERS_AHEAD };
         let bytes = ahead.saturating_sub(connection.answers());
         let context = Context {
             now_ms: self.now_ms,
@@ -419,9 +420,9 @@ impl Shard {
 
     /// Ends a connection with a reason: the client is told, and has a while to close.
     pub(super) fn disconnect(&mut self, slot: u32, why: Disconnect) {
-        let until_ms = self.now_ms + CLOSE_MS;
+        let until = tenths(self.now_us) + CLOSE_TENTHS;
         let Some(connection) = self.connections.get_mut(slot).filter(|c| c.stage == Stage::Open) else { return };
-        connection.stage = Stage::Closing(until_ms);
+        connection.stage = Stage::Closing(until);
         if why == Disconnect::SLOW {
             // What it did not read in time it will not read in order: it has to recover.
             self.outbox.discard(&mut connection.due);
@@ -454,9 +455,9 @@ impl Shard {
 
     /// Closes the socket once what is due is written.
     fn end(&mut self, slot: u32) {
-        let until_ms = self.now_ms + CLOSE_MS;
+        let until = tenths(self.now_us) + CLOSE_TENTHS;
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        connection.stage = Stage::Ending(until_ms);
+        connection.stage = Stage::Ending(until);
         // The line serves it even if nothing is due, and then the socket is closed.
         self.note_own(slot, Bytes::new());
         self.book(slot);

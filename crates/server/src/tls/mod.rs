@@ -12,6 +12,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
+use touchline_protocol::data::is_plain_text;
 use x509_cert::der::Decode;
 
 pub(crate) use self::acme::{Acme, Keeping};
@@ -195,10 +196,11 @@ fn user_of(wanted: ClientUser, certificate: &[u8]) -> Option<String> {
     }
     let certificate = x509_cert::Certificate::from_der(certificate).ok()?;
     let subject = &certificate.tbs_certificate.subject;
+    let is_user = |name: &str| !name.is_empty() && is_plain_text(name);
     if wanted == ClientUser::Subject {
-        return Some(subject.to_string()).filter(|subject| !subject.is_empty());
+        return Some(subject.to_string()).filter(|subject| is_user(subject));
     }
     let parts = subject.0.iter().flat_map(|part| part.0.iter());
     let name = parts.filter(|part| part.oid.to_string() == "2.5.4.3").find_map(|part| std::str::from_utf8(part.value.value()).ok());
-    name.filter(|name| !name.is_empty()).map(str::to_owned)
+    name.filter(|name| is_user(name)).map(str::to_owned)
 }
