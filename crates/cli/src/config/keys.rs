@@ -70,6 +70,8 @@ const fn ours(path: &'static str, kind: Kind, default: &'static str, meaning: &'
 
 /// Any count of things.
 const COUNT: Kind = Integer(0, u32::MAX as u64);
+/// Bytes of memory: more than 4 GiB too.
+const MEMORY: Kind = Integer(0, 1 << 50);
 /// A count of which there must be some.
 const SOME: Kind = Integer(1, u32::MAX as u64);
 /// The words of `log.level`.
@@ -144,11 +146,11 @@ pub(crate) const KEYS: &[Key] = &[
     key("client.insecure", Boolean, "false", "No token is needed and every channel is open. For development."),
     key("client.channel_limit", COUNT, "128", "Channels that one connection may have at once."),
     key("client.user_connection_limit", COUNT, "0", "Connections that one user may have on this node; one more is ended with 3504 instead of being connected. 0 is any number."),
-    key("client.connection_limit", COUNT, "0", "Connections that this node takes; 0 is any number."),
+    key("client.connection_limit", COUNT, "0", "Connections that this node takes, and a few more when several come at once; 0 is any number."),
     ours("client.connection_limit_by_address", COUNT, "0", "Connections that clients of one address may have at once on this node, of IPv6 those of one /64; more are refused with HTTP status 429. 0 is any number."),
     key("client.connection_rate_limit", COUNT, "0", "New client connections that this node takes in a second; more are refused with HTTP status 503. 0 is any number."),
     ours("client.unauthenticated_connection_limit", COUNT, "20000", "Connections of this node whose client has not connected yet: silent ones, requests that are read, TLS handshakes, sessions before their connect command. Beyond it the oldest of them are closed. 0 is any number."),
-    ours("client.command_rate_limit", COUNT, "10000", "Commands that a connection may send in a second; one that sends more is read more slowly. 0 is any number."),
+    ours("client.command_rate_limit", COUNT, "10000", "Commands that a connection may send in a second; one that sends more is read more slowly. What 0.2 s allow may come at once, and 1,000 at least. 0 is any number."),
     ours("client.byte_rate_limit", COUNT, "0", "Bytes that a connection may send in a second, in the same way."),
     key("client.queue_max_size", SOME, "1048576", "Bytes of publications and messages that may wait for one slow connection until it is ended with 3008. Answers to its own commands do not count: they are made only when there is room."),
     ours("client.queue_max_entries", SOME, "16384", "Publications and messages that may wait for one slow connection until it is ended with 3008."),
@@ -248,7 +250,7 @@ pub(crate) const KEYS: &[Key] = &[
     ours("shutdown.spread", Duration, "5s", "Time over which clients are told to go, so that they don't all come back at once."),
     key("node.name", Text, "", "The node's name in `info`; empty is the host's name."),
     ours("node.shards", Integer(0, 1024), "0", "Event loops, one thread each; 0 is as many as cores."),
-    ours("node.buffer_max_size", COUNT, "0", "Bytes that the node may hold for single connections: queues, answers, input that waits. From 80 % on, history and presence answer 111 and new connections get 503; beyond it the connections that hold most end with 3008. 0: a quarter of the memory that the process may use."),
+    ours("node.buffer_max_size", MEMORY, "0", "Bytes that the node may hold for single connections: queues, answers, input that waits. From 80 % on, history and presence answer 111 and new connections get 503; beyond it the connections that hold most end with 3008. 0: a quarter of the memory that the process may use."),
     ours("node.channel_limit", COUNT, "2000000", "Channels with subscribers or a history that this node keeps at once, in equal parts by shard; a million of them with a short history each are about 0.9 GB. What would make one more is refused with 106. 0 is any number."),
     ours("node.publish_backlog_max", SOME, "65536", "Publications that may wait at one shard until publishers are refused with error 111."),
     ours("cluster.engine", Choice(&["nats", ""]), "", "How nodes find each other; empty: this node is alone."),

@@ -237,6 +237,10 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let queued = connection.queue.as_ref().map_or(0, |queue| queue.bytes());
         self.metrics.queued_bytes.add((queued as u64).wrapping_sub(queued_before as u64));
+        if queued > 0 && queued_before == 0 && !connection.transport.link().answers_pings() {
+            // From now on the queue tells whether the peer takes anything.
+            connection.socket.end_when_silent(None);
+        }
         if connection.is_held && connection.answers() < ANSWERS_AHEAD {
             // There is room for more of what it has asked for.
             self.unread.push(slot);
@@ -295,6 +299,9 @@ impl Shard {
     fn wait_for_pong(&mut self, slot: u32) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let client = &self.node.session.client;
+        if !connection.transport.link().answers_pings() {
+            return self.look_after(slot);
+        }
         let patience = if connection.answers() > 0 { client.answer_timeout } else { client.pong_timeout };
         let is_there = std::mem::take(&mut connection.has_spoken)
             || connection.is_throttled
@@ -304,6 +311,20 @@ impl Shard {
         if is_there && connection.session.wait_longer(self.now_ms, client.pong_timeout, interval) {
             let ping = Bytes::from_static(connection.wire.ping());
             self.note_own(slot, ping);
+        }
+    }
+
+    /// Looks after a peer that answers no pings: the system tells that it has gone, as long as its socket takes everything. The system's own
+    /// limit would also end a peer that reads slowly into a small window (tcp(7), TCP_USER_TIMEOUT), so a full socket has the limit of answers.
+    fn look_after(&mut self, slot: u32) {
+        let Some(connection) = self.connections.get(slot) else { return };
+        let client = &self.node.session.client;
+        match &connection.queue {
+            None => connection.socket.end_when_silent(Some(client.pong_timeout)),
+            Some(queue) if queue.stalled_us(self.now_us) >= client.answer_timeout.as_micros() as u64 => {
+                self.disconnect(slot, Disconnect::NO_PONG);
+            }
+            Some(_) => {}
         }
     }
 

@@ -76,7 +76,7 @@ impl Shard {
         let (slot, generation) = self.connections.vacant();
         socket.register(&self.registry, Token(slot as usize), is_registered).ok()?;
         if !entrance.transport.link().answers_pings() {
-            socket.end_when_silent(self.node.session.client.pong_timeout);
+            socket.end_when_silent(Some(self.node.session.client.pong_timeout));
         }
         let mut client = [0; 16];
         client[..10].copy_from_slice(&random);

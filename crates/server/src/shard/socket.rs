@@ -49,14 +49,14 @@ impl Socket {
 
     /// Breaks the connection when the peer has not acknowledged what was sent for so long (tcp(7), TCP_USER_TIMEOUT): it finds out about a peer
     /// that is gone where pings need no answer.
-    pub(super) fn end_when_silent(&self, limit: Duration) {
+    pub(super) fn end_when_silent(&self, limit: Option<Duration>) {
         let socket = match self {
             Socket::Tcp(socket) => socket,
             Socket::Tls(tls) => &tls.socket,
             Socket::Pair(_) => return,
         };
         // A system that can't do it leaves the connection to its own timeouts.
-        let _ = SockRef::from(socket).set_tcp_user_timeout(Some(limit));
+        let _ = SockRef::from(socket).set_tcp_user_timeout(limit);
     }
 
     /// Says goodbye, where the socket knows one: without it the peer can't tell an end from a link that was cut.
