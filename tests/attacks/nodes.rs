@@ -85,7 +85,7 @@ struct Nats(Child, PathBuf);
 
 impl Nats {
     fn start() -> (Self, String) {
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port is free").port();
+        let port = crate::postgres::free_port();
         let store = std::env::temp_dir().join(format!("touchline-attacks-nats-{}", std::process::id()));
         let mut command = Command::new("nats-server");
         command.args(["--addr", "127.0.0.1", "--port", &port.to_string(), "--jetstream", "--store_dir"]).arg(&store);

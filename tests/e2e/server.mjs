@@ -55,13 +55,12 @@ export function config(port, change = {}, address = '127.0.0.1') {
   };
 }
 
+/** A port that nobody has, below those that the kernel gives to connections, which come and go all the time beside the tests. */
 export function freePort() {
-  return new Promise((resolve, reject) => {
-    const probe = createServer().once('error', reject);
-    probe.listen(0, '127.0.0.1', () => {
-      const { port } = probe.address();
-      probe.close(() => resolve(port));
-    });
+  const port = 10_000 + Math.floor(Math.random() * 20_000);
+  return new Promise((resolve) => {
+    const probe = createServer().once('error', () => resolve(freePort()));
+    probe.listen(port, '127.0.0.1', () => probe.close(() => resolve(port)));
   });
 }
 
@@ -91,7 +90,7 @@ export class Server {
   get http() { return `http://${this.address}:${this.port}`; }
   get websocket() { return `ws://${this.address}:${this.port}/connection/websocket`; }
 
-  async until(condition, seconds = 15) {
+  async until(condition, seconds = 60) {
     for (const end = Date.now() + seconds * 1000; Date.now() < end; await new Promise((r) => setTimeout(r, 20))) {
       if (this.process.exitCode !== null) break;
       try { if (await condition()) return; } catch { /* not yet */ }

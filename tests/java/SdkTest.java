@@ -187,7 +187,11 @@ public class SdkTest {
     }
 
     static Process start() throws Exception {
-        try (ServerSocket probe = new ServerSocket(0)) { port = probe.getLocalPort(); }
+        // Below the ports that the kernel gives to connections, which come and go all the time beside the tests.
+        while (true) {
+            port = java.util.concurrent.ThreadLocalRandom.current().nextInt(10_000, 30_000);
+            try (ServerSocket probe = new ServerSocket(port)) { break; } catch (java.net.BindException taken) { /* another one */ }
+        }
         String open = "\"allow_subscribe_for_client\":true,\"allow_subscribe_for_anonymous\":true";
         String config = "{\"http_server\":{\"address\":\"127.0.0.1\",\"port\":" + port + "},\"http_api\":{\"key\":\"" + KEY + "\"},"
             + "\"client\":{\"token\":{\"hmac_secret_key\":\"" + SECRET + "\"}},\"channel\":{\"namespaces\":["
@@ -204,7 +208,7 @@ public class SdkTest {
                 HTTP.send(HttpRequest.newBuilder(URI.create("http://127.0.0.1:" + port + "/health")).build(), HttpResponse.BodyHandlers.discarding());
                 return server;
             } catch (java.io.IOException notYet) {
-                if (n > 500 || !server.isAlive()) throw notYet;
+                if (n > 3_000 || !server.isAlive()) throw notYet;
                 Thread.sleep(20);
             }
         }
@@ -236,7 +240,7 @@ public class SdkTest {
             if (error != null) answer.completeExceptionally(error); else answer.complete(result);
         });
         try {
-            return answer.get(10, TimeUnit.SECONDS);
+            return answer.get(60, TimeUnit.SECONDS);
         } catch (java.util.concurrent.ExecutionException error) {
             throw error.getCause();
         }
@@ -246,7 +250,7 @@ public class SdkTest {
     static <T> ResultCallback<T> castTo(ResultCallback<Object> callback) { return (error, result) -> callback.onDone(error, result); }
 
     static <T> T next(BlockingQueue<T> from) throws InterruptedException {
-        T value = from.poll(10, TimeUnit.SECONDS);
+        T value = from.poll(60, TimeUnit.SECONDS);
         if (value == null) throw new AssertionError("waited too long");
         return value;
     }

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import random
 import socket
 import subprocess
 import time
@@ -37,11 +38,18 @@ class Server:
         return jwt.encode(claims, SECRET, algorithm="HS256")
 
 
+def free_port() -> int:
+    """A port that nobody has, below those that the kernel gives to connections, which come and go all the time beside the tests."""
+    while True:
+        port = random.randrange(10_000, 30_000)
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) != 0:
+                return port
+
+
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     history = {"history_size": 100, "history_ttl": "60s", "force_recovery": True}
     config = {
         "http_server": {"address": "127.0.0.1", "port": port},
@@ -63,7 +71,7 @@ def server(tmp_path_factory):
     file.write_text(json.dumps(config))
     process = subprocess.Popen([BINARY, "serve", "--config", str(file)])
     running = Server(port)
-    for _ in range(300):
+    for _ in range(1_200):
         try:
             urllib.request.urlopen(f"{running.http}/health", timeout=1).close()
             break
@@ -72,4 +80,4 @@ def server(tmp_path_factory):
             time.sleep(0.05)
     yield running
     process.terminate()
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0

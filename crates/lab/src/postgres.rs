@@ -1,6 +1,7 @@
 //! A PostgreSQL server of its own for a test or a scenario, run as a user that it accepts, which can be killed. It ends when it is dropped.
 
 use std::fs;
+use std::hash::{BuildHasher as _, RandomState};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -27,7 +28,7 @@ impl Postgres {
     pub(crate) fn start_with(scratch: &Path, variables: &[(&'static str, PathBuf)], options: &str) -> Self {
         assert!(Postgres::is_installed(), "PostgreSQL is not installed (Debian package postgresql)");
         let data = scratch.join("postgres");
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port is free").port();
+        let port = free_port();
         let programs = programs().unwrap_or_default();
         let postgres = Postgres { programs, data, port, variables: variables.to_vec(), options: options.to_owned() };
         fs::create_dir_all(&postgres.data).expect("the directory is ours");
@@ -110,6 +111,16 @@ impl Drop for Postgres {
             let _ = std::panic::catch_unwind(|| self.kill());
         } else {
             self.kill();
+        }
+    }
+}
+
+/// A port that nobody has, below those that the kernel gives to connections: these come and go all the time beside whoever uses it.
+pub(crate) fn free_port() -> u16 {
+    loop {
+        let port = 10_000 + (RandomState::new().hash_one(()) % 20_000) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
         }
     }
 }

@@ -2,15 +2,17 @@
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::postgres::free_port;
+
 const BINARY: &str = env!("CARGO_BIN_EXE_touchline");
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where a server lives, and how it is configured.
 pub(crate) struct Home {
@@ -32,7 +34,7 @@ impl Home {
         let directory = std::env::temp_dir().join(format!("touchline-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&directory);
         fs::create_dir_all(directory.join("data")).expect("the temporary directory is writable");
-        let address = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port is free");
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let url = format!("sqlite:{}", directory.join("data/primary.db").display());
         let home = Home { directory, address, url, nats: None, variables: Vec::new() };
         home.configure(&json!({}));
@@ -160,7 +162,7 @@ impl Drop for Home {
 
 /// A NATS server.
 pub(crate) fn nats() -> (Server, String) {
-    let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port is free").port().to_string();
+    let port = free_port().to_string();
     let mut command = Command::new("nats-server");
     command.args(["--addr", "127.0.0.1", "--port", &port]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let child = command.spawn().expect("nats-server is installed (Debian package nats-server)");
