@@ -24,11 +24,11 @@ const CHANNELS: usize = 5;
 const PUBLISHERS: usize = 8;
 /// Publications that may wait in the servers here.
 const QUEUE: usize = 32;
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often a server is killed: TOUCHLINE_CRASHES, else 200 times.
+/// How often a server is killed: TOUCHLINE_CRASHES, else 60 times.
 fn crashes() -> usize {
-    std::env::var("TOUCHLINE_CRASHES").ok().and_then(|text| text.parse().ok()).unwrap_or(200)
+    std::env::var("TOUCHLINE_CRASHES").ok().and_then(|text| text.parse().ok()).unwrap_or(60)
 }
 
 /// Publishes from one connection, into all channels, until the server is gone.
