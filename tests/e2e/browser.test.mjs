@@ -72,46 +72,63 @@ describe('centrifuge-js in Chromium', () => {
     await compressing?.stop();
   });
 
-  const inPage = async (path, work, ...words) => inPageOf(server, path, work, ...words);
-  const inPageOf = async (server, path, work, ...words) => {
+  /** A page that can ask for tokens, use the server's API and compare. */
+  const open = async (server, path) => {
     const page = await browser.newPage();
-    try {
-      await page.exposeFunction('token', token);
-      await page.exposeFunction('api', (method, body) => server.api(method, body));
-      await page.exposeFunction('equal', (found, expected) => {
-        try { assert.deepEqual(found, expected); return null; } catch (error) { return error.message; }
-      });
-      await page.goto(`http://127.0.0.1:${pages.address().port}${path}`);
-      return await page.evaluate(work, words);
-    } finally {
-      await page.close();
-    }
+    await page.exposeFunction('token', token);
+    await page.exposeFunction('api', (method, body) => server.api(method, body));
+    await page.exposeFunction('equal', (found, expected) => {
+      try { assert.deepEqual(found, expected); return null; } catch (error) { return error.message; }
+    });
+    await page.goto(`http://127.0.0.1:${pages.address().port}${path}`);
+    return page;
   };
 
-  for (const [way, path, transport, isCompressed] of ways) {
-    for (const name of Object.keys(scenarios)) {
-      test(`${way}: ${name}`, { timeout: 30_000 }, async () => {
-        const of = isCompressed ? compressing : server;
-        const endpoint = transport === 'websocket' ? of.websocket : `${of.http}/connection/${transport}`;
-        await inPageOf(of, path, async ([name, transport, endpoint, emulationEndpoint]) => {
-          const { scenarios } = await import('/scenarios.mjs');
-          const { withJsonPayloads } = await import('/payloads.mjs');
-          const pending = [];
-          const equal = (found, expected) => pending.push(window.equal(JSON.parse(JSON.stringify(found)), expected));
-          const client = (options = {}) => withJsonPayloads(new Centrifuge([{ transport, endpoint }], { emulationEndpoint, ...options }));
-          await scenarios[name]({ client, token: window.token, api: window.api, equal });
-          const failures = (await Promise.all(pending)).filter(Boolean);
-          if (failures.length) throw new Error(failures.join('\n'));
-        }, name, transport, endpoint, `${of.http}/emulation`);
+  /** Runs a scenario in a page, and ends its clients: a browser has few connections to one server. */
+  const inPage = async ([name, transport, endpoint, emulationEndpoint]) => {
+    const { scenarios } = await import('/scenarios.mjs');
+    const { withJsonPayloads } = await import('/payloads.mjs');
+    const [clients, pending] = [[], []];
+    const equal = (found, expected) => pending.push(window.equal(JSON.parse(JSON.stringify(found)), expected));
+    const client = (options = {}) => {
+      clients.push(withJsonPayloads(new Centrifuge([{ transport, endpoint }], { emulationEndpoint, ...options })));
+      return clients.at(-1);
+    };
+    try {
+      await scenarios[name]({ client, token: window.token, api: window.api, equal });
+    } finally {
+      clients.forEach((client) => client.disconnect());
+    }
+    const failures = (await Promise.all(pending)).filter(Boolean);
+    if (failures.length) throw new Error(failures.join('\n'));
+  };
+
+  // A page for each way: making one takes longer than most scenarios.
+  describe('the scenarios', { concurrency: 3 }, () => {
+    for (const [way, path, transport, isCompressed] of ways) {
+      describe(way, { concurrency: 1 }, () => {
+        let page, of;
+        before(async () => {
+          of = isCompressed ? compressing : server;
+          page = await open(of, path);
+        });
+        after(() => page?.close());
+        for (const name of Object.keys(scenarios)) {
+          test(name, { timeout: 120_000 }, async () => {
+            const endpoint = transport === 'websocket' ? of.websocket : `${of.http}/connection/${transport}`;
+            await page.evaluate(inPage, [name, transport, endpoint, `${of.http}/emulation`]);
+          });
+        }
       });
     }
-  }
+  });
 
-  test('falls back from one transport to the next when a proxy blocks it', { timeout: 60_000 }, async () => {
+  test('falls back from one transport to the next when a proxy blocks it', { timeout: 180_000 }, async () => {
     for (const [blocked, expected] of [[[], 'websocket'], [['websocket'], 'http_stream'], [['websocket', 'http_stream'], 'sse']]) {
       const proxy = await blocking(server, blocked);
       const at = `127.0.0.1:${proxy.address().port}`;
-      const found = await inPage('/', async ([at]) => {
+      const page = await open(server, '/');
+      const found = await page.evaluate(async ([at]) => {
         const transports = [['websocket', `ws://${at}/connection/websocket`], ['http_stream', `http://${at}/connection/http_stream`], ['sse', `http://${at}/connection/sse`]];
         const client = new Centrifuge(transports.map(([transport, endpoint]) => ({ transport, endpoint })), { emulationEndpoint: `http://${at}/emulation`, minReconnectDelay: 10 });
         const connected = new Promise((resolve) => client.on('connected', resolve));
@@ -125,14 +142,15 @@ describe('centrifuge-js in Chromium', () => {
         const data = await heard;
         client.disconnect();
         return [transport, data];
-      }, at);
+      }, [at]);
+      await page.close();
       proxy.closeAllConnections();
       proxy.close();
       assert.deepEqual(found, [expected, 'through'], `without ${blocked}`);
     }
   });
 
-  test('a page from a foreign origin is refused', { timeout: 30_000 }, async () => {
+  test('a page from a foreign origin is refused', { timeout: 120_000 }, async () => {
     const strict = await Server.start({ change: { client: { allowed_origins: ['https://example.com'] } } });
     const page = await browser.newPage();
     await page.goto(`http://127.0.0.1:${pages.address().port}/`);

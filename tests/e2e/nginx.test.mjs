@@ -83,7 +83,7 @@ async function run(directory, file, port) {
   let output = '';
   process.stderr.on('data', (data) => (output += data));
   const exit = new Promise((resolve) => process.once('exit', resolve));
-  for (const end = Date.now() + 10_000; ; await sleep(20)) {
+  for (const end = Date.now() + 30_000; ; await sleep(20)) {
     try { await fetch(`http://127.0.0.1:${port}/health`); break; } catch (error) { if (Date.now() > end) throw new Error(output, { cause: error }); }
   }
   return { port, stop: async () => { process.kill('SIGTERM'); await exit; rmSync(directory, { recursive: true, force: true }); } };
@@ -94,7 +94,7 @@ describe('behind nginx', () => {
   const clients = [];
   before(async () => {
     assert.ok(nginx, 'the tests need nginx (Debian package nginx)');
-    server = await Server.start({ change: { client: { ping_interval: '1s', pong_timeout: '800ms' } } });
+    server = await Server.start({ change: { client: { ping_interval: '1500ms', pong_timeout: '1400ms' } } });
   });
   after(async () => {
     for (const client of clients) client.disconnect();
@@ -111,7 +111,7 @@ describe('behind nginx', () => {
 
   for (const [name, settings] of [['buffering', ''], ['not buffering', 'proxy_buffering off;']]) {
     for (const transport of ['websocket', 'http_stream', 'sse']) {
-      test(`${transport}, ${name}`, { timeout: 60_000 }, async () => {
+      test(`${transport}, ${name}`, { timeout: 180_000 }, async () => {
         const front = await proxy(server, settings);
         for (const scenario of CHOSEN) {
           await scenarios[scenario]({ client: (options) => made(front.port, transport, options), token, api: (method, body) => server.api(method, body), equal: assert.deepEqual });
@@ -121,10 +121,10 @@ describe('behind nginx', () => {
     }
   }
 
-  test('an idle timeout shorter than the pings: clients come back and miss nothing', { timeout: 60_000 }, async () => {
+  test('an idle timeout shorter than the pings: clients come back and miss nothing', { timeout: 180_000 }, async () => {
     const slow = await Server.start({ change: { client: { ping_interval: '25s' } } });
     const front = await proxy(slow, 'proxy_read_timeout 1s;');
-    for (const transport of ['websocket', 'http_stream', 'sse']) {
+    await Promise.all(['websocket', 'http_stream', 'sse'].map(async (transport) => {
       const client = made(front.port, transport, { minReconnectDelay: 10, maxReconnectDelay: 50 });
       const subscription = client.newSubscription(`history:idle-${transport}`);
       const seen = [];
@@ -133,36 +133,36 @@ describe('behind nginx', () => {
       subscription.on('publication', (event) => seen.push(event.data));
       subscription.subscribe();
       client.connect();
-      await subscription.ready(10_000);
+      await subscription.ready(30_000);
       for (let n = 1; n <= 4; n += 1) {
         await sleep(1_200);
         await slow.api('publish', { channel: `history:idle-${transport}`, data: n });
       }
-      for (const end = Date.now() + 10_000; seen.length < 4 && Date.now() < end; ) await sleep(20);
+      for (const end = Date.now() + 30_000; seen.length < 4 && Date.now() < end; ) await sleep(20);
       assert.deepEqual(seen, [1, 2, 3, 4], transport);
       assert.ok(connects > 1, `${transport}: nginx has ended none of ${connects}`);
       client.disconnect();
-    }
+    }));
     await front.stop();
     await slow.stop();
   });
 
-  test('pings keep a quiet connection open', { timeout: 60_000 }, async () => {
-    const front = await proxy(server, 'proxy_read_timeout 2s;');
-    for (const transport of ['websocket', 'http_stream', 'sse']) {
+  test('pings keep a quiet connection open', { timeout: 180_000 }, async () => {
+    const front = await proxy(server, 'proxy_read_timeout 5s;');
+    await Promise.all(['websocket', 'http_stream', 'sse'].map(async (transport) => {
       const client = made(front.port, transport);
       let connects = 0;
       client.on('connected', () => (connects += 1));
       client.connect();
-      await client.ready(10_000);
-      await sleep(4_000);
+      await client.ready(30_000);
+      await sleep(8_000);
       assert.deepEqual([client.state, connects], ['connected', 1], transport);
       client.disconnect();
-    }
+    }));
     await front.stop();
   });
 
-  test('limits go by the address that nginx tells, whatever its clients write', { timeout: 60_000 }, async () => {
+  test('limits go by the address that nginx tells, whatever its clients write', { timeout: 180_000 }, async () => {
     const limited = await Server.start({ change: { http_server: { trusted_proxies: ['127.0.0.1'] }, client: { connection_limit_by_address: 1 } } });
     const front = await proxy(limited, 'proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;');
     const { status, end } = visitors(front.port);
@@ -174,7 +174,7 @@ describe('behind nginx', () => {
     await limited.stop();
   });
 
-  test('limits go by the address that nginx tells by the PROXY protocol', { timeout: 60_000 }, async () => {
+  test('limits go by the address that nginx tells by the PROXY protocol', { timeout: 180_000 }, async () => {
     const change = { http_server: { trusted_proxies: ['127.0.0.1'], proxy_protocol: true }, client: { connection_limit_by_address: 1 } };
     const port = await freePort();
     const listens = () => new Promise((resolve, reject) => { const socket = connect(port, '127.0.0.1', () => { socket.destroy(); resolve(true); }).once('error', reject); });

@@ -21,25 +21,27 @@ const ways = [
   ['server-sent events, compressed', Json, 'sse', { streams: COMPRESSED }],
 ];
 
-for (const [way, Client, transport, change] of ways) {
-  describe(`centrifuge-js in Node over ${way}`, () => {
-    let server;
-    const clients = [];
-    before(async () => { server = await Server.start({ change }); });
-    after(async () => {
-      for (const client of clients) client.disconnect();
-      assert.equal(await server.stop(), 0);
-    });
-    const client = (options = {}) => {
-      const base = transport === 'websocket' ? server.websocket : `${server.http}/connection/${transport}`;
-      const made = new Client([{ transport, endpoint: base }], {
-        websocket: WebSocket, eventsource: EventSource, fetch, readableStream: ReadableStream, emulationEndpoint: `${server.http}/emulation`, ...options,
+describe('centrifuge-js in Node over', { concurrency: 4 }, () => {
+  for (const [way, Client, transport, change] of ways) {
+    describe(way, { concurrency: 1 }, () => {
+      let server;
+      const clients = [];
+      before(async () => { server = await Server.start({ change }); });
+      after(async () => {
+        for (const client of clients) client.disconnect();
+        assert.equal(await server.stop(), 0);
       });
-      clients.push(withJsonPayloads(made));
-      return made;
-    };
-    for (const [name, run] of Object.entries(scenarios)) {
-      test(name, { timeout: 30_000 }, () => run({ client, token, api: (method, body) => server.api(method, body), equal: assert.deepEqual }));
-    }
-  });
-}
+      const client = (options = {}) => {
+        const base = transport === 'websocket' ? server.websocket : `${server.http}/connection/${transport}`;
+        const made = new Client([{ transport, endpoint: base }], {
+          websocket: WebSocket, eventsource: EventSource, fetch, readableStream: ReadableStream, emulationEndpoint: `${server.http}/emulation`, ...options,
+        });
+        clients.push(withJsonPayloads(made));
+        return made;
+      };
+      for (const [name, run] of Object.entries(scenarios)) {
+        test(name, { timeout: 120_000 }, () => run({ client, token, api: (method, body) => server.api(method, body), equal: assert.deepEqual }));
+      }
+    });
+  }
+});
