@@ -14,7 +14,7 @@ use crate::support::websocket::{Told, WebSocket, crowd, flood, text};
 use crate::support::{FLOOD, MIB, PATIENCE, alone, size};
 
 const SLACK: u64 = 24 * MIB;
-/// How long somebody else's question to the directory, or `/metrics`, may take at worst.
+/// How long somebody else's question to the directory, or `/metrics`, may take at worst on a machine of one's own.
 const ANSWER: Duration = Duration::from_secs(1);
 
 /// Asks the directory for something small and the node for its metrics, again and again; the longest that either took.
@@ -61,8 +61,8 @@ fn a_client_that_asks_who_is_there_without_end_stops_nobodys_directory() {
         is_over.store(true, Relaxed);
         let worst = asker.join().expect("it ends");
         watch.told(format!("another's question took {worst:?} at worst"));
-        watch.end(16 * MIB + SLACK);
-        assert!(worst < ANSWER, "{name}: somebody else waited {worst:?}");
+        let stretch = watch.end(16 * MIB + SLACK);
+        assert!(worst < ANSWER.mul_f64(stretch), "{name}: somebody else waited {worst:?}");
     }
 }
 

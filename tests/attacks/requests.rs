@@ -14,7 +14,7 @@ use crate::support::websocket::{Told, WebSocket, frame, handshake};
 use crate::support::{FLOOD, MIB, PATIENCE, alone, size};
 
 const SLACK: u64 = 24 * MIB;
-const SHORTLY: Duration = Duration::from_millis(500);
+const SHORTLY: Duration = Duration::from_secs(1);
 
 #[test]
 fn a_refusal_is_written_although_the_body_comes_later() {

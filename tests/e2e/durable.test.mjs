@@ -30,7 +30,7 @@ after(async () => {
   rmSync(directory, { recursive: true });
 });
 
-test('a client recovers what it missed while the server was dead, and a late one finds it all', { timeout: 60_000 }, async () => {
+test('a client recovers what it missed while the server was dead, and a late one finds it all', { timeout: 180_000 }, async () => {
   const client = new Centrifuge(server.websocket, { websocket: WebSocket, minReconnectDelay: 50, maxReconnectDelay: 200 });
   const subscription = client.newSubscription(CHANNEL);
   const [seen, contexts] = [[], []];
@@ -38,7 +38,7 @@ test('a client recovers what it missed while the server was dead, and a late one
   subscription.on('subscribed', (context) => contexts.push(context));
   subscription.subscribe();
   client.connect();
-  await subscription.ready(5_000);
+  await subscription.ready(30_000);
   const first = await publish(1);
   await publish(2, { idempotency_key: 'two' });
   await eventually(() => seen.length === 2, 'two publications');
@@ -47,7 +47,7 @@ test('a client recovers what it missed while the server was dead, and a late one
   const again = await publish('never', { idempotency_key: 'two' });
   assert.deepEqual(again, { offset: 2, epoch: first.epoch });
   await publish(3);
-  await eventually(() => seen.length === 3, 'the third', 20);
+  await eventually(() => seen.length === 3, 'the third', 60);
   assert.deepEqual(seen, [[1, 1], [2, 2], [3, 3]]);
   assert.ok(contexts.at(-1).wasRecovering && contexts.at(-1).recovered);
   assert.equal(contexts.at(-1).streamPosition.epoch, first.epoch);
@@ -65,7 +65,7 @@ test('a client recovers what it missed while the server was dead, and a late one
   late.disconnect();
 });
 
-test('a history that is removed stays removed, and the position goes on', { timeout: 60_000 }, async () => {
+test('a history that is removed stays removed, and the position goes on', { timeout: 180_000 }, async () => {
   const { offset, epoch } = await publish('before');
   await server.api('history_remove', { channel: CHANNEL });
   await eventually(async () => (await server.api('history', { channel: CHANNEL, limit: 10 })).result.publications.length === 0, 'an empty history');
@@ -76,7 +76,7 @@ test('a history that is removed stays removed, and the position goes on', { time
   assert.deepEqual(await publish('behind'), { offset: offset + 1, epoch });
 });
 
-test('the store is in the metrics', { timeout: 30_000 }, async () => {
+test('the store is in the metrics', { timeout: 120_000 }, async () => {
   await publish('counted');
   const text = await (await fetch(`${server.http}/metrics`)).text();
   assert.match(text, /touchline_store_publications_total [1-9]/);

@@ -11,7 +11,7 @@ const PATH = '/emulation';
 /** Some cases race with the answer: on a stream that is over by then, frames are passed over. One that fails every time fails. */
 const RUNS = 6;
 
-test('h2spec against the HTTP/2 side', { timeout: 120_000 }, async (t) => {
+test('h2spec against the HTTP/2 side', { timeout: 300_000 }, async (t) => {
   assert.ok(binary, 'the tests need h2spec: go install github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible, and its path in H2SPEC_BIN');
   const server = await Server.start();
   t.after(() => server.stop());

@@ -35,7 +35,7 @@ async function device(user, name = user, node = server) {
   const given = [];
   client.on('message', ({ data }) => { if (data.id) given.push(data); });
   client.connect();
-  await client.ready(5_000);
+  await client.ready(30_000);
   await client.rpc('registry.register', { name, policy: 'newest' });
   return { client, given, numbers: () => given.map(({ data }) => data), ack: (...ids) => client.rpc('inbox.ack', { ids }) };
 }
@@ -51,7 +51,7 @@ after(async () => {
   rmSync(directory, { recursive: true });
 });
 
-test('what was sent to a name that nobody had comes in order when somebody has it, and again until it is acknowledged', { timeout: 60_000 }, async () => {
+test('what was sent to a name that nobody had comes in order when somebody has it, and again until it is acknowledged', { timeout: 180_000 }, async () => {
   const before = Date.now();
   for (let n = 1; n <= 3; n += 1) {
     const { result } = await send('bike', n);
@@ -84,7 +84,7 @@ test('what was sent to a name that nobody had comes in order when somebody has i
   assert.deepEqual(fourth.numbers(), [5]);
 });
 
-test('a device gets no more than it can acknowledge, and all of it in the end', { timeout: 60_000 }, async () => {
+test('a device gets no more than it can acknowledge, and all of it in the end', { timeout: 180_000 }, async () => {
   for (let n = 0; n < 250; n += 1) assert.ok((await send('slow', n)).result);
   assert.deepEqual((await send('slow', 'one too many')).error, { code: 4011, message: 'inbox full' });
   const slow = await device('slow');
@@ -98,7 +98,7 @@ test('a device gets no more than it can acknowledge, and all of it in the end', 
   assert.deepEqual(slow.numbers(), Array.from({ length: 250 }, (_, n) => n));
 });
 
-test('clients send so too, names move with their letters, and what nobody comes for is counted', { timeout: 60_000 }, async () => {
+test('clients send so too, names move with their letters, and what nobody comes for is counted', { timeout: 180_000 }, async () => {
   const sender = await device('sender');
   const { data } = await sender.client.rpc('registry.send', { name: 'late', data: { hello: 1 }, store_for: 1 });
   assert.ok(data.id);
@@ -111,7 +111,7 @@ test('clients send so too, names move with their letters, and what nobody comes 
   assert.equal((await device('late')).given.length, 0);
 });
 
-test('a message is kept only where that is possible', { timeout: 30_000 }, async () => {
+test('a message is kept only where that is possible', { timeout: 120_000 }, async () => {
   const code = async (request) => (await server.api('send', { data: 1, store_for: 60, ...request })).error?.code;
   assert.equal(await code({ scope: 'none', name: 'x' }), 108);
   assert.equal(await code({ group: 'x' }), 107);
@@ -121,7 +121,7 @@ test('a message is kept only where that is possible', { timeout: 30_000 }, async
   await assert.rejects(anybody.client.rpc('inbox.ack', { ids: ['no number'] }), { code: 107 });
 });
 
-test('channels are described, found and likened', { timeout: 30_000 }, async () => {
+test('channels are described, found and likened', { timeout: 120_000 }, async () => {
   const set = (channel, title, more = {}) => server.api('channel_set', { channel, title, ...more });
   assert.deepEqual((await set('history:1', 'Rovers against United', { description: 'The cup final', type: 'match', tags: ['cup'] })).result, {});
   await set('room:2', 'Rovers against City', { type: 'match', tags: ['cup'] });
@@ -144,7 +144,7 @@ test('channels are described, found and likened', { timeout: 30_000 }, async () 
   assert.equal((await set('nowhere:1', 'x')).error.code, 102);
 });
 
-test('nodes of a cluster share one inbox and one directory in PostgreSQL, through its death', { timeout: 120_000 }, async (t) => {
+test('nodes of a cluster share one inbox and one directory in PostgreSQL, through its death', { timeout: 300_000 }, async (t) => {
   const [nats, postgres] = await Promise.all([Nats.start(), Postgres.start()]);
   t.after(() => Promise.all([nats.stop(), postgres.stop()]));
   const change = {
@@ -168,10 +168,10 @@ test('nodes of a cluster share one inbox and one directory in PostgreSQL, throug
   await assert.rejects(tram.ack(tram.given[0].id), { code: 4010 });
   const late = await device('bus', 'bus', two);
   await postgres.again();
-  await eventually(async () => (await post(one, 'tram', 3)).result, 'PostgreSQL to be found again', 20);
+  await eventually(async () => (await post(one, 'tram', 3)).result, 'PostgreSQL to be found again', 60);
   await post(one, 'bus', 'hello');
-  await eventually(() => late.given.length === 1, 'a name that came while PostgreSQL was dead', 20);
-  await eventually(() => tram.given.length === 3, 'the third', 20);
+  await eventually(() => late.given.length === 1, 'a name that came while PostgreSQL was dead', 60);
+  await eventually(() => tram.given.length === 3, 'the third', 60);
   assert.deepEqual(tram.numbers(), [1, 2, 3]);
   await tram.ack(...tram.given.map(({ id }) => id));
   assert.equal(await postgres.sql("SELECT count(*) FROM touchline.letter WHERE name = 'tram'"), '0');

@@ -51,7 +51,7 @@ export class Nats {
   }
 
   async answers() {
-    for (let tries = 0; tries < 300; tries++, await sleep(20)) {
+    for (let tries = 0; tries < 1_500; tries++, await sleep(20)) {
       const isOpen = await new Promise((resolve) => {
         const socket = connect(this.port, this.host, () => { socket.destroy(); resolve(true); });
         socket.once('error', () => resolve(false));

@@ -32,7 +32,7 @@ async function follow(server, channel) {
   subscription.on('subscribed', (event) => epochs.push(event.streamPosition.epoch));
   subscription.subscribe();
   client.connect();
-  await subscription.ready(5_000);
+  await subscription.ready(30_000);
   return { client, subscription, offsets, epochs };
 }
 
@@ -72,27 +72,27 @@ describe('a NATS server that asks for certificates and a password', () => {
   });
   const settings = () => ({ nats_user: 'touchline', nats_password: PASSWORD, nats_tls_ca: file('ca.pem'), nats_tls_cert: file('client.pem'), nats_tls_key: file('client.key') });
 
-  test('a node that has both works, and says neither', { timeout: 30_000 }, async () => {
+  test('a node that has both works, and says neither', { timeout: 120_000 }, async () => {
     const server = await node(nats, settings());
     await works(server);
     assert.ok(!server.output.includes(PASSWORD), server.output);
     assert.equal(await server.stop(), 0);
   });
 
-  test('without a certificate, without its authority or with a wrong password a node is not ready', { timeout: 30_000 }, async () => {
+  test('without a certificate, without its authority or with a wrong password a node is not ready', { timeout: 120_000 }, async () => {
     for (const without of [{ nats_tls_cert: '', nats_tls_key: '' }, { nats_tls_ca: '' }, { nats_password: 'a wrong one' }]) {
       const said = await refused(nats, { ...settings(), ...without });
       assert.ok(!said.includes(PASSWORD) && !said.includes('a wrong one'), said);
     }
   });
 
-  test('a file that is not there is said at once', { timeout: 30_000 }, async () => {
+  test('a file that is not there is said at once', { timeout: 120_000 }, async () => {
     const said = await refused(nats, { ...settings(), nats_tls_ca: file('nothing.pem') });
     assert.match(said, /nothing\.pem/);
   });
 });
 
-test('a token lets a node in, another does not', { timeout: 30_000 }, async () => {
+test('a token lets a node in, another does not', { timeout: 120_000 }, async () => {
   const nats = await Nats.start({ more: 'authorization { token: "a token for NATS" }\n' });
   const server = await node(nats, { nats_token: 'a token for NATS' });
   await works(server);
@@ -101,7 +101,7 @@ test('a token lets a node in, another does not', { timeout: 30_000 }, async () =
   await nats.stop();
 });
 
-test('streams in memory are gone with their server: they are made again, and subscribers are told', { timeout: 40_000 }, async () => {
+test('streams in memory are gone with their server: they are made again, and subscribers are told', { timeout: 120_000 }, async () => {
   const nats = await Nats.start();
   const server = await node(nats, { stream_storage: 'memory' });
   const client = new Centrifuge(server.websocket, { websocket: WebSocket, minReconnectDelay: 50, maxReconnectDelay: 300 });
@@ -111,14 +111,14 @@ test('streams in memory are gone with their server: they are made again, and sub
   subscription.on('subscribed', (event) => contexts.push(event));
   subscription.subscribe();
   client.connect();
-  await subscription.ready(5_000);
+  await subscription.ready(30_000);
   const publish = (data) => server.api('publish', { channel: 'history:b', data });
   await publish('before');
   await eventually(() => seen.length === 1, 'the first publication');
   await nats.kill();
   await eventually(async () => !(await isReady(server)), 'the node to say that NATS is gone');
   await nats.run();
-  await eventually(() => contexts.at(-1).streamPosition.epoch !== contexts[0].streamPosition.epoch, 'a new epoch', 15);
+  await eventually(() => contexts.at(-1).streamPosition.epoch !== contexts[0].streamPosition.epoch, 'a new epoch', 60);
   assert.ok(contexts.at(-1).wasRecovering && !contexts.at(-1).recovered, 'what was before is gone, and the client knows');
   await eventually(async () => (await publish('after')).result, 'the stream to take publications');
   await eventually(() => seen.includes('after'), 'a publication of the new stream');
@@ -127,7 +127,7 @@ test('streams in memory are gone with their server: they are made again, and sub
   await nats.stop();
 });
 
-test('publications that are stored and never handed on reach their subscribers all the same', { timeout: 40_000 }, async () => {
+test('publications that are stored and never handed on reach their subscribers all the same', { timeout: 120_000 }, async () => {
   // NATS lets this user hear everything but what streams publish again: what a lost leader or a broken route does now and then.
   const users = `{ user: hears, password: "${PASSWORD}" }, { user: misses, password: "${PASSWORD}", permissions: { subscribe: { deny: ["touchline.*.happening.stored.>"] } } }`;
   const nats = await Nats.start({ more: `authorization { users: [${users}] }\n` });
@@ -143,7 +143,7 @@ test('publications that are stored and never handed on reach their subscribers a
         published.push(result.offset);
       }
     }
-    await eventually(() => seen.every(({ offsets }) => offsets.length === published.length), 'both to have them all', 10);
+    await eventually(() => seen.every(({ offsets }) => offsets.length === published.length), 'both to have them all', 60);
   }
   for (const { offsets, client } of seen) {
     assert.deepEqual(offsets, published);
@@ -153,7 +153,7 @@ test('publications that are stored and never handed on reach their subscribers a
   await nats.stop();
 });
 
-test('a stream that somebody deletes is made again, and subscribers are told', { timeout: 40_000 }, async () => {
+test('a stream that somebody deletes is made again, and subscribers are told', { timeout: 120_000 }, async () => {
   const nats = await Nats.start();
   const change = { ...cluster(nats), client: { channel_position_check_delay: '1s' } };
   const server = await Server.start({ change });
@@ -161,8 +161,8 @@ test('a stream that somebody deletes is made again, and subscribers are told', {
   const before = (await server.api('publish', { channel: 'history:f', data: 1 })).result;
   const token = (name) => Buffer.from(name).toString('base64url');
   await nats.command(`PUB $JS.API.STREAM.DELETE.touchline_${token(change.cluster.name)}_${token('history')} deleted 0\r\n\r\n`);
-  await eventually(() => epochs.length === 2, 'the subscriber to begin anew', 15);
-  const after = await eventually(async () => (await server.api('publish', { channel: 'history:f', data: 2 })).result, 'a publication', 10);
+  await eventually(() => epochs.length === 2, 'the subscriber to begin anew', 60);
+  const after = await eventually(async () => (await server.api('publish', { channel: 'history:f', data: 2 })).result, 'a publication', 60);
   assert.notEqual(after.epoch, before.epoch);
   assert.equal(epochs[1], after.epoch);
   subscription.unsubscribe();
@@ -171,7 +171,7 @@ test('a stream that somebody deletes is made again, and subscribers are told', {
   await nats.stop();
 });
 
-test('a stream that is full drops its oldest, and says what it has no more', { timeout: 30_000 }, async () => {
+test('a stream that is full drops its oldest, and says what it has no more', { timeout: 120_000 }, async () => {
   const nats = await Nats.start();
   const server = await node(nats, { stream_max_bytes: 20_000 });
   const first = (await server.api('publish', { channel: 'history:c', data: 'x'.repeat(1_000) })).result;
@@ -192,11 +192,11 @@ test('a stream that is full drops its oldest, and says what it has no more', { t
 });
 
 describe('commands by emulation that reach another node', () => {
-  test('are handed on to their session', { timeout: 60_000 }, async () => {
+  test('are handed on to their session', { timeout: 180_000 }, async () => {
     const nats = await Nats.start();
     const settings = cluster(nats);
     const nodes = await Promise.all([Server.start({ change: settings }), Server.start({ change: settings })]);
-    for (const node of nodes) await eventually(async () => (await node.api('info')).result.nodes.length === 2, 'both nodes', 20);
+    for (const node of nodes) await eventually(async () => (await node.api('info')).result.nodes.length === 2, 'both nodes', 60);
     const stream = await fetch(`${nodes[0].http}/connection/http_stream`, { method: 'POST', body: '{"id":1,"connect":{}}' });
     const reader = stream.body.pipeThrough(new TextDecoderStream()).getReader();
     let text = '';

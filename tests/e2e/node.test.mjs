@@ -15,7 +15,7 @@ describe('centrifuge-js in Node', () => {
     assert.equal(await server.stop(), 0);
   });
   for (const [name, run] of Object.entries(scenarios)) {
-    test(name, { timeout: 30_000 }, async () => {
+    test(name, { timeout: 120_000 }, async () => {
       const client = (options = {}) => {
         const made = new Centrifuge(server.websocket, { websocket: WebSocket, ...options });
         clients.push(made);
@@ -27,22 +27,22 @@ describe('centrifuge-js in Node', () => {
 });
 
 describe('a server that stops and starts', () => {
-  test('tells its clients, finishes, and they come back to the next one', { timeout: 60_000 }, async () => {
+  test('tells its clients, finishes, and they come back to the next one', { timeout: 180_000 }, async () => {
     const first = await Server.start();
     const clients = Array.from({ length: 50 }, () => new Centrifuge(first.websocket, { websocket: WebSocket, minReconnectDelay: 100, maxReconnectDelay: 300 }));
     const codes = [];
     for (const client of clients) client.on('connecting', (event) => event.code >= 3000 && codes.push(event.code));
-    await Promise.all(clients.map((client) => { client.connect(); return client.ready(10_000); }));
+    await Promise.all(clients.map((client) => { client.connect(); return client.ready(30_000); }));
     assert.equal(await first.stop(), 0, first.output);
     assert.deepEqual([...new Set(codes)], [3001]);
     assert.equal(codes.length, 50);
     const second = await Server.start({ port: first.port });
-    await Promise.all(clients.map((client) => client.ready(20_000)));
+    await Promise.all(clients.map((client) => client.ready(30_000)));
     for (const client of clients) client.disconnect();
     await second.stop();
   });
 
-  test('answers every publish that it took, whatever comes', { timeout: 60_000 }, async () => {
+  test('answers every publish that it took, whatever comes', { timeout: 180_000 }, async () => {
     const server = await Server.start();
     const subscriber = new Centrifuge(server.websocket, { websocket: WebSocket });
     const subscription = subscriber.newSubscription('history:drain');
@@ -50,7 +50,7 @@ describe('a server that stops and starts', () => {
     subscription.on('publication', (event) => seen.push(event.data));
     subscription.subscribe();
     subscriber.connect();
-    await subscription.ready(10_000);
+    await subscription.ready(30_000);
     let acknowledged = 0;
     let isStopping = false;
     const publishers = Array.from({ length: 8 }, async () => {

@@ -47,7 +47,7 @@ export class Pebble {
     this.process = start('pebble', ['-config', this.file, '-dnsserver', `127.0.0.1:${this.names}`]);
     for (const stream of [this.process.stdout, this.process.stderr]) stream.on('data', (data) => (this.output += data));
     for (let tries = 0; ; tries += 1, await sleep(50)) {
-      try { this.roots = await this.get('/roots/0'); return; } catch (error) { if (tries > 200) throw new Error(`${error}: ${this.output}`); }
+      try { this.roots = await this.get('/roots/0'); return; } catch (error) { if (tries > 1_200) throw new Error(`${error}: ${this.output}`); }
     }
   }
 

@@ -15,12 +15,12 @@ describe('the registry on one node', () => {
     assert.equal(await server.stop(), 0, server.output);
   });
   for (const [name, run] of Object.entries(scenarios)) {
-    test(name, { timeout: 30_000 }, async () => {
+    test(name, { timeout: 120_000 }, async () => {
       const client = async (_, options = {}) => {
         const made = new Centrifuge(server.websocket, { websocket: WebSocket, ...options });
         clients.push(made);
         made.connect();
-        await made.ready(5_000);
+        await made.ready(30_000);
         return made;
       };
       await run({ client, token, api: (_, method, body) => server.api(method, body), equal: assert.deepEqual });

@@ -26,10 +26,11 @@ class Program {
   say(...lines) { for (const line of lines) this.process.stdin.write(`${typeof line === 'string' ? line : JSON.stringify(line)}\n`); }
 
   /** The first line that fits, as JSON. */
-  async line(fits, seconds = 10) {
+  async line(fits, seconds = 30) {
+    let looked = 0;
     for (const end = Date.now() + seconds * 1000; Date.now() < end; await sleep(10)) {
-      for (const line of this.lines) {
-        const text = line.replace(/^data: /, '');
+      while (looked < this.lines.length) {
+        const text = this.lines[looked++].replace(/^data: /, '');
         if (!text.startsWith('{')) continue;
         const value = JSON.parse(text);
         if (fits(value)) return value;
@@ -58,7 +59,7 @@ describe('compressed streams', () => {
     ['server-sent events', 'uni_sse', ['-d', body]],
     ['HTTP streaming over HTTP/2', 'uni_http_stream', ['-d', body, '--http2-prior-knowledge']],
   ]) {
-    test(`${name} by curl: every event at once, and less than half of the bytes`, { timeout: 30_000 }, async () => {
+    test(`${name} by curl: every event at once, and less than half of the bytes`, { timeout: 120_000 }, async () => {
       const url = `${server.http}/connection/${path}`;
       const curl = new Program('curl', '-sN', '--compressed', ...words, url);
       const raw = spawn('curl', ['-sN', '-H', 'Accept-Encoding: br, gzip;q=0.5', ...words, url]);
@@ -66,20 +67,20 @@ describe('compressed streams', () => {
       let bytes = 0;
       raw.stdout.on('data', (data) => (bytes += data.length));
       for (const program of [curl, plain]) await program.line((push) => push.connect);
-      for (const end = Date.now() + 5000; bytes === 0 && Date.now() < end; ) await sleep(10);
+      for (const end = Date.now() + 30_000; bytes === 0 && Date.now() < end; ) await sleep(10);
       const connected = bytes;
       const data = { text: Array.from({ length: 40 }, (_, n) => `player ${n} of ${name}`) };
       await server.api('publish', { channel: 'history:gzip', data });
       for (const program of [curl, plain]) assert.deepEqual((await program.line((push) => push.pub)).pub.data, data);
       const length = JSON.stringify(data).length;
-      for (const end = Date.now() + 5000; bytes === connected && Date.now() < end; ) await sleep(10);
+      for (const end = Date.now() + 30_000; bytes === connected && Date.now() < end; ) await sleep(10);
       assert.ok(bytes > connected && bytes - connected < length / 2, `${bytes - connected} of ${length}`);
       for (const program of [curl, plain]) program.stop();
       raw.kill();
     });
   }
 
-  test('who has said what it takes is told what it gets', { timeout: 30_000 }, async () => {
+  test('who has said what it takes is told what it gets', { timeout: 120_000 }, async () => {
     for (const [accepted, expected] of [['gzip', 'gzip'], ['identity', null], ['gzip;q=0, *', null]]) {
       const stop = new AbortController();
       const answer = await fetch(`${server.http}/connection/uni_http_stream`, { method: 'POST', body, headers: { 'accept-encoding': accepted }, signal: stop.signal });
@@ -101,7 +102,7 @@ describe('one-way transports', () => {
     ['server-sent events by POST', (body) => [`${server.http}/connection/uni_sse`, '-d', body]],
     ['HTTP streaming', (body) => [`${server.http}/connection/uni_http_stream`, '-d', body]],
   ]) {
-    test(`${name} by curl`, { timeout: 30_000 }, async () => {
+    test(`${name} by curl`, { timeout: 120_000 }, async () => {
       const curl = new Program('curl', '-sN', ...words(request(['history:uni', 'closed:not-for-you'], { sub: 'ann' })));
       const { connect } = await curl.line((push) => push.connect);
       assert.deepEqual(Object.keys(connect.subs), ['history:uni'], 'what it may not have it does not get');
@@ -115,12 +116,12 @@ describe('one-way transports', () => {
     });
   }
 
-  test('the EventSource of browsers, which comes back and recovers by hand', { timeout: 30_000 }, async () => {
+  test('the EventSource of browsers, which comes back and recovers by hand', { timeout: 120_000 }, async () => {
     const listen = async (subs) => {
       const source = new EventSource(`${server.http}/connection/uni_sse?cf_connect=${encodeURIComponent(JSON.stringify({ subs }))}`);
       const messages = [];
       source.addEventListener('message', (event) => messages.push(JSON.parse(event.data)));
-      for (const end = Date.now() + 5000; messages.length === 0 && Date.now() < end; ) await sleep(10);
+      for (const end = Date.now() + 30_000; messages.length === 0 && Date.now() < end; ) await sleep(10);
       return { source, messages };
     };
     const first = await listen({ 'history:es': {} });
@@ -133,15 +134,15 @@ describe('one-way transports', () => {
     second.source.close();
   });
 
-  test('WebSocket', { timeout: 30_000 }, async () => {
+  test('WebSocket', { timeout: 120_000 }, async () => {
     const socket = new WebSocket(`ws://127.0.0.1:${server.port}/connection/uni_websocket`);
     await once(socket, 'open');
     const messages = [];
     socket.on('message', (data) => messages.push(JSON.parse(data)));
     socket.send(request(['history:uniws'], { sub: 'bob' }));
-    for (const end = Date.now() + 5000; messages.length < 1 && Date.now() < end; ) await sleep(10);
+    for (const end = Date.now() + 30_000; messages.length < 1 && Date.now() < end; ) await sleep(10);
     await server.api('publish', { channel: 'history:uniws', data: 7 });
-    for (const end = Date.now() + 5000; messages.length < 2 && Date.now() < end; ) await sleep(10);
+    for (const end = Date.now() + 30_000; messages.length < 2 && Date.now() < end; ) await sleep(10);
     assert.ok(messages[0].connect.client);
     assert.equal(messages[1].pub.data, 7);
     const closed = once(socket, 'close');
@@ -149,7 +150,7 @@ describe('one-way transports', () => {
     assert.equal((await closed)[0], 3503);
   });
 
-  test('what is wrong is said at once', { timeout: 30_000 }, async () => {
+  test('what is wrong is said at once', { timeout: 120_000 }, async () => {
     const get = (path, options) => fetch(`${server.http}${path}`, options);
     const expect = async (path, options, status) => {
       const response = await get(path, options);
@@ -174,7 +175,7 @@ describe('one-way transports', () => {
     assert.equal(unknown[0].disconnect.code, 3501);
   });
 
-  test('a page from elsewhere is let in by its origin', { timeout: 30_000 }, async () => {
+  test('a page from elsewhere is let in by its origin', { timeout: 120_000 }, async () => {
     const origin = 'http://127.0.0.1:1';
     const preflight = await fetch(`${server.http}/emulation`, { method: 'OPTIONS', headers: { origin, 'access-control-request-method': 'POST', 'access-control-request-headers': 'content-type' } });
     assert.equal(preflight.status, 204);
@@ -192,7 +193,7 @@ describe('emulation', () => {
   after(async () => assert.equal(await server.stop(), 0));
   const post = async (body, headers = {}) => (await fetch(`${server.http}/emulation`, { method: 'POST', body: typeof body === 'string' ? body : JSON.stringify(body), headers })).status;
 
-  test('commands reach their session, and nobody else does', { timeout: 30_000 }, async () => {
+  test('commands reach their session, and nobody else does', { timeout: 120_000 }, async () => {
     const curl = new Program('curl', '-sN', `${server.http}/connection/http_stream`, '-d', JSON.stringify({ id: 1, connect: {} }));
     const { connect: { session, node, client } } = await curl.line((reply) => reply.connect);
     const subscribe = (id) => JSON.stringify({ id, subscribe: { channel: `news-${id}` } });
@@ -219,7 +220,7 @@ describe('bare TCP', () => {
   const programs = [];
   before(async () => {
     port = await freePort();
-    server = await Server.start({ change: { tcp: { enabled: true, address: '127.0.0.1', port, idle_timeout: '2s' }, client: { ping_interval: '1s', pong_timeout: '500ms' } } });
+    server = await Server.start({ change: { tcp: { enabled: true, address: '127.0.0.1', port, idle_timeout: '4s' }, client: { ping_interval: '2s', pong_timeout: '1500ms' } } });
   });
   after(async () => {
     for (const program of programs) program.stop();
@@ -231,7 +232,7 @@ describe('bare TCP', () => {
     return program;
   };
 
-  test('a device connects with its token, subscribes, hears and publishes', { timeout: 30_000 }, async () => {
+  test('a device connects with its token, subscribes, hears and publishes', { timeout: 120_000 }, async () => {
     const device = nc();
     device.say({ id: 1, connect: { token: token({ sub: 'lamp' }) } }, { id: 2, subscribe: { channel: 'room:tcp' } });
     await device.line((reply) => reply.id === 2 && reply.subscribe);
@@ -244,7 +245,7 @@ describe('bare TCP', () => {
     assert.deepEqual(Object.values(presence.presence).map((info) => info.user), ['lamp']);
   });
 
-  test('who types is told what is expected, and may try again', { timeout: 30_000 }, async () => {
+  test('who types is told what is expected, and may try again', { timeout: 120_000 }, async () => {
     const typist = nc();
     typist.say('hello', 'help');
     const { error } = await typist.line((reply) => reply.error);
@@ -257,7 +258,7 @@ describe('bare TCP', () => {
     await typist.end();
   });
 
-  test('its program, version and transport are in the metrics', { timeout: 30_000 }, async () => {
+  test('its program, version and transport are in the metrics', { timeout: 120_000 }, async () => {
     const device = nc();
     device.say({ id: 1, connect: { name: 'lamp', version: '1.2' } });
     await device.line((reply) => reply.connect);
@@ -265,11 +266,11 @@ describe('bare TCP', () => {
     assert.match(await metrics(), /touchline_client_connections\{client_name="lamp",client_version="1.2"\} 1\n/);
     assert.match(await metrics(), /touchline_transport_connections\{transport="tcp"\} [1-9]/);
     await device.end();
-    for (const end = Date.now() + 5_000; !/client_version="1.2"\} 0\n/.test(await metrics()) && Date.now() < end; ) await sleep(20);
+    for (const end = Date.now() + 30_000; !/client_version="1.2"\} 0\n/.test(await metrics()) && Date.now() < end; ) await sleep(20);
     assert.match(await metrics(), /client_name="lamp",client_version="1.2"\} 0\n/);
   });
 
-  test('what breaks the protocol or a limit ends the connection with its number', { timeout: 30_000 }, async () => {
+  test('what breaks the protocol or a limit ends the connection with its number', { timeout: 120_000 }, async () => {
     for (const [line, code] of [[{ id: 1, subscribe: { channel: 'x' } }, 3501], [{ id: 1, connect: { token: 'forged' } }, 3500], ['x'.repeat(70_000), 3501]]) {
       const program = nc();
       program.say(line);
@@ -278,18 +279,18 @@ describe('bare TCP', () => {
     }
   });
 
-  test('pings need no answer, but silence has an end', { timeout: 30_000 }, async () => {
+  test('pings need no answer, but silence has an end', { timeout: 120_000 }, async () => {
     const [silent, awake] = [nc(), nc()];
     for (const program of [silent, awake]) program.say({ id: 1, connect: {} });
     const answers = setInterval(() => awake.say({}), 300);
     assert.deepEqual((await silent.line((message) => message.push?.disconnect)).push.disconnect, { code: 4000, reason: 'idle', reconnect: true });
     assert.ok(silent.lines.includes('{}'), 'it was pinged');
-    await sleep(1500);
+    await sleep(3_000);
     clearInterval(answers);
     assert.ok(!awake.lines.some((line) => line.includes('disconnect')), awake.lines.join('\n'));
   });
 
-  test('one who closes his side gets his answers first', { timeout: 30_000 }, async () => {
+  test('one who closes his side gets his answers first', { timeout: 120_000 }, async () => {
     const once = nc('-N');
     once.say({ id: 1, connect: {} });
     await once.end();
@@ -297,7 +298,7 @@ describe('bare TCP', () => {
   });
 });
 
-test('every transport may have pings of its own', { timeout: 30_000 }, async () => {
+test('every transport may have pings of its own', { timeout: 120_000 }, async () => {
   const port = await freePort();
   const change = { client: { ping_interval: '20s', pong_timeout: '200ms' }, streams: { ping_interval: '30s' }, tcp: { enabled: true, address: '127.0.0.1', port, ping_interval: '500ms' } };
   const server = await Server.start({ change });
@@ -306,7 +307,7 @@ test('every transport may have pings of its own', { timeout: 30_000 }, async () 
   const stream = new Program('curl', '-sN', `${server.http}/connection/uni_http_stream`, '-d', '{"subs":{}}');
   assert.equal((await device.line((reply) => reply.connect)).connect.ping, 1, 'seconds, rounded up');
   assert.equal((await stream.line((push) => push.connect)).connect.ping, 30);
-  for (const end = Date.now() + 5000; device.lines.filter((line) => line === '{}').length < 3 && Date.now() < end; ) await sleep(20);
+  for (const end = Date.now() + 30_000; device.lines.filter((line) => line === '{}').length < 3 && Date.now() < end; ) await sleep(20);
   assert.ok(device.lines.filter((line) => line === '{}').length >= 3, device.lines.join('\n'));
   assert.ok(!stream.lines.includes('{}'));
   for (const program of [device, stream]) program.stop();
@@ -314,9 +315,9 @@ test('every transport may have pings of its own', { timeout: 30_000 }, async () 
 });
 
 describe('a client that sends more than it may', () => {
-  test('is read more slowly: nothing is lost, and neighbours are served', { timeout: 60_000 }, async (t) => {
+  test('is read more slowly: nothing is lost, and neighbours are served', { timeout: 180_000 }, async (t) => {
     const port = await freePort();
-    const server = await Server.start({ change: { tcp: { enabled: true, address: '127.0.0.1', port }, client: { command_rate_limit: 2_000 } } });
+    const server = await Server.start({ change: { tcp: { enabled: true, address: '127.0.0.1', port }, client: { command_rate_limit: 500 } } });
     const [noisy, neighbour] = [new Program('nc', '127.0.0.1', `${port}`), new Program('nc', '127.0.0.1', `${port}`)];
     t.after(async () => {
       for (const program of [noisy, neighbour]) program.stop();
@@ -324,21 +325,22 @@ describe('a client that sends more than it may', () => {
     });
     for (const program of [noisy, neighbour]) program.say({ id: 1, connect: {} });
     await neighbour.line((reply) => reply.connect);
-    const count = 8_000;
+    const count = 3_000;
     const began = Date.now();
     for (let id = 2; id < count + 2; id += 1) noisy.say({ id, rpc: { method: 'none' } });
     neighbour.say({ id: 2, rpc: { method: 'none' } });
     assert.equal((await neighbour.line((reply) => reply.id === 2)).error.code, 108);
     assert.ok(noisy.lines.length < count, 'the neighbour has not waited for it');
-    await noisy.line((reply) => reply.id === count + 1, 30);
-    assert.ok(Date.now() - began > 2_500, `its rate is a rate: ${Date.now() - began} ms`);
+    await noisy.line((reply) => reply.id === count + 1, 90);
+    assert.ok(Date.now() - began > 4_000, `its rate is a rate: ${Date.now() - began} ms`);
     const ids = noisy.lines.map((line) => JSON.parse(line).id).filter((id) => id > 1);
     assert.deepEqual(ids, Array.from({ length: count }, (_, n) => n + 2), 'all, and in order');
     assert.match(await (await fetch(`${server.http}/metrics`)).text(), /touchline_throttled_total [1-9]/);
   });
 
-  test('over emulation is told to come back later', { timeout: 30_000 }, async () => {
-    const server = await Server.start({ change: { client: { command_rate_limit: 1_000 } } });
+  test('over emulation is told to come back later', { timeout: 120_000 }, async () => {
+    // So few a second that no machine is too slow to send more.
+    const server = await Server.start({ change: { client: { command_rate_limit: 10 } } });
     const curl = new Program('curl', '-sN', `${server.http}/connection/http_stream`, '-d', JSON.stringify({ id: 1, connect: {} }));
     const { connect: { session, node } } = await curl.line((reply) => reply.connect);
     const data = Array.from({ length: 1_000 }, (_, n) => JSON.stringify({ id: n + 2, rpc: { method: 'none' } })).join('\n');
@@ -356,10 +358,10 @@ describe('publications that expire', () => {
   });
   after(async () => assert.equal(await server.stop(), 0));
 
-  test('are not given to who comes back, nor stand in history', { timeout: 30_000 }, async () => {
+  test('are not given to who comes back, nor stand in history', { timeout: 120_000 }, async () => {
     const channel = 'history:expiring';
     const { result: first } = await server.api('publish', { channel, data: 'first' });
-    await server.api('publish', { channel, data: 'stale', expires_in: 1 });
+    await server.api('publish', { channel, data: 'stale', expires_in: 5 });
     await server.api('publish', { channel, data: 'fresh', expires_in: 60 });
     const recover = async () => {
       const program = new Program('nc', '127.0.0.1', `${port}`);
@@ -369,19 +371,19 @@ describe('publications that expire', () => {
       return [subscribe.recovered, subscribe.publications.map((p) => p.data)];
     };
     assert.deepEqual(await recover(), [true, ['stale', 'fresh']]);
-    await sleep(1_200);
+    await sleep(5_200);
     assert.deepEqual(await recover(), [true, ['fresh']]);
     const { result } = await server.api('history', { channel, limit: 10 });
     assert.deepEqual([result.publications.map((p) => p.data), result.offset], [['first', 'fresh'], 3]);
   });
 
-  test('are not given to a client that sleeps while they wait for it', { timeout: 30_000 }, async () => {
+  test('are not given to a client that sleeps while they wait for it', { timeout: 120_000 }, async () => {
     const channel = 'news-expiring';
     const socket = connect(port, '127.0.0.1');
     socket.write(`{"id":1,"connect":{}}\n{"id":2,"subscribe":{"channel":"${channel}"}}\n`);
     let text = '';
     socket.on('data', (data) => (text += data));
-    for (const end = Date.now() + 5_000; !text.includes('"id":2') && Date.now() < end; ) await sleep(10);
+    for (const end = Date.now() + 30_000; !text.includes('"id":2') && Date.now() < end; ) await sleep(10);
     socket.pause();
     const queued = async () => Number((await (await fetch(`${server.http}/metrics`)).text()).match(/touchline_queued_bytes (\d+)/)[1]);
     const filler = 'x'.repeat(60_000);
@@ -391,7 +393,7 @@ describe('publications that expire', () => {
     await sleep(1_300);
     await server.api('publish', { channel, data: 'last' });
     socket.resume();
-    for (const end = Date.now() + 10_000; !text.includes('"last"') && Date.now() < end; ) await sleep(20);
+    for (const end = Date.now() + 30_000; !text.includes('"last"') && Date.now() < end; ) await sleep(20);
     assert.ok(text.includes('"lasting"') && text.includes('"last"'));
     assert.ok(!text.includes('"stale"'), 'it has expired meanwhile');
     socket.destroy();

@@ -9,7 +9,7 @@ const BINARY: &str = env!("CARGO_BIN_EXE_touchline");
 /// Open files of the server; it needs some thirty for itself.
 const OPEN_FILES: usize = 128;
 const CROWD: usize = 400;
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 const HANDSHAKE: &[u8] = b"GET /connection/websocket HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
@@ -37,7 +37,7 @@ impl Server {
 
     fn connect(&self) -> TcpStream {
         let mut socket = TcpStream::connect(&self.address).expect("the backlog has room");
-        socket.set_read_timeout(Some(Duration::from_secs(5))).expect("a socket takes a timeout");
+        socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket takes a timeout");
         socket.write_all(HANDSHAKE).expect("the kernel takes it");
         socket
     }
@@ -67,7 +67,7 @@ fn is_served(socket: &mut TcpStream) -> bool {
     let mut rest = [0; 1024];
     socket.set_read_timeout(Some(Duration::from_millis(200))).expect("a socket takes a timeout");
     while socket.read(&mut rest).is_ok_and(|length| length > 0) {}
-    socket.set_read_timeout(Some(Duration::from_secs(5))).expect("a socket takes a timeout");
+    socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket takes a timeout");
     let mut pong = [0; 4];
     socket.write_all(b"\x89\x82\0\0\0\0ok").is_ok() && socket.read_exact(&mut pong).is_ok() && &pong == b"\x8a\x02ok"
 }

@@ -46,7 +46,7 @@ const publish = (data) =>
 
 const score = (page) => page.locator('.goals').innerText().then((text) => text.replace(/\s/g, ''));
 const until = async (condition, what) => {
-  for (const end = Date.now() + 15_000; Date.now() < end; await new Promise((resolve) => setTimeout(resolve, 25))) if (await condition()) return;
+  for (const end = Date.now() + 30_000; Date.now() < end; await new Promise((resolve) => setTimeout(resolve, 25))) if (await condition()) return;
   assert.fail(`in vain: ${what}`);
 };
 
@@ -135,7 +135,7 @@ test('a restart of the server is survived: history in memory is gone, and the pa
   const { port } = server;
   assert.equal(await server.stop(), 0);
   await start(port);
-  await fan.locator('#state[data-state=live]').waitFor({ timeout: 30_000 });
+  await fan.locator('#state[data-state=live]').waitFor({ timeout: 60_000 });
   await until(async () => (await score(fan)) === '0–0', 'the page has let go of what the server forgot');
   await publish({ type: 'kick_off', minute: 1 });
   await publish({ type: 'goal', team: 'home', minute: 2 });

@@ -48,7 +48,7 @@ function start(url, handlers = {}) {
 }
 
 const until = async (condition) => {
-  for (const end = Date.now() + 8_000; Date.now() < end; await new Promise((resolve) => setTimeout(resolve, 5))) if (condition()) return;
+  for (const end = Date.now() + 30_000; Date.now() < end; await new Promise((resolve) => setTimeout(resolve, 5))) if (condition()) return;
   assert.fail(`in vain: ${condition}`);
 };
 const publication = (data, offset) => JSON.stringify({ push: { channel: 'match:live', pub: { data, offset } } });

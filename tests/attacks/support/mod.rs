@@ -14,7 +14,7 @@ pub(crate) mod watch;
 pub(crate) mod websocket;
 
 /// No step of a test takes longer.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a flood lasts.
 pub(crate) const FLOOD: Duration = Duration::from_millis(2_000);
 /// A mebibyte.

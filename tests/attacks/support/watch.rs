@@ -29,7 +29,7 @@ const WORK: Duration = Duration::from_millis(8);
 const STRETCH_MAX: f64 = 10.0;
 /// A server that takes so much is killed before the machine suffers: its attack has succeeded.
 const CEILING: u64 = 2048 * MIB;
-/// How long the neighbour's last publications may take.
+/// How long the neighbour's last publications may take on a machine of one's own.
 const DELIVERY: Duration = Duration::from_secs(5);
 
 /// What ends a thread; it does so too when the test fails and drops it.
@@ -94,16 +94,17 @@ impl<'a> Watch<'a> {
         self.told.push(what.to_string());
     }
 
-    /// Ends the watch: tells what it saw, and asserts that nobody else paid, and that the server took no more than so many bytes.
-    pub(crate) fn end(self, memory: u64) {
+    /// Ends the watch: tells what it saw, and asserts that nobody else paid, and that the server took no more than so many bytes. Tells
+    /// how many times as long work took as on a machine of one's own.
+    pub(crate) fn end(self, memory: u64) -> f64 {
         self.is_over.0.store(true, Relaxed);
         assert!(!self.guard.join().expect("it ends"), "{}: the server took more than {} MiB and was killed", self.name, CEILING / MIB);
         let (published, refused) = self.publisher.join().expect("the publisher ends");
-        let has_all = comes(DELIVERY, || self.delivered.load(Relaxed) >= published);
+        let stretch = self.share.join().expect("it ends");
+        let has_all = comes(DELIVERY.mul_f64(stretch), || self.delivered.load(Relaxed) >= published);
         self.is_heard.0.store(true, Relaxed);
         let growth = self.server.peak().saturating_sub(self.before);
         let (health, floor) = (self.health.join().expect("it ends"), self.floor.join().expect("it ends"));
-        let stretch = self.share.join().expect("it ends");
         let missing = || (!has_all).then(|| format!("only {} of {published} came", self.delivered.load(Relaxed)));
         let wrong = self.subscriber.join().expect("it ends").or(refused).or_else(missing);
         let (most, worst) = (part(&health, 90), part(&health, 100));
@@ -123,6 +124,7 @@ impl<'a> Watch<'a> {
         assert!(worst <= HEALTH_WORST.mul_f64(stretch) + floor_worst * FLOORS, "{}: /health takes {worst:?} at worst", self.name);
         assert_eq!(wrong, None, "{}: the neighbour", self.name);
         assert_eq!(Http::new(self.server.address).metric("touchline_panics_total"), 0, "{}", self.name);
+        stretch
     }
 }
 

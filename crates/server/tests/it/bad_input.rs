@@ -88,7 +88,7 @@ fn hostile_commands_are_refused_in_bounded_time() {
             Some(expected) => assert!(matches!(client.close(), Heard::Close(code, _) if code == expected), "{what}"),
             None => assert!(client.message()["error"]["code"].is_u64(), "{what}"),
         }
-        assert!(started.elapsed() < Duration::from_secs(5), "{what}");
+        assert!(started.elapsed() < Duration::from_secs(20), "{what}");
         neighbour.is_served(&server);
     }
 }

@@ -10,7 +10,7 @@ use touchline_server::{ChannelOptions, Namespace, Running, Server, Settings};
 pub(crate) const KEY: &str = "api-key";
 pub(crate) const SECRET: &str = "token-secret";
 /// No step of a test takes longer.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct TestServer {
     running: Option<Running>,
