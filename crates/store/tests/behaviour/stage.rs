@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use touchline_store::{Append, HEAD, History, Incoming, Placed, Refusal, Settings, Store};
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const HOUR_MS: u64 = 3_600_000;
 
 /// A store, and what comes of it.
