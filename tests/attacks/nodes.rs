@@ -1,7 +1,7 @@
 //! What a node has of the machine: descriptors, files, its log; and what it hands on to other nodes.
 
 use std::io::Write as _;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

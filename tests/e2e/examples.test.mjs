@@ -1,8 +1,8 @@
 // The examples for terminals and devices do what they say.
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { spawn } from './processes.mjs';
 import { freePort, Server } from './server.mjs';
 
 const example = (path) => new URL(`../../examples/${path}`, import.meta.url).pathname;

@@ -1,8 +1,8 @@
 // The HTTP/2 side by h2spec, an independent suite by sections of RFC 9113 and RFC 7541.
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { test } from 'node:test';
+import { spawn } from './processes.mjs';
 import { Server } from './server.mjs';
 
 const binary = [process.env.H2SPEC_BIN, new URL('../../target/bin/h2spec', import.meta.url).pathname].find((path) => path && existsSync(path));

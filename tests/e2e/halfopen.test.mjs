@@ -1,11 +1,11 @@
 // Clients whose link dies without a word, and clients that come back from another address. Each machine is a network namespace.
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Centrifuge } from 'centrifuge';
 import WebSocket from 'ws';
 import { Network } from './network.mjs';
+import { spawn } from './processes.mjs';
 import { Server } from './server.mjs';
 
 describe('a link that dies without a word', () => {

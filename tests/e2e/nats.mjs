@@ -1,10 +1,10 @@
 // Starts a real nats-server with JetStream on a free port.
-import { spawn } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { spawn } from './processes.mjs';
 import { freePort } from './server.mjs';
 
 const binary = process.env.NATS_SERVER_BIN ?? 'nats-server';

@@ -1,5 +1,6 @@
 // Machines on one table: network namespaces on a switch of their own, whose links can be cut and slowed. Needs root and iproute2.
-import { execFileSync, spawn } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
+import { spawn } from './processes.mjs';
 
 const ip = (...words) => execFileSync('ip', words, { stdio: ['ignore', 'pipe', 'pipe'] }).toString();
 let serial = 0;

@@ -1,6 +1,6 @@
 // Behind a real nginx, as it is set up by those who have not read anything: buffering on and off, HTTP/1.0 to the server, idle timeouts.
 import assert from 'node:assert/strict';
-import { execFileSync, spawn } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -10,6 +10,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Centrifuge } from 'centrifuge';
 import { EventSource } from 'eventsource';
 import WebSocket from 'ws';
+import { spawn } from './processes.mjs';
 import { scenarios } from './scenarios.mjs';
 import { freePort, Server, token } from './server.mjs';
 

@@ -1,8 +1,8 @@
 // Starts Pebble, Let's Encrypt's ACME server for tests, beside a name server for which every name is this machine.
-import { spawn } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import https from 'node:https';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { spawn } from './processes.mjs';
 import { freePort } from './server.mjs';
 
 const binary = (name) => new URL(`../../target/bin/${name}`, import.meta.url).pathname;

@@ -1,10 +1,10 @@
 // Starts the real binary on a free port, and talks to its server API.
-import { spawn } from 'node:child_process';
 import { createHmac } from 'node:crypto';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { spawn } from './processes.mjs';
 
 export const SECRET = 'end-to-end-secret';
 export const KEY = 'end-to-end-key';

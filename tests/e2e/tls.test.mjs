@@ -1,6 +1,5 @@
 // TLS on every port, certificates that change, certificates of clients; HTTP/2 with everything in its streams.
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import http2 from 'node:http2';
 import https from 'node:https';
@@ -10,6 +9,7 @@ import tls from 'node:tls';
 import { Centrifuge } from 'centrifuge';
 import WebSocket from 'ws';
 import { Authority } from './certificates.mjs';
+import { spawn } from './processes.mjs';
 import { freePort, KEY, Server, token } from './server.mjs';
 
 const authority = new Authority();

@@ -1,0 +1,12 @@
+// Processes that end with the tests that have started them, also where these fail and forget them.
+import { spawn as start } from 'node:child_process';
+
+const running = new Set();
+process.on('exit', () => running.forEach((child) => child.kill('SIGKILL')));
+
+export function spawn(...words) {
+  const child = start(...words);
+  running.add(child);
+  child.once('exit', () => running.delete(child));
+  return child;
+}
