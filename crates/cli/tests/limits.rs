@@ -80,12 +80,13 @@ fn a_crowd_beyond_the_open_files_waits_outside_and_costs_nothing() {
     // Who has not connected makes room for others.
     first.write_all(b"\x81\x95\0\0\0\0{\"id\":1,\"connect\":{}}").expect("the kernel takes it");
     let mut crowd: Vec<TcpStream> = (0..CROWD).map(|_| server.connect()).collect();
-    std::thread::sleep(Duration::from_millis(500));
-    // A loop that tries again at once would use all of two threads: 200 ticks a second.
-    let before = server.ticks();
-    std::thread::sleep(Duration::from_secs(1));
-    let used = server.ticks() - before;
-    assert!(used < 50, "{used} ticks in a second of waiting");
+    // Once it has taken in whom it can, it waits. A loop that tries again at once would use all of two threads, for ever: 200 ticks a second.
+    let used_in_a_second = || {
+        let before = server.ticks();
+        std::thread::sleep(Duration::from_secs(1));
+        server.ticks() - before
+    };
+    assert!((0..20).any(|_| used_in_a_second() < 50), "it does not come to rest");
     assert!(is_served(&mut first), "who is in is served");
     // Those in front leave, those behind come in.
     drop(crowd.drain(..CROWD - 20));

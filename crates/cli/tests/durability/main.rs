@@ -269,10 +269,14 @@ fn a_slow_postgresql_stops_only_those_who_need_it() {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            postgres.sql("BEGIN; LOCK TABLE touchline.publication IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(3); COMMIT;");
+            postgres.sql("BEGIN; LOCK TABLE touchline.publication IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(6); COMMIT;");
             is_over.store(true, Relaxed);
         });
-        std::thread::sleep(Duration::from_millis(500));
+        let locks =
+            "SELECT count(*) FROM pg_locks WHERE relation = 'touchline.publication'::regclass AND mode = 'AccessExclusiveLock' AND granted";
+        while postgres.sql(locks) == "0" {
+            std::thread::sleep(Duration::from_millis(20));
+        }
         let waiting = scope.spawn(|| durable.must("publish", &json!({"channel": "kept:0", "data": {"n": 2}})));
         // Behind it more than may wait is refused at once: those answers come while nothing can be stored.
         std::thread::sleep(Duration::from_millis(300));
