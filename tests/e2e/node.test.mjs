@@ -66,7 +66,7 @@ describe('a server that stops and starts', () => {
         }
       }
     });
-    await new Promise((resolve) => setTimeout(resolve, 500));
+    for (const end = Date.now() + 60_000; Math.min(acknowledged, seen.length) <= 50 && Date.now() < end; ) await new Promise((resolve) => setTimeout(resolve, 100));
     assert.equal(await server.stop(), 0, server.output);
     isStopping = true;
     await Promise.all(publishers);

@@ -37,7 +37,7 @@ export class Postgres {
   async do(program, ...words) {
     const command = [join(programs(), program), '--pgdata', this.data, ...words];
     const [file, ...rest] = process.getuid() === 0 ? ['runuser', '-u', 'postgres', '--', ...command] : command;
-    await run(file, rest, { cwd: '/', timeout: 60_000 });
+    await run(file, rest, { cwd: '/', timeout: 240_000 });
   }
 
   /** Starts it (again). */

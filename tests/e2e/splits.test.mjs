@@ -146,6 +146,8 @@ describe('three machines', () => {
       }
     });
     return async () => {
+      // Enough to show something, however slow the machine is.
+      await eventually(() => acknowledged.length > 60, 'publications', 60);
       isOver = true;
       await Promise.all(publishers);
       return acknowledged;

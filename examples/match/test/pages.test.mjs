@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { after, before, test } from 'node:test';
+import { after, afterEach, before, test } from 'node:test';
 import { launch } from '../../../tests/e2e/browser.mjs';
 import { Server } from '../../../tests/e2e/server.mjs';
 import { proxy } from './proxy.mjs';
@@ -18,6 +18,8 @@ before(async () => {
   browser = await launch();
   await start();
 });
+// Also those of a test that fails: they would count as watchers.
+afterEach(() => Promise.all(browser.contexts().map((context) => context.close())));
 after(async () => {
   await browser?.close();
   await server?.stop();
@@ -55,6 +57,8 @@ test('what the reporter posts moves the fan’s page', async () => {
   const reporter = await open(`/reporter#key=${key}`);
   await reporter.getByRole('button', { name: 'New match' }).click();
   await reporter.getByRole('button', { name: 'Kick-off' }).click();
+  // What has been sent empties the fields.
+  await reporter.getByText(/^kick off: sent/).waitFor();
   await reporter.getByLabel('Player').fill('Emeka Okoro');
   await reporter.getByRole('group', { name: 'Harbour City' }).getByRole('button', { name: 'Goal' }).click();
   await until(async () => (await score(fan)) === '1–0', 'the fan sees the goal');
