@@ -237,6 +237,11 @@ fn nodes_of_a_cluster_share_postgresql() {
             });
         }
     });
+    // A node answers from what it has heard of.
+    while homes.iter().any(|home| history(&mut home.client(), 0).top < ledger.acknowledged() as u64) {
+        assert!(began.elapsed() < PATIENCE, "a node does not hear of all that was acknowledged");
+        std::thread::sleep(Duration::from_millis(20));
+    }
     ledger.check(&mut homes[0].client(), 1);
     let found = history(&mut homes[1].client(), 0);
     for out in &outs {
