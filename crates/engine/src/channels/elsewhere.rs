@@ -37,12 +37,21 @@ pub(super) enum Hearing {
     None,
     /// Interest was asked for.
     Asked,
-    /// What is kept was asked for. What comes in waits.
-    Loading(BTreeMap<u64, Stored>),
+    /// What is kept was asked for.
+    Loading(Loading),
     /// It is up to date.
     Heard,
     /// What is kept could not be had. Nobody asks again until then, Unix milliseconds.
     Failed(u64),
+}
+
+/// What comes in of a channel while what is kept of it is asked for.
+#[derive(Debug, Default)]
+pub(super) struct Loading {
+    /// Publications that wait, by offset.
+    waiting: BTreeMap<u64, Stored>,
+    /// The channel is known to reach this offset, and what is asked for may have been read before it did.
+    top: u64,
 }
 
 /// Who gives a channel its order, and keeps its history.
@@ -223,7 +232,7 @@ impl Channels {
                 // What came meanwhile is asked for; so is what was under way when the link went.
                 (hearing @ (Hearing::Heard | Hearing::Loading(_)), Some(position), true) => {
                     if matches!(hearing, Hearing::Heard) {
-                        *hearing = Hearing::Loading(BTreeMap::new());
+                        *hearing = Hearing::Loading(Loading::default());
                     }
                     side.acts.push(KeeperAct::Load(Arc::clone(name), namespace(), position.offset));
                 }
@@ -261,14 +270,18 @@ impl Channels {
 
     /// Loads what a cache does not have of a channel that has grown.
     fn take_growth(&mut self, channel: &Arc<str>, top: u64) -> Outcome {
-        if let Some(Channel { hearing: hearing @ Hearing::Heard, history: Some(stored), .. }) = self.table.get_mut(channel)
-            && stored.ring.position().offset < top
-        {
-            *hearing = Hearing::Loading(BTreeMap::new());
-            let behind = stored.ring.position().offset;
-            self.load(channel, behind);
+        let done = Outcome::Done(Response::Done);
+        let Some(Channel { hearing, history: Some(stored), .. }) = self.table.get_mut(channel) else { return done };
+        let behind = stored.ring.position().offset;
+        match hearing {
+            Hearing::Heard if behind < top => {
+                *hearing = Hearing::Loading(Loading::default());
+                self.load(channel, behind);
+            }
+            Hearing::Loading(loading) => loading.top = loading.top.max(top),
+            _ => {}
         }
-        Outcome::Done(Response::Done)
+        done
     }
 
     fn note_refusal(&mut self, connection: ConnectionId, channel: &Arc<str>, outcome: &Outcome, now_ms: u64) {
@@ -395,7 +408,7 @@ impl Channels {
             _ if !is_reachable => return Outcome::Done(self.execute(channel, request, now_ms)),
             Some(Hearing::Asked | Hearing::Loading(_)) => {}
             Some(Hearing::None | Hearing::Failed(_)) | None if keeper == Keeper::Store => {
-                self.channel(channel, options, now_ms).hearing = Hearing::Loading(BTreeMap::new());
+                self.channel(channel, options, now_ms).hearing = Hearing::Loading(Loading::default());
                 self.load(channel, 0);
             }
             Some(Hearing::None | Hearing::Failed(_)) | None => {
@@ -418,7 +431,7 @@ impl Channels {
         let Some(known) = self.table.get_mut(channel) else { return Outcome::Done(Response::Done) };
         if matches!(known.hearing, Hearing::Asked) {
             if options.has_history() {
-                known.hearing = Hearing::Loading(BTreeMap::new());
+                known.hearing = Hearing::Loading(Loading::default());
                 self.load(channel, 0);
             } else {
                 known.hearing = Hearing::Heard;
@@ -458,12 +471,14 @@ impl Channels {
             Hearing::Heard if new.epoch.is_some_and(|epoch| epoch != top.epoch) => self.break_off(channel, Hearing::None),
             Hearing::Heard if new.offset <= top.offset => {}
             Hearing::Heard if new.previous > top.offset => {
-                *hearing = Hearing::Loading(BTreeMap::from([(new.offset, new)]));
+                *hearing = Hearing::Loading(Loading { waiting: BTreeMap::from([(new.offset, new)]), top: 0 });
                 self.load(channel, top.offset);
             }
             Hearing::Heard => self.append(channel, options, new.offset, &new.payload, now_ms),
-            Hearing::Loading(waiting) if waiting.len() < BEHIND_GAP_MAX => drop(waiting.insert(new.offset, new)),
-            Hearing::Loading(_) | Hearing::Asked | Hearing::None | Hearing::Failed(_) => {}
+            Hearing::Loading(loading) if loading.waiting.len() < BEHIND_GAP_MAX => drop(loading.waiting.insert(new.offset, new)),
+            // There is no room for it: it is asked for.
+            Hearing::Loading(loading) => loading.top = loading.top.max(new.offset),
+            Hearing::Asked | Hearing::None | Hearing::Failed(_) => {}
         }
         done
     }
@@ -472,9 +487,9 @@ impl Channels {
     fn take_loaded(&mut self, channel: &Arc<str>, options: &ChannelOptions, loaded: Option<Box<Loaded>>, now_ms: u64) -> Outcome {
         let done = Outcome::Done(Response::Done);
         let Some(Channel { hearing, history: Some(stored), .. }) = self.table.get_mut(channel) else { return done };
-        let mut none = BTreeMap::new();
-        let waiting = match hearing {
-            Hearing::Loading(waiting) => waiting,
+        let mut none = Loading::default();
+        let loading = match hearing {
+            Hearing::Loading(loading) => loading,
             // A second answer, to what was asked when the link came back: it may know more than the first.
             Hearing::Heard if loaded.is_some() => &mut none,
             _ => return done,
@@ -483,7 +498,7 @@ impl Channels {
             // Asked for by an earlier cache of this channel; what this one asked for is under way.
             return done;
         }
-        let waiting = std::mem::take(waiting);
+        let Loading { waiting, top: grown } = std::mem::take(loading);
         let Some(loaded) = loaded else {
             // It can't be had now. Nobody is told anything wrong: who listens must begin anew, who waits is refused.
             self.break_off(channel, Hearing::Failed(now_ms + RETRY_MS));
@@ -514,7 +529,8 @@ impl Channels {
         for new in waiting.into_values() {
             self.take_stored(channel, options, new, now_ms);
         }
-        done
+        // What has come meanwhile may not have been in what was read.
+        self.take_growth(channel, grown)
     }
 
     /// The channel's cache is worth nothing any more: its subscribers begin anew.

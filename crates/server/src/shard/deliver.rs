@@ -187,8 +187,15 @@ impl Shard {
         self.after_write(slot, written, queued_before);
     }
 
-    /// The socket takes bytes again.
-    pub(super) fn flush_blocked(&mut self, slot: u32) {
+    /// The poller tells that the socket takes bytes again. One that has had its share of a turn waits for the next.
+    pub(super) fn flush_writable(&mut self, slot: u32) {
+        if !self.connections.get(slot).and_then(|connection| connection.queue.as_ref()).is_some_and(|queue| queue.is_sliced) {
+            self.flush_blocked(slot);
+        }
+    }
+
+    /// Writes what waits for the socket.
+    fn flush_blocked(&mut self, slot: u32) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         // A full socket is no error; a broken one shows when it is read.
         let _ = connection.socket.flush();

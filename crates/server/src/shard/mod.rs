@@ -318,7 +318,7 @@ impl Shard {
         }
         let slot = token.0 as u32;
         if event.is_writable() {
-            self.flush_blocked(slot);
+            self.flush_writable(slot);
         }
         if event.is_readable() || event.is_read_closed() || event.is_error() {
             self.read(slot, event.is_read_closed() || event.is_error());

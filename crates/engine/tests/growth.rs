@@ -1,0 +1,138 @@
+//! A durable channel that another node publishes to: the store tells that the channel has grown, and what it has then is read a while later.
+//! However the two meet, the cache ends with all that was stored, and a subscriber is given each publication once.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use touchline_engine::channels::{KeeperAct, Outcome};
+use touchline_engine::request::{Epoch, Event, Loaded, Publish, Subscribe};
+use touchline_engine::{ChannelOptions, ChannelSettings, Channels, ConnectionId, Namespaces, Request, Response};
+use touchline_protocol::publication::Content;
+
+const NOW_MS: u64 = 1_700_000_000_000;
+
+/// What happens next.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    /// Another node stores a publication.
+    Store,
+    /// The store's oldest word arrives that the channel has grown.
+    Tell,
+    /// The oldest question is read from the database.
+    Read,
+    /// The oldest reading arrives.
+    Answer,
+}
+
+struct World {
+    channels: Channels,
+    name: Arc<str>,
+    stored: Vec<(u64, Bytes)>,
+    told: VecDeque<u64>,
+    asked: VecDeque<u64>,
+    read: VecDeque<Loaded>,
+    /// Offsets that the subscriber was given.
+    given: usize,
+}
+
+impl World {
+    fn new() -> Self {
+        let options = ChannelOptions {
+            history_size: 1_000,
+            history_ttl: Duration::from_secs(600),
+            force_recovery: true,
+            durable: true,
+            ..ChannelOptions::default()
+        };
+        let settings = ChannelSettings { without_namespace: options, ..ChannelSettings::default() };
+        let channels = Channels::new(Arc::new(Namespaces::new(settings)), 1, 7).with_store();
+        let (stored, told, asked, read) = Default::default();
+        let mut world = World { channels, name: "a".into(), stored, told, asked, read, given: 0 };
+        let connection = ConnectionId { shard: 0, slot: 1, generation: 1 };
+        let Outcome::Wait(request) = world.submit(Request::Subscribe(Box::new(Subscribe { connection, recover: None }))) else {
+            panic!("nothing is known of the channel yet");
+        };
+        world.take(Step::Read);
+        world.take(Step::Answer);
+        assert!(matches!(world.submit(request), Outcome::Done(Response::Subscribed(_))));
+        world
+    }
+
+    fn submit(&mut self, request: Request) -> Outcome {
+        let outcome = self.channels.submit(&self.name, request, NOW_MS);
+        for act in self.channels.keeper_acts() {
+            let KeeperAct::LoadStored(_, behind) = act else { panic!("{act:?}") };
+            self.asked.push_back(behind);
+        }
+        let given = self.channels.deliveries();
+        self.given += given.into_iter().filter(|(_, delivery)| matches!(delivery.event, Event::Publication { .. })).count();
+        outcome
+    }
+
+    /// False when there is nothing of it to do.
+    fn take(&mut self, step: Step) -> bool {
+        match step {
+            Step::Store => {
+                let content = Content { data: Bytes::from_static(b"1"), ..Content::default() };
+                let publish = Request::Publish(Box::new(Publish { content, ..Publish::default() }));
+                let Outcome::Store(storing) = self.submit(publish) else { panic!("the store keeps it") };
+                let offset = self.stored.len() as u64 + 1;
+                self.stored.push((offset, storing.payload.into()));
+                self.told.push_back(offset);
+                true
+            }
+            Step::Tell => self.told.pop_front().map(|top| self.submit(Request::Grown(top))).is_some(),
+            Step::Read => {
+                let Some(behind) = self.asked.pop_front() else { return false };
+                let kept = self.stored.iter().filter(|(offset, _)| *offset > behind).cloned().collect();
+                let top = self.stored.len() as u64;
+                self.read.push_back(Loaded { epoch: Epoch::from_bits(7), behind, kept, top, floor: behind });
+                true
+            }
+            Step::Answer => self.read.pop_front().map(|loaded| self.submit(Request::Loaded(Some(Box::new(loaded))))).is_some(),
+        }
+    }
+
+    /// Everything that is under way arrives.
+    fn settle(&mut self) {
+        while self.take(Step::Tell) || self.take(Step::Read) || self.take(Step::Answer) {}
+    }
+
+    fn top(&mut self) -> u64 {
+        match self.submit(Request::History(Box::default())) {
+            Outcome::Done(Response::History { position, .. }) => position.offset,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![3 => Just(Step::Store), 3 => Just(Step::Tell), 2 => Just(Step::Read), 2 => Just(Step::Answer)];
+    prop::collection::vec(step, 1..60)
+}
+
+proptest! {
+    #[test]
+    fn a_cache_ends_with_all_that_was_stored(steps in steps()) {
+        let mut world = World::new();
+        for step in steps {
+            world.take(step);
+        }
+        world.settle();
+        prop_assert_eq!(world.top(), world.stored.len() as u64);
+        prop_assert_eq!(world.given, world.stored.len());
+    }
+}
+
+#[test]
+fn what_is_told_while_an_earlier_reading_is_under_way_is_asked_for() {
+    let mut world = World::new();
+    for step in [Step::Store, Step::Tell, Step::Read, Step::Store, Step::Tell, Step::Answer] {
+        assert!(world.take(step));
+    }
+    world.settle();
+    assert_eq!((world.top(), world.given), (2, 2));
+}
