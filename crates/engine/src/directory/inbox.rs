@@ -31,8 +31,8 @@ struct Mailbox {
     behind: u64,
     /// Given, and not acknowledged.
     open: BTreeSet<u64>,
-    /// The store was asked.
-    is_asked: bool,
+    /// The store was asked for so many.
+    asked: Option<usize>,
     /// There may be more than it was given.
     has_more: bool,
 }
@@ -53,7 +53,7 @@ impl Inbox {
         if self.boxes.get(&address).is_some_and(|mailbox| mailbox.owner != owner) {
             self.close(&address);
         }
-        let new = || Mailbox { owner, behind: 0, open: BTreeSet::new(), is_asked: false, has_more: false };
+        let new = || Mailbox { owner, behind: 0, open: BTreeSet::new(), asked: None, has_more: false };
         let mailbox = self.boxes.entry(address.clone()).or_insert_with(new);
         mailbox.has_more = true;
         mailbox.ask(address)
@@ -74,14 +74,15 @@ impl Inbox {
         now_ms: u64,
     ) -> (Vec<(OwnerId, u64, T)>, Option<Fetch>) {
         let Some(mailbox) = self.boxes.get_mut(address) else { return (Vec::new(), None) };
-        mailbox.is_asked = false;
+        let asked = mailbox.asked.take();
         let Some(letters) = letters else {
             mailbox.has_more = true;
             self.failed.push((now_ms + RETRY_MS, address.clone()));
             return (Vec::new(), None);
         };
         let mut given = Vec::with_capacity(letters.len());
-        mailbox.has_more |= letters.len() >= mailbox.room();
+        // As many as were asked for: there may be more, however much the client has acknowledged meanwhile.
+        mailbox.has_more |= asked.is_none_or(|limit| letters.len() >= limit);
         for (id, letter) in letters {
             // An answer to a question of an earlier owner may hold what this one has already.
             if id > mailbox.behind {
@@ -140,16 +141,17 @@ impl Mailbox {
 
     /// Nothing is known that a new one would not know.
     fn is_idle(&self) -> bool {
-        self.open.is_empty() && !self.is_asked && !self.has_more
+        self.open.is_empty() && self.asked.is_none() && !self.has_more
     }
 
     /// Asks the store if there may be more, and the client has acknowledged enough.
     fn ask(&mut self, address: Address) -> Option<Fetch> {
-        if self.is_asked || !self.has_more || self.room() < WINDOW / 2 {
+        if self.asked.is_some() || !self.has_more || self.room() < WINDOW / 2 {
             return None;
         }
-        (self.is_asked, self.has_more) = (true, false);
-        Some(Fetch { address, behind: self.behind, limit: self.room() })
+        let limit = self.room();
+        (self.asked, self.has_more) = (Some(limit), false);
+        Some(Fetch { address, behind: self.behind, limit })
     }
 }
 
@@ -183,6 +185,23 @@ mod tests {
 
     fn address() -> Address {
         (ScopeId(0), "bike".into())
+    }
+
+    #[test]
+    fn what_is_acknowledged_while_the_store_is_asked_hides_no_letter() {
+        let shelf = Shelf((1..=250).collect());
+        let mut inbox = Inbox::default();
+        let first = inbox.call(address(), ONE);
+        let mut given = shelf.serve(&mut inbox, first);
+        while given.len() < 250 {
+            let open = given[given.len() - WINDOW..].to_vec();
+            // The second half is acknowledged while the answer to the first is under way.
+            let mut fetches = inbox.discarded(&open[..WINDOW / 2]);
+            let fetch = fetches.pop().expect("there is room for more");
+            assert!(fetches.is_empty() && inbox.discarded(&open[WINDOW / 2..]).is_empty(), "one question at a time");
+            given.extend(shelf.serve(&mut inbox, Some(fetch)));
+        }
+        assert_eq!(given, shelf.0);
     }
 
     #[test]
