@@ -1,7 +1,7 @@
 // Behind a real nginx, as it is set up by those who have not read anything: buffering on and off, HTTP/1.0 to the server, idle timeouts.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -21,8 +21,34 @@ const nginx = ['/usr/sbin/nginx', '/usr/bin/nginx', 'nginx'].find((path) => {
 const STREAM = '/usr/lib/nginx/modules/ngx_stream_module.so';
 const CHOSEN = ['recovers exactly what it missed', 'publishes with its own name on it', 'follows a state by its changes', 'ends for good on a final code and comes back on any other'];
 
-/** nginx before a server. */
-async function proxy(server, settings) {
+/** nginx before a server, with some more settings for all that is passed on. */
+function proxy(server, settings) {
+  return serve(`
+    location /connection/websocket {
+      proxy_pass http://127.0.0.1:${server.port};
+      proxy_http_version 1.1;
+      proxy_set_header Upgrade $http_upgrade;
+      proxy_set_header Connection $connection_upgrade;
+      proxy_set_header Host $http_host;
+      ${settings}
+    }
+    location / {
+      proxy_pass http://127.0.0.1:${server.port};
+      proxy_set_header Host $http_host;
+      ${settings}
+    }`);
+}
+
+/** nginx before a server, as the page on security has it. */
+function documented(server) {
+  const page = readFileSync(new URL('../../docs/guides/security.md', import.meta.url), 'utf8');
+  const [, block] = page.match(/```nginx\n([^`]*)```/);
+  assert.ok(block.includes('127.0.0.1:8000'), block);
+  return serve(`${block.replace('127.0.0.1:8000', `127.0.0.1:${server.port}`)} location / { proxy_pass http://127.0.0.1:${server.port}; }`);
+}
+
+/** nginx that serves by HTTP. */
+async function serve(locations) {
   const directory = mkdtempSync(join(tmpdir(), 'touchline-nginx-'));
   const port = await freePort();
   const file = join(directory, 'nginx.conf');
@@ -35,19 +61,7 @@ async function proxy(server, settings) {
       map $http_upgrade $connection_upgrade { default upgrade; '' close; }
       server {
         listen 127.0.0.1:${port};
-        location /connection/websocket {
-          proxy_pass http://127.0.0.1:${server.port};
-          proxy_http_version 1.1;
-          proxy_set_header Upgrade $http_upgrade;
-          proxy_set_header Connection $connection_upgrade;
-          proxy_set_header Host $http_host;
-          ${settings}
-        }
-        location / {
-          proxy_pass http://127.0.0.1:${server.port};
-          proxy_set_header Host $http_host;
-          ${settings}
-        }
+        ${locations}
       }
     }`);
   return run(directory, file, port);
@@ -69,8 +83,8 @@ async function relay(server) {
 /** WebSockets of other addresses of this machine, that claim to be somebody else's. */
 function visitors(port) {
   const sockets = [];
-  const status = (localAddress, forged) => new Promise((resolve, reject) => {
-    const socket = new WebSocket(`ws://127.0.0.1:${port}/connection/websocket`, { localAddress, headers: { 'X-Forwarded-For': forged } });
+  const status = (localAddress, forged, more = {}) => new Promise((resolve, reject) => {
+    const socket = new WebSocket(`ws://127.0.0.1:${port}/connection/websocket`, { localAddress, headers: { 'X-Forwarded-For': forged, ...more } });
     sockets.push(socket);
     socket.once('open', () => resolve(101));
     socket.once('unexpected-response', (request, response) => { request.destroy(); resolve(response.statusCode); });
@@ -169,6 +183,18 @@ describe('behind nginx', () => {
     const { status, end } = visitors(front.port);
     assert.equal(await status('127.0.0.2', '203.0.113.1'), 101);
     assert.equal(await status('127.0.0.2', '203.0.113.2'), 429);
+    assert.equal(await status('127.0.0.3', '203.0.113.1'), 101);
+    end();
+    await front.stop();
+    await limited.stop();
+  });
+
+  test('as the page on security has it, nothing that clients write of themselves counts', { timeout: 180_000 }, async () => {
+    const limited = await Server.start({ change: { http_server: { trusted_proxies: ['127.0.0.1'] }, client: { connection_limit_by_address: 1 } } });
+    const front = await documented(limited);
+    const { status, end } = visitors(front.port);
+    assert.equal(await status('127.0.0.2', '127.0.0.1', { Forwarded: 'for=203.0.113.1' }), 101);
+    assert.equal(await status('127.0.0.2', '203.0.113.2', { Forwarded: 'for=203.0.113.3' }), 429);
     assert.equal(await status('127.0.0.3', '203.0.113.1'), 101);
     end();
     await front.stop();

@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 
 use hashbrown::HashTable;
 
-/// Parts with a lock each, so that shards seldom wait for each other. Few: small tables that grow leave holes in the heap that nothing fills.
-const PARTS: usize = 64;
+/// Parts with a lock each, so that shards seldom wait for each other.
+const PARTS: usize = 1_024;
 
 /// Counts the users of a node. Of a user only a hash is kept, 42 bits: of a million users about one in ten nodes has two that are taken for
 /// one. A node with one shard keeps nothing at all.

@@ -29,28 +29,28 @@ const BEHIND_GAP_MAX: usize = 10_000;
 const PUBLICATION: u8 = b'P';
 const CLEAR: u8 = b'C';
 
-/// How far a node hears a channel.
+/// How far this node follows a channel whose log is in a log backend.
 #[derive(Debug, Default)]
 pub(super) enum Hearing {
-    /// Not at all, or the node is alone.
+    /// The node does not follow it, or has no peers.
     #[default]
     None,
-    /// Interest was asked for.
+    /// The subscription was requested.
     Asked,
-    /// What is kept was asked for.
+    /// The history was requested from the log backend.
     Loading(Loading),
-    /// It is up to date.
+    /// The history is up to date.
     Heard,
-    /// What is kept could not be had. Nobody asks again until then, Unix milliseconds.
+    /// The log backend did not give the history. It is not asked again before this time, Unix milliseconds.
     Failed(u64),
 }
 
-/// What comes in of a channel while what is kept of it is asked for.
+/// What arrives from other nodes while the history is requested from the log backend.
 #[derive(Debug, Default)]
 pub(super) struct Loading {
-    /// Publications that wait, by offset.
+    /// Publications that are applied after the history, by offset.
     waiting: BTreeMap<u64, Stored>,
-    /// The channel is known to reach this offset, and what is asked for may have been read before it did.
+    /// The highest offset that the channel is known to have. If the answer ends below it, the history is requested again.
     top: u64,
 }
 

@@ -81,6 +81,7 @@ async fn hold(caller: Caller, work: impl AsyncFnOnce(Origin)) {
     let pass = Rc::new(pass);
     let origin = Origin { node, shard, remote, user: None, pass: Rc::clone(&pass) };
     tokio::select! {
+        // A request that has ended in the same moment is answered before the connection is closed.
         biased;
         () = work(origin) => {}
         () = pass.revoked() => {}

@@ -60,6 +60,7 @@ pub(super) async fn serve(origin: Origin, stream: Stream, early: Bytes) {
     let mut draining = node.draining.subscribe();
     let mut passing = std::pin::pin!(rest.pass_over());
     let ended = tokio::select! {
+        // The connection first: what it has read and can answer is answered before a limit or a drain ends it.
         biased;
         ended = std::future::poll_fn(|context| connection.poll_without_shutdown(context)) => ended,
         never = &mut passing => match never {},

@@ -61,13 +61,15 @@ impl Walks {
         let line = Line::Client(client);
         let Some(orders) = self.lines.get_mut(&line) else { return };
         orders.retain(|waiting| matches!(waiting.ask, Ask::Send { .. }));
-        let is_under_way = self.under_way.as_ref().is_some_and(|(other, _)| *other == line);
-        if self.under_way.take_if(|(other, walk)| *other == line && !walk.is_send()).is_some() {
-            self.turn.push_back(line);
+        self.under_way.take_if(|(other, walk)| *other == line && !walk.is_send());
+        if self.under_way.as_ref().is_some_and(|(other, _)| *other == line) {
+            return;
         }
-        if orders.is_empty() && (!is_under_way || self.under_way.is_none()) {
+        self.turn.retain(|other| *other != line);
+        if orders.is_empty() {
             self.lines.remove(&line);
-            self.turn.retain(|other| *other != line);
+        } else {
+            self.turn.push_back(line);
         }
     }
 
