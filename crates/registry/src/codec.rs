@@ -1,7 +1,8 @@
 //! Messages between nodes as bytes. The format is in `docs/registry.md`.
 //!
 //! Numbers are LEB128, strings and blobs have their length before them. A message is: the version, its kind, the sender's node and
-//! incarnation, the sender's clock, then what the kind holds.
+//! incarnation, the sender's clock and policy, then what the kind holds. Bytes behind a known body are fields of a later version that
+//! this one may skip; a body that this version can't read has another version byte.
 
 use std::sync::Arc;
 
@@ -9,9 +10,14 @@ use crate::clock::Stamp;
 use crate::event::Reason;
 use crate::owners::OwnerId;
 use crate::peer::Incarnation;
+use crate::settings::Policy;
 
 /// The version of this format.
 const VERSION: u8 = 1;
+/// Bytes of a message besides operations and the sender's name, at most: two single bytes, the policy and fourteen numbers.
+pub(crate) const HEAD_MAX: usize = 160;
+/// Bytes of an operation besides key and metadata, at most: its kind, its rank, a length and the fixed part of a record.
+pub(crate) const ENTRY_OVERHEAD: usize = 48;
 
 /// What every message begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,6 +26,8 @@ pub(crate) struct Head<'a> {
     pub(crate) incarnation: Incarnation,
     /// The sender's clock.
     pub(crate) stamp: Stamp,
+    /// The sender's policy, by its own settings.
+    pub(crate) policy: Policy,
 }
 
 /// What a message says.
@@ -27,26 +35,44 @@ pub(crate) struct Head<'a> {
 pub(crate) enum Body<'a> {
     /// Operations from a number on.
     Delta { first: u64, count: u64, operations: &'a [u8] },
-    /// All is well: the number of the last operation, and a digest of everything.
-    Heartbeat { last: u64, digest: u64, entries: u64 },
-    /// Please send operations from a number on; 0 = a snapshot.
-    Want { to: &'a str, incarnation: Incarnation, first: u64 },
-    /// A piece of a snapshot that is true up to the operation `last`.
-    Snapshot { last: u64, part: u64, parts: u64, operations: &'a [u8] },
+    /// All is well: the number of the last operation, a digest of everything, the limits of keys and metadata, and the lives of other nodes
+    /// whose entries the sender has ([`lives`]).
+    Heartbeat { last: u64, digest: u64, entries: u64, limits: (u64, u64), lives: &'a [u8] },
+    /// Please send operations from a number on; 0 = a snapshot, which repeats the `nonce`.
+    Want { to: &'a str, incarnation: Incarnation, first: u64, nonce: u64 },
+    /// A piece of a snapshot that is true up to the operation `last`. Entries up to the stamp `doubt` had been purged elsewhere.
+    Snapshot { last: u64, doubt: Stamp, nonce: u64, part: u64, parts: u64, operations: &'a [u8] },
     /// The sender leaves.
     Goodbye,
-    /// The receiver's incarnation is older than one that the sender knows.
-    Outdated { to: &'a str, known: Incarnation },
+    /// The sender has purged the incarnation `past` of the receiver, or knows a later one: only one above `known` is heard.
+    Outdated { to: &'a str, past: Incarnation, known: Incarnation },
 }
 
 /// A change of an authority's entries.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Operation<'a> {
-    Claim { rank: u8, record: &'a [u8] },
-    Unclaim { name: &'a str, reason: Reason },
-    Join { record: &'a [u8] },
-    Leave { group: &'a str, owner: OwnerId, reason: Reason },
-    Close { owner: OwnerId, reason: Reason },
+    Claim {
+        rank: u8,
+        record: &'a [u8],
+    },
+    Unclaim {
+        name: &'a str,
+        reason: Reason,
+    },
+    Join {
+        record: &'a [u8],
+    },
+    Leave {
+        group: &'a str,
+        owner: OwnerId,
+        reason: Reason,
+    },
+    Close {
+        owner: OwnerId,
+        reason: Reason,
+    },
+    /// No entry is doubtful any more: all other nodes have applied the snapshot that said so.
+    Trust,
 }
 
 fn put_number(out: &mut Vec<u8>, mut value: u64) {
@@ -67,6 +93,18 @@ fn put_incarnation(out: &mut Vec<u8>, incarnation: Incarnation) {
     put_number(out, incarnation.birth);
 }
 
+/// Appends a life of another node to what a heartbeat tells.
+pub(crate) fn put_life(out: &mut Vec<u8>, node: &str, incarnation: Incarnation) {
+    put_bytes(out, node.as_bytes());
+    put_incarnation(out, incarnation);
+}
+
+/// The lives that a heartbeat tells.
+pub(crate) fn lives(bytes: &[u8]) -> impl Iterator<Item = (&str, Incarnation)> {
+    let mut reader = Reader(bytes);
+    std::iter::from_fn(move || Some((reader.text()?, reader.incarnation()?)))
+}
+
 /// Writes a whole message.
 pub(crate) fn encode(head: Head<'_>, body: Body<'_>) -> Arc<[u8]> {
     let mut out = Vec::with_capacity(64);
@@ -82,31 +120,37 @@ pub(crate) fn encode(head: Head<'_>, body: Body<'_>) -> Arc<[u8]> {
     put_bytes(&mut out, head.node.as_bytes());
     put_incarnation(&mut out, head.incarnation);
     put_number(&mut out, head.stamp.0);
+    out.push(head.policy.strictness());
     match body {
         Body::Delta { first, count, operations } => {
             put_number(&mut out, first);
             put_number(&mut out, count);
             out.extend_from_slice(operations);
         }
-        Body::Heartbeat { last, digest, entries } => {
-            put_number(&mut out, last);
-            put_number(&mut out, digest);
-            put_number(&mut out, entries);
+        Body::Heartbeat { last, digest, entries, limits: (key_max, meta_max), lives } => {
+            for number in [last, digest, entries, key_max, meta_max] {
+                put_number(&mut out, number);
+            }
+            put_bytes(&mut out, lives);
         }
-        Body::Want { to, incarnation, first } => {
+        Body::Want { to, incarnation, first, nonce } => {
             put_bytes(&mut out, to.as_bytes());
             put_incarnation(&mut out, incarnation);
             put_number(&mut out, first);
+            put_number(&mut out, nonce);
         }
-        Body::Snapshot { last, part, parts, operations } => {
+        Body::Snapshot { last, doubt, nonce, part, parts, operations } => {
             put_number(&mut out, last);
+            put_number(&mut out, doubt.0);
+            put_number(&mut out, nonce);
             put_number(&mut out, part);
             put_number(&mut out, parts);
             out.extend_from_slice(operations);
         }
         Body::Goodbye => {}
-        Body::Outdated { to, known } => {
+        Body::Outdated { to, past, known } => {
             put_bytes(&mut out, to.as_bytes());
+            put_incarnation(&mut out, past);
             put_incarnation(&mut out, known);
         }
     }
@@ -140,6 +184,7 @@ pub(crate) fn put_operation(out: &mut Vec<u8>, operation: Operation<'_>) {
             out.extend_from_slice(&owner.0);
             out.push(reason as u8);
         }
+        Operation::Trust => out.push(6),
     }
 }
 
@@ -198,6 +243,7 @@ impl<'a> Reader<'a> {
             3 => Operation::Join { record: self.bytes()? },
             4 => Operation::Leave { group: self.text()?, owner: self.owner()?, reason: Reason::from_byte(self.byte()?)? },
             5 => Operation::Close { owner: self.owner()?, reason: Reason::from_byte(self.byte()?)? },
+            6 => Operation::Trust,
             _ => return None,
         })
     }
@@ -225,14 +271,32 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Head<'_>, Body<'_>)> {
         return None;
     }
     let kind = reader.byte()?;
-    let head = Head { node: reader.text()?, incarnation: reader.incarnation()?, stamp: Stamp(reader.number()?) };
+    let head = Head {
+        node: reader.text()?,
+        incarnation: reader.incarnation()?,
+        stamp: Stamp(reader.number()?),
+        policy: Policy::from_strictness(reader.byte()?)?,
+    };
     let body = match kind {
         1 => Body::Delta { first: reader.number()?, count: reader.number()?, operations: reader.0 },
-        2 => Body::Heartbeat { last: reader.number()?, digest: reader.number()?, entries: reader.number()? },
-        3 => Body::Want { to: reader.text()?, incarnation: reader.incarnation()?, first: reader.number()? },
-        4 => Body::Snapshot { last: reader.number()?, part: reader.number()?, parts: reader.number()?, operations: reader.0 },
+        2 => Body::Heartbeat {
+            last: reader.number()?,
+            digest: reader.number()?,
+            entries: reader.number()?,
+            limits: (reader.number()?, reader.number()?),
+            lives: reader.bytes()?,
+        },
+        3 => Body::Want { to: reader.text()?, incarnation: reader.incarnation()?, first: reader.number()?, nonce: reader.number()? },
+        4 => Body::Snapshot {
+            last: reader.number()?,
+            doubt: Stamp(reader.number()?),
+            nonce: reader.number()?,
+            part: reader.number()?,
+            parts: reader.number()?,
+            operations: reader.0,
+        },
         5 => Body::Goodbye,
-        6 => Body::Outdated { to: reader.text()?, known: reader.incarnation()? },
+        6 => Body::Outdated { to: reader.text()?, past: reader.incarnation()?, known: reader.incarnation()? },
         _ => return None,
     };
     Some((head, body))
@@ -247,18 +311,26 @@ mod tests {
         #[test]
         fn what_is_written_is_read(node in ".{0,20}", incarnation: u64, stamp: u64, first: u64, count: u64, digest: u64) {
             let life = Incarnation { order: incarnation, birth: digest };
-            let head = Head { node: &node, incarnation: life, stamp: Stamp(stamp) };
+            let head = Head { node: &node, incarnation: life, stamp: Stamp(stamp), policy: Policy::Oldest };
+            let mut lives = Vec::new();
+            put_life(&mut lives, &node, life);
+            put_life(&mut lives, "other", life);
+            prop_assert_eq!(self::lives(&lives).collect::<Vec<_>>(), [(&*node, life), ("other", life)]);
             let bodies = [
                 Body::Delta { first, count, operations: b"abc" },
-                Body::Heartbeat { last: first, digest, entries: count },
-                Body::Want { to: &node, incarnation: life, first },
-                Body::Snapshot { last: first, part: 1, parts: count, operations: b"" },
+                Body::Heartbeat { last: first, digest, entries: count, limits: (stamp, 0), lives: &lives },
+                Body::Want { to: &node, incarnation: life, first, nonce: digest },
+                Body::Snapshot { last: first, doubt: Stamp(stamp), nonce: count, part: 1, parts: count, operations: b"" },
                 Body::Goodbye,
-                Body::Outdated { to: &node, known: life },
+                Body::Outdated { to: &node, past: life, known: life },
             ];
             for body in bodies {
                 let written = encode(head, body);
                 prop_assert_eq!(decode(&written), Some((head, body)));
+                if !matches!(body, Body::Delta { .. } | Body::Snapshot { .. }) {
+                    let later = [&*written, b"a field of a later version"].concat();
+                    prop_assert_eq!(decode(&later), Some((head, body)), "what is behind is skipped");
+                }
             }
         }
 

@@ -8,6 +8,8 @@ use crate::settings::Policy;
 /// What of a claim decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Standing<'a> {
+    /// Its node was away and others have purged it, or the node is suspected to be dead. Such a claim never beats another.
+    pub(crate) is_doubtful: bool,
     /// Raised when the backend decided for it.
     pub(crate) rank: u8,
     pub(crate) stamp: Stamp,
@@ -17,10 +19,11 @@ pub(crate) struct Standing<'a> {
 /// `Greater` = `a` counts.
 pub(crate) fn compare(policy: Policy, a: Standing<'_>, b: Standing<'_>) -> Ordering {
     let by_time = (a.stamp, a.node).cmp(&(b.stamp, b.node));
-    match policy {
+    let by_policy = match policy {
         Policy::Newest | Policy::Hook => a.rank.cmp(&b.rank).then(by_time),
         Policy::Oldest | Policy::Reject => by_time.reverse(),
-    }
+    };
+    b.is_doubtful.cmp(&a.is_doubtful).then(by_policy)
 }
 
 #[cfg(test)]
@@ -30,7 +33,8 @@ mod tests {
     #[test]
     fn every_policy_is_a_total_order() {
         let all: Vec<Standing<'_>> = (0..3)
-            .flat_map(|rank| (0..3).flat_map(move |time| ["a", "b"].map(|node| Standing { rank, stamp: Stamp(time), node })))
+            .flat_map(|rank| (0..3).flat_map(move |time| ["a", "b"].map(|node| (rank, time, node))))
+            .flat_map(|(rank, time, node)| [false, true].map(|is_doubtful| Standing { is_doubtful, rank, stamp: Stamp(time), node }))
             .collect();
         for policy in [Policy::Newest, Policy::Oldest, Policy::Reject, Policy::Hook] {
             // One rank for policies that know none: nothing raises it there.
@@ -40,6 +44,9 @@ mod tests {
                 for b in &all {
                     assert_eq!(compare(policy, **a, **b), compare(policy, **b, **a).reverse());
                     assert_eq!(compare(policy, **a, **b) == Ordering::Equal, a == b);
+                    if !a.is_doubtful && b.is_doubtful {
+                        assert_eq!(compare(policy, **a, **b), Ordering::Greater);
+                    }
                 }
             }
         }

@@ -97,11 +97,19 @@ pub enum Output {
         /// The other one, which is later.
         other: Entry,
     },
-    /// A node came into sight, or went out of it.
+    /// A node's entries are here, or are gone.
     Node {
         /// Which.
         node: Arc<str>,
-        /// Whether it is there now.
+        /// Whether they are here now.
         is_up: bool,
+    },
+    /// Other nodes have purged this one while it stood still: some of its owners may be gone. The host looks at its connections, closes
+    /// the dead ones and calls [`crate::Replica::probed`]. Until then nothing is sent.
+    Probe,
+    /// Another node has other options for this scope. All nodes follow the strictest policy and the smallest limits.
+    Differs {
+        /// Which node.
+        node: Arc<str>,
     },
 }

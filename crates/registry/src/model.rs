@@ -51,6 +51,23 @@ enum Action {
     Restart {
         node: usize,
     },
+    /// A node stands still.
+    Freeze {
+        node: usize,
+    },
+    /// The connection of a frozen node's owner closes.
+    Die {
+        node: usize,
+    },
+    /// A node purges one that stands still.
+    Purge {
+        node: usize,
+        other: usize,
+    },
+    /// A frozen node goes on, and looks at its connections.
+    Thaw {
+        node: usize,
+    },
 }
 
 /// How much of it may happen in one run.
@@ -61,6 +78,7 @@ struct Budget {
     losses: usize,
     doubles: usize,
     restarts: usize,
+    freezes: usize,
 }
 
 struct Protocol {
@@ -75,6 +93,7 @@ struct State {
     way: Vec<Action>,
     messages: usize,
     held: BTreeSet<(usize, usize)>,
+    frozen: BTreeSet<usize>,
     print: u64,
 }
 
@@ -96,6 +115,10 @@ struct World {
     /// Sorted, so that equal ones are one.
     messages: Vec<(usize, Arc<[u8]>)>,
     held: BTreeSet<(usize, usize)>,
+    /// Nodes that stand still.
+    frozen: BTreeSet<usize>,
+    /// Those of them whose owner is gone.
+    dead: BTreeSet<usize>,
     now_ms: u64,
 }
 
@@ -105,7 +128,14 @@ fn owner(node: usize) -> OwnerId {
 
 impl World {
     fn new(protocol: &Protocol) -> Self {
-        let mut world = World { replicas: Vec::new(), messages: Vec::new(), held: BTreeSet::new(), now_ms: START_MS };
+        let mut world = World {
+            replicas: Vec::new(),
+            messages: Vec::new(),
+            held: BTreeSet::new(),
+            frozen: BTreeSet::new(),
+            dead: BTreeSet::new(),
+            now_ms: START_MS,
+        };
         world.replicas = (0..NODES.len()).map(|node| world.replica(protocol, node)).collect();
         world.calm_down(2);
         world
@@ -133,6 +163,8 @@ impl World {
                 self.replicas[node].heartbeat_due_ms = 0;
                 self.replicas[node].tick(self.now_ms);
             }
+            // It stays in the socket of a node that stands still.
+            Action::Arrive { message } | Action::Double { message } if self.frozen.contains(&self.messages[message].0) => {}
             Action::Arrive { message } => {
                 let (to, message) = self.messages.remove(message);
                 self.replicas[to].receive(&message, self.now_ms);
@@ -146,9 +178,30 @@ impl World {
                 self.now_ms += 1;
                 self.replicas[node] = self.replica(protocol, node);
                 self.held.retain(|(holder, _)| *holder != node);
+                self.frozen.remove(&node);
+                self.dead.remove(&node);
             }
+            Action::Freeze { node } => drop(self.frozen.insert(node)),
+            Action::Die { node } => {
+                self.held.retain(|(holder, _)| *holder != node);
+                self.dead.insert(node);
+            }
+            Action::Purge { node, other } => self.replicas[node].gone(NODES[other], self.now_ms),
+            Action::Thaw { node } => self.thaw(node),
         }
         self.collect();
+    }
+
+    fn thaw(&mut self, node: usize) {
+        if self.frozen.remove(&node) {
+            // A clock that went back: the longest of all standstills.
+            self.replicas[node].ticked_ms = self.now_ms + 1;
+            self.replicas[node].wake(self.now_ms);
+            if self.dead.remove(&node) {
+                self.replicas[node].close(owner(node));
+            }
+            self.replicas[node].probed(self.now_ms);
+        }
     }
 
     /// Sends what replicas want sent, and takes names from those who lost them.
@@ -166,7 +219,7 @@ impl World {
                         assert!(self.held.remove(&(node, name)), "who loses a name had it");
                     }
                     Output::Resolve { .. } => panic!("no backend here"),
-                    Output::Event(_) | Output::Node { .. } => {}
+                    Output::Event(_) | Output::Node { .. } | Output::Probe | Output::Differs { .. } => {}
                 }
             }
         }
@@ -176,6 +229,8 @@ impl World {
     }
 
     fn calm_down(&mut self, rounds: usize) {
+        (0..NODES.len()).for_each(|node| self.thaw(node));
+        self.collect();
         for _ in 0..rounds {
             self.now_ms += 10_000;
             for node in 0..NODES.len() {
@@ -218,10 +273,11 @@ impl World {
             for batch in &replica.log {
                 (batch.first, batch.count, &batch.operations).hash(&mut hasher);
             }
-            let mut departed: Vec<_> = replica.departed.iter().map(|(name, known)| (name, known.order)).collect();
+            let mut departed: Vec<_> = replica.departed.iter().map(|(name, (known, _))| (name, known.order)).collect();
             departed.sort();
             departed.hash(&mut hasher);
         }
+        (&self.frozen, &self.dead).hash(&mut hasher);
         self.messages.hash(&mut hasher);
         self.held.hash(&mut hasher);
         spent(way).hash(&mut hasher);
@@ -230,8 +286,8 @@ impl World {
 }
 
 /// Commands, beats, losses, doubles and restarts on a way.
-fn spent(way: &[Action]) -> [usize; 5] {
-    let mut spent = [0; 5];
+fn spent(way: &[Action]) -> [usize; 6] {
+    let mut spent = [0; 6];
     for action in way {
         match action {
             Action::Register { .. } | Action::Unregister { .. } => spent[0] += 1,
@@ -239,7 +295,8 @@ fn spent(way: &[Action]) -> [usize; 5] {
             Action::Lose { .. } => spent[2] += 1,
             Action::Double { .. } => spent[3] += 1,
             Action::Restart { .. } => spent[4] += 1,
-            Action::Arrive { .. } => {}
+            Action::Freeze { .. } => spent[5] += 1,
+            Action::Arrive { .. } | Action::Die { .. } | Action::Purge { .. } | Action::Thaw { .. } => {}
         }
     }
     spent
@@ -254,7 +311,7 @@ impl Protocol {
 
     fn state(&self, way: Vec<Action>) -> State {
         let world = self.replay(&way);
-        State { messages: world.messages.len(), print: world.print(&way), held: world.held, way }
+        State { messages: world.messages.len(), print: world.print(&way), held: world.held, frozen: world.frozen, way }
     }
 }
 
@@ -267,16 +324,26 @@ impl Model for Protocol {
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        let [commands, beats, losses, doubles, restarts] = spent(&state.way);
+        let [commands, beats, losses, doubles, restarts, freezes] = spent(&state.way);
         let messages = 0..state.messages;
         actions.extend(messages.clone().map(|message| Action::Arrive { message }));
+        for &node in &state.frozen {
+            let is_new = |action| !state.way.contains(&action);
+            actions.push(Action::Thaw { node });
+            actions.extend(Some(Action::Die { node }).filter(|action| is_new(*action)));
+            let others = (0..NODES.len()).filter(|other| !state.frozen.contains(other));
+            actions.extend(others.map(|other| Action::Purge { node: other, other: node }).filter(|action| is_new(*action)));
+        }
         if losses < self.budget.losses {
             actions.extend(messages.clone().map(|message| Action::Lose { message }));
         }
         if doubles < self.budget.doubles {
             actions.extend(messages.map(|message| Action::Double { message }));
         }
-        for node in 0..NODES.len() {
+        for node in (0..NODES.len()).filter(|node| !state.frozen.contains(node)) {
+            if freezes < self.budget.freezes {
+                actions.push(Action::Freeze { node });
+            }
             if commands < self.budget.commands {
                 // Names are alike, so the first command may be about the first.
                 for name in 0..if commands == 0 { 1 } else { NAMES.len() } {
@@ -335,7 +402,7 @@ fn is_long() -> bool {
 
 #[test]
 fn commands_and_messages_in_any_order() {
-    let budget = Budget { commands: 3, beats: 0, losses: 0, doubles: 0, restarts: 0 };
+    let budget = Budget { commands: 3, beats: 0, losses: 0, doubles: 0, restarts: 0, freezes: 0 };
     check(Protocol { policy: Policy::Newest, log_max: 0, budget }, steps(9), if is_long() { 300_000 } else { 30_000 });
     let budget = Budget { commands: 2, ..budget };
     for policy in [Policy::Oldest, Policy::Reject] {
@@ -345,10 +412,10 @@ fn commands_and_messages_in_any_order() {
 
 #[test]
 fn gaps_and_snapshots_in_any_order() {
-    let budget = Budget { commands: 2, beats: 1, losses: 0, doubles: 0, restarts: 0 };
+    let budget = Budget { commands: 2, beats: 1, losses: 0, doubles: 0, restarts: 0, freezes: 0 };
     check(Protocol { policy: Policy::Newest, log_max: 0, budget }, steps(9), if is_long() { 50_000 } else { 10_000 });
     for (losses, doubles) in [(1, 0), (0, 1)] {
-        let budget = Budget { commands: 2, beats: 0, losses, doubles, restarts: 0 };
+        let budget = Budget { commands: 2, beats: 0, losses, doubles, restarts: 0, freezes: 0 };
         check(Protocol { policy: Policy::Newest, log_max: 0, budget }, ALL_STEPS, 3_000);
         check(Protocol { policy: Policy::Oldest, log_max: 0, budget }, ALL_STEPS, 1_000);
     }
@@ -357,6 +424,15 @@ fn gaps_and_snapshots_in_any_order() {
 #[test]
 fn restarts_in_any_order() {
     // All orders of these would be too many: the first seven steps of them.
-    let budget = Budget { commands: 2, beats: 0, losses: 1, doubles: 0, restarts: 1 };
+    let budget = Budget { commands: 2, beats: 0, losses: 1, doubles: 0, restarts: 1, freezes: 0 };
     check(Protocol { policy: Policy::Newest, log_max: 0, budget }, 7, 10_000);
+}
+
+/// A node stands still, its owner's connection closes, others purge it and give its names away, and it comes back: in every order.
+#[test]
+fn freezes_purges_and_thaws_in_any_order() {
+    let budget = Budget { commands: 2, beats: 0, losses: 0, doubles: 0, restarts: 0, freezes: 1 };
+    for policy in [Policy::Newest, Policy::Oldest, Policy::Reject] {
+        check(Protocol { policy, log_max: 1_000, budget }, if is_long() { 9 } else { 7 }, 1_000);
+    }
 }

@@ -44,6 +44,13 @@ impl Names {
         if self.rivals.is_empty() { &[] } else { self.rivals.get(&head).map_or(&[], Vec::as_slice) }
     }
 
+    /// The claims that count of all contested names, by their places in the slab.
+    pub(crate) fn contested(&self) -> Vec<u32> {
+        let mut heads: Vec<u32> = self.rivals.keys().copied().collect();
+        heads.sort_unstable();
+        heads
+    }
+
     /// All claims of a name, the one that counts first.
     pub(crate) fn chain(&self, head: Option<u32>) -> impl Iterator<Item = u32> {
         let rivals = head.map_or(&[][..], |head| self.rivals(head));

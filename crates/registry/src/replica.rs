@@ -9,7 +9,8 @@ use crate::entry::Entry;
 use crate::event::{Output, Reason};
 use crate::owners::OwnerId;
 use crate::peer::{Incarnation, Peer};
-use crate::settings::{Policy, Settings};
+use crate::rebirth::Life;
+use crate::settings::{Limits, Policy, Settings};
 use crate::table::{SELF, Table};
 use crate::view::View;
 
@@ -58,8 +59,10 @@ pub struct Counters {
     pub drifted: u64,
     /// Conflicts that the backend did not resolve in time.
     pub hooks_failed: u64,
-    /// Times that this node had to take a new incarnation.
+    /// Times that this node had to take a new incarnation, because others had purged it.
     pub reincarnations: u64,
+    /// Times that a node with other options for the scope was met.
+    pub differences: u64,
 }
 
 /// A conflict that waits for the backend.
@@ -83,6 +86,9 @@ pub struct Replica {
     pub(crate) node: Arc<str>,
     pub(crate) incarnation: Incarnation,
     pub(crate) settings: Settings,
+    /// The smallest limits of all nodes in sight.
+    pub(crate) limits: Limits,
+    pub(crate) message_max: usize,
     pub(crate) clock: Clock,
     pub(crate) table: Table,
     /// The number of the last operation of this node.
@@ -93,8 +99,9 @@ pub struct Replica {
     pub(crate) log: VecDeque<Batch>,
     pub(crate) log_bytes: usize,
     pub(crate) peers: HashMap<Arc<str>, Peer>,
-    /// Incarnations that said goodbye or were replaced; nothing of them counts any more.
-    pub(crate) departed: HashMap<Arc<str>, Incarnation>,
+    /// Incarnations that fell silent, said goodbye or were replaced, and when; nothing of them counts any more.
+    pub(crate) departed: HashMap<Arc<str>, (Incarnation, u64)>,
+    pub(crate) life: Life,
     pub(crate) pending: HashMap<Arc<str>, Pending>,
     pub(crate) heartbeat_due_ms: u64,
     pub(crate) ticked_ms: u64,
@@ -110,6 +117,8 @@ impl Replica {
             incarnation: Incarnation { order: now_ms, birth },
             clock: Clock::new(settings.timing.drift_max_ms),
             table: Table::new(settings.policy, settings.classify, node),
+            limits: settings.limits.clone(),
+            message_max: settings.message_max,
             settings,
             last: 0,
             unsent: Vec::new(),
@@ -118,6 +127,7 @@ impl Replica {
             log_bytes: 0,
             peers: HashMap::new(),
             departed: HashMap::new(),
+            life: Life::default(),
             pending: HashMap::new(),
             heartbeat_due_ms: now_ms,
             ticked_ms: now_ms,
@@ -126,8 +136,8 @@ impl Replica {
         }
     }
 
-    /// Gives a name to an owner on this node, or replaces its metadata if the owner has it already. With `take_over`, and where the scope
-    /// keeps the newest, the name goes from whoever has it.
+    /// Gives a name to an owner on this node, or replaces its metadata if the owner has it already. With `take_over` the name goes from
+    /// whoever has it, where the scope keeps the newest, or where the other's node is suspected to be dead ([`Replica::suspect`]).
     ///
     /// # Errors
     /// [`Refusal::Taken`], [`Refusal::TooLong`], [`Refusal::TooMany`].
@@ -137,24 +147,33 @@ impl Replica {
         let (mut seen, mut rank) = (None, 0);
         match &counting {
             Some((entry, SELF, rank)) if entry.owner() == owner => {
+                if entry.meta() == meta {
+                    return Ok(Registered::Updated(entry.clone()));
+                }
                 let entry = entry.revise(meta);
                 self.claim(entry.clone(), *rank, Reason::Normal);
                 return Ok(Registered::Updated(entry));
             }
-            Some((entry, _, other_rank)) if take_over && self.settings.policy == Policy::Newest => {
+            Some((_, authority, _)) if *authority != SELF && self.own(owner, name).is_ok() => {
+                // It is not decided yet whether it keeps it.
+                return self.update_meta(owner, name, meta, None).map(Registered::Updated);
+            }
+            Some((entry, _, other_rank)) if take_over && self.table.policy() == Policy::Newest => {
                 (seen, rank) = (Some(entry.stamp()), *other_rank);
             }
+            Some((_, authority, _)) if take_over && self.table.authority(*authority).is_suspected => {}
             Some((entry, ..)) => return Err(Refusal::Taken(entry.clone())),
             None => {}
         }
         if self.table.entries_of(owner) >= self.settings.limits.entries_of_owner_max {
             return Err(Refusal::TooMany);
         }
+        let loser = counting.as_ref().and_then(|_| self.table.own_claim(name));
         let stamp = self.clock.stamp(seen, now_ms);
         let reason = if counting.is_some() { Reason::TakenOver } else { Reason::Normal };
         let new = Entry::new(self.table.node(SELF), owner, stamp, 0, name, meta);
         self.claim(new.clone(), rank, reason);
-        if let Some((entry, SELF, _)) = counting {
+        if let Some((entry, _)) = loser {
             self.tell_loser(entry, Reason::TakenOver);
         }
         Ok(Registered::New(new))
@@ -180,6 +199,9 @@ impl Replica {
         if expected.is_some_and(|expected| expected != (entry.stamp(), entry.revision())) {
             return Err(Refusal::Changed(entry));
         }
+        if entry.meta() == meta {
+            return Ok(entry);
+        }
         let entry = entry.revise(meta);
         self.claim(entry.clone(), rank, Reason::Normal);
         Ok(entry)
@@ -194,6 +216,9 @@ impl Replica {
         let member = self.table.own_member(group, owner);
         if member.is_none() && self.table.entries_of(owner) >= self.settings.limits.entries_of_owner_max {
             return Err(Refusal::TooMany);
+        }
+        if member.as_ref().is_some_and(|member| member.meta() == meta) {
+            return Ok(false);
         }
         let stamp = self.clock.stamp(None, now_ms);
         let entry = Entry::new(self.table.node(SELF), owner, stamp, 0, group, meta);
@@ -294,9 +319,30 @@ impl Replica {
         &self.node
     }
 
-    /// The other nodes in sight, each with the number of its entries here.
+    /// The other nodes whose entries are here, each with their number.
     pub fn nodes(&self) -> impl Iterator<Item = (&Arc<str>, u64)> + Clone {
-        self.peers.values().map(|peer| (&peer.name, self.table.entries_by(peer.authority)))
+        let up = self.peers.values().filter(|peer| peer.is_announced);
+        up.map(|peer| (&peer.name, self.table.entries_by(peer.authority)))
+    }
+
+    /// Whether the entries of all other nodes in sight are here and up to date.
+    pub fn is_settled(&self) -> bool {
+        self.peers.values().all(|peer| peer.is_live)
+    }
+
+    /// Whether a node is suspected to be dead.
+    pub fn is_suspected(&self, node: &str) -> bool {
+        self.peers.get(node).is_some_and(|peer| self.table.authority(peer.authority).is_suspected)
+    }
+
+    /// The policy that is followed: the strictest of all nodes in sight.
+    pub fn policy(&self) -> Policy {
+        self.table.policy()
+    }
+
+    /// Bytes that a message may have from now on, as the carrier says. Entries that would not fit into one are refused.
+    pub fn set_message_max(&mut self, bytes: usize) {
+        self.message_max = bytes.min(self.settings.message_max);
     }
 
     /// This node's own entries.
@@ -326,9 +372,9 @@ impl Replica {
     }
 
     fn check(&self, key: &str, meta: &[u8]) -> Result<(), Refusal> {
-        let limits = &self.settings.limits;
-        let fits = !key.is_empty() && key.len() <= limits.key_max && meta.len() <= limits.meta_max;
-        if fits { Ok(()) } else { Err(Refusal::TooLong) }
+        let fits = !key.is_empty() && key.len() <= self.limits.key_max && meta.len() <= self.limits.meta_max;
+        let is_sendable = key.len().saturating_add(meta.len()) <= self.operations_max().saturating_sub(codec::ENTRY_OVERHEAD);
+        if fits && is_sendable { Ok(()) } else { Err(Refusal::TooLong) }
     }
 
     /// The entry of a name that this owner has, and its rank.
@@ -367,11 +413,19 @@ impl Replica {
 
     /// Notes an operation of this node, to be sent at the next flush.
     pub(crate) fn operate(&mut self, operation: Operation<'_>) {
+        let before = self.unsent.len();
         codec::put_operation(&mut self.unsent, operation);
+        if before > 0 && self.unsent.len() > self.operations_max() {
+            let last = self.unsent.split_off(before);
+            self.flush();
+            self.unsent = last;
+        }
         self.unsent_count += 1;
         self.last += 1;
-        if self.unsent.len() >= self.settings.message_max {
-            self.flush();
-        }
+    }
+
+    /// Bytes of operations that fit into one message.
+    pub(crate) fn operations_max(&self) -> usize {
+        self.message_max.saturating_sub(codec::HEAD_MAX + self.node.len())
     }
 }

@@ -14,6 +14,22 @@ pub enum Policy {
     Hook,
 }
 
+impl Policy {
+    /// Which of two policies is the stricter one: nodes whose scopes differ all follow the strictest. Also its byte in messages.
+    pub(crate) fn strictness(self) -> u8 {
+        match self {
+            Policy::Newest => 0,
+            Policy::Hook => 1,
+            Policy::Oldest => 2,
+            Policy::Reject => 3,
+        }
+    }
+
+    pub(crate) fn from_strictness(byte: u8) -> Option<Policy> {
+        [Policy::Newest, Policy::Hook, Policy::Oldest, Policy::Reject].get(usize::from(byte)).copied()
+    }
+}
+
 /// Longest and most of everything that comes in.
 #[derive(Debug, Clone)]
 pub struct Limits {
@@ -46,6 +62,8 @@ pub struct Timing {
     pub drift_max_ms: u64,
     /// How long the backend may take to resolve a conflict ([`Policy::Hook`]).
     pub hook_timeout_ms: u64,
+    /// How long the host may take to look at its connections ([`crate::Output::Probe`]).
+    pub probe_timeout_ms: u64,
 }
 
 impl Default for Timing {
@@ -57,6 +75,7 @@ impl Default for Timing {
             snapshot_interval_ms: 1_000,
             drift_max_ms: 10_000,
             hook_timeout_ms: 1_000,
+            probe_timeout_ms: 10_000,
         }
     }
 }

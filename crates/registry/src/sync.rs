@@ -1,6 +1,9 @@
 //! How replicas keep up with each other. Each node numbers its operations; a receiver applies them without a gap or asks for what it
 //! lacks; a heartbeat tells the last number and a digest, so that nothing stays lost. A claim that loses is taken back by its own
 //! authority, as a numbered operation.
+//!
+//! A node is met by a snapshot, never by its past: operations count only behind a snapshot that was asked for since the node came into
+//! sight, or since this one stood still. Until then nothing of it is told or decided.
 
 use std::sync::Arc;
 
@@ -8,9 +11,9 @@ use crate::clock::Stamp;
 use crate::codec::{self, Body, Head, Operation};
 use crate::entry::Entry;
 use crate::event::{Output, Reason};
-use crate::peer::{Assembly, Incarnation, Peer};
+use crate::peer::Peer;
 use crate::replica::{Batch, Pending, Replica};
-use crate::settings::Policy;
+use crate::settings::{Limits, Policy};
 use crate::table::SELF;
 
 /// Nodes whose departure is remembered.
@@ -24,64 +27,115 @@ impl Replica {
             return;
         };
         if *head.node == *self.node {
-            // Our own words; or those of a life of ours that began later by its clock, which only a newer incarnation can overrule.
-            if head.incarnation > self.incarnation {
-                self.reincarnate(head.incarnation);
-            }
             return;
         }
         self.clock.observe(head.stamp, now_ms);
-        if let Body::Outdated { to, known } = body {
-            if *to == *self.node && known >= self.incarnation {
-                self.reincarnate(known);
+        self.wake(now_ms);
+        if let Body::Outdated { to, past, known } = body {
+            if *to == *self.node && past == self.incarnation {
+                self.purged_elsewhere(known, now_ms);
             }
             return;
+        }
+        if self.life.is_silent() {
+            // What others say is of no use before this node knows which of its own entries live.
+            return;
+        }
+        if let Body::Goodbye = body {
+            return self.take_goodbye(head, now_ms);
         }
         if !self.meet(head, now_ms) {
             return;
         }
         match body {
             Body::Delta { first, count, operations } => self.take_delta(head.node, first, count, operations, now_ms),
-            Body::Heartbeat { last, digest, entries } => self.take_heartbeat(head.node, last, (digest, entries), now_ms),
-            Body::Want { to, incarnation, first } if *to == *self.node && incarnation == self.incarnation => {
-                self.serve(head.node, first, now_ms);
+            Body::Heartbeat { last, digest, entries, limits, lives } => {
+                self.take_options(head, limits);
+                self.take_lives(head.node, lives);
+                self.take_heartbeat(head.node, last, (digest, entries), now_ms);
             }
-            Body::Want { .. } | Body::Outdated { .. } => {}
-            Body::Snapshot { last, part, parts, operations } => self.take_snapshot(head.node, (last, part, parts), operations, now_ms),
-            Body::Goodbye => self.forget(head.node, true),
+            Body::Want { to, incarnation, first, nonce } if *to == *self.node && incarnation == self.incarnation => {
+                self.serve(head.node, (first, nonce), now_ms);
+            }
+            Body::Want { .. } | Body::Outdated { .. } | Body::Goodbye => {}
+            Body::Snapshot { last, doubt, nonce, part, parts, operations } => {
+                self.take_snapshot(head.node, (last, doubt, nonce), (part, parts), operations, now_ms);
+            }
         }
         self.concede();
     }
 
-    /// Sends what is due, and purges who has been silent for too long. Call it a few times a second, and [`Replica::flush`] more often.
+    /// Sends what is due, and purges nodes that have been out of step for too long: silent, or heard but not followed. Call it a few times a second, and [`Replica::flush`] more often.
     pub fn tick(&mut self, now_ms: u64) {
         let timing = self.settings.timing.clone();
-        if now_ms < self.ticked_ms || now_ms > self.ticked_ms + timing.timeout_ms / 2 {
-            self.restart_timers(now_ms);
-        }
-        self.ticked_ms = now_ms;
+        self.wake(now_ms);
+        self.live_on(now_ms);
         self.flush();
         if now_ms >= self.heartbeat_due_ms {
             self.heartbeat_due_ms = now_ms + timing.heartbeat_ms;
             self.send_heartbeat(now_ms);
         }
-        let is_silent = |peer: &&Peer| peer.heard_ms + timing.timeout_ms <= now_ms;
-        let silent: Vec<Arc<str>> = self.peers.values().filter(is_silent).map(|peer| Arc::clone(&peer.name)).collect();
+        let is_silent = |peer: &&Peer| !self.life.is_silent() && peer.in_step_ms + timing.timeout_ms <= now_ms;
+        let mut silent: Vec<Arc<str>> = self.peers.values().filter(is_silent).map(|peer| Arc::clone(&peer.name)).collect();
+        silent.sort_unstable();
         for name in silent {
-            self.forget(&name, false);
+            self.forget(&name, now_ms);
         }
         let overdue = self.pending.iter().filter(|(_, pending)| pending.until_ms <= now_ms).map(|(name, _)| Arc::clone(name));
-        for name in overdue.collect::<Vec<_>>() {
+        let mut overdue: Vec<Arc<str>> = overdue.collect();
+        overdue.sort_unstable();
+        for name in overdue {
             self.resolve(&name, None, now_ms);
         }
         self.concede();
     }
 
+    /// Suspects a node to be dead, or no longer. Of such a node nothing is told, and nobody gives way to its claims: it comes back, or it
+    /// is gone ([`Replica::gone`]) soon.
+    pub fn suspect(&mut self, node: &str, is_suspected: bool, now_ms: u64) {
+        self.wake(now_ms);
+        let Some(authority) = self.peers.get(node).map(|peer| peer.authority) else { return };
+        self.table.set_suspected(authority, is_suspected);
+        if !self.life.is_silent() {
+            self.table.reconsider();
+            self.concede();
+        }
+    }
+
+    /// A node is dead: its entries are purged at once; while this node is silent, when it is silent no longer.
+    pub fn gone(&mut self, node: &str, now_ms: u64) {
+        self.wake(now_ms);
+        if !self.life.is_silent() {
+            self.forget(node, now_ms);
+            self.concede();
+        }
+    }
+
+    /// Notices whether this node stood still. Call it after each wait, before anything that came meanwhile is carried out.
+    pub fn wake(&mut self, now_ms: u64) {
+        if now_ms < self.ticked_ms || now_ms > self.ticked_ms + self.settings.timing.timeout_ms / 2 {
+            self.stood_still(now_ms);
+        }
+        self.ticked_ms = now_ms;
+    }
+
     /// This node stood still, so the others had no chance to be heard; or its clock jumped, so that old times mean nothing.
-    fn restart_timers(&mut self, now_ms: u64) {
+    fn stood_still(&mut self, now_ms: u64) {
+        self.life.stood_still_ms = Some(now_ms);
+        // A clock that went back hides for how long.
+        let was_away = now_ms < self.ticked_ms || now_ms > self.ticked_ms + self.settings.timing.timeout_ms;
         self.heartbeat_due_ms = now_ms;
         for peer in self.peers.values_mut() {
-            (peer.heard_ms, peer.asked_ms, peer.served_ms) = (now_ms, None, None);
+            (peer.in_step_ms, peer.asked_ms, peer.served_ms) = (now_ms, None, None);
+            if was_away {
+                // What comes in now may have waited for long: what is, only a new snapshot tells.
+                peer.start_over();
+                self.table.set_stale(peer.authority);
+            }
+        }
+        if was_away {
+            // The others have purged this node, or the cluster is another one by now.
+            self.probe(now_ms);
         }
         let until_ms = now_ms + self.settings.timing.hook_timeout_ms;
         self.pending.values_mut().for_each(|pending| pending.until_ms = until_ms);
@@ -93,6 +147,11 @@ impl Replica {
             return;
         }
         let count = std::mem::take(&mut self.unsent_count);
+        if self.life.is_silent() {
+            // The snapshot of the next incarnation has it all.
+            self.unsent.clear();
+            return;
+        }
         let operations: Box<[u8]> = self.unsent.as_slice().into();
         self.unsent.clear();
         let first = self.last + 1 - count;
@@ -112,98 +171,142 @@ impl Replica {
         self.send(None, Body::Goodbye);
     }
 
-    fn send_heartbeat(&mut self, now_ms: u64) {
+    pub(crate) fn send_heartbeat(&mut self, now_ms: u64) {
         let own = self.table.authority(SELF);
-        let (digest, entries) = (own.digest, own.entries);
+        let (digest, entries) = (own.digest.wrapping_add(own.doubt.0), own.entries);
         let stamp = self.clock.latest(now_ms);
-        let message = codec::encode(self.head(stamp), Body::Heartbeat { last: self.last, digest, entries });
-        self.collect();
-        self.outputs.push_back(Output::Send { to: None, message });
+        let mut live: Vec<&Peer> = self.peers.values().filter(|peer| peer.is_live).collect();
+        live.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        let mut lives = Vec::new();
+        live.iter().for_each(|peer| codec::put_life(&mut lives, &peer.name, peer.incarnation));
+        let Limits { key_max, meta_max, .. } = self.settings.limits;
+        let limits = (key_max as u64, meta_max as u64);
+        let message = codec::encode(self.head(stamp), Body::Heartbeat { last: self.last, digest, entries, limits, lives: &lives });
+        self.put_message(None, message);
     }
 
     fn head(&self, stamp: Stamp) -> Head<'_> {
-        Head { node: &self.node, incarnation: self.incarnation, stamp }
+        Head { node: &self.node, incarnation: self.incarnation, stamp, policy: self.settings.policy }
     }
 
-    fn send(&mut self, to: Option<Arc<str>>, body: Body<'_>) {
+    pub(crate) fn send(&mut self, to: Option<Arc<str>>, body: Body<'_>) {
         let message = codec::encode(self.head(self.clock.latest(0)), body);
-        self.collect();
-        self.outputs.push_back(Output::Send { to, message });
+        self.put_message(to, message);
+    }
+
+    fn put_message(&mut self, to: Option<Arc<str>>, message: Arc<[u8]>) {
+        if !self.life.is_silent() {
+            self.collect();
+            self.outputs.push_back(Output::Send { to, message });
+        }
     }
 
     /// Knows the sender from now on. False if it is of a life that is over.
     fn meet(&mut self, head: Head<'_>, now_ms: u64) -> bool {
-        if let Some((name, known)) = self.departed.get_key_value(head.node).filter(|(_, known)| **known >= head.incarnation) {
-            // A late word of a life that is over, or a new life whose clock is behind: that one must know.
-            let (name, known) = (Arc::clone(name), *known);
-            self.send(Some(Arc::clone(&name)), Body::Outdated { to: &name, known });
+        let departed = self.departed.get_key_value(head.node).map(|(name, (known, _))| (name, *known));
+        let present = self.peers.get_key_value(head.node).map(|(name, peer)| (name, peer.incarnation));
+        let outdated = departed.filter(|(_, known)| *known >= head.incarnation);
+        if let Some((name, known)) = outdated.or(present.filter(|(_, known)| *known > head.incarnation)) {
+            // It was purged here, or it is a word that comes late: if the node lives it must begin a new life.
+            let name = Arc::clone(name);
+            self.send(Some(Arc::clone(&name)), Body::Outdated { to: &name, past: head.incarnation, known });
             return false;
         }
         if let Some(peer) = self.peers.get_mut(head.node) {
             if peer.incarnation == head.incarnation {
-                peer.heard_ms = now_ms;
                 return true;
             }
-            let (known, name) = (peer.incarnation, Arc::clone(&peer.name));
-            if known > head.incarnation {
-                self.send(Some(Arc::clone(&name)), Body::Outdated { to: &name, known });
-                return false;
+            peer.in_step_ms = now_ms;
+            if peer.incarnation.birth == head.incarnation.birth {
+                // The same process: what it had stays until the snapshot says what it has.
+                (peer.incarnation, peer.has_ours) = (head.incarnation, false);
+                peer.start_over();
+                self.table.set_settled(peer.authority, false);
+                return true;
             }
-            self.forget(&name, true);
+            self.forget(head.node, now_ms);
         }
         let name: Arc<str> = head.node.into();
         let authority = self.table.add_authority(&name);
-        let peer = Peer {
-            name: Arc::clone(&name),
-            incarnation: head.incarnation,
-            authority,
-            applied: 0,
-            heard_ms: now_ms,
-            asked_ms: None,
-            served_ms: None,
-            assembly: None,
-        };
-        self.peers.insert(Arc::clone(&name), peer);
-        self.collect();
-        self.outputs.push_back(Output::Node { node: name, is_up: true });
+        self.peers.insert(Arc::clone(&name), Peer::new(name, head.incarnation, authority, head.policy, now_ms));
+        self.follow_strictest();
         // It learns of us at once, not at our next heartbeat.
         self.send_heartbeat(now_ms);
         true
     }
 
-    /// Purges a node. `for_good`: this incarnation of it won't come back.
-    fn forget(&mut self, name: &str, for_good: bool) {
+    fn take_goodbye(&mut self, head: Head<'_>, now_ms: u64) {
+        if self.peers.get(head.node).is_some_and(|peer| peer.incarnation <= head.incarnation) {
+            self.forget(head.node, now_ms);
+        }
+        self.depart(head.node.into(), head.incarnation, now_ms);
+        self.concede();
+    }
+
+    /// Purges a node: this incarnation of it does not come back.
+    fn forget(&mut self, name: &str, now_ms: u64) {
         let Some((name, peer)) = self.peers.remove_entry(name) else { return };
         self.counters.purges += 1;
         self.table.remove_authority(peer.authority, Reason::NodeDown);
-        if for_good {
-            if self.departed.len() >= DEPARTED_MAX {
-                self.departed.clear();
-            }
-            self.departed.insert(Arc::clone(&name), peer.incarnation);
+        self.depart(Arc::clone(&name), peer.incarnation, now_ms);
+        self.follow_strictest();
+        if peer.is_announced {
+            self.collect();
+            self.outputs.push_back(Output::Node { node: name, is_up: false });
         }
-        self.collect();
-        self.outputs.push_back(Output::Node { node: name, is_up: false });
     }
 
-    /// Somebody knows a later life of this node than it lives: it must be later still to be heard.
-    fn reincarnate(&mut self, known: Incarnation) {
-        self.counters.reincarnations += 1;
-        self.incarnation.order = known.order.saturating_add(1);
-        self.log.clear();
-        self.log_bytes = 0;
-        // What waits to be sent goes out under the new number; who has not seen what was before asks for a snapshot.
-        self.heartbeat_due_ms = 0;
+    fn depart(&mut self, name: Arc<str>, incarnation: crate::peer::Incarnation, now_ms: u64) {
+        if self.departed.len() >= DEPARTED_MAX
+            && let Some(oldest) =
+                self.departed.iter().min_by_key(|(name, (_, at_ms))| (*at_ms, Arc::clone(name))).map(|(name, _)| Arc::clone(name))
+        {
+            self.departed.remove(&oldest);
+        }
+        let (known, at_ms) = self.departed.entry(name).or_insert((incarnation, now_ms));
+        (*known, *at_ms) = ((*known).max(incarnation), now_ms);
+    }
+
+    /// Takes notice of another node's options for the scope.
+    fn take_options(&mut self, head: Head<'_>, limits: (u64, u64)) {
+        let Some(peer) = self.peers.get_mut(head.node) else { return };
+        if (peer.policy, peer.limits) == (head.policy, limits) {
+            return;
+        }
+        (peer.policy, peer.limits) = (head.policy, limits);
+        let Limits { key_max, meta_max, .. } = self.settings.limits;
+        if (head.policy, limits) != (self.settings.policy, (key_max as u64, meta_max as u64)) {
+            self.counters.differences += 1;
+            let node = Arc::clone(&peer.name);
+            self.collect();
+            self.outputs.push_back(Output::Differs { node });
+        }
+        self.follow_strictest();
+    }
+
+    /// All nodes follow the strictest policy and the smallest limits of those in sight.
+    fn follow_strictest(&mut self) {
+        let own = &self.settings;
+        let policies = self.peers.values().map(|peer| peer.policy);
+        let policy = policies.fold(own.policy, |a, b| if b.strictness() > a.strictness() { b } else { a });
+        let (key_max, meta_max) =
+            self.peers.values().fold((u64::MAX, u64::MAX), |(key, meta), peer| (key.min(peer.limits.0), meta.min(peer.limits.1)));
+        let fit = |own: usize, others: u64| own.min(usize::try_from(others).unwrap_or(usize::MAX));
+        (self.limits.key_max, self.limits.meta_max) = (fit(own.limits.key_max, key_max), fit(own.limits.meta_max, meta_max));
+        self.table.set_policy(policy);
     }
 
     fn take_delta(&mut self, node: &str, first: u64, count: u64, operations: &[u8], now_ms: u64) {
         let Some(peer) = self.peers.get_mut(node) else { return };
+        if !peer.is_live {
+            return self.ask(node, 0, now_ms);
+        }
         let next = peer.applied + 1;
         if first > next {
             return self.ask(node, next, now_ms);
         }
         let Some(last) = first.checked_add(count).map(|end| end - 1).filter(|last| *last >= next) else { return };
-        (peer.applied, peer.asked_ms) = (last, None);
+        (peer.applied, peer.asked_ms, peer.in_step_ms) = (last, None, now_ms);
         let authority = peer.authority;
         let known = usize::try_from(next - first).unwrap_or(usize::MAX);
         let mut read = 0;
@@ -220,110 +323,24 @@ impl Replica {
     }
 
     fn take_heartbeat(&mut self, node: &str, last: u64, sum: (u64, u64), now_ms: u64) {
-        let Some(peer) = self.peers.get(node) else { return };
+        let Some(peer) = self.peers.get_mut(node) else { return };
+        if !peer.is_live {
+            return self.ask(node, 0, now_ms);
+        }
         if last > peer.applied {
             let next = peer.applied + 1;
             return self.ask(node, next, now_ms);
         }
+        peer.in_step_ms = now_ms;
         let seen = self.table.authority(peer.authority);
-        if last == peer.applied && (seen.digest, seen.entries) != sum {
+        if last == peer.applied && (seen.digest.wrapping_add(seen.doubt.0), seen.entries) != sum {
             self.counters.digests_wrong += 1;
             self.ask(node, 0, now_ms);
         }
     }
 
-    /// Asks a node for operations from a number on, not more often than `retry_ms`.
-    fn ask(&mut self, node: &str, first: u64, now_ms: u64) {
-        let retry_ms = self.settings.timing.retry_ms;
-        let Some(peer) = self.peers.get_mut(node) else { return };
-        if peer.asked_ms.is_some_and(|asked| now_ms < asked + retry_ms) {
-            return;
-        }
-        self.counters.gaps += 1;
-        peer.asked_ms = Some(now_ms);
-        let (name, incarnation) = (Arc::clone(&peer.name), peer.incarnation);
-        self.send(Some(Arc::clone(&name)), Body::Want { to: &name, incarnation, first });
-    }
-
-    /// Sends a node what it lacks: from the log if that reaches back far enough, else a snapshot.
-    fn serve(&mut self, node: &str, first: u64, now_ms: u64) {
-        self.flush();
-        let Some(to) = self.peers.get(node).map(|peer| Arc::clone(&peer.name)) else { return };
-        let is_logged = first > 0 && first <= self.last && self.log.front().is_some_and(|oldest| oldest.first <= first);
-        if !is_logged {
-            return self.send_snapshot(&to, now_ms);
-        }
-        let from = self.log.partition_point(|batch| batch.first + batch.count <= first);
-        for index in from..self.log.len() {
-            let batch = &self.log[index];
-            let body = Body::Delta { first: batch.first, count: batch.count, operations: &batch.operations };
-            let message = codec::encode(self.head(self.clock.latest(0)), body);
-            self.outputs.push_back(Output::Send { to: Some(Arc::clone(&to)), message });
-        }
-    }
-
-    fn send_snapshot(&mut self, to: &Arc<str>, now_ms: u64) {
-        let interval_ms = self.settings.timing.snapshot_interval_ms;
-        let Some(peer) = self.peers.get_mut(to) else { return };
-        if peer.served_ms.is_some_and(|served| now_ms < served + interval_ms) {
-            return;
-        }
-        peer.served_ms = Some(now_ms);
-        self.counters.snapshots_sent += 1;
-        let pieces = std::cell::RefCell::new(vec![Vec::new()]);
-        let put = |operation: Operation<'_>| {
-            let mut pieces = pieces.borrow_mut();
-            if pieces.last().is_some_and(|piece: &Vec<u8>| piece.len() >= self.settings.message_max) {
-                pieces.push(Vec::with_capacity(self.settings.message_max));
-            }
-            if let Some(piece) = pieces.last_mut() {
-                codec::put_operation(piece, operation);
-            }
-        };
-        self.table.own_entries(
-            |claim, rank| put(Operation::Claim { rank, record: claim.bytes() }),
-            |member| put(Operation::Join { record: member.bytes() }),
-        );
-        let pieces = pieces.into_inner();
-        let parts = pieces.len() as u64;
-        for (part, operations) in (0..).zip(&pieces) {
-            self.send(Some(Arc::clone(to)), Body::Snapshot { last: self.last, part, parts, operations });
-        }
-    }
-
-    fn take_snapshot(&mut self, node: &str, (last, part, parts): (u64, u64, u64), operations: &[u8], now_ms: u64) {
-        let Some(peer) = self.peers.get_mut(node) else { return };
-        if last < peer.applied {
-            return;
-        }
-        // While pieces come, there is no need to ask again.
-        peer.asked_ms = Some(now_ms);
-        if !peer.assembly.as_ref().is_some_and(|assembly| assembly.fits(last, parts)) {
-            if peer.assembly.as_ref().is_some_and(|assembly| assembly.last > last) {
-                return;
-            }
-            peer.assembly = Assembly::new(last, parts);
-        }
-        if !peer.assembly.as_mut().is_some_and(|assembly| assembly.put(part, operations)) {
-            return;
-        }
-        let Some(assembly) = peer.assembly.take() else { return };
-        (peer.applied, peer.asked_ms) = (last, None);
-        let authority = peer.authority;
-        self.counters.snapshots_installed += 1;
-        self.table.begin_sweep(authority);
-        for operation in assembly.pieces().flat_map(codec::operations) {
-            let Ok(operation) = operation else {
-                self.counters.malformed += 1;
-                continue;
-            };
-            self.apply(authority, operation, Some(Reason::NodeUp), now_ms);
-        }
-        self.table.end_sweep(authority, Reason::Normal);
-    }
-
     /// Carries out another node's operation. `reason` overrides the operation's own.
-    fn apply(&mut self, authority: u32, operation: Operation<'_>, reason: Option<Reason>, now_ms: u64) {
+    pub(crate) fn apply(&mut self, authority: u32, operation: Operation<'_>, reason: Option<Reason>, now_ms: u64) {
         let why = |own: Reason| reason.unwrap_or(own);
         match operation {
             Operation::Claim { rank, record } => {
@@ -344,20 +361,29 @@ impl Replica {
             Operation::Close { owner, reason } => {
                 self.table.drop_owner(authority, owner, why(reason));
             }
+            Operation::Trust => self.table.set_doubt(authority, Stamp(0)),
         }
     }
 
-    /// Lets go of this node's claims that have lost; or asks the backend first, where the scope wants that.
+    /// Lets go of this node's claims that have lost; or asks the backend first, where the scope wants that. Nobody gives way to a node of
+    /// which something is missing or that may be dead, nor while this node does not know which of its own connections live: these names
+    /// are elected again when that has changed.
     pub(crate) fn concede(&mut self) {
+        if self.life.is_silent() {
+            self.table.beaten.clear();
+            return;
+        }
         while let Some(beaten) = self.table.beaten.pop() {
             let name = beaten.key();
-            let (Some((mine, rank)), Some((other, _, other_rank))) = (self.table.own_claim(name), self.table.counting(name)) else {
+            let (Some((mine, rank)), Some((other, authority, other_rank))) = (self.table.own_claim(name), self.table.counting(name)) else {
                 continue;
             };
-            if mine == other {
+            let winner = self.table.authority(authority);
+            let is_doubtful = |authority, entry: &Entry| self.table.is_doubtful(authority, entry.stamp());
+            if mine == other || !winner.is_settled || winner.is_suspected {
                 continue;
             }
-            if self.settings.policy != Policy::Hook || other_rank > rank {
+            if self.table.policy() != Policy::Hook || other_rank > rank || is_doubtful(SELF, &mine) && !is_doubtful(authority, &other) {
                 self.pending.remove(name);
                 self.withdraw(name);
             } else if !self.pending.contains_key(name) {

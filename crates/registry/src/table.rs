@@ -4,6 +4,7 @@ mod read;
 
 use std::cmp::Ordering;
 
+use crate::clock::Stamp;
 use crate::conflict::{Standing, compare};
 use crate::digest;
 use crate::entry::{Entry, NodeName};
@@ -26,6 +27,14 @@ pub(crate) struct Authority {
     /// Sum of the hashes of its entries.
     pub(crate) digest: u64,
     pub(crate) entries: u64,
+    /// Claims up to this stamp are doubtful: others had purged the node. Zero = none.
+    pub(crate) doubt: Stamp,
+    /// The node is suspected to be dead: all its claims are doubtful, and nobody gives way to them.
+    pub(crate) is_suspected: bool,
+    /// All that the node says is here. Until then nobody gives way to its claims.
+    pub(crate) is_settled: bool,
+    /// See [`Table::set_stale`].
+    is_stale: bool,
     mark: u8,
 }
 
@@ -54,8 +63,74 @@ impl Table {
             events: Vec::new(),
             beaten: Vec::new(),
         };
-        table.add_authority(node);
+        let own = table.add_authority(node);
+        table.authorities[own].is_settled = true;
         table
+    }
+
+    pub(crate) fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// Follows another policy from now on.
+    pub(crate) fn set_policy(&mut self, policy: Policy) {
+        if std::mem::replace(&mut self.policy, policy) != policy {
+            self.reconsider();
+        }
+    }
+
+    /// Claims of a node up to this stamp are doubtful from now on.
+    pub(crate) fn set_doubt(&mut self, authority: u32, doubt: Stamp) {
+        if std::mem::replace(&mut self.authorities[authority].doubt, doubt) != doubt {
+            self.reconsider();
+        }
+    }
+
+    /// Suspects a node, or no longer. [`Table::reconsider`] must follow.
+    pub(crate) fn set_suspected(&mut self, authority: u32, is_suspected: bool) {
+        self.authorities[authority].is_suspected = is_suspected;
+    }
+
+    /// All that a node says is here, or something is missing.
+    pub(crate) fn set_settled(&mut self, authority: u32, is_settled: bool) {
+        if std::mem::replace(&mut self.authorities[authority].is_settled, is_settled) != is_settled && is_settled {
+            self.reconsider();
+        }
+    }
+
+    /// Whether a claim may have been given to somebody else while its node was away.
+    pub(crate) fn is_doubtful(&self, authority: u32, stamp: Stamp) -> bool {
+        let authority = &self.authorities[authority];
+        authority.is_suspected || stamp <= authority.doubt
+    }
+
+    /// Elects the claims of all contested names again.
+    pub(crate) fn reconsider(&mut self) {
+        for head in self.names.contested() {
+            let before = self.entry_of_claim(head);
+            self.settle(Some(head), Some(before), Reason::Conflict);
+        }
+    }
+
+    /// What is here of a node may be of long ago, until the next snapshot. Its claims that count stay; those that don't, or that cease to,
+    /// are dropped: they must not come to count by what happens to others.
+    pub(crate) fn set_stale(&mut self, authority: u32) {
+        (self.authorities[authority].is_stale, self.authorities[authority].is_settled) = (true, false);
+        self.names.contested().into_iter().for_each(|head| self.drop_stale_rivals(head));
+    }
+
+    fn drop_stale_rivals(&mut self, head: u32) {
+        for index in self.names.rivals(head).to_vec() {
+            let authority = self.owners.get(self.names.claims[index].owner).authority();
+            if self.authorities[authority].is_stale {
+                self.unlink_claim(authority, Some(head), index);
+            }
+        }
+    }
+
+    /// Whether a claim of this node has a rival.
+    pub(crate) fn is_own_contested(&self) -> bool {
+        self.names.contested().into_iter().any(|head| self.claim_of(Some(head), SELF).is_some())
     }
 
     pub(crate) fn view(&self) -> &View {
@@ -63,7 +138,17 @@ impl Table {
     }
 
     pub(crate) fn add_authority(&mut self, node: &str) -> u32 {
-        self.authorities.insert(Authority { node: NodeName::new(node), first_owner: NONE, digest: 0, entries: 0, mark: 0 })
+        self.authorities.insert(Authority {
+            node: NodeName::new(node),
+            first_owner: NONE,
+            digest: 0,
+            entries: 0,
+            doubt: Stamp(0),
+            is_suspected: false,
+            is_settled: false,
+            is_stale: false,
+            mark: 0,
+        })
     }
 
     pub(crate) fn authority(&self, authority: u32) -> &Authority {
@@ -179,6 +264,7 @@ impl Table {
     pub(crate) fn begin_sweep(&mut self, authority: u32) {
         let authority = &mut self.authorities[authority];
         authority.mark = authority.mark.wrapping_add(1);
+        authority.is_stale = false;
     }
 
     /// Ends a snapshot.
@@ -279,6 +365,7 @@ impl Table {
         };
         if !self.names.rivals(head).is_empty() {
             head = self.elect(head);
+            self.drop_stale_rivals(head);
         }
         let after = self.entry_of_claim(head);
         if before.as_ref() == Some(&after) {
@@ -314,8 +401,9 @@ impl Table {
 
     fn standing(&self, index: u32) -> Standing<'_> {
         let claim = &self.names.claims[index];
-        let authority = self.owners.get(claim.owner).authority();
-        Standing { rank: claim.rank, stamp: claim.entry.stamp(), node: self.authorities[authority].node.as_arc() }
+        let (authority, stamp) = (self.owners.get(claim.owner).authority(), claim.entry.stamp());
+        let is_doubtful = self.is_doubtful(authority, stamp);
+        Standing { is_doubtful, rank: claim.rank, stamp, node: self.authorities[authority].node.as_arc() }
     }
 
     fn find_member(&self, authority: u32, group: &str, owner: OwnerId) -> Option<u32> {

@@ -7,11 +7,11 @@ mod node;
 mod random;
 mod scenarios;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use touchline_registry::{Counters, Policy, Settings};
+use touchline_registry::{Counters, Entry, OwnerId, Policy, Settings};
 
 use node::{Node, Tables};
 use random::Random;
@@ -21,6 +21,8 @@ type Flight = (u64, usize, usize, Arc<[u8]>);
 
 struct World {
     random: Random,
+    /// Nodes have policies of their own.
+    differ: bool,
     now_ms: u64,
     settings: Settings,
     nodes: Vec<Option<Node>>,
@@ -29,20 +31,31 @@ struct World {
     sent: u64,
     /// Links that carry nothing, one way.
     cut: BTreeSet<(usize, usize)>,
+    /// Nodes that were killed, by their incarnations' numbers here, and when the others are told that they are gone.
+    killed: Vec<(u64, usize)>,
+    /// Nothing arrives anywhere until then: NATS is away.
+    outage_until_ms: u64,
+    /// When names and memberships ended at their authorities.
+    graves: HashMap<(String, OwnerId), u64>,
     is_calm: bool,
 }
 
+/// How long a node may go on believing in an entry that has ended, three times the patience: a silence that is not noticed yet, a standstill
+/// that is no longer than that, and messages under way.
+const STALE_MAX_MS: u64 = 15_000;
+
+const POLICIES: [Policy; 4] = [Policy::Newest, Policy::Oldest, Policy::Reject, Policy::Hook];
 const NAMES: [&str; 4] = ["alpha", "beta", "gamma", "delta"];
 
 impl World {
     fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let policies = [Policy::Newest, Policy::Oldest, Policy::Reject, Policy::Hook];
-        let mut settings = Settings { policy: policies[random.below(4) as usize], classify: Some(node::kind), ..Settings::default() };
+        let mut settings = Settings { policy: POLICIES[random.below(4) as usize], classify: Some(node::kind), ..Settings::default() };
         // Small enough that gaps outlive the log and snapshots come in pieces.
-        settings.message_max = 60 + random.below(400) as usize;
+        settings.message_max = 280 + random.below(400) as usize;
         settings.log_max = 100 + random.below(2_000) as usize;
         let mut world = World {
+            differ: random.chance(20),
             random,
             now_ms: 1_700_000_000_000,
             settings,
@@ -50,18 +63,30 @@ impl World {
             network: BTreeMap::new(),
             sent: 0,
             cut: BTreeSet::new(),
+            killed: Vec::new(),
+            outage_until_ms: 0,
+            graves: HashMap::new(),
             is_calm: false,
         };
         for index in 0..2 + world.random.below(3) as usize {
             world.nodes.push(None);
-            world.start(index);
+            // Some come later, to a cluster that has a past.
+            if index == 0 || world.random.chance(80) {
+                world.start(index);
+            }
         }
         world
     }
 
     fn start(&mut self, index: usize) {
         let skew_ms = if self.random.chance(30) { self.random.below(7_200_000) as i64 - 3_600_000 } else { 0 };
-        self.nodes[index] = Some(Node::new(NAMES[index], self.random.next(), self.settings.clone(), self.now_ms, skew_ms));
+        let mut settings = self.settings.clone();
+        if self.differ {
+            // A setting is being changed, one node after the other.
+            settings.policy = POLICIES[self.random.below(3) as usize];
+        }
+        self.killed.retain(|(_, other)| *other != index);
+        self.nodes[index] = Some(Node::new(NAMES[index], self.random.next(), settings, self.now_ms, skew_ms));
     }
 
     /// Something happens.
@@ -72,15 +97,32 @@ impl World {
             0..4 => drop(self.cut.insert((index, other))),
             4..7 => self.cut.extend([(index, other), (other, index)]),
             7..12 => self.cut.clear(),
-            12..14 => self.nodes[index] = None,
+            12..13 => self.stop(index),
+            13..14 => self.kill(index),
             14..18 if self.nodes[index].is_none() => self.start(index),
             18..20 => self.each(index, |node, _, _| node.is_frozen = !node.is_frozen),
             20..21 => self.each(index, |node, random, _| node.skew_ms += random.below(7_200_000) as i64 - 3_600_000),
             21..22 => {
                 self.each(index, |node, _, _| node.replica.goodbye());
                 self.run(index);
-                self.nodes[index] = None;
+                self.stop(index);
             }
+            34..36 => {
+                // A node that lives is suspected, or no longer.
+                let is_suspected = self.random.chance(50);
+                self.suspect(index, is_suspected);
+            }
+            22..24 => self.outage_until_ms = self.now_ms + self.random.below(20_000),
+            24..26 => {
+                // Nothing happens for a while that is longer than all patience.
+                let ms = self.random.below(20_000);
+                self.pass_slowly(ms);
+            }
+            26..34 => self.each(index, |node, random, _| {
+                if node.is_frozen {
+                    node.close_unnoticed(random);
+                }
+            }),
             _ => self.each(index, |node, random, now_ms| {
                 if !node.is_frozen {
                     node.act(random, now_ms);
@@ -89,15 +131,76 @@ impl World {
         }
     }
 
+    /// The node is killed, and the carrier of messages sees its connection close.
+    fn kill(&mut self, index: usize) {
+        self.suspect(index, true);
+        self.stop(index);
+        self.killed.push((self.now_ms + 1_000, index));
+    }
+
+    fn suspect(&mut self, index: usize, is_suspected: bool) {
+        for other in self.nodes.iter_mut().flatten().filter(|other| !other.is_frozen && **other.replica.node() != *NAMES[index]) {
+            let own_ms = other.clock(self.now_ms);
+            other.replica.suspect(NAMES[index], is_suspected, own_ms);
+        }
+    }
+
+    /// Tells those who can hear it that killed nodes are gone.
+    fn tell_gone(&mut self) {
+        let (due, later) = std::mem::take(&mut self.killed).into_iter().partition(|(at_ms, _)| *at_ms <= self.now_ms);
+        self.killed = later;
+        for (_, index) in due {
+            for other in self.nodes.iter_mut().flatten().filter(|other| !other.is_frozen) {
+                let own_ms = other.clock(self.now_ms);
+                other.replica.gone(NAMES[index], own_ms);
+            }
+        }
+    }
+
+    fn stop(&mut self, index: usize) {
+        if let Some(mut node) = self.nodes[index].take() {
+            node.end_all();
+            self.bury(&mut node);
+        }
+    }
+
+    fn bury(&mut self, node: &mut Node) {
+        self.graves.extend(node.ended.drain(..).map(|ended| (ended, self.now_ms)));
+    }
+
+    /// Whoever is named is there, or was a moment ago.
+    fn check_named(&self, what: &str, entry: &Entry) {
+        let is_held = |node: &Node| {
+            let held = node.owners.get(&entry.owner());
+            held.is_some_and(|held| held.names.contains_key(entry.key()) || held.groups.contains_key(entry.key()))
+        };
+        if !self.nodes.iter().flatten().any(is_held) {
+            let ended_ms = self.graves.get(&(entry.key().to_owned(), entry.owner()));
+            let ago_ms = ended_ms.map(|ended_ms| self.now_ms - ended_ms);
+            assert!(ago_ms.is_some_and(|ago| ago <= STALE_MAX_MS), "{what} ended {ago_ms:?} ms ago: {entry:?}");
+        }
+    }
+
+    fn pass_slowly(&mut self, ms: u64) {
+        for _ in 0..ms / 250 {
+            self.pass(250);
+        }
+    }
+
     fn each(&mut self, index: usize, act: impl FnOnce(&mut Node, &mut Random, u64)) {
         if let Some(node) = &mut self.nodes[index] {
             act(node, &mut self.random, self.now_ms);
+        }
+        if let Some(mut node) = self.nodes[index].take() {
+            self.bury(&mut node);
+            self.nodes[index] = Some(node);
         }
     }
 
     /// Time passes: messages arrive, nodes do what is due.
     fn pass(&mut self, ms: u64) {
         self.now_ms += ms;
+        self.tell_gone();
         while let Some(entry) = self.network.first_entry().filter(|entry| entry.key().0 <= self.now_ms) {
             let (_, from, to, message) = entry.remove();
             let Some(node) = &mut self.nodes[to] else { continue };
@@ -117,7 +220,13 @@ impl World {
 
     fn run(&mut self, index: usize) {
         let Some(node) = self.nodes[index].as_mut().filter(|node| !node.is_frozen) else { return };
-        for (to, message) in node.run(&mut self.random, self.now_ms) {
+        let messages = node.run(&mut self.random, self.now_ms);
+        let named = std::mem::take(&mut node.named);
+        self.graves.extend(node.ended.drain(..).map(|ended| (ended, self.now_ms)));
+        for (what, entry) in named {
+            self.check_named(what, &entry);
+        }
+        for (to, message) in messages {
             let is_addressed = |name: &str| to.as_ref().is_none_or(|to| **to == *name);
             let others: Vec<usize> = (0..self.nodes.len()).filter(|other| is_addressed(NAMES[*other])).collect();
             for other in others {
@@ -127,7 +236,7 @@ impl World {
     }
 
     fn send(&mut self, from: usize, to: usize, message: &Arc<[u8]>) {
-        if self.cut.contains(&(from, to)) || !self.is_calm && self.random.chance(10) {
+        if self.cut.contains(&(from, to)) || self.now_ms < self.outage_until_ms || !self.is_calm && self.random.chance(10) {
             return;
         }
         let copies = if !self.is_calm && self.random.chance(10) { 2 } else { 1 };
@@ -143,12 +252,14 @@ impl World {
     fn calm_down(&mut self) {
         self.is_calm = true;
         self.cut.clear();
+        self.outage_until_ms = 0;
         for index in 0..self.nodes.len() {
             if self.nodes[index].is_none() {
                 self.start(index);
             }
             self.each(index, |node, _, _| node.is_frozen = false);
         }
+        (0..self.nodes.len()).for_each(|index| self.suspect(index, false));
         for _ in 0..60 {
             self.pass(250);
         }

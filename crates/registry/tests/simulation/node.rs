@@ -30,6 +30,14 @@ pub(crate) struct Node {
     /// Its wall clock against the world's, milliseconds.
     pub(crate) skew_ms: i64,
     pub(crate) is_frozen: bool,
+    /// Names and memberships that have ended, since this was last taken.
+    pub(crate) ended: Vec<(String, OwnerId)>,
+    /// Owners whose connections closed while the node was frozen: it has not noticed yet.
+    pub(crate) unnoticed: Vec<OwnerId>,
+    /// Entries that the node has named to others since this was last taken: winners, and what its events say is there.
+    pub(crate) named: Vec<(&'static str, Entry)>,
+    /// When the node has looked at all its connections, if it was asked to.
+    probed_ms: Option<u64>,
     names: BTreeMap<String, (OwnerId, Arc<str>, Meta)>,
     members: BTreeMap<(String, Arc<str>, OwnerId), Meta>,
     /// Conflicts that the backend will answer: when, which, how.
@@ -44,6 +52,10 @@ impl Node {
             owners: BTreeMap::new(),
             skew_ms,
             is_frozen: false,
+            ended: Vec::new(),
+            unnoticed: Vec::new(),
+            named: Vec::new(),
+            probed_ms: None,
             names: BTreeMap::new(),
             members: BTreeMap::new(),
             questions: Vec::new(),
@@ -57,6 +69,7 @@ impl Node {
     /// Something that an owner does.
     pub(crate) fn act(&mut self, random: &mut Random, now_ms: u64) {
         let own_ms = self.clock(now_ms);
+        self.replica.wake(own_ms);
         let known: Vec<OwnerId> = self.owners.keys().copied().collect();
         if known.len() < 4 && random.chance(30) {
             let mut id = [0; 16];
@@ -79,11 +92,41 @@ impl Node {
             16..18 => {
                 let left = self.replica.leave(owner, &key);
                 assert_eq!(left.is_ok(), self.held(owner).groups.remove(&key).is_some());
+                self.ended.push((key, owner));
             }
             _ => {
                 self.replica.close(owner);
-                self.owners.remove(&owner);
+                self.end(owner);
             }
+        }
+    }
+
+    /// A connection is gone, whether the node knows it or not.
+    fn end(&mut self, owner: OwnerId) {
+        let held = self.owners.remove(&owner).unwrap_or_default();
+        self.ended.extend(held.names.into_keys().chain(held.groups.into_keys()).map(|key| (key, owner)));
+    }
+
+    /// All connections are gone with the process.
+    pub(crate) fn end_all(&mut self) {
+        while let Some((owner, _)) = self.owners.first_key_value() {
+            self.end(*owner);
+        }
+    }
+
+    /// A connection closes while the node stands still.
+    pub(crate) fn close_unnoticed(&mut self, random: &mut Random) {
+        let known: Vec<OwnerId> = self.owners.keys().copied().collect();
+        if let Some(&owner) = known.get(random.below(known.len() as u64 + 1) as usize) {
+            self.end(owner);
+            self.unnoticed.push(owner);
+        }
+    }
+
+    /// The node looks at its sockets.
+    fn notice(&mut self) {
+        for owner in std::mem::take(&mut self.unnoticed) {
+            self.replica.close(owner);
         }
     }
 
@@ -110,6 +153,9 @@ impl Node {
     fn unregister(&mut self, owner: OwnerId, name: &str) {
         let result = self.replica.unregister(owner, name);
         assert_eq!(result.is_ok(), self.held(owner).names.remove(name).is_some(), "only the owner's entry can go");
+        if result.is_ok() {
+            self.ended.push((name.into(), owner));
+        }
         assert_eq!(self.replica.unregister(owner, name), Err(Refusal::Undefined), "and only once");
     }
 
@@ -125,6 +171,13 @@ impl Node {
     /// Lets the replica do what is due. Gives its messages.
     pub(crate) fn run(&mut self, random: &mut Random, now_ms: u64) -> Vec<Letter> {
         let own_ms = self.clock(now_ms);
+        self.replica.wake(own_ms);
+        if self.probed_ms.take_if(|at_ms| *at_ms <= now_ms).is_some() {
+            self.notice();
+            self.replica.probed(own_ms);
+        } else if random.chance(20) {
+            self.notice();
+        }
         let (due, later) = std::mem::take(&mut self.questions).into_iter().partition(|(at, ..)| *at <= now_ms);
         self.questions = later;
         for (_, name, answer) in due {
@@ -142,6 +195,8 @@ impl Node {
                     // An owner that is gone by now needs no word.
                     if let Some(held) = self.owners.get_mut(&lost.owner()) {
                         assert!(held.names.remove(lost.key()).is_some(), "what was not owned can't be lost");
+                        self.ended.push((lost.key().into(), lost.owner()));
+                        self.named.push(("the winner", winner));
                     }
                 }
                 Output::Resolve { mine, other } => {
@@ -150,7 +205,8 @@ impl Node {
                     // Some answers come too late.
                     self.questions.push((now_ms + random.below(2_000), mine.key().into(), answer));
                 }
-                Output::Node { .. } => {}
+                Output::Probe => self.probed_ms = Some(now_ms + random.below(3_000)),
+                Output::Node { .. } | Output::Differs { .. } => {}
             }
         }
         messages
@@ -160,6 +216,9 @@ impl Node {
     fn replay(&mut self, Event { change, entry, .. }: Event) {
         let (key, owner, meta) = (entry.key().to_owned(), entry.owner(), entry.meta().to_vec());
         let node = Arc::clone(entry.node());
+        if !matches!(change, Change::Unregistered | Change::Left) {
+            self.named.push(("what an event says is there", entry.clone()));
+        }
         match change {
             Change::Registered => assert!(self.names.insert(key, (owner, node, meta)).is_none(), "registered twice"),
             Change::Updated => {

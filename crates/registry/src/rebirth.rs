@@ -1,0 +1,105 @@
+//! A node that others have purged: it finds out which of its connections live, begins a new incarnation, and marks what it had before.
+//!
+//! An entry that others had purged never beats one that they had not: its name may have been given to somebody else meanwhile.
+
+use crate::clock::Stamp;
+use crate::codec::{self, Operation};
+use crate::event::Output;
+use crate::peer::Incarnation;
+use crate::replica::Replica;
+use crate::table::SELF;
+
+/// What a replica knows of its own life.
+#[derive(Debug, Default)]
+pub(crate) struct Life {
+    /// When this node was last found to have stood still.
+    pub(crate) stood_still_ms: Option<u64>,
+    /// Nothing is sent until the host has looked at its connections, or until this time at the latest.
+    silent_until_ms: Option<u64>,
+    /// The latest incarnation of this node that others have purged.
+    purged: Option<Incarnation>,
+    /// When the present incarnation began.
+    began_ms: u64,
+    /// Numbers of snapshots that were asked for.
+    pub(crate) nonces: u64,
+}
+
+impl Life {
+    pub(crate) fn is_silent(&self) -> bool {
+        self.silent_until_ms.is_some()
+    }
+}
+
+impl Replica {
+    /// Another node has purged this incarnation, or knows a later one of the same name.
+    pub(crate) fn purged_elsewhere(&mut self, known: Incarnation, now_ms: u64) {
+        self.life.purged = self.life.purged.max(Some(known));
+        if self.life.is_silent() {
+            return;
+        }
+        let timing = &self.settings.timing;
+        // A node that went on all the time knows its connections. One that stood still has to look.
+        let has_slept = self.life.stood_still_ms.is_some_and(|at_ms| now_ms < at_ms + 2 * timing.timeout_ms);
+        if has_slept { self.probe(now_ms) } else { self.begin_incarnation(now_ms) }
+    }
+
+    /// Says nothing until the host has looked at its connections.
+    pub(crate) fn probe(&mut self, now_ms: u64) {
+        if self.life.silent_until_ms.replace(now_ms + self.settings.timing.probe_timeout_ms).is_none() {
+            // What they are about is decided again then.
+            self.pending.clear();
+            self.collect();
+            self.outputs.push_back(Output::Probe);
+        }
+    }
+
+    /// The host has closed its dead connections ([`Output::Probe`]).
+    pub fn probed(&mut self, now_ms: u64) {
+        if self.life.is_silent() {
+            self.begin_incarnation(now_ms);
+        }
+    }
+
+    fn begin_incarnation(&mut self, now_ms: u64) {
+        self.counters.reincarnations += 1;
+        let above = self.life.purged.take().map_or(0, |purged| purged.order).max(self.incarnation.order);
+        self.incarnation.order = above.saturating_add(1);
+        (self.life.silent_until_ms, self.life.stood_still_ms, self.life.began_ms) = (None, None, now_ms);
+        self.log.clear();
+        self.unsent.clear();
+        (self.log_bytes, self.unsent_count) = (0, 0);
+        let latest = std::cell::Cell::new(Stamp(0));
+        self.table.own_entries(|claim, _| latest.set(latest.get().max(claim.stamp())), |_| {});
+        self.peers.values_mut().for_each(|peer| (peer.has_ours, peer.in_step_ms) = (false, now_ms));
+        self.table.set_doubt(SELF, latest.get());
+        self.table.reconsider();
+        self.heartbeat_due_ms = now_ms + self.settings.timing.heartbeat_ms;
+        self.send_heartbeat(now_ms);
+    }
+
+    /// Goes on after a silence that took too long; and trusts this node's entries again once all others know them.
+    pub(crate) fn live_on(&mut self, now_ms: u64) {
+        if self.life.silent_until_ms.is_some_and(|until_ms| until_ms <= now_ms) {
+            self.begin_incarnation(now_ms);
+        }
+        let is_doubted = self.table.authority(SELF).doubt != Stamp(0);
+        if is_doubted
+            && !self.life.is_silent()
+            && now_ms >= self.life.began_ms + self.settings.timing.timeout_ms
+            && self.peers.values().all(|peer| peer.is_live && peer.has_ours)
+            && self.pending.is_empty()
+            && !self.table.is_own_contested()
+        {
+            self.operate(Operation::Trust);
+            self.table.set_doubt(SELF, Stamp(0));
+        }
+    }
+
+    /// Another node tells whose entries it has.
+    pub(crate) fn take_lives(&mut self, node: &str, lives: &[u8]) {
+        let has_ours = codec::lives(lives).any(|(name, incarnation)| *name == *self.node && incarnation == self.incarnation);
+        if let Some(peer) = self.peers.get_mut(node) {
+            peer.has_ours = has_ours;
+        }
+    }
+}
