@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use async_nats::{Client, ConnectOptions, Event, Message, ServerAddr, Subscriber};
 use bytes::Bytes;
@@ -13,6 +14,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::history::{Streams, warn_of_losses};
 use crate::loader::{Checks, Loader};
+use crate::members::{Hello, Members, Step, Timing, VERSIONS};
 use crate::settings::Settings;
 use crate::subject::{Subjects, name};
 use crate::watch::Watch;
@@ -24,6 +26,10 @@ const GATHER: Duration = Duration::from_secs(1);
 const PING: Duration = Duration::from_secs(2);
 /// Between two attempts to open the streams.
 const RETRY: Duration = Duration::from_secs(1);
+/// Between two looks at who is there.
+const LOOK: Duration = Duration::from_millis(50);
+/// How long a node has to say that it is there. Whether it listens at all, NATS says at once.
+const PROBE: Duration = Duration::from_millis(500);
 /// Commands carried out before the server is asked whether it has heard them.
 const BATCH: usize = 512;
 
@@ -89,7 +95,10 @@ pub(crate) async fn run(
         Err(error) => return tracing::error!(%error, "the cluster could not be joined"),
     };
     let (echo_sender, mut echoes) = unbounded_channel();
-    let mut node = Node::new(client, settings, hand, echo_sender);
+    let (heard_sender, mut heard) = unbounded_channel();
+    let mut looks = tokio::time::interval(LOOK);
+    looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut node = Node::new(client, settings, hand, echo_sender, heard_sender);
     let gone = Arc::clone(&node.gone);
     if let Err(error) = node.subscribe_all().await {
         return tracing::error!(%error, "the cluster could not be joined");
@@ -97,9 +106,11 @@ pub(crate) async fn run(
     let (stream_sender, mut opened) = unbounded_channel();
     loop {
         tokio::select! {
-            Some(event) = events.recv() => node.on_event(&event, &stream_sender),
+            Some(event) = events.recv() => node.on_event(&event, &stream_sender).await,
             Some(streams) = opened.recv() => node.on_streams(streams),
             () = gone.notified() => node.open_streams(stream_sender.clone()),
+            Some(heard) = heard.recv() => node.on_heard(heard).await,
+            _ = looks.tick() => node.look().await,
             Some(number) = echoes.recv() => node.on_echo(number),
             received = outgoing.recv() => {
                 let Some(first) = received else { return };
@@ -107,6 +118,7 @@ pub(crate) async fn run(
                 for _ in 0..BATCH {
                     let Some(command) = next.take() else { break };
                     if let Outgoing::Leave { done } = command {
+                        node.say_hello(true).await;
                         let _ = tokio::time::timeout(RETRY, node.client.flush()).await;
                         let _ = done.send(());
                         return;
@@ -131,8 +143,21 @@ struct Open {
     _watch: JoinSet<()>,
 }
 
+/// What is heard of other nodes.
+enum Heard {
+    Hello(Hello),
+    /// Whether a node has answered, or nobody listens in its place.
+    Probed(Arc<str>, bool),
+}
+
 struct Node {
     client: Client,
+    members: Members,
+    /// Since when members count time.
+    began: Instant,
+    heard_sender: UnboundedSender<Heard>,
+    /// Whether this node is part of the cluster: what comes in before that is left alone.
+    is_joined: Arc<AtomicBool>,
     settings: Arc<Settings>,
     subjects: Subjects,
     hand: Hand,
@@ -151,8 +176,27 @@ struct Node {
 }
 
 impl Node {
-    fn new(client: Client, settings: Settings, hand: Hand, echo_sender: UnboundedSender<u64>) -> Self {
+    fn new(
+        client: Client,
+        settings: Settings,
+        hand: Hand,
+        echo_sender: UnboundedSender<u64>,
+        heard_sender: UnboundedSender<Heard>,
+    ) -> Self {
+        let me = Hello {
+            node: settings.node.clone(),
+            started_ms: settings.started_ms,
+            versions: (*VERSIONS.start(), *VERSIONS.end()),
+            program: settings.program.clone(),
+            leaves: false,
+        };
+        let ms = |duration: Duration| duration.as_millis() as u64;
+        let timing = Timing { heartbeat_ms: ms(settings.heartbeat), timeout_ms: ms(settings.timeout), grace_ms: ms(settings.grace) };
         Node {
+            members: Members::new(me, timing),
+            began: Instant::now(),
+            heard_sender,
+            is_joined: Arc::default(),
             subjects: Subjects::new(&settings.cluster),
             client,
             settings: Arc::new(settings),
@@ -171,23 +215,57 @@ impl Node {
 
     /// The subscriptions that a node has as long as it lives.
     async fn subscribe_all(&self) -> Result<(), async_nats::SubscribeError> {
+        self.hear_who_is_there().await?;
+        for version in VERSIONS {
+            self.hear_nodes(version).await?;
+        }
+        let echoes = self.echo_sender.clone();
+        self.hear(self.subjects.echo(&self.settings.node), move |message| {
+            let number = std::str::from_utf8(&message.payload).ok().and_then(|text| text.parse().ok());
+            number.map(|number| echoes.send(number));
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// What nodes of every version say.
+    async fn hear_who_is_there(&self) -> Result<(), async_nats::SubscribeError> {
+        let heard = self.heard_sender.clone();
+        self.hear(self.subjects.hello(), move |message| match serde_json::from_slice(&message.payload) {
+            Ok(hello) => drop(heard.send(Heard::Hello(hello))),
+            Err(error) => tracing::warn!(%error, "a node says hello in a way that can't be read"),
+        })
+        .await?;
+        let client = self.client.clone();
+        self.hear(self.subjects.probe(&self.settings.node), move |message| {
+            if let Some(subject) = message.reply {
+                let client = client.clone();
+                tokio::spawn(async move { client.publish(subject, Bytes::new()).await });
+            }
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// What nodes say in one version.
+    async fn hear_nodes(&self, version: u32) -> Result<(), async_nats::SubscribeError> {
         let me = &self.settings.node;
         for scope in &self.settings.scopes {
             let scope: Arc<str> = scope.as_str().into();
-            for subject in [self.subjects.link(&scope, None), self.subjects.link(&scope, Some(me))] {
-                let (scope, hand) = (Arc::clone(&scope), Arc::clone(&self.hand));
+            for subject in [self.subjects.link(version, &scope, None), self.subjects.link(version, &scope, Some(me))] {
+                let (scope, hand) = (Arc::clone(&scope), self.hand_if_joined());
                 self.hear(subject, move |message| hand(Incoming::Link { scope: Arc::clone(&scope), message: message.payload })).await?;
             }
         }
-        let hand = Arc::clone(&self.hand);
-        self.hear(self.subjects.node(me, "*"), move |message| {
+        let hand = self.hand_if_joined();
+        self.hear(self.subjects.node(version, me, "*"), move |message| {
             if let Some(from) = last_name(&message) {
                 hand(Incoming::Node { from: from.into(), message: message.payload });
             }
         })
         .await?;
-        let (hand, client, me) = (Arc::clone(&self.hand), self.client.clone(), me.clone());
-        self.hear(self.subjects.order("*"), move |message| {
+        let (hand, client, me) = (self.hand_if_joined(), self.client.clone(), me.clone());
+        self.hear(self.subjects.order(version, "*"), move |message| {
             if last_name(&message).is_none_or(|from| from == me) {
                 return;
             }
@@ -201,13 +279,92 @@ impl Node {
             hand(Incoming::Order { message: message.payload, reply });
         })
         .await?;
-        let echoes = self.echo_sender.clone();
-        self.hear(self.subjects.echo(&self.settings.node), move |message| {
-            let number = std::str::from_utf8(&message.payload).ok().and_then(|text| text.parse().ok());
-            number.map(|number| echoes.send(number));
-        })
-        .await?;
         Ok(())
+    }
+
+    /// Takes what comes in while this node is part of the cluster.
+    fn hand_if_joined(&self) -> impl Fn(Incoming) + Send + 'static {
+        let (hand, is_joined) = (Arc::clone(&self.hand), Arc::clone(&self.is_joined));
+        move |incoming| {
+            if is_joined.load(Relaxed) {
+                hand(incoming);
+            }
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.began.elapsed().as_millis() as u64
+    }
+
+    async fn look(&mut self) {
+        let steps = self.members.tick(self.now_ms());
+        self.take(steps).await;
+    }
+
+    async fn on_heard(&mut self, heard: Heard) {
+        let now_ms = self.now_ms();
+        let steps = match heard {
+            Heard::Hello(hello) => self.members.hello(hello, now_ms),
+            Heard::Probed(node, is_there) => self.members.probed(&node, is_there, now_ms),
+        };
+        self.take(steps).await;
+    }
+
+    async fn take(&mut self, steps: Vec<Step>) {
+        for step in steps {
+            match step {
+                Step::SayHello => self.say_hello(false).await,
+                Step::Probe(node) => self.probe(node),
+                Step::Join(nodes) => {
+                    self.is_joined.store(true, Relaxed);
+                    tracing::info!(nodes = nodes.len(), version = self.members.version(), "part of the cluster");
+                    (self.hand)(Incoming::Joined(nodes));
+                    self.tell_link();
+                }
+                Step::StandAside(other) => {
+                    self.is_joined.store(false, Relaxed);
+                    let why = self.no_common_version(&other);
+                    tracing::error!("{why}: this node takes no part in the cluster until that node has gone");
+                    (self.hand)(Incoming::Aside(why));
+                    (self.hand)(Incoming::Linked(false));
+                }
+                Step::Refused(other) => tracing::warn!("{}: that node takes no part in the cluster", self.no_common_version(&other)),
+                Step::Suspect(node, is_suspected) => (self.hand)(Incoming::Suspected { node, is_suspected }),
+                Step::Gone(node) => (self.hand)(Incoming::Gone { node }),
+            }
+        }
+    }
+
+    fn no_common_version(&self, other: &Hello) -> String {
+        let ((low, high), (from, to)) = (self.members.me().versions, other.versions);
+        format!("node {} (Touchline {}) speaks versions {from} to {to} between nodes, this one {low} to {high}", other.node, other.program)
+    }
+
+    async fn say_hello(&self, leaves: bool) {
+        let hello = Hello { leaves, ..self.members.me().clone() };
+        if let Ok(hello) = serde_json::to_vec(&hello) {
+            self.publish(self.subjects.hello(), hello.into()).await;
+        }
+    }
+
+    fn probe(&self, node: Arc<str>) {
+        let (client, heard, subject) = (self.client.clone(), self.heard_sender.clone(), self.subjects.probe(&node));
+        tokio::spawn(async move {
+            let request = async_nats::Request::new().timeout(Some(PROBE));
+            match client.send_request(subject, request).await {
+                Ok(_) => drop(heard.send(Heard::Probed(node, true))),
+                Err(error) if error.kind() == async_nats::RequestErrorKind::NoResponders => drop(heard.send(Heard::Probed(node, false))),
+                // It may be frozen, or far away: that is no proof.
+                Err(_) => {}
+            }
+        });
+    }
+
+    /// Says that the cluster can be reached, if all that this node needs of it is there.
+    fn tell_link(&self) {
+        if self.members.is_joined() && (self.settings.streams.is_empty() || self.streams.is_some()) {
+            (self.hand)(Incoming::Linked(true));
+        }
     }
 
     /// Hears a subject in a task of its own.
@@ -224,20 +381,22 @@ impl Node {
         }))
     }
 
-    fn on_event(&mut self, event: &Event, streams: &UnboundedSender<Streams>) {
+    async fn on_event(&mut self, event: &Event, streams: &UnboundedSender<Streams>) {
         match event {
             Event::Connected => {
                 tracing::info!("NATS is there");
-                if self.settings.streams.is_empty() || self.streams.is_some() {
-                    (self.hand)(Incoming::Linked(true));
-                }
+                let steps = self.members.linked(true, self.now_ms());
+                self.take(steps).await;
                 if !self.settings.streams.is_empty() {
                     self.open_streams(streams.clone());
                 }
             }
             Event::Disconnected => {
                 tracing::warn!("NATS is gone; clients of other nodes can't be reached");
+                self.is_joined.store(false, Relaxed);
                 (self.hand)(Incoming::Linked(false));
+                let steps = self.members.linked(false, self.now_ms());
+                self.take(steps).await;
             }
             Event::SlowConsumer(_) => {
                 tracing::warn!("messages of other nodes came faster than this one could take them: some are lost");
@@ -284,7 +443,7 @@ impl Node {
         };
         self.streams = Some(Open { streams, loader, _watch: JoinSet::from_iter([watch.run()]) });
         if !is_known {
-            (self.hand)(Incoming::Linked(true));
+            self.tell_link();
         }
     }
 
@@ -312,12 +471,19 @@ impl Node {
     }
 
     async fn carry_out(&mut self, command: Outgoing) {
+        let version = self.members.version();
         match command {
-            Outgoing::Link { scope, to, message } => self.publish(self.subjects.link(&scope, to.as_deref()), message).await,
-            Outgoing::Node { to, message } => self.publish(self.subjects.node(&to, &self.settings.node), message).await,
-            Outgoing::Order { message } => self.publish(self.subjects.order(&self.settings.node), message).await,
+            // A node that takes no part says nothing. What is asked of it is answered as when NATS can't be reached.
+            Outgoing::Link { .. } | Outgoing::Node { .. } | Outgoing::Order { .. } | Outgoing::Pass { .. } if !self.members.is_joined() => {
+            }
+            Outgoing::Gather { done, .. } if !self.members.is_joined() => done(Vec::new()),
+            Outgoing::Store { done, .. } if !self.members.is_joined() => done(None),
+            Outgoing::Purge { done, .. } if !self.members.is_joined() => done(false),
+            Outgoing::Link { scope, to, message } => self.publish(self.subjects.link(version, &scope, to.as_deref()), message).await,
+            Outgoing::Node { to, message } => self.publish(self.subjects.node(version, &to, &self.settings.node), message).await,
+            Outgoing::Order { message } => self.publish(self.subjects.order(version, &self.settings.node), message).await,
             Outgoing::Gather { message, nodes, done } => {
-                let (client, subject) = (self.client.clone(), self.subjects.order(&self.settings.node));
+                let (client, subject) = (self.client.clone(), self.subjects.order(version, &self.settings.node));
                 tokio::spawn(async move { done(gather(&client, subject, message, nodes).await) });
             }
             Outgoing::Pass { channel, payload } => self.publish(self.subjects.passing(&channel), payload).await,

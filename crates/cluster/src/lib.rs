@@ -6,6 +6,7 @@
 mod connection;
 mod history;
 mod loader;
+mod members;
 mod settings;
 mod subject;
 mod watch;
@@ -53,8 +54,24 @@ pub struct History {
 
 /// What comes in.
 pub enum Incoming {
-    /// Whether NATS can be reached.
+    /// Whether this node is part of the cluster now.
     Linked(bool),
+    /// This node takes part from now on, in the sight of these other nodes.
+    Joined(Vec<Arc<str>>),
+    /// This node stands aside, because it shares no version with another one that was there before; why, for people.
+    Aside(String),
+    /// A node may be dead, or is not.
+    Suspected {
+        /// Which node.
+        node: Arc<str>,
+        /// Whether it may be dead.
+        is_suspected: bool,
+    },
+    /// A node is dead.
+    Gone {
+        /// Which node.
+        node: Arc<str>,
+    },
     /// Another node's part of a scope.
     Link {
         /// The scope.

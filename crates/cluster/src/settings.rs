@@ -27,6 +27,16 @@ pub struct Settings {
     pub tls_cert: String,
     /// Path of its key.
     pub tls_key: String,
+    /// The program's own version, for people.
+    pub program: String,
+    /// When this node started, Unix milliseconds.
+    pub started_ms: u64,
+    /// Between two heartbeats.
+    pub heartbeat: Duration,
+    /// Silence after which a node is gone.
+    pub timeout: Duration,
+    /// How long nobody must have listened in a node's place before it is gone.
+    pub grace: Duration,
     /// Scopes of the registry.
     pub scopes: Vec<String>,
     /// Namespaces with history.

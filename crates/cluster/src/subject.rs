@@ -16,7 +16,7 @@ pub(crate) fn name(token: &str) -> Option<String> {
     String::from_utf8(URL_SAFE_NO_PAD.decode(token).ok()?).ok()
 }
 
-/// The subjects of one cluster.
+/// The subjects of one cluster. Those of messages between nodes name the version of the messages: who does not speak it does not get them.
 #[derive(Debug, Clone)]
 pub(crate) struct Subjects {
     prefix: String,
@@ -27,24 +27,34 @@ impl Subjects {
         Subjects { prefix: format!("touchline.{}", token(cluster)) }
     }
 
+    /// What every version hears: who is there, and what it speaks.
+    pub(crate) fn hello(&self) -> String {
+        format!("{}.hello", self.prefix)
+    }
+
+    /// The question whether a node is there.
+    pub(crate) fn probe(&self, node: &str) -> String {
+        format!("{}.probe.{}", self.prefix, token(node))
+    }
+
     /// A scope of the registry: of one node, or of all.
-    pub(crate) fn link(&self, scope: &str, to: Option<&str>) -> String {
+    pub(crate) fn link(&self, version: u32, scope: &str, to: Option<&str>) -> String {
         match to {
-            Some(node) => format!("{}.link.{}.{}", self.prefix, token(scope), token(node)),
-            None => format!("{}.link.{}", self.prefix, token(scope)),
+            Some(node) => format!("{}.v{version}.link.{}.{}", self.prefix, token(scope), token(node)),
+            None => format!("{}.v{version}.link.{}", self.prefix, token(scope)),
         }
     }
 
     /// A node's directory, from another node (or `*`).
-    pub(crate) fn node(&self, to: &str, from: &str) -> String {
+    pub(crate) fn node(&self, version: u32, to: &str, from: &str) -> String {
         let from = if from == "*" { "*".into() } else { token(from) };
-        format!("{}.node.{}.{from}", self.prefix, token(to))
+        format!("{}.v{version}.node.{}.{from}", self.prefix, token(to))
     }
 
     /// Orders for all nodes, from one (or `*`).
-    pub(crate) fn order(&self, from: &str) -> String {
+    pub(crate) fn order(&self, version: u32, from: &str) -> String {
         let from = if from == "*" { "*".into() } else { token(from) };
-        format!("{}.order.{from}", self.prefix)
+        format!("{}.v{version}.order.{from}", self.prefix)
     }
 
     /// What a node sends to itself, to know that the server has heard all before it.

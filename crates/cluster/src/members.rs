@@ -1,0 +1,381 @@
+//! Which nodes there are, what they speak, and whether they live. Pure: what comes in and the time go in, [`Step`]s come out.
+//!
+//! Each node says [`Hello`] several times a second. A hello that is late is no proof, so the node is asked whether it is there: if NATS says
+//! that nobody listens, the node's connection is closed, and after a grace it is gone. A node that is only silent is gone after a longer time.
+//!
+//! Two nodes that share no version can't be in one cluster: the one that started later stands aside until the other has gone.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// Versions of the messages between nodes that this node can speak.
+pub(crate) const VERSIONS: RangeInclusive<u32> = 1..=1;
+/// How long a node that has come listens for others before it takes part, milliseconds.
+const LISTEN_MS: u64 = 300;
+/// Hellos in one interval of heartbeats.
+const HELLOS: u64 = 5;
+/// Between two questions to a node whose hello is late, milliseconds.
+const PROBE_MS: u64 = 200;
+
+/// What each node says of itself. Every version of Touchline must be able to read this: fields are added, never changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Hello {
+    pub(crate) node: String,
+    /// When the node started, Unix milliseconds.
+    pub(crate) started_ms: u64,
+    /// The lowest and the highest version that it speaks.
+    pub(crate) versions: (u32, u32),
+    /// The program's own version, for people.
+    #[serde(default)]
+    pub(crate) program: String,
+    /// The sender leaves.
+    #[serde(default)]
+    pub(crate) leaves: bool,
+}
+
+impl Hello {
+    fn shares(&self, other: &Hello) -> bool {
+        self.versions.0 <= other.versions.1 && other.versions.0 <= self.versions.1
+    }
+
+    fn is_before(&self, other: &Hello) -> bool {
+        (self.started_ms, &self.node) < (other.started_ms, &other.node)
+    }
+}
+
+/// When things happen, milliseconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Timing {
+    /// Between two heartbeats.
+    pub(crate) heartbeat_ms: u64,
+    /// Silence after which a node is gone.
+    pub(crate) timeout_ms: u64,
+    /// How long nobody must have listened in a node's place before it is gone.
+    pub(crate) grace_ms: u64,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Say hello to all.
+    SayHello,
+    /// Ask a node whether it is there.
+    Probe(Arc<str>),
+    /// This node takes part: in the sight of these.
+    Join(Vec<Arc<str>>),
+    /// This node stands aside, because of another one.
+    StandAside(Hello),
+    /// Another node shares no version with this one, and stands aside.
+    Refused(Hello),
+    /// A node may be dead, or is not.
+    Suspect(Arc<str>, bool),
+    /// A node is dead.
+    Gone(Arc<str>),
+}
+
+#[derive(Debug)]
+struct Member {
+    hello: Hello,
+    heard_ms: u64,
+    /// It was heard since this node's connection was made: before that its silence means nothing.
+    is_heard: bool,
+    /// Since when nobody listens in its place.
+    deserted_ms: Option<u64>,
+    is_suspected: bool,
+    probed_ms: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// NATS can't be reached.
+    Away,
+    /// It listens for others, since then.
+    Listening(u64),
+    Joined,
+    Aside,
+}
+
+/// The nodes in sight.
+#[derive(Debug)]
+pub(crate) struct Members {
+    me: Hello,
+    timing: Timing,
+    state: State,
+    members: BTreeMap<Arc<str>, Member>,
+    said_ms: u64,
+}
+
+impl Members {
+    pub(crate) fn new(me: Hello, timing: Timing) -> Self {
+        Members { me, timing, state: State::Away, members: BTreeMap::new(), said_ms: 0 }
+    }
+
+    pub(crate) fn me(&self) -> &Hello {
+        &self.me
+    }
+
+    /// Whether this node takes part.
+    pub(crate) fn is_joined(&self) -> bool {
+        self.state == State::Joined
+    }
+
+    /// The highest version that all nodes in sight speak.
+    pub(crate) fn version(&self) -> u32 {
+        let shared = self.members.values().map(|member| &member.hello).filter(|hello| hello.shares(&self.me));
+        shared.fold(self.me.versions.1, |version, hello| version.min(hello.versions.1))
+    }
+
+    /// The connection to NATS was made, or was lost.
+    pub(crate) fn linked(&mut self, is_linked: bool, now_ms: u64) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for (node, member) in &mut self.members {
+            // Nobody is suspected by a node that could not hear anything.
+            (member.heard_ms, member.is_heard, member.deserted_ms) = (now_ms, false, None);
+            steps.extend(std::mem::take(&mut member.is_suspected).then(|| Step::Suspect(Arc::clone(node), false)));
+        }
+        if is_linked {
+            self.state = State::Listening(now_ms);
+            self.said_ms = now_ms;
+            steps.push(Step::SayHello);
+        } else {
+            self.state = State::Away;
+        }
+        steps
+    }
+
+    /// A node says hello.
+    pub(crate) fn hello(&mut self, hello: Hello, now_ms: u64) -> Vec<Step> {
+        let mut steps = Vec::new();
+        if hello.node == self.me.node {
+            return steps;
+        }
+        let node: Arc<str> = hello.node.as_str().into();
+        if hello.leaves {
+            if self.members.remove(&node).is_some_and(|member| member.is_suspected) {
+                steps.push(Step::Suspect(node, false));
+            }
+            return steps;
+        }
+        let is_shared = hello.shares(&self.me);
+        match self.members.get_mut(&node) {
+            Some(member) => {
+                (member.heard_ms, member.is_heard, member.deserted_ms) = (now_ms, true, None);
+                steps.extend(std::mem::take(&mut member.is_suspected).then(|| Step::Suspect(node, false)));
+            }
+            None => {
+                if !is_shared && self.me.is_before(&hello) {
+                    steps.push(Step::Refused(hello.clone()));
+                }
+                let member =
+                    Member { hello: hello.clone(), heard_ms: now_ms, is_heard: true, deserted_ms: None, is_suspected: false, probed_ms: 0 };
+                self.members.insert(node, member);
+                // It learns of this node at once.
+                steps.push(Step::SayHello);
+            }
+        }
+        if !is_shared && hello.is_before(&self.me) && !matches!(self.state, State::Aside | State::Away) {
+            self.state = State::Aside;
+            steps.push(Step::StandAside(hello));
+        }
+        steps
+    }
+
+    /// A node has answered the question whether it is there, or NATS says that nobody listens in its place.
+    pub(crate) fn probed(&mut self, node: &str, is_there: bool, now_ms: u64) -> Vec<Step> {
+        let Some(member) = self.members.get_mut(node) else { return Vec::new() };
+        if is_there {
+            member.deserted_ms = None;
+            return Vec::new();
+        }
+        let is_late = now_ms >= member.heard_ms + self.timing.heartbeat_ms / HELLOS;
+        if self.state == State::Away || !member.is_heard || !is_late {
+            return Vec::new();
+        }
+        member.deserted_ms.get_or_insert(now_ms);
+        if std::mem::replace(&mut member.is_suspected, true) { Vec::new() } else { vec![Step::Suspect(node.into(), true)] }
+    }
+
+    /// Does what is due. Call it ten times a second or more.
+    pub(crate) fn tick(&mut self, now_ms: u64) -> Vec<Step> {
+        let mut steps = Vec::new();
+        if self.state == State::Away {
+            return steps;
+        }
+        let hello_ms = self.timing.heartbeat_ms / HELLOS;
+        if now_ms >= self.said_ms + hello_ms {
+            self.said_ms = now_ms;
+            steps.push(Step::SayHello);
+        }
+        self.look_at_members(hello_ms, now_ms, &mut steps);
+        let has_rival = self.members.values().any(|member| !member.hello.shares(&self.me) && member.hello.is_before(&self.me));
+        let is_time = match self.state {
+            State::Listening(since_ms) => now_ms >= since_ms + LISTEN_MS && !has_rival,
+            State::Aside => !has_rival,
+            State::Away | State::Joined => false,
+        };
+        if is_time {
+            self.state = State::Joined;
+            let sharing = self.members.iter().filter(|(_, member)| member.hello.shares(&self.me));
+            steps.push(Step::Join(sharing.map(|(node, _)| Arc::clone(node)).collect()));
+        }
+        steps
+    }
+
+    fn look_at_members(&mut self, hello_ms: u64, now_ms: u64, steps: &mut Vec<Step>) {
+        let timing = self.timing;
+        self.members.retain(|node, member| {
+            let is_deserted = member.deserted_ms.is_some_and(|since_ms| now_ms >= since_ms + timing.grace_ms);
+            if is_deserted || now_ms >= member.heard_ms + timing.timeout_ms {
+                steps.push(Step::Gone(Arc::clone(node)));
+                return false;
+            }
+            let silent_ms = now_ms.saturating_sub(member.heard_ms);
+            if member.is_heard && silent_ms >= hello_ms * 3 / 2 && now_ms >= member.probed_ms + PROBE_MS {
+                member.probed_ms = now_ms;
+                steps.push(Step::Probe(Arc::clone(node)));
+            }
+            let is_late = silent_ms >= timing.heartbeat_ms * 3 / 2;
+            if member.is_heard && is_late && !std::mem::replace(&mut member.is_suspected, true) {
+                steps.push(Step::Suspect(Arc::clone(node), true));
+            }
+            true
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMING: Timing = Timing { heartbeat_ms: 1_000, timeout_ms: 4_000, grace_ms: 1_000 };
+
+    fn hello(node: &str, started_ms: u64, versions: (u32, u32)) -> Hello {
+        Hello { node: node.into(), started_ms, versions, program: "0.1.0".into(), leaves: false }
+    }
+
+    /// A node that has joined alone at 1,000, and then has heard another one.
+    fn pair() -> Members {
+        let mut members = Members::new(hello("me", 500, (1, 1)), TIMING);
+        members.linked(true, 500);
+        assert_eq!(members.hello(hello("other", 1, (1, 1)), 600), [Step::SayHello]);
+        assert_eq!(members.tick(1_000), [Step::SayHello, Step::Probe("other".into()), Step::Join(vec!["other".into()])]);
+        members.hello(hello("other", 1, (1, 1)), 1_000);
+        members
+    }
+
+    #[test]
+    fn the_first_hello_is_read_by_every_later_version() {
+        let first = r#"{"node":"a","started_ms":1700000000000,"versions":[1,1],"program":"0.1.0","leaves":false}"#;
+        let read: Hello = serde_json::from_str(first).expect("the first format");
+        assert_eq!(read, hello("a", 1_700_000_000_000, (1, 1)));
+        assert_eq!(serde_json::to_string(&read).expect("it can be written"), first);
+        let later = r#"{"node":"b","started_ms":2,"versions":[3,7],"colour":"red","zone":{"rack":1}}"#;
+        let read: Hello = serde_json::from_str(later).expect("fields of a later version are skipped");
+        assert_eq!(read.versions, (3, 7));
+    }
+
+    #[test]
+    fn a_killed_node_is_gone_within_a_second_and_a_half() {
+        let mut members = pair();
+        let (mut now_ms, mut steps) = (1_000, Vec::new());
+        while !steps.contains(&Step::Gone("other".into())) {
+            now_ms += 50;
+            steps = members.tick(now_ms);
+            if steps.contains(&Step::Probe("other".into())) {
+                steps.extend(members.probed("other", false, now_ms));
+            }
+        }
+        assert!(now_ms - 1_000 <= 1_400, "{now_ms}");
+    }
+
+    #[test]
+    fn a_frozen_node_is_suspected_and_gone_only_after_the_timeout() {
+        let mut members = pair();
+        let (mut suspected_ms, mut gone_ms) = (0, 0);
+        for now_ms in (1_000..6_000).step_by(50) {
+            for step in members.tick(now_ms) {
+                match step {
+                    Step::Suspect(_, true) => suspected_ms = now_ms,
+                    Step::Gone(_) => gone_ms = now_ms,
+                    _ => {}
+                }
+            }
+        }
+        assert_eq!((suspected_ms, gone_ms), (2_500, 5_000));
+    }
+
+    #[test]
+    fn a_node_that_answers_or_comes_back_within_the_grace_stays() {
+        let mut members = pair();
+        members.tick(1_400);
+        assert_eq!(members.probed("other", false, 1_400), [Step::Suspect("other".into(), true)]);
+        members.tick(1_700);
+        assert_eq!(members.hello(hello("other", 1, (1, 1)), 2_000), [Step::Suspect("other".into(), false)]);
+        assert!(!members.tick(2_390).iter().any(|step| matches!(step, Step::Gone(_))));
+        assert!(members.probed("other", false, 2_100).is_empty(), "it has just been heard");
+    }
+
+    #[test]
+    fn a_node_that_lost_its_own_link_suspects_nobody() {
+        let mut members = pair();
+        members.tick(1_400);
+        members.probed("other", false, 1_400);
+        assert_eq!(members.linked(false, 1_500), [Step::Suspect("other".into(), false)]);
+        assert!(members.tick(9_000).is_empty());
+        members.linked(true, 9_000);
+        // The other has not come back to NATS yet.
+        for now_ms in (9_000..12_900).step_by(50) {
+            let steps = members.tick(now_ms);
+            assert!(
+                !steps.iter().any(|step| matches!(step, Step::Suspect(_, true) | Step::Gone(_) | Step::Probe(_))),
+                "{now_ms} {steps:?}"
+            );
+            assert!(members.probed("other", false, now_ms).is_empty());
+        }
+        assert!(members.tick(13_000).contains(&Step::Gone("other".into())));
+    }
+
+    #[test]
+    fn who_shares_no_version_stands_aside_if_it_came_later() {
+        let mut old = Members::new(hello("old", 1, (1, 1)), TIMING);
+        let mut new = Members::new(hello("new", 2, (2, 3)), TIMING);
+        old.linked(true, 0);
+        old.tick(300);
+        new.linked(true, 1_000);
+        assert!(matches!(&*old.hello(new.me().clone(), 1_000), [Step::Refused(_), Step::SayHello]));
+        assert!(old.is_joined());
+        assert!(matches!(&*new.hello(old.me().clone(), 1_001), [Step::SayHello, Step::StandAside(_)]));
+        assert!(!new.tick(2_000).iter().any(|step| matches!(step, Step::Join(_))));
+        let mut leaves = old.me().clone();
+        leaves.leaves = true;
+        new.hello(leaves, 2_100);
+        assert!(new.tick(2_200).contains(&Step::Join(Vec::new())), "the old one has gone");
+    }
+
+    #[test]
+    fn a_cluster_speaks_the_highest_version_that_all_of_it_speak() {
+        let mut members = Members::new(hello("me", 1, (1, 3)), TIMING);
+        members.linked(true, 0);
+        assert_eq!(members.version(), 3);
+        members.hello(hello("a", 2, (2, 2)), 10);
+        assert_eq!(members.version(), 2);
+        members.hello(hello("b", 3, (7, 9)), 10);
+        assert_eq!(members.version(), 2, "it is not part of it");
+    }
+
+    #[test]
+    fn nodes_that_share_in_pairs_share_all_together() {
+        let ranges = [(1, 2), (2, 3), (2, 5)];
+        let all = ranges.iter().enumerate().map(|(number, range)| hello(&number.to_string(), number as u64, *range));
+        let all: Vec<Hello> = all.collect();
+        for me in &all {
+            let mut members = Members::new(me.clone(), TIMING);
+            members.linked(true, 0);
+            all.iter().for_each(|other| drop(members.hello(other.clone(), 10)));
+            assert!(all.iter().all(|other| (other.versions.0..=other.versions.1).contains(&members.version())));
+        }
+    }
+}
