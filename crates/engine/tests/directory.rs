@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use touchline_engine::directory::{Act, Answered, Ask, Directory, ScopeId, ScopeOptions, Target, Walk, Who, client_text, read};
+use touchline_engine::directory::{
+    Act, Answered, Ask, Claim, ConflictPolicy, Directory, Listing, ScopeId, ScopeOptions, Target, Walk, Who, client_text, read,
+};
 use touchline_engine::request::Subscribed;
 use touchline_engine::{Position, Response, directory};
 use touchline_protocol::publication::Content;
 use touchline_protocol::{ClientInfo, Error, Publication};
-use touchline_registry::{OwnerId, Timing};
+use touchline_registry::{OwnerId, Policy, Replica, Timing};
 
 type Asked = u32;
 
@@ -93,6 +95,88 @@ proptest! {
             let stats = answer_of(&mut directory, 99, Ask::PresenceStats { channel: "room".into() });
             prop_assert_eq!(stats["num_clients"].as_u64(), Some(list.len() as u64));
             prop_assert_eq!(stats["num_users"].as_u64(), Some(users.len() as u64));
+        }
+    }
+}
+
+/// All that a directory shows: who has which name, and who is in which group.
+fn state(directory: &mut Directory<Asked>) -> serde_json::Value {
+    let list = |scope, prefix: &str| Listing { scope: ScopeId(scope), prefix: prefix.into(), cursor: 0, limit: 1_000 };
+    let mut shown = Vec::new();
+    for scope in 0..2 {
+        shown.push(answer_of(directory, 99, Ask::Names(list(scope, "")))["names"].clone());
+        for group in ["a", "b", "c", "d"] {
+            shown.push(answer_of(directory, 99, Ask::Members { scope: ScopeId(scope), group: group.into() })["members"].clone());
+        }
+    }
+    shown.into()
+}
+
+proptest! {
+    #[test]
+    fn a_token_gets_all_of_its_names_and_groups_or_nothing_changes(
+        tokens in prop::collection::vec((0..5u32, prop::collection::vec((0..2u16, 0..5usize, 0..12usize, any::<bool>()), 1..8)), 1..30),
+    ) {
+        let scope = |name: &str, conflict_policy| ScopeOptions {
+            name: name.into(),
+            conflict_policy,
+            meta_max_size: 10,
+            client_entries_limit: 5,
+            allow_watch_for_client: true,
+            ..ScopeOptions::default()
+        };
+        let scopes = [scope("newest", ConflictPolicy::Newest), scope("reject", ConflictPolicy::Reject)];
+        let mut directory = Directory::new("here", &scopes, &Timing::default(), 7, false, NOW);
+        for (number, entries) in tokens {
+            let claims: Vec<Claim> = entries.iter().map(|(scope, key, meta, is_group)| Claim {
+                scope: ScopeId(*scope),
+                key: ["a", "b", "c", "d", ""][*key].into(),
+                meta: format!("\"{}\"", "x".repeat(*meta)).into(),
+                is_group: *is_group,
+            }).collect();
+            let before = state(&mut directory);
+            let (answer, acts) = ask(&mut directory, number, Ask::Take(claims.clone().into()));
+            match answer.expect("an answer") {
+                Err(_) => {
+                    prop_assert!(acts.is_empty(), "nobody hears of it: {:?}", acts);
+                    prop_assert_eq!(state(&mut directory), before);
+                }
+                Ok(_) => {
+                    let mine = client_text(owner(number));
+                    for Claim { scope, key, is_group, .. } in claims {
+                        let has = |list: &serde_json::Value, field: &str| list.as_array().into_iter().flatten()
+                            .any(|entry| entry["client"] == mine.as_str() && (is_group || entry[field] == &*key));
+                        let listing = Listing { scope, prefix: "".into(), cursor: 0, limit: 1_000 };
+                        let asked = if is_group { Ask::Members { scope, group: key.clone() } } else { Ask::Names(listing) };
+                        let shown = answer_of(&mut directory, 99, asked);
+                        prop_assert!(has(&shown[if is_group { "members" } else { "names" }], "name"), "{} of {}", key, shown);
+                    }
+                }
+            }
+            if number == 4 {
+                directory.ask(&who(4), Ask::Close, None, NOW);
+                directory.acts().for_each(drop);
+            }
+        }
+    }
+
+    /// What is checked beforehand is what the registry does then.
+    #[test]
+    fn a_registration_that_may_be_made_is_made(deeds in prop::collection::vec((0..4u32, 0..4usize, any::<bool>(), any::<bool>()), 1..80)) {
+        for policy in [Policy::Newest, Policy::Oldest, Policy::Reject] {
+            let mut replica = Replica::new("here", 7, touchline_registry::Settings { policy, ..Default::default() }, NOW);
+            for (number, name, take_over, is_group) in &deeds {
+                let (owner, name) = (owner(*number), ["", "a", "b", "c"][*name]);
+                let before = replica.entries_of(owner);
+                let (may, is_done) = if *is_group {
+                    (replica.may_join(owner, name, b"1"), replica.join(owner, name, b"1", NOW).map(drop))
+                } else {
+                    let may = replica.may_register(owner, name, b"1", *take_over);
+                    (may, replica.register(owner, name, b"1", *take_over, NOW).map(drop))
+                };
+                prop_assert_eq!(may.clone().map(drop), is_done);
+                prop_assert_eq!(replica.entries_of(owner) - before, usize::from(may == Ok(true)));
+            }
         }
     }
 }

@@ -16,6 +16,7 @@ mod digest;
 mod entry;
 mod event;
 mod groups;
+mod may;
 #[cfg(test)]
 mod model;
 mod names;

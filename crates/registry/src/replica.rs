@@ -371,14 +371,14 @@ impl Replica {
         self.outputs.extend(self.table.events.drain(..).map(Output::Event));
     }
 
-    fn check(&self, key: &str, meta: &[u8]) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, key: &str, meta: &[u8]) -> Result<(), Refusal> {
         let fits = !key.is_empty() && key.len() <= self.limits.key_max && meta.len() <= self.limits.meta_max;
         let is_sendable = key.len().saturating_add(meta.len()) <= self.operations_max().saturating_sub(codec::ENTRY_OVERHEAD);
         if fits && is_sendable { Ok(()) } else { Err(Refusal::TooLong) }
     }
 
     /// The entry of a name that this owner has, and its rank.
-    fn own(&self, owner: OwnerId, name: &str) -> Result<(Entry, u8), Refusal> {
+    pub(crate) fn own(&self, owner: OwnerId, name: &str) -> Result<(Entry, u8), Refusal> {
         let own = self.table.own_claim(name).filter(|(entry, _)| entry.owner() == owner);
         own.ok_or(Refusal::Undefined)
     }

@@ -24,6 +24,8 @@ pub enum Ask {
         /// From whoever has it, where the scope keeps the newest.
         take_over: bool,
     },
+    /// Gives the names and groups of a token to the client: all of them, or none.
+    Take(Box<[Claim]>),
     /// Takes a name from the client.
     Unregister {
         /// Where.
@@ -141,6 +143,19 @@ pub enum Ask {
     },
     /// The client is gone, with all that it holds.
     Close,
+}
+
+/// A name or a group of a token.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    /// Where.
+    pub scope: ScopeId,
+    /// The name, taken over where the scope keeps the newest; or the group.
+    pub key: Box<str>,
+    /// JSON, or empty.
+    pub meta: Bytes,
+    /// It is a group.
+    pub is_group: bool,
 }
 
 /// A page of a listing.

@@ -12,6 +12,7 @@ mod presence;
 mod remote;
 mod request;
 mod scope;
+mod take;
 mod walk;
 
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use crate::duration::millis;
 pub use answer::{numbered, push as message_push};
 pub use answered::Answered;
 use answered::Listed;
-pub use ask::{Act, Ask, Listing, Target, Who, client_from_text, client_text};
+pub use ask::{Act, Ask, Claim, Listing, Target, Who, client_from_text, client_text};
 use calls::{CallError, Caller, Calls, Done, Reply};
 use inbox::{Address, Fetch, Inbox};
 pub use request::{METHODS, read};
@@ -257,6 +258,7 @@ impl<A> Directory<A> {
                 let (Registered::New(entry) | Registered::Updated(entry)) = registered.map_err(refusal)?;
                 Ok(answer::entry(&entry))
             }
+            Ask::Take(claims) => self.take(owner, &claims, now_ms),
             Ask::Unregister { scope, name } => {
                 self.scope(scope)?.replica.unregister(owner, &name).map_err(refusal).map(|()| answer::empty())
             }

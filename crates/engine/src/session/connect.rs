@@ -9,6 +9,7 @@ use touchline_protocol::message::{ConnectResult, Reply};
 use touchline_protocol::{Disconnect, Error, data};
 
 use super::counted::Counted;
+use super::registry;
 use super::{Connecting, Context, Heartbeat, Link, Phase, REFUSED_CLOSE_MS, ServerSubscription, Session, Ticket};
 use crate::claims::{ConnectionClaims, SubscribeOptions, TokenError, connection_claims, expiry};
 use crate::duration::millis;
@@ -41,9 +42,7 @@ impl Session {
         if !self.count(context) {
             return context.disconnect(Disconnect::CONNECTION_LIMIT);
         }
-        let connecting =
-            Connecting { command, awaited: 0, subs: Vec::new(), subs_bytes: 0, held: Vec::new(), held_bytes: 0, is_overrun: false };
-        self.phase = Phase::Connecting(Box::new(connecting));
+        self.phase = Phase::Connecting(Box::new(Connecting { command, ..Connecting::default() }));
         let granted = claims
             .register
             .into_iter()
@@ -52,11 +51,15 @@ impl Session {
         if !granted.is_empty() {
             self.rare.get_or_insert_default().granted = granted;
         }
-        self.claim(claims.names, claims.groups, context);
+        let Some(entries) = registry::claims_of(claims.names, claims.groups, &context.node.scopes) else {
+            return context.disconnect(Disconnect::BAD_REQUEST);
+        };
+        let mark = context.effects.requests.len();
         self.subscribe_at_connect(claims.channels, claims.subs, &request.subs, context);
         if self.link == Link::Listening {
             self.subscribe_as_asked(request.subs, context);
         }
+        self.claim(entries, mark, context);
         self.finish_connect(context);
     }
 
@@ -115,6 +118,7 @@ impl Session {
             });
         }
         context.effects.refuse(command, error);
+        self.drop_deferred(context);
         self.rare = None;
         self.phase = Phase::Refused;
         self.heartbeat = Heartbeat::Due(context.now_ms + REFUSED_CLOSE_MS);

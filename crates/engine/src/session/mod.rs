@@ -226,11 +226,13 @@ enum Phase {
 }
 
 /// A connect under way.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Connecting {
     command: u32,
-    /// Server-side subscriptions without an answer.
+    /// Server-side subscriptions without an answer, and one for the names and groups of the token.
     awaited: usize,
+    /// What homes of channels are asked once the names and groups of the token are there.
+    deferred: Vec<Outbound>,
     /// Channel and `SubscribeResult`, encoded.
     subs: Vec<(String, Vec<u8>)>,
     /// Bytes of `subs`.
@@ -549,6 +551,7 @@ impl Session {
 
     /// Gives everything back that the session holds: its subscriptions, here and at the channels' homes.
     pub fn close(&mut self, context: &mut Context<'_>) {
+        self.drop_deferred(context);
         self.phase = Phase::Closed;
         self.rare = None;
         for subscription in std::mem::take(&mut self.subscriptions) {

@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use touchline_protocol::command::RpcRequest;
 use touchline_protocol::message::Reply;
-use touchline_protocol::{Disconnect, Error, data};
+use touchline_protocol::{Error, data};
 
-use super::{AnswerKind, Context, Phase, Session, Ticket, Weight};
+use super::{AnswerKind, Context, Outbound, Phase, Session, Ticket, Weight};
 use crate::claims::EntryClaim;
-use crate::directory::{self, Ask, Who};
+use crate::directory::{self, Ask, Claim, Scopes, Who};
 use crate::request::Response;
 
 impl Session {
@@ -67,25 +67,38 @@ impl Session {
         context.effects.asks.push((Some(Ticket::Directory { command, kind, weight }), self.who(), ask));
     }
 
-    /// Takes the names and groups of the token. The connect reply waits for them.
-    pub(super) fn claim(&mut self, names: Vec<EntryClaim>, groups: Vec<EntryClaim>, context: &mut Context<'_>) {
-        let entries = names.into_iter().map(|claim| (claim, false)).chain(groups.into_iter().map(|claim| (claim, true)));
-        for (claim, is_group) in entries {
-            let scope = context.node.scopes.find(&claim.scope);
-            let meta = claim.meta.map(|meta| data::take(&meta)).transpose();
-            let (Some(scope), Ok(meta)) = (scope, meta) else { return context.disconnect(Disconnect::BAD_REQUEST) };
-            if directory::has_control(&claim.name) {
-                return context.disconnect(Disconnect::BAD_REQUEST);
-            }
-            let (key, meta) = (claim.name.into_boxed_str(), meta.unwrap_or_else(Bytes::new));
-            let ask =
-                if is_group { Ask::Join { scope, group: key, meta } } else { Ask::Register { scope, name: key, meta, take_over: true } };
-            if let Phase::Connecting(connecting) = &mut self.phase {
-                connecting.awaited += 1;
-            }
-            self.is_listed = true;
-            context.effects.asks.push((Some(Ticket::Claim), self.who(), ask));
+    /// Asks for the names and groups of the token, all or none. Nothing else of the connect may be seen before they are there, so what the
+    /// homes of channels were to be asked since `mark` waits with it, and so does the connect reply.
+    pub(super) fn claim(&mut self, claims: Box<[Claim]>, mark: usize, context: &mut Context<'_>) {
+        if claims.is_empty() || context.effects.disconnect.is_some() {
+            return;
         }
+        if let Phase::Connecting(connecting) = &mut self.phase {
+            connecting.awaited += 1;
+            connecting.deferred = context.effects.requests.split_off(mark);
+        }
+        self.is_listed = true;
+        context.effects.asks.push((Some(Ticket::Claim), self.who(), Ask::Take(claims)));
+    }
+
+    /// Lets the subscriptions go whose channels' homes have not been asked yet, because the names of the token come first.
+    pub(super) fn drop_deferred(&mut self, context: &mut Context<'_>) {
+        let Phase::Connecting(connecting) = &mut self.phase else { return };
+        for Outbound { channel, .. } in std::mem::take(&mut connecting.deferred) {
+            if let Some(index) = self.find(&channel, context.hub) {
+                context.hub.release(self.subscriptions.swap_remove(index).channel);
+            }
+        }
+    }
+
+    /// Whether the home of this channel has not been asked yet for that reason; it is not asked any more then.
+    pub(super) fn is_deferred(&mut self, channel: &str) -> bool {
+        let Phase::Connecting(connecting) = &mut self.phase else { return false };
+        let before = connecting.deferred.len();
+        connecting.deferred.retain(|outbound| *outbound.channel != *channel);
+        let dropped = before - connecting.deferred.len();
+        connecting.awaited -= dropped;
+        dropped > 0
     }
 
     pub(super) fn claimed(&mut self, response: Response, context: &mut Context<'_>) {
@@ -97,10 +110,22 @@ impl Session {
             }
             _ => {
                 connecting.awaited -= 1;
+                context.effects.requests.append(&mut connecting.deferred);
                 self.finish_connect(context);
             }
         }
     }
+}
+
+/// The names and groups of a token, as they are asked for. None = the token names what cannot be.
+pub(super) fn claims_of(names: Vec<EntryClaim>, groups: Vec<EntryClaim>, scopes: &Scopes) -> Option<Box<[Claim]>> {
+    let entries = names.into_iter().map(|claim| (claim, false)).chain(groups.into_iter().map(|claim| (claim, true)));
+    let read = |(claim, is_group): (EntryClaim, bool)| {
+        let meta = claim.meta.map(|meta| data::take(&meta)).transpose().ok()?.unwrap_or_else(Bytes::new);
+        let scope = scopes.find(&claim.scope).filter(|_| !directory::has_control(&claim.name))?;
+        Some(Claim { scope, key: claim.name.into_boxed_str(), meta, is_group })
+    };
+    entries.map(read).collect()
 }
 
 /// What the answer to an ask may be.

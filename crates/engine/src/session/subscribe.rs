@@ -283,6 +283,9 @@ impl Session {
     /// Ends a subscription without a word to the client.
     pub(super) fn remove(&mut self, index: usize, context: &mut Context<'_>) {
         let subscription = self.subscriptions.swap_remove(index);
+        if matches!(self.phase, Phase::Connecting(_)) && self.is_deferred(context.hub.name(subscription.channel)) {
+            return context.hub.release(subscription.channel);
+        }
         self.let_go(subscription, context);
     }
 

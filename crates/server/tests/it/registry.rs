@@ -193,3 +193,64 @@ fn the_servers_own_scopes_are_out_of_reach() {
     settings.registry.scopes.push(ScopeOptions { name: "$presence".into(), ..ScopeOptions::default() });
     assert!(touchline_server::Server::bind(settings).is_err());
 }
+
+/// A client with a token of these claims, and the answer to its connect.
+fn connect(server: &TestServer, claims: Value) -> (WebSocket, Value) {
+    let mut client = server.websocket();
+    client.send_json(json!({"id": 1, "connect": {"token": token(claims)}}));
+    let reply = client.message();
+    (client, reply)
+}
+
+#[test]
+fn a_token_gets_all_of_its_names_and_groups_or_none() {
+    let server = TestServer::with(|settings| {
+        devices(settings);
+        let exclusive =
+            ScopeOptions { name: "rooms".into(), conflict_policy: touchline_server::ConflictPolicy::Reject, ..ScopeOptions::default() };
+        settings.registry.scopes.push(exclusive);
+    });
+    let name = |scope: &str, name: &str| json!({"scope": scope, "name": name});
+    let (mut ann, _) = connect(&server, json!({"sub": "ann", "names": [name("devices", "phone")]}));
+    let (bob, _) = connect(&server, json!({"sub": "bob", "names": [name("rooms", "stage")]}));
+    let claims = json!({
+        "sub": "cat",
+        "names": [name("devices", "phone"), name("rooms", "stage")],
+        "groups": [{"scope": "devices", "group": "all"}],
+        "channels": ["room:cats"],
+    });
+    for _ in 0..5 {
+        let (_, reply) = connect(&server, claims.clone());
+        assert_eq!(reply["error"]["code"], 4001, "{reply}");
+        assert_eq!(server.api("members", json!({"scope": "devices", "group": "all"}))["result"]["count"], 0);
+        assert_eq!(server.api("presence_stats", json!({"channel": "room:cats"}))["result"]["num_clients"], 0);
+    }
+    let about = |id: u32, name: &str| rpc(id, "registry.lookup", &json!({"scope": "devices", "name": name}));
+    let phone = ann.ask(about(2, "phone"));
+    assert!(phone["rpc"]["data"]["client"].is_string(), "the first that the owner hears is this answer: {phone}");
+    // The refused connections are still open, and their end must not take anything from anybody either.
+    drop(bob);
+    until("the name is free", || server.api("lookup", name("rooms", "stage"))["error"]["code"] == 4002);
+    let (cat, reply) = connect(&server, claims);
+    assert!(reply["connect"]["subs"]["room:cats"].is_object(), "{reply}");
+    assert_eq!(ann.message()["push"]["message"]["data"]["lost"]["name"], "phone");
+    assert_eq!(server.api("members", json!({"scope": "devices", "group": "all"}))["result"]["count"], 1);
+    assert_eq!(server.api("presence_stats", json!({"channel": "room:cats"}))["result"]["num_clients"], 1);
+    drop(cat);
+    until("all is given back", || {
+        server.api("presence_stats", json!({"channel": "room:cats"}))["result"]["num_clients"] == 0
+            && server.api("lookup", name("devices", "phone"))["error"]["code"] == 4002
+    });
+}
+
+#[test]
+fn a_token_with_a_channel_that_cannot_be_takes_no_name() {
+    let server = TestServer::with(devices);
+    let (mut ann, _) = connect(&server, json!({"sub": "ann", "names": [{"scope": "devices", "name": "phone"}]}));
+    let claims = json!({"sub": "cat", "names": [{"scope": "devices", "name": "phone"}], "channels": ["nowhere:a"]});
+    let mut cat = server.websocket();
+    cat.send_json(json!({"id": 1, "connect": {"token": token(claims)}}));
+    assert!(matches!(cat.close(), Heard::Close(3501, _)));
+    let phone = ann.ask(rpc(2, "registry.lookup", &json!({"scope": "devices", "name": "phone"})));
+    assert!(phone["rpc"]["data"]["client"].is_string(), "{phone}");
+}

@@ -1,0 +1,40 @@
+//! Whether commands would be refused, without carrying them out: for who wants all of several, or none.
+
+use crate::owners::OwnerId;
+use crate::replica::{Refusal, Replica};
+use crate::settings::Policy;
+use crate::table::SELF;
+
+impl Replica {
+    /// Whether [`Replica::register`] would give the name to the owner now; the limit of entries is left out, which the caller has to count
+    /// ([`Replica::entries_of`]). Gives whether the owner would have one entry more.
+    ///
+    /// # Errors
+    /// [`Refusal::Taken`], [`Refusal::TooLong`].
+    pub fn may_register(&self, owner: OwnerId, name: &str, meta: &[u8], take_over: bool) -> Result<bool, Refusal> {
+        self.check(name, meta)?;
+        match self.table.counting(name) {
+            Some((entry, SELF, _)) if entry.owner() == owner => Ok(false),
+            Some((_, authority, _)) if authority != SELF && self.own(owner, name).is_ok() => Ok(false),
+            Some((entry, authority, _)) => {
+                let is_free = self.table.policy() == Policy::Newest || self.table.authority(authority).is_suspected;
+                if take_over && is_free { Ok(true) } else { Err(Refusal::Taken(entry)) }
+            }
+            None => Ok(true),
+        }
+    }
+
+    /// The same for [`Replica::join`].
+    ///
+    /// # Errors
+    /// [`Refusal::TooLong`].
+    pub fn may_join(&self, owner: OwnerId, group: &str, meta: &[u8]) -> Result<bool, Refusal> {
+        self.check(group, meta)?;
+        Ok(!self.is_member(owner, group))
+    }
+
+    /// Names and memberships of an owner on this node.
+    pub fn entries_of(&self, owner: OwnerId) -> usize {
+        self.table.entries_of(owner)
+    }
+}
