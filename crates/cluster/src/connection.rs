@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use async_nats::{Client, ConnectOptions, Event, Message, ServerAddr, Subscriber};
@@ -15,10 +15,11 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::history::{Streams, warn_of_losses};
 use crate::loader::{Checks, Loader};
 use crate::members::{Hello, Members, Step, Timing, VERSIONS};
+use crate::pieces::{Pieces, split};
 use crate::settings::Settings;
 use crate::subject::{Subjects, name};
 use crate::watch::Watch;
-use crate::{Incoming, JoinError, Outgoing, Stored};
+use crate::{Incoming, IsEnough, JoinError, Outgoing, Stored};
 
 /// How long other nodes have for an answer that is gathered.
 const GATHER: Duration = Duration::from_secs(1);
@@ -81,7 +82,7 @@ pub(crate) async fn options(settings: &Settings) -> Result<(Vec<ServerAddr>, Con
 pub(crate) async fn run(
     settings: Settings,
     (servers, options): (Vec<ServerAddr>, ConnectOptions),
-    mut outgoing: UnboundedReceiver<Outgoing>,
+    (mut outgoing, message_max): (UnboundedReceiver<Outgoing>, Arc<AtomicUsize>),
     hand: Hand,
 ) {
     warn_of_losses(&settings);
@@ -105,6 +106,8 @@ pub(crate) async fn run(
     }
     let (stream_sender, mut opened) = unbounded_channel();
     loop {
+        // The client knows it a moment after it says that it is connected; heartbeats bring this loop here again.
+        message_max.store(node.client.max_payload(), Relaxed);
         tokio::select! {
             Some(event) = events.recv() => node.on_event(&event, &stream_sender).await,
             Some(streams) = opened.recv() => node.on_streams(streams),
@@ -269,11 +272,17 @@ impl Node {
             if last_name(&message).is_none_or(|from| from == me) {
                 return;
             }
-            let client = client.clone();
+            let (client, me) = (client.clone(), me.clone());
             let reply = message.reply.map(|subject| -> Box<dyn FnOnce(Vec<u8>) + Send> {
                 let runtime = tokio::runtime::Handle::current();
                 Box::new(move |answer| {
-                    runtime.spawn(async move { client.publish(subject, answer.into()).await });
+                    runtime.spawn(async move {
+                        for piece in split(&me, answer, client.max_payload()) {
+                            if let Err(error) = client.publish(subject.clone(), piece).await {
+                                return tracing::warn!(%error, "an answer to another node could not be sent");
+                            }
+                        }
+                    });
                 })
             });
             hand(Incoming::Order { message: message.payload, reply });
@@ -482,9 +491,9 @@ impl Node {
             Outgoing::Link { scope, to, message } => self.publish(self.subjects.link(version, &scope, to.as_deref()), message).await,
             Outgoing::Node { to, message } => self.publish(self.subjects.node(version, &to, &self.settings.node), message).await,
             Outgoing::Order { message } => self.publish(self.subjects.order(version, &self.settings.node), message).await,
-            Outgoing::Gather { message, nodes, done } => {
+            Outgoing::Gather { message, nodes, is_enough, done } => {
                 let (client, subject) = (self.client.clone(), self.subjects.order(version, &self.settings.node));
-                tokio::spawn(async move { done(gather(&client, subject, message, nodes).await) });
+                tokio::spawn(async move { done(gather(&client, subject, message, (nodes, is_enough)).await) });
             }
             Outgoing::Pass { channel, payload } => self.publish(self.subjects.passing(&channel), payload).await,
             Outgoing::Interest { channel, is_wanted: true } => self.hear_channel(channel).await,
@@ -554,18 +563,21 @@ fn place(message: &Message) -> Option<(u64, u64)> {
     Some((number("Nats-Sequence")?, number("Nats-Last-Sequence").unwrap_or_default()))
 }
 
-async fn gather(client: &Client, subject: String, message: Bytes, nodes: usize) -> Vec<Bytes> {
+async fn gather(client: &Client, subject: String, message: Bytes, (nodes, is_enough): (usize, IsEnough)) -> Vec<Bytes> {
     let inbox = client.new_inbox();
     let Ok(mut subscriber) = client.subscribe(inbox.clone()).await else { return Vec::new() };
     if client.publish_with_reply(subject, inbox, message).await.is_err() {
         return Vec::new();
     }
-    let mut answers = Vec::new();
+    let (mut answers, mut pieces) = (Vec::new(), Pieces::default());
     let until = tokio::time::Instant::now() + GATHER;
     while answers.len() < nodes {
         match tokio::time::timeout_at(until, subscriber.next()).await {
-            Ok(Some(message)) => answers.push(message.payload),
+            Ok(Some(message)) => answers.extend(pieces.take(message.payload)),
             _ => break,
+        }
+        if answers.last().is_some_and(|answer| is_enough(answer)) {
+            break;
         }
     }
     answers

@@ -7,11 +7,13 @@ mod connection;
 mod history;
 mod loader;
 mod members;
+mod pieces;
 mod settings;
 mod subject;
 mod watch;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -134,12 +136,16 @@ pub enum Incoming {
 pub type OnStored = Box<dyn FnOnce(Option<(u64, u64)>) + Send>;
 /// Takes the answers of other nodes.
 pub type OnGathered = Box<dyn FnOnce(Vec<Bytes>) + Send>;
+/// Whether an answer is all that was wanted, so that nobody waits for the other nodes.
+pub type IsEnough = fn(&[u8]) -> bool;
+/// What NATS carries in one message if nobody says otherwise, bytes.
+const MESSAGE_SIZE: usize = 1_024 * 1_024;
 
 enum Outgoing {
     Link { scope: Arc<str>, to: Option<Arc<str>>, message: Bytes },
     Node { to: Arc<str>, message: Bytes },
     Order { message: Bytes },
-    Gather { message: Bytes, nodes: usize, done: OnGathered },
+    Gather { message: Bytes, nodes: usize, is_enough: IsEnough, done: OnGathered },
     Pass { channel: Arc<str>, payload: Bytes },
     Interest { channel: Arc<str>, is_wanted: bool },
     Load(Load),
@@ -151,11 +157,21 @@ enum Outgoing {
 
 /// The way to the other nodes. Nothing waits: what can't be sent now is lost, or its sender is told.
 #[derive(Clone)]
-pub struct Cluster(UnboundedSender<Outgoing>);
+pub struct Cluster {
+    outgoing: UnboundedSender<Outgoing>,
+    /// What one message may carry, bytes.
+    message_max: Arc<AtomicUsize>,
+}
 
 impl Cluster {
     fn send(&self, outgoing: Outgoing) {
-        let _ = self.0.send(outgoing);
+        let _ = self.outgoing.send(outgoing);
+    }
+
+    /// Bytes that one message to other nodes may have, by the server that the node is connected to, or was last: 1 MiB before the first
+    /// one, and another number perhaps after each reconnect. Larger ones are not sent.
+    pub fn message_max(&self) -> usize {
+        self.message_max.load(Relaxed)
     }
 
     /// To one node's part of a scope, or to all.
@@ -173,9 +189,10 @@ impl Cluster {
         self.send(Outgoing::Order { message: message.into() });
     }
 
-    /// To all other nodes, and collects what they say: at most `nodes` answers, or what came within a second.
-    pub fn gather(&self, message: Vec<u8>, nodes: usize, done: OnGathered) {
-        self.send(Outgoing::Gather { message: message.into(), nodes, done });
+    /// To all other nodes, and collects what they say: at most `nodes` answers, those up to one that is enough, or what came within a second.
+    /// An answer may be larger than one message.
+    pub fn gather(&self, message: Vec<u8>, nodes: usize, is_enough: IsEnough, done: OnGathered) {
+        self.send(Outgoing::Gather { message: message.into(), nodes, is_enough, done });
     }
 
     /// To all nodes that hear a channel, this one too.
@@ -225,12 +242,14 @@ impl Cluster {
 pub struct Joining {
     settings: Settings,
     outgoing: UnboundedReceiver<Outgoing>,
+    message_max: Arc<AtomicUsize>,
 }
 
 /// Prepares to join: what is sent by the handle waits until [`Joining::start`].
 pub fn join(settings: Settings) -> (Cluster, Joining) {
     let (sender, outgoing) = unbounded_channel();
-    (Cluster(sender), Joining { settings, outgoing })
+    let message_max = Arc::new(AtomicUsize::new(MESSAGE_SIZE));
+    (Cluster { outgoing: sender, message_max: Arc::clone(&message_max) }, Joining { settings, outgoing, message_max })
 }
 
 impl Joining {
@@ -247,7 +266,7 @@ impl Joining {
                 match connection::options(&self.settings).await {
                     Ok(options) => {
                         let _ = checked.send(Ok(()));
-                        connection::run(self.settings, options, self.outgoing, Arc::new(incoming)).await;
+                        connection::run(self.settings, options, (self.outgoing, self.message_max), Arc::new(incoming)).await;
                     }
                     Err(error) => drop(checked.send(Err(error))),
                 }

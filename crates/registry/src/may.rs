@@ -1,5 +1,6 @@
-//! Whether commands would be refused, without carrying them out: for who wants all of several, or none.
+//! Whether commands would be refused, without carrying them out: for who wants all of several, or none. And questions about members.
 
+use crate::entry::Entry;
 use crate::owners::OwnerId;
 use crate::replica::{Refusal, Replica};
 use crate::settings::Policy;
@@ -31,6 +32,18 @@ impl Replica {
     pub fn may_join(&self, owner: OwnerId, group: &str, meta: &[u8]) -> Result<bool, Refusal> {
         self.check(group, meta)?;
         Ok(!self.is_member(owner, group))
+    }
+
+    /// A membership of an owner of any node.
+    pub fn member(&self, owner: OwnerId, group: &str) -> Option<Entry> {
+        self.table.member(owner, group)
+    }
+
+    /// Members of a group: a page from `cursor` on (0 = the first), and where the next one starts. A page may be short. Who is a member
+    /// during the whole listing is listed exactly once. The listing of a group that fits into its first page costs the size of the group,
+    /// any other the size of the scope.
+    pub fn member_page(&self, group: &str, cursor: u32, limit: usize) -> (Vec<Entry>, Option<u32>) {
+        self.table.member_page(group, cursor, limit)
     }
 
     /// Names and memberships of an owner on this node.

@@ -7,7 +7,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use tokio::sync::{oneshot, watch};
-use touchline_cluster::Cluster;
+use touchline_cluster::{Cluster, IsEnough};
 use touchline_engine::directory::{Ask, Who};
 use touchline_engine::{Request, Response, ShardId, session};
 
@@ -45,6 +45,17 @@ pub(crate) struct Ways {
 pub(crate) struct PortsTls {
     pub(crate) http: Option<Arc<Tls>>,
     pub(crate) lines: Option<Arc<Tls>>,
+}
+
+/// What has become of commands for a client of some node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Emulated {
+    /// They are on their way.
+    Done,
+    /// No such node is in sight.
+    NoNode,
+    /// They are more than one message to another node may carry.
+    TooLarge,
 }
 
 /// One server process.
@@ -187,15 +198,20 @@ impl Node {
         answer.await.unwrap_or(Response::Refused(Error::INTERNAL))
     }
 
-    /// Asks all other nodes to run an operation, and gives what they answer.
-    pub(crate) async fn gather(&self, method: &str, params: &[u8]) -> Vec<Bytes> {
-        let (Some(cluster), peers @ 1..) = (&self.cluster, self.peers.load(Relaxed)) else { return Vec::new() };
+    /// Asks all other nodes to run an operation, and gives what they answer up to an answer that is enough, and how many were asked.
+    pub(crate) async fn gather(&self, method: &str, params: &[u8], is_enough: IsEnough) -> (Vec<Bytes>, usize) {
+        let (Some(cluster), peers @ 1..) = (&self.cluster, self.peers.load(Relaxed)) else { return (Vec::new(), 0) };
         let (done, gathered) = oneshot::channel();
         let done = move |answers| {
             let _ = done.send(answers);
         };
-        cluster.gather(crate::operation::order(method, params), peers, Box::new(done));
-        gathered.await.unwrap_or_default()
+        cluster.gather(crate::operation::order(method, params), peers, is_enough, Box::new(done));
+        (gathered.await.unwrap_or_default(), peers)
+    }
+
+    /// Whether so many bytes are more than one message to another node may carry.
+    pub(crate) fn is_too_large(&self, bytes: usize) -> bool {
+        self.cluster.as_ref().is_some_and(|cluster| bytes > cluster.message_max())
     }
 
     /// Gives the registrar an order. One that has ended loses it: so does the node then.
@@ -264,20 +280,24 @@ impl Node {
         }
     }
 
-    /// Hands commands to the client whose seal this is, here or on its node. False when there is no such node. A client that has gone misses them.
-    pub(crate) fn emulate(&self, seal: &str, node: &str, commands: Bytes) -> bool {
+    /// Hands commands to the client whose seal this is, here or on its node. A client that has gone misses them.
+    pub(crate) fn emulate(&self, seal: &str, node: &str, commands: Bytes) -> Emulated {
         if node == self.id {
             if let Some(owner) = self.seals.open(seal)
                 && let Some((shard, slot)) = route(owner, self.shards.len())
             {
                 self.send(shard, Message::Client { owner, slot, order: ClientOrder::Commands(commands) });
             }
-            return true;
+            return Emulated::Done;
         }
         // What anybody may send must not go out to nodes that do not exist.
-        let Some(cluster) = self.cluster.as_ref().filter(|_| self.knows_peer(node)) else { return false };
-        cluster.node(node.into(), together::emulated(seal, &commands));
-        true
+        let Some(cluster) = self.cluster.as_ref().filter(|_| self.knows_peer(node)) else { return Emulated::NoNode };
+        let message = together::emulated(seal, &commands);
+        if message.len() > cluster.message_max() {
+            return Emulated::TooLarge;
+        }
+        cluster.node(node.into(), message);
+        Emulated::Done
     }
 
     /// The counters of the shard whose thread this is; of the first one on other threads.

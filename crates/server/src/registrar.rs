@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
+use touchline_cluster::Cluster;
 use touchline_engine::directory::{Act, Ask, Directory, ScopeFigures, Who};
 use touchline_engine::request::Publish;
 use touchline_engine::{Request, Response, ShardId};
@@ -67,7 +68,7 @@ pub(crate) struct Figures {
 /// # Errors
 /// When the system refuses it.
 pub(crate) fn start(node: Arc<Node>, directory: Directory<Asker>, orders: Receiver<Order>) -> io::Result<JoinHandle<()>> {
-    let registrar = Registrar { node, directory, walks: Walks::default(), told_ms: 0, has_news: true };
+    let registrar = Registrar { node, directory, walks: Walks::default(), told_ms: 0, has_news: true, message_max: 0 };
     std::thread::Builder::new().name("registry".into()).spawn(move || registrar.run(&orders))
 }
 
@@ -79,6 +80,8 @@ struct Registrar {
     told_ms: u64,
     /// Something may have changed since.
     has_news: bool,
+    /// What one message to another node may carry, as the directory knows it, bytes.
+    message_max: usize,
 }
 
 impl Registrar {
@@ -92,6 +95,7 @@ impl Registrar {
                 Err(RecvTimeoutError::Disconnected) => return,
             };
             let now_ms = self.node.clock.now_ms();
+            self.note_message_max();
             let batch = first.into_iter().chain(std::iter::from_fn(|| orders.try_recv().ok())).take(BATCH);
             let mut is_over = false;
             for order in batch {
@@ -118,6 +122,20 @@ impl Registrar {
             if is_over {
                 return;
             }
+        }
+    }
+
+    /// Has the directory know what one message to another node may carry now: that depends on the server that the node is connected to.
+    fn note_message_max(&mut self) {
+        let Some(bytes) = self.node.cluster.as_ref().map(Cluster::message_max).filter(|bytes| *bytes != self.message_max) else { return };
+        self.message_max = bytes;
+        self.directory.set_message_max(bytes);
+        for scope in self.directory.oversized_scopes() {
+            tracing::warn!(
+                scope,
+                bytes,
+                "meta_max_size allows more than a message of NATS carries (max_payload): what is larger is refused"
+            );
         }
     }
 

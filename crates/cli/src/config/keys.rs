@@ -353,6 +353,7 @@ pub(crate) const SCOPE_OPTIONS: &[Key] = &[
     ours("allow_store", Texts, "", "Names that clients may have messages kept for, patterns as in `allow_register`; empty = backends only. Clients also need `allow_send_for_client`."),
     ours("inbox_size", Integer(0, 1_000_000), "0", "Messages that may be kept for one name until its owner acknowledges them (`send` with `store_for`), in `store.primary`; 0 = none are kept."),
     ours("inbox_ttl_max", Duration, "168h", "Longest time that such a message is kept."),
+    ours("call_members_limit", SOME, "1000", "Members that one call of a group may reach. Beyond it: 4007."),
     ours("members_limit", SOME, "1000", "Members in one answer; of larger groups a sample is shown, with the exact count."),
 ];
 

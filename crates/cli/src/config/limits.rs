@@ -105,6 +105,7 @@ pub(crate) const LIMITS: &[Limit] = &[
     limit("scope.client_calls_limit", "calls of one connection that wait", "error 4007"),
     limit("scope.inbox_size", "messages kept for a name", "error 4011"),
     limit("scope.inbox_ttl_max", "how long they are kept", "nothing: they go, and are counted"),
+    limit("scope.call_members_limit", "members that one call of a group reaches", "error 4007"),
     limit("scope.members_limit", "the answer to `members`", "a sample, with the exact count"),
 ];
 
@@ -151,7 +152,6 @@ pub(crate) const FIXED: &[Fixed] = &[
     fixed("server/src/shard/socket.rs", "WAITING_MAX", "Encrypted bytes that wait for a socket", "nothing: the rest waits in the clear"),
     fixed("engine/src/idempotency.rs", "KEYS_MAX", "Idempotency keys remembered by a shard", "nothing: the oldest is forgotten"),
     fixed("engine/src/idempotency.rs", "KEEP_MS", "Milliseconds for which one is remembered", "nothing: it is forgotten"),
-    fixed("engine/src/directory/mod.rs", "GROUP_CALLS_MAX", "Members that one call of a group reaches", "error 4007"),
     fixed("engine/src/directory/inbox.rs", "WINDOW", "Kept messages that a client is given before it acknowledges some", "nothing: the others follow"),
     fixed("engine/src/directory/request.rs", "PAGE_MAX", "Entries in a page of `names` or `groups`", "a cursor to the rest"),
     fixed("engine/src/tracker.rs", "NAME_MAX", "Bytes of a reported event's name", "error 107"),

@@ -55,17 +55,37 @@ pub(super) fn groups(groups: &[(Arc<str>, u32)], next: Option<u32>) -> Vec<u8> {
     out
 }
 
+fn write_member(out: &mut Vec<u8>, entry: &Entry) {
+    let mut object = Object::open(out);
+    object.text("client", &client_text(entry.owner())).text("node", entry.node()).raw("meta", meta(entry));
+    object.close();
+}
+
+/// One member of a group.
+pub(super) fn member(entry: &Entry) -> Vec<u8> {
+    let mut out = Vec::with_capacity(160);
+    write_member(&mut out, entry);
+    out
+}
+
 /// `count` is exact; `members` may be a sample of them.
 pub(super) fn members(members: &[Entry], count: u64) -> Vec<u8> {
     let mut out = Vec::new();
     let mut object = Object::open(&mut out);
-    encode::list(object.key("members"), members, |out, entry| {
-        let mut object = Object::open(out);
-        object.text("client", &client_text(entry.owner())).text("node", entry.node()).raw("meta", meta(entry));
-        object.close();
-    });
+    encode::list(object.key("members"), members, write_member);
     encode::number(object.key("count"), count);
     object.flag("sample", (members.len() as u64) < count);
+    object.close();
+    out
+}
+
+/// A page of the members of a group, which has `count`.
+pub(super) fn member_page(members: &[Entry], count: u64, next: Option<u32>) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut object = Object::open(&mut out);
+    encode::list(object.key("members"), members, write_member);
+    encode::number(object.key("count"), count);
+    object.number("cursor", next.unwrap_or_default().into());
     object.close();
     out
 }

@@ -31,6 +31,8 @@ pub(super) enum Listed {
     Presence(Vec<Entry>, u64),
     /// Members of a group, and how many there are.
     Members(Vec<Entry>, u64),
+    /// A page of them, how many there are, and where the next page starts.
+    MemberPage(Vec<Entry>, u64, Option<u32>),
     /// A page, and where the next one starts.
     Names(Vec<Entry>, Option<u32>),
     /// A page of groups and their sizes, and where the next one starts.
@@ -65,6 +67,7 @@ impl Answered {
             Content::Listed(listed) => match *listed {
                 Listed::Presence(shown, count) => presence::write(&shown, count).into(),
                 Listed::Members(members, count) => answer::members(&members, count).into(),
+                Listed::MemberPage(members, count, next) => answer::member_page(&members, count, next).into(),
                 Listed::Names(names, next) => answer::names(&names, next).into(),
                 Listed::Groups(groups, next) => answer::groups(&groups, next).into(),
                 Listed::Replies(replies) => answer::replies(&replies).into(),

@@ -78,6 +78,22 @@ pub enum Ask {
         /// The group.
         group: Box<str>,
     },
+    /// The same, a page; no prefix is looked at.
+    MemberPage {
+        /// The group.
+        group: Box<str>,
+        /// Which page.
+        listing: Listing,
+    },
+    /// Whether a client is a member of a group, and its metadata.
+    Member {
+        /// Where.
+        scope: ScopeId,
+        /// The group.
+        group: Box<str>,
+        /// The client; none = who asks.
+        client: Option<OwnerId>,
+    },
     /// Names, groups and memberships, and how they spread over the nodes.
     Count {
         /// Where.

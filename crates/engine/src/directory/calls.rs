@@ -1,6 +1,6 @@
 //! Calls that wait for an answer: of one client, or of every member of a group.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -66,6 +66,8 @@ pub(super) struct Calls<A> {
     deadlines: BTreeSet<(u64, u64)>,
     by_callee: HashMap<OwnerId, HashSet<u64>>,
     by_caller: HashMap<OwnerId, HashSet<u64>>,
+    /// Calls of other nodes: by the node and its own number of the call.
+    by_number: HashMap<(Arc<str>, u64), u64>,
 }
 
 impl<A> Calls<A> {
@@ -80,6 +82,7 @@ impl<A> Calls<A> {
             deadlines: BTreeSet::new(),
             by_callee: HashMap::new(),
             by_caller: HashMap::new(),
+            by_number: HashMap::new(),
         }
     }
 
@@ -104,6 +107,9 @@ impl<A> Calls<A> {
         self.by_callee.entry(callee).or_default().insert(self.next);
         if let Some(by) = by {
             self.by_caller.entry(by).or_default().insert(self.next);
+        }
+        if let Caller::Node(node, number) = &caller {
+            self.by_number.insert((Arc::clone(node), *number), self.next);
         }
         self.pending.insert(self.next, Pending { caller, callee, by, node, until_ms });
         self.next
@@ -134,15 +140,32 @@ impl<A> Calls<A> {
         if let Some(by) = pending.by {
             forget(&mut self.by_caller, by, call);
         }
+        if let Caller::Node(node, number) = &pending.caller {
+            self.by_number.remove(&(Arc::clone(node), *number));
+        }
         Some(pending)
     }
 
-    /// Forgets all calls of a client that is gone: nobody waits for their answers.
-    pub(super) fn caller_gone(&mut self, caller: OwnerId) {
+    /// Forgets all calls of a client that is gone: nobody waits for their answers. Gives the nodes that should forget some of them too, and
+    /// the numbers of these.
+    pub(super) fn caller_gone(&mut self, caller: OwnerId) -> BTreeMap<Arc<str>, Vec<u64>> {
+        let mut elsewhere: BTreeMap<Arc<str>, Vec<u64>> = BTreeMap::new();
         for call in self.by_caller.remove(&caller).unwrap_or_default() {
-            if let Some(Pending { caller: Caller::Group(number), .. }) = self.take(call) {
+            let Some(pending) = self.take(call) else { continue };
+            if let Caller::Group(number) = pending.caller {
                 self.groups.remove(&number);
             }
+            if let Some(node) = pending.node {
+                elsewhere.entry(node).or_default().push(call);
+            }
+        }
+        elsewhere
+    }
+
+    /// Forgets a call of another node, by its own number, because its caller is gone.
+    pub(super) fn caller_gone_there(&mut self, node: &Arc<str>, number: u64) {
+        if let Some(call) = self.by_number.get(&(Arc::clone(node), number)).copied() {
+            self.take(call);
         }
     }
 
@@ -169,8 +192,12 @@ impl<A> Calls<A> {
         calls.into_iter().filter_map(|call| self.finish(call, Err(CallError::Ours(Error::CALLEE_GONE)))).collect()
     }
 
-    /// Ends all calls of a node that is gone.
+    /// Ends all calls of a node that is gone: nobody waits for those that it has made.
     pub(super) fn node_gone(&mut self, node: &str) -> Vec<Done<A>> {
+        let made = self.by_number.iter().filter(|((caller, _), _)| **caller == *node).map(|(_, call)| *call);
+        for call in made.collect::<Vec<u64>>() {
+            self.take(call);
+        }
         let of_node = self.pending.iter().filter(|(_, pending)| pending.node.as_deref() == Some(node)).map(|(call, _)| *call);
         let calls: Vec<u64> = of_node.collect();
         calls.into_iter().filter_map(|call| self.finish(call, Err(CallError::Ours(Error::CALLEE_GONE)))).collect()

@@ -12,6 +12,7 @@ mod presence;
 mod remote;
 mod request;
 mod scope;
+mod size;
 mod take;
 mod walk;
 
@@ -38,8 +39,6 @@ use crate::work::Work;
 
 /// The scope of presence. No scope of the configuration can be called so, and [`Scopes::find`] never finds it.
 const PRESENCE: &str = "$presence";
-/// Calls of members that one call of a group may make.
-const GROUP_CALLS_MAX: usize = 1_000;
 
 /// What a scope has counted since the node started, and what it holds.
 #[derive(Debug, Clone)]
@@ -69,6 +68,8 @@ pub struct Directory<A> {
     inbox: Inbox,
     acts: Vec<Act<A>>,
     is_clustered: bool,
+    /// Bytes that one message to another node may have.
+    message_max: usize,
 }
 
 impl<A> Directory<A> {
@@ -89,7 +90,8 @@ impl<A> Directory<A> {
         };
         let presence = make(&presence, Some(presence::shown_user));
         let scopes = scopes.iter().map(|options| make(options, None)).chain([presence]).collect();
-        Directory { node: node.into(), scopes, calls: Calls::new(birth), inbox: Inbox::default(), acts: Vec::new(), is_clustered }
+        let (calls, inbox) = (Calls::new(birth), Inbox::default());
+        Directory { node: node.into(), scopes, calls, inbox, acts: Vec::new(), is_clustered, message_max: usize::MAX }
     }
 
     /// What sessions see of the scopes.
@@ -135,6 +137,9 @@ impl<A> Directory<A> {
             }
             return;
         }
+        if let Err(error) = self.can_be_told(&ask) {
+            return self.acts.extend(asker.map(|asker| Act::Answer(asker, Err(error))));
+        }
         let answer = match ask {
             Ask::Send { target, data, store_for_ms: 0 } => self.send(who, &target, &data),
             Ask::Send { target, data, store_for_ms } => {
@@ -154,7 +159,7 @@ impl<A> Directory<A> {
                 Ok(answer::empty())
             }
             Ask::Enter { channel, info, is_shown, is_announced } => {
-                self.enter(who.owner, &channel, presence::meta(&info, is_shown, is_announced), now_ms);
+                self.enter(who.owner, &channel, (&info, is_shown, is_announced), now_ms);
                 Ok(answer::empty())
             }
             Ask::Exit { channel } => {
@@ -271,6 +276,10 @@ impl<A> Directory<A> {
                 Ok(answer::empty())
             }
             Ask::Leave { scope, group } => self.scope(scope)?.replica.leave(owner, &group).map_err(refusal).map(|()| answer::empty()),
+            Ask::Member { scope, group, client } => {
+                let client = client.or((!who.is_backend).then_some(owner)).ok_or(Error::BAD_REQUEST)?;
+                self.scope(scope)?.replica.member(client, &group).map(|entry| answer::member(&entry)).ok_or(Error::NOT_REGISTERED)
+            }
             Ask::Count { scope } => Ok(answer::counts(&self.scope(scope)?.replica)),
             _ => Err(Error::INTERNAL),
         }
@@ -279,7 +288,9 @@ impl<A> Directory<A> {
     /// An owner is gone: all that it held, the calls that it made, and the calls that wait for it.
     fn close(&mut self, owner: OwnerId) {
         self.scopes.iter_mut().for_each(|scope| scope.replica.close(owner));
-        self.calls.caller_gone(owner);
+        for (node, calls) in self.calls.caller_gone(owner) {
+            self.acts.extend(calls.chunks(remote::CLIENTS_MAX).map(|calls| Act::Node(Arc::clone(&node), remote::gone(calls))));
+        }
         let done = self.calls.callee_gone(owner);
         self.finish_all(done);
     }
@@ -293,6 +304,7 @@ impl<A> Directory<A> {
     fn send(&mut self, who: &Who, target: &Target, data: &Bytes) -> Result<Vec<u8>, Error> {
         let entry = self.resolve(target)?;
         let message = answer::message(who, &target.key, data);
+        self.fits(message.len())?;
         self.acts.push(if *entry.node() == self.node {
             Act::Push(entry.owner(), message)
         } else {
@@ -330,7 +342,7 @@ impl<A> Directory<A> {
         let (waiting, own) = (self.calls.len(), if who.is_backend { 0 } else { self.calls.of_caller(who.owner) });
         let options = &self.scope(target.scope)?.options;
         let fits = waiting + calls <= options.calls_limit
-            && calls <= GROUP_CALLS_MAX
+            && calls <= options.call_members_limit.max(1)
             && (who.is_backend || own + calls <= options.client_calls_limit);
         fits.then_some(timeout_ms.min(options.call_timeout_max.as_millis() as u64)).ok_or(Error::TOO_MANY_CALLS)
     }
@@ -338,7 +350,9 @@ impl<A> Directory<A> {
     /// Calls a name.
     fn call(&mut self, who: &Who, target: &Target, data: &Bytes, timeout_ms: u64, asker: Option<A>, now_ms: u64) {
         let Some(asker) = asker else { return };
-        let checked = self.resolve(target).and_then(|entry| Ok((self.may_call(who, target, 1, timeout_ms)?, entry)));
+        let message = answer::message(who, &target.key, data);
+        let resolved = self.fits(message.len()).and_then(|()| self.resolve(target));
+        let checked = resolved.and_then(|entry| Ok((self.may_call(who, target, 1, timeout_ms)?, entry)));
         let (timeout_ms, entry) = match checked {
             Ok(checked) => checked,
             Err(error) => return self.acts.push(Act::Answer(asker, Err(error))),
@@ -347,7 +361,6 @@ impl<A> Directory<A> {
         let node = (!is_here).then(|| Arc::clone(entry.node()));
         let (by, until_ms) = ((!who.is_backend).then_some(who.owner), now_ms.saturating_add(timeout_ms));
         let call = self.calls.open(Caller::Here(asker), by, entry.owner(), node, until_ms);
-        let message = answer::message(who, &target.key, data);
         self.acts.push(if is_here {
             Act::Call(entry.owner(), call, message.into())
         } else {

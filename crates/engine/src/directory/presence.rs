@@ -16,7 +16,7 @@ const ANNOUNCED: u8 = 2;
 const AROUND: usize = 64;
 
 /// Flags, length of the user (4 bytes, little-endian), the user, then `ClientInfo` as JSON.
-pub(super) fn meta(info: &ClientInfo, is_shown: bool, is_announced: bool) -> Vec<u8> {
+fn meta(info: &ClientInfo, is_shown: bool, is_announced: bool) -> Vec<u8> {
     let mut meta = vec![if is_shown { SHOWN } else { 0 } | if is_announced { ANNOUNCED } else { 0 }];
     meta.extend_from_slice(&(info.user.len() as u32).to_le_bytes());
     meta.extend_from_slice(info.user.as_bytes());
@@ -90,9 +90,21 @@ pub(super) fn announce<A>(event: &Event) -> Option<Act<A>> {
 }
 
 impl<A> Directory<A> {
-    pub(super) fn enter(&mut self, owner: OwnerId, channel: &Arc<str>, meta: Vec<u8>, now_ms: u64) {
+    /// Who cannot be told to other nodes with all that it shows of itself is there with its user and its client id only.
+    pub(super) fn enter(
+        &mut self,
+        owner: OwnerId,
+        channel: &Arc<str>,
+        (info, is_shown, is_announced): (&ClientInfo, bool, bool),
+        now_ms: u64,
+    ) {
+        let mut shown = meta(info, is_shown, is_announced);
+        if self.fits(channel.len() + shown.len()).is_err() {
+            let bare = ClientInfo { user: info.user.clone(), client: info.client.clone(), conn_info: None, chan_info: None };
+            shown = meta(&bare, is_shown, is_announced);
+        }
         // Its limits are above all that channels allow, so nothing is refused.
-        let _ = self.presence().join(owner, channel, &meta, now_ms);
+        let _ = self.presence().join(owner, channel, &shown, now_ms);
     }
 
     /// `{"num_clients", "num_users"}`: both exact; all anonymous clients are one user.

@@ -10,7 +10,7 @@ use touchline_protocol::encode::{self, Object};
 use touchline_registry::OwnerId;
 
 use super::calls::{CallError, Caller, Reply};
-use super::{Act, Directory, answer as words, client_from_text, client_text, error_json};
+use super::{Act, Directory, answer as words, client_from_text, client_text, error_json, request::given};
 
 #[derive(Deserialize)]
 struct Message<'a> {
@@ -28,8 +28,8 @@ struct Message<'a> {
     call: u64,
     #[serde(default)]
     timeout_ms: u64,
-    /// The answer to the receiver's call.
-    #[serde(borrow, default)]
+    /// The answer to the receiver's call; it may be `null`.
+    #[serde(borrow, default, deserialize_with = "given")]
     data: Option<&'a RawValue>,
     /// The called client's error.
     #[serde(borrow, default)]
@@ -37,6 +37,9 @@ struct Message<'a> {
     /// The server's error, by its number.
     #[serde(default)]
     code: u32,
+    /// The sender's numbers of calls whose caller is gone.
+    #[serde(default)]
+    gone: Vec<u64>,
 }
 
 /// Clients that one message is for at most: their ids take some 40 KB.
@@ -84,11 +87,24 @@ pub(super) fn answer(call: u64, reply: &Reply) -> Vec<u8> {
     out
 }
 
+/// Calls whose caller is gone; at most [`CLIENTS_MAX`].
+pub(super) fn gone(calls: &[u64]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut object = Object::open(&mut out);
+    encode::list(object.key("gone"), calls, |out, call| encode::number(out, *call));
+    object.close();
+    out
+}
+
 impl<A> Directory<A> {
     /// A message of another node's directory. What can't be read is left alone.
     pub fn receive_from_node(&mut self, from: &str, message: &[u8], now_ms: u64) {
         let Ok(message) = serde_json::from_slice::<Message<'_>>(message) else { return };
         let take = |json: &RawValue| Bytes::copy_from_slice(json.get().as_bytes());
+        if !message.gone.is_empty() {
+            let from = from.into();
+            return message.gone.iter().for_each(|number| self.calls.caller_gone_there(&from, *number));
+        }
         if message.client.is_empty() {
             let reply = match (message.data, message.error) {
                 (Some(data), _) => Ok(take(data)),

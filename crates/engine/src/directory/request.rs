@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use touchline_protocol::{Error, data};
 
-use super::ask::{Ask, Listing, Target};
+use super::ask::{Ask, Listing, Target, client_from_text};
 use super::scope::{ScopeId, Scopes, fits};
 
 /// How long a call waits if it does not say, milliseconds.
@@ -19,7 +19,7 @@ const PAGE_MAX: usize = 1_000;
 const ACKNOWLEDGED_MAX: usize = 1_000;
 
 /// The methods that clients call as `registry.<method>`, and backends as operations.
-pub const METHODS: [&str; 13] = [
+pub const METHODS: [&str; 14] = [
     "register",
     "unregister",
     "update_meta",
@@ -29,6 +29,7 @@ pub const METHODS: [&str; 13] = [
     "join",
     "leave",
     "members",
+    "member",
     "groups",
     "send",
     "call",
@@ -53,12 +54,16 @@ struct Params<'a> {
     /// What a lookup gave.
     #[serde(borrow)]
     version: Cow<'a, str>,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "given")]
     meta: Option<&'a RawValue>,
-    #[serde(borrow)]
+    /// `null` is a value as any other.
+    #[serde(borrow, deserialize_with = "given")]
     data: Option<&'a RawValue>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
+    /// A client id.
+    #[serde(borrow)]
+    client: Cow<'a, str>,
     cursor: u32,
     limit: usize,
     timeout_ms: u64,
@@ -70,9 +75,15 @@ struct Params<'a> {
     ids: Vec<String>,
 }
 
+/// A value that stands there, `null` too.
+pub(super) fn given<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
 impl Params<'_> {
+    /// Metadata; `null` is none.
     fn meta(&self) -> Result<Bytes, Error> {
-        self.meta.map(data::take).transpose().map(Option::unwrap_or_default)
+        self.meta.filter(|meta| meta.get() != "null").map(data::take).transpose().map(Option::unwrap_or_default)
     }
 
     fn data(&self) -> Result<Bytes, Error> {
@@ -107,7 +118,8 @@ pub fn read(method: &str, params: &str, scopes: &Scopes) -> Result<Ask, Error> {
     if method == "reply" {
         let outcome = match p.error {
             Some(error) => Err(data::take(error)?),
-            None => Ok(p.data()?),
+            // A function that returns nothing answers with nothing.
+            None => Ok(p.data.map_or_else(|| Ok(Bytes::from_static(b"null")), data::take)?),
         };
         return Ok(Ask::Reply { call: p.call, outcome });
     }
@@ -133,6 +145,7 @@ pub fn read(method: &str, params: &str, scopes: &Scopes) -> Result<Ask, Error> {
             _ => return Err(Error::BAD_REQUEST),
         },
         "unregister" => Ask::Unregister { scope, name: name() },
+        "update_meta" if p.meta.is_none() => return Err(Error::BAD_REQUEST),
         "update_meta" => {
             let expected = match &*p.version {
                 "" => None,
@@ -146,7 +159,12 @@ pub fn read(method: &str, params: &str, scopes: &Scopes) -> Result<Ask, Error> {
         "count" => Ask::Count { scope },
         "join" => Ask::Join { scope, group: group(), meta: p.meta()? },
         "leave" => Ask::Leave { scope, group: group() },
-        "members" => Ask::Members { scope, group: group() },
+        "members" if p.limit == 0 && p.cursor == 0 => Ask::Members { scope, group: group() },
+        "members" => Ask::MemberPage { group: group(), listing: p.listing(scope) },
+        "member" => {
+            let client = (!p.client.is_empty()).then(|| client_from_text(&p.client).ok_or(Error::BAD_REQUEST)).transpose()?;
+            Ask::Member { scope, group: group(), client }
+        }
         "send" => Ask::Send { target: p.target(scope)?, data: p.data()?, store_for_ms: p.store_for.saturating_mul(1_000) },
         _ => {
             let timeout_ms = if p.timeout_ms == 0 { CALL_TIMEOUT_MS } else { p.timeout_ms };
@@ -162,8 +180,8 @@ pub fn read(method: &str, params: &str, scopes: &Scopes) -> Result<Ask, Error> {
 pub(crate) fn permit(ask: &Ask, user: &str, granted: &[(Box<str>, Box<str>)], scopes: &Scopes) -> Result<(), Error> {
     let scope = match ask {
         Ask::Register { scope, .. } | Ask::Join { scope, .. } | Ask::Lookup { scope, .. } => *scope,
-        Ask::Members { scope, .. } | Ask::Count { scope } => *scope,
-        Ask::Names(listing) | Ask::Groups(listing) => listing.scope,
+        Ask::Members { scope, .. } | Ask::Member { scope, .. } | Ask::Count { scope } => *scope,
+        Ask::Names(listing) | Ask::Groups(listing) | Ask::MemberPage { listing, .. } => listing.scope,
         Ask::Send { target, .. } | Ask::Call { target, .. } => target.scope,
         // What concerns the client's own entries, or a call that it was given.
         _ => return Ok(()),

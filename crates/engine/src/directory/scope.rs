@@ -47,6 +47,8 @@ pub struct ScopeOptions {
     pub calls_limit: usize,
     /// The same of one connection; a call of a group counts by its members. Beyond it: 4007.
     pub client_calls_limit: usize,
+    /// Members that one call of a group may reach. Beyond it: 4007.
+    pub call_members_limit: usize,
     /// Members in one answer; of larger groups a sample is shown, with the exact count.
     pub members_limit: usize,
     /// Names that clients may have messages kept for (`send` with `store_for`), patterns as above. None = backends only.
@@ -77,6 +79,7 @@ impl Default for ScopeOptions {
             call_timeout_max: Duration::from_secs(60),
             calls_limit: 10_000,
             client_calls_limit: 128,
+            call_members_limit: 1_000,
             members_limit: 1_000,
             allow_store: Vec::new(),
             inbox_size: 0,

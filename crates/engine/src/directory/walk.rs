@@ -12,7 +12,7 @@ use touchline_registry::{Entry, OwnerId};
 use super::answered::{Answered, Listed};
 use super::ask::{Act, Ask, Listing, Target, Who};
 use super::calls::Caller;
-use super::{Directory, GROUP_CALLS_MAX, ScopeId, answer, presence, remote};
+use super::{Directory, ScopeId, answer, presence, remote};
 use crate::work::Work;
 
 /// Members that one step touches at most.
@@ -35,6 +35,7 @@ pub struct Walk<A> {
 enum Way {
     Presence { channel: Box<str>, limit: usize, shown: Vec<Entry> },
     Members { scope: ScopeId, group: Box<str>, limit: usize, found: Vec<Entry> },
+    MemberPage { group: Box<str>, listing: Listing, found: Vec<Entry>, steps: usize },
     Names { listing: Listing, found: Vec<Entry>, steps: usize },
     Groups { listing: Listing, found: Vec<(Arc<str>, u32)>, steps: usize },
     Send { scope: ScopeId, message: Vec<u8>, push: Arc<Shared>, elsewhere: BTreeMap<Arc<str>, Vec<OwnerId>> },
@@ -52,7 +53,7 @@ impl Ask {
     /// Whether it touches many entries: [`Directory::begin`] and [`Directory::step`] carry it out in short steps.
     pub fn is_walk(&self) -> bool {
         match self {
-            Ask::Presence { .. } | Ask::Members { .. } | Ask::Names(_) | Ask::Groups(_) => true,
+            Ask::Presence { .. } | Ask::Members { .. } | Ask::MemberPage { .. } | Ask::Names(_) | Ask::Groups(_) => true,
             Ask::Send { target, store_for_ms: 0, .. } | Ask::Call { target, .. } => target.is_group,
             _ => false,
         }
@@ -92,6 +93,10 @@ impl<A> Directory<A> {
                 let found = Vec::with_capacity(limit.min(at.replica.member_count(&group)));
                 Way::Members { scope, group, limit, found }
             }
+            Ask::MemberPage { group, listing } => {
+                self.scope(listing.scope)?;
+                Way::MemberPage { group, listing, found: Vec::new(), steps: 0 }
+            }
             Ask::Names(listing) => {
                 self.scope(listing.scope)?;
                 Way::Names { listing, found: Vec::new(), steps: 0 }
@@ -103,11 +108,13 @@ impl<A> Directory<A> {
             Ask::Send { target, data, store_for_ms: 0 } if target.is_group => {
                 self.begin_group(&target)?;
                 let message = answer::message(who, &target.key, &data);
+                self.fits(message.len())?;
                 let push = Arc::new(answer::push(&message));
                 Way::Send { scope: target.scope, message, push, elsewhere: BTreeMap::new() }
             }
             Ask::Call { target, data, timeout_ms } if target.is_group => {
                 let members = self.begin_group(&target)?;
+                self.fits(answer::message(who, &target.key, &data).len())?;
                 let timeout_ms = self.may_call(who, &target, members, timeout_ms)?;
                 Way::Call { target, data, timeout_ms, found: Vec::with_capacity(members) }
             }
@@ -137,6 +144,10 @@ impl<A> Directory<A> {
             Way::Members { scope, group, found, .. } => {
                 let count = self.scope(scope).map_or(0, |scope| scope.replica.member_count(&group));
                 Answered::list(Listed::Members(found, count as u64), work)
+            }
+            Way::MemberPage { group, listing, found, .. } => {
+                let count = self.scope(listing.scope).map_or(0, |scope| scope.replica.member_count(&group));
+                Answered::list(Listed::MemberPage(found, count as u64, Some(listing.cursor).filter(|at| *at > 0)), work)
             }
             Way::Names { listing, found, .. } => Answered::list(Listed::Names(found, Some(listing.cursor).filter(|at| *at > 0)), work),
             Way::Groups { listing, found, .. } => Answered::list(Listed::Groups(found, Some(listing.cursor).filter(|at| *at > 0)), work),
@@ -179,6 +190,13 @@ impl<A> Directory<A> {
                 });
                 has_more && found.len() < *limit
             }
+            Way::MemberPage { group, listing, found, steps } => {
+                let Ok(scope) = self.scope(listing.scope) else { return false };
+                let (page, next) = scope.replica.member_page(group, listing.cursor, listing.limit - found.len());
+                page.iter().for_each(note);
+                found.extend(page);
+                turn_page(listing, next, steps, found.len(), work)
+            }
             Way::Names { listing, found, steps } => {
                 let Ok(scope) = self.scope(listing.scope) else { return false };
                 let (page, next) = scope.replica.names(&listing.prefix, listing.cursor, listing.limit - found.len());
@@ -197,7 +215,7 @@ impl<A> Directory<A> {
             Way::Call { target, found, .. } => {
                 let Ok(scope) = self.scope(target.scope) else { return false };
                 // Who joins meanwhile is not met, so there is never more of them than were allowed.
-                scope.replica.walk(STEP, |entry| found.push(entry.clone())) && found.len() < GROUP_CALLS_MAX
+                scope.replica.walk(STEP, |entry| found.push(entry.clone())) && found.len() < scope.options.call_members_limit
             }
         }
     }
@@ -211,7 +229,7 @@ impl<A> Directory<A> {
         elsewhere: &mut BTreeMap<Arc<str>, Vec<OwnerId>>,
         work: &mut Work,
     ) -> bool {
-        let me = Arc::clone(&self.node);
+        let (me, most) = (Arc::clone(&self.node), self.clients_in_one(message.len()));
         let Ok(scope) = self.scope(scope) else { return false };
         let (mut here, mut full) = (Vec::new(), Vec::new());
         let has_more = scope.replica.walk(STEP, |entry| {
@@ -221,7 +239,7 @@ impl<A> Directory<A> {
             }
             let clients = elsewhere.entry(Arc::clone(entry.node())).or_default();
             clients.push(entry.owner());
-            if clients.len() == remote::CLIENTS_MAX {
+            if clients.len() >= most {
                 full.push((Arc::clone(entry.node()), std::mem::take(clients)));
             }
         });
@@ -253,11 +271,12 @@ impl<A> Directory<A> {
                 elsewhere.entry(entry.node()).or_default().push(entry.owner());
             }
         }
-        for (node, clients) in elsewhere {
+        let most = self.clients_in_one(message.len());
+        for (node, clients) in elsewhere.iter().flat_map(|(node, clients)| clients.chunks(most).map(move |clients| (*node, clients))) {
             // The calls of one message have numbers in a row.
             let open = |client: &OwnerId| self.calls.open(Caller::Group(group), by, *client, Some(Arc::clone(node)), until_ms);
             let Some(first) = clients.iter().map(open).reduce(|first, _| first) else { continue };
-            self.acts.push(Act::Node(Arc::clone(node), remote::call(&clients, first, timeout_ms, &message)));
+            self.acts.push(Act::Node(Arc::clone(node), remote::call(clients, first, timeout_ms, &message)));
         }
     }
 }

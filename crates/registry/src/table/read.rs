@@ -119,6 +119,30 @@ impl Table {
         (found, (next < end).then_some(next))
     }
 
+    /// A membership of an owner of any authority.
+    pub(crate) fn member(&self, owner: OwnerId, group: &str) -> Option<Entry> {
+        let mut authorities = (0..self.authorities.end()).filter(|authority| self.authorities.get(*authority).is_some());
+        authorities.find_map(|authority| self.find_member(authority, group, owner)).map(|index| self.entry_of_member(index))
+    }
+
+    /// Members of a group, paged as [`Table::names`]. A group that fits into its first page is found without a look at others' members.
+    pub(crate) fn member_page(&self, group: &str, cursor: u32, limit: usize) -> (Vec<Entry>, Option<u32>) {
+        let Some(group) = self.groups.find(group) else { return (Vec::new(), None) };
+        if cursor == 0 && self.groups.get(group).is_some_and(|group| group.members as usize <= limit) {
+            return (self.groups.members_of(group).map(|index| self.entry_of_member(index)).collect(), None);
+        }
+        let end = self.groups.members.end();
+        let mut found = Vec::new();
+        for index in cursor..end.min(cursor.saturating_add(PAGE_SLOTS)) {
+            if found.len() == limit {
+                return (found, Some(index));
+            }
+            found.extend(self.groups.members.get(index).filter(|member| member.group == group).map(|member| member.entry.clone()));
+        }
+        let next = cursor.saturating_add(PAGE_SLOTS);
+        (found, (next < end).then_some(next))
+    }
+
     /// Entries that an authority has here.
     pub(crate) fn entries_by(&self, authority: u32) -> u64 {
         self.authorities[authority].entries

@@ -10,7 +10,7 @@ use super::body::RequestBody;
 use super::cors;
 use super::respond::{self, Answer};
 use super::stream::PROTOBUF;
-use crate::node::Node;
+use crate::node::{Emulated, Node};
 
 /// Hands commands on to their session.
 pub(super) async fn answer(node: &Node, request: Request<RequestBody>) -> Answer {
@@ -34,12 +34,16 @@ async fn take(node: &Node, request: Request<RequestBody>) -> Answer {
     let read = if is_protobuf { EmulationRequest::from_protobuf(&body) } else { EmulationRequest::from_json(&body) };
     let handed_on = read.map(|request| node.emulate(&request.session, &request.node, Bytes::copy_from_slice(&request.data)));
     match handed_on {
-        Ok(true) => {
+        Ok(Emulated::Done) => {
             let mut answer = Answer::default();
             *answer.status_mut() = StatusCode::NO_CONTENT;
             answer
         }
-        Ok(false) => respond::text(StatusCode::NOT_FOUND, "no such node\n"),
+        Ok(Emulated::TooLarge) => respond::text(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "the client is connected to another node, and this is more than nodes can send each other\n",
+        ),
+        Ok(Emulated::NoNode) => respond::text(StatusCode::NOT_FOUND, "no such node\n"),
         Err(Malformed) => respond::text(StatusCode::BAD_REQUEST, "expected session, node and data\n"),
     }
 }

@@ -94,6 +94,9 @@ struct OldCall<'a> {
     params: Option<&'a RawValue>,
 }
 
+/// Bytes around the parameters of an operation that nodes ask each other for.
+const ORDER_AROUND: usize = 64;
+
 /// An operation, as nodes ask each other for it.
 pub(crate) fn order(method: &str, params: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(params.len() + 40);
@@ -122,15 +125,23 @@ pub(crate) fn obey(node: &Arc<Node>, message: Bytes, reply: Option<Box<dyn FnOnc
 
 /// Runs one operation by its name, on all nodes that it concerns.
 async fn run(node: &Node, method: &str, params: &[u8]) -> Outcome {
+    let is_for_all = matches!(method, "subscribe" | "unsubscribe" | "disconnect" | "refresh");
+    // Nothing is done here that the other nodes could not be asked for.
+    if (is_for_all || registry::is_for_client(method)) && node.is_too_large(params.len() + ORDER_AROUND) {
+        return Ok(Err(Error::BAD_REQUEST));
+    }
     let outcome = run_here(node, method, params).await?;
     let Some(cluster) = &node.cluster else { return Ok(outcome) };
     Ok(match (method, outcome) {
-        ("subscribe" | "unsubscribe" | "disconnect" | "refresh", Ok(result)) => {
+        (_, Ok(result)) if is_for_all => {
             cluster.order(order(method, params));
             Ok(result)
         }
-        ("channels" | "info", Ok(own)) => together::merge(method, own, &node.gather(method, params).await),
-        (method, Err(Error::NOT_REGISTERED)) if registry::is_for_client(method) => together::first(&node.gather(method, params).await),
+        ("channels" | "info", Ok(own)) => together::merge(method, own, &node.gather(method, params, |_| false).await.0),
+        (method, Err(Error::NOT_REGISTERED)) if registry::is_for_client(method) => {
+            let (answers, asked) = node.gather(method, params, together::is_of_client).await;
+            together::first(&answers, asked)
+        }
         (_, outcome) => outcome,
     })
 }

@@ -1,9 +1,11 @@
 //! The registry by the server API: `register`, `unregister`, `update_meta`, `join`, `leave` for a client id; `lookup`, `names`, `count`,
 //! `members`, `groups`; `send`, `call` and `multi_call` to names and groups.
 
+use std::time::Duration;
+
 use serde::Deserialize;
 use touchline_engine::Response;
-use touchline_engine::directory::{self, Who, client_from_text};
+use touchline_engine::directory::{self, Ask, Who, client_from_text};
 use touchline_protocol::Error;
 use touchline_registry::OwnerId;
 
@@ -21,11 +23,19 @@ struct ForClient {
     client: String,
 }
 
+/// How long a call may wait for its answer, milliseconds, so that its own answer is in time for whoever has asked by HTTP.
+fn longest_call_ms(request_timeout: Duration) -> u64 {
+    (request_timeout - (request_timeout / 2).min(Duration::from_secs(1))).as_millis() as u64
+}
+
 /// Errors: 107 for bad parameters, 4001–4008, 106 at a limit.
 pub(super) async fn run(node: &Node, method: &str, params: &[u8]) -> Result<Json, Error> {
     let text = std::str::from_utf8(params).map_err(|_| Error::BAD_REQUEST)?;
     let text = if text.trim_ascii().is_empty() { "{}" } else { text };
-    let ask = directory::read(method, text, &node.session.scopes)?;
+    let mut ask = directory::read(method, text, &node.session.scopes)?;
+    if let Ask::Call { timeout_ms, .. } = &mut ask {
+        *timeout_ms = (*timeout_ms).min(longest_call_ms(node.settings.http_server.request_timeout));
+    }
     if let Some(answer) = node.session.scopes.answer(&ask) {
         return answer;
     }

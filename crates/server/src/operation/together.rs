@@ -79,9 +79,17 @@ pub(super) fn merge(method: &str, own: Json, answers: &[Bytes]) -> Result<Json, 
     Ok(out)
 }
 
-/// The answer of the one node that has the client.
-pub(super) fn first(answers: &[Bytes]) -> Result<Json, Error> {
-    let mut refused = Error::NOT_REGISTERED;
+/// Whether an answer is that of the one node that has the client: anything but that the client is not there.
+pub(super) fn is_of_client(answer: &[u8]) -> bool {
+    serde_json::from_slice(answer).is_ok_and(|answer: Answer<'_>| match answer.error {
+        Some(error) => error.code != Error::NOT_REGISTERED.code,
+        None => answer.result.is_some(),
+    })
+}
+
+/// The answer of the one node that has the client. When some of the nodes that were asked have said nothing, it may be one of these.
+pub(super) fn first(answers: &[Bytes], asked: usize) -> Result<Json, Error> {
+    let mut refused = if answers.len() < asked { Error::CLUSTER_UNREACHABLE } else { Error::NOT_REGISTERED };
     for answer in answers {
         match serde_json::from_slice::<Answer<'_>>(answer) {
             Ok(Answer { result: Some(result), .. }) => return Ok(result.get().as_bytes().to_vec()),

@@ -2,13 +2,18 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use touchline_engine::channels::{KeeperAct, Outcome, stored_position};
 use touchline_engine::{Request, Response};
 use touchline_protocol::Error;
+use touchline_protocol::publication::Content;
 
 use super::Shard;
 use crate::inbox::Asker;
 use crate::store;
+
+/// Bytes around what a publication says, on its way to the other nodes: names of fields, numbers, headers.
+const PUBLICATION_AROUND: usize = 1_024;
 
 impl Shard {
     /// Carries a request to a channel out, now or as soon as the node hears the channel.
@@ -17,6 +22,9 @@ impl Shard {
         let is_of_session = matches!(request, Request::Subscribe(_) | Request::Unsubscribe { .. });
         if is_of_session && let Some(waiting) = self.waiting.get_mut(channel) {
             return waiting.push((request, asker));
+        }
+        if self.node.cluster.is_some() && self.is_too_large(channel, &request) {
+            return self.node.answer(asker, Response::Refused(Error::BAD_REQUEST));
         }
         match self.channels.submit(channel, request, self.now_ms) {
             Outcome::Done(response) => {
@@ -53,6 +61,18 @@ impl Shard {
             }
             Outcome::Remove => store::remove(&self.node, channel, asker),
         }
+    }
+
+    /// Whether a publication is more than one message to the other nodes may carry. Those that a database keeps do not go that way.
+    fn is_too_large(&self, channel: &str, request: &Request) -> bool {
+        let Request::Publish(publish) = request else { return false };
+        let Content { data, tags, info, .. } = &publish.content;
+        let tags = tags.iter().map(|(key, value)| 2 * (key.len() + value.len())).sum::<usize>();
+        let info = info.as_ref().map_or(0, |info| {
+            info.user.len() + info.conn_info.as_ref().map_or(0, Bytes::len) + info.chan_info.as_ref().map_or(0, Bytes::len)
+        });
+        self.node.is_too_large(data.len() + tags + info + publish.idempotency_key.len() + PUBLICATION_AROUND)
+            && self.node.session.namespaces.resolve(channel).is_ok_and(|options| !options.durable)
     }
 
     /// Does what channels want of their keepers, takes up what has waited, and sends what is to be delivered.

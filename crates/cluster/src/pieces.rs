@@ -1,0 +1,87 @@
+//! Answers that are larger than one message of NATS, in pieces.
+
+use std::collections::HashMap;
+
+use bytes::{Bytes, BytesMut};
+
+/// The first byte of a piece. Answers are JSON objects, so none begins with it.
+const PIECE: u8 = b'P';
+/// Bytes that are kept free for the head of a piece.
+const HEAD: usize = 128;
+
+/// An answer as messages of at most `most` bytes each: as it is, or in pieces that say who they are from, which they are and of how many.
+pub(crate) fn split(from: &str, answer: Vec<u8>, most: usize) -> Vec<Bytes> {
+    if answer.len() <= most {
+        return vec![answer.into()];
+    }
+    let room = most.saturating_sub(HEAD + from.len()).max(1);
+    let parts = answer.len().div_ceil(room);
+    let piece = |(index, part): (usize, &[u8])| {
+        let head = format!("{from} {index} {parts}\n");
+        Bytes::from([&[PIECE], head.as_bytes(), part].concat())
+    };
+    answer.chunks(room).enumerate().map(piece).collect()
+}
+
+/// Puts pieces of several nodes together.
+#[derive(Default)]
+pub(crate) struct Pieces(HashMap<String, Vec<Bytes>>);
+
+impl Pieces {
+    /// Takes a message; gives an answer that is whole. What cannot be read, or does not fit what came before, is left alone.
+    pub(crate) fn take(&mut self, message: Bytes) -> Option<Bytes> {
+        if message.first() != Some(&PIECE) {
+            return Some(message);
+        }
+        let end = message.iter().position(|byte| *byte == b'\n')?;
+        let mut words = std::str::from_utf8(message.get(1..end)?).ok()?.split(' ');
+        let (from, index, parts) = (words.next()?, words.next()?.parse::<usize>().ok()?, words.next()?.parse::<usize>().ok()?);
+        let pieces = self.0.entry(from.to_owned()).or_default();
+        // One node's messages come in order, or not at all.
+        if index != pieces.len() || index >= parts {
+            return None;
+        }
+        pieces.push(message.slice(end + 1..));
+        if pieces.len() < parts {
+            return None;
+        }
+        let whole = self.0.remove(from)?.into_iter().fold(BytesMut::new(), |mut whole, piece| {
+            whole.extend_from_slice(&piece);
+            whole
+        });
+        Some(whole.freeze())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_of_several_nodes_come_whole_whatever_their_size() {
+        for size in [0, 1, 999, 1_000, 1_001, 5_000, 100_000] {
+            let answer = |node: u8| (0..size).map(|at| if at == 0 { b'{' } else { (at % 251) as u8 ^ node }).collect::<Vec<u8>>();
+            let [ours, theirs] = [1, 2].map(|node| split(&format!("node-{node}"), answer(node), 1_000));
+            assert!(ours.iter().all(|message| message.len() <= 1_000));
+            let (mut pieces, mut whole) = (Pieces::default(), Vec::new());
+            for (one, other) in ours.into_iter().zip(theirs) {
+                whole.extend([one, other].into_iter().filter_map(|message| pieces.take(message)));
+            }
+            assert_eq!(whole, [answer(1), answer(2)]);
+        }
+    }
+
+    #[test]
+    fn an_answer_with_a_piece_missing_is_none() {
+        let messages = split("node", vec![b'{'; 5_000], 1_000);
+        for missing in 0..messages.len() {
+            let mut pieces = Pieces::default();
+            let heard = messages.iter().enumerate().filter(|(index, _)| *index != missing);
+            assert!(heard.filter_map(|(_, message)| pieces.take(message.clone())).next().is_none());
+        }
+        let mut pieces = Pieces::default();
+        for odd in ["P", "P\n", "Pnode 0\nx", "Pnode 9 3\nx", "Pnode x y\nx", "P\u{0} 0 18446744073709551615\nx"] {
+            assert_eq!(pieces.take(Bytes::copy_from_slice(odd.as_bytes())), None, "{odd:?}");
+        }
+    }
+}

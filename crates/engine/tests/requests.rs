@@ -1,0 +1,342 @@
+//! The directory's requests as clients and backends write them: what they say, how large they may be, and what becomes of calls.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use touchline_engine::directory::{Act, Answered, Ask, Directory, METHODS, ScopeOptions, Who, client_text, numbered, read};
+use touchline_protocol::Error;
+use touchline_registry::{OwnerId, Timing};
+
+const NOW: u64 = 1_000_000;
+
+/// Nodes that hear each other.
+struct Nodes(Vec<(&'static str, Directory<u32>)>);
+
+/// What clients and askers were given.
+#[derive(Default)]
+struct Heard {
+    answers: Vec<(u32, Result<Value, Error>)>,
+    messages: Vec<(OwnerId, Value)>,
+    /// The largest message between nodes.
+    largest: usize,
+}
+
+impl Heard {
+    fn answer(mut self) -> Result<Value, Error> {
+        assert_eq!(self.answers.len(), 1, "one answer: {:?}", self.answers);
+        self.answers.remove(0).1
+    }
+}
+
+impl Nodes {
+    fn new(names: &[&'static str], change: impl Fn(&mut ScopeOptions)) -> Self {
+        let mut options =
+            ScopeOptions { name: "devices".into(), meta_max_size: 1_000_000, members_limit: 100_000, ..ScopeOptions::default() };
+        options.call_members_limit = 100_000;
+        options.client_calls_limit = 100_000;
+        change(&mut options);
+        let node =
+            |(birth, name): (u64, &&'static str)| (*name, Directory::new(name, &[options.clone()], &Timing::default(), birth, true, NOW));
+        let mut nodes = Nodes((1..).zip(names).map(node).collect());
+        nodes.settle();
+        nodes
+    }
+
+    /// Carries everything until nothing is left to be done.
+    fn settle(&mut self) -> Heard {
+        let mut heard = Heard::default();
+        for round in 0..20 {
+            let mut acts: Vec<(&'static str, Act<u32>)> = Vec::new();
+            for (name, node) in &mut self.0 {
+                if round % 4 == 0 {
+                    node.tick(NOW + round * 250);
+                }
+                node.flush();
+                acts.extend(node.acts().map(|act| (*name, act)));
+            }
+            for (from, act) in acts {
+                match act {
+                    Act::Answer(asker, answer) => heard.answers.push((asker, answer.map(value))),
+                    Act::Push(client, message) => heard.messages.push((client, serde_json::from_slice(&message).expect("JSON"))),
+                    Act::Spread(clients, push) => {
+                        let push: Value = serde_json::from_slice(push.json()).expect("JSON");
+                        heard.messages.extend(clients.into_iter().map(|client| (client, push["push"]["message"]["data"].clone())));
+                    }
+                    Act::Call(client, call, message) => {
+                        heard.messages.push((client, serde_json::from_slice(&numbered(call, &message)).expect("JSON")));
+                    }
+                    Act::Link { scope, to, message } => {
+                        let others = self.0.iter_mut().filter(|(name, _)| to.as_ref().map_or(*name != from, |to| **to == **name));
+                        others.for_each(|(_, node)| node.receive(&scope, &message, NOW));
+                    }
+                    Act::Node(to, message) => {
+                        heard.largest = heard.largest.max(message.len());
+                        let other = self.0.iter_mut().find(|(name, _)| *name == &*to).map(|(_, node)| node);
+                        other.expect("a node").receive_from_node(from, &message, NOW);
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        heard
+    }
+
+    fn node(&mut self, name: &str) -> &mut Directory<u32> {
+        self.0.iter_mut().find(|(known, _)| *known == name).map(|(_, node)| node).expect("a node")
+    }
+
+    /// A request of a client, with all that comes of it.
+    fn ask(&mut self, node: &str, client: u32, method: &str, params: &Value) -> Heard {
+        let node = self.node(node);
+        match read(method, &params.to_string(), &node.scopes()) {
+            Ok(ask) => node.ask(&who(client), ask, Some(client), NOW),
+            Err(error) => return Heard { answers: vec![(client, Err(error))], ..Heard::default() },
+        }
+        self.settle()
+    }
+}
+
+fn value(answered: Answered) -> Value {
+    serde_json::from_slice(&answered.json()).expect("answers are JSON")
+}
+
+fn owner(number: u32) -> OwnerId {
+    let mut id = [0; 16];
+    id[..4].copy_from_slice(&number.to_be_bytes());
+    OwnerId(id)
+}
+
+fn who(number: u32) -> Who {
+    Who { owner: owner(number), user: format!("user-{number}").into(), is_backend: false }
+}
+
+fn named(name: &str, data: Value) -> Value {
+    json!({"scope": "devices", "name": name, "data": data})
+}
+
+#[test]
+fn null_is_a_message_and_an_answer() {
+    let mut nodes = Nodes::new(&["here", "there"], |_| {});
+    for (home, name) in [("here", "near"), ("there", "far")] {
+        nodes.ask(home, 1, "register", &named(name, Value::Null)).answer().expect("a free name");
+        let heard = nodes.ask("here", 2, "send", &named(name, Value::Null));
+        assert_eq!((heard.messages.len(), &heard.messages[0].1["data"]), (1, &Value::Null));
+        for reply in [json!({"data": null}), json!({}), json!({"data": null, "error": null}), json!({"data": 0}), json!({"error": "no"})] {
+            let heard = nodes.ask("here", 2, "call", &named(name, Value::Null));
+            assert!(heard.answers.is_empty() && heard.messages[0].1.get("data") == Some(&Value::Null), "{:?}", heard.messages);
+            let mut answer = reply.clone();
+            answer["call"] = heard.messages[0].1["call"].clone();
+            let heard = nodes.ask(home, 1, "reply", &answer);
+            let [answered] = &heard.answers.iter().filter(|(asker, _)| *asker == 2).collect::<Vec<_>>()[..] else {
+                panic!("{name} {reply}")
+            };
+            let expected = if reply["error"].is_null() { json!({"data": reply["data"]}) } else { json!({"error": "no"}) };
+            assert_eq!(answered.1, Ok(expected), "{name} {reply}");
+        }
+        nodes.ask(home, 1, "join", &json!({"scope": "devices", "group": "all"})).answer().expect("a member");
+    }
+    let heard = nodes.ask("here", 2, "multi_call", &json!({"scope": "devices", "group": "all", "data": null}));
+    assert_eq!(heard.messages.len(), 2);
+    for method in ["send", "call", "multi_call"] {
+        let nothing = json!({"scope": "devices", "name": "near"});
+        assert_eq!(nodes.ask("here", 2, method, &nothing).answer(), Err(Error::BAD_REQUEST), "{method} of nothing at all");
+    }
+}
+
+#[test]
+fn metadata_is_cleared_on_purpose_only() {
+    let mut nodes = Nodes::new(&["here"], |_| {});
+    let named = |meta: Value| json!({"scope": "devices", "name": "a", "meta": meta});
+    nodes.ask("here", 1, "register", &named(json!({"a": 1}))).answer().expect("a free name");
+    let without = json!({"scope": "devices", "name": "a"});
+    assert_eq!(nodes.ask("here", 1, "update_meta", &without).answer(), Err(Error::BAD_REQUEST));
+    assert_eq!(nodes.ask("here", 1, "update_meta", &named(json!(2))).answer().map(|entry| entry["meta"].clone()), Ok(json!(2)));
+    assert_eq!(nodes.ask("here", 1, "update_meta", &named(Value::Null)).answer().map(|entry| entry["meta"].clone()), Ok(Value::Null));
+}
+
+#[test]
+fn nothing_is_accepted_that_other_nodes_cannot_be_told() {
+    for most in [64 * 1_024, 1_024 * 1_024] {
+        let mut nodes = Nodes::new(&["here", "there"], |_| {});
+        nodes.0.iter_mut().for_each(|(_, node)| node.set_message_max(most));
+        for (home, client, name) in [("here", 1, "near"), ("there", 2, "far")] {
+            nodes.ask(home, client, "register", &named(name, Value::Null)).answer().expect("a free name");
+            nodes.ask(home, client, "join", &json!({"scope": "devices", "group": "all"})).answer().expect("a member");
+        }
+        for (size, is_accepted) in [(most - 1_024, true), (most, false), (3 * most, false)] {
+            let text = json!("x".repeat(size));
+            for target in [json!({"name": "near"}), json!({"name": "far"}), json!({"group": "all"})] {
+                for method in ["send", "call"] {
+                    let mut params = target.clone();
+                    (params["scope"], params["data"]) = (json!("devices"), text.clone());
+                    let heard = nodes.ask("here", 3, method, &params);
+                    assert!(heard.largest <= most, "{} bytes to another node", heard.largest);
+                    let refused: Vec<_> = heard.answers.iter().filter_map(|(_, answer)| answer.clone().err()).collect();
+                    if is_accepted {
+                        assert!(refused.is_empty() && !heard.messages.is_empty(), "{method} {target} {size}");
+                    } else {
+                        assert_eq!((refused, heard.messages.len()), (vec![Error::BAD_REQUEST], 0), "{method} {target} {size}");
+                    }
+                }
+            }
+            for (method, key) in [("register", "name"), ("update_meta", "name"), ("join", "group")] {
+                let params = json!({"scope": "devices", key: "near", "meta": "x".repeat(size.min(990_000))});
+                let answer = nodes.ask("here", 1, method, &params).answer();
+                assert_eq!(
+                    answer.err(),
+                    (!is_accepted).then_some(Error::BAD_REQUEST).filter(|_| size <= 990_000 || most <= 990_000),
+                    "{method} {size}"
+                );
+            }
+            let heard = nodes.ask("here", 3, "call", &named("far", json!(1)));
+            let call = heard.messages[0].1["call"].clone();
+            let heard = nodes.ask("there", 2, "reply", &json!({"call": call, "data": text}));
+            assert!(heard.largest <= most, "{} bytes to another node", heard.largest);
+            let of = |client: u32| heard.answers.iter().find(|(asker, _)| *asker == client).map(|(_, answer)| answer.clone());
+            if is_accepted {
+                assert!(of(3).is_some_and(|answer| answer.is_ok()));
+            } else {
+                assert_eq!((of(2), of(3)), (Some(Err(Error::BAD_REQUEST)), None), "the called client may answer less");
+                let heard = nodes.ask("there", 2, "reply", &json!({"call": call, "error": "too much"}));
+                assert!(heard.answers.contains(&(3, Ok(json!({"error": "too much"})))));
+            }
+        }
+    }
+}
+
+#[test]
+fn many_members_of_another_node_are_told_in_messages_that_fit() {
+    let mut nodes = Nodes::new(&["here", "there"], |_| {});
+    nodes.0.iter_mut().for_each(|(_, node)| node.set_message_max(64 * 1_024));
+    for client in 10..3_010 {
+        let ask = read("join", r#"{"scope": "devices", "group": "all"}"#, &nodes.node("there").scopes()).expect("a request");
+        nodes.node("there").ask(&who(client), ask, None, NOW);
+    }
+    nodes.settle();
+    for method in ["send", "multi_call"] {
+        let params = json!({"scope": "devices", "group": "all", "data": "x".repeat(60_000)});
+        let heard = nodes.ask("here", 3, method, &params);
+        assert!(heard.largest <= 64 * 1_024, "{} bytes", heard.largest);
+        assert_eq!(heard.messages.len(), 3_000, "{method}");
+    }
+}
+
+#[test]
+fn calls_at_other_nodes_end_with_their_caller() {
+    let mut nodes = Nodes::new(&["here", "there"], |_| {});
+    nodes.ask("there", 1, "register", &named("far", Value::Null)).answer().expect("a free name");
+    nodes.ask("there", 1, "join", &json!({"scope": "devices", "group": "all"})).answer().expect("a member");
+    let one = nodes.ask("here", 2, "call", &named("far", json!(1)));
+    nodes.ask("here", 2, "multi_call", &json!({"scope": "devices", "group": "all", "data": 1}));
+    let other = nodes.ask("here", 3, "call", &named("far", json!(1)));
+    assert_eq!((nodes.node("here").calls_waiting(), nodes.node("there").calls_waiting()), (3, 3));
+    nodes.node("here").ask(&who(2), Ask::Close, None, NOW);
+    nodes.settle();
+    assert_eq!((nodes.node("here").calls_waiting(), nodes.node("there").calls_waiting()), (1, 1), "the other caller's is left");
+    let answer = |call: &Heard| json!({"call": call.messages[0].1["call"], "data": 1});
+    assert_eq!(nodes.ask("there", 1, "reply", &answer(&one)).answer(), Err(Error::NO_SUCH_CALL), "nobody waits for that");
+    assert_eq!(nodes.ask("there", 1, "reply", &answer(&other)).answers.len(), 2);
+}
+
+#[test]
+fn a_called_client_learns_that_its_caller_is_gone() {
+    let mut nodes = Nodes::new(&["here"], |_| {});
+    nodes.ask("here", 1, "register", &named("near", Value::Null)).answer().expect("a free name");
+    let heard = nodes.ask("here", 2, "call", &named("near", json!(1)));
+    nodes.node("here").ask(&who(2), Ask::Close, None, NOW);
+    let answer = json!({"call": heard.messages[0].1["call"], "data": 1});
+    assert_eq!(nodes.ask("here", 1, "reply", &answer).answer(), Err(Error::NO_SUCH_CALL));
+}
+
+#[test]
+fn a_member_is_found_wherever_it_lives() {
+    let mut nodes = Nodes::new(&["here", "there"], |_| {});
+    let of = |client: Option<u32>| json!({"scope": "devices", "group": "all", "meta": {"a": 1}, "client": client.map(|c| client_text(owner(c))).unwrap_or_default()});
+    nodes.ask("here", 1, "join", &of(None)).answer().expect("a member");
+    nodes.ask("there", 2, "join", &of(None)).answer().expect("a member");
+    for (asker, client, node) in
+        [(1, None, Some("here")), (1, Some(1), Some("here")), (1, Some(2), Some("there")), (3, None, None), (1, Some(3), None)]
+    {
+        let found = nodes.ask("here", asker, "member", &of(client)).answer();
+        let id = client_text(owner(client.unwrap_or(asker)));
+        let expected = node.map(|node| json!({"client": id, "node": node, "meta": {"a": 1}})).ok_or(Error::NOT_REGISTERED);
+        assert_eq!(found, expected, "{client:?}");
+    }
+    let odd = json!({"scope": "devices", "group": "all", "client": "nobody"});
+    assert_eq!(nodes.ask("here", 1, "member", &odd).answer(), Err(Error::BAD_REQUEST));
+}
+
+#[test]
+fn no_request_reaches_the_servers_own_scopes() {
+    let nodes = Nodes::new(&["here"], |_| {});
+    let scopes = nodes.0[0].1.scopes();
+    for method in METHODS {
+        for scope in ["$presence", "$registry", "$", "$anything"] {
+            for key in ["name", "group", "prefix"] {
+                let params =
+                    json!({"scope": scope, key: "a", "data": 1, "meta": 1, "client": client_text(owner(1)), "limit": 1}).to_string();
+                assert_eq!(read(method, &params, &scopes).err(), Some(Error::NO_SUCH_SCOPE), "{method} {params}");
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    /// Pages of a group, while others come and go.
+    #[test]
+    fn who_stays_a_member_is_listed_once(
+        size in 1..400u32, limit in 1..120usize, deeds in prop::collection::vec((any::<bool>(), 0..400u32, any::<bool>()), 0..60),
+    ) {
+        let mut nodes = Nodes::new(&["here"], |_| {});
+        let node = nodes.node("here");
+        let join = |node: &mut Directory<u32>, client: u32, group: &str| {
+            let ask = read("join", &json!({"scope": "devices", "group": group}).to_string(), &node.scopes()).expect("a request");
+            node.ask(&who(client), ask, None, NOW);
+        };
+        for client in 0..size {
+            join(node, client, "other");
+            join(node, client, "all");
+        }
+        let mut staying: std::collections::BTreeSet<u32> = (0..size).collect();
+        let (mut listed, mut cursor, mut deeds) = (Vec::new(), 0, deeds.into_iter());
+        loop {
+            let params = json!({"scope": "devices", "group": "all", "limit": limit, "cursor": cursor});
+            let ask = read("members", &params.to_string(), &node.scopes()).expect("a request");
+            node.ask(&who(9), ask, Some(9), NOW);
+            let Some(Act::Answer(9, Ok(answered))) = node.acts().find(|act| matches!(act, Act::Answer(..))) else { panic!("an answer") };
+            let page = value(answered);
+            let members = page["members"].as_array().expect("a list");
+            prop_assert!(members.len() <= limit);
+            listed.extend(members.iter().map(|member| member["client"].as_str().expect("a text").to_owned()));
+            cursor = page["cursor"].as_u64().unwrap_or(0);
+            if cursor == 0 {
+                break;
+            }
+            for (is_leaving, client, is_new) in deeds.by_ref().take(5) {
+                if is_leaving {
+                    staying.remove(&client);
+                    node.ask(&who(client), Ask::Close, None, NOW);
+                } else if is_new || !staying.contains(&client) {
+                    join(node, client + 1_000, "all");
+                }
+            }
+            node.acts().for_each(drop);
+        }
+        for client in staying {
+            let id = client_text(owner(client));
+            prop_assert_eq!(listed.iter().filter(|listed| **listed == id).count(), 1);
+        }
+    }
+}
+
+#[test]
+fn a_reply_is_one_even_if_it_is_large() {
+    let mut nodes = Nodes::new(&["here"], |_| {});
+    nodes.ask("here", 1, "register", &named("near", Value::Null)).answer().expect("a free name");
+    let heard = nodes.ask("here", 2, "call", &named("near", Value::Null));
+    let call = heard.messages[0].1["call"].as_u64().expect("a number");
+    let outcome = Ok(Bytes::from(format!("\"{}\"", "x".repeat(4_000_000))));
+    nodes.node("here").ask(&who(1), Ask::Reply { call, outcome }, Some(1), NOW);
+    assert_eq!(nodes.settle().answers.len(), 2, "a node that is not told otherwise has no bound");
+}
