@@ -1,27 +1,158 @@
-//! The node's clock: Unix time that never steps, because it is read once and then carried by the monotonic clock.
+//! The node's clock. Durations are told by the monotonic clock. Unix time is carried by it too, and follows the system's clock: forwards at
+//! once, backwards by running slower, so that it never goes back.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{Ordering, fence};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// A tenth of a second, microseconds.
 pub(crate) const TENTH_US: u64 = 100_000;
+/// Between two looks at the system's clock, microseconds.
+const LOOK_US: u64 = 1_000_000;
+/// How far the system's clock may be off before it is followed, microseconds.
+const TOLERANCE_US: u64 = 10_000;
+/// While it runs slower, the clock loses one part in so many: other nodes and clients must not miss heartbeats and pings.
+const SLOWER: u64 = 10;
+/// A slower stretch begins so much later than it is decided, microseconds: by then every thread knows of it.
+const NOTICE_US: u64 = 1_000_000;
+/// What is lost meanwhile.
+const SOON_US: u64 = NOTICE_US / SLOWER;
 
 /// A time of the node's clock, microseconds, in tenths of a second: for what needs few bytes and lasts seconds. Good for 13 years.
 pub(crate) fn tenths(elapsed_us: u64) -> u32 {
     (elapsed_us / TENTH_US) as u32
 }
 
-/// Tells the time since it was made, and the Unix time that follows from it.
+/// Unix time as a function of the time since the node started, all in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Line {
+    /// Since the node started.
+    from: u64,
+    /// Unix time then.
+    unix: u64,
+    /// What is lost from then on by running slower.
+    loss: u64,
+}
+
+impl Line {
+    fn unix_at(&self, elapsed: u64) -> u64 {
+        match elapsed.checked_sub(self.from) {
+            Some(since) => self.unix + since - self.lost(elapsed),
+            None => self.unix.saturating_sub(self.from - elapsed),
+        }
+    }
+
+    /// What has been lost so far.
+    fn lost(&self, elapsed: u64) -> u64 {
+        (elapsed.saturating_sub(self.from) / SLOWER).min(self.loss)
+    }
+
+    /// The line from now on, when the system's clock says `system`.
+    fn follow(&self, elapsed: u64, system: u64) -> Line {
+        let (now, lost) = (self.unix_at(elapsed), self.lost(elapsed));
+        let to_lose = self.loss - lost;
+        if now.saturating_add(TOLERANCE_US) < system {
+            return Line { from: elapsed, unix: system, loss: 0 };
+        }
+        let ahead = now.saturating_sub(system);
+        match (ahead.abs_diff(to_lose) <= TOLERANCE_US, to_lose) {
+            (true, _) => *self,
+            (false, 0) => Line { from: elapsed + NOTICE_US, unix: now + NOTICE_US, loss: ahead },
+            // It is over before every thread would know of more.
+            (false, ..=SOON_US) if ahead > to_lose => *self,
+            // The part that is over stays as it was.
+            (false, _) => Line { loss: lost + ahead, ..*self },
+        }
+    }
+}
+
+/// A line that many threads read and one writes; nobody waits for anybody.
+#[derive(Debug)]
+struct Shared {
+    /// Odd while it is written.
+    version: AtomicU64,
+    from: AtomicU64,
+    unix: AtomicU64,
+    loss: AtomicU64,
+    /// When the system's clock is to be looked at again.
+    look_at: AtomicU64,
+}
+
+impl Shared {
+    fn new(line: Line) -> Self {
+        let Line { from, unix, loss } = line;
+        Shared { version: AtomicU64::new(0), from: from.into(), unix: unix.into(), loss: loss.into(), look_at: AtomicU64::new(LOOK_US) }
+    }
+
+    fn read(&self) -> Line {
+        loop {
+            let before = self.version.load(Ordering::Acquire);
+            let line = Line { from: self.from.load(Relaxed), unix: self.unix.load(Relaxed), loss: self.loss.load(Relaxed) };
+            fence(Ordering::Acquire);
+            if before % 2 == 0 && self.version.load(Relaxed) == before {
+                return line;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Only for one thread at a time.
+    fn write(&self, line: Line) {
+        let version = self.version.load(Relaxed);
+        self.version.store(version + 1, Relaxed);
+        fence(Ordering::Release);
+        self.from.store(line.from, Relaxed);
+        self.unix.store(line.unix, Relaxed);
+        self.loss.store(line.loss, Relaxed);
+        self.version.store(version + 2, Ordering::Release);
+    }
+}
+
+/// Tells the time since the node started.
 #[derive(Debug, Clone, Copy)]
+pub(crate) struct Ticks(Instant);
+
+impl Ticks {
+    /// Microseconds since the node started.
+    pub(crate) fn elapsed_us(self) -> u64 {
+        self.0.elapsed().as_micros() as u64
+    }
+}
+
+/// Tells the time since it was made, and the Unix time. Clones are the same clock.
+#[derive(Debug, Clone)]
 pub(crate) struct Clock {
-    started: Instant,
-    /// Unix microseconds.
-    started_unix_us: u64,
+    ticks: Ticks,
+    line: Arc<Shared>,
 }
 
 impl Clock {
     pub(crate) fn start() -> Self {
-        let started_unix_us = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64;
-        Clock { started: Instant::now(), started_unix_us }
+        let ticks = Ticks(Instant::now());
+        Clock { ticks, line: Arc::new(Shared::new(Line { from: 0, unix: system_us(), loss: 0 })) }
+    }
+
+    /// Looks at the system's clock from time to time, and follows it. Only for one thread at a time: the first shard's tick.
+    pub(crate) fn follow(&self, elapsed_us: u64) {
+        if elapsed_us < self.line.look_at.load(Relaxed) {
+            return;
+        }
+        self.line.look_at.store(elapsed_us + LOOK_US, Relaxed);
+        let (line, system) = (self.line.read(), system_us());
+        // The time now, not that of the turn: a turn may have lasted.
+        let elapsed_us = self.elapsed_us();
+        let next = line.follow(elapsed_us, system);
+        if next != line {
+            let off_ms = (system as i64).saturating_sub(line.unix_at(elapsed_us) as i64) / 1_000;
+            tracing::warn!(off_ms, "the system's clock was set; this node follows it, forwards at once, backwards slowly");
+            self.line.write(next);
+        }
+    }
+
+    /// What tells durations alone.
+    pub(crate) fn ticks(&self) -> Ticks {
+        self.ticks
     }
 
     /// Unix milliseconds.
@@ -31,7 +162,7 @@ impl Clock {
 
     /// Unix milliseconds of a time in microseconds since the node started.
     pub(crate) fn unix_ms(&self, elapsed_us: u64) -> u64 {
-        (self.started_unix_us + elapsed_us) / 1_000
+        self.line.read().unix_at(elapsed_us) / 1_000
     }
 
     /// Unix milliseconds of a time in tenths of a second since the node started.
@@ -41,6 +172,89 @@ impl Clock {
 
     /// Microseconds since the node started.
     pub(crate) fn elapsed_us(&self) -> u64 {
-        self.started.elapsed().as_micros() as u64
+        self.ticks.elapsed_us()
+    }
+}
+
+/// The system's clock, Unix microseconds.
+fn system_us() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const START: u64 = 1_700_000_000_000_000;
+    const HOUR: u64 = 3_600_000_000;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        /// Whatever the system's clock does, and whenever threads look: nobody sees the time go back, and when the system's clock is left
+        /// alone it is met.
+        #[test]
+        fn it_never_goes_back_and_comes_to_the_systems_time(
+            jumps in prop::collection::vec((-600_000_000i64..600_000_000, 1u64..40_000_000), 1..6), written in 1u64..20,
+        ) {
+            let mut line = Line { from: 0, unix: START, loss: 0 };
+            let (mut elapsed, mut off, mut seen) = (0u64, 0i64, 0u64);
+            let mut run = |line: &mut Line, elapsed: &mut u64, off: i64, us: u64| -> Result<(), TestCaseError> {
+                let end = *elapsed + us;
+                while *elapsed < end {
+                    let next = line.follow(*elapsed, (START + *elapsed).saturating_add_signed(off));
+                    // Others read the line of before until this one is written.
+                    for moment in 0..2 * written {
+                        let known = if moment < written { &*line } else { &next };
+                        let now = known.unix_at(*elapsed + moment);
+                        prop_assert!(now >= seen, "{} after {}", now, seen);
+                        seen = now;
+                    }
+                    *line = next;
+                    *elapsed += LOOK_US;
+                }
+                Ok(())
+            };
+            for (jump, us) in jumps {
+                off += jump;
+                run(&mut line, &mut elapsed, off, us)?;
+            }
+            run(&mut line, &mut elapsed, off, 12 * HOUR)?;
+            let (now, system) = (line.unix_at(elapsed), (START + elapsed).saturating_add_signed(off));
+            prop_assert!(now.abs_diff(system) <= TOLERANCE_US, "{} of {}", now, system);
+        }
+    }
+
+    #[test]
+    fn forwards_at_once_and_backwards_by_a_tenth() {
+        let line = Line { from: 0, unix: START, loss: 0 };
+        assert_eq!(line.follow(HOUR, START + HOUR + TOLERANCE_US / 2), line, "nobody follows every microsecond");
+        let ahead = line.follow(HOUR, START + 2 * HOUR);
+        assert_eq!((ahead.unix_at(HOUR), ahead.unix_at(2 * HOUR)), (START + 2 * HOUR, START + 3 * HOUR));
+        let slower = line.follow(HOUR, START);
+        let begun = HOUR + NOTICE_US;
+        assert_eq!(slower.unix_at(begun), START + begun, "it begins later");
+        assert_eq!(slower.unix_at(begun + HOUR), START + begun + HOUR - HOUR / SLOWER);
+        assert_eq!(slower.unix_at(begun + 20 * HOUR), START + begun + 19 * HOUR, "and ends when the system's time is met");
+        let back = slower.follow(begun + HOUR, START + begun + HOUR - HOUR / SLOWER);
+        assert_eq!(back.unix_at(begun + 2 * HOUR), START + begun + 2 * HOUR - HOUR / SLOWER, "set right again meanwhile");
+    }
+
+    #[test]
+    fn a_line_that_is_read_is_one_that_was_written() {
+        let shared = Shared::new(Line { from: 0, unix: 0, loss: 0 });
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let mut last = 0;
+                while last < 100_000 {
+                    let Line { from, unix, loss } = shared.read();
+                    assert!(from == unix && unix == loss && from >= last);
+                    last = from;
+                }
+            });
+            (1..=100_000).for_each(|number| shared.write(Line { from: number, unix: number, loss: number }));
+            assert!(reader.join().is_ok());
+        });
     }
 }

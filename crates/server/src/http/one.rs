@@ -26,7 +26,7 @@ pub(super) async fn serve(origin: Origin, stream: Stream, early: Bytes) {
     let origin = Rc::new(origin);
     let node = &origin.node;
     let taking = Rc::new(Taking::default());
-    let pace = Rc::new(Pace::new(node.clock, &node.settings.http_server));
+    let pace = Rc::new(Pace::new(node.clock.ticks(), &node.settings.http_server));
     let rest = Rc::new(Rest::default());
     let _held = Held::new(node.shards[usize::from(origin.shard)].http_counter(), HEAD_MAX);
     let service = service_fn(|request: Request<Incoming>| {

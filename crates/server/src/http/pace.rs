@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use crate::clock::Clock;
+use crate::clock::Ticks;
 use crate::settings::HttpServerSettings;
 
 /// Where a connection stands.
@@ -20,7 +20,7 @@ pub(super) enum Stage {
 
 /// The stage of a connection and its limits.
 pub(super) struct Pace {
-    clock: Clock,
+    ticks: Ticks,
     limits: [Duration; 3],
     stage: Cell<Stage>,
     since_us: Cell<u64>,
@@ -28,14 +28,14 @@ pub(super) struct Pace {
 
 impl Pace {
     /// A connection of which a part of the first head has been read.
-    pub(super) fn new(clock: Clock, settings: &HttpServerSettings) -> Self {
+    pub(super) fn new(ticks: Ticks, settings: &HttpServerSettings) -> Self {
         let limits = [settings.idle_timeout, settings.header_timeout, settings.request_timeout];
-        Pace { clock, limits, stage: Cell::new(Stage::Head), since_us: Cell::new(clock.elapsed_us()) }
+        Pace { ticks, limits, stage: Cell::new(Stage::Head), since_us: Cell::new(ticks.elapsed_us()) }
     }
 
     pub(super) fn enter(&self, stage: Stage) {
         self.stage.set(stage);
-        self.since_us.set(self.clock.elapsed_us());
+        self.since_us.set(self.ticks.elapsed_us());
     }
 
     /// Bytes of an answer were taken: the time between two requests begins when the last one was.
@@ -56,7 +56,7 @@ impl Pace {
     pub(super) async fn overrun(&self) {
         loop {
             let limit = self.limits[self.stage.get() as usize];
-            let spent = Duration::from_micros(self.clock.elapsed_us() - self.since_us.get());
+            let spent = Duration::from_micros(self.ticks.elapsed_us() - self.since_us.get());
             match limit.checked_sub(spent) {
                 // A later stage may have a shorter limit: look again by then.
                 Some(left) if !left.is_zero() => tokio::time::sleep(left.min(self.limits[Stage::Head as usize])).await,
@@ -71,7 +71,7 @@ const LOOK_MIN: Duration = Duration::from_millis(1);
 
 /// The time of an HTTP/2 connection. Its requests have times of their own.
 pub(super) struct StreamsPace {
-    clock: Clock,
+    ticks: Ticks,
     idle_timeout: Cell<Duration>,
     header_timeout: Duration,
     /// Since when no request is under way, microseconds; none = one is.
@@ -91,11 +91,11 @@ pub(super) enum Overrun {
 
 impl StreamsPace {
     /// A connection that has just begun.
-    pub(super) fn new(clock: Clock, settings: &HttpServerSettings) -> Self {
-        let now_us = Cell::new(Some(clock.elapsed_us()));
+    pub(super) fn new(ticks: Ticks, settings: &HttpServerSettings) -> Self {
+        let now_us = Cell::new(Some(ticks.elapsed_us()));
         let HttpServerSettings { idle_timeout, header_timeout, .. } = *settings;
         let idle_timeout = Cell::new(idle_timeout);
-        StreamsPace { clock, idle_timeout, header_timeout, idle_since_us: now_us.clone(), incomplete_since_us: now_us }
+        StreamsPace { ticks, idle_timeout, header_timeout, idle_since_us: now_us.clone(), incomplete_since_us: now_us }
     }
 
     /// A session lives on the connection. When none does any more, nobody knows whose it is: it has no more time than for a head.
@@ -105,19 +105,19 @@ impl StreamsPace {
 
     /// Takes note whether requests are under way.
     pub(super) fn note_busy(&self, is_busy: bool) {
-        self.idle_since_us.set((!is_busy).then(|| self.clock.elapsed_us()));
+        self.idle_since_us.set((!is_busy).then(|| self.ticks.elapsed_us()));
     }
 
     /// Takes note whether something of the client is incomplete.
     pub(super) fn note_incomplete(&self, is_incomplete: bool) {
         let since_us = self.incomplete_since_us.get();
-        self.incomplete_since_us.set(is_incomplete.then(|| since_us.unwrap_or_else(|| self.clock.elapsed_us())));
+        self.incomplete_since_us.set(is_incomplete.then(|| since_us.unwrap_or_else(|| self.ticks.elapsed_us())));
     }
 
     /// Returns when a time is over.
     pub(super) async fn overrun(&self) -> Overrun {
         loop {
-            let now_us = self.clock.elapsed_us();
+            let now_us = self.ticks.elapsed_us();
             let left = |since_us: Option<u64>, limit: Duration| {
                 Some(limit.saturating_sub(Duration::from_micros(now_us.saturating_sub(since_us?))))
             };

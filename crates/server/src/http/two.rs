@@ -63,7 +63,7 @@ const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(20), Duration::fro
 pub(super) async fn serve(origin: Origin, stream: Stream, early: Bytes) {
     let origin = Rc::new(origin);
     let node = Arc::clone(&origin.node);
-    let pace = Rc::new(StreamsPace::new(node.clock, &node.settings.http_server));
+    let pace = Rc::new(StreamsPace::new(node.clock.ticks(), &node.settings.http_server));
     let requests = Rc::new(Cell::new(0usize));
     let _held = Held::new(node.shards[usize::from(origin.shard)].http_counter(), CONNECTION_HELD);
     let service = {

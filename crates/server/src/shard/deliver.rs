@@ -24,7 +24,7 @@ pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
     let Shard { hub, connections, outbox, metrics, census, node, .. } = shard;
     // The last listener may have left while the event was under way.
     let Some(channel) = hub.find(&delivery.channel) else { return };
-    let expires_us = expiry_us(&delivery.event, node.clock);
+    let expires_us = expiry_us(&delivery.event, &node.clock);
     let held_max = node.settings.client.queue_max_size;
     let mut notes = Notes { connections, outbox, held_max, accepted_us, expires_us, made: None, others: Vec::new(), delivered: 0 };
     match &delivery.event {
@@ -65,7 +65,7 @@ pub(super) fn spread(shard: &mut Shard, clients: &[(OwnerId, u32)], push: &Share
 }
 
 /// When an event is not to be given any more, microseconds of the node's clock.
-fn expiry_us(event: &Event, clock: Clock) -> u64 {
+fn expiry_us(event: &Event, clock: &Clock) -> u64 {
     match event {
         Event::Publication { publication, .. } if publication.expires_ms > 0 => {
             clock.elapsed_us().saturating_add(publication.expires_ms.saturating_sub(clock.now_ms()).saturating_mul(1_000))
@@ -126,7 +126,7 @@ impl Notes<'_> {
 }
 
 /// Whether a connection's socket is blocked, and has taken something within this time, microseconds.
-fn is_moving(connection: &Connection, clock: Clock, within_us: u64) -> bool {
+fn is_moving(connection: &Connection, clock: &Clock, within_us: u64) -> bool {
     connection.queue.as_ref().is_some_and(|queue| queue.stalled_us(clock.elapsed_us()) <= within_us)
 }
 
@@ -313,7 +313,7 @@ impl Shard {
         let is_there = std::mem::take(&mut connection.has_spoken)
             || connection.is_throttled
             || connection.is_held && connection.session.is_busy(client)
-            || is_moving(connection, self.node.clock, patience.as_micros() as u64);
+            || is_moving(connection, &self.node.clock, patience.as_micros() as u64);
         let interval = connection.transport.ping_interval(&self.node.settings);
         if is_there && connection.session.wait_longer(self.now_ms, client.pong_timeout, interval) {
             let ping = Bytes::from_static(connection.wire.ping());
@@ -342,7 +342,7 @@ impl Shard {
             return;
         }
         connection.booked_ms = 0;
-        let clock = self.node.clock;
+        let clock = &self.node.clock;
         let is_over = |until| clock.at(until) <= self.now_ms;
         match connection.stage {
             Stage::Ending(until) if is_over(until) && is_moving(connection, clock, u64::from(CLOSE_TENTHS) * TENTH_US) => {

@@ -390,6 +390,9 @@ impl Shard {
     }
 
     fn tick(&mut self) {
+        if self.id == 0 {
+            self.node.clock.follow(self.now_us);
+        }
         let mut due = std::mem::take(&mut self.due);
         self.wheel.advance(self.now_ms, &mut due);
         for (slot, booked_ms) in due.drain(..) {
