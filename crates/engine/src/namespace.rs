@@ -199,9 +199,7 @@ impl Namespaces {
     pub fn new(mut settings: ChannelSettings) -> Self {
         // Changes of the registry's scopes are channels of their own, open to those who may watch a scope.
         if !settings.namespaces.iter().any(|namespace| namespace.name == "registry") {
-            let (history_size, history_ttl) = (1_000, Duration::from_secs(300));
-            let options = ChannelOptions { history_size, history_ttl, force_recovery: true, ..ChannelOptions::default() };
-            settings.namespaces.push(Namespace { name: "registry".into(), options });
+            settings.namespaces.push(Namespace { name: "registry".into(), options: ChannelOptions::default() });
         }
         let common = settings.history_meta_ttl;
         let all = settings.namespaces.iter_mut().map(|n| &mut n.options);

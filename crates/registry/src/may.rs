@@ -1,10 +1,15 @@
 //! Whether commands would be refused, without carrying them out: for who wants all of several, or none. And questions about members.
 
+use std::collections::VecDeque;
+
 use crate::entry::Entry;
 use crate::owners::OwnerId;
 use crate::replica::{Refusal, Replica};
 use crate::settings::Policy;
 use crate::table::SELF;
+
+/// Room for events that is kept for the next ones.
+const SPARE_EVENTS: usize = 4_096;
 
 impl Replica {
     /// Whether [`Replica::register`] would give the name to the owner now; the limit of entries is left out, which the caller has to count
@@ -44,6 +49,16 @@ impl Replica {
     /// any other the size of the scope.
     pub fn member_page(&self, group: &str, cursor: u32, limit: usize) -> (Vec<Entry>, Option<u32>) {
         self.table.member_page(group, cursor, limit)
+    }
+
+    /// Gives memory back that only a mass change needed. Call it now and then.
+    pub fn release_spare(&mut self) {
+        if self.table.events.is_empty() && self.table.events.capacity() > SPARE_EVENTS {
+            self.table.events = Vec::new();
+        }
+        if self.outputs.is_empty() && self.outputs.capacity() > SPARE_EVENTS {
+            self.outputs = VecDeque::new();
+        }
     }
 
     /// Names and memberships of an owner on this node.

@@ -343,6 +343,7 @@ pub(crate) const SCOPE_OPTIONS: &[Key] = &[
     ours("allow_send_for_client", Boolean, "false", "Clients may send to names and groups."),
     ours("allow_call_for_client", Boolean, "false", "Clients may call names and groups."),
     ours("allow_watch_for_client", Boolean, "false", "Changes are published to `$registry:<scope>`, and clients may subscribe to it."),
+    ours("watch_log_size", SOME, "16777216", "Bytes of past changes that are kept for those who watch the scope and have fallen behind; beyond them they list again."),
     ours("allow_for_anonymous", Boolean, "false", "All of this is for anonymous clients too."),
     ours("name_max_length", Integer(1, 65_535), "255", "Longest name or group, bytes."),
     ours("meta_max_size", SOME, "4096", "Largest metadata, bytes of JSON."),

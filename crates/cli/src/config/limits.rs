@@ -97,6 +97,7 @@ pub(crate) const LIMITS: &[Limit] = &[
     limit("store.commit_queue", "durable publications that wait for the disk", "error 111"),
     limit("channel.history_size", "publications kept for a channel", "the oldest go: no `recovered`"),
     limit("channel.history_ttl", "how long they are kept", "they go: no `recovered`"),
+    limit("scope.watch_log_size", "changes kept for those who watch a scope", "`list: true`: it has to list again"),
     limit("scope.name_max_length", "names and groups of the registry", "error 107"),
     limit("scope.meta_max_size", "metadata of a name or membership", "error 107"),
     limit("scope.client_entries_limit", "names and memberships of a connection", "error 106"),

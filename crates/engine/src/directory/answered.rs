@@ -9,6 +9,7 @@ use touchline_registry::{Entry, OwnerId};
 use super::answer;
 use super::calls::Reply;
 use super::presence;
+use super::watch::Changes;
 use crate::work::Work;
 
 /// An answer to an [`super::Ask`], and what it has cost.
@@ -35,6 +36,8 @@ pub(super) enum Listed {
     MemberPage(Vec<Entry>, u64, Option<u32>),
     /// A page, and where the next one starts.
     Names(Vec<Entry>, Option<u32>),
+    /// What has changed.
+    Changes(Changes),
     /// A page of groups and their sizes, and where the next one starts.
     Groups(Vec<(Arc<str>, u32)>, Option<u32>),
     /// The answers to a call of a group.
@@ -69,6 +72,7 @@ impl Answered {
                 Listed::Members(members, count) => answer::members(&members, count).into(),
                 Listed::MemberPage(members, count, next) => answer::member_page(&members, count, next).into(),
                 Listed::Names(names, next) => answer::names(&names, next).into(),
+                Listed::Changes(changes) => changes.json().into(),
                 Listed::Groups(groups, next) => answer::groups(&groups, next).into(),
                 Listed::Replies(replies) => answer::replies(&replies).into(),
             },

@@ -9,6 +9,7 @@ use touchline_registry::{OwnerId, Stamp};
 
 use super::answered::Answered;
 use super::scope::ScopeId;
+use super::watch::WatchPosition;
 
 /// A question or an order, checked already: the asker may do this.
 #[derive(Debug, Clone)]
@@ -93,6 +94,13 @@ pub enum Ask {
         group: Box<str>,
         /// The client; none = who asks.
         client: Option<OwnerId>,
+    },
+    /// What has changed since a position.
+    Changes {
+        /// Where.
+        scope: ScopeId,
+        /// None = only where the log is.
+        position: Option<WatchPosition>,
     },
     /// Names, groups and memberships, and how they spread over the nodes.
     Count {
@@ -225,7 +233,7 @@ pub enum Act<A> {
     Drop(OwnerId),
     /// Tells a channel's subscribers who want to know that somebody came or went.
     Announce(Arc<str>, Arc<Shared>),
-    /// Publishes a change of a scope into its channel: JSON.
+    /// Publishes changes of a scope, or how far they go, into its channel: JSON.
     Watch(Arc<str>, Vec<u8>),
     /// A message to other nodes' parts of a scope.
     Link {

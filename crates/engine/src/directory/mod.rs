@@ -15,6 +15,7 @@ mod scope;
 mod size;
 mod take;
 mod walk;
+mod watch;
 
 use std::sync::Arc;
 
@@ -34,6 +35,8 @@ pub use request::{METHODS, read};
 pub(crate) use request::{has_control, permit};
 pub use scope::{ConflictPolicy, ScopeId, ScopeOptions, Scopes};
 pub use walk::Walk;
+use watch::Watch;
+pub use watch::WatchPosition;
 
 use crate::work::Work;
 
@@ -57,6 +60,8 @@ struct Scope {
     name: Arc<str>,
     options: ScopeOptions,
     replica: Replica,
+    /// What those who may watch the scope have not seen perhaps.
+    watch: Option<Watch>,
 }
 
 /// A node's part of the registry. `A` is whoever waits for an answer.
@@ -70,6 +75,8 @@ pub struct Directory<A> {
     is_clustered: bool,
     /// Bytes that one message to another node may have.
     message_max: usize,
+    /// The latest time that it was told, Unix milliseconds.
+    now_ms: u64,
 }
 
 impl<A> Directory<A> {
@@ -86,12 +93,13 @@ impl<A> Directory<A> {
         let make = |options: &ScopeOptions, classify: Option<Classify>| Scope {
             name: options.name.as_str().into(),
             replica: Replica::new(node, birth, Settings { classify, ..options.settings(timing) }, now_ms),
+            watch: options.allow_watch_for_client.then(|| Watch::new(birth, options.watch_log_size)),
             options: options.clone(),
         };
         let presence = make(&presence, Some(presence::shown_user));
         let scopes = scopes.iter().map(|options| make(options, None)).chain([presence]).collect();
         let (calls, inbox) = (Calls::new(birth), Inbox::default());
-        Directory { node: node.into(), scopes, calls, inbox, acts: Vec::new(), is_clustered, message_max: usize::MAX }
+        Directory { node: node.into(), scopes, calls, inbox, acts: Vec::new(), is_clustered, message_max: usize::MAX, now_ms }
     }
 
     /// What sessions see of the scopes.
@@ -137,6 +145,7 @@ impl<A> Directory<A> {
             }
             return;
         }
+        self.now_ms = now_ms;
         if let Err(error) = self.can_be_told(&ask) {
             return self.acts.extend(asker.map(|asker| Act::Answer(asker, Err(error))));
         }
@@ -167,6 +176,11 @@ impl<A> Directory<A> {
                 Ok(answer::empty())
             }
             Ask::PresenceStats { channel } => Ok(self.presence_stats_of(&channel)),
+            Ask::Changes { scope, position } => {
+                let changes = self.scope(scope).and_then(|scope| scope.watch.as_ref().ok_or(Error::NOT_AVAILABLE));
+                let answer = changes.map(|watch| watch.since(position.as_ref()));
+                return self.acts.extend(asker.map(|asker| Act::Answer(asker, answer)));
+            }
             ask => self.ask_scope(who, ask, now_ms),
         };
         self.collect();
@@ -177,6 +191,7 @@ impl<A> Directory<A> {
 
     /// A message of another node's part of a scope.
     pub fn receive(&mut self, scope: &str, message: &[u8], now_ms: u64) {
+        self.now_ms = now_ms;
         if let Some(scope) = self.scopes.iter_mut().find(|known| &*known.name == scope) {
             scope.replica.receive(message, now_ms);
         }
@@ -189,10 +204,17 @@ impl<A> Directory<A> {
             self.scopes.iter_mut().for_each(|scope| scope.replica.flush());
             self.collect();
         }
+        let Directory { scopes, acts, now_ms, .. } = self;
+        for Scope { name, replica, watch, .. } in scopes {
+            let news = watch.as_mut().and_then(|watch| watch.flush(*now_ms));
+            acts.extend(news.map(|news| Act::Watch(format!("$registry:{name}").into(), news)));
+            replica.release_spare();
+        }
     }
 
     /// Does what time asks for. Call it some ten times a second.
     pub fn tick(&mut self, now_ms: u64) {
+        self.now_ms = now_ms;
         if self.is_clustered {
             self.scopes.iter_mut().for_each(|scope| scope.replica.tick(now_ms));
         }
@@ -230,7 +252,8 @@ impl<A> Directory<A> {
 
     /// When there is something to do, if nothing else happens.
     pub fn next_deadline_ms(&self) -> Option<u64> {
-        self.calls.next_deadline_ms().into_iter().chain(self.inbox.next_deadline_ms()).min()
+        let watches = self.scopes.iter().filter_map(|scope| scope.watch.as_ref()?.next_deadline_ms());
+        self.calls.next_deadline_ms().into_iter().chain(self.inbox.next_deadline_ms()).chain(watches).min()
     }
 
     /// Tells the other nodes that this one leaves.
@@ -398,16 +421,18 @@ impl<A> Directory<A> {
         let (mut nodes_gone, mut moved) = (Vec::new(), Vec::new());
         let Directory { scopes, acts, is_clustered, node: me, .. } = self;
         for (index, scope) in scopes.iter_mut().enumerate() {
-            let Scope { name, options, replica } = scope;
+            let Scope { name, options, replica, watch } = scope;
             for output in replica.outputs() {
                 match output {
                     Output::Send { to, message } if *is_clustered => acts.push(Act::Link { scope: Arc::clone(name), to, message }),
                     Output::Send { .. } | Output::Resolve { .. } => {}
                     Output::Event(event) if index == last => acts.extend(presence::announce(&event)),
                     Output::Event(event) => {
-                        acts.extend(watch(name, options, &event));
                         if options.inbox_size > 0 {
                             moved.extend(mailbox(ScopeId(index as u16), &event, me));
+                        }
+                        if let Some(watch) = watch {
+                            watch.note(event);
                         }
                     }
                     Output::Lost { lost, winner, reason } => {
@@ -433,11 +458,6 @@ impl<A> Directory<A> {
             self.finish_all(done);
         }
     }
-}
-
-/// A change for those who watch the scope.
-fn watch<A>(scope: &str, options: &ScopeOptions, event: &Event) -> Option<Act<A>> {
-    options.allow_watch_for_client.then(|| Act::Watch(format!("$registry:{scope}").into(), answer::event(event)))
 }
 
 /// The name whose letters come here now, to this client, or don't any more.

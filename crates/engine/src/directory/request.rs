@@ -9,6 +9,7 @@ use touchline_protocol::{Error, data};
 
 use super::ask::{Ask, Listing, Target, client_from_text};
 use super::scope::{ScopeId, Scopes, fits};
+use super::watch;
 
 /// How long a call waits if it does not say, milliseconds.
 const CALL_TIMEOUT_MS: u64 = 5_000;
@@ -19,7 +20,7 @@ const PAGE_MAX: usize = 1_000;
 const ACKNOWLEDGED_MAX: usize = 1_000;
 
 /// The methods that clients call as `registry.<method>`, and backends as operations.
-pub const METHODS: [&str; 14] = [
+pub const METHODS: [&str; 15] = [
     "register",
     "unregister",
     "update_meta",
@@ -31,6 +32,7 @@ pub const METHODS: [&str; 14] = [
     "members",
     "member",
     "groups",
+    "changes",
     "send",
     "call",
     "multi_call",
@@ -73,6 +75,10 @@ struct Params<'a> {
     #[serde(borrow)]
     id: Cow<'a, str>,
     ids: Vec<String>,
+    /// A position of the scope's changes.
+    #[serde(borrow)]
+    epoch: Cow<'a, str>,
+    offset: u64,
 }
 
 /// A value that stands there, `null` too.
@@ -156,6 +162,7 @@ pub fn read(method: &str, params: &str, scopes: &Scopes) -> Result<Ask, Error> {
         "lookup" => Ask::Lookup { scope, name: name() },
         "names" => Ask::Names(p.listing(scope)),
         "groups" => Ask::Groups(p.listing(scope)),
+        "changes" => Ask::Changes { scope, position: watch::position(&p.epoch, p.offset)? },
         "count" => Ask::Count { scope },
         "join" => Ask::Join { scope, group: group(), meta: p.meta()? },
         "leave" => Ask::Leave { scope, group: group() },
@@ -180,7 +187,7 @@ pub fn read(method: &str, params: &str, scopes: &Scopes) -> Result<Ask, Error> {
 pub(crate) fn permit(ask: &Ask, user: &str, granted: &[(Box<str>, Box<str>)], scopes: &Scopes) -> Result<(), Error> {
     let scope = match ask {
         Ask::Register { scope, .. } | Ask::Join { scope, .. } | Ask::Lookup { scope, .. } => *scope,
-        Ask::Members { scope, .. } | Ask::Member { scope, .. } | Ask::Count { scope } => *scope,
+        Ask::Members { scope, .. } | Ask::Member { scope, .. } | Ask::Changes { scope, .. } | Ask::Count { scope } => *scope,
         Ask::Names(listing) | Ask::Groups(listing) | Ask::MemberPage { listing, .. } => listing.scope,
         Ask::Send { target, .. } | Ask::Call { target, .. } => target.scope,
         // What concerns the client's own entries, or a call that it was given.
@@ -196,6 +203,7 @@ pub(crate) fn permit(ask: &Ask, user: &str, granted: &[(Box<str>, Box<str>)], sc
         Ask::Send { store_for_ms: 0, .. } => is_known && options.allow_send_for_client,
         Ask::Send { target, .. } => is_known && options.allow_send_for_client && any(&options.allow_store, &target.key),
         Ask::Call { .. } => is_known && options.allow_call_for_client,
+        Ask::Changes { .. } => is_known && options.allow_watch_for_client,
         _ => is_known && options.allow_lookup_for_client,
     };
     if may { Ok(()) } else { Err(Error::PERMISSION_DENIED) }

@@ -32,6 +32,8 @@ pub struct ScopeOptions {
     pub allow_call_for_client: bool,
     /// Clients may subscribe to `$registry:<scope>`.
     pub allow_watch_for_client: bool,
+    /// Bytes of past changes that are kept for those who watch the scope and have fallen behind. Beyond them they have to list again.
+    pub watch_log_size: usize,
     /// What clients may, anonymous ones may too.
     pub allow_for_anonymous: bool,
     /// Longest name or group, bytes.
@@ -72,6 +74,7 @@ impl Default for ScopeOptions {
             allow_send_for_client: false,
             allow_call_for_client: false,
             allow_watch_for_client: false,
+            watch_log_size: 16 * 1_024 * 1_024,
             allow_for_anonymous: false,
             name_max_length: 255,
             meta_max_size: 4_096,

@@ -131,7 +131,9 @@ pub(super) fn claims_of(names: Vec<EntryClaim>, groups: Vec<EntryClaim>, scopes:
 /// What the answer to an ask may be.
 fn weight_of(ask: &Ask) -> Weight {
     match ask {
-        Ask::Names(_) | Ask::Groups(_) | Ask::Members { .. } | Ask::MemberPage { .. } | Ask::Presence { .. } => Weight::Large,
+        Ask::Names(_) | Ask::Groups(_) | Ask::Members { .. } | Ask::MemberPage { .. } | Ask::Changes { .. } | Ask::Presence { .. } => {
+            Weight::Large
+        }
         Ask::Call { .. } => Weight::Waiting,
         _ => Weight::Small,
     }

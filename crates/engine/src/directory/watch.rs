@@ -1,0 +1,190 @@
+//! Changes of a scope, for those who watch it. Each change has an offset. What is little is pushed; of what is much, watchers are told only how
+//! far it goes, and ask for it at their own pace.
+
+use std::collections::VecDeque;
+
+use touchline_protocol::Error;
+use touchline_protocol::encode::{self, Object};
+use touchline_registry::Event;
+
+use super::answer;
+use super::answered::{Answered, Listed};
+use crate::work::Work;
+
+/// Bytes of changes that are pushed within [`WINDOW_MS`]: little beside what may wait for a connection that reads slowly.
+const PUSHED_SIZE: usize = 128 * 1_024;
+const WINDOW_MS: u64 = 1_000;
+/// Between two words that there is more, milliseconds.
+const MARK_MS: u64 = 100;
+/// Changes in one answer, and their bytes.
+const ANSWER_CHANGES: usize = 512;
+const ANSWER_SIZE: usize = 64 * 1_024;
+/// Bytes around a change's key and metadata, as JSON and in memory.
+const AROUND: usize = 200;
+
+/// Where a watcher is: the life of a node's log, and the last change that it knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WatchPosition {
+    /// Which log.
+    pub epoch: Box<str>,
+    /// Which change; 0 = before the first.
+    pub offset: u64,
+}
+
+/// The latest changes of a scope.
+#[derive(Debug)]
+pub(super) struct Watch {
+    epoch: Box<str>,
+    /// The offset of the latest change.
+    last: u64,
+    log: VecDeque<Event>,
+    bytes: usize,
+    bytes_max: usize,
+    /// The offset up to which watchers were given changes, or told that there are some.
+    told: u64,
+    /// When the window began, and what has been pushed within it.
+    since_ms: u64,
+    pushed: usize,
+    /// When watchers were last told that there is more.
+    marked_ms: u64,
+}
+
+fn size(event: &Event) -> usize {
+    event.entry.key().len() + event.entry.meta().len() + AROUND
+}
+
+impl Watch {
+    /// `birth`: random, another in each life of a node. `bytes_max`: how much of the past is kept.
+    pub(super) fn new(birth: u64, bytes_max: usize) -> Self {
+        Watch {
+            epoch: format!("{birth:x}").into(),
+            last: 0,
+            log: VecDeque::new(),
+            bytes: 0,
+            bytes_max,
+            told: 0,
+            since_ms: 0,
+            pushed: 0,
+            marked_ms: 0,
+        }
+    }
+
+    /// Notes a change.
+    pub(super) fn note(&mut self, event: Event) {
+        self.last += 1;
+        self.bytes += size(&event);
+        self.log.push_back(event);
+        while self.bytes > self.bytes_max {
+            let Some(oldest) = self.log.pop_front() else { break };
+            self.bytes -= size(&oldest);
+        }
+    }
+
+    /// The changes behind an offset, as far as they are kept; none = some of them are not.
+    fn behind(&self, offset: u64) -> Option<impl Iterator<Item = &Event>> {
+        let missing = usize::try_from(self.last.checked_sub(offset)?).ok()?;
+        let skipped = self.log.len().checked_sub(missing)?;
+        Some(self.log.iter().skip(skipped))
+    }
+
+    /// What watchers are told now, JSON, if anything is new: the changes, or only how far they go.
+    pub(super) fn flush(&mut self, now_ms: u64) -> Option<Vec<u8>> {
+        if self.told == self.last {
+            return None;
+        }
+        if now_ms < self.since_ms || now_ms >= self.since_ms + WINDOW_MS {
+            (self.since_ms, self.pushed) = (now_ms, 0);
+        }
+        let room = PUSHED_SIZE - self.pushed;
+        // Whoever has not been given what was before has to ask in any case.
+        let fresh = self.behind(self.told).filter(|_| self.last - self.told <= (PUSHED_SIZE / AROUND) as u64);
+        let fresh: Option<Vec<Event>> = fresh.map(|fresh| fresh.cloned().collect());
+        let fresh = fresh.map(|fresh| (fresh.iter().map(size).sum::<usize>(), fresh)).filter(|(size, _)| *size <= room);
+        let changes = match fresh {
+            Some((size, fresh)) => {
+                self.pushed += size;
+                Some(fresh)
+            }
+            None if now_ms >= self.marked_ms && now_ms < self.marked_ms + MARK_MS => return None,
+            None => {
+                self.marked_ms = now_ms;
+                None
+            }
+        };
+        self.told = self.last;
+        let position = WatchPosition { epoch: self.epoch.clone(), offset: self.last };
+        Some(write(&position, changes.as_deref(), false, false))
+    }
+
+    /// When watchers are to be told what they were not told yet, Unix milliseconds.
+    pub(super) fn next_deadline_ms(&self) -> Option<u64> {
+        (self.told != self.last).then_some(self.marked_ms + MARK_MS)
+    }
+
+    /// What a watcher has missed. Without a position it learns where it is.
+    pub(super) fn since(&self, position: Option<&WatchPosition>) -> Answered {
+        let now = |offset| WatchPosition { epoch: self.epoch.clone(), offset };
+        let Some(position) = position else {
+            return Changes { position: now(self.last), changes: Vec::new(), is_lost: false, has_more: false }.answered();
+        };
+        let known = Some(position).filter(|position| position.epoch == self.epoch).and_then(|position| self.behind(position.offset));
+        let Some(behind) = known else {
+            return Changes { position: now(self.last), changes: Vec::new(), is_lost: true, has_more: false }.answered();
+        };
+        let mut bytes = 0;
+        let fits = |event: &&Event| {
+            let is_first = bytes == 0;
+            bytes += size(event);
+            is_first || bytes <= ANSWER_SIZE
+        };
+        let changes: Vec<Event> = behind.take(ANSWER_CHANGES).take_while(fits).cloned().collect();
+        let offset = position.offset + changes.len() as u64;
+        Changes { position: now(offset), changes, is_lost: false, has_more: offset < self.last }.answered()
+    }
+}
+
+/// What a watcher is answered.
+#[derive(Debug)]
+pub(super) struct Changes {
+    position: WatchPosition,
+    changes: Vec<Event>,
+    is_lost: bool,
+    has_more: bool,
+}
+
+impl Changes {
+    fn answered(self) -> Answered {
+        let work = Work { items: self.changes.len(), bytes: self.changes.iter().map(size).sum(), ..Work::default() };
+        Answered::list(Listed::Changes(self), work)
+    }
+
+    pub(super) fn json(&self) -> Vec<u8> {
+        write(&self.position, Some(&self.changes), self.is_lost, self.has_more)
+    }
+}
+
+/// `position` is that of the last change. Without changes it only says how far they go.
+fn write(position: &WatchPosition, changes: Option<&[Event]>, is_lost: bool, has_more: bool) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut object = Object::open(&mut out);
+    encode::number(object.key("offset"), position.offset);
+    object.text("epoch", &position.epoch);
+    if let Some(changes) = changes.filter(|_| !is_lost) {
+        encode::list(object.key("changes"), changes, |out, event| out.extend_from_slice(&answer::event(event)));
+    }
+    object.flag("list", is_lost).flag("more", has_more);
+    object.close();
+    out
+}
+
+/// Reads a position as clients give it; nothing at all is none.
+///
+/// # Errors
+/// 107 for an offset without an epoch, or an epoch that is none.
+pub(super) fn position(epoch: &str, offset: u64) -> Result<Option<WatchPosition>, Error> {
+    match epoch {
+        "" if offset == 0 => Ok(None),
+        epoch if (1..=16).contains(&epoch.len()) => Ok(Some(WatchPosition { epoch: epoch.into(), offset })),
+        _ => Err(Error::BAD_REQUEST),
+    }
+}
