@@ -165,7 +165,7 @@ export const scenarios = {
     const [watcher, ann] = [await client(1, user(token, 'bob')), await client(0, user(token, 'ann'))];
     const changes = [];
     const subscription = watcher.newSubscription('$registry:devices');
-    subscription.on('publication', ({ data }) => data.name === name && changes.push([data.change, data.reason]));
+    subscription.on('publication', ({ data }) => data.changes.filter((c) => c.name === name).forEach((c) => changes.push([c.change, c.reason])));
     subscription.subscribe();
     await subscription.ready(30_000);
     await register(ann, name);

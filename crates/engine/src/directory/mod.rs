@@ -43,6 +43,9 @@ use crate::work::Work;
 /// The scope of presence. No scope of the configuration can be called so, and [`Scopes::find`] never finds it.
 const PRESENCE: &str = "$presence";
 
+/// Room for acts that is kept for the next ones.
+const SPARE_ACTS: usize = 4_096;
+
 /// What a scope has counted since the node started, and what it holds.
 #[derive(Debug, Clone)]
 pub struct ScopeFigures {
@@ -205,16 +208,16 @@ impl<A> Directory<A> {
             self.collect();
         }
         let Directory { scopes, acts, now_ms, .. } = self;
-        for Scope { name, replica, watch, .. } in scopes {
+        for Scope { name, watch, .. } in scopes {
             let news = watch.as_mut().and_then(|watch| watch.flush(*now_ms));
             acts.extend(news.map(|news| Act::Watch(format!("$registry:{name}").into(), news)));
-            replica.release_spare();
         }
     }
 
     /// Does what time asks for. Call it some ten times a second.
     pub fn tick(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
+        self.release_spare();
         if self.is_clustered {
             self.scopes.iter_mut().for_each(|scope| scope.replica.tick(now_ms));
         }
@@ -223,6 +226,14 @@ impl<A> Directory<A> {
         let fetches = self.inbox.tick(now_ms);
         self.fetch(fetches);
         self.collect();
+    }
+
+    /// Gives memory back that only a mass change needed.
+    fn release_spare(&mut self) {
+        self.scopes.iter_mut().for_each(|scope| scope.replica.release_spare());
+        if self.acts.is_empty() && self.acts.capacity() > SPARE_ACTS {
+            self.acts = Vec::new();
+        }
     }
 
     /// There is a letter for a name: a client of this node may have it.

@@ -162,19 +162,43 @@ fn a_callers_calls_are_bounded_and_end_with_it() {
     until("the calls are forgotten", || server.metric("touchline_calls_waiting") == 0);
 }
 
+/// Every method that names a scope.
+const SCOPED: [&str; 15] = [
+    "register",
+    "unregister",
+    "update_meta",
+    "lookup",
+    "names",
+    "count",
+    "join",
+    "leave",
+    "members",
+    "member",
+    "groups",
+    "changes",
+    "send",
+    "call",
+    "multi_call",
+];
+
 #[test]
 fn the_servers_own_scopes_are_out_of_reach() {
     let server = TestServer::with(|settings| {
         devices(settings);
         settings.client.insecure = true;
     });
-    let mut client = server.connected();
+    let (mut client, reply) = connect(&server, json!({"sub": "ann"}));
+    let client_id = reply["connect"]["client"].clone();
     client.ask(json!({"id": 2, "subscribe": {"channel": "room:a"}}));
-    for (id, method) in (3..).zip(["members", "groups", "names", "count", "send", "call", "multi_call", "join", "leave", "register"]) {
-        let params = json!({"scope": "$presence", "group": "room:a", "data": 1});
-        assert_eq!(ask(&mut client, id, &format!("registry.{method}"), &params)["error"]["code"], 4003, "{method}");
-        assert_eq!(server.api(method, params)["error"]["code"], 4003, "{method}");
+    for (id, method) in (3..).zip(SCOPED) {
+        for scope in ["$presence", "$registry", "$"] {
+            let params = json!({"scope": scope, "group": "room:a", "data": 1, "meta": 1, "limit": 1, "client": client_id});
+            assert_eq!(ask(&mut client, id, &format!("registry.{method}"), &params)["error"]["code"], 4003, "{method} {scope}");
+            assert_eq!(server.api(method, params)["error"]["code"], 4003, "{method} {scope}");
+        }
     }
+    let stats = server.api("presence_stats", json!({"channel": "room:a"}));
+    assert_eq!(stats["result"]["num_clients"], 1, "it has not hidden");
     for claims in [
         json!({"sub": "a", "groups": [{"scope": "$presence", "name": "room:a"}]}),
         json!({"sub": "a", "names": [{"scope": "$presence", "name": "room:a"}]}),
@@ -253,4 +277,34 @@ fn a_token_with_a_channel_that_cannot_be_takes_no_name() {
     assert!(matches!(cat.close(), Heard::Close(3501, _)));
     let phone = ann.ask(rpc(2, "registry.lookup", &json!({"scope": "devices", "name": "phone"})));
     assert!(phone["rpc"]["data"]["client"].is_string(), "{phone}");
+}
+
+#[test]
+fn null_is_a_message_and_an_answer() {
+    let server = TestServer::with(devices);
+    let (mut callee, mut caller) = (server.connected(), server.connected());
+    ask(&mut callee, 2, "registry.register", &json!({"scope": "devices", "name": "a"}));
+    for (id, answer) in (3..).zip([json!({"data": null}), json!({})]) {
+        caller.send_json(rpc(id, "registry.call", &json!({"scope": "devices", "name": "a", "data": null})));
+        let call = callee.message()["push"]["message"]["data"].clone();
+        assert_eq!(call.get("data"), Some(&Value::Null));
+        let mut reply = answer.clone();
+        reply["call"] = call["call"].clone();
+        assert!(ask(&mut callee, id, "reply", &reply)["error"].is_null());
+        assert_eq!(caller.message()["rpc"]["data"], json!({"data": null}), "{answer}");
+    }
+}
+
+#[test]
+fn a_backends_call_is_answered_before_its_request_is_cut() {
+    let server = TestServer::with(|settings| {
+        devices(settings);
+        settings.http_server.request_timeout = std::time::Duration::from_millis(1_500);
+    });
+    let mut mute = server.connected();
+    ask(&mut mute, 2, "registry.register", &json!({"scope": "devices", "name": "mute"}));
+    for method in ["call", "multi_call"] {
+        let answer = server.api(method, json!({"scope": "devices", "name": "mute", "data": 1, "timeout_ms": 60_000}));
+        assert_eq!(answer["error"]["code"], 4005, "{method}");
+    }
 }

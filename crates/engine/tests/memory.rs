@@ -1,0 +1,57 @@
+//! What a mass change costs in memory when it is over. By the resident size of this process, which runs nothing else.
+
+use touchline_engine::directory::{Act, Ask, Directory, ScopeId, ScopeOptions, Who};
+use touchline_registry::{OwnerId, Timing};
+
+const NOW: u64 = 1_000_000;
+const NAMES: usize = 300_000;
+const LOG: usize = 1024 * 1024;
+
+fn resident_bytes() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux");
+    statm.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("a number of pages") * 4_096
+}
+
+/// Does what the registrar does after a batch; gives the bytes that watchers are sent.
+fn end_batch(directory: &mut Directory<()>) -> usize {
+    directory.flush();
+    directory.acts().map(|act| if let Act::Watch(_, json) = act { json.len() } else { 0 }).sum()
+}
+
+#[test]
+fn names_that_all_go_at_once_leave_nothing_behind_though_somebody_watches() {
+    let options = ScopeOptions {
+        name: "devices".into(),
+        client_entries_limit: NAMES,
+        allow_watch_for_client: true,
+        watch_log_size: LOG,
+        ..ScopeOptions::default()
+    };
+    let mut directory = Directory::<()>::new("here", &[options], &Timing::default(), 7, false, NOW);
+    let who = Who { owner: OwnerId([7; 16]), user: "ann".into(), is_backend: false };
+    let before = resident_bytes();
+    let mut left = Vec::new();
+    for cycle in 0..3u64 {
+        let now_ms = NOW + cycle * 100_000;
+        for number in 0..NAMES {
+            let name = format!("name-{number:07}").into();
+            directory.ask(&who, Ask::Register { scope: ScopeId(0), name, meta: "1".into(), take_over: false }, None, now_ms);
+            if number % 1_000 == 0 {
+                end_batch(&mut directory);
+            }
+        }
+        end_batch(&mut directory);
+        let full = resident_bytes() - before;
+        directory.ask(&who, Ask::Close, None, now_ms + 50_000);
+        let told = end_batch(&mut directory);
+        directory.tick(now_ms + 50_050);
+        assert!(told < 200, "watchers are told in one word: {told} bytes");
+        let after = resident_bytes().saturating_sub(before);
+        println!("cycle {cycle}: {} MB with {NAMES} names, {} MB after them", full >> 20, after >> 20);
+        left.push(after);
+    }
+    // Tables keep room for names that may come again, no more of it each time.
+    let (first, last) = (left[0], left[2]);
+    assert!(last <= first + 4 * 1024 * 1024, "{first} bytes, then {last}");
+    assert!(last <= 24 * 1024 * 1024 + LOG, "{last} bytes are left");
+}
