@@ -88,6 +88,7 @@ pub struct Replica {
     pub(crate) settings: Settings,
     /// The smallest limits of all nodes in sight.
     pub(crate) limits: Limits,
+    /// Bytes that the carrier takes in one message.
     pub(crate) message_max: usize,
     pub(crate) clock: Clock,
     pub(crate) table: Table,
@@ -118,7 +119,7 @@ impl Replica {
             clock: Clock::new(settings.timing.drift_max_ms),
             table: Table::new(settings.policy, settings.classify, node),
             limits: settings.limits.clone(),
-            message_max: settings.message_max,
+            message_max: usize::MAX,
             settings,
             last: 0,
             unsent: Vec::new(),
@@ -342,7 +343,7 @@ impl Replica {
 
     /// Bytes that a message may have from now on, as the carrier says. Entries that would not fit into one are refused.
     pub fn set_message_max(&mut self, bytes: usize) {
-        self.message_max = bytes.min(self.settings.message_max);
+        self.message_max = bytes;
     }
 
     /// This node's own entries.
@@ -373,7 +374,8 @@ impl Replica {
 
     pub(crate) fn check(&self, key: &str, meta: &[u8]) -> Result<(), Refusal> {
         let fits = !key.is_empty() && key.len() <= self.limits.key_max && meta.len() <= self.limits.meta_max;
-        let is_sendable = key.len().saturating_add(meta.len()) <= self.operations_max().saturating_sub(codec::ENTRY_OVERHEAD);
+        let around = codec::HEAD_MAX + self.node.len() + codec::ENTRY_OVERHEAD;
+        let is_sendable = key.len().saturating_add(meta.len()).saturating_add(around) <= self.message_max;
         if fits && is_sendable { Ok(()) } else { Err(Refusal::TooLong) }
     }
 
@@ -424,8 +426,8 @@ impl Replica {
         self.last += 1;
     }
 
-    /// Bytes of operations that fit into one message.
+    /// Bytes of operations that one message has, unless a single one is larger.
     pub(crate) fn operations_max(&self) -> usize {
-        self.message_max.saturating_sub(codec::HEAD_MAX + self.node.len())
+        self.message_max.min(self.settings.message_max).saturating_sub(codec::HEAD_MAX + self.node.len())
     }
 }

@@ -92,7 +92,7 @@ pub struct Settings {
     pub limits: Limits,
     /// Times.
     pub timing: Timing,
-    /// Largest message, bytes; at least room for one entry of the largest size.
+    /// Bytes of messages with many operations.
     pub message_max: usize,
     /// Bytes of past operations that are kept to fill others' gaps. Beyond it they get a snapshot.
     pub log_max: usize,

@@ -33,7 +33,7 @@ impl Replica {
         let Some(to) = self.peers.get(node).map(|peer| Arc::clone(&peer.name)) else { return };
         let from = self.log.partition_point(|batch| batch.first + batch.count <= first);
         let is_logged = first > 0 && first <= self.last && self.log.front().is_some_and(|oldest| oldest.first <= first);
-        if !is_logged || self.log.range(from..).any(|batch| batch.operations.len() > self.operations_max()) {
+        if !is_logged || self.log.range(from..).any(|batch| batch.count > 1 && batch.operations.len() > self.operations_max()) {
             return self.send_snapshot(&to, nonce, now_ms);
         }
         for index in from..self.log.len() {

@@ -13,6 +13,7 @@ use touchline_registry::OwnerId;
 
 use crate::handshake::Entrance;
 use crate::proxies::Remote;
+use crate::registrar::Probe;
 use crate::shard::Arrival;
 
 /// A message to a shard.
@@ -45,6 +46,8 @@ pub(crate) enum Message {
     Spread { clients: Vec<(OwnerId, u32)>, push: Arc<Shared> },
     /// From the server API, about the shard as a whole.
     Inspect(Inspection),
+    /// Find out which connections live: each is sent a ping, and the dead ones are closed.
+    Probe(Arc<Probe>),
     /// Tell the clients to go, spread over a time.
     Drain { over_ms: u64, done: oneshot::Sender<()> },
 }

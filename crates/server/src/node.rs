@@ -90,6 +90,10 @@ pub(crate) struct Node {
     stats: OnceLock<Stats>,
     /// The cluster can be reached.
     pub(crate) is_linked: AtomicBool,
+    /// What the other nodes have is here, since the cluster was last joined.
+    pub(crate) is_settled: AtomicBool,
+    /// Why this node takes no part in the cluster, if it stands aside.
+    aside: Mutex<Option<String>>,
     /// Other nodes in sight.
     pub(crate) peers: AtomicUsize,
     /// Their ids.
@@ -125,6 +129,8 @@ impl Node {
             store: OnceLock::new(),
             stats: OnceLock::new(),
             is_linked: AtomicBool::new(false),
+            is_settled: AtomicBool::new(false),
+            aside: Mutex::default(),
             peers: AtomicUsize::new(0),
             peer_ids: RwLock::default(),
             hasher: RandomState::new(),
@@ -224,6 +230,21 @@ impl Node {
         let (reply, answer) = oneshot::channel();
         self.register(Order::Ask { who, ask, asker: Asker::Operation(shard::here(), reply) });
         answer.await.unwrap_or(Response::Refused(Error::INTERNAL))
+    }
+
+    /// Whether this node has joined the cluster and the registry's entries of other nodes are still on their way.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.cluster.is_some() && self.is_linked.load(Relaxed) && !self.is_settled.load(Relaxed)
+    }
+
+    /// This node stands aside of the cluster, for a reason, or takes part again.
+    pub(crate) fn set_aside(&self, why: Option<String>) {
+        *self.aside.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+
+    /// Why this node takes no part in the cluster.
+    pub(crate) fn aside(&self) -> Option<String> {
+        self.aside.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What the registrar had counted some 100 ms ago at most. Never waits for it.

@@ -6,6 +6,7 @@ mod walks;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -52,8 +53,25 @@ pub(crate) enum Order {
     Letters { scope: Arc<str>, name: Box<str>, letters: Option<Vec<(u64, Bytes)>> },
     /// Letters that have arrived and are thrown away.
     Discarded(Vec<u64>),
+    /// This node takes part in the cluster from now on, in the sight of these other nodes.
+    Joined(Vec<Arc<str>>),
+    /// Another node may be dead, or is not.
+    Suspected(Arc<str>, bool),
+    /// Another node is dead.
+    NodeGone(Arc<str>),
+    /// The shards have looked at their connections.
+    Probed,
     /// The node stops.
     Stop,
+}
+
+/// Held by each shard while it looks at its connections. When the last one is done the registrar is told.
+pub(crate) struct Probe(Arc<Node>);
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        self.0.register(Order::Probed);
+    }
 }
 
 /// What the registrar has counted.
@@ -68,7 +86,7 @@ pub(crate) struct Figures {
 /// # Errors
 /// When the system refuses it.
 pub(crate) fn start(node: Arc<Node>, directory: Directory<Asker>, orders: Receiver<Order>) -> io::Result<JoinHandle<()>> {
-    let registrar = Registrar { node, directory, walks: Walks::default(), told_ms: 0, has_news: true, message_max: 0 };
+    let registrar = Registrar { node, directory, walks: Walks::default(), told_ms: 0, has_news: true, message_max: 0, awaited: None };
     std::thread::Builder::new().name("registry".into()).spawn(move || registrar.run(&orders))
 }
 
@@ -82,6 +100,8 @@ struct Registrar {
     has_news: bool,
     /// What one message to another node may carry, as the directory knows it, bytes.
     message_max: usize,
+    /// Nodes whose entries must be here before this one is ready; none = it is.
+    awaited: Option<Vec<Arc<str>>>,
 }
 
 impl Registrar {
@@ -96,6 +116,7 @@ impl Registrar {
             };
             let now_ms = self.node.clock.now_ms();
             self.note_message_max();
+            self.directory.wake(now_ms);
             let batch = first.into_iter().chain(std::iter::from_fn(|| orders.try_recv().ok())).take(BATCH);
             let mut is_over = false;
             for order in batch {
@@ -106,6 +127,9 @@ impl Registrar {
             if now_ms >= ticked_ms + TICK.as_millis() as u64 {
                 ticked_ms = now_ms;
                 self.directory.tick(now_ms);
+                if self.awaited.take_if(|nodes| self.directory.is_settled(nodes)).is_some() {
+                    self.node.is_settled.store(true, Relaxed);
+                }
                 if self.node.note_peers(self.directory.peer_ids())
                     && let Some(cluster) = &self.node.cluster
                 {
@@ -180,6 +204,13 @@ impl Registrar {
             Order::Mail { scope, name } => self.directory.mail(&scope, &name),
             Order::Letters { scope, name, letters } => self.directory.deliver(&scope, &name, letters, now_ms),
             Order::Discarded(ids) => self.directory.discarded(&ids),
+            Order::Joined(nodes) => self.awaited = Some(nodes),
+            Order::Suspected(node, is_suspected) => self.directory.suspect(&node, is_suspected, now_ms),
+            Order::NodeGone(node) => {
+                self.awaited.iter_mut().for_each(|awaited| awaited.retain(|other| *other != node));
+                self.directory.gone(&node, now_ms);
+            }
+            Order::Probed => self.directory.probed(now_ms),
             Order::Stop => self.directory.goodbye(),
         }
     }
@@ -215,6 +246,13 @@ impl Registrar {
                     }
                 }
                 Act::Discard { ids, asker } => store::discard(node, ids, asker),
+                Act::Probe => {
+                    let probe = Arc::new(Probe(Arc::clone(node)));
+                    node.tell_shards(|| Message::Probe(Arc::clone(&probe)));
+                }
+                Act::Differs { scope, node } => {
+                    tracing::warn!(%scope, %node, "another node has other options for this scope: all follow the strictest policy and the smallest limits");
+                }
                 Act::Node(to, message) => {
                     if let Some(cluster) = &node.cluster {
                         cluster.node(to, message);

@@ -193,7 +193,7 @@ impl Server {
         let databases = store::opening(&settings, &session.namespaces, &id).map_err(of("primary"))?;
         let statistics = store::stats_opening(&settings).map_err(of("stats"))?;
         let (shards, inboxes) = (0..shards).map(|_| ShardHandle::new()).unzip();
-        let (cluster, joining) = together::join(&settings, &id, &directory).unzip();
+        let (cluster, joining) = together::join(&settings, (&id, clock.now_ms()), &directory).unzip();
         let node = Arc::new(Node::new(settings, session, clock, id, Ways { shards, registrar, cluster, seals, tls, proxies }));
         if let Some(databases) = databases {
             store::open(&node, &databases)?;

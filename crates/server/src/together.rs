@@ -14,7 +14,7 @@ use crate::registrar::Order;
 use crate::settings::Settings;
 
 /// Prepares to join, if the settings want that.
-pub(crate) fn join(settings: &Settings, id: &str, directory: &Directory<Asker>) -> Option<(Cluster, Joining)> {
+pub(crate) fn join(settings: &Settings, (id, started_ms): (&str, u64), directory: &Directory<Asker>) -> Option<(Cluster, Joining)> {
     let cluster = &settings.cluster;
     if !cluster.is_on() {
         return None;
@@ -36,6 +36,11 @@ pub(crate) fn join(settings: &Settings, id: &str, directory: &Directory<Asker>) 
         tls_ca: cluster.nats_tls_ca.clone(),
         tls_cert: cluster.nats_tls_cert.clone(),
         tls_key: cluster.nats_tls_key.clone(),
+        program: env!("CARGO_PKG_VERSION").to_owned(),
+        started_ms,
+        heartbeat: cluster.heartbeat_interval,
+        timeout: cluster.node_timeout,
+        grace: cluster.suspect_grace,
         scopes: directory.scope_names().map(|name| name.to_string()).collect(),
         streams: streams.collect(),
         check_delay: settings.client.channel_position_check_delay,
@@ -64,7 +69,17 @@ fn read_emulated(message: &[u8]) -> Option<(&str, &[u8])> {
 pub(crate) fn take(node: &Node, incoming: Incoming) {
     let to_channel = |channel: Arc<str>, request: Request| node.tell_home(channel, request);
     match incoming {
+        Incoming::Joined(nodes) => {
+            node.set_aside(None);
+            node.register(Order::Joined(nodes));
+        }
+        Incoming::Aside(why) => node.set_aside(Some(why)),
+        Incoming::Suspected { node: other, is_suspected } => node.register(Order::Suspected(other, is_suspected)),
+        Incoming::Gone { node: other } => node.register(Order::NodeGone(other)),
         Incoming::Linked(is_linked) => {
+            if !is_linked {
+                node.is_settled.store(false, Relaxed);
+            }
             node.is_linked.store(is_linked, Relaxed);
             node.tell_shards(|| Message::Linked(is_linked));
         }

@@ -269,6 +269,7 @@ pub(crate) const KEYS: &[Key] = &[
     ours("cluster.stream_max_bytes", Integer(0, u64::MAX), "0", "Most bytes of each stream, the oldest publications go first; 0 is what NATS allows."),
     ours("cluster.heartbeat_interval", Duration, "1s", "Between two heartbeats of a node."),
     ours("cluster.node_timeout", Duration, "4s", "Silence after which a node counts as gone, with all names on it."),
+    ours("cluster.suspect_grace", Duration, "1s", "How long nobody must have listened in a node's place before it counts as gone: its process has ended, or has lost its connection to NATS."),
     ours("cluster.clock_drift_max", Duration, "10s", "How far another node's clock may pull this one's stamps ahead; more is counted."),
     ours("store.primary.url", Secret, "sqlite:data/primary.db", "The database of what must not be lost: `sqlite:PATH`, or `postgres://USER:PASSWORD@HOST/DATABASE` with TLS unless it is on this machine or says `?sslmode=disable`. It is opened when something needs it, as a durable namespace does."),
     ours("store.primary.tls_ca", Text, "", "Path of a PEM file: authorities that PostgreSQL is trusted by, besides the system's."),

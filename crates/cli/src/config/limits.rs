@@ -83,6 +83,7 @@ pub(crate) const LIMITS: &[Limit] = &[
     limit("node.channel_limit", "channels of a node", "error 106"),
     limit("cluster.stream_max_bytes", "a stream of history in NATS", "the oldest publications go: no `recovered`"),
     limit("cluster.node_timeout", "names of a node that is gone", "names of that node: 4002"),
+    limit("cluster.suspect_grace", "names of a node whose process has ended", "messages and calls to its names: 4006; then 4002"),
     limit("cluster.clock_drift_max", "clocks of a cluster against one that is wrong", "nothing: it is counted"),
     limit("store.primary.timeout", "what waits for a database that does not answer", "error 4010"),
     limit("store.primary.pool_size", "connections to the database", "nothing: reads wait"),

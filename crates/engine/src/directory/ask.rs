@@ -246,6 +246,15 @@ pub enum Act<A> {
     },
     /// A message to another node's directory.
     Node(Arc<str>, Vec<u8>),
+    /// Finds out which connections live: [`super::Directory::probed`] must follow, once the dead ones are closed.
+    Probe,
+    /// Another node has other options for a scope: all nodes follow the strictest policy and the smallest limits.
+    Differs {
+        /// The scope's name.
+        scope: Arc<str>,
+        /// The other node.
+        node: Arc<str>,
+    },
     /// Keeps a letter, and tells the asker its id.
     Post {
         /// The name's scope.

@@ -8,6 +8,7 @@ mod answered;
 mod ask;
 mod calls;
 mod inbox;
+mod nodes;
 mod presence;
 mod remote;
 mod request;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use touchline_protocol::data::is_plain_text;
 use touchline_protocol::{Error, encode};
-use touchline_registry::{Change, Classify, Counters, Entry, Event, Output, OwnerId, Refusal, Registered, Replica, Settings, Timing};
+use touchline_registry::{Change, Classify, Counters, Event, Output, OwnerId, Refusal, Registered, Replica, Settings, Timing};
 
 use crate::duration::millis;
 pub use answer::{numbered, push as message_push};
@@ -76,6 +77,8 @@ pub struct Directory<A> {
     inbox: Inbox,
     acts: Vec<Act<A>>,
     is_clustered: bool,
+    /// The host looks at its connections.
+    is_probing: bool,
     /// Bytes that one message to another node may have.
     message_max: usize,
     /// The latest time that it was told, Unix milliseconds.
@@ -102,7 +105,17 @@ impl<A> Directory<A> {
         let presence = make(&presence, Some(presence::shown_user));
         let scopes = scopes.iter().map(|options| make(options, None)).chain([presence]).collect();
         let (calls, inbox) = (Calls::new(birth), Inbox::default());
-        Directory { node: node.into(), scopes, calls, inbox, acts: Vec::new(), is_clustered, message_max: usize::MAX, now_ms }
+        Directory {
+            node: node.into(),
+            scopes,
+            calls,
+            inbox,
+            acts: Vec::new(),
+            is_clustered,
+            is_probing: false,
+            message_max: usize::MAX,
+            now_ms,
+        }
     }
 
     /// What sessions see of the scopes.
@@ -113,16 +126,6 @@ impl<A> Directory<A> {
     /// Names of the scopes, presence included.
     pub fn scope_names(&self) -> impl Iterator<Item = &Arc<str>> {
         self.scopes.iter().map(|scope| &scope.name)
-    }
-
-    /// Other nodes in sight.
-    pub fn peers(&self) -> usize {
-        self.scopes.last().map_or(0, |presence| presence.replica.nodes().count())
-    }
-
-    /// Their ids.
-    pub fn peer_ids(&self) -> impl Iterator<Item = &Arc<str>> + Clone {
-        self.scopes.last().into_iter().flat_map(|presence| presence.replica.nodes().map(|(id, _)| id))
     }
 
     /// What each scope has counted.
@@ -293,8 +296,8 @@ impl<A> Directory<A> {
         let owner = who.owner;
         match ask {
             Ask::Register { scope, name, meta, take_over } => {
-                let registered = self.scope(scope)?.replica.register(owner, &name, &meta, take_over, now_ms);
-                let (Registered::New(entry) | Registered::Updated(entry)) = registered.map_err(refusal)?;
+                let registered = self.register(who, (scope, &name), &meta, take_over, now_ms)?;
+                let (Registered::New(entry) | Registered::Updated(entry)) = registered;
                 Ok(answer::entry(&entry))
             }
             Ask::Take(claims) => self.take(owner, &claims, now_ms),
@@ -327,11 +330,6 @@ impl<A> Directory<A> {
         }
         let done = self.calls.callee_gone(owner);
         self.finish_all(done);
-    }
-
-    /// Who has the name that a message or a call is for.
-    fn resolve(&mut self, target: &Target) -> Result<Entry, Error> {
-        self.scope(target.scope)?.replica.lookup(&target.key).ok_or(Error::NOT_REGISTERED)
     }
 
     /// Sends to a name.
@@ -429,7 +427,7 @@ impl<A> Directory<A> {
     /// Turns what the replicas want into acts.
     fn collect(&mut self) {
         let last = self.scopes.len() - 1;
-        let (mut nodes_gone, mut moved) = (Vec::new(), Vec::new());
+        let (mut nodes_gone, mut moved, mut is_asked) = (Vec::new(), Vec::new(), false);
         let Directory { scopes, acts, is_clustered, node: me, .. } = self;
         for (index, scope) in scopes.iter_mut().enumerate() {
             let Scope { name, options, replica, watch } = scope;
@@ -452,8 +450,13 @@ impl<A> Directory<A> {
                     }
                     Output::Node { node, is_up } if index == last && !is_up => nodes_gone.push(node),
                     Output::Node { .. } => {}
+                    Output::Probe => is_asked = true,
+                    Output::Differs { node } => acts.push(Act::Differs { scope: Arc::clone(name), node }),
                 }
             }
+        }
+        if is_asked {
+            self.probe();
         }
         for (address, owner) in moved {
             match owner {

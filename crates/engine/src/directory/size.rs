@@ -15,6 +15,7 @@ impl<A> Directory<A> {
     /// messages that would not fit are refused from then on (107).
     pub fn set_message_max(&mut self, bytes: usize) {
         self.message_max = bytes;
+        self.scopes.iter_mut().for_each(|scope| scope.replica.set_message_max(bytes));
     }
 
     /// Names of scopes whose options allow larger entries than other nodes can be told of.

@@ -6,6 +6,7 @@ mod ask;
 mod connect;
 mod counted;
 mod flow;
+mod heartbeat;
 mod lines;
 mod permission;
 mod refresh;
@@ -38,6 +39,7 @@ pub use flow::{Room, Weight};
 pub use server::ServerSubscription;
 
 use flow::Flow;
+use heartbeat::{Heartbeat, next_ping_ms};
 use permission::Action;
 
 /// How long a refused client may take to close the connection, milliseconds.
@@ -243,27 +245,6 @@ struct Connecting {
     held_bytes: usize,
     /// More came than may be held: the client has to connect again.
     is_overrun: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Heartbeat {
-    /// The next ping is due at this time; before the connect: the end of patience.
-    Due(u64),
-    /// A ping was sent; its answer is due at this time, and the next ping so many milliseconds later, or earlier.
-    Awaited(u64, i32),
-}
-
-impl Heartbeat {
-    /// A pong is due at the first time, the next ping at the second.
-    fn awaited(pong_ms: u64, ping_ms: u64) -> Self {
-        let later = ping_ms.cast_signed().saturating_sub(pong_ms.cast_signed());
-        Heartbeat::Awaited(pong_ms, later.clamp(i32::MIN.into(), i32::MAX.into()) as i32)
-    }
-}
-
-/// When the next ping is due, of what [`Heartbeat::Awaited`] holds.
-fn next_ping_ms(pong_ms: u64, later: i32) -> u64 {
-    pong_ms.saturating_add_signed(later.into())
 }
 
 /// One subscription of a session.

@@ -22,7 +22,7 @@ pub(super) fn body(status: StatusCode, content_type: &'static str, body: impl In
     response
 }
 
-pub(super) fn text(status: StatusCode, why: &'static str) -> Answer {
+pub(super) fn text(status: StatusCode, why: impl Into<Bytes>) -> Answer {
     body(status, TEXT, why)
 }
 

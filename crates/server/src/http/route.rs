@@ -91,8 +91,14 @@ fn health(node: &Node) -> Answer {
     if *node.draining.borrow() {
         return respond::text(StatusCode::SERVICE_UNAVAILABLE, "draining\n");
     }
+    if let Some(why) = node.aside() {
+        return respond::text(StatusCode::SERVICE_UNAVAILABLE, format!("no part of the cluster: {why}\n"));
+    }
     if node.cluster.is_some() && !node.is_linked.load(Relaxed) {
         return respond::text(StatusCode::SERVICE_UNAVAILABLE, "cut off from NATS: clients are served, other nodes can't be reached\n");
+    }
+    if node.is_unsettled() {
+        return respond::text(StatusCode::SERVICE_UNAVAILABLE, "the registry's entries of other nodes are on their way\n");
     }
     if node.store().is_some_and(|store| !store.figures().is_healthy()) {
         return respond::text(StatusCode::SERVICE_UNAVAILABLE, "the primary database fails: durable channels can't be published to\n");

@@ -28,8 +28,20 @@ fn longest_call_ms(request_timeout: Duration) -> u64 {
     (request_timeout - (request_timeout / 2).min(Duration::from_secs(1))).as_millis() as u64
 }
 
-/// Errors: 107 for bad parameters, 4001–4008, 106 at a limit.
+/// Errors: 107 for bad parameters, 4001–4008, 106 at a limit; 4009 while what other nodes have is not here yet, for what may be there.
 pub(super) async fn run(node: &Node, method: &str, params: &[u8]) -> Result<Json, Error> {
+    let is_unsettled = node.is_unsettled();
+    if is_unsettled && matches!(method, "names" | "groups" | "count" | "members" | "member") {
+        return Err(Error::CLUSTER_UNREACHABLE);
+    }
+    let answer = carry_out(node, method, params).await;
+    if is_unsettled && answer.as_ref().is_err_and(|error| error.code == Error::NOT_REGISTERED.code) {
+        return Err(Error::CLUSTER_UNREACHABLE);
+    }
+    answer
+}
+
+async fn carry_out(node: &Node, method: &str, params: &[u8]) -> Result<Json, Error> {
     let text = std::str::from_utf8(params).map_err(|_| Error::BAD_REQUEST)?;
     let text = if text.trim_ascii().is_empty() { "{}" } else { text };
     let mut ask = directory::read(method, text, &node.session.scopes)?;

@@ -126,6 +126,10 @@ pub struct ClusterSettings {
     /// Silence after which a node counts as gone.
     #[serde(with = "duration")]
     pub node_timeout: Duration,
+    /// How long nobody must have listened in a node's place before the node counts as gone. NATS tells at once that nobody listens, when a
+    /// process has ended or lost its connection.
+    #[serde(with = "duration")]
+    pub suspect_grace: Duration,
     /// How far another node's clock may pull this one's stamps ahead.
     #[serde(with = "duration")]
     pub clock_drift_max: Duration,
@@ -150,6 +154,7 @@ impl Default for ClusterSettings {
             stream_max_bytes: 0,
             heartbeat_interval: Duration::from_secs(1),
             node_timeout: Duration::from_secs(4),
+            suspect_grace: Duration::from_secs(1),
             clock_drift_max: Duration::from_secs(10),
         }
     }

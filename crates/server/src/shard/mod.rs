@@ -17,6 +17,7 @@ mod keepers;
 mod outbox;
 mod pause;
 mod poller;
+mod probe;
 mod queue;
 mod random;
 mod read;
@@ -54,6 +55,7 @@ pub(crate) use half_open::Pass;
 pub(crate) use handle::ShardHandle;
 use outbox::Outbox;
 pub(crate) use poller::Poller;
+use probe::Look;
 use random::Secure;
 pub(crate) use socket::Arrival;
 use users::Users;
@@ -136,6 +138,8 @@ pub(crate) struct Shard {
     /// The same, microseconds of the node's clock.
     now_us: u64,
     drain: Option<Drain>,
+    /// A look at all connections that is under way.
+    look: Option<Look>,
 }
 
 /// A drain under way: connections are told to go, some at each tick.
@@ -209,6 +213,7 @@ impl Shard {
             now_ms,
             now_us: 0,
             drain: None,
+            look: None,
             node,
         })
     }
@@ -361,6 +366,7 @@ impl Shard {
             Message::Client { owner, slot, order } => self.guarded(slot, |shard, slot| shard.obey_for_client(owner, slot, order)),
             Message::Spread { clients, push } => deliver::spread(self, &clients, &push),
             Message::Inspect(inspection) => self.inspect(inspection),
+            Message::Probe(done) => self.probe(done),
             Message::Drain { over_ms, done } => {
                 let slots: Vec<u32> = self.connections.slots().collect();
                 let each_tick = slots.len().div_ceil((over_ms / TICK_MS).max(1) as usize).max(1);
@@ -407,6 +413,7 @@ impl Shard {
         self.metrics.half_open.add((self.half_open_count() as u64).wrapping_sub(self.metrics.half_open.get()));
         self.forget_settled();
         self.drain_some();
+        self.look_for_answers();
         self.relieve_http();
         self.tick_census();
     }

@@ -1,0 +1,90 @@
+//! The other nodes of the registry: which are there, which may be dead, and whether this node knows what they have.
+
+use std::sync::Arc;
+
+use touchline_protocol::Error;
+use touchline_registry::{Entry, OwnerId, Refusal, Registered};
+
+use super::ask::{Act, Who};
+use super::scope::fits;
+use super::{Directory, ScopeId, Target, refusal};
+
+impl<A> Directory<A> {
+    /// Notices whether this node stood still. Call it after each wait, before anything that came meanwhile is carried out.
+    pub fn wake(&mut self, now_ms: u64) {
+        if self.is_clustered {
+            self.scopes.iter_mut().for_each(|scope| scope.replica.wake(now_ms));
+            self.collect();
+        }
+    }
+
+    /// Other nodes whose entries are here.
+    pub fn peers(&self) -> usize {
+        self.peer_ids().count()
+    }
+
+    /// Their ids.
+    pub fn peer_ids(&self) -> impl Iterator<Item = &Arc<str>> + Clone {
+        self.scopes.last().into_iter().flat_map(|presence| presence.replica.nodes().map(|(id, _)| id))
+    }
+
+    /// Whether the entries of all these nodes are here, in all scopes.
+    pub fn is_settled(&self, nodes: &[Arc<str>]) -> bool {
+        self.scopes.iter().all(|scope| scope.replica.is_settled()) && nodes.iter().all(|node| self.peer_ids().any(|known| known == node))
+    }
+
+    /// A node may be dead, or is not ([`touchline_registry::Replica::suspect`]). Messages and calls to its names are refused at once (4006).
+    pub fn suspect(&mut self, node: &str, is_suspected: bool, now_ms: u64) {
+        self.scopes.iter_mut().for_each(|scope| scope.replica.suspect(node, is_suspected, now_ms));
+        self.collect();
+    }
+
+    /// A node is dead.
+    pub fn gone(&mut self, node: &str, now_ms: u64) {
+        self.scopes.iter_mut().for_each(|scope| scope.replica.gone(node, now_ms));
+        self.collect();
+    }
+
+    /// The host has closed the connections that were dead ([`Act::Probe`]).
+    pub fn probed(&mut self, now_ms: u64) {
+        self.is_probing = false;
+        self.scopes.iter_mut().for_each(|scope| scope.replica.probed(now_ms));
+        self.collect();
+    }
+
+    /// Asks the host once for all scopes.
+    pub(super) fn probe(&mut self) {
+        if !std::mem::replace(&mut self.is_probing, true) {
+            self.acts.push(Act::Probe);
+        }
+    }
+
+    /// Who has the name that a message or a call is for.
+    pub(super) fn resolve(&mut self, target: &Target) -> Result<Entry, Error> {
+        let replica = &self.scope(target.scope)?.replica;
+        let entry = replica.lookup(&target.key).ok_or(Error::NOT_REGISTERED)?;
+        if replica.is_suspected(entry.node()) { Err(Error::CALLEE_GONE) } else { Ok(entry) }
+    }
+
+    /// Gives a name to an owner. One that is on a node that may be dead goes to its user, who comes back here.
+    pub(super) fn register(
+        &mut self,
+        who: &Who,
+        (scope, name): (ScopeId, &str),
+        meta: &[u8],
+        take_over: bool,
+        now_ms: u64,
+    ) -> Result<Registered, Error> {
+        let scope = self.scope(scope)?;
+        let owner: OwnerId = who.owner;
+        match scope.replica.register(owner, name, meta, take_over, now_ms) {
+            Err(Refusal::Taken(entry)) if scope.replica.is_suspected(entry.node()) => {
+                // A name that a pattern gives to one user only can be nobody else's.
+                let is_own = |pattern: &String| pattern.contains("{user}") && fits(pattern, name, &who.user);
+                let take_over = who.is_backend || scope.options.allow_register.iter().any(is_own);
+                scope.replica.register(owner, name, meta, take_over, now_ms).map_err(refusal)
+            }
+            registered => registered.map_err(refusal),
+        }
+    }
+}
