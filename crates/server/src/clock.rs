@@ -90,7 +90,7 @@ impl Shared {
             let before = self.version.load(Ordering::Acquire);
             let line = Line { from: self.from.load(Relaxed), unix: self.unix.load(Relaxed), loss: self.loss.load(Relaxed) };
             fence(Ordering::Acquire);
-            if before % 2 == 0 && self.version.load(Relaxed) == before {
+            if before.is_multiple_of(2) && self.version.load(Relaxed) == before {
                 return line;
             }
             std::hint::spin_loop();
