@@ -145,7 +145,7 @@ proptest! {
                     let mine = client_text(owner(number));
                     for Claim { scope, key, is_group, .. } in claims {
                         let has = |list: &serde_json::Value, field: &str| list.as_array().into_iter().flatten()
-                            .any(|entry| entry["client"] == mine.as_str() && (is_group || entry[field] == &*key));
+                            .any(|entry| entry["client"] == mine.as_str() && (is_group || entry[field] == *key));
                         let listing = Listing { scope, prefix: "".into(), cursor: 0, limit: 1_000 };
                         let asked = if is_group { Ask::Members { scope, group: key.clone() } } else { Ask::Names(listing) };
                         let shown = answer_of(&mut directory, 99, asked);
