@@ -10,7 +10,7 @@ use touchline_registry::{OwnerId, Timing};
 const NOW: u64 = 1_000_000;
 
 /// Nodes that hear each other.
-struct Nodes(Vec<(&'static str, Directory<u32>)>);
+struct Nodes(Vec<(&'static str, Directory<u32>)>, u64);
 
 /// What clients and askers were given.
 #[derive(Default)]
@@ -37,7 +37,7 @@ impl Nodes {
         change(&mut options);
         let node =
             |(birth, name): (u64, &&'static str)| (*name, Directory::new(name, &[options.clone()], &Timing::default(), birth, true, NOW));
-        let mut nodes = Nodes((1..).zip(names).map(node).collect());
+        let mut nodes = Nodes((1..).zip(names).map(node).collect(), NOW);
         nodes.settle();
         nodes
     }
@@ -46,10 +46,12 @@ impl Nodes {
     fn settle(&mut self) -> Heard {
         let mut heard = Heard::default();
         for round in 0..20 {
+            self.1 += 250;
+            let now_ms = self.1;
             let mut acts: Vec<(&'static str, Act<u32>)> = Vec::new();
             for (name, node) in &mut self.0 {
                 if round % 4 == 0 {
-                    node.tick(NOW + round * 250);
+                    node.tick(now_ms);
                 }
                 node.flush();
                 acts.extend(node.acts().map(|act| (*name, act)));
@@ -67,12 +69,12 @@ impl Nodes {
                     }
                     Act::Link { scope, to, message } => {
                         let others = self.0.iter_mut().filter(|(name, _)| to.as_ref().map_or(*name != from, |to| **to == **name));
-                        others.for_each(|(_, node)| node.receive(&scope, &message, NOW));
+                        others.for_each(|(_, node)| node.receive(&scope, &message, now_ms));
                     }
                     Act::Node(to, message) => {
                         heard.largest = heard.largest.max(message.len());
                         let other = self.0.iter_mut().find(|(name, _)| *name == &*to).map(|(_, node)| node);
-                        other.expect("a node").receive_from_node(from, &message, NOW);
+                        other.expect("a node").receive_from_node(from, &message, now_ms);
                     }
                     other => panic!("{other:?}"),
                 }
@@ -87,9 +89,10 @@ impl Nodes {
 
     /// A request of a client, with all that comes of it.
     fn ask(&mut self, node: &str, client: u32, method: &str, params: &Value) -> Heard {
+        let now_ms = self.1;
         let node = self.node(node);
         match read(method, &params.to_string(), &node.scopes()) {
-            Ok(ask) => node.ask(&who(client), ask, Some(client), NOW),
+            Ok(ask) => node.ask(&who(client), ask, Some(client), now_ms),
             Err(error) => return Heard { answers: vec![(client, Err(error))], ..Heard::default() },
         }
         self.settle()
