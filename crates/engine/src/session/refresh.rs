@@ -1,5 +1,8 @@
 //! The ends of tokens: how a client prolongs its connection and subscriptions, and what happens if it doesn't.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use touchline_protocol::command::SubRefreshRequest;
 use touchline_protocol::message::Reply;
 use touchline_protocol::{Disconnect, Error, Unsubscribe, data};
@@ -7,6 +10,7 @@ use touchline_protocol::{Disconnect, Error, Unsubscribe, data};
 use super::subscribe::{Refusal, subscription_expiry};
 use super::{Context, Session};
 use crate::claims::{TokenError, connection_claims, expiry};
+use crate::directory::Ask;
 use crate::duration::millis;
 use crate::settings::ClientSettings;
 
@@ -31,11 +35,31 @@ impl Session {
         }
         self.expire_at_s = expire_at.map_or(0, |at| u32::try_from(at).unwrap_or(u32::MAX));
         if let Some(Ok(info)) = claims.info.map(|info| data::take(&info)) {
-            self.conn_info = Some(Box::new(info));
+            self.show(info, context);
         }
         let ttl_s = self.connection_ttl_s(context.now_s());
         let (client, version) = (&*self.client_id(), context.node.version);
         context.effects.messages.reply(command, &Reply::Refresh { client, version, ttl_s });
+    }
+
+    /// From now on others are shown `info` of the client. Where the client is in the presence of a channel it is put in again: that changes what
+    /// is shown, and announces nothing.
+    pub(super) fn show(&mut self, info: Bytes, context: &mut Context<'_>) {
+        self.conn_info = Some(Box::new(info));
+        for index in 0..self.subscriptions.len() {
+            let Some(entry) = self.subscriptions[index].entry.as_deref().filter(|entry| entry.is_in) else { continue };
+            let info = self.info(entry.info.chan_info.clone());
+            let ask = Ask::Enter {
+                channel: context.hub.name(self.subscriptions[index].channel).clone(),
+                info: Arc::clone(&info),
+                is_shown: entry.is_shown,
+                is_announced: entry.is_announced,
+            };
+            context.effects.asks.push((None, self.who(), ask));
+            if let Some(entry) = &mut self.subscriptions[index].entry {
+                entry.info = info;
+            }
+        }
     }
 
     pub(super) fn sub_refresh(&mut self, command: u32, request: SubRefreshRequest<'_>, context: &mut Context<'_>) {

@@ -93,11 +93,15 @@ impl Session {
         }
     }
 
-    /// Prolongs the connection to `expire_at_s` (Unix seconds; `None` = for ever) or, if it is over, ends it; the client is told.
-    pub fn server_refresh(&mut self, is_expired: bool, expire_at_s: Option<u64>, context: &mut Context<'_>) {
+    /// Prolongs the connection to `expire_at_s` (Unix seconds; `None` = for ever) or, if it is over, ends it; the client is told. `info`, if it
+    /// is given, is what others are shown of the client from now on.
+    pub fn server_refresh(&mut self, is_expired: bool, expire_at_s: Option<u64>, info: Option<Bytes>, context: &mut Context<'_>) {
         let now_s = context.now_s();
         if is_expired || expire_at_s.is_some_and(|at| at <= now_s) {
             return context.disconnect(Disconnect::EXPIRED);
+        }
+        if let Some(info) = info {
+            self.show(info, context);
         }
         self.expire_at_s = expire_at_s.map_or(0, |at| u32::try_from(at).unwrap_or(u32::MAX));
         if let Some(ttl_s) = self.connection_ttl_s(now_s) {
