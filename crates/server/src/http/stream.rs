@@ -176,12 +176,11 @@ impl Admitted {
         head.into()
     }
 
-    /// What stands before the first event: an empty line makes old proxies and browsers open the stream at once.
+    /// What stands before the first event: the header of gzip, else nothing. An empty line here would share a packet with the first event, and
+    /// parsers that read a line end as the end of an event (`eventsource` before version 3) would pass over both.
     pub(super) fn prelude(&self) -> Vec<u8> {
         match self.wire.envelope {
-            Envelope::EventStream(Coding::Identity) => b"\r\n".to_vec(),
-            Envelope::EventStream(Coding::Gzip { .. }) => [&deflate::GZIP_HEAD[..], b"\0\x02\0\xfd\xff\r\n"].concat(),
-            Envelope::Stream(Coding::Gzip { .. }) => deflate::GZIP_HEAD.to_vec(),
+            Envelope::EventStream(Coding::Gzip { .. }) | Envelope::Stream(Coding::Gzip { .. }) => deflate::GZIP_HEAD.to_vec(),
             _ => Vec::new(),
         }
     }
