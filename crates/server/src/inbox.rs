@@ -11,6 +11,7 @@ use touchline_protocol::Disconnect;
 use touchline_protocol::publication::Shared;
 use touchline_registry::OwnerId;
 
+use crate::glob::Glob;
 use crate::handshake::Entrance;
 use crate::proxies::Remote;
 use crate::registrar::Probe;
@@ -101,13 +102,13 @@ pub(crate) enum UserAction {
     Subscribe { channel: String, subscription: ServerSubscription },
     Unsubscribe { channel: String },
     Disconnect { why: Disconnect, except: Vec<String> },
-    Refresh { is_expired: bool, expire_at_s: Option<u64> },
+    Refresh { is_expired: bool, expire_at_s: Option<u64>, info: Option<Bytes> },
 }
 
 /// Questions about a shard.
 pub(crate) enum Inspection {
-    /// Channels at home here that fit a pattern (empty = all), with their subscribers.
-    Channels { pattern: String, reply: oneshot::Sender<Vec<(Arc<str>, u64)>> },
+    /// Channels at home here that fit a pattern (none = all), with their subscribers.
+    Channels { pattern: Option<Arc<Glob>>, reply: oneshot::Sender<Vec<(Arc<str>, u64)>> },
     /// How many channels at home here have subscribers.
     ActiveChannels { reply: oneshot::Sender<u64> },
 }

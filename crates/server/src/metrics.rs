@@ -14,6 +14,7 @@ use std::sync::Arc;
 use touchline_engine::directory::ScopeFigures;
 use touchline_store::stats::StatsFigures;
 
+use crate::node::Node;
 use crate::programs::Programs;
 use crate::registrar::Figures;
 use crate::transport::Transport;
@@ -145,9 +146,19 @@ fn disconnect_index(code: u16) -> Option<(usize, usize)> {
 
 /// Sums the shards' counters when somebody asks.
 #[derive(Debug)]
-pub(crate) struct NodeCollector(pub(crate) Vec<Arc<ShardMetrics>>);
+pub(crate) struct NodeCollector(Vec<Arc<ShardMetrics>>);
 
 impl NodeCollector {
+    /// The counters of all shards of a node.
+    pub(crate) fn of(node: &Node) -> Self {
+        NodeCollector(node.shards.iter().map(|shard| shard.metrics.clone()).collect())
+    }
+
+    /// The counters and gauges that have no labels, by name.
+    pub(crate) fn figures(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        PLAIN.iter().map(|(name, _, _, pick)| (*name, self.sum(|shard| pick(shard).get())))
+    }
+
     fn sum(&self, pick: impl Fn(&ShardMetrics) -> u64) -> u64 {
         self.0.iter().map(|shard| pick(shard)).sum()
     }

@@ -65,7 +65,7 @@ pub(crate) struct Node {
     pub(crate) clock: Clock,
     pub(crate) id: String,
     /// Proves of requests whose they are.
-    seals: Arc<Seals>,
+    pub(crate) seals: Arc<Seals>,
     /// What ports speak TLS with.
     pub(crate) tls: PortsTls,
     /// Who is believed when it tells whose a connection is.

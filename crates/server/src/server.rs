@@ -31,7 +31,7 @@ use crate::settings::{Settings, TlsSettings, ip_address};
 use crate::shard::{Listeners, Poller, Shard, ShardHandle};
 use crate::tls::{Acme, Keeping, Tls, TlsError};
 use crate::user_counts::UserCounts;
-use crate::{store, together};
+use crate::{process, store, together};
 
 /// Tasks that a shard's thread runs before it looks at its sockets again.
 const TASKS_PER_LOOK: u32 = 31;
@@ -134,7 +134,7 @@ impl Server {
     ///
     /// # Errors
     /// See [`StartError`].
-    pub fn bind(settings: Settings) -> Result<Server, StartError> {
+    pub fn bind(mut settings: Settings) -> Result<Server, StartError> {
         let client = &settings.client;
         if client.pong_timeout.is_zero() || settings.ping_intervals().any(|(_, interval)| interval <= client.pong_timeout) {
             return Err(StartError::PingInterval);
@@ -161,6 +161,9 @@ impl Server {
         let addresses = Addresses { http: address, lines: lines_address };
         let mut lines = lines.unwrap_or_default().into_iter();
         let listeners = https.into_iter().map(|http| Listeners { http, lines: lines.next() }).collect();
+        if settings.node.name.is_empty() {
+            settings.node.name = format!("{}_{}", process::host_name(), address.port());
+        }
         let id = format!("{:016x}{:016x}", random_number()?, random_number()?);
         let clock = Clock::start();
         let cluster = &settings.cluster;

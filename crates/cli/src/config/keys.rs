@@ -248,7 +248,7 @@ pub(crate) const KEYS: &[Key] = &[
     ours("tcp.tls.client_user", Choice(&["none", "subject", "common_name"]), "none", "What of a client's certificate is its user: then it needs no token."),
     key("shutdown.timeout", Duration, "30s", "Longest time that a stop takes."),
     ours("shutdown.spread", Duration, "5s", "Time over which clients are told to go, so that they don't all come back at once."),
-    key("node.name", Text, "", "The node's name in `info`; empty is the host's name."),
+    key("node.name", Text, "", "The node's name in `info`; empty is the host's name, `_` and the port."),
     ours("node.shards", Integer(0, 1024), "0", "Event loops, one thread each; 0 is as many as cores."),
     ours("node.buffer_max_size", MEMORY, "0", "Bytes that the node may hold for single connections: queues, answers, input that waits. From 80 % on, history and presence answer 111 and new connections get 503; beyond it the connections that hold most end with 3008. 0: a quarter of the memory that the process may use."),
     ours("node.channel_limit", COUNT, "2000000", "Channels with subscribers or a history that this node keeps at once, in equal parts by shard; a million of them with a short history each are about 0.9 GB. What would make one more is refused with 106. 0 is any number."),

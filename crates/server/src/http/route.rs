@@ -110,7 +110,7 @@ fn metrics(node: &Node) -> Answer {
     let mut registry = Registry::with_prefix("touchline");
     let link = node.cluster.as_ref().map(|_| Link { is_up: node.is_linked.load(Relaxed), peers: node.peers.load(Relaxed) });
     registry.register_collector(Box::new(RegistryCollector { figures: node.figures(), link }));
-    registry.register_collector(Box::new(NodeCollector(node.shards.iter().map(|s| s.metrics.clone()).collect())));
+    registry.register_collector(Box::new(NodeCollector::of(node)));
     if let Some(store) = node.store() {
         registry.register_collector(Box::new(StoreCollector(Arc::clone(store.figures()))));
     }
@@ -159,7 +159,7 @@ async fn api(origin: &Origin, request: Request<RequestBody>) -> Answer {
             if let Some(error) = &reply.error {
                 metrics.count_error(error.code);
             }
-            respond::body(reply.status(mode), JSON, reply.body)
+            respond::body(reply.status(mode), JSON, reply.into_body(mode))
         }
         Err(malformed) => respond::body(StatusCode::BAD_REQUEST, respond::TEXT, format!("malformed request: {malformed}\n")),
     }
@@ -177,7 +177,7 @@ fn is_authorized(node: &Node, request: &Request<RequestBody>) -> bool {
     let in_header = headers.get(&X_API_KEY).is_some_and(|shown| is_key(shown.as_bytes()));
     let in_authorization = headers.get(AUTHORIZATION).and_then(|value| value.as_bytes().split_at_checked(7));
     let in_authorization = in_authorization.is_some_and(|(scheme, shown)| scheme.eq_ignore_ascii_case(b"apikey ") && is_key(shown));
-    let query = request.uri().query().unwrap_or_default().split('&');
-    let in_query = query.filter_map(|pair| pair.strip_prefix("api_key=")).any(|shown| is_key(shown.as_bytes()));
+    let query = request.uri().query().unwrap_or_default();
+    let in_query = form_urlencoded::parse(query.as_bytes()).any(|(name, shown)| name == "api_key" && is_key(shown.as_bytes()));
     in_header || in_authorization || in_query
 }

@@ -1,10 +1,13 @@
 //! `channels`.
 
+use std::sync::Arc;
+
 use serde::Deserialize;
 use touchline_protocol::Error;
 use touchline_protocol::encode::{Object, number, text};
 
 use super::{Json, nullable};
+use crate::glob::Glob;
 use crate::inbox::Inspection;
 use crate::node::Node;
 
@@ -20,14 +23,18 @@ pub(super) struct ChannelRequest {
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct ChannelsRequest {
-    /// `*` stands for any run of characters; empty = every channel.
+    /// See [`Glob`]; empty = every channel.
     #[serde(deserialize_with = "nullable")]
     pattern: String,
 }
 
-/// Errors: none but 100. Result: `channels`, each with `num_clients`.
+/// Errors: 107 for a pattern that is none, or too long. Result: `channels`, each with `num_clients`.
 pub(super) async fn channels(node: &Node, request: ChannelsRequest) -> Result<Json, Error> {
-    let ask = |reply| Inspection::Channels { pattern: request.pattern.clone(), reply };
+    let pattern = match request.pattern.as_str() {
+        "" => None,
+        pattern => Some(Arc::new(Glob::parse(pattern).ok_or(Error::BAD_REQUEST)?)),
+    };
+    let ask = |reply| Inspection::Channels { pattern: pattern.clone(), reply };
     let mut out = Vec::new();
     let mut object = Object::open(&mut out);
     let list = object.key("channels");

@@ -1,10 +1,11 @@
 //! `subscribe`, `unsubscribe`, `disconnect`, `refresh`: what is done to the connections of a user.
 //!
-//! `user` always selects (empty = the anonymous user); `client` narrows within that user.
+//! `user` always selects (empty = the anonymous user); `client` and `session` narrow within that user.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use touchline_engine::claims::Overrides;
+use touchline_engine::directory::client_text;
 use touchline_engine::session::ServerSubscription;
 use touchline_protocol::{Disconnect, Error};
 
@@ -14,6 +15,39 @@ use crate::node::Node;
 
 /// Longest reason of a disconnect: a close frame holds no more.
 const REASON_MAX: usize = 123;
+
+/// Whose connections are meant.
+struct Selection {
+    user: String,
+    client: String,
+    session: String,
+}
+
+impl Selection {
+    /// # Errors
+    /// 107 for texts with control characters.
+    fn of(user: String, client: String, session: String) -> Result<Self, Error> {
+        plain([&user, &client, &session])?;
+        Ok(Selection { user, client, session })
+    }
+
+    /// Does something with these connections of this node.
+    ///
+    /// # Errors
+    /// What a connection refuses with.
+    async fn order(self, node: &Node, action: UserAction) -> Result<Json, Error> {
+        let Selection { user, mut client, session } = self;
+        if !session.is_empty() {
+            // The session of a connection is a proof of its client id, which only its own node can read.
+            let Some(owner) = node.seals.open(&session).map(client_text) else { return Ok(done()) };
+            if !client.is_empty() && client != owner {
+                return Ok(done());
+            }
+            client = owner;
+        }
+        node.order(&user, &client, action).await.map(|()| done())
+    }
+}
 
 /// Subscribes the user's connections to a channel.
 #[derive(Deserialize, Default)]
@@ -25,6 +59,8 @@ pub(super) struct SubscribeRequest<'a> {
     channel: String,
     #[serde(deserialize_with = "nullable")]
     client: String,
+    #[serde(deserialize_with = "nullable")]
+    session: String,
     #[serde(borrow)]
     info: Option<&'a RawValue>,
     #[serde(deserialize_with = "nullable")]
@@ -49,7 +85,7 @@ struct Since {
 
 /// Errors: 102, 106, 107.
 pub(super) async fn subscribe(node: &Node, request: SubscribeRequest<'_>) -> Result<Json, Error> {
-    plain([&request.user, &request.client])?;
+    let selection = Selection::of(request.user, request.client, request.session)?;
     node.session.namespaces.resolve(&request.channel)?;
     let subscription = ServerSubscription {
         info: payload(request.info, &request.b64info)?,
@@ -59,7 +95,7 @@ pub(super) async fn subscribe(node: &Node, request: SubscribeRequest<'_>) -> Res
         expire_at_s: u32::try_from(request.expire_at).map_err(|_| Error::BAD_REQUEST)?,
     };
     let action = UserAction::Subscribe { channel: request.channel, subscription };
-    node.order(&request.user, &request.client, action).await.map(|()| done())
+    selection.order(node, action).await
 }
 
 /// Ends the user's subscriptions to a channel; without a channel, all of them.
@@ -72,13 +108,15 @@ pub(super) struct UnsubscribeRequest {
     channel: String,
     #[serde(deserialize_with = "nullable")]
     client: String,
+    #[serde(deserialize_with = "nullable")]
+    session: String,
 }
 
-/// Errors: 107 for a user or client with control characters.
+/// Errors: 107 for a user, client or session with control characters.
 pub(super) async fn unsubscribe(node: &Node, request: UnsubscribeRequest) -> Result<Json, Error> {
-    plain([&request.user, &request.client])?;
+    let selection = Selection::of(request.user, request.client, request.session)?;
     let action = UserAction::Unsubscribe { channel: request.channel };
-    node.order(&request.user, &request.client, action).await.map(|()| done())
+    selection.order(node, action).await
 }
 
 /// Ends the user's connections.
@@ -89,6 +127,8 @@ pub(super) struct DisconnectRequest {
     user: String,
     #[serde(deserialize_with = "nullable")]
     client: String,
+    #[serde(deserialize_with = "nullable")]
+    session: String,
     #[serde(deserialize_with = "nullable")]
     whitelist: Vec<String>,
     disconnect: Option<Why>,
@@ -101,36 +141,40 @@ struct Why {
     reason: String,
 }
 
-/// Errors: 107 for a user or client with control characters, a code outside 3000–4999 or a reason over 123 bytes.
+/// Errors: 107 for a user, client or session with control characters, a code outside 3000–4999 or a reason over 123 bytes.
 pub(super) async fn disconnect(node: &Node, request: DisconnectRequest) -> Result<Json, Error> {
-    plain([&request.user, &request.client])?;
+    let selection = Selection::of(request.user, request.client, request.session)?;
     let why = match request.disconnect {
         None => Disconnect::FORCE_NO_RECONNECT,
         Some(why) if !(3000..5000).contains(&why.code) || why.reason.len() > REASON_MAX => return Err(Error::BAD_REQUEST),
         Some(why) => Disconnect { code: why.code, reason: why.reason.into() },
     };
     let action = UserAction::Disconnect { why, except: request.whitelist };
-    node.order(&request.user, &request.client, action).await.map(|()| done())
+    selection.order(node, action).await
 }
 
-/// Prolongs the user's connections, or ends them as expired.
+/// Prolongs the user's connections, or ends them as expired; `info` is from then on what others are shown of them.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-pub(super) struct RefreshRequest {
+pub(super) struct RefreshRequest<'a> {
     #[serde(deserialize_with = "nullable")]
     user: String,
     #[serde(deserialize_with = "nullable")]
     client: String,
     #[serde(deserialize_with = "nullable")]
+    session: String,
+    #[serde(deserialize_with = "nullable")]
     expired: bool,
     #[serde(deserialize_with = "nullable")]
     expire_at: i64,
+    #[serde(borrow)]
+    info: Option<&'a RawValue>,
 }
 
-/// Errors: 107 for a negative time, or a user or client with control characters.
-pub(super) async fn refresh(node: &Node, request: RefreshRequest) -> Result<Json, Error> {
-    plain([&request.user, &request.client])?;
+/// Errors: 107 for a negative time, a user, client or session with control characters.
+pub(super) async fn refresh(node: &Node, request: RefreshRequest<'_>) -> Result<Json, Error> {
+    let selection = Selection::of(request.user, request.client, request.session)?;
     let at = u64::try_from(request.expire_at).map_err(|_| Error::BAD_REQUEST)?;
-    let action = UserAction::Refresh { is_expired: request.expired, expire_at_s: (at > 0).then_some(at) };
-    node.order(&request.user, &request.client, action).await.map(|()| done())
+    let action = UserAction::Refresh { is_expired: request.expired, expire_at_s: (at > 0).then_some(at), info: payload(request.info, "")? };
+    selection.order(node, action).await
 }

@@ -5,12 +5,16 @@ use touchline_protocol::encode::Object;
 
 use super::Json;
 use crate::inbox::Inspection;
+use crate::metrics::NodeCollector;
 use crate::node::Node;
+use crate::process;
 
-/// Errors: none but 100. Result: `nodes`, this one alone as long as it has no cluster.
+/// Errors: none but 100. Result: `nodes`, this one alone as long as it has no cluster. `process.cpu` is percent of one processor since the node
+/// started, `process.rss` bytes; `metrics.items` are counts since the start, `metrics.interval` the seconds of that.
 pub(super) async fn info(node: &Node) -> Result<Json, Error> {
     let channels: u64 = node.inspect(|reply| Inspection::ActiveChannels { reply }).await.iter().sum();
     let subscriptions: u64 = node.shards.iter().map(|shard| shard.metrics.subscriptions.get()).sum();
+    let up_s = node.clock.elapsed_us() as f64 / 1e6;
     let mut out = b"{\"nodes\":[".to_vec();
     let mut object = Object::open(&mut out);
     object.text("uid", &node.id).text("name", &node.settings.node.name).text("version", crate::VERSION);
@@ -19,10 +23,21 @@ pub(super) async fn info(node: &Node) -> Result<Json, Error> {
         ("num_users", node.people.users()),
         ("num_subs", subscriptions),
         ("num_channels", channels),
-        ("uptime", node.clock.elapsed_us() / 1_000_000),
+        ("uptime", up_s as u64),
     ] {
         touchline_protocol::encode::number(object.key(name), value);
     }
+    let metrics = object.key("metrics");
+    metrics.extend_from_slice(format!("{{\"interval\":{up_s:.3},\"items\":").as_bytes());
+    let mut items = Object::open(metrics);
+    for (name, value) in NodeCollector::of(node).figures() {
+        touchline_protocol::encode::number(items.key(name), value);
+    }
+    items.close();
+    metrics.push(b'}');
+    let percent = 100.0 * process::processor_s() / up_s.max(0.001);
+    let process = format!("{{\"cpu\":{percent:.2},\"rss\":{}}}", process::resident());
+    object.key("process").extend_from_slice(process.as_bytes());
     object.close();
     out.extend_from_slice(b"]}");
     Ok(out)

@@ -2,6 +2,7 @@
 //! are ways to reach it. Shapes and errors are Centrifugo's, so its server libraries work.
 
 mod batch;
+mod call;
 mod channel_directory;
 mod channels;
 mod connections;
@@ -20,11 +21,11 @@ use hyper::StatusCode;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
-use touchline_engine::directory::METHODS;
 use touchline_protocol::Error;
 use touchline_protocol::data::is_plain_text;
 use touchline_protocol::encode::Object;
 
+use self::call::Call;
 use crate::node::Node;
 
 /// Publishes, or operations of a batch, between two pauses.
@@ -32,8 +33,6 @@ const IN_A_ROW: usize = 16;
 
 /// The JSON of a result.
 type Json = Vec<u8>;
-/// What an operation comes to. Malformed parameters are the outer error, a refusal the inner one.
-type Outcome = Result<Result<Json, Error>, serde_json::Error>;
 
 /// How errors are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,14 +45,36 @@ pub(crate) enum ErrorMode {
 
 /// A reply of the server API.
 pub(crate) struct Reply {
-    pub(crate) body: Vec<u8>,
+    body: Vec<u8>,
+    /// What the one operation that was asked for refused with.
     pub(crate) error: Option<Error>,
+    /// The path names no operation.
+    is_unknown: bool,
 }
 
 impl Reply {
+    fn of(outcome: &Result<Json, Error>) -> Self {
+        let mut body = Vec::new();
+        write_outcome(&mut body, outcome);
+        Reply { body, error: outcome.as_ref().err().copied(), is_unknown: false }
+    }
+
+    /// What it says: when errors are told by the status, the error stands alone.
+    pub(crate) fn into_body(self, mode: ErrorMode) -> Vec<u8> {
+        match (self.error, mode) {
+            (Some(error), ErrorMode::Transport) => {
+                let mut body = Vec::new();
+                write_error(&mut body, &error);
+                body
+            }
+            _ => self.body,
+        }
+    }
+
     /// The HTTP status that goes with it.
     pub(crate) fn status(&self, mode: ErrorMode) -> StatusCode {
         match (&self.error, mode) {
+            _ if self.is_unknown => StatusCode::NOT_FOUND,
             (Some(Error::TOO_MANY_REQUESTS | Error::TOO_MANY_CALLS), _) => StatusCode::SERVICE_UNAVAILABLE,
             (None, _) | (_, ErrorMode::Inside) => StatusCode::OK,
             (Some(error), ErrorMode::Transport) => match error.code {
@@ -73,22 +94,20 @@ impl Reply {
 /// # Errors
 /// When the body is not JSON of the operation's shape.
 pub(crate) async fn serve(node: &Node, method: &str, body: &[u8]) -> Result<Reply, serde_json::Error> {
-    let outcome = match method {
-        "" => {
-            let call: OldCall<'_> = serde_json::from_slice(body)?;
-            run(node, call.method, call.params.map_or("{}", RawValue::get).as_bytes()).await?
+    match method {
+        "" => batch::lines(node, body).await,
+        "batch" => batch::batch(node, body).await,
+        _ => {
+            let call = Call::read(method, body)?;
+            let is_unknown = call.is_unknown();
+            Ok(Reply { is_unknown, ..Reply::of(&call.run(node).await) })
         }
-        "batch" => batch::run_all(node, &parse(body)?).await?,
-        _ => run(node, method, body).await?,
-    };
-    let mut reply = Vec::new();
-    let error = outcome.as_ref().err().copied();
-    write_outcome(&mut reply, &outcome);
-    Ok(Reply { body: reply, error })
+    }
 }
 
+/// What one node asks of others.
 #[derive(Deserialize)]
-struct OldCall<'a> {
+struct Order<'a> {
     method: &'a str,
     #[serde(borrow, default)]
     params: Option<&'a RawValue>,
@@ -112,9 +131,9 @@ pub(crate) fn order(method: &str, params: &[u8]) -> Vec<u8> {
 pub(crate) fn obey(node: &Arc<Node>, message: Bytes, reply: Option<Box<dyn FnOnce(Vec<u8>) + Send>>) {
     let node = Arc::clone(node);
     tokio::task::spawn_local(async move {
-        let Ok(call) = serde_json::from_slice::<OldCall<'_>>(&message) else { return };
-        let params = call.params.map_or("{}", RawValue::get).as_bytes();
-        let Ok(outcome) = run_here(&node, call.method, params).await else { return };
+        let Ok(order) = serde_json::from_slice::<Order<'_>>(&message) else { return };
+        let Ok(call) = Call::read(order.method, order.params.map_or("{}", RawValue::get).as_bytes()) else { return };
+        let outcome = call.run_here(&node).await;
         if let Some(reply) = reply {
             let mut out = Vec::new();
             write_outcome(&mut out, &outcome);
@@ -123,67 +142,11 @@ pub(crate) fn obey(node: &Arc<Node>, message: Bytes, reply: Option<Box<dyn FnOnc
     });
 }
 
-/// Runs one operation by its name, on all nodes that it concerns.
-async fn run(node: &Node, method: &str, params: &[u8]) -> Outcome {
-    let is_for_all = matches!(method, "subscribe" | "unsubscribe" | "disconnect" | "refresh");
-    // Nothing is done here that the other nodes could not be asked for.
-    if (is_for_all || registry::is_for_client(method)) && node.is_too_large(params.len() + ORDER_AROUND) {
-        return Ok(Err(Error::BAD_REQUEST));
-    }
-    let outcome = run_here(node, method, params).await?;
-    let Some(cluster) = &node.cluster else { return Ok(outcome) };
-    Ok(match (method, outcome) {
-        (_, Ok(result)) if is_for_all => {
-            cluster.order(order(method, params));
-            Ok(result)
-        }
-        ("channels" | "info", Ok(own)) => together::merge(method, own, &node.gather(method, params, |_| false).await.0),
-        (method, Err(Error::NOT_REGISTERED)) if registry::is_for_client(method) => {
-            let (answers, asked) = node.gather(method, params, together::is_of_client).await;
-            together::first(&answers, asked)
-        }
-        (_, outcome) => outcome,
-    })
-}
-
-/// Runs one operation by its name, on this node.
-async fn run_here(node: &Node, method: &str, params: &[u8]) -> Outcome {
-    Ok(match method {
-        "publish" => publish::publish(node, parse(params)?).await,
-        "broadcast" => publish::broadcast(node, parse(params)?).await,
-        "subscribe" => connections::subscribe(node, parse(params)?).await,
-        "unsubscribe" => connections::unsubscribe(node, parse(params)?).await,
-        "disconnect" => connections::disconnect(node, parse(params)?).await,
-        "refresh" => connections::refresh(node, parse(params)?).await,
-        "presence" => presence::presence(node, parse(params)?).await,
-        "presence_stats" => presence::presence_stats(node, parse(params)?).await,
-        "history" => history::history(node, parse(params)?).await,
-        "history_remove" => history::history_remove(node, parse(params)?).await,
-        "channel_set" => channel_directory::set(node, parse(params)?).await,
-        "channel_get" => channel_directory::get(node, parse(params)?).await,
-        "channel_remove" => channel_directory::remove(node, parse(params)?).await,
-        "channels_search" => channel_directory::search(node, parse(params)?).await,
-        "channels_similar" => channel_directory::similar(node, parse(params)?).await,
-        "stats_audience" => stats::audience(node, parse(params)?).await,
-        "stats_top" => stats::top(node, parse(params)?).await,
-        "stats_events" => stats::events(node, parse(params)?).await,
-        "channels" => channels::channels(node, parse(params)?).await,
-        "info" => info::info(node).await,
-        method if METHODS.contains(&method) => registry::run(node, method, params).await,
-        _ => Err(Error::METHOD_NOT_FOUND),
-    })
-}
-
 /// Of many things that are done in a row, each perhaps without waiting for anybody: the thread's others have their turn now and then.
 async fn let_others(index: usize) {
     if index % IN_A_ROW == IN_A_ROW - 1 {
         tokio::task::yield_now().await;
     }
-}
-
-/// An empty body is an empty object.
-fn parse<'a, T: Deserialize<'a>>(params: &'a [u8]) -> Result<T, serde_json::Error> {
-    serde_json::from_slice(if params.trim_ascii().is_empty() { b"{}" } else { params })
 }
 
 /// `{"result":…}` or `{"error":…}`.

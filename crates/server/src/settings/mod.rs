@@ -401,7 +401,7 @@ impl Default for ShutdownSettings {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct NodeSettings {
-    /// The node's name in `info`; empty = the host's name.
+    /// The node's name in `info`; empty = the host's name, `_` and the port.
     pub name: String,
     /// Event loops, one thread each; 0 = as many as cores.
     pub shards: usize,

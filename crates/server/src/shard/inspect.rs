@@ -8,7 +8,6 @@ use touchline_registry::OwnerId;
 use super::Shard;
 use super::connections::Stage;
 use crate::inbox::{ClientOrder, Inspection, UserAction, UserOrder};
-use crate::origin;
 use crate::registrar::Order;
 
 impl Shard {
@@ -69,8 +68,8 @@ impl Shard {
                     self.disconnect(slot, why.clone());
                 }
             }
-            UserAction::Refresh { is_expired, expire_at_s } => {
-                self.with_session(slot, |session, context| session.server_refresh(*is_expired, *expire_at_s, context));
+            UserAction::Refresh { is_expired, expire_at_s, info } => {
+                self.with_session(slot, |session, context| session.server_refresh(*is_expired, *expire_at_s, info.clone(), context));
             }
         }
         outcome
@@ -80,7 +79,7 @@ impl Shard {
     pub(super) fn inspect(&mut self, inspection: Inspection) {
         match inspection {
             Inspection::Channels { pattern, reply } => {
-                let fits = |name: &str| pattern.is_empty() || origin::matches(&pattern, name);
+                let fits = |name: &str| pattern.as_ref().is_none_or(|pattern| pattern.fits(name));
                 let found = self.channels.active().filter(|(name, _)| fits(name));
                 let _ = reply.send(found.map(|(name, subscribers)| (name.clone(), subscribers)).collect());
             }

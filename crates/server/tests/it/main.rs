@@ -7,6 +7,7 @@ mod edge;
 mod half_open;
 mod hosts;
 mod http2;
+mod libraries;
 mod lines;
 mod operations;
 mod ordering;

@@ -53,7 +53,7 @@ fn replies_have_the_official_shapes() {
         (
             "batch",
             json!({"commands": [{"publish": {"channel": "news", "data": 1}}, {"presence": {"channel": "news"}}, {"channels": {}}]}),
-            json!({"result": {"replies": [{"publish": {}}, {"error": {"code": 108, "message": "not available"}}, {"channels": {"channels": {}}}]}}),
+            json!({"replies": [{"publish": {}}, {"error": {"code": 108, "message": "not available"}}, {"channels": {"channels": {}}}]}),
         ),
     ];
     for (operation, body, expected) in cases {
