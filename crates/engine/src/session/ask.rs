@@ -15,6 +15,9 @@ impl Session {
         if channel.is_empty() {
             return context.disconnect(Disconnect::BAD_REQUEST);
         }
+        if request.kind != 0 || !request.key.is_empty() {
+            return context.effects.refuse(command, Error::NOT_AVAILABLE);
+        }
         match self.content(channel, &request, context) {
             Ok(content) => {
                 let publish = Publish { content, ..Publish::default() };

@@ -82,6 +82,9 @@ impl Session {
         if channel.is_empty() || !matches!(&*request.delta, "" | "fossil") {
             return Err(Refusal::Disconnect(Disconnect::BAD_REQUEST));
         }
+        if request.kind != 0 {
+            return Err(Refusal::Error(Error::NOT_AVAILABLE));
+        }
         if channel.len() > context.node.namespaces.settings().max_length {
             return Err(Error::BAD_REQUEST.into());
         }

@@ -134,6 +134,9 @@ pub struct SubscribeRequest<'a> {
     /// Bits; 2 = refuse with error 112 if not recovered.
     #[serde(deserialize_with = "nullable")]
     pub flag: i64,
+    /// The kind of the subscription; 0 = a stream of publications, the only kind that is served. Others are maps and shared polls.
+    #[serde(rename = "type", deserialize_with = "nullable")]
+    pub kind: i32,
 }
 
 /// The bit of [`SubscribeRequest::flag`] that turns an unrecovered subscription into error 112.
@@ -158,6 +161,12 @@ pub struct PublishRequest<'a> {
     /// What to publish.
     #[serde(borrow)]
     pub data: Option<&'a RawValue>,
+    /// The kind of the publication; 0 = one of a stream, the only kind that is served. 1 is one of a map.
+    #[serde(rename = "type", deserialize_with = "nullable")]
+    pub kind: i32,
+    /// The entry of a map that is published; empty = none.
+    #[serde(borrow, deserialize_with = "nullable_text")]
+    pub key: Cow<'a, str>,
 }
 
 /// Asks for publications of a channel.

@@ -99,6 +99,7 @@ fn subscribe(message: &[u8]) -> Result<SubscribeRequest<'_>, Malformed> {
             12 => request.delta = Cow::Borrowed(value.text()?),
             13 => request.tf = Some(Box::new(filter::decode(value.bytes()?)?)),
             14 => request.flag = value.number()? as i64,
+            15 => request.kind = value.number()? as i32,
             _ => {}
         }
         Ok(())
@@ -123,6 +124,8 @@ fn publish(message: &[u8]) -> Result<PublishRequest<'_>, Malformed> {
         match tag {
             1 => request.channel = Cow::Borrowed(value.text()?),
             2 => request.data = payload(value.bytes()?),
+            3 => request.kind = value.number()? as i32,
+            4 => request.key = Cow::Borrowed(value.text()?),
             _ => {}
         }
         Ok(())
