@@ -1,19 +1,83 @@
 //! Verifies JSON Web Tokens (RFC 7519) and the key of the server API.
 
+use aws_lc_rs::signature::{ECDSA_P521_SHA512_FIXED, UnparsedPublicKey};
+use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
+use rustls::pki_types::SubjectPublicKeyInfoDer;
+use rustls::pki_types::pem::PemObject;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use touchline_engine::claims::decode_base64;
 use touchline_engine::{ClientSettings, ConnectionClaims, SubscriptionClaims, TokenError, TokenSettings, Verifier};
+use x509_cert::der::Decode;
+use x509_cert::spki::{ObjectIdentifier, SubjectPublicKeyInfoOwned};
+
+use crate::server::StartError;
 
 /// Clocks of token makers may be this far ahead, seconds: `nbf` is often the very second of making.
 const LEEWAY_S: u64 = 5;
 
+/// The algorithms of elliptic curves, by the object identifier of the curve (RFC 5480 section 2.1.1.1).
+const P256: &str = "1.2.840.10045.3.1.7";
+const P384: &str = "1.3.132.0.34";
+const P521: &str = "1.3.132.0.35";
+
+/// What verifies signatures.
+enum Key {
+    Library(Box<(Validation, DecodingKey)>),
+    /// ES512, which the library does not know.
+    P521(UnparsedPublicKey<Vec<u8>>),
+}
+
+impl Key {
+    fn of(algorithms: &[Algorithm], key: DecodingKey) -> Self {
+        Key::Library(Box::new((validation(algorithms), key)))
+    }
+
+    /// A public key of an elliptic curve, in PEM.
+    ///
+    /// # Errors
+    /// When it is not one of a curve that tokens are signed with.
+    fn elliptic(pem: &[u8]) -> Result<Self, jsonwebtoken::errors::Error> {
+        let unusable = || jsonwebtoken::errors::Error::from(ErrorKind::InvalidEcdsaKey);
+        let der = SubjectPublicKeyInfoDer::from_pem_slice(pem).map_err(|_| unusable())?;
+        let info = SubjectPublicKeyInfoOwned::from_der(&der).map_err(|_| unusable())?;
+        let curve: ObjectIdentifier = info.algorithm.parameters.and_then(|curve| curve.decode_as().ok()).ok_or_else(unusable)?;
+        match curve.to_string().as_str() {
+            P256 => Ok(Key::of(&[Algorithm::ES256], DecodingKey::from_ec_pem(pem)?)),
+            P384 => Ok(Key::of(&[Algorithm::ES384], DecodingKey::from_ec_pem(pem)?)),
+            P521 => {
+                let point = info.subject_public_key.as_bytes().ok_or_else(unusable)?;
+                Ok(Key::P521(UnparsedPublicKey::new(&ECDSA_P521_SHA512_FIXED, point.to_vec())))
+            }
+            _ => Err(unusable()),
+        }
+    }
+
+    /// The claims of a token that this key has signed.
+    fn claims(&self, token: &str) -> Option<Box<RawValue>> {
+        match self {
+            Key::Library(known) => jsonwebtoken::decode::<Box<RawValue>>(token, &known.1, &known.0).ok().map(|token| token.claims),
+            Key::P521(key) => {
+                #[derive(Deserialize)]
+                struct Head {
+                    alg: String,
+                }
+                let (signed, signature) = token.rsplit_once('.')?;
+                let (head, claims) = signed.split_once('.')?;
+                let head: Head = serde_json::from_slice(&decode_base64(head)?).ok()?;
+                key.verify(signed.as_bytes(), &decode_base64(signature)?).ok().filter(|()| head.alg == "ES512")?;
+                serde_json::from_slice(&decode_base64(claims)?).ok()
+            }
+        }
+    }
+}
+
 /// The keys of one kind of token.
 struct Keys {
-    keys: Vec<(Validation, DecodingKey)>,
+    keys: Vec<Key>,
     audience: String,
     issuer: String,
 }
@@ -30,17 +94,17 @@ struct Registered {
 
 impl Keys {
     fn new(settings: &TokenSettings) -> Result<Self, jsonwebtoken::errors::Error> {
-        use Algorithm::{ES256, ES384, HS256, HS384, HS512, RS256, RS384, RS512};
+        use Algorithm::{HS256, HS384, HS512, RS256, RS384, RS512};
         let mut keys = Vec::new();
         if !settings.hmac_secret_key.is_empty() {
             let key = DecodingKey::from_secret(settings.hmac_secret_key.as_bytes());
-            keys.push((validation(&[HS256, HS384, HS512]), key));
+            keys.push(Key::of(&[HS256, HS384, HS512], key));
         }
         if !settings.rsa_public_key.is_empty() {
-            keys.push((validation(&[RS256, RS384, RS512]), DecodingKey::from_rsa_pem(settings.rsa_public_key.as_bytes())?));
+            keys.push(Key::of(&[RS256, RS384, RS512], DecodingKey::from_rsa_pem(settings.rsa_public_key.as_bytes())?));
         }
         if !settings.ecdsa_public_key.is_empty() {
-            keys.push((validation(&[ES256, ES384]), DecodingKey::from_ec_pem(settings.ecdsa_public_key.as_bytes())?));
+            keys.push(Key::elliptic(settings.ecdsa_public_key.as_bytes())?);
         }
         Ok(Keys { keys, audience: settings.audience.clone(), issuer: settings.issuer.clone() })
     }
@@ -49,8 +113,7 @@ impl Keys {
         if has_critical(token)? {
             return Err(TokenError::Invalid);
         }
-        let good = self.keys.iter().find_map(|(rules, key)| jsonwebtoken::decode::<Box<RawValue>>(token, key, rules).ok());
-        let json = good.ok_or(TokenError::Invalid)?.claims;
+        let json = self.keys.iter().find_map(|key| key.claims(token)).ok_or(TokenError::Invalid)?;
         let registered: Registered = serde_json::from_str(json.get()).map_err(|_| TokenError::Invalid)?;
         let now = now_s as f64;
         if registered.exp.is_some_and(|exp| exp <= now) {
@@ -108,6 +171,14 @@ fn names(aud: &Value, wanted: &str) -> bool {
     }
 }
 
+/// Whether tokens can be verified by the configured keys.
+///
+/// # Errors
+/// When a public key is not PEM of a kind that tokens are signed with.
+pub fn check_token_keys(settings: &ClientSettings) -> Result<(), StartError> {
+    TokenVerifier::new(settings).map(drop).map_err(StartError::Key)
+}
+
 /// Verifies connection and subscription tokens by the configured keys.
 pub(crate) struct TokenVerifier {
     connection: Keys,
@@ -142,6 +213,11 @@ pub(crate) fn is_same_secret(shown: &[u8], secret: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
+    use aws_lc_rs::rand::SystemRandom;
+    use aws_lc_rs::signature::{ECDSA_P521_SHA512_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
     use jsonwebtoken::{EncodingKey, Header, encode};
     use serde_json::json;
 
@@ -162,6 +238,42 @@ mod tests {
 
     fn token(algorithm: Algorithm, secret: &str, claims: &Value) -> String {
         encode(&Header::new(algorithm), claims, &EncodingKey::from_secret(secret.as_bytes())).expect("claims are JSON")
+    }
+
+    fn public_pem(der: &[u8]) -> String {
+        format!("-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n", STANDARD.encode(der))
+    }
+
+    fn with_key(pem: String) -> Result<TokenVerifier, jsonwebtoken::errors::Error> {
+        let token = TokenSettings { ecdsa_public_key: pem, ..Default::default() };
+        TokenVerifier::new(&ClientSettings { token, ..Default::default() })
+    }
+
+    #[test]
+    fn tokens_of_the_largest_curve_are_verified() {
+        let pair = EcdsaKeyPair::generate(&ECDSA_P521_SHA512_FIXED_SIGNING).expect("the system has randomness");
+        let der: PublicKeyX509Der<'_> = pair.public_key().as_der().expect("a key has a form");
+        let verifier = with_key(public_pem(der.as_ref())).expect("the curve is known");
+        let sign = |algorithm: &str| {
+            let head = base64_url(json!({"alg": algorithm}).to_string().as_bytes());
+            let signed = format!("{head}.{}", base64_url(json!({"sub": "u"}).to_string().as_bytes()));
+            let signature = pair.sign(&SystemRandom::new(), signed.as_bytes()).expect("keys sign");
+            format!("{signed}.{}", base64_url(signature.as_ref()))
+        };
+        assert_eq!(verifier.connection(&sign("ES512"), 50).map(|claims| claims.sub), Ok("u".into()));
+        assert_eq!(verifier.connection(&sign("ES384"), 50).map(|claims| claims.sub), Err(TokenError::Invalid));
+        let (good, other) = (sign("ES512"), sign("ES512"));
+        let mixed = format!("{}.{}", &good[..good.rfind('.').unwrap_or(0)], &other[other.rfind('.').unwrap_or(0) + 1..other.len() - 4]);
+        assert_eq!(verifier.connection(&mixed, 50).map(|claims| claims.sub), Err(TokenError::Invalid));
+    }
+
+    #[test]
+    fn a_key_of_a_curve_that_signs_no_tokens_is_refused() {
+        // secp256k1, of `openssl ecparam -name secp256k1 -genkey | openssl ec -pubout`.
+        let unknown =
+            "MFYwEAYHKoZIzj0CAQYFK4EEAAoDQgAEAAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIjJCUmJygpKissLS4vMDEyMzQ1Njc4OTo7PD0+Pw==";
+        assert!(with_key(format!("-----BEGIN PUBLIC KEY-----\n{unknown}\n-----END PUBLIC KEY-----\n")).is_err());
+        assert!(with_key("nonsense".into()).is_err());
     }
 
     #[test]

@@ -13,6 +13,7 @@ use touchline_registry::OwnerId;
 
 use crate::glob::Glob;
 use crate::handshake::Entrance;
+use crate::http::Side;
 use crate::proxies::Remote;
 use crate::registrar::Probe;
 use crate::shard::Arrival;
@@ -22,7 +23,7 @@ pub(crate) enum Message {
     /// A client whose socket is its session's from now on.
     Adopt(Box<Guest>),
     /// A connection of which a proxy has told whose it is.
-    Introduced { socket: std::net::TcpStream, remote: Remote, is_for_lines: bool },
+    Introduced { socket: std::net::TcpStream, remote: Remote, side: Side, is_for_lines: bool },
     /// To the home of a channel.
     Request { channel: Arc<str>, request: Request, asker: Asker },
     /// From the home of a channel to a session of this shard.
@@ -109,6 +110,8 @@ pub(crate) enum UserAction {
 pub(crate) enum Inspection {
     /// Channels at home here that fit a pattern (none = all), with their subscribers.
     Channels { pattern: Option<Arc<Glob>>, reply: oneshot::Sender<Vec<(Arc<str>, u64)>> },
+    /// Whether the shard turns: it answers.
+    Turn { reply: oneshot::Sender<()> },
     /// How many channels at home here have subscribers.
     ActiveChannels { reply: oneshot::Sender<u64> },
 }

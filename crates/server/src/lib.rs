@@ -21,6 +21,7 @@ mod http;
 mod inbox;
 mod memory;
 mod metrics;
+mod metrics_text;
 mod node;
 mod operation;
 mod origin;
@@ -40,15 +41,16 @@ mod together;
 mod transport;
 mod user_counts;
 
+pub use auth::check_token_keys;
 pub use proxies::BadNetwork;
 pub use server::{Running, Server, StartError};
 pub use settings::{
     AutocertSettings, ChannelOptions, ChannelSettings, ClientAuth, ClientSettings, ClientUser, ClusterSettings, ConflictPolicy,
-    EmulationSettings, EndpointSettings, HttpApiSettings, HttpServerSettings, Namespace, NodeSettings, Page, PrimarySettings,
-    RegistrySettings, ScopeOptions, Settings, ShutdownSettings, StoreSettings, StreamSettings, TcpSettings, TlsSettings,
+    EmulationSettings, EndpointSettings, HttpApiSettings, HttpServerSettings, InternalTlsSettings, Namespace, NodeSettings, Page,
+    PrimarySettings, RegistrySettings, ScopeOptions, Settings, ShutdownSettings, StoreSettings, StreamSettings, TcpSettings, TlsSettings,
     UniWebSocketSettings, WebSocketSettings,
 };
-pub use tls::TlsError;
+pub use tls::{TlsError, is_inline_pem};
 pub use touchline_engine::{PersonalChannel, SubscriptionTokenSettings, TokenSettings};
 
 /// The version of this server, as clients and `info` see it.

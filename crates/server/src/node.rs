@@ -45,6 +45,8 @@ pub(crate) struct Ways {
 pub(crate) struct PortsTls {
     pub(crate) http: Option<Arc<Tls>>,
     pub(crate) lines: Option<Arc<Tls>>,
+    /// Of the internal port.
+    pub(crate) inner: Option<Arc<Tls>>,
 }
 
 /// What has become of commands for a client of some node.

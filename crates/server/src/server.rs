@@ -27,7 +27,7 @@ use crate::node::{Node, PortsTls, Ways};
 use crate::proxies::{BadNetwork, Proxies};
 use crate::registrar::{self, Order};
 use crate::seal::Seals;
-use crate::settings::{Settings, TlsSettings, ip_address};
+use crate::settings::{Settings, TlsSettings, resolve};
 use crate::shard::{Listeners, Poller, Shard, ShardHandle};
 use crate::tls::{Acme, Keeping, Tls, TlsError};
 use crate::user_counts::UserCounts;
@@ -39,13 +39,15 @@ const TASKS_PER_LOOK: u32 = 31;
 /// Why a node can't start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// `http_server.address` is no IP address.
-    #[error("http_server.address {address:?} is no IP address")]
+    /// An address to bind is neither an IP address nor a host that is known.
+    #[error("{key}: {address:?} is neither an IP address nor a host that is known here")]
     Address {
+        /// The setting.
+        key: &'static str,
         /// What was given.
         address: String,
-        /// What is wrong with it.
-        source: std::net::AddrParseError,
+        /// The system's reason.
+        source: io::Error,
     },
     /// The address can't be bound: most often somebody else has it.
     #[error("can't listen on {address}")]
@@ -56,7 +58,7 @@ pub enum StartError {
         source: io::Error,
     },
     /// A configured public key can't be read.
-    #[error("a public key in client.token or client.subscription_token is no PEM of its kind")]
+    #[error("a public key in client.token or client.subscription_token is not PEM of a kind that tokens are signed with")]
     Key(#[from] jsonwebtoken::errors::Error),
     /// The address of a database is none.
     #[error("store.{database}.url: {source}")]
@@ -121,6 +123,7 @@ pub struct Server {
 struct Addresses {
     http: SocketAddr,
     lines: Option<SocketAddr>,
+    inner: Option<SocketAddr>,
 }
 
 /// Counts the connections of users, if they have a limit.
@@ -142,27 +145,13 @@ impl Server {
         if let Some(scope) = settings.registry.scopes.iter().find(|scope| scope.name.starts_with('$')) {
             return Err(StartError::ScopeName { name: scope.name.clone() });
         }
-        let http = &settings.http_server;
-        let ip = http.bind_address().map_err(|source| StartError::Address { address: http.address.clone(), source })?;
         let proxies = proxies_of(&settings)?;
         let verifier = TokenVerifier::new(client)?;
         let (tls, keeping) = tls_of(&settings)?;
         let shards = shards_of(&settings);
-        let (https, address) = listen(SocketAddr::new(ip, http.port), http.backlog, shards)?;
-        let tcp = &settings.tcp;
-        let lines = match tcp.enabled {
-            true => {
-                let ip = ip_address(&tcp.address).map_err(|source| StartError::Address { address: tcp.address.clone(), source })?;
-                Some(listen(SocketAddr::new(ip, tcp.port), http.backlog, shards)?)
-            }
-            false => None,
-        };
-        let (lines, lines_address) = lines.unzip();
-        let addresses = Addresses { http: address, lines: lines_address };
-        let mut lines = lines.unwrap_or_default().into_iter();
-        let listeners = https.into_iter().map(|http| Listeners { http, lines: lines.next() }).collect();
+        let (listeners, addresses) = listen_everywhere(&settings, shards)?;
         if settings.node.name.is_empty() {
-            settings.node.name = format!("{}_{}", process::host_name(), address.port());
+            settings.node.name = format!("{}_{}", process::host_name(), addresses.http.port());
         }
         let id = format!("{:016x}{:016x}", random_number()?, random_number()?);
         let clock = Clock::start();
@@ -217,6 +206,11 @@ impl Server {
         self.addresses.lines
     }
 
+    /// The address that was bound for the server API, metrics and probes, if it is not that of clients.
+    pub fn internal_address(&self) -> Option<SocketAddr> {
+        self.addresses.inner
+    }
+
     /// Starts the shards, one thread each.
     ///
     /// # Errors
@@ -265,6 +259,11 @@ impl Running {
     /// The address that it listens on for lines over TCP, if they are served.
     pub fn tcp_address(&self) -> Option<SocketAddr> {
         self.addresses.lines
+    }
+
+    /// The address that it listens on for the server API, metrics and probes, if it is not that of clients.
+    pub fn internal_address(&self) -> Option<SocketAddr> {
+        self.addresses.inner
     }
 
     /// Drains and stops: accepts no more, tells clients to go (3001) spread over `shutdown.spread`, answers the requests that are under way.
@@ -340,16 +339,41 @@ fn shards_of(settings: &Settings) -> usize {
     }
 }
 
+/// What ports of HTTP offer by ALPN.
+const HTTP: [&str; 2] = ["h2", "http/1.1"];
+
 /// The TLS of every port that speaks it, and the certificates that are to be ordered.
 fn tls_of(settings: &Settings) -> Result<(PortsTls, Option<Keeping>), TlsError> {
     let (http, tcp) = (&settings.http_server, &settings.tcp);
     let (acme, keeping) = http.tls_autocert.enabled.then(|| Acme::open(&http.tls_autocert)).transpose()?.unzip();
-    let open = |of: &TlsSettings, protocols| Tls::open(of, acme.as_ref(), protocols);
+    let open = |section, of: &TlsSettings, protocols: &[&str]| Tls::open(section, of, acme.as_ref(), protocols);
     let ports = PortsTls {
-        http: (http.tls.enabled || acme.is_some()).then(|| open(&http.tls, &["h2", "http/1.1"])).transpose()?,
-        lines: tcp.tls.enabled.then(|| open(&tcp.tls, &[])).transpose()?,
+        http: (http.tls.enabled || acme.is_some()).then(|| open("http_server.tls", &http.tls, &HTTP)).transpose()?,
+        lines: tcp.tls.enabled.then(|| open("tcp.tls", &tcp.tls, &[])).transpose()?,
+        inner: None,
     };
-    Ok((ports, keeping))
+    let inner = match (http.internal_tls.enabled, http.tls_external) {
+        (true, _) => Some(Tls::open("http_server.internal_tls", &http.internal_tls.of_port(), None, &HTTP)?),
+        (false, true) => None,
+        (false, false) => ports.http.clone(),
+    };
+    Ok((PortsTls { inner, ..ports }, keeping))
+}
+
+/// Binds every port: listeners for each shard, and where they listen.
+fn listen_everywhere(settings: &Settings, shards: usize) -> Result<(Vec<Listeners>, Addresses), StartError> {
+    let (http, tcp) = (&settings.http_server, &settings.tcp);
+    let listen_at = |key, address: &str, port| {
+        let ip = resolve(address).map_err(|source| StartError::Address { key, address: address.to_owned(), source })?;
+        listen(SocketAddr::new(ip, port), http.backlog, shards)
+    };
+    let (https, address) = listen_at("http_server.address", &http.address, http.port)?;
+    let lines = tcp.enabled.then(|| listen_at("tcp.address", &tcp.address, tcp.port)).transpose()?;
+    let inner = http.internal().map(|(address, port)| listen_at("http_server.internal_address", address, port)).transpose()?;
+    let ((lines, lines_address), (inner, inner_address)) = (lines.unzip(), inner.unzip());
+    let (mut lines, mut inner) = (lines.unwrap_or_default().into_iter(), inner.unwrap_or_default().into_iter());
+    let listeners = https.into_iter().map(|http| Listeners { http, lines: lines.next(), inner: inner.next() }).collect();
+    Ok((listeners, Addresses { http: address, lines: lines_address, inner: inner_address }))
 }
 
 /// One listener for each shard on the same address; the kernel spreads connections over them.
@@ -371,6 +395,7 @@ fn listen(address: SocketAddr, backlog: u32, count: usize) -> Result<(Vec<TcpLis
 fn probe(address: SocketAddr) -> io::Result<()> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
+    serve_both(&socket, address)?;
     socket.bind(&address.into())
 }
 
@@ -381,9 +406,15 @@ fn listen_once(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
     socket.set_nonblocking(true)?;
     // Small writes should leave at once. Accepted sockets inherit it (tcp(7) on Linux).
     socket.set_tcp_nodelay(true)?;
+    serve_both(&socket, address)?;
     socket.bind(&address.into())?;
     socket.listen(i32::try_from(backlog).unwrap_or(i32::MAX))?;
     Ok(socket.into())
+}
+
+/// Every address of IPv6 is every one of IPv4 too, whatever the system's default is.
+fn serve_both(socket: &Socket, address: SocketAddr) -> io::Result<()> {
+    if address.is_ipv6() && address.ip().is_unspecified() { socket.set_only_v6(false) } else { Ok(()) }
 }
 
 fn random_number() -> Result<u64, StartError> {

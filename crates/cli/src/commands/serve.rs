@@ -35,6 +35,9 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
         if let Some(address) = running.tcp_address() {
             tracing::info!(%address, "lines over TCP");
         }
+        if let Some(address) = running.internal_address() {
+            tracing::info!(%address, "server API, metrics and probes");
+        }
         let connections = descriptors::connections(descriptors);
         tracing::info!(address = %running.address(), version = touchline_server::VERSION, descriptors, connections, "ready");
         signals.next().await;
@@ -87,22 +90,33 @@ fn explain(error: StartError, port: u16) -> anyhow::Error {
     anyhow!(error).context(remedy)
 }
 
-/// SIGTERM and SIGINT.
+/// SIGTERM and SIGINT, and SIGHUP, which ends nothing: it is what others reload their configuration at.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
+    hang_up: Signal,
 }
 
 impl Signals {
     fn listen() -> Result<Self> {
         let listen = |kind| signal(kind).context("failed to listen for signals");
-        Ok(Signals { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+        Ok(Signals {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            hang_up: listen(SignalKind::hangup())?,
+        })
     }
 
+    /// The next signal that asks the process to stop.
     async fn next(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.hang_up.recv() => {
+                    tracing::warn!("SIGHUP: nothing was read again; a changed configuration takes a restart (certificates are read when they change)");
+                }
+            }
         }
     }
 }

@@ -40,7 +40,8 @@ fn pings(settings: &Settings, findings: &mut Vec<Finding>) {
 fn addresses(settings: &Settings, findings: &mut Vec<Finding>) {
     let server = &settings.http_server;
     if let Err(error) = server.bind_address() {
-        findings.push(Finding::error(format!("http_server.address: expected an IP address, found {:?} ({error})", server.address), None));
+        let text = format!("http_server.address: {:?} is neither an IP address nor a host that is known here ({error})", server.address);
+        findings.push(Finding::error(text, None));
     }
     if let Some(bad) = server.bad_proxy() {
         findings.push(Finding::error(format!("http_server.trusted_proxies: {bad}"), None));
@@ -74,6 +75,13 @@ fn addresses(settings: &Settings, findings: &mut Vec<Finding>) {
         if tls.client_ca_pem.is_empty() && (tls.client_auth != Default::default() || tls.client_user != Default::default()) {
             findings.push(Finding::error(format!("{section}.tls: client_auth and client_user do nothing without client_ca_pem"), None));
         }
+    }
+    let inner = &server.internal_tls;
+    if inner.enabled && (inner.cert_pem.is_empty() || inner.key_pem.is_empty()) {
+        findings.push(Finding::error("http_server.internal_tls: needs cert_pem and key_pem", None));
+    }
+    if server.internal().is_none() && inner.enabled {
+        findings.push(Finding::warning("http_server.internal_tls: does nothing without http_server.internal_port", None));
     }
     let prefixes = [
         ("websocket.handler_prefix", &settings.websocket.handler_prefix),
@@ -133,6 +141,10 @@ fn client(client: &ClientSettings, findings: &mut Vec<Finding>) {
     tokens("client.token", &client.token, findings);
     if client.subscription_token.enabled {
         tokens("client.subscription_token", &client.subscription_token.keys(), findings);
+    }
+    let is_told = findings.iter().any(|finding| finding.text.contains("_public_key: expected"));
+    if let (false, Err(error)) = (is_told, touchline_server::check_token_keys(client)) {
+        findings.push(Finding::error(error.to_string(), None));
     }
 }
 

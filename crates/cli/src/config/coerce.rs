@@ -20,6 +20,8 @@ pub(super) fn coerce(kind: Kind, value: &Value) -> Result<Json, String> {
         },
         (Kind::Integer(least, most), Value::Integer(number)) => within(u64::try_from(*number).ok(), least, most),
         (Kind::Integer(least, most), Value::Text(text)) => within(text.parse().ok(), least, most),
+        (Kind::Optional(..), Value::Text(text)) if text.is_empty() => Some(Json::Null),
+        (Kind::Optional(least, most), value) => return coerce(Kind::Integer(least, most), value).map_err(|_| found(kind, value)),
         (Kind::Duration, Value::Integer(seconds)) => u64::try_from(*seconds).ok().map(|seconds| json!(format!("{seconds}s"))),
         (Kind::Duration, Value::Text(text)) => touchline_engine::duration::parse(text).map(|_| json!(text)),
         (Kind::Text | Kind::Secret | Kind::Pem, Value::Text(text)) => Some(json!(text)),

@@ -41,7 +41,7 @@ fn apply_one(name: &str, suffix: &str, value: &str, tree: &mut Node, findings: &
     } else if let Some(path) = path_of(suffix) {
         tree.set(&path, node);
     } else if let Some((item, option)) = namespace_option(suffix, tree) {
-        item.set(option, node);
+        item.set(&option, node);
     } else if !is_someone_elses(suffix) {
         let known = KEYS.iter().map(|key| key.path);
         let hint = nearest(suffix, known).map_or(String::new(), |path| format!("; did you mean {}{}?", PREFIXES[1], variable(path)));
@@ -55,10 +55,9 @@ pub(crate) fn variable(path: &str) -> String {
 }
 
 fn path_of(suffix: &str) -> Option<String> {
-    let option = |name: &str| suffix == variable(&format!("{WITHOUT_NAMESPACE}.{name}"));
-    let options = OPTIONS.iter().map(|key| key.path).chain(THEIR_OPTIONS.iter().map(|theirs| theirs.path));
-    if let Some(name) = options.into_iter().find(|name| option(name)) {
-        return Some(format!("{WITHOUT_NAMESPACE}.{name}"));
+    let option = suffix.strip_prefix(variable(WITHOUT_NAMESPACE).as_str()).and_then(|rest| rest.strip_prefix('_'));
+    if let Some(path) = option.and_then(option_path) {
+        return Some(format!("{WITHOUT_NAMESPACE}.{path}"));
     }
     if let Some(Key { path, .. }) = KEYS.iter().find(|key| variable(key.path) == suffix) {
         return Some((*path).to_owned());
@@ -71,13 +70,24 @@ fn path_of(suffix: &str) -> Option<String> {
     }
 }
 
-/// The entry of `channel.namespaces` and the option that a variable names.
-fn namespace_option<'t>(suffix: &str, tree: &'t mut Node) -> Option<(&'t mut Node, &'static str)> {
-    let rest = suffix.strip_prefix(variable(NAMESPACES).as_str())?.strip_prefix('_')?;
+/// The option of a channel, or what lies beneath one that is a section, by the end of a variable's name.
+fn option_path(end: &str) -> Option<String> {
     let known = || OPTIONS.iter().map(|key| key.path).chain(THEIR_OPTIONS.iter().map(|theirs| theirs.path));
+    if let Some(path) = known().find(|path| variable(path) == end) {
+        return Some(path.to_owned());
+    }
+    let beneath = |path: &'static str| Some((path, end.strip_prefix(variable(path).as_str())?.strip_prefix('_')?));
+    let sections = THEIR_OPTIONS.iter().filter_map(|theirs| beneath(theirs.path));
+    let (path, inner) = sections.max_by_key(|(path, _)| path.len())?;
+    Some(format!("{path}.{}", inner.to_ascii_lowercase()))
+}
+
+/// The entry of `channel.namespaces` and the option that a variable names.
+fn namespace_option<'t>(suffix: &str, tree: &'t mut Node) -> Option<(&'t mut Node, String)> {
+    let rest = suffix.strip_prefix(variable(NAMESPACES).as_str())?.strip_prefix('_')?;
     tree.list_mut(NAMESPACES)?.iter_mut().find_map(|item| {
         let option = rest.strip_prefix(variable(item.text("name")?).as_str())?.strip_prefix('_')?;
-        let path = known().find(|path| variable(path) == option)?;
+        let path = if option == "NAME" { "name".to_owned() } else { option_path(option)? };
         Some((item, path))
     })
 }

@@ -18,9 +18,14 @@ pub(crate) fn check(file: Option<(&Path, bool)>, settings: &Settings, findings: 
     if let Some((path, true)) = file {
         check_one("the configuration file", path, findings);
     }
-    for (section, tls) in [("http_server", &settings.http_server.tls), ("tcp", &settings.tcp.tls)] {
-        if tls.enabled && !tls.key_pem.is_empty() {
-            check_one(&format!("{section}.tls.key_pem"), Path::new(&tls.key_pem), findings);
+    let (http, tcp) = (&settings.http_server, &settings.tcp);
+    for (key, is_on, value) in [
+        ("http_server.tls.key_pem", http.tls.enabled, &http.tls.key_pem),
+        ("http_server.internal_tls.key_pem", http.internal_tls.enabled, &http.internal_tls.key_pem),
+        ("tcp.tls.key_pem", tcp.tls.enabled, &tcp.tls.key_pem),
+    ] {
+        if is_on && !value.is_empty() && !touchline_server::is_inline_pem(value) {
+            check_one(key, Path::new(value), findings);
         }
     }
 }
@@ -30,7 +35,13 @@ pub(crate) fn has_secrets(written: &Node) -> bool {
     KEYS.iter().filter(|key| matches!(key.kind, Kind::Secret)).any(|key| {
         let Some(Node { place: Place::File(..), value: Value::Text(text) }) = written.get(key.path) else { return false };
         // Addresses of databases are secrets for the passwords in them.
-        !text.is_empty() && (!key.path.ends_with(".url") || text.contains('@'))
+        let is_secret = match key.path {
+            path if path.ends_with(".url") => text.contains('@'),
+            // Most often it is the path of a file.
+            path if path.ends_with("key_pem") => touchline_server::is_inline_pem(text),
+            _ => true,
+        };
+        !text.is_empty() && is_secret
     })
 }
 

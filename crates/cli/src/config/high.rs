@@ -3,6 +3,8 @@
 //! Every key is found in a table of [`keys`] or of [`theirs`], or is an error that names the nearest known one. Values are
 //! brought to the type of their key, then each section goes through its own `Deserialize`.
 
+use std::time::Duration;
+
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value as Json, json};
 use touchline_server::{ChannelOptions, ChannelSettings, Namespace, RegistrySettings, Settings};
@@ -14,6 +16,9 @@ use super::low::{Node, Value};
 use super::nearest::nearest;
 use super::theirs::{self, Fate, THEIR_OPTIONS, THEIRS};
 use super::{Configuration, LogSettings};
+
+/// Durations above this are questioned.
+const YEAR: Duration = Duration::from_secs(366 * 86_400);
 
 /// Interprets the tree. `None` if something in it has no meaning; the findings tell what.
 pub(crate) fn interpret(tree: &Node, findings: &mut Vec<Finding>) -> Option<Configuration> {
@@ -151,12 +156,26 @@ impl Reader<'_> {
             return None;
         }
         match coerce(kind, &node.value) {
-            Ok(value) => Some(value),
+            Ok(value) => {
+                self.question_duration(path, kind, &value, node);
+                Some(value)
+            }
             Err(found) => {
                 let text = format!("{path}: expected {}, found {found}", kind.name());
                 self.findings.push(Finding::error(text, Some(&node.place)));
                 None
             }
+        }
+    }
+
+    /// Hardly anybody means more than a year: a number without a unit is nanoseconds in Centrifugo, and seconds here.
+    fn question_duration(&mut self, path: &str, kind: Kind, value: &Json, node: &Node) {
+        let found = value.as_str().filter(|_| kind == Kind::Duration).and_then(touchline_engine::duration::parse);
+        if let Some(found) = found.filter(|found| *found > YEAR) {
+            let days = found.as_secs() / 86_400;
+            let text =
+                format!("{path}: {days} days, is that meant? A number without a unit is seconds here, and nanoseconds in Centrifugo");
+            self.findings.push(Finding::warning(text, Some(&node.place)));
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Names and defaults are Centrifugo 6's where the concept is; the others are marked as ours.
 
-use Kind::{Boolean, Choice, Duration, Integer, Pattern, Pem, Secret, Text, Texts};
+use Kind::{Boolean, Choice, Duration, Integer, Optional, Pattern, Pem, Secret, Text, Texts};
 
 /// What a key's value must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub(crate) enum Kind {
     Boolean,
     /// A whole number within bounds.
     Integer(u64, u64),
+    /// The same, or empty: none.
+    Optional(u64, u64),
     /// A time such as `25s`.
     Duration,
     /// Any text.
@@ -34,6 +36,7 @@ impl Kind {
             Boolean => "true or false".into(),
             Integer(least, u64::MAX) => format!("a number from {least}"),
             Integer(least, most) => format!("a number from {least} to {most}"),
+            Optional(least, most) => format!("a number from {least} to {most}, or empty"),
             Duration => "a duration such as \"25s\", \"1h30m\" or \"500ms\"".into(),
             Text => "text".into(),
             Secret => "text (a secret)".into(),
@@ -80,8 +83,15 @@ const LEVELS: Kind = Choice(&["none", "error", "warn", "info", "debug", "trace"]
 /// Keys by their whole path.
 #[rustfmt::skip] // a table: one row each
 pub(crate) const KEYS: &[Key] = &[
-    key("http_server.address", Text, "", "Address to bind; empty is every IPv4 address. With `--dev`: `127.0.0.1`."),
+    key("http_server.address", Text, "", "Address or host name to bind; empty is every address, of IPv6 and of IPv4. With `--dev`: `127.0.0.1`."),
     key("http_server.port", Integer(0, 65_535), "8000", "Port to bind; 0 is any free one."),
+    key("http_server.internal_address", Text, "", "Address or host name of the internal port; empty is that of `address`."),
+    key("http_server.internal_port", Optional(0, 65_535), "", "A port for the server API, metrics and probes, which are then not on `port`, where clients are; 0 is any free one. Empty: they share `port`, unless `internal_address` is another."),
+    key("http_server.internal_tls.enabled", Boolean, "false", "The internal port has TLS of its own, by the keys below. Else it speaks that of `port`."),
+    key("http_server.internal_tls.cert_pem", Text, "", "As of `tls`."),
+    key("http_server.internal_tls.key_pem", Secret, "", "As of `tls`."),
+    key("http_server.internal_tls.client_ca_pem", Text, "", "Authorities that certificates of callers are trusted by; then each must have one. Empty: none are asked for."),
+    key("http_server.tls_external", Boolean, "false", "The internal port does not speak the TLS of `port`."),
     ours("http_server.allowed_hosts", Texts, "", "Hosts that requests may be for, with a port or without; `*` stands for any run of characters; empty: any. Others get 421. IP addresses always may be: no name of elsewhere can be pointed at them. With `--dev`: `localhost`."),
     ours("http_server.backlog", SOME, "65535", "Connections that the kernel may hold until the node takes them."),
     ours("http_server.header_timeout", Duration, "10s", "Time a client has to send the head of a request."),
@@ -91,9 +101,9 @@ pub(crate) const KEYS: &[Key] = &[
     ours("http_server.proxy_protocol", Boolean, "false", "Every connection begins with a header of the PROXY protocol, version 1 or 2, of one of `trusted_proxies`; others are closed."),
     ours("http_server.tls_handshake_rate_limit", COUNT, "2000", "TLS handshakes that this node begins in a second, on all ports; more wait in the kernel. 0 is any number."),
     key("http_server.tls.enabled", Boolean, "false", "The port speaks TLS, and nothing else."),
-    key("http_server.tls.cert_pem", Text, "", "Path of the certificate and those above it, in PEM. The files of this section are read again when they change."),
-    key("http_server.tls.key_pem", Text, "", "Path of its key, in PEM."),
-    key("http_server.tls.client_ca_pem", Text, "", "Path of the authorities, in PEM, that certificates of clients are trusted by; empty: none are asked for."),
+    key("http_server.tls.cert_pem", Text, "", "The certificate and those above it: PEM, base64 of it, or the path of a file. Files of this section are read again when they change."),
+    key("http_server.tls.key_pem", Secret, "", "Its key: PEM, base64 of it, or the path of a file."),
+    key("http_server.tls.client_ca_pem", Text, "", "Authorities that certificates of clients are trusted by: PEM, base64 of it, or the path of a file; empty: none are asked for."),
     ours("http_server.tls.client_auth", Choice(&["request", "require"]), "request", "Whether a client may have a certificate, or must."),
     ours("http_server.tls.client_user", Choice(&["none", "subject", "common_name"]), "none", "What of a client's certificate is its user: then it needs no token."),
     key("http_server.tls_autocert.enabled", Boolean, "false", "The port speaks TLS with certificates that are ordered from an ACME authority, and renewed when two thirds of their life are over. To enable this is to agree to the authority's terms."),
@@ -109,7 +119,8 @@ pub(crate) const KEYS: &[Key] = &[
     ours("http_server.tls_autocert.eab_hmac_key", Secret, "", "Its secret, in URL-safe base64."),
     key("log.level", LEVELS, "info", "How much is logged, to stderr."),
     ours("log.format", Choice(&["text", "json"]), "text", "How it is written."),
-    key("http_api.key", Secret, "", "The secret that callers of the server API show, as `X-API-Key` or `Authorization: apikey …`."),
+    key("http_api.key", Secret, "", "The secret that callers of the server API show, as `X-API-Key` or `Authorization: apikey …`. Empty: every call is refused."),
+    key("http_api.external", Boolean, "false", "The server API is on the port of clients, also when there is an internal port."),
     key("http_api.insecure", Boolean, "false", "The server API asks for no key. For development."),
     key("http_api.disabled", Boolean, "false", "The server API is not served."),
     ours("http_api.body_size_limit", SOME, "10485760", "Largest body of a request to the server API, bytes."),
@@ -121,7 +132,7 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     key("client.token.hmac_secret_key", Secret, "", "Secret of connection tokens signed with HS256, HS384 or HS512."),
     key("client.token.rsa_public_key", Pem, "", "Public key of tokens signed with RS256, RS384 or RS512."),
-    key("client.token.ecdsa_public_key", Pem, "", "Public key of tokens signed with ES256 or ES384."),
+    key("client.token.ecdsa_public_key", Pem, "", "Public key of tokens signed with ES256, ES384 or ES512, by its curve."),
     key("client.token.audience", Text, "", "If set, the `aud` claim must contain it."),
     key("client.token.issuer", Text, "", "If set, the `iss` claim must equal it."),
     key("client.subscription_token.enabled", Boolean, "false", "Subscription tokens have keys of their own, those below."),
@@ -234,16 +245,16 @@ pub(crate) const KEYS: &[Key] = &[
     ours("uni_sse.compression_min_size", COUNT, "256", "Messages shorter than this stay as they are, bytes."),
     ours("uni_sse.ping_interval", Duration, "0s", "Time between two pings; 0 is `client.ping_interval`."),
     ours("tcp.enabled", Boolean, "false", "Serve bare TCP: a JSON command a line in, a JSON reply a line out."),
-    ours("tcp.address", Text, "", "Address to bind; empty is every IPv4 address. With `--dev`: `127.0.0.1`."),
+    ours("tcp.address", Text, "", "Address or host name to bind; empty is every address, of IPv6 and of IPv4. With `--dev`: `127.0.0.1`."),
     ours("tcp.port", Integer(0, 65_535), "8001", "Port to bind; 0 is any free one."),
     ours("tcp.message_size_limit", SOME, "65536", "Longest line of a client, bytes."),
     ours("tcp.idle_timeout", Duration, "5m", "A client that sends nothing for so long, not even the answer to a ping, is told to go; 0 lets it stay."),
     ours("tcp.ping_interval", Duration, "0s", "Time between two pings; 0 is `client.ping_interval`."),
     ours("tcp.proxy_protocol", Boolean, "false", "Every connection begins with a header of the PROXY protocol, of one of `http_server.trusted_proxies`; others are closed."),
     ours("tcp.tls.enabled", Boolean, "false", "The port speaks TLS, and nothing else."),
-    ours("tcp.tls.cert_pem", Text, "", "Path of the certificate and those above it, in PEM. The files of this section are read again when they change. Empty: those of `http_server.tls_autocert`."),
-    ours("tcp.tls.key_pem", Text, "", "Path of its key, in PEM."),
-    ours("tcp.tls.client_ca_pem", Text, "", "Path of the authorities, in PEM, that certificates of clients are trusted by; empty: none are asked for."),
+    ours("tcp.tls.cert_pem", Text, "", "The certificate and those above it: PEM, base64 of it, or the path of a file. Files of this section are read again when they change. Empty: those of `http_server.tls_autocert`."),
+    ours("tcp.tls.key_pem", Secret, "", "Its key: PEM, base64 of it, or the path of a file."),
+    ours("tcp.tls.client_ca_pem", Text, "", "Authorities that certificates of clients are trusted by: PEM, base64 of it, or the path of a file; empty: none are asked for."),
     ours("tcp.tls.client_auth", Choice(&["request", "require"]), "request", "Whether a client may have a certificate, or must."),
     ours("tcp.tls.client_user", Choice(&["none", "subject", "common_name"]), "none", "What of a client's certificate is its user: then it needs no token."),
     key("shutdown.timeout", Duration, "30s", "Longest time that a stop takes."),
@@ -290,8 +301,8 @@ pub(crate) const KEYS: &[Key] = &[
     ours("store.commit_delay", Duration, "0s", "How long a batch of durable publications waits for more before it is committed. At 0s, what comes during a commit is the next batch."),
     ours("store.commit_size", SOME, "1000", "Durable publications in one commit, at most."),
     ours("store.commit_queue", SOME, "65536", "Durable publications that may wait for a commit; more are refused with error 111."),
-    key("health.enabled", Boolean, "false", "`GET /health` is served. `--dev` sets it."),
-    key("health.handler_prefix", Text, "/health", "Its path."),
+    key("health.enabled", Boolean, "false", "`GET /health`, `/livez` and `/readyz` are served. `--dev` sets it."),
+    key("health.handler_prefix", Text, "/health", "The path of the first."),
     key("prometheus.enabled", Boolean, "false", "`GET /metrics` is served. `--dev` sets it."),
     key("prometheus.handler_prefix", Text, "/metrics", "Its path."),
 ];

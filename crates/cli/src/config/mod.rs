@@ -6,6 +6,7 @@
 mod checks;
 mod coerce;
 mod development;
+mod doors;
 mod environment;
 mod file;
 mod files;
@@ -105,6 +106,7 @@ fn read_and(sources: &Sources, check_more: Check) -> Reading {
     let configuration = high::interpret(&written, &mut findings);
     if let Some(configuration) = &configuration {
         checks::check(&configuration.settings, &mut findings);
+        doors::check(&written, &configuration.settings, &mut findings);
         check_more(sources.file.as_deref().map(|file| (file, has_secrets)), &configuration.settings, &mut findings);
     }
     findings.sort_by_key(|finding| finding.severity);

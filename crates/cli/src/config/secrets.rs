@@ -21,9 +21,8 @@ pub(crate) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
     }
     let api = &settings.http_api;
     if api.key.is_empty() && !api.insecure && !api.disabled {
-        let text = format!(
-            "http_api.key: missing, so no backend could publish. Set it, or switch the server API off by http_api.disabled = true. {HOW}"
-        );
-        findings.push(Finding::error(text, None));
+        let text =
+            "http_api.key: missing, so every call of the server API is refused. Set it, or switch the API off by http_api.disabled = true";
+        findings.push(Finding::warning(text, None));
     }
 }

@@ -53,6 +53,7 @@ struct Origin {
     node: Arc<Node>,
     shard: ShardId,
     remote: Remote,
+    side: Side,
     /// The user whom the client's certificate names.
     user: Option<String>,
     pass: Rc<Pass>,
@@ -63,12 +64,46 @@ pub(crate) struct Caller {
     pub(crate) node: Arc<Node>,
     pub(crate) shard: ShardId,
     pub(crate) remote: Remote,
+    pub(crate) side: Side,
     pub(crate) pass: Pass,
+}
+
+/// What a port of HTTP serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// All of it: there is one port.
+    Whole,
+    /// Clients: the rest has a port of its own.
+    Outer,
+    /// What is not for clients.
+    Inner,
+}
+
+impl Side {
+    /// Whether clients, and pages for them, are served.
+    pub(crate) fn serves_clients(self) -> bool {
+        self != Side::Inner
+    }
+
+    /// Whether metrics and probes are served.
+    pub(crate) fn serves_operators(self) -> bool {
+        self != Side::Outer
+    }
+
+    /// Whether the server API is served. `is_external`: it belongs to the clients' port.
+    pub(crate) fn serves_api(self, is_external: bool) -> bool {
+        match self {
+            Side::Whole => true,
+            Side::Outer => is_external,
+            Side::Inner => !is_external,
+        }
+    }
 }
 
 /// What a port speaks.
 #[derive(Clone)]
 pub(crate) struct Port {
+    pub(crate) side: Side,
     pub(crate) tls: Option<Arc<Tls>>,
     pub(crate) is_for_lines: bool,
     /// Connections begin with a header of the PROXY protocol.
@@ -77,9 +112,9 @@ pub(crate) struct Port {
 
 /// Does the work for a connection, unless it has to go before that.
 async fn hold(caller: Caller, work: impl AsyncFnOnce(Origin)) {
-    let Caller { node, shard, remote, pass } = caller;
+    let Caller { node, shard, remote, side, pass } = caller;
     let pass = Rc::new(pass);
-    let origin = Origin { node, shard, remote, user: None, pass: Rc::clone(&pass) };
+    let origin = Origin { node, shard, remote, side, user: None, pass: Rc::clone(&pass) };
     tokio::select! {
         // A request that has ended in the same moment is answered before the connection is closed.
         biased;
@@ -113,7 +148,7 @@ pub(crate) async fn prepare(caller: Caller, socket: StdTcpStream, port: Port) {
             Some(tls) => serve_tls(origin, stream, &tls, port.is_for_lines).await,
             None => {
                 let Ok(socket) = stream.into_std() else { return };
-                let introduced = Message::Introduced { socket, remote: origin.remote, is_for_lines: port.is_for_lines };
+                let introduced = Message::Introduced { socket, remote: origin.remote, side: port.side, is_for_lines: port.is_for_lines };
                 origin.node.send(origin.shard, introduced);
             }
         }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
-use hyper::header::{AUTHORIZATION, HeaderName};
+use hyper::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderName};
 use hyper::{Method, Request, StatusCode, Version};
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
@@ -15,9 +16,14 @@ use super::{Origin, emulation, stream, upgrade};
 use crate::auth::is_same_secret;
 use crate::handshake::{self, Entrance};
 use crate::host;
+use crate::inbox::Inspection;
 use crate::metrics::{Link, NodeCollector, RegistryCollector, StatsCollector, StoreCollector};
+use crate::metrics_text::text_format;
 use crate::node::Node;
 use crate::operation::{self, ErrorMode};
+
+/// How long a shard may take for its turn, as long as it counts as alive.
+const TURN_TIME: Duration = Duration::from_secs(5);
 
 static X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 static X_CENTRIFUGO_ERROR_MODE: HeaderName = HeaderName::from_static("x-centrifugo-error-mode");
@@ -41,6 +47,9 @@ pub(super) async fn answer(origin: &Origin, request: Request<RequestBody>) -> Ro
         return Routed::Answer(respond::refuse_host(refusal));
     }
     let path = request.uri().path();
+    if !origin.side.serves_clients() {
+        return Routed::Answer(inner(origin, request).await);
+    }
     if let Some(transport) = handshake::transport_of(node, path) {
         return match upgrade::answer(node, peer, &request, transport) {
             Ok((answer, entrance)) => Routed::Upgrade(answer, entrance),
@@ -56,7 +65,7 @@ pub(super) async fn answer(origin: &Origin, request: Request<RequestBody>) -> Ro
     Routed::Answer(plain(origin, request).await)
 }
 
-/// Answers a request that is none of a client.
+/// Answers a request that is for no transport of clients, on a port that serves clients.
 async fn plain(origin: &Origin, request: Request<RequestBody>) -> Answer {
     let node = &origin.node;
     let settings = &node.settings;
@@ -64,20 +73,55 @@ async fn plain(origin: &Origin, request: Request<RequestBody>) -> Answer {
     if (settings.http_stream.enabled || settings.sse.enabled) && path == prefix(&settings.emulation.handler_prefix, "/emulation") {
         return emulation::answer(node, request).await;
     }
-    if path == "/api" || path.starts_with("/api/") {
-        return api(origin, request).await;
-    }
-    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-    if settings.health.enabled && path == prefix(&settings.health.handler_prefix, "/health") {
-        return if is_read { health(node) } else { respond::method_not_allowed("GET, HEAD") };
-    }
-    if settings.prometheus.enabled && path == prefix(&settings.prometheus.handler_prefix, "/metrics") {
-        return if is_read { metrics(node) } else { respond::method_not_allowed("GET, HEAD") };
-    }
+    let is_read = is_read(&request);
     match settings.pages.iter().find(|page| page.path == path) {
         Some(_) if !is_read => respond::method_not_allowed("GET, HEAD"),
         Some(page) => respond::page(page.content_type, page.body.clone()),
+        None => inner(origin, request).await,
+    }
+}
+
+/// Answers a request that is for the server API, or for metrics and probes, where the port serves them.
+async fn inner(origin: &Origin, request: Request<RequestBody>) -> Answer {
+    let (node, settings, path) = (&origin.node, &origin.node.settings, request.uri().path());
+    if (path == "/api" || path.starts_with("/api/")) && origin.side.serves_api(settings.http_api.external) {
+        return api(origin, request).await;
+    }
+    let is_health = path == prefix(&settings.health.handler_prefix, "/health");
+    let probe = match path {
+        _ if !origin.side.serves_operators() => None,
+        "/livez" if settings.health.enabled => Some(Probe::Live),
+        _ if settings.health.enabled && (is_health || path == "/readyz") => Some(Probe::Ready),
+        _ if settings.prometheus.enabled && path == prefix(&settings.prometheus.handler_prefix, "/metrics") => Some(Probe::Metrics),
+        _ => None,
+    };
+    match probe {
         None => respond::text(StatusCode::NOT_FOUND, "not found\n"),
+        Some(_) if !is_read(&request) => respond::method_not_allowed("GET, HEAD"),
+        Some(Probe::Live) => live(node).await,
+        Some(Probe::Ready) => health(node),
+        Some(Probe::Metrics) => metrics(node, request.headers()),
+    }
+}
+
+/// What operators ask a node for.
+enum Probe {
+    /// Whether it turns.
+    Live,
+    /// Whether it can serve.
+    Ready,
+    Metrics,
+}
+
+fn is_read(request: &Request<RequestBody>) -> bool {
+    matches!(*request.method(), Method::GET | Method::HEAD)
+}
+
+/// Whether every shard turns.
+async fn live(node: &Node) -> Answer {
+    match tokio::time::timeout(TURN_TIME, node.inspect(|reply| Inspection::Turn { reply })).await {
+        Ok(turned) if turned.len() == node.shards.len() => respond::body(StatusCode::OK, JSON, "{}"),
+        _ => respond::text(StatusCode::SERVICE_UNAVAILABLE, "an event loop does not turn\n"),
     }
 }
 
@@ -106,7 +150,8 @@ fn health(node: &Node) -> Answer {
     respond::body(StatusCode::OK, JSON, "{}")
 }
 
-fn metrics(node: &Node) -> Answer {
+/// The node's metrics: in OpenMetrics for those who take it, else in the text format 0.0.4 of Prometheus.
+fn metrics(node: &Node, headers: &HeaderMap) -> Answer {
     let mut registry = Registry::with_prefix("touchline");
     let link = node.cluster.as_ref().map(|_| Link { is_up: node.is_linked.load(Relaxed), peers: node.peers.load(Relaxed) });
     registry.register_collector(Box::new(RegistryCollector { figures: node.figures(), link }));
@@ -123,7 +168,11 @@ fn metrics(node: &Node) -> Answer {
     if prometheus_client::encoding::text::encode(&mut text, &registry).is_err() {
         return respond::text(StatusCode::INTERNAL_SERVER_ERROR, "metrics could not be written\n");
     }
-    respond::body(StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", text)
+    let mut accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    if accepted.any(|accepted| accepted.contains("application/openmetrics-text")) {
+        return respond::body(StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", text);
+    }
+    respond::body(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text_format(&text))
 }
 
 /// Answers a request of the server API.

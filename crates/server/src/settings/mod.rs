@@ -3,7 +3,8 @@
 mod tls;
 mod transports;
 
-use std::net::IpAddr;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs, UdpSocket};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -11,7 +12,7 @@ pub use touchline_engine::directory::{ConflictPolicy, ScopeOptions};
 use touchline_engine::duration;
 pub use touchline_engine::{ChannelOptions, ChannelSettings, ClientSettings, Namespace};
 
-pub use self::tls::{AutocertSettings, ClientAuth, ClientUser, TlsSettings};
+pub use self::tls::{AutocertSettings, ClientAuth, ClientUser, InternalTlsSettings, TlsSettings};
 pub use self::transports::{EmulationSettings, StreamSettings, TcpSettings, UniWebSocketSettings, WebSocketSettings};
 use crate::proxies::{BadNetwork, Proxies};
 use crate::transport::Transport;
@@ -298,10 +299,15 @@ impl std::fmt::Debug for StatsSettings {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpServerSettings {
-    /// Address to bind; empty = every address.
+    /// Address or host name to bind; empty = every address.
     pub address: String,
     /// Port to bind; 0 = any free one.
     pub port: u16,
+    /// Address or host name of the internal port; empty = that of `address`.
+    pub internal_address: String,
+    /// A port of its own for the server API, metrics and probes, which then are not on `port`, where clients are; 0 = any free one. None = they
+    /// share `port`, unless `internal_address` is another.
+    pub internal_port: Option<u16>,
     /// Hosts that requests may be for, with a port or without; `*` stands for any run of characters. Empty = any. An IP address is always one:
     /// no name of elsewhere can be pointed at it.
     pub allowed_hosts: Vec<String>,
@@ -327,6 +333,10 @@ pub struct HttpServerSettings {
     pub tls: TlsSettings,
     /// TLS with certificates from an ACME authority.
     pub tls_autocert: AutocertSettings,
+    /// TLS on the internal port, if it is not that of `port`.
+    pub internal_tls: InternalTlsSettings,
+    /// The internal port does not speak the TLS of `port`.
+    pub tls_external: bool,
 }
 
 impl Default for HttpServerSettings {
@@ -334,6 +344,8 @@ impl Default for HttpServerSettings {
         HttpServerSettings {
             address: String::new(),
             port: 8000,
+            internal_address: String::new(),
+            internal_port: None,
             allowed_hosts: Vec::new(),
             backlog: 65_535,
             header_timeout: Duration::from_secs(10),
@@ -344,6 +356,8 @@ impl Default for HttpServerSettings {
             tls_handshake_rate_limit: 2_000,
             tls: TlsSettings::default(),
             tls_autocert: AutocertSettings::default(),
+            internal_tls: InternalTlsSettings::default(),
+            tls_external: false,
         }
     }
 }
@@ -358,13 +372,15 @@ pub struct HttpApiSettings {
     pub insecure: bool,
     /// The API is not served at all.
     pub disabled: bool,
+    /// The API is on the port of clients, also when there is an internal port.
+    pub external: bool,
     /// Largest request body, bytes.
     pub body_size_limit: usize,
 }
 
 impl Default for HttpApiSettings {
     fn default() -> Self {
-        HttpApiSettings { key: String::new(), insecure: false, disabled: false, body_size_limit: 10 * 1024 * 1024 }
+        HttpApiSettings { key: String::new(), insecure: false, disabled: false, external: false, body_size_limit: 10 * 1024 * 1024 }
     }
 }
 
@@ -374,6 +390,7 @@ impl std::fmt::Debug for HttpApiSettings {
             .field("key", &if self.key.is_empty() { "unset" } else { "set" })
             .field("insecure", &self.insecure)
             .field("disabled", &self.disabled)
+            .field("external", &self.external)
             .field("body_size_limit", &self.body_size_limit)
             .finish()
     }
@@ -445,9 +462,17 @@ impl HttpServerSettings {
     /// The address to bind.
     ///
     /// # Errors
-    /// When `address` is no IP address.
-    pub fn bind_address(&self) -> Result<IpAddr, std::net::AddrParseError> {
-        ip_address(&self.address)
+    /// When `address` is neither an IP address nor a host that is known.
+    pub fn bind_address(&self) -> io::Result<IpAddr> {
+        resolve(&self.address)
+    }
+
+    /// The address as it is written and the port of the internal port, if there is one.
+    pub fn internal(&self) -> Option<(&str, u16)> {
+        let address = if self.internal_address.is_empty() { &self.address } else { &self.internal_address };
+        let port = self.internal_port.unwrap_or(self.port);
+        let is_same = *address == self.address && (self.internal_port.is_none() || port == self.port && port != 0);
+        (!is_same).then_some((address, port))
     }
 
     /// The first of `trusted_proxies` that is neither an address nor a network, if there is one.
@@ -456,7 +481,20 @@ impl HttpServerSettings {
     }
 }
 
-/// An address to bind; empty = every IPv4 address.
-pub(crate) fn ip_address(text: &str) -> Result<IpAddr, std::net::AddrParseError> {
-    if text.is_empty() { Ok(IpAddr::from([0, 0, 0, 0])) } else { text.parse() }
+/// An address to bind. Empty = every address, of IPv4 too; where the system has no IPv6, every one of IPv4. Of a host with several addresses the
+/// first of IPv4 counts, else the first.
+///
+/// # Errors
+/// When it is neither an IP address nor a host that is known.
+pub(crate) fn resolve(text: &str) -> io::Result<IpAddr> {
+    if text.is_empty() {
+        let has_v6 = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok();
+        return Ok(if has_v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() });
+    }
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    if let Ok(address) = bare.parse() {
+        return Ok(address);
+    }
+    let found: Vec<IpAddr> = (text, 0).to_socket_addrs()?.map(|address| address.ip()).collect();
+    found.iter().find(|address| address.is_ipv4()).or(found.first()).copied().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
 }

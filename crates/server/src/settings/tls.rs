@@ -3,22 +3,57 @@
 use rustls::pki_types::DnsName;
 use serde::Deserialize;
 
-/// TLS of a port.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+/// TLS of a port. What ends in `_pem` is PEM, base64 of it, or the path of a file that is read again when it changes.
+#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TlsSettings {
     /// Whether the port speaks TLS, and nothing else.
     pub enabled: bool,
-    /// Path of the certificate and those above it, in PEM. The files of this section are read again when they change.
+    /// The certificate and those above it.
     pub cert_pem: String,
-    /// Path of its key, in PEM.
+    /// Its key.
     pub key_pem: String,
-    /// Path of the authorities that certificates of clients are trusted by; empty = none are asked for.
+    /// The authorities that certificates of clients are trusted by; empty = none are asked for.
     pub client_ca_pem: String,
     /// Whether a client must have a certificate.
     pub client_auth: ClientAuth,
     /// The user whom a client's certificate names.
     pub client_user: ClientUser,
+}
+
+/// TLS of the internal port. What ends in `_pem` is as in [`TlsSettings`].
+#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct InternalTlsSettings {
+    /// Whether the internal port has TLS of its own.
+    pub enabled: bool,
+    /// The certificate and those above it.
+    pub cert_pem: String,
+    /// Its key.
+    pub key_pem: String,
+    /// The authorities that certificates of callers are trusted by: then each must have one. Empty = none are asked for.
+    pub client_ca_pem: String,
+}
+
+impl InternalTlsSettings {
+    /// The same for a port.
+    pub(crate) fn of_port(&self) -> TlsSettings {
+        TlsSettings {
+            enabled: self.enabled,
+            cert_pem: self.cert_pem.clone(),
+            key_pem: self.key_pem.clone(),
+            client_ca_pem: self.client_ca_pem.clone(),
+            client_auth: ClientAuth::Require,
+            client_user: ClientUser::None,
+        }
+    }
+}
+
+impl std::fmt::Debug for InternalTlsSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // A key may be written here.
+        f.debug_struct("InternalTlsSettings").field("enabled", &self.enabled).finish_non_exhaustive()
+    }
 }
 
 /// Whether a client must have a certificate.
@@ -45,8 +80,15 @@ pub enum ClientUser {
     CommonName,
 }
 
+impl std::fmt::Debug for TlsSettings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // A key may be written here.
+        f.debug_struct("TlsSettings").field("enabled", &self.enabled).field("client_auth", &self.client_auth).finish_non_exhaustive()
+    }
+}
+
 impl TlsSettings {
-    /// Whether the certificate is one of files. Else it is one of [`AutocertSettings`].
+    /// Whether the certificate is one of these settings. Else it is one of [`AutocertSettings`].
     pub fn has_files(&self) -> bool {
         !self.cert_pem.is_empty() || !self.key_pem.is_empty()
     }

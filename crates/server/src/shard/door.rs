@@ -19,13 +19,13 @@ use super::half_open::{Closed, Waiting};
 use super::socket::Socket;
 use crate::agent::Agent;
 use crate::handshake::{self, Entrance, HEADERS_MAX, Headers, Refusal};
-use crate::http::{self, Caller, Port};
+use crate::http::{self, Caller, Port, Side};
 use crate::node::Node;
 use crate::proxies::Remote;
 use crate::tls::Tls;
 
-/// Tokens of the listeners: that of HTTP, that of lines.
-const DOORS: [Token; 2] = [Token(usize::MAX), Token(usize::MAX - 1)];
+/// Tokens of the listeners: that of HTTP, those of lines and of the internal port, if there are any.
+const DOORS: [Token; 3] = [Token(usize::MAX), Token(usize::MAX - 1), Token(usize::MAX - 2)];
 /// Tokens of visitors begin here; those of connections are below.
 const VISITORS: usize = 1 << 32;
 /// Connections accepted in one turn.
@@ -44,6 +44,8 @@ pub(crate) struct Listeners {
     pub(crate) http: std::net::TcpListener,
     /// For lines, if they are served.
     pub(crate) lines: Option<std::net::TcpListener>,
+    /// The internal port, if there is one.
+    pub(crate) inner: Option<std::net::TcpListener>,
 }
 
 /// One listener.
@@ -72,6 +74,7 @@ pub(super) struct Door {
 struct Visitor {
     socket: TcpStream,
     remote: Remote,
+    side: Side,
 }
 
 impl Door {
@@ -80,11 +83,14 @@ impl Door {
     /// # Errors
     /// When the poller does not take them.
     pub(super) fn new(listeners: Listeners, node: &Node, registry: &mio::Registry) -> std::io::Result<Self> {
-        let mut gates = Vec::with_capacity(2);
-        let port = |is_for_lines, tls: &Option<Arc<Tls>>, is_introduced| Port { is_for_lines, tls: tls.clone(), is_introduced };
+        let mut gates = Vec::with_capacity(DOORS.len());
+        let port = |side, is_for_lines, tls: &Option<Arc<Tls>>, is_introduced| Port { side, is_for_lines, tls: tls.clone(), is_introduced };
+        let side = if listeners.inner.is_some() { Side::Outer } else { Side::Whole };
         let all = [
-            (Some(listeners.http), port(false, &node.tls.http, node.settings.http_server.proxy_protocol)),
-            (listeners.lines, port(true, &node.tls.lines, node.settings.tcp.proxy_protocol)),
+            (Some(listeners.http), port(side, false, &node.tls.http, node.settings.http_server.proxy_protocol)),
+            (listeners.lines, port(side, true, &node.tls.lines, node.settings.tcp.proxy_protocol)),
+            // Backends and probes come without the proxies of clients.
+            (listeners.inner, port(Side::Inner, false, &node.tls.inner, false)),
         ];
         for (listener, port) in all {
             let Some(listener) = listener else { continue };
@@ -205,17 +211,17 @@ impl Shard {
             self.node.entry.handshakes.take(limit, HANDSHAKES_BURST_US, self.node.clock.elapsed_us());
         }
         if port.is_introduced || port.tls.is_some() {
-            let caller = self.caller(remote);
+            let caller = self.caller(remote, port.side);
             tokio::task::spawn_local(http::prepare(caller, socket.into(), port));
         } else if port.is_for_lines {
             self.welcome_lines(socket, remote);
         } else {
-            self.hear(Visitor { socket, remote }, None);
+            self.hear(Visitor { socket, remote, side: port.side }, None);
         }
     }
 
-    fn caller(&mut self, remote: Remote) -> Caller {
-        Caller { node: Arc::clone(&self.node), shard: self.id, remote, pass: self.pass() }
+    fn caller(&mut self, remote: Remote, side: Side) -> Caller {
+        Caller { node: Arc::clone(&self.node), shard: self.id, remote, side, pass: self.pass() }
     }
 
     /// Lines need no handshake.
@@ -227,12 +233,12 @@ impl Shard {
 
     /// A connection comes back of which a proxy has told whose it is. Tasks are made on the shard's own thread only, and this may be another:
     /// so the poller tells what has been sent.
-    pub(super) fn welcome_introduced(&mut self, socket: std::net::TcpStream, remote: Remote, is_for_lines: bool) {
+    pub(super) fn welcome_introduced(&mut self, socket: std::net::TcpStream, remote: Remote, side: Side, is_for_lines: bool) {
         let socket = TcpStream::from_std(socket);
         if is_for_lines {
             self.isolated(|shard| shard.welcome_lines(socket, remote));
         } else {
-            self.wait_for(Visitor { socket, remote }, None);
+            self.wait_for(Visitor { socket, remote, side }, None);
         }
     }
 
@@ -267,7 +273,11 @@ impl Shard {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return self.wait_for(visitor, known),
             Err(_) => return,
         };
-        let Opening { answer, head, entrance } = match grant(&self.node, visitor.remote, &self.scratch[..length]) {
+        let verdict = match visitor.side {
+            Side::Inner => Verdict::ForHttp,
+            _ => grant(&self.node, visitor.remote, &self.scratch[..length]),
+        };
+        let Opening { answer, head, entrance } = match verdict {
             Verdict::Granted(opening) => opening,
             Verdict::Full => {
                 // The whole request was read, so nothing destroys the answer on its way.
@@ -306,7 +316,7 @@ impl Shard {
             return;
         }
         let early = Bytes::copy_from_slice(&self.scratch[..length]);
-        let caller = self.caller(visitor.remote);
+        let caller = self.caller(visitor.remote, visitor.side);
         tokio::task::spawn_local(http::serve(caller, visitor.socket.into(), early));
     }
 }

@@ -83,6 +83,9 @@ impl Shard {
                 let found = self.channels.active().filter(|(name, _)| fits(name));
                 let _ = reply.send(found.map(|(name, subscribers)| (name.clone(), subscribers)).collect());
             }
+            Inspection::Turn { reply } => {
+                let _ = reply.send(());
+            }
             Inspection::ActiveChannels { reply } => {
                 let _ = reply.send(self.channels.active().count() as u64);
             }

@@ -361,7 +361,7 @@ impl Shard {
             }
             Message::Order { message, reply } => operation::obey(&self.node, message, reply),
             Message::Adopt(guest) => self.adopt(*guest),
-            Message::Introduced { socket, remote, is_for_lines } => self.welcome_introduced(socket, remote, is_for_lines),
+            Message::Introduced { socket, remote, side, is_for_lines } => self.welcome_introduced(socket, remote, side, is_for_lines),
             Message::User(order) => self.obey(*order),
             Message::Client { owner, slot, order } => self.guarded(slot, |shard, slot| shard.obey_for_client(owner, slot, order)),
             Message::Spread { clients, push } => deliver::spread(self, &clients, &push),

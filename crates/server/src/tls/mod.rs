@@ -1,10 +1,12 @@
-//! TLS: certificates from files, read again when these change, or from an ACME authority; and what a client's own certificate says.
+//! TLS: certificates from files, read again when these change, from the settings themselves, or from an ACME authority; and what a client's
+//! own certificate says.
 
 mod acme;
+mod pem;
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -16,6 +18,7 @@ use touchline_protocol::data::is_plain_text;
 use x509_cert::der::Decode;
 
 pub(crate) use self::acme::{Acme, Keeping};
+pub use self::pem::is_inline_pem;
 use crate::settings::{ClientAuth, ClientUser, TlsSettings};
 
 /// How often the files are looked at.
@@ -25,18 +28,22 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file can't be read.
-    #[error("{path} can't be read")]
+    #[error("{key}: {} can't be read", named(.path))]
     File {
-        /// The file.
-        path: PathBuf,
+        /// The setting.
+        key: String,
+        /// The file, if there is one of this name: a value that names none may be a secret that is not in its form.
+        path: Option<PathBuf>,
         /// The system's reason.
         source: io::Error,
     },
-    /// A file holds something else than it should.
-    #[error("{path} holds no {what} in PEM")]
+    /// A setting, or its file, holds something else than it should.
+    #[error("{key}: {} holds no {what} in PEM", named(.path))]
     Content {
-        /// The file.
-        path: PathBuf,
+        /// The setting.
+        key: String,
+        /// The file, if there is one.
+        path: Option<PathBuf>,
         /// What was expected.
         what: &'static str,
     },
@@ -76,9 +83,16 @@ pub enum TlsError {
     },
 }
 
+/// The file, as an error names it.
+fn named(path: &Option<PathBuf>) -> String {
+    path.as_ref().map_or_else(|| "what is written there".to_owned(), |path| path.display().to_string())
+}
+
 /// The TLS of one listener.
 #[derive(Debug)]
 pub(crate) struct Tls {
+    /// The section of its settings.
+    section: &'static str,
     settings: TlsSettings,
     /// Where certificates come from that are no files.
     acme: Option<Arc<Acme>>,
@@ -87,15 +101,20 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// Reads the files. Certificates that are in none come from `acme`. `protocols` are offered by ALPN.
+    /// Reads what the settings of a section say. Certificates that they do not have come from `acme`. `protocols` are offered by ALPN.
     ///
     /// # Errors
     /// See [`TlsError`].
-    pub(crate) fn open(settings: &TlsSettings, acme: Option<&Arc<Acme>>, protocols: &[&str]) -> Result<Arc<Self>, TlsError> {
+    pub(crate) fn open(
+        section: &'static str,
+        settings: &TlsSettings,
+        acme: Option<&Arc<Acme>>,
+        protocols: &[&str],
+    ) -> Result<Arc<Self>, TlsError> {
         let protocols: Vec<Vec<u8>> = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
         let acme = acme.filter(|_| !settings.has_files()).cloned();
-        let config = RwLock::new(load(settings, acme.as_deref(), &protocols)?);
-        let tls = Arc::new(Tls { settings: settings.clone(), acme, protocols, config });
+        let config = RwLock::new(load(section, settings, acme.as_deref(), &protocols)?);
+        let tls = Arc::new(Tls { section, settings: settings.clone(), acme, protocols, config });
         let (watched, mut seen) = (Arc::downgrade(&tls), tls.stamps());
         // A thread that is gone as soon as nobody needs it: if the system refuses it, files are read once.
         let _ = std::thread::Builder::new().name("certificates".into()).spawn(move || watch(&watched, &mut seen));
@@ -135,10 +154,10 @@ fn watch(tls: &Weak<Tls>, seen: &mut Vec<Option<(SystemTime, u64)>>) {
             continue;
         }
         *seen = stamps;
-        match load(&tls.settings, tls.acme.as_deref(), &tls.protocols) {
+        match load(tls.section, &tls.settings, tls.acme.as_deref(), &tls.protocols) {
             Ok(config) => {
                 *tls.config.write().unwrap_or_else(PoisonError::into_inner) = config;
-                tracing::info!(certificate = tls.settings.cert_pem, "certificates were read again");
+                tracing::info!(section = tls.section, "certificates were read again");
             }
             // Files are often written one after the other: the next look may find them whole.
             Err(error) => {
@@ -148,13 +167,13 @@ fn watch(tls: &Weak<Tls>, seen: &mut Vec<Option<(SystemTime, u64)>>) {
     }
 }
 
-fn load(settings: &TlsSettings, acme: Option<&Acme>, protocols: &[Vec<u8>]) -> Result<Arc<ServerConfig>, TlsError> {
+fn load(section: &str, settings: &TlsSettings, acme: Option<&Acme>, protocols: &[Vec<u8>]) -> Result<Arc<ServerConfig>, TlsError> {
     let builder = ServerConfig::builder();
     let builder = if settings.client_ca_pem.is_empty() {
         builder.with_no_client_auth()
     } else {
         let mut roots = RootCertStore::empty();
-        for authority in certificates(Path::new(&settings.client_ca_pem))? {
+        for authority in certificates(&format!("{section}.client_ca_pem"), &settings.client_ca_pem)? {
             roots.add(authority)?;
         }
         let verifier = WebPkiClientVerifier::builder(Arc::new(roots));
@@ -165,7 +184,10 @@ fn load(settings: &TlsSettings, acme: Option<&Acme>, protocols: &[Vec<u8>]) -> R
     };
     let mut config = match acme {
         Some(acme) => builder.with_cert_resolver(acme.certificates()),
-        None => builder.with_single_cert(certificates(Path::new(&settings.cert_pem))?, private_key(Path::new(&settings.key_pem))?)?,
+        None => {
+            let chain = certificates(&format!("{section}.cert_pem"), &settings.cert_pem)?;
+            builder.with_single_cert(chain, private_key(&format!("{section}.key_pem"), &settings.key_pem)?)?
+        }
     };
     config.alpn_protocols = protocols.to_vec();
     // Tickets hold the state of sessions, so the server holds none.
@@ -174,19 +196,21 @@ fn load(settings: &TlsSettings, acme: Option<&Acme>, protocols: &[Vec<u8>]) -> R
     Ok(Arc::new(config))
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
-    fs::read(path).map_err(|source| TlsError::File { path: path.to_owned(), source })
+fn private_key(key: &str, value: &str) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_slice(&pem::read(key, value)?).map_err(|_| content(key, value, "private key"))
 }
 
-fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    let content = TlsError::Content { path: path.to_owned(), what: "private key" };
-    PrivateKeyDer::from_pem_slice(&read(path)?).map_err(|_| content)
+/// The certificates that the value of a setting stands for.
+///
+/// # Errors
+/// [`TlsError::File`], and [`TlsError::Content`] when there is none.
+fn certificates(key: &str, value: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let all = CertificateDer::pem_slice_iter(&pem::read(key, value)?).collect::<Result<Vec<_>, _>>();
+    all.ok().filter(|all| !all.is_empty()).ok_or_else(|| content(key, value, "certificate"))
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let content = || TlsError::Content { path: path.to_owned(), what: "certificate" };
-    let all = CertificateDer::pem_slice_iter(&read(path)?).collect::<Result<Vec<_>, _>>().map_err(|_| content())?;
-    if all.is_empty() { Err(content()) } else { Ok(all) }
+fn content(key: &str, value: &str, what: &'static str) -> TlsError {
+    TlsError::Content { key: key.to_owned(), path: pem::shown(value), what }
 }
 
 /// The user in a certificate's subject: all of it (RFC 4514), or its common name.

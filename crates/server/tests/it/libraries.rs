@@ -245,3 +245,22 @@ fn an_event_stream_begins_with_its_first_event() {
         assert!(first.starts_with("data: {"), "{path}: {first:?}");
     }
 }
+
+#[test]
+fn what_is_for_maps_and_shared_polls_is_refused() {
+    let server = TestServer::start();
+    let mut client = server.connected();
+    for (id, command) in [
+        (2, json!({"subscribe": {"channel": "news", "type": 1}})),
+        (3, json!({"subscribe": {"channel": "news", "type": 4}})),
+        (4, json!({"publish": {"channel": "history:a", "data": 1, "key": "k", "type": 1}})),
+        (5, json!({"publish": {"channel": "history:a", "data": 1, "key": "k"}})),
+        (6, json!({"publish": {"channel": "history:a", "data": 1, "type": 1}})),
+    ] {
+        let mut command = command;
+        command["id"] = json!(id);
+        assert_eq!(client.ask(command.clone())["error"]["code"], 108, "{command}");
+    }
+    assert!(client.ask(json!({"id": 7, "subscribe": {"channel": "news", "type": 0}}))["subscribe"].is_object());
+    assert_eq!(server.api("history", json!({"channel": "history:a"}))["result"]["offset"], 0, "nothing was published");
+}

@@ -178,7 +178,6 @@ fn health_and_metrics_answer() {
         "touchline_errors_total{code=\"108\"} 1",
         "touchline_publish_seconds_count 1",
         "touchline_delivery_seconds_count 1",
-        "# EOF",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is missing in\n{text}");
     }

@@ -112,6 +112,7 @@ fn row(text: &mut String, key: &Key) {
         Kind::Boolean => "boolean".to_owned(),
         Kind::Integer(least, most) if most >= u64::from(u32::MAX) => format!("number from {least}"),
         Kind::Integer(least, most) => format!("number, {least} … {most}"),
+        Kind::Optional(least, most) => format!("number, {least} … {most}, or empty"),
         Kind::Choice(words) => words.iter().filter(|word| !word.is_empty()).map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
         Kind::Secret => "secret".to_owned(),
         Kind::Pem => "PEM".to_owned(),

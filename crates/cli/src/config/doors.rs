@@ -1,0 +1,58 @@
+//! What a configuration of Centrifugo says that must not be left out where it stands beside something else: it would open a door, or let nodes
+//! serve apart that are meant to be one.
+
+use touchline_server::Settings;
+
+use super::finding::Finding;
+use super::low::{Node, Value};
+use super::theirs::is_idle;
+
+/// Sections that say where channels of several nodes meet; those that have a switch count only when it is on.
+const MEETING_PLACES: [(&str, bool); 5] =
+    [("engine", false), ("broker", true), ("presence_manager", true), ("map_broker", true), ("controller", true)];
+/// Lists of such places for single namespaces.
+const MEETING_LISTS: [&str; 3] = ["brokers", "presence_managers", "map_brokers"];
+
+/// Refuses what is written where leaving it out would be unsafe with these settings.
+pub(super) fn check(written: &Node, settings: &Settings, findings: &mut Vec<Finding>) {
+    let client = &settings.client;
+    let without_token = [
+        (client.allow_anonymous_connect_without_token, "client.allow_anonymous_connect_without_token"),
+        (client.insecure, "client.insecure"),
+    ];
+    if let (Some(proxy), Some((_, key))) = (connect_proxy(written), without_token.iter().find(|(is_on, _)| *is_on)) {
+        let text =
+            format!("client.proxy.connect is not supported yet, and {key} would let in whom your backend refuses; switch one of them off");
+        findings.push(Finding::error(text, Some(&proxy.place)));
+    }
+    if !settings.cluster.is_on() {
+        split(written, findings);
+    }
+}
+
+/// The switch of the connect proxy, if it is on. In the environment its name is not taken apart.
+fn connect_proxy(written: &Node) -> Option<&Node> {
+    let switches = ["client.proxy.connect.enabled", "client.proxy.connect_enabled"];
+    switches.iter().find_map(|path| written.get(path)).filter(|node| !is_idle(node))
+}
+
+/// Nodes that are meant to share their channels would each have their own.
+fn split(written: &Node, findings: &mut Vec<Finding>) {
+    for (section, has_switch) in MEETING_PLACES {
+        let Some(node) = written.get(section) else { continue };
+        let is_off = has_switch && node.get("enabled").is_none_or(is_idle);
+        let kind = node.get("type");
+        let is_memory = kind.map_or(!has_switch, |kind| matches!(&kind.value, Value::Text(kind) if kind == "memory" || kind.is_empty()));
+        if !is_off && !is_memory {
+            findings.push(Finding::error(format!("{section}: {APART}"), Some(&kind.unwrap_or(node).place)));
+        }
+    }
+    for list in MEETING_LISTS {
+        if let Some(node) = written.get(list).filter(|node| !is_idle(node)) {
+            findings.push(Finding::error(format!("{list}: {APART}"), Some(&node.place)));
+        }
+    }
+}
+
+const APART: &str = "not supported, and without it each node would serve its own channels, apart from the others. \
+    Nodes meet through NATS: set cluster.engine = \"nats\" and cluster.nats_url; for a single node, leave it away";

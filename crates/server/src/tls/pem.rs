@@ -1,0 +1,74 @@
+//! Settings that stand for PEM: the text itself, its base64, or the path of a file. What was written may be a secret, whichever of them it was
+//! meant to be, so it is never part of an error: only the path of a file that is there is.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::TlsError;
+
+/// What text in PEM has (RFC 7468).
+const BEGIN: &str = "-----BEGIN ";
+
+/// Whether a value is PEM itself, or the base64 of it; else it is a path.
+pub fn is_inline_pem(value: &str) -> bool {
+    inline(value).is_some()
+}
+
+/// The bytes that the value of a setting stands for.
+///
+/// # Errors
+/// [`TlsError::File`] when it is a path and the file can't be read.
+pub(super) fn read(key: &str, value: &str) -> Result<Vec<u8>, TlsError> {
+    match inline(value) {
+        Some(text) => Ok(text),
+        None => fs::read(value).map_err(|source| TlsError::File { key: key.to_owned(), path: shown(value), source }),
+    }
+}
+
+/// The value as the path of a file that is there.
+pub(super) fn shown(value: &str) -> Option<PathBuf> {
+    let path = Path::new(value);
+    (inline(value).is_none() && path.exists()).then(|| path.to_owned())
+}
+
+fn inline(value: &str) -> Option<Vec<u8>> {
+    if value.contains(BEGIN) {
+        return Some(value.as_bytes().to_vec());
+    }
+    let packed: String = value.split_whitespace().collect();
+    let decoded = STANDARD.decode(packed).ok()?;
+    std::str::from_utf8(&decoded).is_ok_and(|text| text.contains(BEGIN)).then_some(decoded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: &str = "-----BEGIN PRIVATE KEY-----\nMIIEsecret\n-----END PRIVATE KEY-----\n";
+
+    #[test]
+    fn a_value_is_text_base64_or_a_path() {
+        let packed = STANDARD.encode(SECRET);
+        let wrapped = packed.as_bytes().chunks(20).map(|line| format!("{}\n", String::from_utf8_lossy(line))).collect::<String>();
+        for value in [SECRET, &packed, &wrapped] {
+            assert_eq!(read("tls.key_pem", value).ok(), Some(SECRET.as_bytes().to_vec()));
+            assert!(is_inline_pem(value));
+        }
+        for path in ["key.pem", "/etc/ssl/private/live.key", "", "MIIEsecret", "c2VjcmV0"] {
+            assert!(!is_inline_pem(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn no_error_shows_what_was_written() {
+        let packed = STANDARD.encode(SECRET);
+        for broken in [&packed[1..], &packed.replace('=', "")[..9], "MIIEsecret", &"x".repeat(5_000)] {
+            let error = read("tls.key_pem", broken).expect_err("it is nothing");
+            assert!(!format!("{error} {error:?}").contains(broken), "{error:?}");
+            assert!(error.to_string().starts_with("tls.key_pem: "), "{error}");
+        }
+    }
+}
