@@ -2,7 +2,10 @@ module touchline/tests
 
 go 1.22
 
-require github.com/centrifugal/centrifuge-go v0.10.11
+require (
+	github.com/centrifugal/centrifuge-go v0.10.11
+	github.com/centrifugal/gocent/v3 v3.2.0
+)
 
 require (
 	github.com/centrifugal/protocol v0.16.0 // indirect
