@@ -84,7 +84,7 @@ describe('ACME', () => {
   test('names are proved by HTTP, which sends everything else to https', { timeout: 300_000 }, async () => {
     const [port, http_port] = [await freePort(), await freePort()];
     const pebble = await authorize({ http: http_port });
-    const server = await serve(pebble, port, { cache_dir: cache(), http: true, http_addr: `127.0.0.1:${http_port}` });
+    const server = await serve(pebble, port, { cache_dir: cache(), http: true, http_addr: `127.0.0.1:${http_port}`, ca_pem: authority.ca.toString('base64') });
     assert.equal((await certificate(port, 'live.example')).names, 'DNS:live.example');
     const ask = (path, options = {}) => fetch(`http://127.0.0.1:${http_port}${path}`, { redirect: 'manual', ...options });
     const sent = await ask('/connection/websocket?a=1');

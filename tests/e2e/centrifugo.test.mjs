@@ -65,7 +65,11 @@ describe('signals and ports', () => {
 
   test('the internal port of the usual chart takes its probes and its backends', async () => {
     const inner = await freePort();
-    const server = await Server.start({ change: { http_server: { internal_port: String(inner) } }, ready: async () => (await fetch(`http://127.0.0.1:${inner}/health`)).ok });
+    const server = await Server.start({
+      args: (port) => ['serve', '--health.enabled', '--prometheus.enabled', '--http_server.port', `${port}`, '--http_server.internal_port', `${inner}`,
+        '--grpc_api.enabled', '--grpc_api.port', '10000', '--http_api.key', KEY, '--client.allow_anonymous_connect_without_token', '--http_server.address=127.0.0.1'],
+      ready: async () => (await fetch(`http://127.0.0.1:${inner}/health`)).ok,
+    });
     const status = async (port, path) => (await fetch(`http://127.0.0.1:${port}${path}`, { method: path.startsWith('/api') ? 'POST' : 'GET', headers: { 'X-API-Key': KEY }, ...(path.startsWith('/api') && { body: '{}' }) })).status;
     for (const path of ['/health', '/livez', '/readyz', '/metrics', '/api/info']) {
       assert.deepEqual([await status(inner, path), await status(server.port, path)], [200, 404], path);

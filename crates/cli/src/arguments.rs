@@ -1,10 +1,11 @@
 //! What can be typed. A bare `touchline` is `touchline serve --dev`; with a configuration it is `touchline serve`, as people of Centrifugo type it.
 
+use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 /// Touchline, a live-event server: a reporter posts an event, every fan sees it in milliseconds.
 ///
@@ -20,11 +21,47 @@ pub(crate) struct Arguments {
     serve: ServeArguments,
 }
 
+/// Takes words such as `--http_server.internal_port 9000`, `--health.enabled` and `--log.level=debug` out: keys of the configuration with their
+/// values, as Centrifugo takes them. One without a value is switched on. Words that no text can be made of stay.
+pub(crate) fn take_keys(words: impl Iterator<Item = OsString>) -> (Vec<OsString>, Vec<(String, String)>) {
+    let (mut rest, mut keys) = (Vec::new(), Vec::new());
+    let mut words = words.peekable();
+    while let Some(word) = words.next() {
+        let flag = word.to_str().and_then(|word| word.strip_prefix("--"));
+        let (path, value) = flag.map_or(("", None), |flag| flag.split_once('=').map_or((flag, None), |(path, value)| (path, Some(value))));
+        if !path.contains('.') {
+            rest.push(word);
+            continue;
+        }
+        let has_next = value.is_none() && words.peek().and_then(|next| next.to_str()).is_some_and(|next| !next.starts_with("--"));
+        let next = if has_next { words.next().and_then(|next| next.into_string().ok()) } else { None };
+        keys.push((path.to_owned(), value.map(str::to_owned).or(next).unwrap_or_else(|| "true".to_owned())));
+    }
+    (rest, keys)
+}
+
 impl Arguments {
+    /// Reads what was typed; what can't be read ends the process, as does a question for help.
+    pub(crate) fn read() -> Self {
+        let (words, keys) = take_keys(std::env::args_os());
+        let mut arguments = Arguments::parse_from(words);
+        match &mut arguments.command {
+            None => arguments.serve.keys = keys,
+            Some(Command::Serve(serve)) => serve.keys = keys,
+            Some(_) if keys.is_empty() => {}
+            Some(_) => {
+                let text = format!("--{}: keys of the configuration are for `touchline serve`", keys[0].0);
+                Arguments::command().error(clap::error::ErrorKind::UnknownArgument, text).exit()
+            }
+        }
+        arguments
+    }
+
     /// The command that was meant.
     pub(crate) fn meant(self) -> Command {
         self.command.unwrap_or_else(|| {
-            let has_configuration = self.serve.config.is_some() || std::env::var_os(CONFIG_VARIABLE).is_some();
+            let is_written = self.serve.config.is_some() || !self.serve.keys.is_empty();
+            let has_configuration = is_written || std::env::var_os(CONFIG_VARIABLE).is_some();
             Command::Serve(ServeArguments { dev: self.serve.dev || !has_configuration, ..self.serve })
         })
     }
@@ -82,6 +119,9 @@ pub(crate) struct ServeArguments {
     /// Event loops, one thread each (node.shards).
     #[arg(long, value_name = "COUNT")]
     pub(crate) shards: Option<u16>,
+    /// Any key of the configuration, as `--http_server.internal_port 9000`: see [`take_keys`].
+    #[arg(skip)]
+    pub(crate) keys: Vec<(String, String)>,
 }
 
 /// Arguments of `check`.
@@ -236,7 +276,6 @@ fn speed(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory as _;
 
     #[test]
     fn the_arguments_are_well_formed() {
@@ -257,6 +296,15 @@ mod tests {
             let command = arguments.meant();
             assert!(matches!(command, Command::Serve(ServeArguments { dev, .. }) if dev == expected), "{line}: {command:?}");
         }
+    }
+
+    #[test]
+    fn keys_of_the_configuration_are_taken_out_of_the_words() {
+        let line = "centrifugo serve --health.enabled --http_server.port 8000 -c x.toml --log.level=debug --engine.type memory --port 1";
+        let (words, keys) = take_keys(line.split(' ').map(OsString::from));
+        assert_eq!(words, ["centrifugo", "serve", "-c", "x.toml", "--port", "1"]);
+        let expected = [("health.enabled", "true"), ("http_server.port", "8000"), ("log.level", "debug"), ("engine.type", "memory")];
+        assert_eq!(keys, expected.map(|(path, value)| (path.to_owned(), value.to_owned())));
     }
 
     #[test]

@@ -13,12 +13,10 @@ use std::io;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Parser as _;
-
 use arguments::{Arguments, Command};
 
 fn main() -> ExitCode {
-    match run(Arguments::parse()) {
+    match run(Arguments::read()) {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {

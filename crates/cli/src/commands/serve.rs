@@ -50,7 +50,13 @@ fn sources(arguments: &ServeArguments) -> Result<Sources> {
     Ok(Sources {
         file: arguments.config.clone().or_else(|| std::env::var_os(CONFIG_VARIABLE).map(Into::into)),
         variables: config::process_variables(),
-        flags: Flags { address: arguments.address, port: arguments.port, log_level: arguments.log_level.clone(), shards: arguments.shards },
+        flags: Flags {
+            address: arguments.address,
+            port: arguments.port,
+            log_level: arguments.log_level.clone(),
+            shards: arguments.shards,
+            keys: arguments.keys.clone(),
+        },
         development: if arguments.dev { Some(DevelopmentSecrets::random()?) } else { None },
     })
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use touchline_server::{ChannelOptions, ClientSettings, Settings, TokenSettings};
+use touchline_server::{ChannelOptions, ClientAuth, ClientSettings, ClientUser, Settings, TokenSettings};
 
 use super::finding::Finding;
 use super::keys::{NAMESPACES, WITHOUT_NAMESPACE};
@@ -74,6 +74,10 @@ fn addresses(settings: &Settings, findings: &mut Vec<Finding>) {
         }
         if tls.client_ca_pem.is_empty() && (tls.client_auth != Default::default() || tls.client_user != Default::default()) {
             findings.push(Finding::error(format!("{section}.tls: client_auth and client_user do nothing without client_ca_pem"), None));
+        }
+        if tls.enabled && !tls.client_ca_pem.is_empty() && tls.client_auth == ClientAuth::Request && tls.client_user == ClientUser::None {
+            let text = "clients without a certificate are let in too; client_auth = \"require\" refuses them, as Centrifugo does";
+            findings.push(Finding::warning(format!("{section}.tls.client_ca_pem: {text}"), None));
         }
     }
     let inner = &server.internal_tls;

@@ -15,10 +15,15 @@ pub(crate) struct Flags {
     pub(crate) log_level: Option<String>,
     /// `--shards`.
     pub(crate) shards: Option<u16>,
+    /// Any key, as `--health.enabled true`.
+    pub(crate) keys: Vec<(String, String)>,
 }
 
 /// Writes what was typed over all else.
 pub(crate) fn apply(flags: &Flags, tree: &mut Node) {
+    for (path, value) in &flags.keys {
+        tree.set(path, Node { place: Place::Variable(format!("--{path}")), value: Value::Text(value.clone()) });
+    }
     let mut set = |path, flag, value| {
         if let Some(value) = value {
             tree.set(path, Node { place: Place::Flag(flag), value });

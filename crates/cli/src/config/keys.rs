@@ -114,7 +114,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("http_server.tls_autocert.http", Boolean, "false", "Names are proved by HTTP (`http-01`) instead of on this port by TLS (`tls-alpn-01`, for which it has to be reachable as port 443)."),
     key("http_server.tls_autocert.http_addr", Text, ":80", "Where this is answered; it has to be reachable as port 80. Other requests are sent to `https://`."),
     ours("http_server.tls_autocert.directory_url", Text, "https://acme-v02.api.letsencrypt.org/directory", "Address of the authority's directory."),
-    ours("http_server.tls_autocert.ca_pem", Text, "", "Path of the authority, in PEM, that the directory's server is trusted by, instead of the system's; empty: the system's."),
+    ours("http_server.tls_autocert.ca_pem", Text, "", "The authority that the directory's server is trusted by, instead of the system's: PEM, base64 of it, or the path of a file; empty: the system's."),
     ours("http_server.tls_autocert.eab_kid", Text, "", "The account that the authority knows its customer by, if it wants one (external account binding)."),
     ours("http_server.tls_autocert.eab_hmac_key", Secret, "", "Its secret, in URL-safe base64."),
     key("log.level", LEVELS, "info", "How much is logged, to stderr."),

@@ -11,7 +11,7 @@ use std::rc::Rc;
 pub(crate) enum Place {
     /// A file, with line and column where its format tells them.
     File(Rc<str>, Option<(usize, usize)>),
-    /// An environment variable.
+    /// An environment variable, or a key that was typed.
     Variable(String),
     /// A flag of the command line.
     Flag(&'static str),

@@ -114,7 +114,7 @@ pub struct AutocertSettings {
     pub http_addr: String,
     /// Address of the authority's directory.
     pub directory_url: String,
-    /// Path of the authority (PEM) that its server is trusted by, instead of the system's; empty = the system's.
+    /// The authority that its server is trusted by, instead of the system's: PEM, base64 of it, or the path of a file; empty = the system's.
     pub ca_pem: String,
     /// The account that the authority knows its customer by, if it wants one.
     pub eab_kid: String,

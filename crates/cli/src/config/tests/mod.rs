@@ -333,16 +333,19 @@ fn the_settings_of_the_usual_chart_give_an_internal_port() {
         "{\"client\": {\"token\": {\"hmac_secret_key\": \"a secret that is long enough for all\"}}, \"admin\": {\"enabled\": true}}",
     );
     let mut sources = Sources { file: Some(file.0.clone()), ..Sources::default() };
-    for (name, value) in [
-        ("CENTRIFUGO_HTTP_SERVER_PORT", "8000"),
-        ("CENTRIFUGO_HTTP_SERVER_INTERNAL_PORT", "9000"),
-        ("CENTRIFUGO_HEALTH_ENABLED", "true"),
-        ("CENTRIFUGO_PROMETHEUS_ENABLED", "true"),
-        ("CENTRIFUGO_GRPC_API_ENABLED", "true"),
-        ("CENTRIFUGO_ADMIN_PASSWORD", "p"),
-        ("CENTRIFUGO_ADMIN_SECRET", "s"),
-    ] {
+    for (name, value) in [("CENTRIFUGO_ADMIN_PASSWORD", "p"), ("CENTRIFUGO_ADMIN_SECRET", "s"), ("CENTRIFUGO_ENGINE_REDIS_ADDRESS", "")] {
         sources.variables.push((name.to_owned(), value.to_owned()));
+    }
+    for (path, value) in [
+        ("health.enabled", "true"),
+        ("prometheus.enabled", "true"),
+        ("http_server.port", "8000"),
+        ("http_server.internal_port", "9000"),
+        ("grpc_api.enabled", "true"),
+        ("grpc_api.port", "10000"),
+        ("uni_grpc.port", "11000"),
+    ] {
+        sources.flags.keys.push((path.to_owned(), value.to_owned()));
     }
     let reading = read_to_serve(&sources);
     let found = texts(&reading);
@@ -350,6 +353,8 @@ fn the_settings_of_the_usual_chart_give_an_internal_port() {
     assert_eq!(settings.http_server.internal(), Some(("", 9_000)));
     assert!(settings.health.enabled && settings.prometheus.enabled);
     assert!(found.iter().any(|text| text.starts_with("Warning http_api.key: missing")), "{found:?}");
+    sources.flags.keys.push(("helth.enabled".to_owned(), "true".to_owned()));
+    assert!(texts(&read(&sources)).iter().any(|text| text.starts_with("Error --helth.enabled: helth: unknown key")));
     for (text, expected) in [
         ("", None),
         ("http_server.internal_port = \"\"", None),
@@ -400,6 +405,10 @@ fn settings_that_do_not_go_together_are_told() {
             "Warning client.allowed_origins: \"example.com\" matches nothing; an origin is scheme://host[:port]",
         ),
         ("http_api.key = \"short\"".to_owned(), "Warning http_api.key: shorter than 16 bytes, it can be guessed"),
+        (
+            "http_server.tls = {enabled = true, cert_pem = \"c.pem\", key_pem = \"k.pem\", client_ca_pem = \"ca.pem\"}".to_owned(),
+            "Warning http_server.tls.client_ca_pem: clients without a certificate are let in too; client_auth = \"require\" refuses them, as Centrifugo does",
+        ),
     ] {
         assert_eq!(texts(&toml(&text)), [expected], "{text}");
     }

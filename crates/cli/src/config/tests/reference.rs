@@ -17,14 +17,16 @@ One file, the environment and flags; each wins over the one before it.
 - **Environment**: `TOUCHLINE_` and the key in capitals with `_` for `.`: `TOUCHLINE_HTTP_API_KEY`, `TOUCHLINE_CLIENT_TOKEN_HMAC_SECRET_KEY`.
   Lists are words separated by spaces, or JSON. `TOUCHLINE_CHANNEL_NAMESPACES='news chat'` (or a JSON list) names the namespaces;
   `TOUCHLINE_CHANNEL_NAMESPACES_CHAT_HISTORY_SIZE=10` sets an option of one. Names that begin with `CENTRIFUGO_` are read too; ours win.
-- **Flags**: `--port`, `--address`, `--log-level`, `--shards`.
+- **Flags**: `--port`, `--address`, `--log-level`, `--shards`, and of `touchline serve` every key by its path: `--http_server.internal_port 9000`,
+  `--health.enabled`, `--log.level=debug`. Secrets do not belong there: every account of the machine can read them.
 
 Paths and defaults are those of Centrifugo 6 where the concept is; **own** marks the others. A configuration of Centrifugo 6 can be used as it is:
-keys that are not supported yet are left out with a warning each, and the few that would make the server stricter are refused (the lists are below).
+keys that are not supported yet are left out with a warning each, and the few that would make the server stricter, or let several nodes serve apart,
+are refused (the lists are below).
 A key that nobody knows is an error that names the nearest one.
 
-A duration is text as `25s`, `1h30m`, `500ms` or `7d`; a bare number is seconds. (In Centrifugo a bare number is nanoseconds, and a negative
-duration switches pings off; here it is left out with a warning.)
+A duration is text as `25s`, `1h30m`, `500ms` or `7d`; a bare number is seconds. (In Centrifugo a bare number is nanoseconds: one that comes to more
+than a year is questioned. There a negative duration switches pings off; here it is left out with a warning.)
 "#;
 
 const OPTIONS_HEAD: &str = r#"
@@ -64,7 +66,7 @@ const SECRETS: &str = r#"
 ## Secrets
 
 `touchline serve` refuses to start unless clients can be told apart (`client.token.hmac_secret_key` or a public key) or anonymous ones are let
-in on purpose (`client.allow_anonymous_connect_without_token`, `client.insecure`), and unless the server API has a key or is switched off.
+in on purpose (`client.allow_anonymous_connect_without_token`, `client.insecure`). Without `http_api.key` it starts, warns, and refuses every call.
 `touchline serve --dev` makes secrets for one run, binds `127.0.0.1`, lets anonymous clients of this machine in, opens channels without a namespace
 for reading, adds the namespace `match` and serves the demo. It fills in only what is not written.
 "#;
@@ -137,6 +139,8 @@ fn theirs(text: &mut String) {
         Fate::Refused(reason) => Some(reason),
         _ => None,
     });
+    text.push_str("- `client.proxy.connect` beside clients without a token (`client.allow_anonymous_connect_without_token`, `client.insecure`): they would get in without asking the backend\n");
+    text.push_str("- without a cluster (`cluster.engine`), an `engine.type` other than `memory`, and `broker`, `presence_manager`, `map_broker` or `controller` that are enabled: nodes would serve apart\n");
     text.push_str("- options `subscribe_proxy_enabled`, `subscribe_stream_proxy_enabled` and `publish_proxy_enabled` beside an `allow_…` permission that would then hold without asking the backend\n");
     text.push_str("\nLeft out in silence, because they change nothing here:\n\n");
     list(text, all(), |fate| if fate == Fate::Moot { Some("") } else { None });

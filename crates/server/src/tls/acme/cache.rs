@@ -11,6 +11,8 @@ use super::certificate::Certificate;
 use crate::settings::AutocertSettings;
 
 const ACCOUNT: &str = "account.json";
+/// Certificates of hosts end in `.pem`.
+const AUTHORITY: &str = "authority.crt";
 
 /// The directory of one authority.
 #[derive(Debug)]
@@ -58,6 +60,15 @@ impl Cache {
     /// When it can't be written.
     pub(super) fn keep_account(&self, account: &AccountCredentials) -> io::Result<()> {
         self.keep(ACCOUNT, &serde_json::to_vec(account)?)
+    }
+
+    /// Keeps the authority that the directory's server is trusted by: its file.
+    ///
+    /// # Errors
+    /// When it can't be written.
+    pub(super) fn keep_authority(&self, pem: &[u8]) -> io::Result<PathBuf> {
+        self.keep(AUTHORITY, pem)?;
+        Ok(self.directory.join(AUTHORITY))
     }
 
     /// Drops the account: its authority doesn't know it.

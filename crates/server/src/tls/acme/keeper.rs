@@ -11,6 +11,7 @@ use super::certificate::{Certificate, wait};
 use super::held::Held;
 use super::order::{OrderError, order};
 use crate::settings::AutocertSettings;
+use crate::tls::pem::{self, is_inline_pem};
 
 /// The clock is looked at this often: it may jump, and sleeps don't count while a machine is suspended.
 const LOOK: Duration = Duration::from_secs(600);
@@ -146,9 +147,19 @@ impl Keeper {
     fn builder(&self) -> Result<AccountBuilder, instant_acme::Error> {
         match self.settings.ca_pem.as_str() {
             "" => Account::builder(),
+            // The library takes a file.
+            value if is_inline_pem(value) => {
+                let pem = pem::read("http_server.tls_autocert.ca_pem", value).map_err(other)?;
+                Account::builder_with_root(self.cache.keep_authority(&pem).map_err(other)?)
+            }
             path => Account::builder_with_root(path),
         }
     }
+}
+
+/// A fault of ours, as the library tells its own.
+fn other(error: impl std::error::Error + Send + Sync + 'static) -> instant_acme::Error {
+    instant_acme::Error::Other(Box::new(error))
 }
 
 impl Host {
