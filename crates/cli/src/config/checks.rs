@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use touchline_server::{ChannelOptions, ClientAuth, ClientSettings, ClientUser, Settings, TokenSettings};
+use touchline_server::{ChannelOptions, ClientAuth, ClientSettings, ClientUser, HttpServerSettings, Settings, TokenSettings};
 
 use super::finding::Finding;
 use super::keys::{NAMESPACES, WITHOUT_NAMESPACE};
@@ -80,13 +80,7 @@ fn addresses(settings: &Settings, findings: &mut Vec<Finding>) {
             findings.push(Finding::warning(format!("{section}.tls.client_ca_pem: {text}"), None));
         }
     }
-    let inner = &server.internal_tls;
-    if inner.enabled && (inner.cert_pem.is_empty() || inner.key_pem.is_empty()) {
-        findings.push(Finding::error("http_server.internal_tls: needs cert_pem and key_pem", None));
-    }
-    if server.internal().is_none() && inner.enabled {
-        findings.push(Finding::warning("http_server.internal_tls: does nothing without http_server.internal_port", None));
-    }
+    internal(server, findings);
     let prefixes = [
         ("websocket.handler_prefix", &settings.websocket.handler_prefix),
         ("http_stream.handler_prefix", &settings.http_stream.handler_prefix),
@@ -107,6 +101,16 @@ fn addresses(settings: &Settings, findings: &mut Vec<Finding>) {
     let has_others = streams.iter().any(|stream| stream.enabled) || settings.uni_websocket.enabled || settings.tcp.enabled;
     if settings.websocket.disabled && !has_others {
         findings.push(Finding::warning("websocket.disabled: clients have no other way in", None));
+    }
+}
+
+fn internal(server: &HttpServerSettings, findings: &mut Vec<Finding>) {
+    let inner = &server.internal_tls;
+    if inner.enabled && (inner.cert_pem.is_empty() || inner.key_pem.is_empty()) {
+        findings.push(Finding::error("http_server.internal_tls: needs cert_pem and key_pem", None));
+    }
+    if server.internal().is_none() && inner.enabled {
+        findings.push(Finding::warning("http_server.internal_tls: does nothing without http_server.internal_port", None));
     }
 }
 

@@ -62,6 +62,9 @@ pub(super) async fn answer(origin: &Origin, request: Request<RequestBody>) -> Ro
             Err(refusal) => Routed::Answer(*refusal),
         };
     }
+    if is_api(origin, path) {
+        return Routed::Answer(api(origin, request).await);
+    }
     Routed::Answer(plain(origin, request).await)
 }
 
@@ -84,7 +87,7 @@ async fn plain(origin: &Origin, request: Request<RequestBody>) -> Answer {
 /// Answers a request that is for the server API, or for metrics and probes, where the port serves them.
 async fn inner(origin: &Origin, request: Request<RequestBody>) -> Answer {
     let (node, settings, path) = (&origin.node, &origin.node.settings, request.uri().path());
-    if (path == "/api" || path.starts_with("/api/")) && origin.side.serves_api(settings.http_api.external) {
+    if is_api(origin, path) {
         return api(origin, request).await;
     }
     let is_health = path == prefix(&settings.health.handler_prefix, "/health");
@@ -102,6 +105,12 @@ async fn inner(origin: &Origin, request: Request<RequestBody>) -> Answer {
         Some(Probe::Ready) => health(node),
         Some(Probe::Metrics) => metrics(node, request.headers()),
     }
+}
+
+/// Whether a path is the server API's, and this port serves it.
+fn is_api(origin: &Origin, path: &str) -> bool {
+    let rest = path.strip_prefix("/api");
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) && origin.side.serves_api(origin.node.settings.http_api.external)
 }
 
 /// What operators ask a node for.
@@ -223,10 +232,13 @@ fn is_authorized(node: &Node, request: &Request<RequestBody>) -> bool {
     let key = settings.key.as_bytes();
     let is_key = |shown: &[u8]| !key.is_empty() && is_same_secret(shown, key);
     let headers = request.headers();
-    let in_header = headers.get(&X_API_KEY).is_some_and(|shown| is_key(shown.as_bytes()));
+    if headers.get(&X_API_KEY).is_some_and(|shown| is_key(shown.as_bytes())) {
+        return true;
+    }
     let in_authorization = headers.get(AUTHORIZATION).and_then(|value| value.as_bytes().split_at_checked(7));
-    let in_authorization = in_authorization.is_some_and(|(scheme, shown)| scheme.eq_ignore_ascii_case(b"apikey ") && is_key(shown));
+    if in_authorization.is_some_and(|(scheme, shown)| scheme.eq_ignore_ascii_case(b"apikey ") && is_key(shown)) {
+        return true;
+    }
     let query = request.uri().query().unwrap_or_default();
-    let in_query = form_urlencoded::parse(query.as_bytes()).any(|(name, shown)| name == "api_key" && is_key(shown.as_bytes()));
-    in_header || in_authorization || in_query
+    form_urlencoded::parse(query.as_bytes()).any(|(name, shown)| name == "api_key" && is_key(shown.as_bytes()))
 }

@@ -25,7 +25,8 @@ pub(super) struct Call<'a> {
 enum Request<'a> {
     Publish(PublishRequest<'a>),
     Broadcast(BroadcastRequest<'a>),
-    Subscribe(SubscribeRequest<'a>),
+    // Boxed, because it is large: the others would be moved with as many bytes.
+    Subscribe(Box<SubscribeRequest<'a>>),
     Unsubscribe(UnsubscribeRequest),
     Disconnect(DisconnectRequest),
     Refresh(RefreshRequest<'a>),
@@ -60,7 +61,7 @@ impl<'a> Call<'a> {
         let request = match method {
             "publish" => Request::Publish(object(params)?),
             "broadcast" => Request::Broadcast(object(params)?),
-            "subscribe" => Request::Subscribe(object(params)?),
+            "subscribe" => Request::Subscribe(Box::new(object(params)?)),
             "unsubscribe" => Request::Unsubscribe(object(params)?),
             "disconnect" => Request::Disconnect(object(params)?),
             "refresh" => Request::Refresh(object(params)?),
@@ -124,7 +125,7 @@ impl<'a> Call<'a> {
         match self.request {
             Request::Publish(request) => publish::publish(node, request).await,
             Request::Broadcast(request) => publish::broadcast(node, request).await,
-            Request::Subscribe(request) => connections::subscribe(node, request).await,
+            Request::Subscribe(request) => connections::subscribe(node, *request).await,
             Request::Unsubscribe(request) => connections::unsubscribe(node, request).await,
             Request::Disconnect(request) => connections::disconnect(node, request).await,
             Request::Refresh(request) => connections::refresh(node, request).await,
