@@ -146,12 +146,15 @@ pub(crate) struct GenconfigArguments {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct TokenArguments {
     /// The user's id; empty for an anonymous one.
-    #[arg(long, short)]
+    #[arg(long, short, required_unless_present = "check", default_value = "", hide_default_value = true)]
     pub(crate) user: String,
+    /// Instead of making one: say whether a server would take this token, and if not, why. `-` reads it from standard input.
+    #[arg(long, value_name = "TOKEN", conflicts_with_all = ["user", "claims"])]
+    pub(crate) check: Option<String>,
     /// How long it is good; 0 is for ever.
     #[arg(long, default_value = "1h", value_name = "DURATION", value_parser = duration)]
     pub(crate) exp: Duration,
-    /// Make a subscription token for this channel.
+    /// Make (or check) a subscription token for this channel.
     #[arg(long, value_name = "CHANNEL")]
     pub(crate) channel: Option<String>,
     /// More claims, as a JSON object.

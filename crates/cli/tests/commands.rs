@@ -1,6 +1,6 @@
 //! The binary as people run it: a server, and the commands beside it.
 
-use std::io::{BufRead, BufReader, Read as _};
+use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
@@ -23,6 +23,8 @@ allow_subscribe_for_client = true
 history_size = 10
 history_ttl = "1m"
 force_recovery = true
+[[channel.namespaces]]
+name = "quiet"
 "#;
 
 fn touchline(arguments: &[&str]) -> Command {
@@ -231,6 +233,113 @@ fn a_token_is_alone_on_its_line() {
     let token = text(&output.stdout);
     assert!(output.status.success() && output.stderr.is_empty());
     assert_eq!((token.matches('.').count(), token.lines().count()), (2, 1));
+}
+
+/// Sends a request of HTTP and gives the answer.
+fn ask(address: &str, request: &str) -> String {
+    let mut socket = std::net::TcpStream::connect(address).expect("it listens");
+    socket.write_all(request.replace('\n', "\r\n").as_bytes()).expect("it reads");
+    let mut answer = String::new();
+    let _ = socket.read_to_string(&mut answer);
+    answer
+}
+
+#[test]
+fn every_refusal_is_logged_with_its_cause_and_without_secrets() {
+    let mut server = Server::start("refusals");
+    let (url, path) = (format!("ws://{}/connection/websocket", server.address), server.path());
+    let token = |more: &[&str]| text(&run(&[&["token", "--user", "42", "--config", &path], more].concat()).stdout).trim().to_owned();
+    let forged = text(&run(&["token", "--user", "42", "--secret", "guess"]).stdout).trim().to_owned();
+    let number = token(&["--claims", r#"{"sub": 42}"#]);
+    let old = token(&["--claims", r#"{"exp": 100}"#]);
+    let good = token(&[]);
+    for arguments in [
+        &["watch", "news:a", "--url", &url][..],
+        &["watch", "news:a", "--url", &url, "--token", &forged],
+        &["watch", "news:a", "--url", &url, "--token", &number],
+        &["watch", "news:a", "--url", &url, "--token", &old],
+        &["watch", "quiet:a", "--url", &url, "--token", &good],
+        &["watch", "nothing:a", "--url", &url, "--token", &good],
+        &["watch", "news:a", "--url", &url, "--token", &good, "--subscription-token", &forged],
+        &["publish", "news:a", "1", "--api", &server.api(), "--key", "a-key-that-is-not-it"],
+        &["publish", "nothing:a", "1", "--api", &server.api(), "--config", &path],
+    ] {
+        assert_eq!(run(arguments).status.code(), Some(1), "{arguments:?}");
+    }
+    let handshake = "GET /connection/websocket HTTP/1.1\nHost: here\nOrigin: https://elsewhere.example\nConnection: Upgrade\nUpgrade: websocket\n\
+        Sec-WebSocket-Version: 13\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\n\n";
+    assert!(ask(&server.address, &handshake.replace("Upgrade\n", "Upgrade, close\n")).contains(" 403 "));
+    assert!(ask(&server.address, "POST /api/info HTTP/1.1\nHost: here\nConnection: close\nContent-Length: 2\n\n{}").contains(" 401 "));
+    server.stop();
+    let mut log = String::new();
+    server.log.read_to_string(&mut log).expect("it logs text");
+    for (cause, more) in [
+        ("no token was sent, and client.allow_anonymous_connect_without_token is off", "code=3507 address=127.0.0.1 client="),
+        ("the signature of the token does not match the configured key", "code=3500 address=127.0.0.1"),
+        ("sub of the token is a number", "code=3500"),
+        ("exp of the token has passed", "code=109"),
+        ("the namespace lacks allow_subscribe_for_client, and no subscription token was sent", r#"code=103 address=127.0.0.1 client="#),
+        ("the namespace of the channel is not in channel.namespaces", r#"channel="nothing:a""#),
+        ("server API: the key that was sent is not http_api.key", "code=401 address=127.0.0.1"),
+        ("server API: no key was sent (header X-API-Key)", "code=401"),
+        ("server API: the namespace of the channel is not in channel.namespaces", r#"operation="publish""#),
+        ("the origin of the page is not in client.allowed_origins", r#"code=403 address=127.0.0.1 origin="https://elsewhere.example""#),
+    ] {
+        assert!(log.lines().any(|line| line.contains(cause) && line.contains(more)), "{cause}: {log}");
+    }
+    for secret in [SECRET, "the-key-of-this-test", "a-key-that-is-not-it", &forged, &good] {
+        assert!(!log.contains(secret), "{log}");
+    }
+}
+
+#[test]
+fn in_development_the_client_is_told_the_cause_too() {
+    let mut child = touchline(&["serve", "--dev", "--no-match", "--port", "0"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let mut log = BufReader::new(child.stderr.take().expect("it is piped"));
+    let mut line = String::new();
+    while !line.contains("ready address=") {
+        line.clear();
+        assert!(log.read_line(&mut line).expect("it logs") > 0, "the server ended");
+    }
+    let address = line.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next()).expect("it tells its address").to_owned();
+    let url = format!("ws://{address}/connection/websocket");
+    let forged = text(&run(&["token", "--user", "42", "--secret", "guess"]).stdout).trim().to_owned();
+    let refused = text(&run(&["watch", "news", "--url", &url, "--token", &forged]).stderr);
+    let unknown = text(&run(&["watch", "nothing:a", "--url", &url]).stderr);
+    child.kill().expect("it still runs");
+    child.wait().expect("it is ours");
+    assert!(refused.contains("invalid token: the signature of the token does not match the configured key"), "{refused}");
+    assert!(unknown.contains("the namespace of the channel is not in channel.namespaces"), "{unknown}");
+}
+
+#[test]
+fn a_token_is_told_what_is_wrong_with_it() {
+    let made = |arguments: &[&str]| text(&run(&[&["token", "--secret", SECRET], arguments].concat()).stdout).trim().to_owned();
+    let good = made(&["--user", "42"]);
+    let output = run(&["token", "--check", &good, "--secret", SECRET]);
+    let said = text(&output.stdout);
+    assert!(output.status.success() && said.starts_with(r#"good: user "42", expires in 3"#), "{said} {}", text(&output.stderr));
+    let (old, early) =
+        (made(&["--user", "42", "--claims", r#"{"exp": 100}"#]), made(&["--user", "42", "--claims", r#"{"nbf": 99999999999}"#]));
+    let (number, channel) = (made(&["--user", "42", "--claims", r#"{"sub": 42}"#]), made(&["--user", "42", "--channel", "a"]));
+    let cases: &[(&[&str], &str)] = &[
+        (&["--check", &good, "--secret", "another secret"], "the signature of the token does not match"),
+        (&["--check", &old, "--secret", SECRET], "exp of the token has passed"),
+        (&["--check", &early, "--secret", SECRET], "nbf of the token is in the future"),
+        (&["--check", &number, "--secret", SECRET], "sub of the token is a number"),
+        (&["--check", "<html>", "--secret", SECRET], "is not a JWT"),
+        (&["--check", &channel, "--secret", SECRET], "a subscription token was shown where a connection token is wanted"),
+        (&["--check", &channel, "--channel", "b", "--secret", SECRET], r#"is for channel "a", not for "b""#),
+    ];
+    for (arguments, expected) in cases {
+        let output = run(&[&["token"], *arguments].concat());
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(1) && said.contains(expected) && !said.contains(SECRET), "{arguments:?}: {said}");
+    }
 }
 
 #[test]

@@ -13,9 +13,9 @@ pub enum TokenError {
     /// It was good until its `exp`: the client should get a new one.
     #[error("token expired")]
     Expired,
-    /// Bad signature, algorithm, audience, issuer, shape, or not valid yet.
-    #[error("token invalid")]
-    Invalid,
+    /// Bad signature, algorithm, audience, issuer, shape, or not valid yet: which of them, in a fixed text for logs.
+    #[error("token invalid: {0}")]
+    Invalid(&'static str),
 }
 
 /// Verifies tokens. The time is an argument, so a verifier is a function of its input.
@@ -38,10 +38,16 @@ pub trait Verifier {
 /// # Errors
 /// See [`TokenError`]. [`TokenError::Invalid`] also for a subscription token (whoever was given one channel must not get a connection by it),
 /// and for a user with control characters, which no database and no log can keep.
-pub(crate) fn connection_claims(verifier: &dyn Verifier, token: &str, now_s: u64) -> Result<ConnectionClaims, TokenError> {
+pub fn connection_claims(verifier: &dyn Verifier, token: &str, now_s: u64) -> Result<ConnectionClaims, TokenError> {
     let claims = verifier.connection(token, now_s)?;
     let is_for_a_channel = claims.channel.as_ref().is_some_and(|channel| !channel.is_empty());
-    if is_for_a_channel || !is_plain_text(&claims.sub) { Err(TokenError::Invalid) } else { Ok(claims) }
+    if is_for_a_channel {
+        return Err(TokenError::Invalid("a subscription token was shown where a connection token is wanted"));
+    }
+    if !is_plain_text(&claims.sub) {
+        return Err(TokenError::Invalid("sub of the token has control characters"));
+    }
+    Ok(claims)
 }
 
 /// Claims of a connection token. `aud`, `iss`, `nbf` are the verifier's.
@@ -188,7 +194,7 @@ pub mod base64_json {
     }
 }
 
-/// Decodes standard base64 (RFC 4648 section 4), with or without padding.
+/// Decodes base64 (RFC 4648, sections 4 and 5: both alphabets), with or without padding.
 pub fn decode_base64(text: &str) -> Option<Vec<u8>> {
     let text = text.trim_end_matches('=').as_bytes();
     let mut out = Vec::with_capacity(text.len() * 3 / 4);

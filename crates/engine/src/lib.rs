@@ -27,5 +27,5 @@ pub use claims::{ConnectionClaims, SubscriptionClaims, TokenError, Verifier};
 pub use hub::Hub;
 pub use namespace::{ChannelOptions, ChannelSettings, Namespace, Namespaces, RecoveryMode};
 pub use request::{ConnectionId, Delivery, Position, Request, Response, ShardId};
-pub use session::{Context, Effects, Session};
+pub use session::{Context, Effects, Refused, Session};
 pub use settings::{ClientSettings, PersonalChannel, SubscriptionTokenSettings, TokenSettings};

@@ -24,6 +24,8 @@ pub struct ClientSettings {
     pub disallow_anonymous_connection_tokens: bool,
     /// No token is needed and every channel of every namespace is open. For development.
     pub insecure: bool,
+    /// A client that is refused is told what is missing or wrong, in the text of the error or the disconnect; `serve --dev` sets it.
+    pub tell_refusal_cause: bool,
     /// Channels a connection may have at once.
     pub channel_limit: usize,
     /// Connections a user may have at once on this node; 0 = any number.
@@ -90,6 +92,7 @@ impl Default for ClientSettings {
             subscription_token: SubscriptionTokenSettings::default(),
             allow_anonymous_connect_without_token: false,
             anonymous_on_loopback_only: false,
+            tell_refusal_cause: false,
             disallow_anonymous_connection_tokens: false,
             insecure: false,
             channel_limit: 128,

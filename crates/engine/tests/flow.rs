@@ -34,11 +34,11 @@ struct Trusting;
 
 impl Verifier for Trusting {
     fn connection(&self, _: &str, _: u64) -> Result<ConnectionClaims, TokenError> {
-        Err(TokenError::Invalid)
+        Err(TokenError::Invalid("a test refuses it"))
     }
 
     fn subscription(&self, _: &str, _: u64) -> Result<SubscriptionClaims, TokenError> {
-        Err(TokenError::Invalid)
+        Err(TokenError::Invalid("a test refuses it"))
     }
 }
 

@@ -132,6 +132,13 @@ pub(crate) struct Place {
     address: IpAddr,
 }
 
+impl Place {
+    /// The address, of IPv6 its /64.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
         let mut all = self.places.lock();

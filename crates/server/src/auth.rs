@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
-use touchline_engine::claims::decode_base64;
+use touchline_engine::claims::{connection_claims, decode_base64};
 use touchline_engine::{ClientSettings, ConnectionClaims, SubscriptionClaims, TokenError, TokenSettings, Verifier};
 use x509_cert::der::Decode;
 use x509_cert::spki::{ObjectIdentifier, SubjectPublicKeyInfoOwned};
@@ -57,22 +57,43 @@ impl Key {
     }
 
     /// The claims of a token that this key has signed.
-    fn claims(&self, token: &str) -> Option<Box<RawValue>> {
+    ///
+    /// # Errors
+    /// Why it has not.
+    fn claims(&self, token: &str) -> Result<Box<RawValue>, Unsigned> {
+        #[derive(Deserialize)]
+        struct Head {
+            alg: String,
+        }
         match self {
-            Key::Library(known) => jsonwebtoken::decode::<Box<RawValue>>(token, &known.1, &known.0).ok().map(|token| token.claims),
+            Key::Library(known) => match jsonwebtoken::decode::<Box<RawValue>>(token, &known.1, &known.0) {
+                Ok(good) => Ok(good.claims),
+                Err(error) => Err(match error.kind() {
+                    ErrorKind::InvalidAlgorithm => Unsigned::OtherAlgorithm,
+                    ErrorKind::InvalidSignature => Unsigned::OtherKey,
+                    _ => Unsigned::NoToken,
+                }),
+            },
             Key::P521(key) => {
-                #[derive(Deserialize)]
-                struct Head {
-                    alg: String,
+                let (signed, signature) = token.rsplit_once('.').ok_or(Unsigned::NoToken)?;
+                let (head, claims) = signed.split_once('.').ok_or(Unsigned::NoToken)?;
+                let read = |part: &str| decode_base64(part).ok_or(Unsigned::NoToken);
+                let head: Head = serde_json::from_slice(&read(head)?).map_err(|_| Unsigned::NoToken)?;
+                if head.alg != "ES512" {
+                    return Err(Unsigned::OtherAlgorithm);
                 }
-                let (signed, signature) = token.rsplit_once('.')?;
-                let (head, claims) = signed.split_once('.')?;
-                let head: Head = serde_json::from_slice(&decode_base64(head)?).ok()?;
-                key.verify(signed.as_bytes(), &decode_base64(signature)?).ok().filter(|()| head.alg == "ES512")?;
-                serde_json::from_slice(&decode_base64(claims)?).ok()
+                key.verify(signed.as_bytes(), &read(signature)?).map_err(|_| Unsigned::OtherKey)?;
+                serde_json::from_slice(&read(claims)?).map_err(|_| Unsigned::NoToken)
             }
         }
     }
+}
+
+/// Why a key has not signed a token.
+enum Unsigned {
+    NoToken,
+    OtherAlgorithm,
+    OtherKey,
 }
 
 /// The keys of one kind of token.
@@ -111,21 +132,52 @@ impl Keys {
 
     fn verify<T: DeserializeOwned>(&self, token: &str, now_s: u64) -> Result<T, TokenError> {
         if has_critical(token)? {
-            return Err(TokenError::Invalid);
+            return Err(TokenError::Invalid("the header of the token has crit, and no extension is known"));
         }
-        let json = self.keys.iter().find_map(|key| key.claims(token)).ok_or(TokenError::Invalid)?;
-        let registered: Registered = serde_json::from_str(json.get()).map_err(|_| TokenError::Invalid)?;
+        let json = self.signed(token)?;
+        let registered: Registered = serde_json::from_str(json.get())
+            .map_err(|_| TokenError::Invalid("exp or nbf of the token is not a number, or iss not text"))?;
         let now = now_s as f64;
         if registered.exp.is_some_and(|exp| exp <= now) {
             return Err(TokenError::Expired);
         }
-        let is_early = registered.nbf.is_some_and(|nbf| nbf > now + LEEWAY_S as f64);
-        let is_for_us = self.audience.is_empty() || registered.aud.is_some_and(|aud| names(&aud, &self.audience));
-        let is_from_us = self.issuer.is_empty() || registered.iss.as_deref() == Some(&self.issuer);
-        if is_early || !is_for_us || !is_from_us {
-            return Err(TokenError::Invalid);
+        if registered.nbf.is_some_and(|nbf| nbf > now + LEEWAY_S as f64) {
+            return Err(TokenError::Invalid("nbf of the token is in the future"));
         }
-        serde_json::from_str(json.get()).map_err(|_| TokenError::Invalid)
+        if !self.audience.is_empty() && !registered.aud.is_some_and(|aud| names(&aud, &self.audience)) {
+            return Err(TokenError::Invalid("aud of the token does not name the configured audience"));
+        }
+        if !self.issuer.is_empty() && registered.iss.as_deref() != Some(&self.issuer) {
+            return Err(TokenError::Invalid("iss of the token is not the configured issuer"));
+        }
+        serde_json::from_str(json.get()).map_err(|_| TokenError::Invalid(misshapen(&json)))
+    }
+
+    /// The claims, if one of the keys has signed them.
+    fn signed(&self, token: &str) -> Result<Box<RawValue>, TokenError> {
+        let mut cause = if self.keys.is_empty() { "no key for tokens is configured" } else { "alg of the token fits no configured key" };
+        for key in &self.keys {
+            match key.claims(token) {
+                Ok(claims) => return Ok(claims),
+                Err(Unsigned::OtherAlgorithm) => {}
+                Err(Unsigned::OtherKey) => {
+                    cause = "the signature of the token does not match the configured key (a secret is used as text, not as base64)";
+                }
+                Err(Unsigned::NoToken) => cause = NO_TOKEN,
+            }
+        }
+        Err(TokenError::Invalid(cause))
+    }
+}
+
+const NO_TOKEN: &str = "what was sent as a token is not a JWT signed by HS, RS or ES";
+
+/// What is wrong with claims that have another shape than they should.
+fn misshapen(claims: &RawValue) -> &'static str {
+    match serde_json::from_str::<Value>(claims.get()) {
+        Ok(claims) if claims["sub"].is_number() => "sub of the token is a number: write the user's id as text",
+        Ok(claims) if !claims["sub"].is_string() && !claims["sub"].is_null() => "sub of the token is not text",
+        _ => "a claim of the token has another type than it must have",
     }
 }
 
@@ -147,8 +199,8 @@ fn has_critical(token: &str) -> Result<bool, TokenError> {
         #[serde(default)]
         crit: Present,
     }
-    let head = token.split('.').next().and_then(decode_base64).ok_or(TokenError::Invalid)?;
-    let head: Head = serde_json::from_slice(&head).map_err(|_| TokenError::Invalid)?;
+    let head = token.split('.').next().and_then(decode_base64).ok_or(TokenError::Invalid(NO_TOKEN))?;
+    let head: Head = serde_json::from_slice(&head).map_err(|_| TokenError::Invalid(NO_TOKEN))?;
     Ok(head.crit.0)
 }
 
@@ -202,6 +254,21 @@ impl Verifier for TokenVerifier {
 
     fn subscription(&self, token: &str, now_s: u64) -> Result<SubscriptionClaims, TokenError> {
         self.subscription.verify(token, now_s)
+    }
+}
+
+/// Says whether a server with these settings would take a token at a time (Unix seconds), as a connection token or as a subscription token.
+///
+/// Gives the user that it names.
+///
+/// # Errors
+/// Why it would not; never with anything of the token or of a key.
+pub fn check_token(client: &ClientSettings, token: &str, is_subscription: bool, now_s: u64) -> Result<String, TokenError> {
+    let verifier = TokenVerifier::new(client).map_err(|_| TokenError::Invalid("a configured public key is not one in PEM"))?;
+    if is_subscription {
+        verifier.subscription(token, now_s).map(|claims| claims.sub)
+    } else {
+        connection_claims(&verifier, token, now_s).map(|claims| claims.sub)
     }
 }
 
@@ -296,26 +363,29 @@ mod tests {
             ("good", hs(&good), Ok("u")),
             ("another algorithm of the same key", token(Algorithm::HS512, "secret", &good), Ok("u")),
             ("a fraction of a second", hs(&with("exp", json!(100.5))), Ok("u")),
-            ("expired", hs(&with("exp", json!(50))), Err(TokenError::Expired)),
-            ("not yet", hs(&with("nbf", json!(56))), Err(TokenError::Invalid)),
+            ("expired", hs(&with("exp", json!(50))), Err("Expired")),
+            ("not yet", hs(&with("nbf", json!(56))), Err("nbf")),
             ("within leeway", hs(&with("nbf", json!(55))), Ok("u")),
-            ("other audience", hs(&with("aud", json!("press"))), Err(TokenError::Invalid)),
-            ("other secret", token(Algorithm::HS256, "guess", &good), Err(TokenError::Invalid)),
-            ("alg none", none, Err(TokenError::Invalid)),
-            (
-                "an extension that must be understood",
-                with_head(&json!({"alg": "HS256", "crit": ["exp"], "exp": 1})),
-                Err(TokenError::Invalid),
-            ),
-            ("of no extensions", with_head(&json!({"alg": "HS256", "crit": []})), Err(TokenError::Invalid)),
-            ("and of nothing", with_head(&json!({"alg": "HS256", "crit": null})), Err(TokenError::Invalid)),
+            ("other audience", hs(&with("aud", json!("press"))), Err("aud")),
+            ("other secret", token(Algorithm::HS256, "guess", &good), Err("signature")),
+            ("alg none", none, Err("not a JWT")),
+            ("an extension that must be understood", with_head(&json!({"alg": "HS256", "crit": ["exp"], "exp": 1})), Err("crit")),
+            ("of no extensions", with_head(&json!({"alg": "HS256", "crit": []})), Err("crit")),
+            ("and of nothing", with_head(&json!({"alg": "HS256", "crit": null})), Err("crit")),
             ("an extension that need not be", with_head(&json!({"alg": "HS256", "typ": "JWT", "b64": true, "Crit": ["exp"]})), Ok("u")),
-            ("no token", "abc".into(), Err(TokenError::Invalid)),
-            ("wrong type", hs(&with("sub", json!(7))), Err(TokenError::Invalid)),
+            ("no token", "abc".into(), Err("not a JWT")),
+            ("wrong type", hs(&with("sub", json!(7))), Err("a number")),
         ];
         for (name, token, expected) in cases {
             let found = verifier().connection(&token, 50).map(|claims| claims.sub);
-            assert_eq!(found.as_deref().map_err(|e| *e), expected, "{name}");
+            let found = found.as_deref().map_err(|error| match error {
+                TokenError::Expired => "Expired",
+                TokenError::Invalid(cause) => *cause,
+            });
+            match expected {
+                Ok(sub) => assert_eq!(found, Ok(sub), "{name}"),
+                Err(cause) => assert!(found.is_err_and(|found| found.contains(cause)), "{name}: {found:?}"),
+            }
         }
     }
 }

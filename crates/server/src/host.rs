@@ -17,6 +17,9 @@ pub(crate) enum HostRefusal {
     NotAllowed,
 }
 
+/// Why a request is refused, for the log.
+pub(crate) const NOT_ALLOWED: &str = "the host of the request is not in http_server.allowed_hosts";
+
 /// Checks the host of a request. `target`: the authority of its target; where there are both, both must be allowed. `is_needed`: there must be a `Host`.
 ///
 /// # Errors

@@ -30,6 +30,7 @@ mod process;
 mod programs;
 mod proxies;
 mod proxy_protocol;
+mod refusals;
 mod registrar;
 mod seal;
 mod server;
@@ -41,7 +42,7 @@ mod together;
 mod transport;
 mod user_counts;
 
-pub use auth::check_token_keys;
+pub use auth::{check_token, check_token_keys};
 pub use proxies::BadNetwork;
 pub use server::{Running, Server, StartError};
 pub use settings::{
@@ -51,7 +52,7 @@ pub use settings::{
     UniWebSocketSettings, WebSocketSettings,
 };
 pub use tls::{TlsError, is_inline_pem};
-pub use touchline_engine::{PersonalChannel, SubscriptionTokenSettings, TokenSettings};
+pub use touchline_engine::{PersonalChannel, SubscriptionTokenSettings, TokenError, TokenSettings};
 
 /// The version of this server, as clients and `info` see it.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

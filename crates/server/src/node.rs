@@ -24,6 +24,7 @@ use crate::memory;
 use crate::metrics::ShardMetrics;
 use crate::people::People;
 use crate::proxies::Proxies;
+use crate::refusals::RefusalLog;
 use crate::registrar::{Figures, Order, route};
 use crate::seal::Seals;
 use crate::settings::Settings;
@@ -74,6 +75,8 @@ pub(crate) struct Node {
     pub(crate) proxies: Proxies,
     /// Limits on who comes in.
     pub(crate) entry: Entry,
+    /// Which refusals are logged.
+    pub(crate) refusals: RefusalLog,
     pub(crate) shards: Vec<ShardHandle>,
     /// Bytes that one shard may hold for single connections.
     pub(crate) buffer_slice: usize,
@@ -124,6 +127,7 @@ impl Node {
             people: Arc::new(People::new(shards.len())),
             proxies,
             entry: Entry::default(),
+            refusals: RefusalLog::default(),
             shards,
             registrar,
             figures: Mutex::default(),

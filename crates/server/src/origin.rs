@@ -1,5 +1,8 @@
 //! Which pages may open connections: `client.allowed_origins`.
 
+/// Why a page is refused, for the log.
+pub(crate) const NOT_ALLOWED: &str = "the origin of the page is not in client.allowed_origins";
+
 /// Whether a browser from `origin` may connect. A request without an Origin is no browser's; one from the server's own host is its own page.
 pub(crate) fn is_allowed(origin: Option<&str>, host: Option<&str>, allowed: &[String]) -> bool {
     is_named(origin, host, allowed) || allowed.iter().any(|pattern| pattern == "*")

@@ -9,18 +9,61 @@ use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value as Json, json};
-use touchline_server::TokenSettings;
+use touchline_server::{ClientSettings, TokenError, TokenSettings};
 
 use crate::api::configured;
 use crate::arguments::TokenArguments;
 
 /// Prints the token alone, so that it can be used by `$(touchline token …)`.
 pub(crate) fn run(arguments: &TokenArguments) -> Result<ExitCode> {
-    let settings = token_settings(arguments)?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
+    if let Some(token) = &arguments.check {
+        return check(token, arguments, now);
+    }
+    let settings = token_settings(arguments)?;
     let token = sign(&settings.hmac_secret_key, &claims(arguments, &settings, now)?);
     writeln!(std::io::stdout(), "{token}")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says whether a server would take a token.
+fn check(token: &str, arguments: &TokenArguments, now: Duration) -> Result<ExitCode> {
+    let token =
+        if token == "-" { std::io::read_to_string(std::io::stdin()).context("failed to read the token")? } else { token.to_owned() };
+    let token = token.trim();
+    let client = match &arguments.secret {
+        Some(secret) => {
+            let token = TokenSettings { hmac_secret_key: secret.clone(), ..TokenSettings::default() };
+            ClientSettings { token, ..ClientSettings::default() }
+        }
+        None => configured(arguments.config.as_deref())?.client,
+    };
+    let verdict = touchline_server::check_token(&client, token, arguments.channel.is_some(), now.as_secs());
+    let claims = claims_of(token);
+    match verdict {
+        Ok(user) => {
+            let end =
+                claims["exp"].as_f64().map_or("never expires".to_owned(), |exp| format!("expires in {:.0} s", exp - now.as_secs_f64()));
+            let named = claims["channel"].as_str().unwrap_or_default();
+            if let Some(channel) = arguments.channel.as_deref().filter(|channel| *channel != named) {
+                bail!("no: the token is for channel {named:?}, not for {channel:?}");
+            }
+            let who = if user.is_empty() { "the anonymous user".to_owned() } else { format!("user {user:?}") };
+            writeln!(std::io::stdout(), "good: {who}, {end}")?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(TokenError::Expired) => {
+            let ago = now.as_secs_f64() - claims["exp"].as_f64().unwrap_or_default();
+            bail!("no: exp of the token has passed {ago:.0} s ago")
+        }
+        Err(TokenError::Invalid(cause)) => bail!("no: {cause}"),
+    }
+}
+
+/// What a token says, whoever has signed it. Null where it is no token.
+fn claims_of(token: &str) -> Json {
+    let claims = token.split('.').nth(1).and_then(|part| URL_SAFE_NO_PAD.decode(part.trim_end_matches('=')).ok());
+    claims.and_then(|claims| serde_json::from_slice(&claims).ok()).unwrap_or_default()
 }
 
 fn token_settings(arguments: &TokenArguments) -> Result<TokenSettings> {
@@ -74,6 +117,7 @@ mod tests {
     fn arguments(claims: Option<&str>) -> TokenArguments {
         TokenArguments {
             user: "42".into(),
+            check: None,
             exp: Duration::from_secs(3_600),
             channel: None,
             claims: claims.map(str::to_owned),

@@ -72,6 +72,7 @@ pub(crate) fn fill(secrets: &DevelopmentSecrets, tree: &mut Node) {
     fill("client.token.hmac_secret_key", text(&secrets.token_secret));
     fill("client.allow_anonymous_connect_without_token", Value::Boolean(true));
     fill("client.anonymous_on_loopback_only", Value::Boolean(true));
+    fill("client.tell_refusal_cause", Value::Boolean(true));
     fill("channel.without_namespace.allow_subscribe_for_client", Value::Boolean(true));
     fill("channel.without_namespace.allow_subscribe_for_anonymous", Value::Boolean(true));
     fill("channel.namespaces", Value::List(Vec::new()));

@@ -155,6 +155,7 @@ pub(crate) const KEYS: &[Key] = &[
     ),
     key("client.disallow_anonymous_connection_tokens", Boolean, "false", "A token without a user is refused."),
     key("client.insecure", Boolean, "false", "No token is needed and every channel is open. For development."),
+    ours("client.tell_refusal_cause", Boolean, "false", "A client that is refused is told what is missing or wrong, in the text of the error or the disconnect. The log has it in any case. `--dev` sets it."),
     key("client.channel_limit", COUNT, "128", "Channels that one connection may have at once."),
     key("client.user_connection_limit", COUNT, "0", "Connections that one user may have on this node; one more is ended with 3504 instead of being connected. 0 is any number."),
     key("client.connection_limit", COUNT, "0", "Connections that this node takes, and a few more when several come at once; 0 is any number."),

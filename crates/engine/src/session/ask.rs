@@ -5,6 +5,7 @@ use touchline_protocol::message::Reply;
 use touchline_protocol::publication::Content;
 use touchline_protocol::{Disconnect, Error, data};
 
+use super::refusal::{NO_HISTORY, NO_PRESENCE};
 use super::{Action, AnswerKind, Context, Session, Ticket, Weight};
 use crate::directory::Ask;
 use crate::request::{History, Publish, Request, Response};
@@ -28,12 +29,10 @@ impl Session {
         }
     }
 
-    fn content(&self, channel: &str, request: &PublishRequest<'_>, context: &Context<'_>) -> Result<Content, Error> {
+    fn content(&self, channel: &str, request: &PublishRequest<'_>, context: &mut Context<'_>) -> Result<Content, Error> {
         let data = data::take(request.data.ok_or(Error::BAD_REQUEST)?)?;
-        let options = context.node.namespaces.resolve(channel)?;
-        if !self.may(options, channel, Action::Publish, context) {
-            return Err(Error::PERMISSION_DENIED);
-        }
+        let options = context.resolve(channel)?;
+        self.check(options, channel, Action::Publish, context)?;
         let subscription = self.find(channel, context.hub).map(|index| &self.subscriptions[index]);
         let chan_info = subscription.and_then(|s| s.extra.as_ref()).and_then(|extra| extra.chan_info.clone());
         Ok(Content { data, info: Some(self.info(chan_info)), ..Content::default() })
@@ -43,11 +42,14 @@ impl Session {
         if channel.is_empty() {
             return context.disconnect(Disconnect::BAD_REQUEST);
         }
-        let checked = context.node.namespaces.resolve(channel).and_then(|options| match () {
-            () if !options.presence => Err(Error::NOT_AVAILABLE),
-            () if !self.may(options, channel, Action::Presence, context) => Err(Error::PERMISSION_DENIED),
-            () if kind == AnswerKind::Presence && context.room.is_scarce => Err(Error::TOO_MANY_REQUESTS),
-            () => Ok(()),
+        let checked = context.resolve(channel).and_then(|options| {
+            if !options.presence {
+                context.because(NO_PRESENCE, channel);
+                return Err(Error::NOT_AVAILABLE);
+            }
+            self.check(options, channel, Action::Presence, context)?;
+            let is_too_much = kind == AnswerKind::Presence && context.room.is_scarce;
+            if is_too_much { Err(Error::TOO_MANY_REQUESTS) } else { Ok(()) }
         });
         match checked {
             Ok(()) => {
@@ -67,10 +69,12 @@ impl Session {
         if channel.is_empty() {
             return context.disconnect(Disconnect::BAD_REQUEST);
         }
-        let checked = context.node.namespaces.resolve(channel).and_then(|options| match () {
-            () if !options.has_history() => Err(Error::NOT_AVAILABLE),
-            () if !self.may(options, channel, Action::History, context) => Err(Error::PERMISSION_DENIED),
-            () => Ok(()),
+        let checked = context.resolve(channel).and_then(|options| {
+            if !options.has_history() {
+                context.because(NO_HISTORY, channel);
+                return Err(Error::NOT_AVAILABLE);
+            }
+            self.check(options, channel, Action::History, context)
         });
         if let Err(error) = checked {
             return context.effects.refuse(command, error);

@@ -9,6 +9,7 @@ use touchline_protocol::message::{ConnectResult, Reply};
 use touchline_protocol::{Disconnect, Error, data};
 
 use super::counted::Counted;
+use super::refusal::{NO_NAMESPACE, TOKEN_EXPIRED};
 use super::registry;
 use super::{Connecting, Context, Heartbeat, Link, Phase, REFUSED_CLOSE_MS, ServerSubscription, Session, Ticket};
 use crate::claims::{ConnectionClaims, SubscribeOptions, TokenError, connection_claims, expiry};
@@ -31,15 +32,20 @@ impl Session {
         self.user = claims.sub.as_str().into();
         self.conn_info = match claims.info.or(claims.b64info.map(|b| b.0)).map(|info| data::take(&info)).transpose() {
             Ok(info) => info.map(Box::new),
-            Err(_) => return context.disconnect(Disconnect::INVALID_TOKEN),
+            Err(_) => {
+                context.because("info of the token cannot be used", "");
+                return context.disconnect(Disconnect::INVALID_TOKEN);
+            }
         };
         if let Some(at) = expiry(claims.exp, claims.expire_at) {
             if at <= context.now_s() {
+                context.because("expire_at of the token has passed", "");
                 return self.refuse_connect(command, Error::EXPIRED, context);
             }
             self.expire_at_s = u32::try_from(at).unwrap_or(u32::MAX);
         }
         if !self.count(context) {
+            context.because("the user has client.user_connection_limit connections on this node", "");
             return context.disconnect(Disconnect::CONNECTION_LIMIT);
         }
         self.phase = Phase::Connecting(Box::new(Connecting { command, ..Connecting::default() }));
@@ -74,15 +80,22 @@ impl Session {
         may_stay
     }
 
-    fn authenticate(&self, token: &str, context: &Context<'_>) -> Result<ConnectionClaims, Refusal> {
+    fn authenticate(&self, token: &str, context: &mut Context<'_>) -> Result<ConnectionClaims, Refusal> {
         let settings = &context.node.client;
         if !token.is_empty() {
             let claims = match connection_claims(&*context.node.verifier, token, context.now_s()) {
                 Ok(claims) => claims,
-                Err(TokenError::Expired) => return Err(Refusal::Error(Error::TOKEN_EXPIRED)),
-                Err(TokenError::Invalid) => return Err(Refusal::Disconnect(Disconnect::INVALID_TOKEN)),
+                Err(TokenError::Expired) => {
+                    context.because(TOKEN_EXPIRED, "");
+                    return Err(Refusal::Error(Error::TOKEN_EXPIRED));
+                }
+                Err(TokenError::Invalid(cause)) => {
+                    context.because(cause, "");
+                    return Err(Refusal::Disconnect(Disconnect::INVALID_TOKEN));
+                }
             };
             if claims.sub.is_empty() && settings.disallow_anonymous_connection_tokens {
+                context.because("the token has no sub, and client.disallow_anonymous_connection_tokens is on", "");
                 return Err(Refusal::Disconnect(Disconnect::PERMISSION_DENIED));
             }
             return Ok(claims);
@@ -94,6 +107,14 @@ impl Session {
         if is_near_enough && (settings.allow_anonymous_connect_without_token || settings.insecure) {
             return Ok(ConnectionClaims::default());
         }
+        context.because(
+            if is_near_enough {
+                "no token was sent, and client.allow_anonymous_connect_without_token is off"
+            } else {
+                "no token was sent, and only clients of this machine need none (client.anonymous_on_loopback_only)"
+            },
+            "",
+        );
         let keys = &settings.token;
         let has_tokens = [&keys.hmac_secret_key, &keys.rsa_public_key, &keys.ecdsa_public_key].iter().any(|key| !key.is_empty());
         Err(Refusal::Disconnect(if has_tokens { Disconnect::PERMISSION_DENIED } else { Disconnect::BAD_REQUEST }))
@@ -146,12 +167,21 @@ impl Session {
             let recover = position.filter(|p| p.recover).map(|p| (p.offset, Box::from(&*p.epoch)));
             let subscription = match ServerSubscription::from_claims(options, recover) {
                 Ok(subscription) => subscription,
-                Err(_) => return context.disconnect(Disconnect::INVALID_TOKEN),
+                Err(_) => {
+                    context.because("info or data of the token's subs cannot be used", &channel);
+                    return context.disconnect(Disconnect::INVALID_TOKEN);
+                }
             };
             let make_ticket = |serial| Ticket::Connect { serial };
             if let Err(error) = self.subscribe_server_side(&channel, subscription, make_ticket, context) {
                 // A token that names a channel which can't be is the backend's mistake: the client can't mend it.
                 let why = if error == Error::LIMIT_EXCEEDED { Disconnect::CHANNEL_LIMIT } else { Disconnect::BAD_REQUEST };
+                let cause = match error {
+                    Error::LIMIT_EXCEEDED => "the token names more channels than client.channel_limit",
+                    Error::UNKNOWN_CHANNEL => NO_NAMESPACE,
+                    _ => "the token names a channel that cannot be subscribed to",
+                };
+                context.because(cause, &channel);
                 return context.disconnect(why);
             }
             if let Phase::Connecting(connecting) = &mut self.phase {
@@ -174,7 +204,7 @@ impl Session {
                     }
                 }
                 Err(Error::UNKNOWN_CHANNEL) => context.disconnect(Disconnect::BAD_REQUEST),
-                Err(_) => {}
+                Err(error) => context.effects.number_cause(error.code),
             }
         }
     }

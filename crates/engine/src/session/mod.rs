@@ -10,6 +10,7 @@ mod heartbeat;
 mod lines;
 mod permission;
 mod refresh;
+mod refusal;
 mod registry;
 mod server;
 mod subscribe;
@@ -20,8 +21,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use touchline_protocol::command::{Command, Commands, Operation};
 use touchline_protocol::filter::Filter;
-use touchline_protocol::message::{Messages, Push, Reply};
-use touchline_protocol::{ClientInfo, Disconnect, Error};
+use touchline_protocol::message::{Messages, Push};
+use touchline_protocol::{ClientInfo, Disconnect};
 use touchline_registry::OwnerId;
 
 use crate::claims::Verifier;
@@ -36,6 +37,7 @@ use crate::tracker::{TrackLimits, Tracker};
 use counted::Rare;
 pub use counted::UserCounter;
 pub use flow::{Room, Weight};
+pub use refusal::Refused;
 pub use server::ServerSubscription;
 
 use flow::Flow;
@@ -140,6 +142,10 @@ pub struct Effects {
     pub program: Option<(Box<str>, Box<str>)>,
     /// Errors that the client was told, by number; for metrics.
     pub errors: Vec<u32>,
+    /// Why the client was refused something; for the log.
+    pub refusals: Vec<Refused>,
+    /// The client is told the cause, too.
+    tells_cause: bool,
 }
 
 /// A request to the home of a channel.
@@ -204,13 +210,6 @@ pub enum AnswerKind {
     Presence,
     /// `presence_stats`.
     PresenceStats,
-}
-
-impl Effects {
-    fn refuse(&mut self, command: u32, error: Error) {
-        self.errors.push(error.code);
-        self.messages.reply(command, &Reply::Error(error));
-    }
 }
 
 #[derive(Debug)]
@@ -564,10 +563,6 @@ impl Session {
 }
 
 impl Context<'_> {
-    fn disconnect(&mut self, why: Disconnect) {
-        self.effects.disconnect.get_or_insert(why);
-    }
-
     fn now_s(&self) -> u64 {
         self.now_ms / 1_000
     }

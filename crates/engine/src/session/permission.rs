@@ -1,5 +1,7 @@
 //! What a client may do in a channel, by the options of its namespace.
 
+use touchline_protocol::Error;
+
 use super::{Context, Session};
 use crate::namespace::ChannelOptions;
 
@@ -22,6 +24,21 @@ impl Action {
     }
 }
 
+impl Action {
+    /// The options that this client lacks.
+    pub(super) fn missing(self, is_anonymous: bool, options: &ChannelOptions) -> &'static str {
+        let (_, _, for_anonymous) = self.permissions(options);
+        match (self, is_anonymous && !for_anonymous) {
+            (Action::Publish, true) => "the namespace lacks allow_publish_for_anonymous, and the client is anonymous",
+            (Action::History, true) => "the namespace lacks allow_history_for_anonymous, and the client is anonymous",
+            (Action::Presence, true) => "the namespace lacks allow_presence_for_anonymous, and the client is anonymous",
+            (Action::Publish, false) => "the namespace lacks allow_publish_for_client (or _for_subscriber, and the client subscribes)",
+            (Action::History, false) => "the namespace lacks allow_history_for_client (or _for_subscriber, and the client subscribes)",
+            (Action::Presence, false) => "the namespace lacks allow_presence_for_client (or _for_subscriber, and the client subscribes)",
+        }
+    }
+}
+
 impl Session {
     /// Whether a permission of the namespace is this client's.
     pub(super) fn may(&self, options: &ChannelOptions, channel: &str, action: Action, context: &Context<'_>) -> bool {
@@ -29,6 +46,15 @@ impl Session {
         let is_known = !self.user.is_empty() || for_anonymous;
         let is_allowed = for_client || for_subscriber && self.find(channel, context.hub).is_some();
         is_known && is_allowed || self.is_insecure(context)
+    }
+
+    /// The same, and notes what is missing.
+    pub(super) fn check(&self, options: &ChannelOptions, channel: &str, action: Action, context: &mut Context<'_>) -> Result<(), Error> {
+        if self.may(options, channel, action, context) {
+            return Ok(());
+        }
+        context.because(action.missing(self.user.is_empty(), options), channel);
+        Err(Error::PERMISSION_DENIED)
     }
 
     pub(super) fn is_insecure(&self, context: &Context<'_>) -> bool {

@@ -7,6 +7,7 @@ use touchline_protocol::command::SubRefreshRequest;
 use touchline_protocol::message::Reply;
 use touchline_protocol::{Disconnect, Error, Unsubscribe, data};
 
+use super::refusal::{OTHER_CHANNEL, OTHER_USER, TOKEN_EXPIRED};
 use super::subscribe::{Refusal, subscription_expiry};
 use super::{Context, Session};
 use crate::claims::{TokenError, connection_claims, expiry};
@@ -21,8 +22,15 @@ impl Session {
         }
         let claims = match connection_claims(&*context.node.verifier, token, context.now_s()) {
             Ok(claims) if claims.sub == *self.user => claims,
-            Err(TokenError::Expired) => return context.disconnect(Disconnect::EXPIRED),
-            Ok(_) | Err(TokenError::Invalid) => return context.disconnect(Disconnect::INVALID_TOKEN),
+            refused => {
+                let (cause, why) = match refused {
+                    Err(TokenError::Expired) => (TOKEN_EXPIRED, Disconnect::EXPIRED),
+                    Err(TokenError::Invalid(cause)) => (cause, Disconnect::INVALID_TOKEN),
+                    Ok(_) => (OTHER_USER, Disconnect::INVALID_TOKEN),
+                };
+                context.because(cause, "");
+                return context.disconnect(why);
+            }
         };
         let named = claims.channels.iter().chain(claims.subs.keys());
         let is_new = |channel: &String| self.find(channel, context.hub).is_none();
@@ -75,9 +83,11 @@ impl Session {
         // centrifuge-python leaves the channel out: then the token says it.
         let channel = if request.channel.is_empty() { &*claims.channel } else { &*request.channel };
         let Some(index) = self.find(channel, context.hub) else {
+            context.because("the client does not subscribe to this channel", channel);
             return context.effects.refuse(command, Error::PERMISSION_DENIED);
         };
         if claims.channel != channel {
+            context.because(OTHER_CHANNEL, channel);
             return context.disconnect(Disconnect::INVALID_TOKEN);
         }
         let Ok(expire_at_s) = subscription_expiry(&claims, context.now_s()) else {

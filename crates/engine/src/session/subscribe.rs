@@ -9,6 +9,7 @@ use touchline_protocol::message::{Push, Reply, SubscribeResult};
 use touchline_protocol::publication::Missed;
 use touchline_protocol::{Disconnect, Error, Unsubscribe, data};
 
+use super::refusal::{CHANNEL_TOO_LONG, NO_WATCH, OTHER_CHANNEL, OTHER_USER, TOKEN_EXPIRED};
 use super::{Action, Context, Entrance, Extra, Phase, Session, Subscription, Ticket, Weight};
 use crate::claims::{BoolValue, Overrides, SubscriptionClaims, TokenError, expiry};
 use crate::directory::Ask;
@@ -77,7 +78,7 @@ impl Session {
     }
 
     /// Decides whether the client may subscribe; the order of the checks is the official server's.
-    fn grant(&self, request: &SubscribeRequest<'_>, context: &Context<'_>) -> Result<Grant, Refusal> {
+    fn grant(&self, request: &SubscribeRequest<'_>, context: &mut Context<'_>) -> Result<Grant, Refusal> {
         let channel = &*request.channel;
         if channel.is_empty() || !matches!(&*request.delta, "" | "fossil") {
             return Err(Refusal::Disconnect(Disconnect::BAD_REQUEST));
@@ -86,12 +87,13 @@ impl Session {
             return Err(Refusal::Error(Error::NOT_AVAILABLE));
         }
         if channel.len() > context.node.namespaces.settings().max_length {
+            context.because(CHANNEL_TOO_LONG, channel);
             return Err(Error::BAD_REQUEST.into());
         }
         if self.find(channel, context.hub).is_some() {
             return Err(Error::ALREADY_SUBSCRIBED.into());
         }
-        let options = context.node.namespaces.resolve(channel)?;
+        let options = context.resolve(channel)?;
         let filter = match &request.tf {
             // A filtered subscriber has not all that a change would change.
             Some(_) if !options.allow_tags_filter || !request.delta.is_empty() => return Err(Error::BAD_REQUEST.into()),
@@ -117,15 +119,15 @@ impl Session {
     }
 
     /// Whether the channel is open to this client without a token.
-    fn check_open(&self, channel: &str, options: &ChannelOptions, context: &Context<'_>) -> Result<(), Error> {
+    fn check_open(&self, channel: &str, options: &ChannelOptions, context: &mut Context<'_>) -> Result<(), Error> {
         let namespaces = &context.node.namespaces;
         if let Some(scope) = channel.strip_prefix("$registry:") {
             let options = context.node.scopes.find(scope).and_then(|scope| context.node.scopes.options(scope));
             let may = options.is_some_and(|o| o.allow_watch_for_client && (!self.user.is_empty() || o.allow_for_anonymous));
-            return if may { Ok(()) } else { Err(Error::PERMISSION_DENIED) };
+            return if may { Ok(()) } else { context.deny(NO_WATCH, channel) };
         }
         if namespaces.is_private(channel) && !self.is_insecure(context) {
-            return Err(Error::PERMISSION_DENIED);
+            return context.deny("the channel is private (channel.private_prefix): it needs a subscription token", channel);
         }
         let is_listed = namespaces.is_user_allowed(channel, &self.user);
         let is_client_allowed = options.allow_subscribe_for_client && (!self.user.is_empty() || options.allow_subscribe_for_anonymous);
@@ -134,12 +136,22 @@ impl Session {
             Some(true) if options.allow_user_limited_channels => true,
             _ => is_client_allowed,
         };
-        if is_allowed || self.is_insecure(context) { Ok(()) } else { Err(Error::PERMISSION_DENIED) }
+        if is_allowed || self.is_insecure(context) {
+            return Ok(());
+        }
+        let is_anonymous = self.user.is_empty() && options.allow_subscribe_for_client;
+        let cause = match is_listed {
+            Some(false) => "the channel is for other users (channel.user_boundary)",
+            _ if is_anonymous => "the namespace lacks allow_subscribe_for_anonymous, and the client is anonymous",
+            _ => "the namespace lacks allow_subscribe_for_client, and no subscription token was sent",
+        };
+        context.deny(cause, channel)
     }
 
-    fn check_token(&self, channel: &str, token: &str, context: &Context<'_>) -> Result<Grant, Refusal> {
+    fn check_token(&self, channel: &str, token: &str, context: &mut Context<'_>) -> Result<Grant, Refusal> {
         let claims = self.verify_subscription(token, context)?;
         if claims.channel != channel {
+            context.because(OTHER_CHANNEL, channel);
             return Err(Refusal::Disconnect(Disconnect::INVALID_TOKEN));
         }
         let expire_at_s = subscription_expiry(&claims, context.now_s())?;
@@ -149,14 +161,21 @@ impl Session {
     }
 
     /// Verifies a subscription token of this client.
-    pub(super) fn verify_subscription(&self, token: &str, context: &Context<'_>) -> Result<SubscriptionClaims, Refusal> {
+    pub(super) fn verify_subscription(&self, token: &str, context: &mut Context<'_>) -> Result<SubscriptionClaims, Refusal> {
         let claims = match context.node.verifier.subscription(token, context.now_s()) {
             Ok(claims) => claims,
-            Err(TokenError::Expired) => return Err(Error::TOKEN_EXPIRED.into()),
-            Err(TokenError::Invalid) => return Err(Error::PERMISSION_DENIED.into()),
+            Err(TokenError::Expired) => {
+                context.because(TOKEN_EXPIRED, "");
+                return Err(Error::TOKEN_EXPIRED.into());
+            }
+            Err(TokenError::Invalid(cause)) => return context.deny(cause, "").map_err(Refusal::from),
         };
         let is_own = claims.sub == *self.user && (claims.client.is_empty() || claims.client == *self.client_id());
-        if is_own { Ok(claims) } else { Err(Refusal::Disconnect(Disconnect::INVALID_TOKEN)) }
+        if is_own {
+            return Ok(claims);
+        }
+        context.because(OTHER_USER, &claims.channel);
+        Err(Refusal::Disconnect(Disconnect::INVALID_TOKEN))
     }
 
     /// Notes the subscription and asks the channel's home for its place in the channel.

@@ -9,6 +9,7 @@ use hyper::{StatusCode, Uri};
 use super::respond::{self, Answer, Refused};
 use crate::node::Node;
 use crate::origin;
+use crate::proxies::Remote;
 
 /// All pages.
 const ANY: &str = "*";
@@ -17,10 +18,11 @@ const ANY: &str = "*";
 ///
 /// # Errors
 /// The answer to a page that is not allowed.
-pub(super) fn check(node: &Node, uri: &Uri, headers: &HeaderMap) -> Result<Option<HeaderValue>, Refused> {
+pub(super) fn check(node: &Node, peer: Remote, uri: &Uri, headers: &HeaderMap) -> Result<Option<HeaderValue>, Refused> {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
     let host = text(HOST).or_else(|| uri.authority().map(|authority| authority.as_str()));
     if !origin::is_allowed(text(ORIGIN), host, &node.settings.client.allowed_origins) {
+        node.log_refused_request(peer, headers, 403, origin::NOT_ALLOWED);
         return Err(respond::text(StatusCode::FORBIDDEN, "this origin is not in client.allowed_origins\n").into());
     }
     let is_named = origin::is_named(text(ORIGIN), host, &node.settings.client.allowed_origins);

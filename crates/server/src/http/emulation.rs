@@ -11,10 +11,11 @@ use super::cors;
 use super::respond::{self, Answer};
 use super::stream::PROTOBUF;
 use crate::node::{Emulated, Node};
+use crate::proxies::Remote;
 
 /// Hands commands on to their session.
-pub(super) async fn answer(node: &Node, request: Request<RequestBody>) -> Answer {
-    let origin = match cors::check(node, request.uri(), request.headers()) {
+pub(super) async fn answer(node: &Node, peer: Remote, request: Request<RequestBody>) -> Answer {
+    let origin = match cors::check(node, peer, request.uri(), request.headers()) {
         Ok(origin) => origin,
         Err(answer) => return *answer,
     };

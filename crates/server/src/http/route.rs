@@ -8,6 +8,7 @@ use hyper::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderName};
 use hyper::{Method, Request, StatusCode, Version};
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
+use touchline_protocol::Error;
 
 use super::body::RequestBody;
 use super::respond::{self, Answer, JSON};
@@ -15,12 +16,13 @@ use super::stream::Admitted;
 use super::{Origin, emulation, stream, upgrade};
 use crate::auth::is_same_secret;
 use crate::handshake::{self, Entrance};
-use crate::host;
+use crate::host::{self, HostRefusal};
 use crate::inbox::Inspection;
 use crate::metrics::{Link, NodeCollector, RegistryCollector, StatsCollector, StoreCollector};
 use crate::metrics_text::text_format;
 use crate::node::Node;
 use crate::operation::{self, ErrorMode};
+use crate::refusals::Refused;
 
 /// How long a shard may take for its turn, as long as it counts as alive.
 const TURN_TIME: Duration = Duration::from_secs(5);
@@ -44,6 +46,9 @@ pub(super) async fn answer(origin: &Origin, request: Request<RequestBody>) -> Ro
     let target = request.uri().authority().map(|authority| authority.as_str());
     let is_needed = request.version() == Version::HTTP_11;
     if let Err(refusal) = host::check(request.headers(), target, is_needed, &node.settings.http_server.allowed_hosts) {
+        if refusal == HostRefusal::NotAllowed {
+            node.log_refused_request(peer, request.headers(), 421, host::NOT_ALLOWED);
+        }
         return Routed::Answer(respond::refuse_host(refusal));
     }
     let path = request.uri().path();
@@ -74,7 +79,7 @@ async fn plain(origin: &Origin, request: Request<RequestBody>) -> Answer {
     let settings = &node.settings;
     let path = request.uri().path();
     if (settings.http_stream.enabled || settings.sse.enabled) && path == prefix(&settings.emulation.handler_prefix, "/emulation") {
-        return emulation::answer(node, request).await;
+        return emulation::answer(node, origin.remote, request).await;
     }
     let is_read = is_read(&request);
     match settings.pages.iter().find(|page| page.path == path) {
@@ -195,7 +200,8 @@ async fn api(origin: &Origin, request: Request<RequestBody>) -> Answer {
     if *request.method() != Method::POST {
         return respond::method_not_allowed("POST");
     }
-    if !is_authorized(node, &request) {
+    if let Err(cause) = authorize(node, &request) {
+        node.log_refused_request(origin.remote, request.headers(), 401, cause);
         return respond::text(StatusCode::UNAUTHORIZED, "unauthorized: send the key of http_api.key as X-API-Key\n");
     }
     pass.settle();
@@ -216,6 +222,7 @@ async fn api(origin: &Origin, request: Request<RequestBody>) -> Answer {
             }
             if let Some(error) = &reply.error {
                 metrics.count_error(error.code);
+                log_refused_operation(origin, &method, *error);
             }
             respond::body(reply.status(mode), JSON, reply.into_body(mode))
         }
@@ -223,22 +230,47 @@ async fn api(origin: &Origin, request: Request<RequestBody>) -> Answer {
     }
 }
 
-/// Whether the request shows the key of the server API.
-fn is_authorized(node: &Node, request: &Request<RequestBody>) -> bool {
+/// Says in the log why the server API refused an operation, where that is the caller's mistake or the configuration's.
+fn log_refused_operation(origin: &Origin, operation: &str, error: Error) {
+    let cause = match error {
+        Error::UNKNOWN_CHANNEL => "server API: the namespace of the channel is not in channel.namespaces",
+        Error::NOT_AVAILABLE => "server API: what the operation needs is not switched on (for the namespace, or in [store])",
+        Error::METHOD_NOT_FOUND => "server API: there is no operation of this name",
+        Error::BAD_REQUEST => "server API: a field is missing, empty, too long or contradicts another one",
+        _ => return,
+    };
+    let (code, address) = (error.code, Some(origin.remote.address));
+    origin.node.log_refusal(&Refused { cause, code, address, operation: operation.get(..32).unwrap_or(operation), ..Refused::default() });
+}
+
+/// Checks the key of the server API that the request shows.
+///
+/// # Errors
+/// Why it is not good, for the log.
+fn authorize(node: &Node, request: &Request<RequestBody>) -> Result<(), &'static str> {
     let settings = &node.settings.http_api;
     if settings.insecure {
-        return true;
+        return Ok(());
     }
     let key = settings.key.as_bytes();
     let is_key = |shown: &[u8]| !key.is_empty() && is_same_secret(shown, key);
     let headers = request.headers();
     if headers.get(&X_API_KEY).is_some_and(|shown| is_key(shown.as_bytes())) {
-        return true;
+        return Ok(());
     }
     let in_authorization = headers.get(AUTHORIZATION).and_then(|value| value.as_bytes().split_at_checked(7));
-    if in_authorization.is_some_and(|(scheme, shown)| scheme.eq_ignore_ascii_case(b"apikey ") && is_key(shown)) {
-        return true;
+    let in_authorization = in_authorization.map(|(scheme, shown)| scheme.eq_ignore_ascii_case(b"apikey ") && is_key(shown));
+    if in_authorization == Some(true) {
+        return Ok(());
     }
     let query = request.uri().query().unwrap_or_default();
-    form_urlencoded::parse(query.as_bytes()).any(|(name, shown)| name == "api_key" && is_key(shown.as_bytes()))
+    let mut in_query = form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name == "api_key").peekable();
+    let is_shown = headers.contains_key(&X_API_KEY) || in_authorization.is_some() || in_query.peek().is_some();
+    if in_query.any(|(_, shown)| is_key(shown.as_bytes())) {
+        Ok(())
+    } else if is_shown {
+        Err("server API: the key that was sent is not http_api.key")
+    } else {
+        Err("server API: no key was sent (header X-API-Key)")
+    }
 }

@@ -57,7 +57,7 @@ pub(super) async fn admit(
     settings: &StreamSettings,
     request: Request<RequestBody>,
 ) -> Result<Admitted, Refused> {
-    let origin = cors::check(node, request.uri(), request.headers())?;
+    let origin = cors::check(node, peer, request.uri(), request.headers())?;
     let refuse = |answer| Err(cors::admit(answer, origin.as_ref()).into());
     let is_sse = matches!(transport, Transport::Sse | Transport::UniSse);
     let method = request.method().clone();

@@ -13,6 +13,7 @@ use super::respond::{self, Answer, Refused};
 use crate::agent::Agent;
 use crate::handshake::{self, Entrance, Granted, Refusal};
 use crate::node::Node;
+use crate::origin;
 use crate::proxies::Remote;
 use crate::transport::Transport;
 
@@ -41,7 +42,8 @@ pub(super) fn answer(
         return Err(refuse(Refusal::NoUpgrade));
     }
     let query = request.uri().query().unwrap_or_default();
-    let granted = handshake::examine(node, peer, transport, query, request.headers()).map_err(refuse)?;
+    let granted =
+        handshake::examine(node, peer, transport, query, request.headers()).map_err(|refusal| tell(node, peer, request, refusal))?;
     let answer = switch(&granted);
     Ok((answer, Entrance { transport, wire: granted.wire, agent: Agent::of(request.headers()), admission: granted.admission }))
 }
@@ -54,11 +56,20 @@ fn extended(node: &Node, peer: Remote, request: &Request<RequestBody>, transport
     }
     let query = request.uri().query().unwrap_or_default();
     let host = request.uri().authority().map(|authority| authority.as_str());
-    let granted = handshake::examine_extended(node, peer, transport, query, host, request.headers()).map_err(refuse)?;
+    let granted = handshake::examine_extended(node, peer, transport, query, host, request.headers())
+        .map_err(|refusal| tell(node, peer, request, refusal))?;
     let mut response = Answer::default();
     offer(&granted, response.headers_mut());
     let agent = Agent::of(request.headers());
     Ok((response, Entrance { transport, wire: granted.wire, agent, admission: granted.admission }))
+}
+
+/// Refuses, and says in the log why where an operator has to mend it.
+fn tell(node: &Node, peer: Remote, request: &Request<RequestBody>, refusal: Refusal) -> Refused {
+    if refusal == Refusal::Origin {
+        node.log_refused_request(peer, request.headers(), 403, origin::NOT_ALLOWED);
+    }
+    refuse(refusal)
 }
 
 fn refuse(refusal: Refusal) -> Refused {

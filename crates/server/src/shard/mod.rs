@@ -21,6 +21,7 @@ mod probe;
 mod queue;
 mod random;
 mod read;
+mod refused;
 mod socket;
 mod users;
 

@@ -378,6 +378,9 @@ impl Shard {
         for code in self.effects.errors.drain(..) {
             self.metrics.count_error(code);
         }
+        if !self.effects.refusals.is_empty() {
+            self.log_refusals(slot);
+        }
         let wire = self.connections.get(slot).map(|connection| connection.wire).unwrap_or_default();
         if !self.effects.messages.is_empty() {
             let messages = self.effects.messages.bytes();

@@ -1,7 +1,7 @@
 //! What a connection reads from and writes to.
 
 use std::io::{Error, ErrorKind, Read, Result, Write};
-use std::net::TcpStream as StdTcpStream;
+use std::net::{IpAddr, TcpStream as StdTcpStream};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::time::Duration;
 
@@ -45,6 +45,16 @@ impl Socket {
             Socket::Tls(tls) => &mut tls.socket,
             Socket::Pair(socket) => socket,
         }
+    }
+
+    /// The address at the other end: the client's, or that of the proxy before it. None where the system does not know it any more.
+    pub(super) fn peer_address(&self) -> Option<IpAddr> {
+        let socket = match self {
+            Socket::Tcp(socket) => socket,
+            Socket::Tls(tls) => &tls.socket,
+            Socket::Pair(_) => return None,
+        };
+        socket.peer_addr().ok().map(|address| address.ip().to_canonical())
     }
 
     /// Breaks the connection when the peer has not acknowledged what was sent for so long (tcp(7), TCP_USER_TIMEOUT): it finds out about a peer

@@ -1,0 +1,94 @@
+//! Why clients are refused: a fixed text for each cause, which the shard logs. A client that is served costs nothing of it.
+
+use std::borrow::Cow;
+
+use touchline_protocol::message::Reply;
+use touchline_protocol::{Disconnect, Error};
+
+use super::{Context, Effects};
+use crate::namespace::ChannelOptions;
+
+/// Longest part of a channel's name that a log shows, bytes.
+const CHANNEL_SHOWN_MAX: usize = 64;
+/// Longest reason of a disconnect: that of a close frame (RFC 6455, 5.5), bytes.
+const REASON_LEN_MAX: usize = 123;
+
+pub(super) const NO_NAMESPACE: &str = "the namespace of the channel is not in channel.namespaces";
+pub(super) const NO_PRESENCE: &str = "presence is off in the namespace of the channel";
+pub(super) const NO_HISTORY: &str = "history_size and history_ttl are not set in the namespace of the channel";
+pub(super) const CHANNEL_TOO_LONG: &str = "the name of the channel is longer than channel.max_length";
+pub(super) const TOKEN_EXPIRED: &str = "exp of the token has passed";
+pub(super) const OTHER_USER: &str = "sub of the token is not the user of the connection, or its client is another one";
+pub(super) const OTHER_CHANNEL: &str = "the subscription token is for another channel";
+pub(super) const NO_WATCH: &str = "the scope lacks allow_watch_for_client (or allow_for_anonymous, and the client is anonymous)";
+
+/// A refusal, for the operator's log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// Number of the error or of the disconnect that the client is told; 0 = it is told nothing.
+    pub code: u32,
+    /// What is missing or wrong. A fixed text: never anything that was sent.
+    pub cause: &'static str,
+    /// The channel, at most 64 bytes of its name; empty = it is not about a channel.
+    pub channel: Box<str>,
+}
+
+impl Effects {
+    /// Answers a command with an error.
+    pub(super) fn refuse(&mut self, command: u32, mut error: Error) {
+        self.errors.push(error.code);
+        if let Some(cause) = self.cause_of(error.code) {
+            error.message = cause;
+        }
+        self.messages.reply(command, &Reply::Error(error));
+    }
+
+    /// Gives the noted cause the number of an error that the client is not told.
+    pub(super) fn number_cause(&mut self, code: u32) {
+        let _ = self.cause_of(code);
+    }
+
+    /// Gives the noted cause its number. The cause, if the client is to be told.
+    fn cause_of(&mut self, code: u32) -> Option<&'static str> {
+        let refused = self.refusals.last_mut().filter(|refused| refused.code == 0)?;
+        refused.code = code;
+        self.tells_cause.then_some(refused.cause)
+    }
+}
+
+impl<'a> Context<'a> {
+    /// The options of a channel's namespace.
+    ///
+    /// # Errors
+    /// 102 when it has none, which is noted.
+    pub(super) fn resolve(&mut self, channel: &str) -> Result<&'a ChannelOptions, Error> {
+        let node = self.node;
+        node.namespaces.resolve(channel).inspect_err(|_| self.because(NO_NAMESPACE, channel))
+    }
+
+    /// Notes why the refusal happens that follows.
+    pub(super) fn because(&mut self, cause: &'static str, channel: &str) {
+        self.effects.tells_cause = self.node.client.tell_refusal_cause;
+        let end = channel.floor_char_boundary(CHANNEL_SHOWN_MAX);
+        self.effects.refusals.push(Refused { code: 0, cause, channel: channel[..end].into() });
+    }
+
+    /// Refuses with 103, and notes why.
+    pub(super) fn deny<T>(&mut self, cause: &'static str, channel: &str) -> Result<T, Error> {
+        self.because(cause, channel);
+        Err(Error::PERMISSION_DENIED)
+    }
+
+    /// Ends the connection, unless it ends already.
+    pub(super) fn disconnect(&mut self, mut why: Disconnect) {
+        if self.effects.disconnect.is_some() {
+            return;
+        }
+        if let Some(cause) = self.effects.cause_of(why.code.into()) {
+            let mut reason = format!("{}: {cause}", why.reason);
+            reason.truncate(reason.floor_char_boundary(REASON_LEN_MAX));
+            why.reason = Cow::Owned(reason);
+        }
+        self.effects.disconnect = Some(why);
+    }
+}
