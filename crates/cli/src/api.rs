@@ -1,11 +1,13 @@
 //! Calls of the server API, by those commands that are its clients.
 
-use std::path::Path;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value as Json;
+use touchline_server::Settings;
 
-use crate::arguments::ApiArguments;
+use crate::arguments::{ApiArguments, CONFIG_VARIABLE};
 use crate::config::{self, Sources};
 use crate::http_client::{self, Url};
 
@@ -35,11 +37,15 @@ impl Api {
     /// # Errors
     /// When the URL is none, or the configuration can't be read.
     pub(crate) fn from_arguments(arguments: &ApiArguments) -> Result<Self> {
-        let key = match &arguments.key {
-            Some(key) => key.clone(),
-            None => configured(arguments.config.as_deref())?.http_api.key,
+        if let (Some(url), Some(key)) = (&arguments.api, &arguments.key) {
+            return Api::new(url, key.clone());
+        }
+        let settings = configured(arguments.config.as_deref())?;
+        let url = match &arguments.api {
+            Some(url) => url.clone(),
+            None => endpoint(&settings, "http")?,
         };
-        Api::new(&arguments.api, key)
+        Api::new(&url, arguments.key.clone().unwrap_or(settings.http_api.key))
     }
 
     /// Calls one operation and gives its result.
@@ -51,7 +57,7 @@ impl Api {
         let answer = http_client::post(&url, &self.key, request.to_string().as_bytes())?;
         match answer.status {
             200..=299 => {}
-            401 => bail!("the server refused the key (401): give it by --key, --config or TOUCHLINE_HTTP_API_KEY"),
+            401 => bail!("the server at {} refused the key (401): give it by --key, --config or TOUCHLINE_HTTP_API_KEY", url.authority()),
             404 => bail!("there is no server API at {} (404)", url.authority()),
             status => bail!("the server answered {status}: {}", excerpt(&answer.body)),
         }
@@ -65,12 +71,39 @@ impl Api {
     }
 }
 
-/// The settings of a file, if one is given, and of the environment.
+/// The configuration file: the one that was typed, else the one that TOUCHLINE_CONFIG names.
+pub(crate) fn named(typed: Option<&Path>) -> Option<PathBuf> {
+    typed.map(Path::to_owned).or_else(|| std::env::var_os(CONFIG_VARIABLE).map(Into::into))
+}
+
+/// Where a server with these settings is reached from this machine: `scheme://host:port`.
+///
+/// # Errors
+/// When it speaks TLS, which the commands that are clients do not.
+pub(crate) fn endpoint(settings: &Settings, scheme: &str) -> Result<String> {
+    let server = &settings.http_server;
+    if server.tls.enabled || server.tls_autocert.enabled {
+        bail!("the server of this configuration speaks TLS, and this command does not: give the {scheme}:// URL of a port without TLS");
+    }
+    let address = server.bind_address().unwrap_or(Ipv4Addr::LOCALHOST.into());
+    Ok(format!("{scheme}://{}", reachable(SocketAddr::new(address, server.port))))
+}
+
+/// The address to type: that of every interface is no address to go to.
+pub(crate) fn reachable(bound: SocketAddr) -> SocketAddr {
+    match bound.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::from(([127, 0, 0, 1], bound.port())),
+        IpAddr::V6(ip) if ip.is_unspecified() => SocketAddr::from((Ipv6Addr::LOCALHOST, bound.port())),
+        _ => bound,
+    }
+}
+
+/// The settings of a file, if one is named, and of the environment.
 ///
 /// # Errors
 /// When they have faults.
-pub(crate) fn configured(file: Option<&Path>) -> Result<touchline_server::Settings> {
-    let sources = Sources { file: file.map(Path::to_owned), variables: config::process_variables(), ..Sources::default() };
+pub(crate) fn configured(file: Option<&Path>) -> Result<Settings> {
+    let sources = Sources { file: named(file), variables: config::process_variables(), ..Sources::default() };
     let (configuration, _) = config::read(&sources).into_result()?;
     Ok(configuration.settings)
 }

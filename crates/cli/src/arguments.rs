@@ -89,6 +89,10 @@ pub(crate) enum Command {
     Match(MatchArguments),
     /// Show the schema of a database, bring it up to date, or take its last change back.
     Migrate(MigrateArguments),
+    /// Copy a SQLite database into a new file, while the server runs or not.
+    Backup(BackupArguments),
+    /// Put a copy of a SQLite database in its place. The server must not run; what was there is kept beside it.
+    Restore(BackupArguments),
     /// Measure: load generators, floors, and scenarios that check themselves.
     Lab(touchline_lab::LabArguments),
     /// Print the version.
@@ -107,6 +111,9 @@ pub(crate) struct ServeArguments {
     /// With --dev: don't play the recorded match.
     #[arg(long)]
     pub(crate) no_match: bool,
+    /// With --dev: let everybody in who reaches this machine, from other machines and phones too. Only the key publishes.
+    #[arg(long)]
+    pub(crate) open_to_network: bool,
     /// Port to listen on (http_server.port).
     #[arg(long, short, value_name = "PORT")]
     pub(crate) port: Option<u16>,
@@ -127,8 +134,12 @@ pub(crate) struct ServeArguments {
 /// Arguments of `check`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct CheckArguments {
-    /// Configuration file, .toml or .json.
-    pub(crate) config: PathBuf,
+    /// Configuration file, .toml or .json; else the one that TOUCHLINE_CONFIG names.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// The same, as other commands take it.
+    #[arg(long, short, value_name = "FILE", conflicts_with = "file")]
+    pub(crate) config: Option<PathBuf>,
 }
 
 /// Arguments of `genconfig`.
@@ -163,7 +174,7 @@ pub(crate) struct TokenArguments {
     /// The secret to sign with; else the one of the configuration or the environment.
     #[arg(long, conflicts_with = "config")]
     pub(crate) secret: Option<String>,
-    /// Configuration file with the secret.
+    /// Configuration file with the secret; else the one that TOUCHLINE_CONFIG names.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
@@ -171,13 +182,13 @@ pub(crate) struct TokenArguments {
 /// How to reach the server API.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ApiArguments {
-    /// The server.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8000")]
-    pub(crate) api: String,
+    /// The server; else where the configuration says that it listens, which is http://127.0.0.1:8000 if it says nothing.
+    #[arg(long, value_name = "URL")]
+    pub(crate) api: Option<String>,
     /// Key of the server API; else the one of --config or TOUCHLINE_HTTP_API_KEY.
-    #[arg(long, conflicts_with = "config")]
+    #[arg(long)]
     pub(crate) key: Option<String>,
-    /// Configuration file with the key.
+    /// Configuration file of the server, with its port and its key; else the one that TOUCHLINE_CONFIG names.
     #[arg(long, short, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 }
@@ -199,9 +210,12 @@ pub(crate) struct PublishArguments {
 pub(crate) struct WatchArguments {
     /// The channel.
     pub(crate) channel: String,
-    /// The server's WebSocket endpoint.
-    #[arg(long, value_name = "URL", default_value = "ws://127.0.0.1:8000/connection/websocket")]
-    pub(crate) url: String,
+    /// The server's WebSocket endpoint; else that of the configuration, which is ws://127.0.0.1:8000/connection/websocket if it says nothing.
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// Configuration file of the server, with its port; else the one that TOUCHLINE_CONFIG names.
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// Connection token (see `touchline token`).
     #[arg(long)]
     pub(crate) token: Option<String>,
@@ -239,6 +253,23 @@ pub(crate) struct MigrateArguments {
     /// What to do.
     #[arg(value_enum)]
     pub(crate) action: MigrateAction,
+    /// Which database.
+    #[arg(long, value_enum, default_value_t = Database::Primary)]
+    pub(crate) database: Database,
+    /// With `down`: delete the data of that change. Without it, `down` only says what would go.
+    #[arg(long)]
+    pub(crate) yes: bool,
+    /// Configuration file, .toml or .json; else the one that TOUCHLINE_CONFIG names.
+    #[arg(long, short, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// Arguments of `backup` and `restore`.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct BackupArguments {
+    /// The copy.
+    #[arg(value_name = "COPY")]
+    pub(crate) copy: PathBuf,
     /// Which database.
     #[arg(long, value_enum, default_value_t = Database::Primary)]
     pub(crate) database: Database,

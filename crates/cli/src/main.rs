@@ -20,7 +20,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("touchline: {error:#}");
+            eprintln!("touchline: {}", causes(&error));
             ExitCode::FAILURE
         }
     }
@@ -36,9 +36,24 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Command::Watch(arguments) => commands::watch::run(&arguments),
         Command::Match(arguments) => commands::match_replay::run(&arguments),
         Command::Migrate(arguments) => commands::migrate::run(&arguments),
+        Command::Backup(arguments) => commands::backup::backup(&arguments),
+        Command::Restore(arguments) => commands::backup::restore(&arguments),
         Command::Lab(arguments) => touchline_lab::run(arguments),
         Command::Version => commands::version::run(),
     }
+}
+
+/// An error and what caused it, each text once: some texts name their cause already.
+fn causes(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.ends_with(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
 }
 
 /// Whoever read our output has seen enough (`touchline watch … | head -1`).

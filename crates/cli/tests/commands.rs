@@ -183,7 +183,7 @@ fn what_fails_says_so_and_exits_with_one() {
     let path = server.path();
     let cases: &[(&[&str], &str)] = &[
         (&["publish", "news:a", "1", "--api", &api, "--key", KEY], "no header can carry"),
-        (&["publish", "news:a", "1", "--api", &api, "--key", "guess"], "the server refused the key (401)"),
+        (&["publish", "news:a", "1", "--api", &api, "--key", "guess"], "refused the key (401)"),
         (&["publish", "news:a", "{", "--api", &api, "--key", "k"], "the publication is no JSON"),
         (&["publish", "news:a", "1", "--api", "https://example.com", "--key", "k"], "https:// is not spoken here yet"),
         (&["watch", "news:a", "--url", &url], "disconnected"),

@@ -51,7 +51,7 @@ pub use settings::{
     PrimarySettings, RegistrySettings, ScopeOptions, Settings, ShutdownSettings, StoreSettings, StreamSettings, TcpSettings, TlsSettings,
     UniWebSocketSettings, WebSocketSettings,
 };
-pub use tls::{TlsError, is_inline_pem};
+pub use tls::{TlsError, check_certificates, is_inline_pem};
 pub use touchline_engine::{PersonalChannel, SubscriptionTokenSettings, TokenError, TokenSettings};
 
 /// The version of this server, as clients and `info` see it.

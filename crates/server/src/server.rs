@@ -61,7 +61,7 @@ pub enum StartError {
     #[error("a public key in client.token or client.subscription_token is not PEM of a kind that tokens are signed with")]
     Key(#[from] jsonwebtoken::errors::Error),
     /// The address of a database is none.
-    #[error("store.{database}.url: {source}")]
+    #[error("store.{database}.url is not the address of a database")]
     DatabaseAddress {
         /// Which database.
         database: &'static str,

@@ -5,6 +5,7 @@
 //! here makes a caller wait. What is asked beyond the room of the queue is refused at once.
 
 mod batch;
+pub mod copies;
 mod find;
 pub mod migrate;
 mod postgres;

@@ -1,5 +1,7 @@
 //! A database's schema by hand: what `touchline migrate` shows and changes.
 
+mod contents;
+
 use std::fs::File;
 use std::path::Path;
 use std::time::Duration;

@@ -1,7 +1,23 @@
 //! The few lines that greet a newcomer.
 
+/// From where the demo can be seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// From this machine: it listens nowhere else.
+    Machine,
+    /// From other machines, too.
+    Network,
+    /// It listens for other machines, and refuses their clients.
+    Refused,
+}
+
 /// Where to look, what to paste, how to stop.
-pub(crate) fn banner(base: &str, key: &str, plays_match: bool) -> String {
+pub(crate) fn banner(base: &str, key: &str, plays_match: bool, reach: Reach) -> String {
+    let reach = match reach {
+        Reach::Machine => "Only this machine sees it; `--open-to-network` shows it to phones and other machines.",
+        Reach::Network => "Everybody who reaches this address can watch. The reporter's page holds the key: pass its address on to nobody.",
+        Reach::Refused => "Clients of other machines are refused; `--open-to-network` lets them in.",
+    };
     let match_line = if plays_match {
         "A recorded match plays by itself, over and over; `--no-match` leaves the pitch to you."
     } else {
@@ -17,6 +33,7 @@ pub(crate) fn banner(base: &str, key: &str, plays_match: bool) -> String {
     Reporter   {base}/reporter#key={key}
 
   {match_line}
+  {reach}
   Paste this, and every fan sees it:
 
     curl {base}/api/publish{header} -d '{publication}'

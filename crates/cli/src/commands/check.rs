@@ -4,14 +4,17 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 
+use crate::api::named;
 use crate::arguments::CheckArguments;
 use crate::config::{Reading, Severity, Sources, process_variables, read_to_serve};
 
 /// Prints the findings; fails if `touchline serve` would.
 pub(crate) fn run(arguments: &CheckArguments) -> Result<ExitCode> {
-    let sources = Sources { file: Some(arguments.config.clone()), variables: process_variables(), ..Sources::default() };
+    let file = named(arguments.file.as_deref().or(arguments.config.as_deref()));
+    let file = file.context("which configuration? Name the file, or set TOUCHLINE_CONFIG")?;
+    let sources = Sources { file: Some(file), variables: process_variables(), ..Sources::default() };
     let reading = read_to_serve(&sources);
     write!(std::io::stdout(), "{}", report(&reading))?;
     Ok(if reading.configuration.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE })

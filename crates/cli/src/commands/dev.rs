@@ -1,14 +1,16 @@
 //! What `serve --dev` does beside serving: it says where to look, and plays the recorded match.
 
 use std::io::Write as _;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
 use anyhow::Result;
 use touchline_server::Settings;
 
-use super::banner::banner;
+use super::banner::{Reach, banner};
 use super::match_replay::{Player, Recording};
-use crate::{api::Api, demo};
+use crate::api::{Api, reachable};
+use crate::arguments::ServeArguments;
+use crate::demo;
 
 /// How many times faster than it was the demo's match is played: one takes a few minutes.
 const SPEED: f64 = 30.0;
@@ -17,21 +19,34 @@ const SPEED: f64 = 30.0;
 ///
 /// # Errors
 /// When the banner can't be printed.
-pub(crate) fn begin(settings: &Settings, bound: SocketAddr, plays_match: bool) -> Result<Option<Player>> {
+pub(crate) fn begin(settings: &Settings, bound: SocketAddr, arguments: &ServeArguments) -> Result<Option<Player>> {
     let base = format!("http://{}", reachable(bound));
     let key = &settings.http_api.key;
-    let recording = if plays_match { Some(Recording::parse(demo::RECORDING)?) } else { None };
+    let recording = if arguments.no_match { None } else { Some(Recording::parse(demo::RECORDING)?) };
+    let is_open = !settings.client.anonymous_on_loopback_only;
+    let is_elsewhere = !bound.ip().is_loopback();
+    let shown = if is_elsewhere && is_open { format!("http://{}", from_elsewhere(bound)) } else { base.clone() };
+    let reach = match (is_elsewhere, is_open) {
+        (true, true) => Reach::Network,
+        (true, false) => Reach::Refused,
+        (false, _) => Reach::Machine,
+    };
     let mut out = std::io::stdout().lock();
-    write!(out, "{}", banner(&base, key, recording.is_some()))?;
+    write!(out, "{}", banner(&shown, key, recording.is_some(), reach))?;
     out.flush()?;
     recording.map(|recording| Player::start(Api::new(&base, key.clone())?, demo::CHANNEL.to_owned(), recording, SPEED)).transpose()
 }
 
-/// The address to type: that of every interface is no address to go to.
-fn reachable(bound: SocketAddr) -> SocketAddr {
-    match bound.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::from(([127, 0, 0, 1], bound.port())),
-        IpAddr::V6(ip) if ip.is_unspecified() => SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], bound.port())),
-        _ => bound,
+/// The address to type on another machine: of every interface, the one that packets to others leave by. Nothing is sent to find it.
+fn from_elsewhere(bound: SocketAddr) -> SocketAddr {
+    if !bound.ip().is_unspecified() {
+        return bound;
     }
+    let own = || {
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+        // TEST-NET-1 (RFC 5737): beyond every local network.
+        socket.connect((Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
+        socket.local_addr().ok().map(|own| own.ip()).filter(|own| !own.is_unspecified())
+    };
+    own().map_or(reachable(bound), |own| SocketAddr::new(own, bound.port()))
 }

@@ -3,19 +3,17 @@
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use touchline_store::Schema;
 use touchline_store::migrate::{PRIMARY, STATS};
 
-use crate::arguments::{CONFIG_VARIABLE, Database, MigrateAction, MigrateArguments};
-use crate::config::{self, Sources};
+use crate::api::configured;
+use crate::arguments::{Database, MigrateAction, MigrateArguments};
 
 /// Does it, and shows what is there then. `status` fails if something is not made yet.
 pub(crate) fn run(arguments: &MigrateArguments) -> Result<ExitCode> {
-    let file = arguments.config.clone().or_else(|| std::env::var_os(CONFIG_VARIABLE).map(Into::into));
-    let sources = Sources { file, variables: config::process_variables(), ..Sources::default() };
-    let (configuration, _) = config::read(&sources).into_result()?;
-    let store = &configuration.settings.store;
+    let settings = configured(arguments.config.as_deref())?;
+    let store = &settings.store;
     let (database, url, tls_ca) = match arguments.database {
         Database::Primary => (&PRIMARY, &store.primary.url, &store.primary.tls_ca),
         Database::Stats => (&STATS, &store.stats.url, &store.stats.tls_ca),
@@ -27,7 +25,8 @@ pub(crate) fn run(arguments: &MigrateArguments) -> Result<ExitCode> {
     match arguments.action {
         MigrateAction::Status => {}
         MigrateAction::Up => schema.go_to(newest)?,
-        MigrateAction::Down => schema.go_to(schema.version()?.saturating_sub(1))?,
+        MigrateAction::Down if !go_down(&mut schema, arguments.yes)? => return Ok(ExitCode::FAILURE),
+        MigrateAction::Down => {}
     }
     let version = schema.version()?;
     let mut out = std::io::stdout().lock();
@@ -40,4 +39,25 @@ pub(crate) fn run(arguments: &MigrateArguments) -> Result<ExitCode> {
     }
     let is_fine = arguments.action != MigrateAction::Status || version == newest;
     Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Takes the last change back, if that was asked for in earnest; else says what would go.
+fn go_down(schema: &mut Schema, is_sure: bool) -> Result<bool> {
+    let version = schema.version()?;
+    if version == 0 {
+        return Ok(true);
+    }
+    let nodes = schema.others()?;
+    if nodes > 0 {
+        bail!("{nodes} connections of running nodes use this database: stop them first");
+    }
+    for (table, rows) in schema.rows_of_last()? {
+        eprintln!("touchline: {table}: {rows} rows {}", if is_sure { "go" } else { "would go" });
+    }
+    if !is_sure {
+        eprintln!("touchline: nothing was changed. Make a backup, then give --yes to delete these tables and what is in them");
+        return Ok(false);
+    }
+    schema.go_to(version - 1)?;
+    Ok(true)
 }

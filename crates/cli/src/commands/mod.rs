@@ -1,5 +1,6 @@
 //! One file for each command: what it does from its arguments to its exit code.
 
+pub(crate) mod backup;
 mod banner;
 pub(crate) mod check;
 mod dev;

@@ -1,14 +1,17 @@
 //! `touchline serve`: configuration, server, signals, drain.
 
-use std::error::Error as _;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use touchline_server::{Running, Server, Settings, StartError};
+use touchline_server::{Running, Server, Settings, StartError, TlsError};
+use touchline_store::OpenError;
 
-use crate::arguments::{CONFIG_VARIABLE, ServeArguments};
+use crate::api::named;
+use crate::arguments::ServeArguments;
 use crate::config::{self, DevelopmentSecrets, Finding, Flags, Severity, Sources};
 use crate::{commands::dev, descriptors, logging};
 
@@ -31,7 +34,7 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
     runtime.block_on(async {
         let mut signals = Signals::listen()?;
         let running = start(settings.clone())?;
-        let _player = if arguments.dev { dev::begin(&settings, running.address(), !arguments.no_match)? } else { None };
+        let _player = if arguments.dev { dev::begin(&settings, running.address(), &arguments)? } else { None };
         if let Some(address) = running.tcp_address() {
             tracing::info!(%address, "lines over TCP");
         }
@@ -48,7 +51,7 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
 
 fn sources(arguments: &ServeArguments) -> Result<Sources> {
     Ok(Sources {
-        file: arguments.config.clone().or_else(|| std::env::var_os(CONFIG_VARIABLE).map(Into::into)),
+        file: named(arguments.config.as_deref()),
         variables: config::process_variables(),
         flags: Flags {
             address: arguments.address,
@@ -57,7 +60,7 @@ fn sources(arguments: &ServeArguments) -> Result<Sources> {
             shards: arguments.shards,
             keys: arguments.keys.clone(),
         },
-        development: if arguments.dev { Some(DevelopmentSecrets::random()?) } else { None },
+        development: if arguments.dev { Some(DevelopmentSecrets::random(arguments.open_to_network)?) } else { None },
     })
 }
 
@@ -72,28 +75,52 @@ fn log(findings: &[Finding]) {
 }
 
 fn start(settings: Settings) -> Result<Running> {
-    let port = settings.http_server.port;
-    Server::bind(settings).and_then(Server::start).map_err(|error| explain(error, port))
+    Server::bind(settings).and_then(Server::start).map_err(explain)
 }
 
 /// Adds the remedy where there is a usual one.
-fn explain(error: StartError, port: u16) -> anyhow::Error {
-    let mut cause = error.source();
-    let mut kind = None;
-    while let Some(error) = cause {
-        kind = kind.or_else(|| error.downcast_ref::<io::Error>().map(io::Error::kind));
-        cause = error.source();
-    }
-    let other = if port == u16::MAX { 8000 } else { port.max(1023) + 1 };
-    let remedy = match kind {
-        Some(io::ErrorKind::AddrInUse) => {
-            format!("port {port} is taken: stop who has it (`ss -ltnp 'sport = :{port}'` tells), or choose another, as --port {other}")
+fn explain(error: StartError) -> anyhow::Error {
+    let remedy = match &error {
+        StartError::Bind { address, source } => bind_remedy(address.port(), source.kind()),
+        StartError::Database(OpenError::File { path, source }) => Some(format!(
+            "the database (store.primary.url or store.stats.url) can't be used: {}",
+            file_remedy(path, source.kind(), "give its directory to this account (chown)")
+        )),
+        StartError::Tls(TlsError::File { key, path: Some(path), source }) => {
+            Some(format!("{key}: {}", file_remedy(&path.to_string_lossy(), source.kind(), "let this account read it")))
         }
-        Some(io::ErrorKind::PermissionDenied) => format!("port {port} needs a privilege: choose one above 1023, as --port 8000"),
-        Some(io::ErrorKind::AddrNotAvailable) => "this machine has no such address: see `ip address`, or leave --address away".to_owned(),
-        _ => return anyhow!(error).context("failed to start"),
+        _ => None,
     };
-    anyhow!(error).context(remedy)
+    anyhow!(error).context(remedy.unwrap_or_else(|| "failed to start".to_owned()))
+}
+
+fn bind_remedy(port: u16, kind: io::ErrorKind) -> Option<String> {
+    let other = if port == u16::MAX { 8000 } else { port.max(1023) + 1 };
+    match kind {
+        io::ErrorKind::AddrInUse => Some(format!(
+            "port {port} is taken: stop who has it (`ss -ltnp 'sport = :{port}'` tells), or choose another, as --port {other}"
+        )),
+        io::ErrorKind::PermissionDenied if port < 1024 => Some(format!(
+            "port {port} needs a privilege: choose one above 1023, as --port 8000, or give it (systemd: AmbientCapabilities=CAP_NET_BIND_SERVICE)"
+        )),
+        io::ErrorKind::AddrNotAvailable => Some("this machine has no such address: see `ip address`, or leave --address away".to_owned()),
+        _ => None,
+    }
+}
+
+/// What a file's path is relative to, which account was refused, and what to do.
+fn file_remedy(path: &str, kind: io::ErrorKind, permit: &str) -> String {
+    let directory = std::env::current_dir().map(|directory| directory.display().to_string()).unwrap_or_default();
+    let place = if Path::new(path).is_absolute() { String::new() } else { format!(" in {directory}, where the server was started") };
+    let remedy = if place.is_empty() { permit.to_owned() } else { format!("{permit}, or write an absolute path") };
+    match kind {
+        io::ErrorKind::PermissionDenied => {
+            let account = std::fs::metadata("/proc/self").map_or_else(|_| "this account".to_owned(), |me| format!("uid {}", me.uid()));
+            format!("{path}{place} is not for {account}: {remedy}")
+        }
+        io::ErrorKind::NotFound => format!("{path}{place} is not there"),
+        _ => format!("{path}{place}"),
+    }
 }
 
 /// SIGTERM and SIGINT, and SIGHUP, which ends nothing: it is what others reload their configuration at.

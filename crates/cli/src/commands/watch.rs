@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::api::{configured, endpoint};
 use crate::arguments::WatchArguments;
 use crate::http_client::Url;
 use follower::{Effect, Follower};
@@ -30,7 +31,14 @@ enum End {
 
 /// Follows the channel until it can't, or has printed as many as asked for.
 pub(crate) fn run(arguments: &WatchArguments) -> Result<ExitCode> {
-    let url = Url::parse(&arguments.url, "ws")?;
+    let url = match &arguments.url {
+        Some(url) => url.clone(),
+        None => {
+            let settings = configured(arguments.config.as_deref())?;
+            format!("{}{}", endpoint(&settings, "ws")?, settings.websocket.handler_prefix)
+        }
+    };
+    let url = Url::parse(&url, "ws")?;
     let mut follower = Follower::new(arguments.channel.clone(), arguments.token.clone(), arguments.subscription_token.clone());
     let mut left = arguments.count.unwrap_or(u64::MAX);
     let mut pause = PAUSE_MIN;

@@ -24,22 +24,24 @@ const MATCH_OPTIONS: &[&str] = &[
     "allow_presence_for_anonymous",
 ];
 
-/// Secrets for one run.
+/// Secrets for one run, and who is let in.
 #[derive(Clone)]
 pub(crate) struct DevelopmentSecrets {
     /// For the server API.
     pub(crate) api_key: String,
     /// For tokens.
     pub(crate) token_secret: String,
+    /// Clients of other machines are let in.
+    pub(crate) is_open: bool,
 }
 
 impl DevelopmentSecrets {
-    /// Fresh random ones.
+    /// Fresh random ones. `is_open`: clients of other machines are let in.
     ///
     /// # Errors
     /// When the system has no randomness to give.
-    pub(crate) fn random() -> anyhow::Result<Self> {
-        Ok(DevelopmentSecrets { api_key: random_secret()?, token_secret: random_secret()? })
+    pub(crate) fn random(is_open: bool) -> anyhow::Result<Self> {
+        Ok(DevelopmentSecrets { api_key: random_secret()?, token_secret: random_secret()?, is_open })
     }
 }
 
@@ -61,17 +63,19 @@ pub(crate) fn fill(secrets: &DevelopmentSecrets, tree: &mut Node) {
             tree.set(path, node(value));
         }
     };
-    fill("http_server.address", text("127.0.0.1"));
+    fill("http_server.address", text(if secrets.is_open { "0.0.0.0" } else { "127.0.0.1" }));
     fill("tcp.address", text("127.0.0.1"));
     // A page of another site, whose name an attacker lets resolve to this machine, must not count as a page of this machine.
-    fill("http_server.allowed_hosts", Value::List(["localhost", "*.localhost"].map(|host| node(text(host))).into()));
+    // One that is open to everybody has nothing to hide from them.
+    let hosts: &[&str] = if secrets.is_open { &[] } else { &["localhost", "*.localhost"] };
+    fill("http_server.allowed_hosts", Value::List(hosts.iter().map(|host| node(text(host))).collect()));
     for transport in ["http_stream", "sse", "uni_websocket", "uni_http_stream", "uni_sse"] {
         fill(&format!("{transport}.enabled"), Value::Boolean(true));
     }
     fill("http_api.key", text(&secrets.api_key));
     fill("client.token.hmac_secret_key", text(&secrets.token_secret));
     fill("client.allow_anonymous_connect_without_token", Value::Boolean(true));
-    fill("client.anonymous_on_loopback_only", Value::Boolean(true));
+    fill("client.anonymous_on_loopback_only", Value::Boolean(!secrets.is_open));
     fill("client.tell_refusal_cause", Value::Boolean(true));
     fill("channel.without_namespace.allow_subscribe_for_client", Value::Boolean(true));
     fill("channel.without_namespace.allow_subscribe_for_anonymous", Value::Boolean(true));

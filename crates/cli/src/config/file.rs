@@ -8,6 +8,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::finding::Finding;
+use super::json;
 use super::low::{Node, Place, Value};
 
 /// Reads a file; faults are findings, and what could not be read is an empty table.
@@ -37,13 +38,13 @@ pub(crate) fn read(path: &Path, findings: &mut Vec<Finding>) -> Node {
 
 fn from_json(text: &str, name: &Rc<str>) -> Result<Node, Finding> {
     let whole = Place::File(name.clone(), None);
-    let json: serde_json::Value = serde_json::from_str(text).map_err(|error| {
+    serde_json::from_str::<serde_json::Value>(text).map_err(|error| {
         let place = Place::File(name.clone(), Some((error.line(), error.column())));
         let reason = error.to_string();
         let reason = reason.split(" at line ").next().unwrap_or_default();
         Finding::error(format!("is not JSON: {reason}"), Some(&place))
     })?;
-    match Node::from_json(json, &whole) {
+    match json::tree(text, name) {
         Some(node) if matches!(node.value, Value::Table(_)) => Ok(node),
         _ => Err(Finding::error("must be a JSON object", Some(&whole))),
     }

@@ -45,6 +45,59 @@ pub(crate) fn has_secrets(written: &Node) -> bool {
     })
 }
 
+/// Refuses files and addresses that the server could not use.
+pub(crate) fn check_use(settings: &Settings, findings: &mut Vec<Finding>) {
+    for (section, tls) in [("http_server", &settings.http_server.tls), ("tcp", &settings.tcp.tls)] {
+        let files = [("cert_pem", &tls.cert_pem), ("key_pem", &tls.key_pem), ("client_ca_pem", &tls.client_ca_pem)];
+        let is_complete = !tls.cert_pem.is_empty() && !tls.key_pem.is_empty();
+        if tls.enabled && files.iter().all(|(name, file)| is_pem(&format!("{section}.tls.{name}"), file, findings)) && is_complete {
+            let checked = touchline_server::check_certificates(&format!("{section}.tls"), tls);
+            findings.extend(checked.err().map(|error| Finding::error(format!("{section}.tls: {:#}", anyhow::Error::from(error)), None)));
+        }
+    }
+    let (store, cluster) = (&settings.store, &settings.cluster);
+    let databases = [("primary", &store.primary.url, settings.needs_primary()), ("stats", &store.stats.url, store.stats.enabled)];
+    for (name, url, _) in databases.iter().filter(|(_, _, is_used)| *is_used) {
+        if let Err(error) = url.parse::<touchline_store::Url>() {
+            findings.push(Finding::error(format!("store.{name}.url: {error}"), None));
+        }
+    }
+    if settings.needs_primary() {
+        is_readable("store.primary.tls_ca", &store.primary.tls_ca, findings);
+    }
+    if store.stats.enabled {
+        is_readable("store.stats.tls_ca", &store.stats.tls_ca, findings);
+    }
+    if cluster.is_on() {
+        let files = [
+            ("credentials", &cluster.nats_credentials),
+            ("tls_ca", &cluster.nats_tls_ca),
+            ("tls_cert", &cluster.nats_tls_cert),
+            ("tls_key", &cluster.nats_tls_key),
+        ];
+        for (name, file) in files {
+            is_readable(&format!("cluster.nats_{name}"), file, findings);
+        }
+    }
+}
+
+/// The same for a value that may hold the PEM itself.
+fn is_pem(key: &str, value: &str, findings: &mut Vec<Finding>) -> bool {
+    touchline_server::is_inline_pem(value) || is_readable(key, value, findings)
+}
+
+/// Whether a file can be read, if one is named.
+fn is_readable(key: &str, file: &str, findings: &mut Vec<Finding>) -> bool {
+    if file.is_empty() {
+        return true;
+    }
+    let read = std::fs::read(file);
+    if let Err(error) = &read {
+        findings.push(Finding::error(format!("{key}: {file} can't be read: {error}"), None));
+    }
+    read.is_ok()
+}
+
 fn check_one(what: &str, path: &Path, findings: &mut Vec<Finding>) {
     // One that can't be looked at is told of where it is read.
     let Ok(found) = std::fs::metadata(path) else { return };

@@ -199,6 +199,15 @@ impl Reader<'_> {
         let known = keys::paths();
         let theirs = THEIRS.iter().map(|theirs| theirs.path);
         let shape = without_names(path);
+        let above = shape.match_indices('.').map(|(at, _)| &shape[at + 1..]);
+        if let Some(whole) =
+            above.into_iter().find(|whole| keys::is_section(whole) || whole.contains('.') && keys::find(KEYS, whole).is_some())
+        {
+            let text = format!(
+                "{path}: unknown key; {whole} is no part of the table around it: write it above the first [section], or below in its own"
+            );
+            return self.findings.push(Finding::error(text, Some(&node.place)));
+        }
         let hint = match nearest(&shape, known.iter().map(String::as_str).chain(theirs)) {
             Some(meant) => format!("; did you mean {meant}?"),
             None => "; docs/configuration.md lists all keys".into(),

@@ -181,6 +181,10 @@ pub(crate) const FIXED: &[Fixed] = &[
 
 /// Constants that are called as limits are, and bound no input: (file, name).
 pub(crate) const NO_FIXED: &[(&str, &str)] = &[
+    ("engine/src/session/refusal.rs", "CHANNEL_SHOWN_MAX"),
+    ("engine/src/session/refusal.rs", "REASON_LEN_MAX"),
+    ("server/src/refusals.rs", "LINES_MAX"),
+    ("server/src/refusals.rs", "ORIGIN_SHOWN_MAX"),
     ("cluster/src/loader.rs", "READING_MAX"),
     ("cluster/src/loader.rs", "CHECKING_MAX"),
     ("protocol/src/deflate.rs", "STORED_MAX"),

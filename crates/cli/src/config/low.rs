@@ -88,6 +88,24 @@ impl Node {
         })
     }
 
+    /// Where the key stands that a text begins with, as `channel.namespaces[news].durable: …`, or the nearest table around it.
+    pub(crate) fn place_of(&self, text: &str) -> Option<Place> {
+        let key = text.split(": ").next().unwrap_or_default();
+        let (mut node, mut place) = (self, None);
+        for part in key.split('.') {
+            let (name, item) = part.split_once('[').map_or((part, None), |(name, item)| (name, item.strip_suffix(']')));
+            let Some(found) = node.get(name) else { break };
+            node = found;
+            if let (Some(item), Value::List(items)) = (item, &node.value) {
+                // Of two with one name, the second is the one too many.
+                let Some(found) = items.iter().rev().find(|found| found.text("name") == Some(item)) else { break };
+                node = found;
+            }
+            place = Some(node.place.clone());
+        }
+        place
+    }
+
     /// Writes a value at a dotted path over what is there; makes the tables on the way. A value that is in the way gives way.
     pub(crate) fn set(&mut self, path: &str, node: Node) {
         let (key, rest) = path.split_once('.').map_or((path, None), |(key, rest)| (key, Some(rest)));

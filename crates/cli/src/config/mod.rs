@@ -13,6 +13,7 @@ mod files;
 mod finding;
 mod flags;
 mod high;
+mod json;
 pub(crate) mod keys;
 #[cfg(test)]
 mod limits;
@@ -85,6 +86,7 @@ pub(crate) fn read_to_serve(sources: &Sources) -> Reading {
     read_and(sources, |file, settings, findings| {
         secrets::check(settings, findings);
         files::check(file, settings, findings);
+        files::check_use(settings, findings);
     })
 }
 
@@ -108,6 +110,9 @@ fn read_and(sources: &Sources, check_more: Check) -> Reading {
         checks::check(&configuration.settings, &mut findings);
         doors::check(&written, &configuration.settings, &mut findings);
         check_more(sources.file.as_deref().map(|file| (file, has_secrets)), &configuration.settings, &mut findings);
+    }
+    for finding in findings.iter_mut().filter(|finding| finding.place.is_none()) {
+        finding.place = written.place_of(&finding.text).filter(|place| *place != low::Place::Defaults);
     }
     findings.sort_by_key(|finding| finding.severity);
     let is_usable = findings.iter().all(|finding| finding.severity != Severity::Error);

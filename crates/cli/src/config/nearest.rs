@@ -2,14 +2,14 @@
 
 /// The candidate that a mistyped name most likely means, if any is near enough.
 ///
-/// A candidate that ends in the whole name is the nearest of all: old configurations write `api_key` for `http_api.key`.
+/// A candidate that ends in the whole name is the nearest of all, the first one of several: old configurations write `api_key` for `http_api.key`.
 pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let name = plain(name);
     let allowed = (name.chars().count() / 4).max(2);
     candidates
         .map(|candidate| (score(&name, &plain(candidate)), candidate))
         .filter(|(score, _)| *score <= allowed)
-        .min_by_key(|(score, candidate)| (*score, candidate.len()))
+        .min_by_key(|(score, candidate)| (*score, if *score == 1 { 0 } else { candidate.len() }))
         .map(|(_, candidate)| candidate)
 }
 

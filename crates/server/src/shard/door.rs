@@ -33,7 +33,7 @@ const ACCEPTS_MAX: usize = 32;
 /// Pause when a connection can't be accepted and nothing can be closed for it, milliseconds: trying again at once would spin.
 const PAUSE_MS: u64 = 100;
 /// Between two log lines about connections that can't be accepted, milliseconds.
-const COMPLAINT_MS: u64 = 5_000;
+const COMPLAINT_MS: u64 = 60_000;
 /// What the system says when the process, or the machine, has no file descriptors left (errno(3): EMFILE, ENFILE).
 const NO_DESCRIPTORS: [i32; 2] = [24, 23];
 /// TLS handshakes that may begin at once, as time at their rate, microseconds: twice the time between two ticks, which end a pause.
@@ -128,7 +128,9 @@ impl Door {
         let (due_ms, count) = &mut self.complaint;
         *count += 1;
         if *due_ms <= now_ms {
-            tracing::warn!(%error, count = *count, "connections could not be accepted");
+            let is_short = error.raw_os_error().is_some_and(|code| NO_DESCRIPTORS.contains(&code));
+            let remedy = if is_short { ": raise the limit of open files (systemd: LimitNOFILE=, shells: ulimit -Hn)" } else { "" };
+            tracing::warn!(%error, count = *count, "connections could not be accepted{remedy}");
             self.complaint = (now_ms + COMPLAINT_MS, 0);
         }
     }

@@ -167,6 +167,14 @@ fn watch(tls: &Weak<Tls>, seen: &mut Vec<Option<(SystemTime, u64)>>) {
     }
 }
 
+/// Reads what the settings of a section say, as the server does at its start.
+///
+/// # Errors
+/// See [`TlsError`].
+pub fn check_certificates(section: &str, settings: &TlsSettings) -> Result<(), TlsError> {
+    if settings.has_files() { load(section, settings, None, &[]).map(|_| ()) } else { Ok(()) }
+}
+
 fn load(section: &str, settings: &TlsSettings, acme: Option<&Acme>, protocols: &[Vec<u8>]) -> Result<Arc<ServerConfig>, TlsError> {
     let builder = ServerConfig::builder();
     let builder = if settings.client_ca_pem.is_empty() {

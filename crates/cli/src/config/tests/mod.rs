@@ -46,6 +46,13 @@ fn texts(reading: &Reading) -> Vec<String> {
     reading.findings.iter().filter(|finding| finding.severity != Severity::Note).map(shown).collect()
 }
 
+/// The same without lines and columns.
+fn unplaced(reading: &Reading) -> Vec<String> {
+    let is_number = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let without = |text: String| text.split(':').filter(|part| !is_number(part)).collect::<Vec<_>>().join(":");
+    texts(reading).into_iter().map(without).collect()
+}
+
 fn toml(text: &str) -> Reading {
     File::new("c.toml", text).read(&[])
 }
@@ -203,7 +210,8 @@ fn a_real_configuration_of_centrifugo_starts_and_tells_what_is_left_out() {
     assert!(alone[0].starts_with("Error") && alone[0].contains("engine: not supported, and without it each node would serve"), "{alone:?}");
     let reading = file.read(&[("TOUCHLINE_CLUSTER_ENGINE", "nats")]);
     let expected: Vec<&str> = include_str!("../testdata/centrifugo6.expected.txt").lines().collect();
-    assert_eq!(texts(&reading), expected, "\n{}", texts(&reading).join("\n"));
+    assert_eq!(unplaced(&reading), expected, "\n{}", texts(&reading).join("\n"));
+    assert!(texts(&reading).iter().all(|text| text.starts_with("Warning c.json:")), "each has its line");
     let settings = settings(reading);
     assert_eq!(settings.http_server.port, 8000);
     assert_eq!(settings.client.allowed_origins, ["https://app.example.com", "https://*.example.org"]);
@@ -410,7 +418,54 @@ fn settings_that_do_not_go_together_are_told() {
             "Warning http_server.tls.client_ca_pem: clients without a certificate are let in too; client_auth = \"require\" refuses them, as Centrifugo does",
         ),
     ] {
-        assert_eq!(texts(&toml(&text)), [expected], "{text}");
+        let found = unplaced(&toml(&text));
+        assert_eq!(found.iter().map(|found| found.replacen("c.toml: ", "", 1)).collect::<Vec<_>>(), [expected], "{text}");
+    }
+}
+
+#[test]
+fn what_does_not_go_together_has_its_line() {
+    for (name, text, expected) in [
+        ("c.toml", "\nclient.pong_timeout = \"25s\"", "c.toml:2:8: client.pong_timeout: must be"),
+        ("c.json", "{\"client\": {\n  \"pong_timeout\": \"25s\"}}", "c.json:2:3: client.pong_timeout: must be"),
+        ("c.json", "{\"client\": {\n  \"chanel_limit\": 3}}", "c.json:2:3: client.chanel_limit: unknown key"),
+        ("c.toml", "[http_server.tls]\nenabled = true", "c.toml:1:14: http_server.tls: needs cert_pem"),
+        (
+            "c.toml",
+            "[[channel.namespaces]]\nname = \"a1\"\n[[channel.namespaces]]\nname = \"a1\"",
+            "c.toml:4:1: channel.namespaces[a1].name: used twice",
+        ),
+        (
+            "c.toml",
+            "[[channel.namespaces]]\nname = \"a1\"\ndurable = true",
+            "c.toml:3:1: channel.namespaces[a1].durable: needs history_size",
+        ),
+        ("c.toml", "[client]\nhttp_api.key = \"k\"", "http_api is no part of the table around it: write it above the first [section]"),
+        ("c.toml", "port = 1", "c.toml:1:1: port: unknown key; did you mean http_server.port?"),
+    ] {
+        let found = texts(&File::new(name, text).read(&[]));
+        assert!(found.len() == 1 && found[0].contains(expected), "{text}: {found:?}");
+    }
+}
+
+#[test]
+fn what_a_server_could_not_use_is_refused() {
+    let file = |name: &str, text: &str| File::new(name, text);
+    let (certificate, key) = (file("c.pem", "no certificate"), file("k.pem", "no key"));
+    let secrets =
+        "http_api.key = \"a-key-of-twenty-bytes\"\nclient.token.hmac_secret_key = \"a secret of this test, long enough for it\"\n";
+    let durable = "[[channel.namespaces]]\nname = \"a1\"\ndurable = true\nhistory_size = 1\nhistory_ttl = \"1m\"";
+    let tls = |certificate: &str, key: &str| format!("[http_server.tls]\nenabled = true\ncert_pem = {certificate:?}\nkey_pem = {key:?}");
+    for (text, expected) in [
+        (tls("/no/such.pem", "/no/such.key"), "c.toml:5:1: http_server.tls.cert_pem: /no/such.pem can't be read"),
+        (tls(&certificate.0.to_string_lossy(), &key.0.to_string_lossy()), "http_server.tls: "),
+        (format!("store.primary.url = \"mysql://db\"\n{durable}"), "c.toml:3:15: store.primary.url: expected sqlite:PATH or postgres://"),
+        (format!("store.primary.tls_ca = \"/no/ca.pem\"\n{durable}"), "store.primary.tls_ca: /no/ca.pem can't be read"),
+        ("[cluster]\nengine = \"nats\"\nnats_tls_ca = \"/no/ca.pem\"".to_owned(), "cluster.nats_tls_ca: /no/ca.pem can't be read"),
+    ] {
+        let file = File::new("c.toml", &format!("{secrets}{text}"));
+        let found = texts(&read_to_serve(&Sources { file: Some(file.0.clone()), ..Sources::default() }));
+        assert!(found.iter().any(|found| found.starts_with("Error") && found.contains(expected)), "{text}: {found:?}");
     }
 }
 
@@ -464,8 +519,11 @@ fn nothing_is_served_without_secrets_unless_that_was_asked_for() {
 
 #[test]
 fn development_fills_in_what_is_absent_and_nothing_else() {
-    let secrets =
-        DevelopmentSecrets { api_key: "a generated key of the api".into(), token_secret: "a generated secret for all tokens".into() };
+    let secrets = DevelopmentSecrets {
+        api_key: "a generated key of the api".into(),
+        token_secret: "a generated secret for all tokens".into(),
+        is_open: false,
+    };
     let file = File::new("c.toml", "[http_api]\nkey = \"the one that was written\"\n[[channel.namespaces]]\nname = \"chat\"");
     let mut sources = Sources { file: Some(file.0.clone()), development: Some(secrets), ..Sources::default() };
     sources.flags.port = Some(9000);

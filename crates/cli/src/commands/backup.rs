@@ -1,0 +1,50 @@
+//! `touchline backup COPY` and `touchline restore COPY`: a SQLite database as one file.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use touchline_store::migrate::{self, PRIMARY, STATS};
+use touchline_store::{Url, copies};
+
+use crate::api::configured;
+use crate::arguments::{BackupArguments, Database};
+
+/// Copies the database into a new file. The server may run.
+pub(crate) fn backup(arguments: &BackupArguments) -> Result<ExitCode> {
+    let (path, _) = database(arguments)?;
+    let size = copies::backup(&path, &arguments.copy)?;
+    let copy = arguments.copy.display();
+    writeln!(std::io::stdout(), "{copy}: a copy of {}, {size} bytes, checked", path.display())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Puts a copy in the place of the database. The server must not run.
+pub(crate) fn restore(arguments: &BackupArguments) -> Result<ExitCode> {
+    let (path, database) = database(arguments)?;
+    let kept = copies::restore(&arguments.copy, &path, database)?;
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{} is now {}", path.display(), arguments.copy.display())?;
+    if let Some(kept) = kept {
+        writeln!(out, "what was there before is {}", kept.display())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The file that the configuration names.
+fn database(arguments: &BackupArguments) -> Result<(std::path::PathBuf, &'static migrate::Database)> {
+    let settings = configured(arguments.config.as_deref())?;
+    let (database, url) = match arguments.database {
+        Database::Primary => (&PRIMARY, &settings.store.primary.url),
+        Database::Stats => (&STATS, &settings.store.stats.url),
+    };
+    let (name, schema) = (database.name, database.schema);
+    match url.parse().with_context(|| format!("store.{name}.url"))? {
+        Url::Sqlite(path) => Ok((path, database)),
+        Url::Postgres(_) => bail!(
+            "store.{name}.url is PostgreSQL, which has its own tools: `pg_dump --format=custom --file=copy.dump DATABASE` makes a copy of \
+             the whole database (the schema {schema} and the function touchline_publish), `pg_restore --clean --if-exists \
+             --dbname=DATABASE copy.dump` puts it back while no node runs"
+        ),
+    }
+}

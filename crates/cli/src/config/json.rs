@@ -1,0 +1,127 @@
+//! The tree of a JSON text, with the place of every key. serde_json has found the text good before, and tells no places.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use serde_json::Value as Json;
+
+use super::low::{Node, Place, Value};
+
+/// The tree of a text that is JSON; none when it is a null.
+pub(super) fn tree(text: &str, name: &Rc<str>) -> Option<Node> {
+    let mut scanner = Scanner { text, at: 0, name };
+    scanner.value(Place::File(Rc::clone(name), None))
+}
+
+struct Scanner<'a> {
+    text: &'a str,
+    /// Bytes that are read.
+    at: usize,
+    name: &'a Rc<str>,
+}
+
+impl Scanner<'_> {
+    /// The next byte that is no blank; 0 = the end.
+    fn peek(&mut self) -> u8 {
+        let rest = self.text[self.at..].trim_start_matches([' ', '\t', '\r', '\n']);
+        self.at = self.text.len() - rest.len();
+        rest.bytes().next().unwrap_or_default()
+    }
+
+    fn here(&mut self) -> Place {
+        self.peek();
+        let before = &self.text[..self.at];
+        let line = before.matches('\n').count() + 1;
+        let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+        Place::File(Rc::clone(self.name), Some((line, column)))
+    }
+
+    /// The next value. `place`: that of its key, if it has one.
+    fn value(&mut self, place: Place) -> Option<Node> {
+        let value = match self.peek() {
+            b'{' => self.table(),
+            b'[' => self.list(),
+            _ => return Node::from_json(serde_json::from_str(self.scalar()).ok()?, &place),
+        };
+        Some(Node { place, value })
+    }
+
+    fn table(&mut self) -> Value {
+        let mut fields = BTreeMap::new();
+        self.at += 1;
+        while !matches!(self.peek(), b'}' | 0) {
+            let place = self.here();
+            let key: Json = serde_json::from_str(self.scalar()).unwrap_or_default();
+            // The colon.
+            self.peek();
+            self.at += 1;
+            let value = self.value(place);
+            if let (Json::String(key), Some(value)) = (key, value) {
+                fields.insert(key, value);
+            }
+            self.pass_comma();
+        }
+        self.at += 1;
+        Value::Table(fields)
+    }
+
+    fn list(&mut self) -> Value {
+        let mut items = Vec::new();
+        self.at += 1;
+        while !matches!(self.peek(), b']' | 0) {
+            let place = self.here();
+            items.extend(self.value(place));
+            self.pass_comma();
+        }
+        self.at += 1;
+        Value::List(items)
+    }
+
+    fn pass_comma(&mut self) {
+        if self.peek() == b',' {
+            self.at += 1;
+        }
+    }
+
+    /// The text of a string, a number or a word.
+    fn scalar(&mut self) -> &str {
+        self.peek();
+        let rest = &self.text[self.at..];
+        let mut is_escaped = false;
+        let is_end = |(at, byte): &(usize, u8)| {
+            let is_quote = *byte == b'"' && *at > 0 && !is_escaped;
+            is_escaped = *byte == b'\\' && !is_escaped;
+            is_quote
+        };
+        let length = if rest.starts_with('"') {
+            rest.bytes().enumerate().find(is_end).map_or(rest.len(), |(at, _)| at + 1)
+        } else {
+            rest.find([',', ':', ']', '}', ' ', '\t', '\r', '\n']).unwrap_or(rest.len()).max(1).min(rest.len())
+        };
+        self.at += length;
+        &rest[..length]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_has_its_place() {
+        let text = "{\n  \"a\": {\"b\\\"c\": [1, {\"d\": null, \"e\": -2.5e1}]},\n\t\"f\" : \"x,}\\\\\"\n, \"g\":true}";
+        let json: Json = serde_json::from_str(text).expect("it is JSON");
+        let name: Rc<str> = "x.json".into();
+        let tree = tree(text, &name).expect("it is a table");
+        let place = |path: &str| tree.get(path).map(|node| node.place.to_string());
+        assert_eq!(place("a").as_deref(), Some("x.json:2:3"));
+        assert_eq!(place("a.b\"c").as_deref(), Some("x.json:2:9"));
+        assert_eq!(place("f").as_deref(), Some("x.json:3:2"));
+        assert_eq!(place("g").as_deref(), Some("x.json:4:3"));
+        assert_eq!(tree.text("f"), json["f"].as_str());
+        let Some(Node { value: Value::List(items), .. }) = tree.get("a.b\"c") else { panic!("a list") };
+        assert_eq!(items[1].place.to_string(), "x.json:2:21");
+        assert!(matches!(items[1].get("e").map(|node| &node.value), Some(Value::Float(number)) if *number == -25.0));
+        assert!(items[1].get("d").is_none());
+    }
+}

@@ -1,0 +1,67 @@
+//! What a change of a schema holds, and who uses it: to be looked at before it is taken back.
+
+use rusqlite::OptionalExtension as _;
+
+use super::{Of, Schema};
+use crate::OpenError;
+use crate::migrate::Migration;
+use crate::postgres::Failure;
+
+impl Schema {
+    /// The tables that go with the last change, each with the number of its rows.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn rows_of_last(&self) -> Result<Vec<(String, u64)>, OpenError> {
+        let version = self.version()?;
+        let Some(last) = self.migrations().iter().find(|migration| migration.version == version) else { return Ok(Vec::new()) };
+        dropped(last).map(|table| Ok((table.to_owned(), self.rows(table)?))).collect()
+    }
+
+    fn rows(&self, table: &str) -> Result<u64, OpenError> {
+        let count = format!("SELECT count(*) FROM {table}");
+        match &self.of {
+            Of::Sqlite { connection, path, .. } => {
+                let counted = connection.query_row(&count, [], |row| row.get::<_, u64>(0)).optional();
+                Ok(counted.map_err(|source| OpenError::Sqlite { path: path.clone(), source })?.unwrap_or_default())
+            }
+            Of::Postgres { link, runtime } => {
+                let row = runtime.block_on(link.client.query_one(&count, &[])).map_err(Failure::from)?;
+                Ok(u64::try_from(row.get::<_, i64>(0)).unwrap_or_default())
+            }
+        }
+    }
+
+    /// Connections of nodes and of other programs of ours to this database. Of a file there are none: who has it open keeps us out.
+    ///
+    /// # Errors
+    /// The database's.
+    pub fn others(&self) -> Result<u64, OpenError> {
+        let Of::Postgres { link, runtime } = &self.of else { return Ok(0) };
+        let count = "SELECT count(*) FROM pg_stat_activity \
+            WHERE application_name = 'touchline' AND datname = current_database() AND pid <> pg_backend_pid()";
+        let row = runtime.block_on(link.client.query_one(count, &[])).map_err(Failure::from)?;
+        Ok(u64::try_from(row.get::<_, i64>(0)).unwrap_or_default())
+    }
+}
+
+/// The tables that a change takes with it when it is taken back.
+fn dropped(migration: &Migration) -> impl Iterator<Item = &'static str> {
+    let down: &'static str = migration.down;
+    let tables = down.split(';').filter_map(|statement| statement.trim().strip_prefix("DROP TABLE "));
+    tables.map(|table| table.trim().trim_start_matches("IF EXISTS "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::migrate::{PRIMARY, STATS};
+
+    #[test]
+    fn every_change_says_which_tables_go_with_it() {
+        for migration in [PRIMARY.sqlite, PRIMARY.postgres, STATS.sqlite, STATS.postgres].concat() {
+            let made = migration.up.matches("CREATE TABLE ").count();
+            assert_eq!(dropped(&migration).count(), made, "{}", migration.title);
+        }
+    }
+}
