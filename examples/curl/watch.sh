@@ -1,13 +1,19 @@
 #!/usr/bin/env bash
-# The live match in a terminal: curl holds the connection, sed cuts out what happened.
+# The live match in a terminal: curl holds the connection, sed cuts out what happened. What goes wrong is said, and ends it with 1.
 # Usage: watch.sh [URL] [CHANNEL]
 set -euo pipefail
 url=${1:-http://127.0.0.1:8000} channel=${2:-match:live}
 
-curl --silent --no-buffer --fail "$url/connection/uni_http_stream" --data "{\"subs\":{\"$channel\":{}}}" |
-  while IFS= read -r line; do
-    case "$line" in
-      *'"pub"'*) printf '%s\n' "$line" | sed -E 's/.*"pub":\{"data":(.*),"offset".*/\1/' ;;
-      *'"disconnect"'*) printf '%s\n' "$line" >&2 ;;
-    esac
-  done
+exec 3< <(exec curl --silent --show-error --no-buffer --fail-with-body "$url/connection/uni_http_stream" --data "{\"subs\":{\"$channel\":{}}}")
+curl=$!
+trap 'kill "$curl" 2>/dev/null || true' EXIT
+while IFS= read -r line <&3; do
+  case "$line" in
+    *'"connect"'*"\"$channel\":"* | '{}' | '') ;;
+    *'"connect"'*) echo "the server does not give $channel: its log says why" >&2; exit 1 ;;
+    *'"pub"'*) printf '%s\n' "$line" | sed -E 's/.*"pub":\{"data":(.*),"offset".*/\1/; t; s/.*"pub":\{"data":(.*)\}\}$/\1/' ;;
+    *) printf '%s\n' "$line" >&2 ;;
+  esac
+done
+if wait "$curl"; then echo "the server has ended the stream" >&2; fi
+exit 1

@@ -1,54 +1,111 @@
 """A device in MicroPython (or Python): one socket, one JSON object a line. It hears commands in its channel and publishes readings.
 
+A connection that is lost is made again. What the server refuses for good ends the program.
+
 Usage: device.py HOST PORT CHANNEL [TOKEN]
 """
 
 import json
 import socket
 import sys
+import time
+
+# Seconds between two readings, and between two tries: the first pause and the longest.
+READING = 10
+PAUSE_MIN, PAUSE_MAX = 1, 60
+
+
+class Refused(Exception):
+    """The server does not want this device: to come back would change nothing."""
 
 
 class Device:
-    """A connection that is made again whenever it is lost."""
+    """One connection. When it is lost, its methods raise OSError."""
 
     def __init__(self, host, port, token=""):
-        self.socket = socket.socket()
-        self.socket.connect(socket.getaddrinfo(host, port)[0][-1])
-        self.file = self.socket.makefile("rb")
+        address = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)[0]
+        self.socket = socket.socket(address[0])
+        self.socket.connect(address[-1])
+        # So often at least the caller has its turn.
+        self.socket.settimeout(1)
         self.number = 0
+        self.input = b""
         self.send(connect={"token": token})
 
     def send(self, **command):
         """Sends a command; its number comes back with the reply."""
         self.number += 1
         command["id"] = self.number
-        self.socket.send(json.dumps(command).encode() + b"\n")
+        self.socket.sendall(json.dumps(command).encode() + b"\n")
         return self.number
 
-    def messages(self):
-        """Replies and pushes, as they come. Pings are answered here."""
-        while True:
-            line = self.file.readline()
-            if not line:
+    def message(self):
+        """The next reply or push; None when nothing came for a while. Pings are answered here."""
+        while b"\n" not in self.input:
+            try:
+                received = self.socket.recv(1024)
+            except OSError as error:
+                # A timeout, by whatever name this Python has for it.
+                if isinstance(error, getattr(socket, "timeout", ())) or error.args[:1] in ((11,), (110,)):
+                    return None
+                raise
+            if not received:
                 raise OSError("the server has gone")
-            message = json.loads(line)
-            if message:
-                yield message
-            else:
-                self.socket.send(b"{}\n")
+            self.input += received
+        line, self.input = self.input.split(b"\n", 1)
+        if line.strip() == b"{}":
+            self.socket.sendall(b"{}\n")
+            return None
+        return json.loads(line) if line.strip() else None
+
+    def close(self):
+        self.socket.close()
+
+
+def serve(device, channel):
+    """Prints what is published in the channel, and publishes a reading now and then, until the connection is lost."""
+    subscribed = device.send(subscribe={"channel": channel})
+    is_subscribed, due = False, 0
+    while True:
+        message = device.message() or {}
+        push = message.get("push", {})
+        if "error" in message and not message["error"].get("temporary"):
+            raise Refused(message["error"]["message"])
+        if "error" in message:
+            raise OSError(message["error"]["message"])
+        if "disconnect" in push:
+            code, reason = push["disconnect"]["code"], push["disconnect"]["reason"]
+            # 3500 to 3999 and 4500 to 4999 are final.
+            raise (Refused if 3500 <= code < 4000 or 4500 <= code < 5000 else OSError)(reason)
+        if message.get("id") == subscribed:
+            is_subscribed = True
+            print("subscribed", flush=True)
+        elif "pub" in push:
+            print(json.dumps(push["pub"]["data"]), flush=True)
+        if is_subscribed and time.time() >= due:
+            due = time.time() + READING
+            device.send(publish={"channel": channel, "data": {"temperature": 21.5}})
 
 
 def main(host="127.0.0.1", port="8001", channel="news", token=""):
-    device = Device(host, int(port), token)
-    subscribed = device.send(subscribe={"channel": channel})
-    for message in device.messages():
-        if "error" in message:
-            raise SystemExit(message["error"]["message"])
-        if message.get("id") == subscribed:
-            print("subscribed", flush=True)
-            device.send(publish={"channel": channel, "data": {"temperature": 21.5}})
-        elif "pub" in message.get("push", {}):
-            print(json.dumps(message["push"]["pub"]["data"]), flush=True)
+    pause = PAUSE_MIN
+    while True:
+        began = time.time()
+        device = None
+        try:
+            device = Device(host, int(port), token)
+            serve(device, channel)
+        except Refused as refused:
+            raise SystemExit("refused: {}".format(refused))
+        except OSError as error:
+            if time.time() - began > PAUSE_MAX:
+                pause = PAUSE_MIN
+            print("lost: {}; again in {} s".format(error, pause), file=sys.stderr, flush=True)
+            time.sleep(pause)
+            pause = min(2 * pause, PAUSE_MAX)
+        finally:
+            if device:
+                device.close()
 
 
 main(*sys.argv[1:])

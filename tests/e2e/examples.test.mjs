@@ -1,5 +1,6 @@
 // The examples for terminals and devices do what they say.
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { spawn } from './processes.mjs';
@@ -21,7 +22,7 @@ describe('examples', () => {
   const run = (command, ...words) => {
     const program = spawn(command, words);
     programs.push(program);
-    const said = { text: '' };
+    const said = { text: '', end: new Promise((resolve) => program.once('exit', resolve)) };
     for (const stream of [program.stdout, program.stderr]) stream.on('data', (data) => (said.text += data));
     said.has = async (text) => {
       for (const end = Date.now() + 30_000; !said.text.includes(text) && Date.now() < end; ) await sleep(20);
@@ -38,11 +39,31 @@ describe('examples', () => {
     const python = run('python3', example('device/device.py'), '127.0.0.1', `${port}`, 'history:lamp');
     await python.has('subscribed');
     await shell.has('"temperature": 21.5');
+    await python.has('"humidity":');
     // Longer than a ping and the time for its answer.
     await sleep(2_000);
     await server.api('publish', { channel: 'history:lamp', data: { on: true } });
     await python.has('{"on": true}');
     await shell.has('{"on":true}');
+  });
+
+  test('a device in Python comes back when the server does, and ends when it is refused', { timeout: 120_000 }, async () => {
+    const [own, lines] = [await freePort(), await freePort()];
+    const change = { tcp: { enabled: true, address: '127.0.0.1', port: lines } };
+    let other = await Server.start({ change, port: own });
+    const python = run('python3', example('device/device.py'), '127.0.0.1', `${lines}`, 'history:lamp');
+    await python.has('subscribed');
+    await other.stop('SIGKILL');
+    await python.has('again in');
+    python.text = '';
+    other = await Server.start({ change, port: own });
+    await python.has('subscribed');
+    await other.api('publish', { channel: 'history:lamp', data: { on: true } });
+    await python.has('{"on": true}');
+    const refused = run('python3', example('device/device.py'), '127.0.0.1', `${lines}`, 'history:lamp', 'forged');
+    await refused.has('refused: invalid token');
+    assert.equal(await refused.end, 1);
+    assert.equal(await other.stop(), 0);
   });
 
   test('a device without a good token is told why', { timeout: 120_000 }, async () => {
@@ -56,6 +77,28 @@ describe('examples', () => {
     }
     await server.api('publish', { channel: 'history:match', data: { goal: 'Roma' } });
     await terminal.has('{"goal":"Roma"}');
+  });
+
+  test('curl says what goes wrong, and fails', { timeout: 120_000 }, async () => {
+    const nobody = run(example('curl/watch.sh'), `http://127.0.0.1:${await freePort()}`, 'history:match');
+    assert.equal(await nobody.end, 1);
+    assert.match(nobody.text, /Failed to connect|Couldn't connect/);
+    const forbidden = run(example('curl/watch.sh'), server.http, 'closed:match');
+    assert.equal(await forbidden.end, 1);
+    assert.match(forbidden.text, /does not give closed:match/);
+    const wrong = run(example('curl/watch.sh'), `${server.http}/no`, 'history:match');
+    assert.equal(await wrong.end, 1);
+    assert.match(wrong.text, /404/);
+  });
+
+  test('a cluster says that it builds, and takes the program that it is told', { timeout: 120_000 }, async () => {
+    const text = readFileSync(example('cluster/run'), 'utf8');
+    assert.doesNotMatch(text, /--quiet$/m);
+    assert.match(text, /CARGO_TARGET_DIR/);
+    const cluster = run('env', `TOUCHLINE_BIN=${process.env.TOUCHLINE_BIN ?? new URL('../../target/debug/touchline', import.meta.url).pathname}`, example('cluster/run'));
+    await cluster.has('Three nodes are one cluster');
+    programs.at(-1).kill('SIGINT');
+    await cluster.end;
   });
 
   test("the device's configuration is good", { timeout: 120_000 }, async () => {

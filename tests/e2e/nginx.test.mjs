@@ -47,10 +47,28 @@ function documented(server) {
   return serve(`${block.replace('127.0.0.1:8000', `127.0.0.1:${server.port}`)} location / { proxy_pass http://127.0.0.1:${server.port}; }`);
 }
 
+/** nginx before a server, by the whole file of the page on proxies. */
+async function site(server) {
+  const page = readFileSync(new URL('../../docs/guides/proxy.md', import.meta.url), 'utf8');
+  const [, block] = page.match(/```nginx\n([^`]*)```/);
+  assert.ok(block.includes('server 127.0.0.1:8000;') && block.includes('listen 80;'), block);
+  const port = await freePort();
+  return start(port, block.replace('127.0.0.1:8000', `127.0.0.1:${server.port}`).replace('listen 80;', `listen 127.0.0.1:${port};`));
+}
+
 /** nginx that serves by HTTP. */
 async function serve(locations) {
-  const directory = mkdtempSync(join(tmpdir(), 'touchline-nginx-'));
   const port = await freePort();
+  return start(port, `
+    map $http_upgrade $connection_upgrade { default upgrade; '' close; }
+    server {
+      listen 127.0.0.1:${port};
+      ${locations}
+    }`);
+}
+
+async function start(port, servers) {
+  const directory = mkdtempSync(join(tmpdir(), 'touchline-nginx-'));
   const file = join(directory, 'nginx.conf');
   writeFileSync(file, `
     daemon off; master_process off; pid ${directory}/pid; error_log stderr warn;
@@ -58,11 +76,7 @@ async function serve(locations) {
     http {
       access_log off;
       ${['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((kind) => `${kind}_temp_path ${directory}/${kind};`).join(' ')}
-      map $http_upgrade $connection_upgrade { default upgrade; '' close; }
-      server {
-        listen 127.0.0.1:${port};
-        ${locations}
-      }
+      ${servers}
     }`);
   return run(directory, file, port);
 }
@@ -199,6 +213,30 @@ describe('behind nginx', () => {
     end();
     await front.stop();
     await limited.stop();
+  });
+
+  test('by the page on proxies: every transport, pages of the own host, and nothing that is not for clients', { timeout: 180_000 }, async () => {
+    const strict = await Server.start({ change: { http_server: { trusted_proxies: ['127.0.0.1'] }, client: { allowed_origins: [] } } });
+    const front = await site(strict);
+    for (const path of ['/api/info', '/metrics', '/health', '/', '/emulation/x']) {
+      assert.equal((await fetch(`http://127.0.0.1:${front.port}${path}`)).status, 404, path);
+    }
+    // A page of the address under which nginx is reached is a page of the server's own host.
+    const own = `http://127.0.0.1:${front.port}`;
+    const { status, end } = visitors(front.port);
+    assert.equal(await status('127.0.0.2', '203.0.113.1', { Origin: own }), 101);
+    assert.equal(await status('127.0.0.2', '203.0.113.1', { Origin: 'http://127.0.0.1' }), 403);
+    end();
+    const posted = (path, body) => fetch(`${own}${path}`, { method: 'POST', headers: { Origin: own }, body });
+    const stream = await posted('/connection/http_stream', '{"id":1,"connect":{}}');
+    assert.equal(stream.status, 200);
+    await stream.body.cancel();
+    assert.equal((await posted('/emulation', '{}')).status, 400, 'it reaches the server');
+    for (const transport of ['websocket', 'http_stream', 'sse']) {
+      await scenarios[CHOSEN[0]]({ client: (options) => made(front.port, transport, options), token, api: (method, body) => strict.api(method, body), equal: assert.deepEqual });
+    }
+    await front.stop();
+    await strict.stop();
   });
 
   test('limits go by the address that nginx tells by the PROXY protocol', { timeout: 180_000 }, async () => {

@@ -2,18 +2,26 @@
 
 use std::io::IsTerminal as _;
 
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::config::LogSettings;
+
+/// The client of NATS logs every try to connect. What changes is told by `touchline_cluster`.
+const NATS_CLIENT: &str = "async_nats";
 
 /// Starts logging. Once in a process's life.
 pub(crate) fn start(settings: &LogSettings) {
     let level = level(&settings.level);
-    let builder = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false);
+    let targets = Targets::new().with_default(level);
+    let targets = if level <= LevelFilter::INFO { targets.with_target(NATS_CLIENT, LevelFilter::OFF) } else { targets };
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
+    let registry = tracing_subscriber::registry().with(targets);
     if settings.format == "json" {
-        builder.json().flatten_event(true).init();
+        registry.with(lines.json().flatten_event(true)).init();
     } else {
-        builder.with_ansi(std::io::stderr().is_terminal()).init();
+        registry.with(lines.with_ansi(std::io::stderr().is_terminal())).init();
     }
 }
 

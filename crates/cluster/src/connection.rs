@@ -13,6 +13,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::history::{Streams, warn_of_losses};
+use crate::link_log::LinkLog;
 use crate::loader::{Checks, Loader};
 use crate::members::{Hello, Members, Step, Timing, VERSIONS};
 use crate::pieces::{Pieces, split};
@@ -176,6 +177,7 @@ struct Node {
     unheard: Vec<(u64, Arc<str>)>,
     echo: u64,
     has_new: bool,
+    log: LinkLog,
 }
 
 impl Node {
@@ -195,6 +197,7 @@ impl Node {
         };
         let ms = |duration: Duration| duration.as_millis() as u64;
         let timing = Timing { heartbeat_ms: ms(settings.heartbeat), timeout_ms: ms(settings.timeout), grace_ms: ms(settings.grace) };
+        let log = LinkLog::new(&settings.urls);
         Node {
             members: Members::new(me, timing),
             began: Instant::now(),
@@ -213,6 +216,7 @@ impl Node {
             unheard: Vec::new(),
             echo: 0,
             has_new: false,
+            log,
         }
     }
 
@@ -393,7 +397,7 @@ impl Node {
     async fn on_event(&mut self, event: &Event, streams: &UnboundedSender<Streams>) {
         match event {
             Event::Connected => {
-                tracing::info!("NATS is there");
+                self.log.connected(&self.client.server_info());
                 let steps = self.members.linked(true, self.now_ms());
                 self.take(steps).await;
                 if !self.settings.streams.is_empty() {
@@ -401,7 +405,7 @@ impl Node {
                 }
             }
             Event::Disconnected => {
-                tracing::warn!("NATS is gone; clients of other nodes can't be reached");
+                self.log.lost();
                 self.is_joined.store(false, Relaxed);
                 (self.hand)(Incoming::Linked(false));
                 let steps = self.members.linked(false, self.now_ms());
@@ -412,7 +416,7 @@ impl Node {
                 self.checks.trouble.notify_one();
             }
             other => {
-                tracing::warn!(event = %other, "NATS says");
+                self.log.note(other);
                 self.checks.trouble.notify_one();
             }
         }

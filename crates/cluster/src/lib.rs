@@ -1,10 +1,11 @@
 //! Nodes joined by NATS: links between registries, messages between nodes, channels across them.
 //!
-//! [`start`] gives a [`Cluster`] to send with, and hands all that comes in to one function. It runs on a thread of its own: nothing here
+//! [`join`] gives a [`Cluster`] to send with, and [`Joining::start`] hands all that comes in to one function. It runs on a thread of its own: nothing here
 //! ever makes a caller wait. The subjects and the bytes on them are in `docs/cluster.md`.
 
 mod connection;
 mod history;
+mod link_log;
 mod loader;
 mod members;
 mod pieces;

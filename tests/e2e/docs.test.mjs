@@ -1,0 +1,187 @@
+// What a newcomer pastes from the pages works as it stands there.
+import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Centrifuge } from 'centrifuge';
+import WebSocket from 'ws';
+import { spawn } from './processes.mjs';
+import { freePort } from './server.mjs';
+
+const root = new URL('../../', import.meta.url).pathname;
+const binary = resolve(process.env.TOUCHLINE_BIN ?? join(root, 'target/debug/touchline'));
+const page = (path) => readFileSync(join(root, path), 'utf8');
+
+/** The blocks of a section, in order: language and text. */
+function blocks(path, heading) {
+  const section = page(path).split(/^## /m).find((part) => part.startsWith(heading));
+  assert.ok(section, `${path} has no section ${heading}`);
+  return [...section.matchAll(/^```(\w+)\n([^]*?)^```$/gm)].map(([, language, text]) => ({ language, text }));
+}
+
+/** A directory in which blocks are pasted; `touchline` is on its path, and listens where nobody else does. */
+class Terminal {
+  constructor(environment = {}) {
+    this.directory = mkdtempSync(join(tmpdir(), 'touchline-docs-'));
+    symlinkSync(binary, join(this.directory, 'touchline'));
+    this.environment = { PATH: `${this.directory}:/usr/sbin:${process.env.PATH}`, HOME: this.directory, ...environment };
+    this.running = [];
+  }
+
+  /** Pastes a block that ends. */
+  run(text) {
+    return execFileSync('bash', ['-e', '-c', text], { cwd: this.directory, env: this.environment, encoding: 'utf8' });
+  }
+
+  /** Pastes a block that runs on. */
+  start(text) {
+    const program = spawn('bash', ['-e', '-c', text], { cwd: this.directory, env: this.environment, detached: true });
+    const said = { text: '', program };
+    for (const stream of [program.stdout, program.stderr]) stream.on('data', (data) => (said.text += data));
+    program.once('exit', (code) => (said.code = code));
+    said.has = async (pattern) => {
+      for (const end = Date.now() + 60_000; !said.text.match(pattern) && said.code === undefined && Date.now() < end; ) await sleep(20);
+      assert.match(said.text, pattern);
+    };
+    this.running.push(program);
+    return said;
+  }
+
+  end() {
+    for (const program of this.running) {
+      try { process.kill(-program.pid, 'SIGKILL'); } catch { /* it has ended */ }
+    }
+    rmSync(this.directory, { recursive: true, force: true });
+  }
+}
+
+describe('the README, as it is pasted', () => {
+  const [install, serve, watch, publish, browser, node, python] = blocks('README.md', 'In your application');
+  let terminal, port, server;
+  before(async () => {
+    port = await freePort();
+    // The page says 8000; all commands take the port from one place.
+    terminal = new Terminal({ TOUCHLINE_HTTP_SERVER_PORT: `${port}` });
+    server = terminal.start(serve.text);
+    await server.has(/ready/);
+  });
+  after(() => terminal.end());
+
+  test('the program is installed under the name that the blocks use', () => {
+    assert.match(install.text, /^cargo install --path crates\/cli --locked$/m);
+    assert.match(page('crates/cli/Cargo.toml'), /\[\[bin\]\]\s+name = "touchline"|^name = "touchline"$/m);
+  });
+
+  test('a configuration is for its owner, and the server starts on it', () => {
+    assert.equal(statSync(join(terminal.directory, 'touchline.toml')).mode & 0o777, 0o600);
+  });
+
+  test('one terminal follows what another one publishes', { timeout: 120_000 }, async () => {
+    const watching = terminal.start(watch.text);
+    await watching.has(/watching news:live/);
+    assert.match(terminal.run(publish.text), /"offset":/);
+    await watching.has(/\{"headline":"Kick-off"\}/);
+  });
+
+  test('the page gets it with the token of a backend in Node or in Python, and only from its own origin', { timeout: 120_000 }, async () => {
+    const secret = terminal.run('cat touchline.toml').match(/hmac_secret_key = "(.*)"/)[1];
+    const module = join(terminal.directory, 'token.mjs');
+    writeFileSync(module, node.text);
+    const { touchlineToken } = await import(module);
+    writeFileSync(join(terminal.directory, 'token.py'), `${python.text}\nimport sys\nprint(touchline_token(42, sys.argv[1]))`);
+    const tokens = { node: touchlineToken(42, secret), python: terminal.run(`python3 token.py '${secret}'`).trim() };
+    const from = (origin) => class extends WebSocket { constructor(url, protocols) { super(url, protocols, { origin }); } };
+    const code = browser.text.replace(/^import .*$/m, '').replace('localhost:8000', `127.0.0.1:${port}`);
+    const open = (origin, token) => new Promise((done) => {
+      const Client = class extends Centrifuge { constructor(url, options) { super(url, { ...options, websocket: from(origin) }); } };
+      const fetch = async (path) => ({ text: async () => { assert.equal(path, '/token'); return token; } });
+      new Function('Centrifuge', 'fetch', 'show', 'done', `${code}; done(live)`)(Client, fetch, (data) => shown.push(data), done);
+    });
+    let shown = [];
+    for (const [name, token] of Object.entries(tokens)) {
+      assert.match(terminal.run(`touchline token --check '${token}' --config touchline.toml`), /good: user "42"/, name);
+      shown = [];
+      const live = await open('http://localhost:3000', token);
+      await live.getSubscription('news:live').ready(30_000);
+      terminal.run(publish.text);
+      for (const end = Date.now() + 30_000; shown.length === 0 && Date.now() < end; ) await sleep(20);
+      assert.deepEqual(shown[0], { headline: 'Kick-off' }, name);
+      live.disconnect();
+    }
+    const elsewhere = await open('http://elsewhere.example', tokens.node);
+    await server.has(/refused: the origin of the page is not in client.allowed_origins.*http:\/\/elsewhere\.example/);
+    elsewhere.disconnect();
+  });
+});
+
+describe('three machines, as they are pasted', () => {
+  const [nats, configure, serve] = blocks('docs/cluster.md', 'Three machines, to paste');
+  const terminals = [];
+  after(() => terminals.forEach((terminal) => terminal.end()));
+
+  test('three NATS servers and three nodes are one cluster', { timeout: 180_000 }, async () => {
+    const [client, route] = [await freePort(), await freePort()];
+    // Machines are addresses of this one.
+    const address = (n) => `127.77.${process.pid % 250}.${n}`;
+    const here = (text, n) => text
+      .replaceAll(/10\.0\.0\.(\d)/g, (_, n) => address(n)).replaceAll('0.0.0.0', address(n)).replaceAll('4222', client).replaceAll('6222', route)
+      .replaceAll('nats-1', `nats-${n}`).replaceAll('/var/lib/touchline-nats', './nats-data');
+    const ports = [await freePort(), await freePort(), await freePort()];
+    const servers = ports.map((port, index) => {
+      const terminal = new Terminal({ TOUCHLINE_HTTP_SERVER_PORT: `${port}` });
+      terminals.push(terminal);
+      return terminal.start(here(nats.text, index + 1));
+    });
+    terminals[0].run(here(configure.text, 1));
+    for (const terminal of terminals.slice(1)) writeFileSync(join(terminal.directory, 'touchline.toml'), readFileSync(join(terminals[0].directory, 'touchline.toml')), { mode: 0o600 });
+    const nodes = terminals.map((terminal, index) => terminal.start(here(serve.text, index + 1)));
+    for (const [index, port] of ports.entries()) {
+      const ready = async () => (await fetch(`http://127.0.0.1:${port}/health`).catch(() => ({}))).ok;
+      for (const end = Date.now() + 90_000; !(await ready()) && Date.now() < end; ) await sleep(100);
+      assert.ok(await ready(), `${servers[index].text}\n${nodes[index].text}`);
+    }
+    const published = terminals[0].run(`touchline publish --config touchline.toml news:live '"to all"'`);
+    assert.match(published, /"offset":/);
+    const key = terminals[0].run('cat touchline.toml').match(/^key = "(.*)"/m)[1];
+    const history = await fetch(`http://127.0.0.1:${ports[2]}/api/history`, { method: 'POST', headers: { 'X-API-Key': key }, body: '{"channel":"news:live","limit":-1}' });
+    assert.match(await history.text(), /"to all"/);
+    for (const node of nodes) assert.doesNotMatch(node.text, /IO error/);
+  });
+});
+
+test('a node that does not reach NATS says once where and why', { timeout: 120_000 }, async () => {
+  const [port, nats] = [await freePort(), await freePort()];
+  const terminal = new Terminal({ TOUCHLINE_HTTP_SERVER_PORT: `${port}` });
+  try {
+    terminal.run(`touchline genconfig --output touchline.toml; printf '\\n[cluster]\\nengine = "nats"\\nnats_url = ["nats://me:s3cret@127.0.0.1:${nats}"]\\n' >> touchline.toml`);
+    const node = terminal.start('touchline serve --config touchline.toml');
+    await node.has(new RegExp(`NATS can't be reached \\(127\\.0\\.0\\.1:${nats}: Connection refused`));
+    // Long enough for many tries.
+    await sleep(3_000);
+    const lines = node.text.split('\n').filter((line) => line.includes('NATS') || line.includes('nats'));
+    assert.equal(lines.filter((line) => line.includes("NATS can't be reached")).length, 1, node.text);
+    assert.ok(lines.length <= 3, node.text);
+    assert.doesNotMatch(node.text, /s3cret|IO error/);
+  } finally {
+    terminal.end();
+  }
+});
+
+test('the blocks of a page about a proxy are whole files', { timeout: 60_000 }, () => {
+  const [nginx] = blocks('docs/guides/proxy.md', 'nginx');
+  const terminal = new Terminal();
+  try {
+    writeFileSync(join(terminal.directory, 'site.conf'), nginx.text);
+    writeFileSync(join(terminal.directory, 'nginx.conf'), `pid ${terminal.directory}/pid; error_log stderr; events {} http { access_log off; include ${terminal.directory}/site.conf; }`);
+    terminal.run(`nginx -t -q -e stderr -c ${terminal.directory}/nginx.conf`);
+    const [caddy] = blocks('docs/guides/proxy.md', 'Caddy');
+    const program = process.env.CADDY_BIN ?? 'caddy';
+    writeFileSync(join(terminal.directory, 'Caddyfile'), caddy.text);
+    terminal.run(`if command -v ${program} >/dev/null; then ${program} validate --config Caddyfile --adapter caddyfile 2>&1; fi`);
+  } finally {
+    terminal.end();
+  }
+});
