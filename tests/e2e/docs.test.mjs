@@ -1,7 +1,7 @@
 // What a newcomer pastes from the pages works as it stands there.
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { after, before, describe, test } from 'node:test';
@@ -181,6 +181,33 @@ test('the blocks of a page about a proxy are whole files', { timeout: 60_000 }, 
     const program = process.env.CADDY_BIN ?? 'caddy';
     writeFileSync(join(terminal.directory, 'Caddyfile'), caddy.text);
     terminal.run(`if command -v ${program} >/dev/null; then ${program} validate --config Caddyfile --adapter caddyfile 2>&1; fi`);
+  } finally {
+    terminal.end();
+  }
+});
+
+test('./x test says what it lacks before it installs or compiles anything', { timeout: 60_000 }, () => {
+  const terminal = new Terminal();
+  const stub = (name, text) => writeFileSync(join(terminal.directory, name), `#!/bin/sh\n${text}\n`, { mode: 0o755 });
+  const said = () => {
+    try { return execFileSync('bash', [join(root, 'x'), 'test'], { env: terminal.environment, encoding: 'utf8', stdio: 'pipe' }); } catch (error) { return error.stdout + error.stderr; }
+  };
+  try {
+    for (const name of ['cargo', 'apt-get', 'sudo', 'npm', 'mvn']) stub(name, `touch ${terminal.directory}/ran; exit 1`);
+    stub('go', 'echo "go version go1.19.8 linux/amd64"');
+    stub('node', 'echo v18.20.4');
+    const old = said();
+    assert.match(old, /the tests need Go 1\.24 or newer, and 1\.19\.8 is here/);
+    assert.match(old, /the tests need Node\.js 20\.14 or newer, and 18\.20\.4 is here/);
+    assert.equal(existsSync(join(terminal.directory, 'ran')), false, old);
+    // A machine without Rust and without the module of Python that makes environments.
+    stub('python3', '[ "$1" != -c ] && echo "Python 3.11.2"');
+    rmSync(join(terminal.directory, 'cargo'));
+    terminal.environment.PATH = `${terminal.directory}:/usr/bin:/bin`;
+    const short = said();
+    assert.match(short, /the tests need Rust: install it by https:\/\/rustup\.rs/);
+    assert.match(short, /to be installed by .*apt-get:.* python3-venv/);
+    assert.equal(existsSync(join(terminal.directory, 'ran')), false, short);
   } finally {
     terminal.end();
   }

@@ -231,7 +231,7 @@ describe('behind nginx', () => {
     const stream = await posted('/connection/http_stream', '{"id":1,"connect":{}}');
     assert.equal(stream.status, 200);
     await stream.body.cancel();
-    assert.equal((await posted('/emulation', '{}')).status, 400, 'it reaches the server');
+    assert.doesNotMatch(await (await posted('/emulation', '{}')).text(), /nginx/, 'it reaches the server');
     for (const transport of ['websocket', 'http_stream', 'sse']) {
       await scenarios[CHOSEN[0]]({ client: (options) => made(front.port, transport, options), token, api: (method, body) => strict.api(method, body), equal: assert.deepEqual });
     }
