@@ -451,6 +451,29 @@ fn one_data_directory_has_one_server() {
 }
 
 #[test]
+fn a_schema_of_postgresql_does_not_go_while_a_node_uses_it() {
+    let scratch = Home::new("down-postgres-data");
+    let postgres = Postgres::start(&scratch.directory);
+    let home = Home::new("down-postgres").on(postgres.url());
+    let server = home.start();
+    assert!(home.client().must("publish", &json!({"channel": "kept:0", "data": {"n": 1}}))["result"]["offset"] == 1);
+    let said = home.migrate("down --yes");
+    assert!(said.contains("connections of running nodes use this database: stop them first"), "{said}");
+    assert!(home.client().must("publish", &json!({"channel": "kept:0", "data": {"n": 2}}))["result"]["offset"] == 2);
+    server.kill();
+    // PostgreSQL finds out a moment later that the connections are gone.
+    let began = Instant::now();
+    while home.migrate("down").contains("connections of running nodes") {
+        assert!(began.elapsed() < PATIENCE, "the connections of a node that is gone stay");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(home.migrate("down --yes").contains("primary   2  not made"));
+    let said = home.migrate("down");
+    assert!(said.contains("touchline.publication: 2 rows would go") && said.contains("--yes"), "{said}");
+    assert!(home.migrate("down --yes").contains("primary   1  not made"));
+}
+
+#[test]
 fn schemas_go_up_and_down_by_hand_and_a_newer_one_is_refused() {
     let home = Home::new("schema");
     let says = |action: &str, wanted: &str| {
@@ -459,11 +482,12 @@ fn schemas_go_up_and_down_by_hand_and_a_newer_one_is_refused() {
     };
     says("status", "not made  durable history");
     says("up", "primary   2  made      channel directory and inbox");
-    says("down", "primary   2  not made  channel directory and inbox");
-    says("down", "primary   1  not made  durable history");
+    says("down", "touchline: letter: 0 rows would go");
+    says("down --yes", "primary   2  not made  channel directory and inbox");
+    says("down --yes", "primary   1  not made  durable history");
     says("status --database stats", "stats   1  not made  connections, events, audience and traffic");
     says("up --database stats", "stats   1  made      connections, events, audience and traffic");
-    says("down --database stats", "stats   1  not made  connections, events, audience and traffic");
+    says("down --yes --database stats", "stats   1  not made  connections, events, audience and traffic");
     let server = home.start();
     assert!(home.client().must("publish", &json!({"channel": "kept:0", "data": {"n": 1}}))["result"]["offset"] == 1);
     says("status", "another process uses");
