@@ -75,7 +75,7 @@ pub(crate) const CONFIG_VARIABLE: &str = "TOUCHLINE_CONFIG";
 pub(crate) enum Command {
     /// Run the server.
     Serve(ServeArguments),
-    /// Say what a configuration means, and what is wrong with it.
+    /// Say what is wrong with a configuration: all that `serve` would refuse, and what hardly means what it says.
     Check(CheckArguments),
     /// Print a small configuration with fresh secrets.
     Genconfig(GenconfigArguments),

@@ -255,9 +255,9 @@ fn a_demo_that_is_open_says_its_address_and_lets_others_in() {
         (&["serve", "--dev", "--no-match", "--port", "0", "--address", "0.0.0.0"], "Clients of other machines are refused", false),
         (&["serve", "--dev", "--no-match", "--port", "0", "--open-to-network"], "Everybody who reaches this address can watch", true),
     ] {
-        let mut child =
-            Command::new(BINARY).args(arguments).env_clear().stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it runs");
-        let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
+        let mut server =
+            Server(Command::new(BINARY).args(arguments).env_clear().stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it runs"));
+        let mut out = BufReader::new(server.0.stdout.take().expect("it is piped"));
         let mut banner = String::new();
         while !banner.contains("Stop with Ctrl-C") {
             assert!(out.read_line(&mut banner).expect("it prints") > 0, "the server ended");
@@ -273,13 +273,39 @@ fn a_demo_that_is_open_says_its_address_and_lets_others_in() {
         }
         let url = format!("ws://{address}/connection/websocket");
         let mut watcher = Command::new(BINARY);
-        let mut watcher = watcher.args(["watch", "news", "--url", &url]).env_clear().stderr(Stdio::piped()).spawn().expect("it runs");
+        let mut watcher =
+            Server(watcher.args(["watch", "news", "--url", &url]).env_clear().stderr(Stdio::piped()).spawn().expect("it runs"));
         let mut line = String::new();
-        BufReader::new(watcher.stderr.take().expect("it is piped")).read_line(&mut line).expect("it tells");
+        BufReader::new(watcher.0.stderr.take().expect("it is piped")).read_line(&mut line).expect("it tells");
         assert!(line.contains("watching news"), "{line}");
-        for child in [&mut watcher, &mut child] {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
     }
+}
+
+#[test]
+fn open_files_are_raised_to_the_limit_and_their_want_is_told_once_with_its_remedy() {
+    let place = Place::new("files");
+    let serve = format!("ulimit -Sn 48 && ulimit -Hn 96 && exec {BINARY} serve --config touchline.toml --shards 1");
+    let mut command = Command::new("bash");
+    command.args(["-c", &serve]).current_dir(&place.0).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut server = Server(command.spawn().expect("bash runs"));
+    let mut log = BufReader::new(server.0.stderr.take().expect("it is piped"));
+    let mut said = String::new();
+    while !said.contains("ready address=") {
+        assert!(log.read_line(&mut said).expect("it logs") > 0, "{said}");
+    }
+    assert!(said.contains("descriptors=96 connections="), "{said}");
+    let address = said.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next()).expect("it tells its address");
+    let address: std::net::SocketAddr = address.parse().expect("an address");
+    // Each is closed by the server to make room for the next, so there is a failure for each beyond the limit.
+    let sockets: Vec<_> = (0..300).filter_map(|_| std::net::TcpStream::connect(address).ok()).collect();
+    while !said.contains("could not be accepted") {
+        assert!(log.read_line(&mut said).expect("it logs") > 0, "{said}");
+    }
+    drop(sockets);
+    let more: Vec<_> = (0..300).filter_map(|_| std::net::TcpStream::connect(address).ok()).collect();
+    assert!(!more.is_empty());
+    server.stop();
+    log.read_to_string(&mut said).expect("it logs");
+    let told: Vec<&str> = said.lines().filter(|line| line.contains("could not be accepted")).collect();
+    assert!(told.len() == 1 && told[0].contains("LimitNOFILE="), "{said}");
 }

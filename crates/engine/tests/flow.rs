@@ -115,6 +115,13 @@ impl World {
             },
         );
         assert_eq!(effects.disconnect, None);
+        for refused in &effects.refusals {
+            assert!(effects.errors.contains(&refused.code), "a cause without an error: {refused:?}");
+            assert!(!refused.cause.is_empty() && refused.channel.len() <= 64, "{refused:?}");
+        }
+        let unknown = effects.errors.iter().filter(|code| **code == 102).count();
+        let caused = effects.refusals.iter().filter(|refused| refused.code == 102).count();
+        assert_eq!(unknown, caused, "each unknown namespace is logged");
         let made = effects.messages.bytes();
         assert!(made.len() <= room + ANSWER, "{} bytes were made where there was room for {room}", made.len());
         for line in made.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {

@@ -1,4 +1,4 @@
-//! `touchline check CONFIG`: what a configuration means, and what is wrong with it.
+//! `touchline check CONFIG`: what is wrong with a configuration.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
