@@ -40,7 +40,12 @@ impl Session {
                 }
                 None => self.ask(command, AnswerKind::Rpc, ask, context),
             },
-            Err(error) => context.effects.refuse(command, error),
+            Err(error) => {
+                if let Some(cause) = cause_of(error) {
+                    context.because(cause, "");
+                }
+                context.effects.refuse(command, error);
+            }
         }
     }
 
@@ -126,6 +131,16 @@ pub(super) fn claims_of(names: Vec<EntryClaim>, groups: Vec<EntryClaim>, scopes:
         Some(Claim { scope, key: claim.name.into_boxed_str(), meta, is_group })
     };
     entries.map(read).collect()
+}
+
+/// Why the registry is refused to a client, where the configuration or its token says so.
+fn cause_of(error: Error) -> Option<&'static str> {
+    match error {
+        Error::PERMISSION_DENIED => Some("the registry's scope lacks the allow_ option for it, and the token's register does not name it"),
+        Error::NO_SUCH_SCOPE => Some("the scope is not in registry.scopes"),
+        Error::NOT_AVAILABLE => Some("there is no RPC of this name: registry.…, reply, inbox.ack and stats.track are"),
+        _ => None,
+    }
 }
 
 /// What the answer to an ask may be.

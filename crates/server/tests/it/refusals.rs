@@ -4,9 +4,10 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use serde_json::json;
 use touchline_server::Settings;
 
-use crate::support::{KEY, TestServer};
+use crate::support::{Heard, KEY, TestServer};
 
 /// Tries of each case: what depends on the order of two packets does not fail each time.
 const TRIES: usize = 30;
@@ -122,4 +123,36 @@ fn a_body_without_end_is_passed_over_for_a_bounded_time() {
     let piece = [b"4000\r\n", &[b'x'; 0x4000][..], b"\r\n"].concat();
     let sent = (0..100_000).find(|_| socket.write_all(&piece).is_err());
     assert!(sent.is_some(), "1.6 GB are not read");
+}
+
+#[test]
+fn a_client_is_told_the_cause_where_that_is_switched_on_and_nowhere_else() {
+    let cases = [
+        (json!({"subscribe": {"channel": "unknown:a"}}), 102, "the namespace of the channel is not in channel.namespaces"),
+        (json!({"subscribe": {"channel": "closed:a"}}), 103, "the namespace lacks allow_subscribe_for_client"),
+        (json!({"subscribe": {"channel": "$news"}}), 103, "the channel is private (channel.private_prefix)"),
+        (json!({"subscribe": {"channel": "news#7"}}), 103, "the channel is for other users (channel.user_boundary)"),
+        (json!({"subscribe": {"channel": "closed:a", "token": "nonsense"}}), 103, "is not a JWT"),
+        (json!({"subscribe": {"channel": "$registry:none"}}), 103, "the scope lacks allow_watch_for_client"),
+        (json!({"publish": {"channel": "closed:a", "data": 1}}), 103, "the namespace lacks allow_publish_for_"),
+        (json!({"history": {"channel": "closed:a"}}), 108, "history_size and history_ttl are not set"),
+        (json!({"presence": {"channel": "closed:a"}}), 108, "presence is off in the namespace"),
+        (json!({"rpc": {"method": "mine"}}), 108, "there is no RPC of this name"),
+    ];
+    for tells in [false, true] {
+        let server = TestServer::with(|settings| settings.client.tell_refusal_cause = tells);
+        let mut client = server.connected();
+        for (index, (command, code, cause)) in cases.iter().enumerate() {
+            let mut command = command.clone();
+            command["id"] = json!(index + 2);
+            let error = client.ask(command.clone())["error"].clone();
+            let said = error["message"].as_str().unwrap_or_default();
+            assert_eq!(error["code"], *code, "{command}: {error}");
+            assert_eq!(said.contains(cause), tells, "{command}: {error}");
+        }
+        let mut client = server.websocket();
+        client.send_json(json!({"id": 1, "connect": {"token": "nonsense"}}));
+        let Heard::Close(code, reason) = client.close() else { panic!("it is closed") };
+        assert_eq!((code, reason.contains("is not a JWT")), (3500, tells), "{reason}");
+    }
 }
