@@ -23,7 +23,8 @@ impl std::str::FromStr for Url {
 
     fn from_str(text: &str) -> Result<Self, UrlError> {
         if text.starts_with("postgres://") || text.starts_with("postgresql://") {
-            return Ok(Url::Postgres(text.to_owned()));
+            // What its client can't read would fail at the start only, with less to say.
+            return text.parse::<tokio_postgres::Config>().map(|_| Url::Postgres(text.to_owned())).map_err(|_| UrlError);
         }
         match text.strip_prefix("sqlite:").map(|rest| rest.strip_prefix("//").unwrap_or(rest)) {
             Some(path) if !path.is_empty() => Ok(Url::Sqlite(path.into())),
@@ -93,7 +94,7 @@ mod tests {
         assert_eq!(path("sqlite:a/b.db").as_deref(), Ok("sqlite:a/b.db"));
         assert_eq!(path("sqlite:///var/lib/touchline.db").as_deref(), Ok("sqlite:/var/lib/touchline.db"));
         assert_eq!(path("postgres://me:secret@db/touchline").as_deref(), Ok("postgres:…"), "no secret is shown");
-        for bad in ["", "sqlite:", "mysql://x", "/var/lib/touchline.db"] {
+        for bad in ["", "sqlite:", "mysql://x", "/var/lib/touchline.db", "postgres://db:port/x", "postgres://db/x?no_such=1"] {
             assert_eq!(path(bad), Err(UrlError), "{bad}");
         }
     }
