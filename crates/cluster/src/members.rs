@@ -163,7 +163,7 @@ impl Members {
         match self.members.get_mut(&node) {
             Some(member) => {
                 (member.heard_ms, member.is_heard, member.deserted_ms) = (now_ms, true, None);
-                steps.extend(std::mem::take(&mut member.is_suspected).then(|| Step::Suspect(node, false)));
+                steps.extend(std::mem::take(&mut member.is_suspected).then_some(Step::Suspect(node, false)));
             }
             None => {
                 if !is_shared && self.me.is_before(&hello) {

@@ -38,7 +38,7 @@ impl Nodes {
         let node =
             |(birth, name): (u64, &&'static str)| (*name, Directory::new(name, &[options.clone()], &Timing::default(), birth, true, NOW));
         let mut nodes = Nodes((1..).zip(names).map(node).collect(), NOW);
-        nodes.settle();
+        (0..8).for_each(|_| drop(nodes.settle()));
         nodes
     }
 
@@ -46,7 +46,7 @@ impl Nodes {
     fn settle(&mut self) -> Heard {
         let mut heard = Heard::default();
         for round in 0..20 {
-            self.1 += 250;
+            self.1 += 10;
             let now_ms = self.1;
             let mut acts: Vec<(&'static str, Act<u32>)> = Vec::new();
             for (name, node) in &mut self.0 {

@@ -328,10 +328,10 @@ mod tests {
             format!("{signed}.{}", base64_url(signature.as_ref()))
         };
         assert_eq!(verifier.connection(&sign("ES512"), 50).map(|claims| claims.sub), Ok("u".into()));
-        assert_eq!(verifier.connection(&sign("ES384"), 50).map(|claims| claims.sub), Err(TokenError::Invalid));
+        assert!(matches!(verifier.connection(&sign("ES384"), 50), Err(TokenError::Invalid(_))));
         let (good, other) = (sign("ES512"), sign("ES512"));
         let mixed = format!("{}.{}", &good[..good.rfind('.').unwrap_or(0)], &other[other.rfind('.').unwrap_or(0) + 1..other.len() - 4]);
-        assert_eq!(verifier.connection(&mixed, 50).map(|claims| claims.sub), Err(TokenError::Invalid));
+        assert!(matches!(verifier.connection(&mixed, 50), Err(TokenError::Invalid(_))));
     }
 
     #[test]

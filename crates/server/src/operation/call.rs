@@ -11,7 +11,9 @@ use super::connections::{DisconnectRequest, RefreshRequest, SubscribeRequest, Un
 use super::history::HistoryRequest;
 use super::publish::{BroadcastRequest, PublishRequest};
 use super::stats::StatsRequest;
-use super::{Json, ORDER_AROUND, channel_directory, channels, connections, history, info, order, presence, publish, registry, stats, together};
+use super::{
+    Json, ORDER_AROUND, channel_directory, channels, connections, history, info, order, presence, publish, registry, stats, together,
+};
 use crate::node::Node;
 
 /// One operation with its parameters.
