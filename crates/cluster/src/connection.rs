@@ -12,13 +12,14 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::history::{Streams, warn_of_losses};
+use crate::history::Streams;
 use crate::link_log::LinkLog;
 use crate::loader::{Checks, Loader};
 use crate::members::{Hello, Members, Step, Timing, VERSIONS};
 use crate::pieces::{Pieces, split};
 use crate::settings::Settings;
 use crate::subject::{Subjects, name};
+use crate::versions::{say_what_nats_keeps, warn_of_losses};
 use crate::watch::Watch;
 use crate::{Incoming, IsEnough, JoinError, Outgoing, Stored};
 
@@ -397,7 +398,9 @@ impl Node {
     async fn on_event(&mut self, event: &Event, streams: &UnboundedSender<Streams>) {
         match event {
             Event::Connected => {
-                self.log.connected(&self.client.server_info());
+                let info = self.client.server_info();
+                self.log.connected(&info);
+                say_what_nats_keeps(&self.settings, &info.version);
                 let steps = self.members.linked(true, self.now_ms());
                 self.take(steps).await;
                 if !self.settings.streams.is_empty() {
@@ -525,8 +528,8 @@ impl Node {
                 }
                 None => done(None),
             },
-            Outgoing::Purge { channel, namespace, done } => match self.streams() {
-                Some(streams) => drop(tokio::spawn(async move { done(streams.purge(&channel, &namespace).await) })),
+            Outgoing::Purge { channel, namespace, marker, done } => match self.streams() {
+                Some(streams) => drop(tokio::spawn(async move { done(streams.purge(&channel, &namespace, marker).await) })),
                 None => done(false),
             },
             Outgoing::Leave { .. } => {}
@@ -539,11 +542,13 @@ impl Node {
 
     async fn hear_channel(&mut self, channel: Arc<str>) {
         if !self.channels.contains_key(&channel) {
-            let (hand, of) = (Arc::clone(&self.hand), Arc::clone(&channel));
+            let (hand, of, subjects) = (Arc::clone(&self.hand), Arc::clone(&channel), self.subjects.clone());
             let task = self.hear(self.subjects.happening(&channel), move |message| {
                 let channel = Arc::clone(&of);
-                hand(match place(&message) {
-                    Some((offset, previous)) => Incoming::Stored { channel, stored: Stored { offset, payload: message.payload }, previous },
+                hand(match place(&subjects, &message) {
+                    Some((offset, previous, epoch)) => {
+                        Incoming::Stored { channel, stored: Stored { offset, payload: message.payload }, previous, epoch }
+                    }
                     None => Incoming::Passing { channel, payload: message.payload },
                 });
             });
@@ -560,11 +565,11 @@ fn last_name(message: &Message) -> Option<String> {
     name(message.subject.rsplit('.').next()?)
 }
 
-/// Sequence and previous sequence of a message that JetStream has stored and published again.
-fn place(message: &Message) -> Option<(u64, u64)> {
+/// Sequence, previous sequence and epoch of a message that JetStream has stored and published again.
+fn place(subjects: &Subjects, message: &Message) -> Option<(u64, u64, u64)> {
     let headers = message.headers.as_ref()?;
     let number = |name: &str| headers.get(name)?.as_str().parse::<u64>().ok();
-    Some((number("Nats-Sequence")?, number("Nats-Last-Sequence").unwrap_or_default()))
+    Some((number("Nats-Sequence")?, number("Nats-Last-Sequence").unwrap_or_default(), subjects.happened_in(&message.subject)?))
 }
 
 async fn gather(client: &Client, subject: String, message: Bytes, (nodes, is_enough): (usize, IsEnough)) -> Vec<Bytes> {

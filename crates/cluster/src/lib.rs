@@ -9,8 +9,14 @@ mod link_log;
 mod loader;
 mod members;
 mod pieces;
+mod reading;
 mod settings;
+#[cfg(test)]
+mod simulated;
+mod storing;
+mod stream;
 mod subject;
+mod versions;
 mod watch;
 
 use std::sync::Arc;
@@ -34,7 +40,7 @@ pub enum JoinError {
 }
 
 /// A publication of a channel with history, as the cluster keeps it.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
     /// Its place in the stream of its namespace.
     pub offset: u64,
@@ -111,6 +117,8 @@ pub enum Incoming {
         stored: Stored,
         /// The channel's offset before it.
         previous: u64,
+        /// The life of the stream that has stored it.
+        epoch: u64,
     },
     /// More is stored in a namespace than when this was said last. Not all of it may have come in: [`Cluster::check`] finds out.
     Grown {
@@ -152,7 +160,7 @@ enum Outgoing {
     Load(Load),
     Suspect,
     Store { channel: Arc<str>, namespace: Arc<str>, payload: Bytes, id: Box<str>, done: OnStored },
-    Purge { channel: Arc<str>, namespace: Arc<str>, done: Box<dyn FnOnce(bool) + Send> },
+    Purge { channel: Arc<str>, namespace: Arc<str>, marker: fn(u64) -> Vec<u8>, done: Box<dyn FnOnce(bool) + Send> },
     Leave { done: std::sync::mpsc::Sender<()> },
 }
 
@@ -226,9 +234,10 @@ impl Cluster {
         self.send(Outgoing::Store { channel, namespace, payload: payload.into(), id, done });
     }
 
-    /// Drops what is kept of a channel.
-    pub fn purge(&self, channel: Arc<str>, namespace: Arc<str>, done: Box<dyn FnOnce(bool) + Send>) {
-        self.send(Outgoing::Purge { channel, namespace, done });
+    /// Drops what is kept of a channel, and stores in its place what says so to all who hear the channel: `marker` makes that payload out of the
+    /// last offset that is dropped.
+    pub fn purge(&self, channel: Arc<str>, namespace: Arc<str>, marker: fn(u64) -> Vec<u8>, done: Box<dyn FnOnce(bool) + Send>) {
+        self.send(Outgoing::Purge { channel, namespace, marker, done });
     }
 
     /// Sends what waits and leaves. Blocks for two seconds at most.

@@ -9,7 +9,8 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::Incoming;
 use crate::connection::Hand;
-use crate::history::{Kept, Streams};
+use crate::history::Streams;
+use crate::reading::Kept;
 
 /// Channels that are read at a time: more would only wait in the queues of the NATS server, which drops what does not fit.
 const READING_MAX: usize = 256;
@@ -121,13 +122,13 @@ async fn have_checked((streams, read, state): (Streams, UnboundedSender<Read>, A
 async fn hand_in(streams: Streams, mut reads: UnboundedReceiver<Read>, hand: Hand, state: Arc<Checks>) {
     let mut together = Vec::new();
     while reads.recv_many(&mut together, READING_MAX).await > 0 {
-        let mut firsts = HashMap::new();
+        let mut looks = HashMap::new();
         for (Load { channel, namespace, behind, is_check }, kept) in together.drain(..) {
-            let first = match firsts.get(&namespace) {
-                Some(first) => *first,
-                None => *firsts.entry(Arc::clone(&namespace)).or_insert(streams.first_sequence(&namespace).await),
+            let seen = match looks.get(&namespace) {
+                Some(seen) => *seen,
+                None => *looks.entry(Arc::clone(&namespace)).or_insert(streams.see(&namespace).await),
             };
-            let history = first.zip(kept).and_then(|(first, kept)| streams.history(&namespace, behind, kept, first));
+            let history = seen.zip(kept).map(|(seen, kept)| kept.history(behind, &seen));
             if is_check && history.is_none() {
                 state.fail();
             } else {

@@ -16,6 +16,11 @@ pub(crate) fn name(token: &str) -> Option<String> {
     String::from_utf8(URL_SAFE_NO_PAD.decode(token).ok()?).ok()
 }
 
+/// The epoch of a token: ten hexadecimal digits.
+fn epoch(token: &str) -> Option<u64> {
+    u64::from_str_radix(token, 16).ok().filter(|_| token.len() == 10)
+}
+
 /// The subjects of one cluster. Those of messages between nodes name the version of the messages: who does not speak it does not get them.
 #[derive(Debug, Clone)]
 pub(crate) struct Subjects {
@@ -64,23 +69,35 @@ impl Subjects {
 
     /// All that happens in a channel, for those who hear it.
     pub(crate) fn happening(&self, channel: &str) -> String {
-        format!("{}.happening.*.{}", self.prefix, token(channel))
+        format!("{}.happening.*.*.{}", self.prefix, token(channel))
+    }
+
+    /// The epoch of the stream that has published a message again under this subject.
+    pub(crate) fn happened_in(&self, subject: &str) -> Option<u64> {
+        epoch(subject.strip_prefix(&self.prefix)?.strip_prefix(".happening.stored.")?.split('.').next()?)
     }
 
     /// What passes in a channel and is not kept.
     pub(crate) fn passing(&self, channel: &str) -> String {
-        format!("{}.happening.passing.{}", self.prefix, token(channel))
+        format!("{}.happening.passing.-.{}", self.prefix, token(channel))
     }
 
     /// Where publications of all channels come from once they are stored.
-    pub(crate) fn republished(&self) -> String {
-        format!("{}.happening.stored.>", self.prefix)
+    pub(crate) fn republished(&self, epoch: u64) -> String {
+        format!("{}.happening.stored.{epoch:010x}.>", self.prefix)
     }
 
-    /// Where publications of a channel with history are stored. `channel` may be `>`.
-    pub(crate) fn stored(&self, namespace: &str, channel: &str) -> String {
+    /// Where publications of a channel with history are stored, in one life of its stream. `channel` may be `>`.
+    pub(crate) fn stored(&self, namespace: &str, epoch: u64, channel: &str) -> String {
         let channel = if channel == ">" { ">".into() } else { token(channel) };
-        format!("{}.keep.{}.{channel}", self.prefix, token(namespace))
+        format!("{}.keep.{}.{epoch:010x}.{channel}", self.prefix, token(namespace))
+    }
+
+    /// The epoch of a namespace's stream, by its subjects; none = they are not ours.
+    pub(crate) fn epoch_of(&self, namespace: &str, subjects: &[String]) -> Option<u64> {
+        let [subject] = subjects else { return None };
+        let found = epoch(subject.strip_suffix(".>")?.rsplit('.').next()?)?;
+        (*subject == self.stored(namespace, found, ">")).then_some(found)
     }
 
     /// The name of a namespace's stream.
@@ -101,5 +118,18 @@ mod tests {
             assert_eq!(name(&token).as_deref(), Some(text));
         }
         assert_eq!(name("!"), None);
+    }
+
+    #[test]
+    fn a_streams_epoch_stands_in_its_subjects() {
+        let subjects = Subjects::new("live");
+        let of = |subject: String| subjects.epoch_of("news", &[subject]);
+        assert_eq!(of(subjects.stored("news", 0xab_cdef_0123, ">")), Some(0xab_cdef_0123));
+        assert_eq!(of(subjects.stored("news", 7, ">")), Some(7));
+        assert_eq!(of(subjects.stored("other", 7, ">")), None);
+        assert_eq!(of("orders.>".into()), None);
+        let republished = subjects.republished(7).replace('>', &token("news:1"));
+        assert_eq!(subjects.happened_in(&republished), Some(7));
+        assert_eq!(subjects.happened_in(&subjects.passing("news:1")), None);
     }
 }

@@ -3,6 +3,8 @@
 
 mod elsewhere;
 mod empties;
+mod loading;
+mod payload;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -16,8 +18,10 @@ use crate::history::HistoryRing;
 use crate::idempotency::Idempotency;
 use crate::namespace::{ChannelOptions, Namespaces};
 use elsewhere::{Hearing, Keepers};
-pub use elsewhere::{KeeperAct, Outcome, Storing, clearing, stored_position};
+pub use elsewhere::{KeeperAct, Outcome, Storing, clearing, removal};
 use empties::Empties;
+use loading::Question;
+pub use payload::Unreadable;
 
 use crate::request::{ConnectionId, Delivery, Epoch, Event, History, Position, Publish, Request, Response, ShardId, Subscribe, Subscribed};
 
@@ -57,6 +61,8 @@ struct Stored {
     booked_ms: u64,
     /// Its number among the empty channels; 0 = it is none of them.
     empty: u64,
+    /// What its log backend was asked because of a client that is ahead of the cache.
+    question: Question,
 }
 
 impl Channel {
@@ -212,6 +218,9 @@ impl Channels {
         if let Some(stored) = &mut channel.history {
             stored.ring.trim(now_ms);
             subscribed.position = stored.ring.position();
+            subscribed.is_denied = subscribe.recover.as_ref().is_some_and(|from| {
+                matches!(stored.question, Question::Denied(until_ms) if now_ms < until_ms) && stored.ring.may_come(from.offset, &from.epoch)
+            });
             subscribed.recovered = subscribe.recover.map(|from| stored.ring.recover(&from));
             if let Some(Some(missed)) = &mut subscribed.recovered {
                 missed.retain(|publication| !publication.is_expired(now_ms));
@@ -306,7 +315,7 @@ impl Channels {
         stored.ring.trim(now_ms);
         let position = stored.ring.position();
         let since = history.since.as_ref().map(|(offset, _)| *offset);
-        if history.since.as_ref().is_some_and(|(_, epoch)| !stored.ring.is_epoch(epoch)) {
+        if history.since.as_ref().is_some_and(|(offset, epoch)| !stored.ring.is_position(*offset, epoch)) {
             return Response::Refused(Error::UNRECOVERABLE_POSITION);
         }
         if history.reverse && since == Some(0) {
@@ -440,6 +449,7 @@ impl Stored {
             version_epoch: Box::default(),
             booked_ms: 0,
             empty: 0,
+            question: Question::None,
         }
     }
 

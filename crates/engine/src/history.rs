@@ -6,7 +6,7 @@ use std::sync::Arc;
 use touchline_protocol::Publication;
 
 use crate::namespace::RecoveryMode;
-use crate::request::{Epoch, Position, Recover};
+use crate::request::{Epoch, Position, Recover, Runs};
 
 /// A ring of publications with rising offsets that ends at the channel's top. In a cluster offsets are those of a stream that many channels
 /// share, so they have gaps; what matters is that nothing behind `floor` is missing.
@@ -17,6 +17,8 @@ pub(crate) struct HistoryRing {
     /// Every publication of the channel behind this offset is kept.
     floor: u64,
     kept: VecDeque<Kept>,
+    /// Which runs gave its offsets; without any where its keeper is never set back to an earlier state.
+    runs: Runs,
 }
 
 #[derive(Debug)]
@@ -28,12 +30,12 @@ struct Kept {
 impl HistoryRing {
     /// An empty history at offset 0 of a new epoch.
     pub(crate) fn new(epoch: Epoch) -> Self {
-        HistoryRing { epoch, top: 0, floor: 0, kept: VecDeque::new() }
+        HistoryRing::resume(epoch, 0, 0)
     }
 
     /// An empty history that goes on behind `top`.
     pub(crate) fn resume(epoch: Epoch, top: u64, floor: u64) -> Self {
-        HistoryRing { epoch, top, floor, kept: VecDeque::new() }
+        HistoryRing { epoch, top, floor, kept: VecDeque::new(), runs: Runs::default() }
     }
 
     /// Sets the top of a channel whose last publication is not kept any more.
@@ -82,6 +84,23 @@ impl HistoryRing {
         self.floor = self.top;
     }
 
+    /// Somebody has removed the history up to one offset, which took a later one: who has all up to the first has missed nothing.
+    pub(crate) fn clear_at(&mut self, until: u64, offset: u64) {
+        self.kept = VecDeque::new();
+        self.floor = self.floor.max(until);
+        self.top = self.top.max(offset);
+    }
+
+    /// Sets the runs that gave its offsets.
+    pub(crate) fn set_runs(&mut self, runs: Runs) {
+        self.runs = runs;
+    }
+
+    /// The current run has given an offset.
+    pub(crate) fn note_run(&mut self, offset: u64) {
+        self.runs.note(offset);
+    }
+
     /// When the oldest publication is due to go.
     pub(crate) fn next_expiry_ms(&self) -> Option<u64> {
         self.kept.front().map(|kept| kept.expires_ms)
@@ -89,7 +108,7 @@ impl HistoryRing {
 
     /// What a client at `from` missed; `None` when that can't be told without a gap.
     pub(crate) fn recover(&self, from: &Recover) -> Option<Vec<Arc<Publication>>> {
-        let is_same_epoch = from.epoch.is_empty() || *from.epoch == *self.epoch.as_str();
+        let is_same_epoch = self.is_position(from.offset, &from.epoch);
         match from.mode {
             RecoveryMode::Cache => self.recover_latest(is_same_epoch && from.offset == self.top),
             RecoveryMode::Stream if !is_same_epoch || from.offset > self.top || from.offset < self.floor => None,
@@ -142,8 +161,23 @@ impl HistoryRing {
         self.kept.partition_point(|kept| kept.publication.offset <= offset)
     }
 
-    pub(crate) fn is_epoch(&self, epoch: &str) -> bool {
-        epoch.is_empty() || epoch == self.epoch.as_str()
+    /// Whether an offset and an epoch are, or can become, a position of this history. An empty epoch is whichever is current.
+    pub(crate) fn is_position(&self, offset: u64, epoch: &str) -> bool {
+        if epoch.is_empty() || epoch == self.epoch.as_str() {
+            return true;
+        }
+        self.epoch.run_of(epoch).and_then(|run| self.runs.end(run, self.top)).is_some_and(|end| offset <= end)
+    }
+
+    /// Whether a position may be one of this history that is not here yet: it is ahead, or of a run that is not known here.
+    pub(crate) fn may_come(&self, offset: u64, epoch: &str) -> bool {
+        match self.epoch.run_of(epoch) {
+            Some(run) if epoch != self.epoch.as_str() => match self.runs.end(run, self.top) {
+                Some(end) => offset > self.top && end == self.top,
+                None => !self.runs.known.is_empty(),
+            },
+            _ => offset > self.top && (epoch.is_empty() || epoch == self.epoch.as_str()),
+        }
     }
 }
 
@@ -186,6 +220,33 @@ mod tests {
         let from = |epoch: &str| Recover { offset: 1, epoch: epoch.into(), mode: RecoveryMode::Stream, limit: 300, size_max: usize::MAX };
         assert!(ring.recover(&from("other")).is_none());
         assert_eq!(ring.recover(&from("")).map(|f| f.len()), Some(2));
+    }
+
+    #[test]
+    fn a_position_is_good_within_the_run_that_gave_it() {
+        // Runs 1, 2 and 4 gave offsets from 1, 4 and 8 on, run 3 none; run 9 is that of a state that is lost.
+        let channel = Epoch::from_bits(1);
+        let mut ring = ring(10, 20);
+        ring.epoch = channel.in_run(4);
+        ring.set_runs(Runs { known: (1..=4).map(|number| (number, number)).collect(), first: vec![(1, 1), (2, 4), (4, 8)] });
+        let ends = [(1, Some(3)), (2, Some(7)), (3, Some(7)), (4, Some(10)), (9, None)];
+        for (run, end) in ends {
+            for offset in 0..=11 {
+                let from = Recover {
+                    offset,
+                    epoch: channel.in_run(run).as_str().into(),
+                    mode: RecoveryMode::Stream,
+                    limit: 300,
+                    size_max: usize::MAX,
+                };
+                let expected = end.filter(|end| offset <= *end).map(|_| (offset + 1..=10).collect::<Vec<_>>());
+                assert_eq!(ring.recover(&from).map(|found| offsets(&found)), expected, "offset {offset} of run {run}");
+                let may_come = run == 9 || run == 4 && offset == 11;
+                assert_eq!(ring.may_come(offset, &from.epoch), may_come, "offset {offset} of run {run}");
+            }
+        }
+        assert!(!ring.is_position(1, channel.as_str()), "one without a run is of another kind of channel");
+        assert!(!ring.is_position(1, Epoch::from_bits(2).in_run(4).as_str()), "another life of the channel");
     }
 
     #[test]

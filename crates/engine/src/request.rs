@@ -33,24 +33,78 @@ pub struct Position {
     pub epoch: Epoch,
 }
 
-/// One life of a channel's history: eight letters.
+/// One life of a channel's history: eight letters; in a channel whose log backend may be set back to an earlier state, these, a dot and the
+/// eight letters of the run that gave the offset.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub struct Epoch([u8; 8]);
+pub struct Epoch([u8; EPOCH_LENGTH]);
+
+/// Letters of a channel's epoch, and of a run.
+const PART: usize = 8;
+const EPOCH_LENGTH: usize = PART + 1 + PART;
 
 impl Epoch {
-    /// Eight letters out of 64 bits.
+    /// Eight letters out of the lowest 40 of 64 bits.
     pub fn from_bits(bits: u64) -> Self {
-        const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyzABCDEF";
-        let mut letters = [0; 8];
-        for (index, letter) in letters.iter_mut().enumerate() {
-            *letter = LETTERS[(bits >> (index * 5)) as usize & 31];
-        }
-        Epoch(letters)
+        let mut epoch = [0; EPOCH_LENGTH];
+        epoch[..PART].copy_from_slice(&letters(bits));
+        Epoch(epoch)
+    }
+
+    /// The same in a run, given by the lowest 40 bits of its id.
+    pub fn in_run(mut self, run: u64) -> Self {
+        self.0[PART] = b'.';
+        self.0[PART + 1..].copy_from_slice(&letters(run));
+        self
     }
 
     /// As it stands on the wire; empty for a channel without history.
     pub fn as_str(&self) -> &str {
-        if self.0[0] == 0 { "" } else { std::str::from_utf8(&self.0).unwrap_or_default() }
+        let length = match self.0 {
+            [0, ..] => 0,
+            epoch if epoch[PART] == 0 => PART,
+            _ => EPOCH_LENGTH,
+        };
+        std::str::from_utf8(&self.0[..length]).unwrap_or_default()
+    }
+
+    /// The run of an epoch as it stands on the wire, if it is of the same channel's life as this one.
+    pub(crate) fn run_of<'t>(&self, text: &'t str) -> Option<&'t str> {
+        let (channel, run) = text.split_once('.')?;
+        (channel.as_bytes() == &self.0[..PART]).then_some(run)
+    }
+}
+
+fn letters(bits: u64) -> [u8; PART] {
+    const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyzABCDEF";
+    std::array::from_fn(|index| LETTERS[(bits >> (index * 5)) as usize & 31])
+}
+
+/// The runs of a log backend: in each it gave offsets without being set back to an earlier state. A position is one of today's history if its
+/// run is known, and did not end before its offset.
+#[derive(Debug, Clone, Default)]
+pub struct Runs {
+    /// Those that the backend knows: number and id, by rising number. The last is the current one. Empty = the backend has no runs.
+    pub known: Arc<[(u64, u64)]>,
+    /// Numbers of runs and the first offset that each gave in the channel, by rising number.
+    pub first: Vec<(u64, u64)>,
+}
+
+impl Runs {
+    /// The last offset of a run in a channel whose last offset is `top`; none = the run is not known. A run that gave none ends where it began.
+    pub(crate) fn end(&self, run: &str, top: u64) -> Option<u64> {
+        let is_it = |id: u64| letters(id) == *run.as_bytes();
+        let (number, _) = self.known.iter().rev().find(|(_, id)| is_it(*id))?;
+        let next = self.first.get(self.first.partition_point(|(later, _)| later <= number));
+        Some(next.map_or(top, |(_, first)| first.saturating_sub(1)))
+    }
+
+    /// The current run has given an offset.
+    pub(crate) fn note(&mut self, offset: u64) {
+        if let Some((current, _)) = self.known.last()
+            && self.first.last().is_none_or(|(last, _)| last < current)
+        {
+            self.first.push((*current, offset));
+        }
     }
 }
 
@@ -118,6 +172,8 @@ pub struct Loaded {
     pub top: u64,
     /// Nothing behind it is missing in `kept`.
     pub floor: u64,
+    /// Which runs gave its offsets.
+    pub runs: Runs,
 }
 
 /// A new subscriber.
@@ -223,7 +279,9 @@ impl Response {
     /// entries, one for each copy of a message, one for 4,096 bytes. A small answer costs nothing.
     pub fn work(&self) -> u32 {
         match self {
-            Response::Subscribed(subscribed) => subscribed.recovered.iter().flatten().map(|missed| work_of(missed)).sum(),
+            Response::Subscribed(subscribed) => {
+                subscribed.recovered.iter().flatten().map(|missed| work_of(missed)).sum::<u32>() + u32::from(subscribed.is_denied)
+            }
             Response::History { publications, .. } => work_of(publications),
             Response::Answer(answered) => answered.work(),
             Response::Published(_) | Response::Done | Response::Refused(_) => 0,
@@ -243,6 +301,8 @@ pub struct Subscribed {
     pub position: Position,
     /// What came of recovery, if it was asked for: everything missed, or `None` = it can't be had.
     pub recovered: Option<Option<Vec<Arc<Publication>>>>,
+    /// The client's position is ahead of all that the log backend has: the backend was asked, now or a moment ago. It costs a unit of work.
+    pub is_denied: bool,
 }
 
 /// What the home of a channel sends to a shard that listens to it.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use touchline_engine::channels::{KeeperAct, Outcome};
-use touchline_engine::request::{Epoch, Event, Loaded, Publish, Recover, Stored, Subscribe};
+use touchline_engine::request::{Epoch, Event, Loaded, Publish, Recover, Runs, Stored, Subscribe};
 use touchline_engine::{ChannelOptions, ChannelSettings, Channels, ConnectionId, Namespaces, RecoveryMode, Request, Response};
 use touchline_protocol::publication::Content;
 
@@ -52,7 +52,7 @@ impl Stream {
         let kept: Vec<_> = all[all.len().saturating_sub(SIZE)..].iter().filter(|(offset, _)| *offset > behind).cloned().collect();
         let top = kept.last().map_or(if behind > 0 { behind } else { self.last }, |(offset, _)| *offset);
         let floor = if kept.len() < SIZE { 0 } else { kept[0].0 };
-        Loaded { epoch: Epoch::from_bits(7), behind, kept, top, floor: floor.max(behind) }
+        Loaded { epoch: Epoch::from_bits(7), behind, kept, top, floor: floor.max(behind), runs: Runs::default() }
     }
 
     /// Offsets of a channel behind one and up to another.
@@ -165,8 +165,11 @@ impl World {
         }
     }
 
-    /// A fan comes, new or back.
+    /// A fan comes, new or back, to the node where it was or with the position that another node gave it.
     fn come(&mut self, index: usize, fan: usize) {
+        if self.random.chance(40) {
+            self.change_places(index, fan);
+        }
         let known = &mut self.nodes[index].fans[fan];
         known.state = State::Asked;
         let recover = known.last.map(|offset| Recover {
@@ -179,6 +182,18 @@ impl World {
         let request = Request::Subscribe(Box::new(Subscribe { connection: known.connection, recover }));
         self.submit(index, Arc::clone(&self.nodes[index].fans[fan].channel), request, fan);
         self.settle(index);
+    }
+
+    /// A fan takes over the position of one of another node that is away: it has moved.
+    fn change_places(&mut self, index: usize, fan: usize) {
+        let other = (index + 1 + self.random.below(NODES as u64 - 1) as usize) % NODES;
+        let channel = Arc::clone(&self.nodes[index].fans[fan].channel);
+        let is_away = |fan: &&mut Fan| fan.channel == channel && fan.state == State::Away;
+        let Some(away) = self.nodes[other].fans.iter_mut().find(is_away).map(|away| away.last.take()) else { return };
+        let here = std::mem::replace(&mut self.nodes[index].fans[fan].last, away);
+        if let Some(there) = self.nodes[other].fans.iter_mut().find(is_away) {
+            there.last = here;
+        }
     }
 
     fn go(&mut self, index: usize, fan: usize) {
@@ -279,7 +294,7 @@ impl World {
                     KeeperAct::Interest(channel, false) => node.interests.retain(|known| *known != channel),
                     KeeperAct::Load(channel, _, behind) => node.loads.push((self.now_ms + delay_ms, channel, behind, false)),
                     KeeperAct::Check(channel, _, behind) => node.loads.push((self.now_ms + delay_ms, channel, behind, true)),
-                    KeeperAct::Pass(..) => panic!("nothing passes here"),
+                    KeeperAct::Pass(..) | KeeperAct::SetBack(_) | KeeperAct::Unreadable(..) => panic!("nothing of that is here"),
                 }
             }
             if ready.is_empty() {

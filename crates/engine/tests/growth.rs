@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use proptest::prelude::*;
 use touchline_engine::channels::{KeeperAct, Outcome};
-use touchline_engine::request::{Epoch, Event, Loaded, Publish, Subscribe};
+use touchline_engine::request::{Epoch, Event, Loaded, Publish, Runs, Subscribe};
 use touchline_engine::{ChannelOptions, ChannelSettings, Channels, ConnectionId, Namespaces, Request, Response};
 use touchline_protocol::publication::Content;
 
@@ -89,7 +89,7 @@ impl World {
                 let Some(behind) = self.asked.pop_front() else { return false };
                 let kept = self.stored.iter().filter(|(offset, _)| *offset > behind).cloned().collect();
                 let top = self.stored.len() as u64;
-                self.read.push_back(Loaded { epoch: Epoch::from_bits(7), behind, kept, top, floor: behind });
+                self.read.push_back(Loaded { epoch: Epoch::from_bits(7), behind, kept, top, floor: behind, runs: Runs::default() });
                 true
             }
             Step::Answer => self.read.pop_front().map(|loaded| self.submit(Request::Loaded(Some(Box::new(loaded))))).is_some(),

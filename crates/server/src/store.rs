@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use touchline_engine::channels::{Storing, clearing, stored_position};
+use touchline_engine::channels::{Storing, clearing};
 use touchline_engine::duration::millis;
-use touchline_engine::request::{Epoch, Loaded, Stored};
+use touchline_engine::request::{Epoch, Loaded, Position, Runs, Stored};
 use touchline_engine::{Namespaces, Request, Response};
 use touchline_protocol::Error;
 use touchline_store::stats::StatsSettings as StatsOpening;
@@ -30,7 +29,7 @@ pub(crate) fn opening(settings: &Settings, namespaces: &Arc<Namespaces>, id: &st
     Ok(Some(Opening {
         primary: store.primary.url.parse()?,
         tls_ca: store.primary.tls_ca.clone(),
-        notifier: if settings.cluster.is_on() { id.to_owned() } else { String::new() },
+        notifier: id.to_owned(),
         timeout: store.primary.timeout,
         limits: limits_of(Arc::clone(namespaces)),
         migrates: store.migrate,
@@ -84,7 +83,7 @@ pub(crate) fn append(node: &Arc<Node>, channel: &Arc<str>, storing: Storing, ask
     let Some(store) = node.store() else { return };
     let of_node = Arc::clone(node);
     let done = move |outcome: Result<Placed, Refusal>| {
-        let placed = |Placed { offset, epoch }| Response::Published(Some(stored_position(offset, epoch)));
+        let placed = |placed: Placed| Response::Published(Some(Position { offset: placed.offset, epoch: epoch_of(placed) }));
         of_node.leave_answer(asker, outcome.map_or_else(|refusal| Response::Refused(refused(refusal)), placed));
     };
     store.append(Append {
@@ -107,7 +106,7 @@ pub(crate) fn remove(node: &Arc<Node>, channel: &Arc<str>, asker: Asker) {
     let (of_node, of_channel) = (Arc::clone(node), Arc::clone(channel));
     let done = move |outcome: Result<(), Refusal>| {
         if outcome.is_ok() {
-            of_node.tell_home(of_channel, Request::Passing(Bytes::from_static(clearing())));
+            of_node.tell_home(of_channel, Request::Passing(clearing()));
         }
         of_node.answer(asker, outcome.map_or_else(|refusal| Response::Refused(refused(refusal)), |()| Response::Done));
     };
@@ -160,23 +159,29 @@ pub(crate) fn refused(refusal: Refusal) -> Error {
     }
 }
 
+fn epoch_of(placed: Placed) -> Epoch {
+    Epoch::from_bits(placed.epoch).in_run(placed.run)
+}
+
 /// Hands on what comes of it.
 fn take(node: &Node, incoming: Incoming) {
     match incoming {
         Incoming::Grown { channel, top } => node.tell_home(channel, Request::Grown(top)),
-        Incoming::Cleared { channel } => node.tell_home(channel, Request::Passing(Bytes::from_static(clearing()))),
+        Incoming::Cleared { channel } => node.tell_home(channel, Request::Passing(clearing())),
         Incoming::Missed => node.tell_shards(|| Message::CatchUp),
         Incoming::Mail { scope, name } => node.register(Order::Mail { scope, name }),
         Incoming::Letters { scope, name, letters } => node.register(Order::Letters { scope, name, letters }),
-        Incoming::Stored { channel, placed: Placed { offset, epoch }, payload } => {
-            let epoch = Some(Epoch::from_bits(epoch));
+        Incoming::Stored { channel, placed, payload } => {
+            let (offset, epoch) = (placed.offset, Some(epoch_of(placed)));
             node.leave_home(channel, Request::Stored(Stored { offset, previous: offset.saturating_sub(1), epoch, payload }));
         }
         Incoming::Settled => node.wake(),
         Incoming::Loaded { channel, behind, history } => {
-            let loaded = history.map(|History { epoch, top, floor, kept }| {
+            let loaded = history.map(|History { epoch, top, floor, kept, runs }| {
                 let kept = kept.into_iter().map(|(offset, time_ms, object)| (offset, Storing::payload(time_ms, &object))).collect();
-                Box::new(Loaded { epoch: Epoch::from_bits(epoch), behind, kept, top, floor })
+                let runs = Runs { known: runs.known, first: runs.first };
+                let run = runs.known.last().map(|(_, id)| *id).unwrap_or_default();
+                Box::new(Loaded { epoch: Epoch::from_bits(epoch).in_run(run), behind, kept, top, floor, runs })
             });
             node.tell_home(channel, Request::Loaded(loaded));
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use touchline_cluster::{Cluster, Incoming, Joining, Storage, StreamSettings, join as join_cluster};
 use touchline_engine::Request;
 use touchline_engine::directory::Directory;
-use touchline_engine::request::{Epoch, Loaded, Stored};
+use touchline_engine::request::{Epoch, Loaded, Runs, Stored};
 
 use crate::inbox::{Asker, Message};
 use crate::node::Node;
@@ -93,14 +93,16 @@ pub(crate) fn take(node: &Node, incoming: Incoming) {
         Incoming::Node { from, message } => node.register(Order::Node { from, message }),
         Incoming::Order { message, reply } => node.send(0, Message::Order { message, reply }),
         Incoming::Passing { channel, payload } => to_channel(channel, Request::Passing(payload)),
-        Incoming::Stored { channel, stored, previous } => {
-            to_channel(channel, Request::Stored(Stored { offset: stored.offset, previous, epoch: None, payload: stored.payload }));
+        Incoming::Stored { channel, stored, previous, epoch } => {
+            let epoch = Some(Epoch::from_bits(epoch));
+            to_channel(channel, Request::Stored(Stored { offset: stored.offset, previous, epoch, payload: stored.payload }));
         }
         Incoming::Interested { channel } => to_channel(channel, Request::Interested),
         Incoming::Loaded { channel, behind, history } => {
             let loaded = history.map(|history| {
                 let kept = history.kept.into_iter().map(|stored| (stored.offset, stored.payload)).collect();
-                Box::new(Loaded { epoch: Epoch::from_bits(history.epoch), behind, kept, top: history.top, floor: history.floor })
+                let epoch = Epoch::from_bits(history.epoch);
+                Box::new(Loaded { epoch, behind, kept, top: history.top, floor: history.floor, runs: Runs::default() })
             });
             to_channel(channel, Request::Loaded(loaded));
         }

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
+use crate::runs::{Known, Runs};
 use crate::words::Weights;
 use crate::{Append, Description, Figures, Find, Found, HEAD, Hand, History, Incoming, Letter, Limits};
 use crate::{OnDone, OnFound, OnPlaced, OnPosted, Placed, Refusal};
@@ -34,6 +35,8 @@ pub(crate) enum Write {
         ids: Vec<u64>,
         done: OnDone,
     },
+    /// Begins a new run, unless the current one has another id.
+    BeginRun(u64),
     Close,
 }
 
@@ -95,7 +98,7 @@ pub(crate) struct Load {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// A publication has its place; it is new, or its key or version was there before.
-    Placed { offset: u64, epoch: u64, is_new: bool },
+    Placed { offset: u64, epoch: u64, run: u64, is_new: bool },
     /// A channel is there.
     Made { epoch: u64, top: u64 },
     /// A letter is kept under this id; none = there is no room for it.
@@ -117,15 +120,16 @@ pub(crate) enum Done {
 
 impl Done {
     /// What is to be told of a write.
-    pub(crate) fn of(write: Write, outcome: Outcome) -> Option<Self> {
+    pub(crate) fn of(write: Write, outcome: Outcome, known: &Known) -> Option<Self> {
         Some(match (write, outcome) {
             (write, Outcome::Refused(refusal)) => Done::Refused(write, refusal),
-            (Write::Append(Append { channel, payload, done, .. }), Outcome::Placed { offset, epoch, is_new }) => {
-                Done::Placed { placed: Placed { offset, epoch }, is_new, channel, payload, done }
+            (Write::Append(Append { channel, payload, done, .. }), Outcome::Placed { offset, epoch, run, is_new }) => {
+                Done::Placed { placed: Placed { offset, epoch, run }, is_new, channel, payload, done }
             }
             (Write::Make(Load { channel, behind, .. }), Outcome::Made { epoch, top }) => {
                 // Somebody may have published meanwhile: then it has to be asked for again.
-                let history = (top == 0).then_some(History { epoch, top, floor: 0, kept: Vec::new() });
+                let runs = Runs { known: Known::clone(known), first: Vec::new() };
+                let history = (top == 0).then_some(History { epoch, top, floor: 0, kept: Vec::new(), runs });
                 Done::Made { channel, behind, history }
             }
             (Write::Post(letter, done), Outcome::Posted(id)) => Done::Posted { letter, id, done },
@@ -168,7 +172,8 @@ impl Append {
     /// What an application has put into the outbox: nobody waits to be told.
     pub(crate) fn posted(channel: &str, data: &str, key: &str, limits: Limits, time_ms: u64) -> Self {
         let mut payload = Vec::with_capacity(HEAD + data.len());
-        payload.push(b'P');
+        // As the engine begins the payload of a publication: format, kind, length of what follows before the object.
+        payload.extend_from_slice(&[1, b'P', 8, 0]);
         payload.extend_from_slice(&time_ms.to_le_bytes());
         payload.extend_from_slice(data.as_bytes());
         Append {
@@ -199,7 +204,7 @@ impl Write {
             Write::Remove { done, .. } | Write::Describe { done, .. } | Write::Forget { done, .. } | Write::Discard { done, .. } => {
                 done(Err(Refusal::Full));
             }
-            Write::Make(_) | Write::Close => {}
+            Write::Make(_) | Write::BeginRun(_) | Write::Close => {}
         }
     }
 
@@ -217,7 +222,7 @@ impl Write {
                 done(Err(refusal));
             }
             Write::Make(Load { channel, behind, .. }) => hand(Incoming::Loaded { channel, behind, history: None }),
-            Write::Close => {}
+            Write::BeginRun(_) | Write::Close => {}
         }
     }
 }

@@ -9,6 +9,7 @@ pub mod copies;
 mod find;
 pub mod migrate;
 mod postgres;
+mod runs;
 mod schema;
 mod settings;
 pub mod sketch;
@@ -23,6 +24,7 @@ use batch::{Load, Read, Write};
 use bytes::Bytes;
 
 pub use find::{Description, Find, Found, OnFound};
+pub use runs::{Known, Runs};
 pub use schema::Schema;
 pub use settings::{Limits, LimitsOf, Settings, Url, UrlError};
 
@@ -81,6 +83,8 @@ pub struct Placed {
     pub offset: u64,
     /// The channel's epoch.
     pub epoch: u64,
+    /// The id of the current run: 40 bits.
+    pub run: u64,
 }
 
 /// Takes what came of an append.
@@ -129,8 +133,21 @@ pub struct Letter {
     pub most: usize,
 }
 
-/// Bytes before the JSON object in a payload: a letter, and the time as eight bytes, little-endian.
-pub const HEAD: usize = 9;
+/// Bytes before the JSON object in a payload: format, kind, and length of the rest, which is the time as eight bytes, little-endian.
+pub const HEAD: usize = 12;
+
+/// The format of rows that hold what applications or clients have said. A row of a higher one is not read.
+const ROW_FORMAT: i64 = 1;
+
+/// A row that a later version has written.
+#[derive(Debug, thiserror::Error)]
+#[error("a row has format {0}, and this program reads formats up to {ROW_FORMAT}: run the newer program")]
+struct NewerRow(i64);
+
+/// Whether a row of a format can be read.
+fn readable(format: i64) -> Result<(), NewerRow> {
+    if format > ROW_FORMAT { Err(NewerRow(format)) } else { Ok(()) }
+}
 
 /// Lengths of time beyond it are for ever: the databases add them to times, in 63 bits.
 const LENGTH_MAX_MS: u64 = i64::MAX as u64 / 4;
@@ -146,6 +163,8 @@ pub struct History {
     pub floor: u64,
     /// Offset, time (Unix milliseconds) and JSON object, oldest first.
     pub kept: Vec<(u64, u64, Bytes)>,
+    /// Which runs gave its offsets.
+    pub runs: Runs,
 }
 
 /// What comes of it.
@@ -321,6 +340,11 @@ impl Store {
     /// Throws letters away that have arrived.
     pub fn discard(&self, ids: Vec<u64>, done: OnDone) {
         self.write(Write::Discard { ids, done });
+    }
+
+    /// Begins a new run, unless the current one is not this any more: an id as in [`Placed::run`]. For whoever remembers what the database has not.
+    pub fn begin_run(&self, unless_after: u64) {
+        self.write(Write::BeginRun(unless_after));
     }
 
     fn write(&self, write: Write) {

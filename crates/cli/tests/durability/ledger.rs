@@ -64,7 +64,9 @@ impl Ledger {
             let fates = self.fates.lock().expect("nobody panics with it");
             for ((_, number), fate) in fates.iter().filter(|((channel, _), _)| *channel == of) {
                 if let Fate::Acknowledged(offset, epoch) = fate {
-                    assert_eq!(*epoch, found.epoch, "the epoch of {of} stays");
+                    // Only the run differs, from one start to the next.
+                    let channels = |epoch: &str| epoch.split('.').next().map(str::to_owned);
+                    assert_eq!(channels(epoch), channels(&found.epoch), "the epoch of {of} stays");
                     assert_eq!(found.kept.get(offset), Some(number), "{number} was acknowledged at {offset} of {of}");
                 }
             }

@@ -8,26 +8,23 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use touchline_protocol::publication::Place;
 use touchline_protocol::{Error, Publication, encode};
 
-use super::{Channel, Channels, deliver, give};
+use super::loading::Question;
+use super::payload::{self, Payload};
+use super::{Channel, Channels, give};
 use crate::duration::millis;
-use crate::history::HistoryRing;
 use crate::namespace::ChannelOptions;
-use crate::request::{ConnectionId, Event, Loaded, Position, Publish, Request, Response, Stored};
+use crate::request::{ConnectionId, Publish, Request, Response, Stored};
 
+/// Room for what stands around the data in a publication's object, bytes.
+const OBJECT_ROOM: usize = 64;
 /// Refused subscribes that are remembered at once.
 const REFUSED_MAX: usize = 100_000;
 /// How long the cache of a channel without subscribers is kept, milliseconds.
 pub(super) const UNUSED_MS: u64 = 10_000;
 /// After a failure to get what is kept: how long requests are refused at once, milliseconds.
-const RETRY_MS: u64 = 200;
-/// Publications that may wait behind a gap.
-const BEHIND_GAP_MAX: usize = 10_000;
-
-const PUBLICATION: u8 = b'P';
-const CLEAR: u8 = b'C';
+pub(super) const RETRY_MS: u64 = 200;
 
 /// How far this node follows a channel whose log is in a log backend.
 #[derive(Debug, Default)]
@@ -49,14 +46,14 @@ pub(super) enum Hearing {
 #[derive(Debug, Default)]
 pub(super) struct Loading {
     /// Publications that are applied after the history, by offset.
-    waiting: BTreeMap<u64, Stored>,
+    pub(super) waiting: BTreeMap<u64, Stored>,
     /// The highest offset that the channel is known to have. If the answer ends below it, the history is requested again.
-    top: u64,
+    pub(super) top: u64,
 }
 
 /// Who gives a channel its order, and keeps its history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Keeper {
+pub(super) enum Keeper {
     /// Its home.
     Home,
     /// The cluster.
@@ -78,6 +75,11 @@ pub enum KeeperAct {
     LoadStored(Arc<str>, u64),
     /// To pass something on to all nodes that hear the channel.
     Pass(Arc<str>, Vec<u8>),
+    /// The store has less than it acknowledged: it was set back to an earlier state, and has to begin a new run if the current one still has
+    /// this id.
+    SetBack(u64),
+    /// To say in the log that a payload of the channel can't be read.
+    Unreadable(Arc<str>, super::Unreadable),
 }
 
 /// What came of a request.
@@ -121,9 +123,7 @@ pub struct Storing {
 impl Storing {
     /// The payload of a publication, out of what a store keeps of it.
     pub fn payload(time_ms: u64, object: &[u8]) -> Bytes {
-        let mut payload = Vec::with_capacity(1 + 8 + object.len());
-        payload.push(PUBLICATION);
-        payload.extend_from_slice(&time_ms.to_le_bytes());
+        let mut payload = payload::begin(time_ms, object.len());
         payload.extend_from_slice(object);
         payload.into()
     }
@@ -241,6 +241,11 @@ impl Channels {
                     channel.hearing = Hearing::Asked;
                     side.acts.push(KeeperAct::Interest(Arc::clone(name), true));
                 }
+                // A client that is ahead is refused until the link is back.
+                (Hearing::Heard, _, false) if channel.history.as_ref().is_some_and(|stored| stored.question == Question::Asked) => {
+                    channel.history.iter_mut().for_each(|stored| stored.question = Question::None);
+                    side.ready.push(Arc::clone(name));
+                }
                 (Hearing::Heard, _, _) | (_, _, true) => {}
                 // Whoever waits hears now that it can't be had.
                 (_, _, false) => side.ready.push(Arc::clone(name)),
@@ -269,7 +274,7 @@ impl Channels {
     }
 
     /// Loads what a cache does not have of a channel that has grown.
-    fn take_growth(&mut self, channel: &Arc<str>, top: u64) -> Outcome {
+    pub(super) fn take_growth(&mut self, channel: &Arc<str>, top: u64) -> Outcome {
         let done = Outcome::Done(Response::Done);
         let Some(Channel { hearing, history: Some(stored), .. }) = self.table.get_mut(channel) else { return done };
         let behind = stored.ring.position().offset;
@@ -328,7 +333,7 @@ impl Channels {
         (self.keeper(channel) != Keeper::Home).then_some(UNUSED_MS)
     }
 
-    fn keeper(&self, channel: &str) -> Keeper {
+    pub(super) fn keeper(&self, channel: &str) -> Keeper {
         self.namespaces.resolve(channel).map_or(Keeper::Home, |options| self.keepers.keeper(channel, options))
     }
 
@@ -336,12 +341,12 @@ impl Channels {
         if self.keepers.is_linked { then(self) } else { Outcome::Done(Response::Refused(Error::CLUSTER_UNREACHABLE)) }
     }
 
-    fn act(&mut self, act: KeeperAct) {
+    pub(super) fn act(&mut self, act: KeeperAct) {
         self.keepers.acts.push(act);
     }
 
     /// Asks for what is kept of a channel behind an offset.
-    fn load(&mut self, channel: &Arc<str>, behind: u64) {
+    pub(super) fn load(&mut self, channel: &Arc<str>, behind: u64) {
         self.act(match self.keeper(channel) {
             Keeper::Store => KeeperAct::LoadStored(Arc::clone(channel), behind),
             _ => KeeperAct::Load(Arc::clone(channel), self.namespaces.namespace_of(channel).into(), behind),
@@ -356,8 +361,7 @@ impl Channels {
         publish: &Publish,
         now_ms: u64,
     ) -> Outcome {
-        let mut payload = vec![PUBLICATION];
-        payload.extend_from_slice(&now_ms.to_le_bytes());
+        let mut payload = payload::begin(now_ms, publish.content.data.len() + OBJECT_ROOM);
         encode::publication(&mut payload, &publish.content, None);
         let key = publish.idempotency_key.clone();
         if options.has_history() && !publish.skip_history {
@@ -398,7 +402,13 @@ impl Channels {
         let is_reachable = keeper == Keeper::Store || self.keepers.is_linked;
         let unreachable = if keeper == Keeper::Store { Error::STORE_UNAVAILABLE } else { Error::CLUSTER_UNREACHABLE };
         match self.table.get(channel).map(|known| &known.hearing) {
-            Some(Hearing::Heard) => return Outcome::Done(self.execute(channel, request, now_ms)),
+            Some(Hearing::Heard) => match self.question(channel, &request, now_ms) {
+                None => return Outcome::Done(self.execute(channel, request, now_ms)),
+                Some(Question::Asked) => {}
+                Some(_) if !is_reachable => return Outcome::Done(Response::Refused(unreachable)),
+                Some(Question::Failed(_)) => return Outcome::Done(Response::Refused(unreachable)),
+                Some(_) => self.ask(channel),
+            },
             Some(Hearing::Failed(until_ms)) if now_ms < *until_ms => return Outcome::Done(Response::Refused(unreachable)),
             _ if !is_reachable && options.has_history() => {
                 self.forget_unheard(channel);
@@ -420,7 +430,7 @@ impl Channels {
     }
 
     /// Gives up a channel that was asked for and that nobody has.
-    fn forget_unheard(&mut self, channel: &Arc<str>) {
+    pub(super) fn forget_unheard(&mut self, channel: &Arc<str>) {
         let is_unheard = |known: &Channel| !matches!(known.hearing, Hearing::Heard) && known.listeners.iter().all(|n| *n == 0);
         if self.table.get(channel).is_some_and(is_unheard) {
             self.forget(channel);
@@ -441,141 +451,30 @@ impl Channels {
         Outcome::Done(Response::Done)
     }
 
-    fn make_ready(&mut self, channel: &Arc<str>) {
+    pub(super) fn make_ready(&mut self, channel: &Arc<str>) {
         self.keepers.ready.push(Arc::clone(channel));
     }
 
     fn take_passing(&mut self, channel: &Arc<str>, payload: &[u8]) -> Outcome {
         let Some(known) = self.table.get_mut(channel) else { return Outcome::Done(Response::Done) };
-        match parts(payload) {
-            Some((_, object)) => {
+        match payload::read(payload) {
+            Ok(Payload::Publication(_, object)) => {
                 let publication = Publication::wrap(channel, object, None);
                 give(&mut self.outgoing, known, Arc::new(publication));
             }
-            None if payload.first() == Some(&CLEAR) => known.history.iter_mut().for_each(|stored| stored.ring.clear()),
-            None => {}
+            Ok(Payload::Clear(_)) => known.history.iter_mut().for_each(|stored| stored.ring.clear()),
+            Err(unreadable) => self.act(KeeperAct::Unreadable(Arc::clone(channel), unreadable)),
         }
         Outcome::Done(Response::Done)
-    }
-
-    /// Tells all nodes that hear a channel to drop what they keep of it.
-    pub fn pass_clear(&mut self, channel: &Arc<str>) {
-        self.act(KeeperAct::Pass(Arc::clone(channel), clearing().to_vec()));
-    }
-
-    fn take_stored(&mut self, channel: &Arc<str>, options: &ChannelOptions, new: Stored, now_ms: u64) -> Outcome {
-        let done = Outcome::Done(Response::Done);
-        let Some(Channel { hearing, history: Some(stored), .. }) = self.table.get_mut(channel) else { return done };
-        let top = stored.ring.position();
-        match hearing {
-            Hearing::Heard if new.epoch.is_some_and(|epoch| epoch != top.epoch) => self.break_off(channel, Hearing::None),
-            Hearing::Heard if new.offset <= top.offset => {}
-            Hearing::Heard if new.previous > top.offset => {
-                *hearing = Hearing::Loading(Loading { waiting: BTreeMap::from([(new.offset, new)]), top: 0 });
-                self.load(channel, top.offset);
-            }
-            Hearing::Heard => self.append(channel, options, new.offset, &new.payload, now_ms),
-            Hearing::Loading(loading) if loading.waiting.len() < BEHIND_GAP_MAX => drop(loading.waiting.insert(new.offset, new)),
-            // There is no room for it: it is asked for.
-            Hearing::Loading(loading) => loading.top = loading.top.max(new.offset),
-            Hearing::Asked | Hearing::None | Hearing::Failed(_) => {}
-        }
-        done
-    }
-
-    /// Takes what the cluster keeps: the whole history of a new channel, or what fills a gap.
-    fn take_loaded(&mut self, channel: &Arc<str>, options: &ChannelOptions, loaded: Option<Box<Loaded>>, now_ms: u64) -> Outcome {
-        let done = Outcome::Done(Response::Done);
-        let Some(Channel { hearing, history: Some(stored), .. }) = self.table.get_mut(channel) else { return done };
-        let mut none = Loading::default();
-        let loading = match hearing {
-            Hearing::Loading(loading) => loading,
-            // A second answer, to what was asked when the link came back: it may know more than the first.
-            Hearing::Heard if loaded.is_some() => &mut none,
-            _ => return done,
-        };
-        if loaded.as_ref().is_some_and(|loaded| loaded.behind > stored.ring.position().offset) {
-            // Asked for by an earlier cache of this channel; what this one asked for is under way.
-            return done;
-        }
-        let Loading { waiting, top: grown } = std::mem::take(loading);
-        let Some(loaded) = loaded else {
-            // It can't be had now. Nobody is told anything wrong: who listens must begin anew, who waits is refused.
-            self.break_off(channel, Hearing::Failed(now_ms + RETRY_MS));
-            return done;
-        };
-        let top = stored.ring.position().offset;
-        // Another stream, or publications are gone between what is here and what can be had.
-        let is_new = stored.ring.position().epoch != loaded.epoch || loaded.floor > top;
-        let has_listeners = self.table.get(channel).is_some_and(|known| !known.is_broken && known.listeners.iter().any(|n| *n > 0));
-        if has_listeners && is_new {
-            self.break_off(channel, Hearing::None);
-            return done;
-        }
-        let Some(Channel { hearing, history: Some(stored), is_broken, .. }) = self.table.get_mut(channel) else { return done };
-        *is_broken = false;
-        if is_new {
-            let first = loaded.kept.first().map_or(loaded.top, |(offset, _)| offset - 1);
-            stored.ring = HistoryRing::resume(loaded.epoch, loaded.floor.min(first), loaded.floor);
-        }
-        *hearing = Hearing::Heard;
-        for (offset, payload) in loaded.kept {
-            self.append(channel, options, offset, &payload, now_ms);
-        }
-        if let Some(stored) = self.table.get_mut(channel).and_then(|known| known.history.as_mut()) {
-            stored.ring.raise(loaded.top);
-        }
-        self.make_ready(channel);
-        for new in waiting.into_values() {
-            self.take_stored(channel, options, new, now_ms);
-        }
-        // What has come meanwhile may not have been in what was read.
-        self.take_growth(channel, grown)
-    }
-
-    /// The channel's cache is worth nothing any more: its subscribers begin anew.
-    fn break_off(&mut self, channel: &Arc<str>, hearing: Hearing) {
-        self.make_ready(channel);
-        let has_failed = matches!(hearing, Hearing::Failed(_));
-        if let Some(known) = self.table.get_mut(channel) {
-            deliver(&mut self.outgoing, known, Event::Broken);
-            known.hearing = hearing;
-            known.is_broken = true;
-        }
-        if !has_failed {
-            self.forget_unheard(channel);
-        }
-    }
-
-    fn append(&mut self, channel: &Arc<str>, options: &ChannelOptions, offset: u64, payload: &Bytes, now_ms: u64) {
-        let Some((time_ms, object)) = parts(payload) else { return };
-        let Some(known) = self.table.get_mut(channel) else { return };
-        let Some(stored) = &mut known.history else { return };
-        if offset <= stored.ring.position().offset {
-            return;
-        }
-        let epoch = stored.ring.position().epoch;
-        let place = Place { offset, epoch: epoch.as_str(), time_ms };
-        let publication = Arc::new(Publication::wrap(channel, object, Some(place)));
-        stored.ring.trim(now_ms);
-        stored.ring.append(Arc::clone(&publication), options.history_size, time_ms.saturating_add(stored.ttl_ms));
-        give(&mut self.outgoing, known, publication);
     }
 }
 
 /// What a [`Request::Passing`] says when the history of its channel was removed.
-pub fn clearing() -> &'static [u8] {
-    &[CLEAR]
+pub fn clearing() -> Bytes {
+    payload::clear(u64::MAX).into()
 }
 
-/// When a payload was published, and its JSON object.
-fn parts(payload: &[u8]) -> Option<(u64, &[u8])> {
-    let (kind, rest) = payload.split_first()?;
-    let (time, object) = rest.split_first_chunk::<8>()?;
-    (*kind == PUBLICATION && object.starts_with(b"{")).then_some((u64::from_le_bytes(*time), object))
-}
-
-/// The position of a publication that the cluster has stored.
-pub fn stored_position(offset: u64, epoch: u64) -> Position {
-    Position { offset, epoch: crate::request::Epoch::from_bits(epoch) }
+/// The payload that is stored in place of a history which is removed up to an offset.
+pub fn removal(until: u64) -> Vec<u8> {
+    payload::clear(until)
 }

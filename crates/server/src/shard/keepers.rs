@@ -1,9 +1,12 @@
 //! Channels at home here that the cluster or the store keeps: what these have to do before a request is answered, and what they do unasked.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
-use touchline_engine::channels::{KeeperAct, Outcome, stored_position};
+use touchline_engine::channels::{KeeperAct, Outcome, Unreadable, removal, stored_position};
+use touchline_engine::request::{Epoch, Position};
 use touchline_engine::{Request, Response};
 use touchline_protocol::Error;
 use touchline_protocol::publication::Content;
@@ -14,6 +17,18 @@ use crate::store;
 
 /// Bytes around what a publication says, on its way to the other nodes: names of fields, numbers, headers.
 const PUBLICATION_AROUND: usize = 1_024;
+
+/// Between two lines in the log about payloads that can't be read, milliseconds.
+const UNREADABLE_STEP_MS: u64 = 10_000;
+
+/// Says that a payload can't be read, not more often than every ten seconds: whoever subscribes meets it.
+fn say_unreadable(channel: &str, Unreadable { format }: Unreadable, now_ms: u64) {
+    static SAID_MS: AtomicU64 = AtomicU64::new(0);
+    let said_ms = SAID_MS.load(Relaxed);
+    if now_ms >= said_ms.saturating_add(UNREADABLE_STEP_MS) && SAID_MS.compare_exchange(said_ms, now_ms, Relaxed, Relaxed).is_ok() {
+        tracing::error!(channel, format, "a payload of a later version, or a damaged one: the channel can't be had from this node");
+    }
+}
 
 impl Shard {
     /// Carries a request to a channel out, now or as soon as the node hears the channel.
@@ -39,7 +54,7 @@ impl Shard {
                 let node = Arc::clone(&self.node);
                 let done = move |stored: Option<(u64, u64)>| {
                     let response = stored.map_or(Response::Refused(Error::CLUSTER_UNREACHABLE), |(offset, epoch)| {
-                        Response::Published(Some(stored_position(offset, epoch)))
+                        Response::Published(Some(Position { offset, epoch: Epoch::from_bits(epoch) }))
                     });
                     node.answer(asker, response);
                 };
@@ -52,8 +67,7 @@ impl Shard {
                 let done = move |is_done: bool| {
                     node.answer(asker, if is_done { Response::Done } else { Response::Refused(Error::CLUSTER_UNREACHABLE) });
                 };
-                cluster.purge(Arc::clone(channel), namespace, Box::new(done));
-                self.channels.pass_clear(channel);
+                cluster.purge(Arc::clone(channel), namespace, removal, Box::new(done));
             }
             Outcome::Store(storing) => {
                 self.count_publication(channel);
@@ -96,6 +110,8 @@ impl Shard {
                     (KeeperAct::Load(channel, namespace, behind), Some(cluster)) => cluster.load(channel, namespace, behind),
                     (KeeperAct::Check(channel, namespace, behind), Some(cluster)) => cluster.check(channel, namespace, behind),
                     (KeeperAct::Pass(channel, payload), Some(cluster)) => cluster.pass(channel, payload),
+                    (KeeperAct::SetBack(run), _) => self.node.store().iter().for_each(|store| store.begin_run(run)),
+                    (KeeperAct::Unreadable(channel, unreadable), _) => say_unreadable(&channel, unreadable, self.now_ms),
                     (_, None) => {}
                 }
             }

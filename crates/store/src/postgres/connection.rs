@@ -10,8 +10,8 @@ use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::parts::refusal_of;
-use crate::OpenError;
 use crate::migrate::{self, Database, SchemaError};
+use crate::{NewerRow, OpenError};
 
 /// Who changes the schema has this advisory lock: "touchlin" as a number.
 const LOCK: i64 = 0x746f_7563_686c_696e;
@@ -44,6 +44,9 @@ pub(crate) enum Failure {
     /// Its schema does not fit.
     #[error(transparent)]
     Schema(#[from] SchemaError),
+    /// A later version has written what was read.
+    #[error(transparent)]
+    Newer(#[from] NewerRow),
 }
 
 impl Failure {
@@ -52,7 +55,7 @@ impl Failure {
         match self {
             Failure::Database(error) => error.code().is_none_or(|code| code.code().starts_with("57") || code.code().starts_with("53")),
             Failure::Silent(_) => true,
-            Failure::Schema(_) => false,
+            Failure::Schema(_) | Failure::Newer(_) => false,
         }
     }
 

@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use tokio_postgres::{Client, Error};
 
-use crate::Letter;
+use super::connection::Failure;
+use crate::{Letter, readable};
 
 /// Keeps a letter, if there is room, and tells other nodes.
 pub(super) async fn post(client: &Client, letter: &Letter, notifier: &str) -> Result<Option<u64>, Error> {
@@ -36,10 +37,10 @@ pub(super) async fn of(
     behind: u64,
     limit: usize,
     now_ms: u64,
-) -> Result<Vec<(u64, Bytes)>, Error> {
-    let select =
-        "SELECT id, message FROM touchline.letter WHERE scope = $1 AND name = $2 AND id > $3 AND expires_ms > $4 ORDER BY id LIMIT $5";
+) -> Result<Vec<(u64, Bytes)>, Failure> {
+    let select = "SELECT id, message, format FROM touchline.letter WHERE scope = $1 AND name = $2 AND id > $3 AND expires_ms > $4 ORDER BY id LIMIT $5";
     let rows = client.query(select, &[&scope, &name, &(behind as i64), &(now_ms as i64), &(limit as i64)]).await?;
+    rows.iter().try_for_each(|row| readable(i64::from(row.get::<_, i16>(2))))?;
     Ok(rows.iter().map(|row| (row.get::<_, i64>(0) as u64, Bytes::from(row.get::<_, String>(1)))).collect())
 }
 

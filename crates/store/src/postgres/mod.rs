@@ -3,6 +3,7 @@
 
 mod connection;
 mod directory;
+mod lease;
 mod letters;
 mod listener;
 mod parts;
@@ -19,6 +20,7 @@ pub(crate) use connection::{Address, Failure, Link};
 
 use crate::batch::{Read, Write};
 use crate::migrate::PRIMARY;
+use crate::runs::RunBook;
 use crate::{Figures, Hand, OpenError, Settings};
 
 /// The way to the thread.
@@ -35,6 +37,7 @@ impl Primary {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(of_system)?;
         let (writes, written) = channel(settings.commit_queue.max(1));
         let (reads, asked) = unbounded_channel();
+        let runs = Arc::<RunBook>::default();
         let (said, checked) = std::sync::mpsc::channel();
         let (address, settings, of_figures, of_writes) = (address.clone(), settings.clone(), figures, writes.downgrade());
         let work = move || {
@@ -55,13 +58,14 @@ impl Primary {
                 let _ = said.send(Ok(()));
                 let asked = Arc::new(tokio::sync::Mutex::new(asked));
                 for _ in 0..settings.pool_size.max(1) {
-                    let reader = reader::Reader::new(address.clone(), Arc::clone(&hand), of_writes.clone(), Arc::clone(&of_figures));
+                    let (hand, writes, figures) = (Arc::clone(&hand), of_writes.clone(), Arc::clone(&of_figures));
+                    let reader = reader::Reader::new(address.clone(), hand, writes, figures, Arc::clone(&runs));
                     tokio::spawn(reader.serve(Arc::clone(&asked)));
                 }
                 if !settings.notifier.is_empty() {
                     tokio::spawn(listener::serve(address.clone(), settings.notifier.clone(), Arc::clone(&hand)));
                 }
-                writer::Writer::new(address, &settings, is_checked, hand, of_figures).serve(written).await;
+                writer::Writer::new(address, &settings, is_checked, hand, of_figures, runs).serve(written).await;
             });
         };
         let thread = std::thread::Builder::new().name("store".into()).spawn(work).map_err(of_system)?;

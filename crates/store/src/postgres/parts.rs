@@ -97,9 +97,10 @@ impl Items<'_> {
         }
         let epochs: Vec<i64> = items.iter().map(|item| self.epochs[*item]).collect();
         for row in self.append_all(&appends, &epochs).await? {
-            let (number, offset, epoch, is_new): (i64, i64, i64, bool) = (row.get(0), row.get(1), row.get(2), row.get(3));
+            let (number, offset, epoch, run): (i64, i64, i64, i64) = (row.get(0), row.get(1), row.get(2), row.get(3));
             if let Some(item) = items.get(number as usize - 1) {
-                outcomes[*item] = Outcome::Placed { offset: offset as u64, epoch: epoch as u64, is_new };
+                let (offset, epoch, run) = (offset as u64, epoch as u64, run as u64);
+                outcomes[*item] = Outcome::Placed { offset, epoch, run, is_new: row.get(4) };
             }
         }
         Ok(())
@@ -125,7 +126,8 @@ impl Items<'_> {
             Write::Forget { channel, .. } => directory::forget(client, channel).await?,
             Write::Post(letter, _) => return letters::post(client, letter, self.notifier).await.map(Outcome::Posted),
             Write::Discard { ids, .. } => letters::discard(client, ids).await?,
-            Write::Append(_) | Write::Close => {}
+            // A run begins before the transaction does.
+            Write::Append(_) | Write::BeginRun(_) | Write::Close => {}
         }
         Ok(Outcome::Nothing)
     }
@@ -163,7 +165,7 @@ fn turn(write: &Write) -> (u8, &str, &str) {
     match write {
         Write::Describe { .. } | Write::Forget { .. } => (0, "", ""),
         Write::Post(letter, _) => (1, &letter.scope, &letter.name),
-        Write::Discard { .. } | Write::Close => (2, "", ""),
+        Write::Discard { .. } | Write::BeginRun(_) | Write::Close => (2, "", ""),
         Write::Make(Load { channel, .. }) | Write::Remove { channel, .. } => (3, channel, ""),
         Write::Append(append) => (4, &append.channel, ""),
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::Mutex;
@@ -9,14 +10,21 @@ use tokio::sync::mpsc::{UnboundedReceiver, WeakSender};
 use tokio_postgres::{Client, Row};
 
 use super::connection::{Address, Failure, Link};
-use super::{directory, letters};
+use super::{directory, lease, letters};
 use crate::batch::{Answer, Load, Read, Write, now_ms};
-use crate::{Figures, Hand, History, Refusal};
+use crate::runs::{Known, RunBook, Runs};
+use crate::{Figures, Hand, History, Refusal, readable};
 
 /// The channel and what it keeps in one statement, so all of one moment; one row without a publication where it keeps nothing.
-const SELECT: &str = "SELECT c.epoch, c.top, c.floor, p.\"offset\", p.time_ms, p.data \
-     FROM (SELECT id, epoch, top, greatest(oldest - 1, top - $3, $2, 0) AS floor FROM touchline.channel WHERE name = $1) c \
+const SELECT: &str = "SELECT c.epoch, c.top, c.floor, p.\"offset\", p.time_ms, p.data, p.format, c.run_number, c.run_id, \
+     (SELECT array_agg(r.run ORDER BY r.run) FROM touchline.channel_run r WHERE r.channel = c.id), \
+     (SELECT array_agg(r.first ORDER BY r.run) FROM touchline.channel_run r WHERE r.channel = c.id) \
+     FROM (SELECT touchline.channel.id, epoch, top, greatest(oldest - 1, top - $3, $2, 0) AS floor, newest.number AS run_number, newest.id AS run_id \
+         FROM touchline.channel, (SELECT number, id FROM touchline.run ORDER BY number DESC LIMIT 1) newest WHERE name = $1) c \
      LEFT JOIN touchline.publication p ON p.channel = c.id AND p.\"offset\" > c.floor ORDER BY p.\"offset\"";
+
+/// Between two looks at whether the writer has found out which run it is.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// One of the tasks that read.
 pub(super) struct Reader {
@@ -26,11 +34,12 @@ pub(super) struct Reader {
     hand: Hand,
     writes: WeakSender<Write>,
     figures: Arc<Figures>,
+    runs: Arc<RunBook>,
 }
 
 impl Reader {
-    pub(super) fn new(address: Address, hand: Hand, writes: WeakSender<Write>, figures: Arc<Figures>) -> Self {
-        Reader { address, link: None, hand, writes, figures }
+    pub(super) fn new(address: Address, hand: Hand, writes: WeakSender<Write>, figures: Arc<Figures>, runs: Arc<RunBook>) -> Self {
+        Reader { address, link: None, hand, writes, figures, runs }
     }
 
     /// Serves until nobody can ask any more.
@@ -65,10 +74,14 @@ impl Reader {
             _ => Link::to(&self.address).await?,
         };
         let client = &self.link.insert(link).client;
+        // What is read before this node has taken its place is of a run that may be over.
+        while self.runs.known().is_empty() {
+            tokio::time::sleep(PAUSE).await;
+        }
         Ok(match read {
             Read::History(load) => {
                 self.figures.loads.fetch_add(1, Relaxed);
-                Answer::History(history(client, load).await?)
+                Answer::History(history(client, load, &self.runs).await?)
             }
             Read::Find(find, _) => Answer::Find(directory::find(client, find).await?),
             Read::Letters { scope, name, behind, limit } => {
@@ -78,13 +91,28 @@ impl Reader {
     }
 }
 
-async fn history(client: &Client, load: &Load) -> Result<Option<History>, Failure> {
+async fn history(client: &Client, load: &Load, book: &RunBook) -> Result<Option<History>, Failure> {
     let size = i64::try_from(load.size).unwrap_or(i64::MAX);
     let rows = client.query(SELECT, &[&&*load.channel, &(load.behind as i64), &size]).await?;
     let Some(first) = rows.first() else { return Ok(None) };
     let number = |row: &Row, column: usize| row.get::<_, i64>(column) as u64;
     let (epoch, top, floor) = (number(first, 0), number(first, 1), number(first, 2));
     let is_kept = |row: &&Row| row.get::<_, Option<i64>>(3).is_some();
-    let kept = rows.iter().filter(is_kept).map(|row| (number(row, 3), number(row, 4), Bytes::from(row.get::<_, String>(5))));
-    Ok(Some(History { epoch, top, floor, kept: kept.collect() }))
+    rows.iter().filter(is_kept).try_for_each(|row| readable(i64::from(row.get::<_, i16>(6))))?;
+    let kept = rows.iter().filter(is_kept).map(|row| (number(row, 3), number(row, 4), Bytes::from(row.get::<_, String>(5)))).collect();
+    let numbers = |column: usize| first.get::<_, Option<Vec<i64>>>(column).unwrap_or_default().into_iter().map(|number| number as u64);
+    let known = known(client, book, (number(first, 7), number(first, 8))).await?;
+    Ok(Some(History { epoch, top, floor, kept, runs: Runs { known, first: numbers(9).zip(numbers(10)).collect() } }))
+}
+
+/// The runs up to one, from memory if it is known.
+async fn known(client: &Client, book: &RunBook, newest: (u64, u64)) -> Result<Known, Failure> {
+    let mut known = book.known();
+    if !known.contains(&newest) {
+        known = lease::known(client).await?;
+        book.set(Known::clone(&known));
+    }
+    // One that has begun since then is not that of what was read.
+    let until = known.iter().position(|run| *run == newest).map_or(known.len(), |newest| newest + 1);
+    Ok(if until == known.len() { known } else { known[..until].into() })
 }

@@ -11,11 +11,13 @@ use tokio::time::Instant;
 use tokio_postgres::Statement;
 
 use super::connection::{Address, Failure, Link};
+use super::lease::{Lease, Renewal};
 use super::letters;
 use super::parts::Items;
 use crate::batch::{Done, Outcome, Write, now_ms};
 use crate::migrate::PRIMARY;
-use crate::{Append, Figures, Hand, LimitsOf, Settings};
+use crate::runs::RunBook;
+use crate::{Append, Figures, Hand, Incoming, LimitsOf, Settings};
 
 /// Between two looks at what is too old, and between two attempts to write to a database that fails.
 const REST: Duration = Duration::from_secs(1);
@@ -27,7 +29,10 @@ const STEP: u64 = 512;
 
 /// Whoever empties the outbox has this advisory lock: "touchbox" as a number.
 const POSTMAN: i64 = 0x746f_7563_6862_6f78;
-const APPEND: &str = "SELECT place, \"offset\", epoch, is_new FROM touchline.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+/// Begins a transaction in which no new run begins (`touchline.enter`).
+const BEGIN: &str = "BEGIN; SELECT pg_advisory_xact_lock_shared(8390891508474246766)";
+const APPEND: &str =
+    "SELECT place, \"offset\", epoch, run, is_new FROM touchline.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
 
 /// The writer's task and all it owns.
 pub(super) struct Writer {
@@ -48,10 +53,19 @@ pub(super) struct Writer {
     trim_at: Instant,
     random: RandomState,
     serial: u64,
+    lease: Lease,
+    runs: Arc<RunBook>,
 }
 
 impl Writer {
-    pub(super) fn new(address: Address, settings: &Settings, is_checked: bool, hand: Hand, figures: Arc<Figures>) -> Self {
+    pub(super) fn new(
+        address: Address,
+        settings: &Settings,
+        is_checked: bool,
+        hand: Hand,
+        figures: Arc<Figures>,
+        runs: Arc<RunBook>,
+    ) -> Self {
         Writer {
             address,
             link: None,
@@ -67,6 +81,8 @@ impl Writer {
             trim_at: Instant::now(),
             random: RandomState::new(),
             serial: 0,
+            lease: Lease::new(settings.notifier.clone()),
+            runs,
         }
     }
 
@@ -106,7 +122,8 @@ impl Writer {
         match outcome {
             Ok(outcomes) => {
                 self.figures.succeed();
-                let dones = batch.drain(..).zip(outcomes).filter_map(|(write, outcome)| Done::of(write, outcome));
+                let known = self.runs.known();
+                let dones = batch.drain(..).zip(outcomes).filter_map(|(write, outcome)| Done::of(write, outcome, &known));
                 Done::tell_all(dones, &self.hand, &self.figures);
             }
             Err(error) => {
@@ -126,6 +143,9 @@ impl Writer {
                     link.check(&PRIMARY, self.migrates).await?;
                     self.is_checked = true;
                 }
+                self.runs.set(self.lease.enter(&link.client, 0).await?);
+                // Before, nobody told this node what they wrote; and if there is another run, what it has in memory may be of a state that is lost.
+                (self.hand)(Incoming::Missed);
                 let append = link.client.prepare(APPEND).await?;
                 link.client.batch_execute("LISTEN touchline_outbox").await?;
                 // What was put there while nobody listened.
@@ -138,6 +158,11 @@ impl Writer {
 
     /// Writes a batch in one transaction. An item that the database refuses for what it holds is left out, and the others are written.
     async fn write(&mut self, batch: &[Write]) -> Result<Vec<Outcome>, Failure> {
+        for write in batch {
+            if let Write::BeginRun(after) = write {
+                self.begin_run(*after).await?;
+            }
+        }
         match self.try_write(batch, false).await {
             Err(failure) if failure.is_of_item() => {
                 self.roll_back().await?;
@@ -151,11 +176,24 @@ impl Writer {
         let epochs: Vec<i64> = batch.iter().map(|_| self.next_epoch()).collect();
         let notifier = self.notifier.clone();
         let (Link { client }, append) = self.link().await?;
-        client.batch_execute("BEGIN").await?;
+        client.batch_execute(BEGIN).await?;
         let items = Items { client, append, batch, epochs: &epochs, now_ms: now_ms(), notifier: &notifier };
         let outcomes = if in_parts { items.write_in_parts().await? } else { items.write().await? };
         client.batch_execute("COMMIT").await?;
         Ok(outcomes)
+    }
+
+    /// Begins a new run, unless another has begun since the one that is known to be bad (0 = whether one is needed is to be seen). What is in
+    /// memory is of the run before.
+    async fn begin_run(&mut self, bad_run: u64) -> Result<(), Failure> {
+        self.link().await?;
+        let Some((Link { client }, _)) = &self.link else { return Ok(()) };
+        let known = self.lease.enter(client, bad_run).await?;
+        if self.runs.set(known) {
+            tracing::warn!("PostgreSQL was set back to an earlier state: clients that saw what is lost begin anew");
+        }
+        (self.hand)(Incoming::Missed);
+        Ok(())
     }
 
     async fn roll_back(&self) -> Result<(), Failure> {
@@ -191,10 +229,10 @@ impl Writer {
 
     async fn try_post(&mut self, in_parts: bool) -> Result<(Vec<Done>, bool), Failure> {
         let (now_ms, most) = (now_ms(), i64::try_from(self.commit_size).unwrap_or(i64::MAX));
-        let (limits, notifier) = (LimitsOf::clone(&self.limits), self.notifier.clone());
+        let (limits, notifier, known) = (LimitsOf::clone(&self.limits), self.notifier.clone(), self.runs.known());
         let epochs: Vec<i64> = (0..self.commit_size).map(|_| self.next_epoch()).collect();
         let (Link { client }, append) = self.link().await?;
-        client.batch_execute("BEGIN").await?;
+        client.batch_execute(BEGIN).await?;
         // One node at a time, so that the order of the outbox is the order of its channels.
         let mut rows = Vec::new();
         if client.query_one("SELECT pg_try_advisory_xact_lock($1)", &[&POSTMAN]).await?.get(0) {
@@ -223,7 +261,7 @@ impl Writer {
                 continue;
             }
             posted.push(id);
-            dones.extend(Done::of(write, outcome));
+            dones.extend(Done::of(write, outcome, &known));
         }
         client.execute("DELETE FROM touchline.outbox WHERE id = ANY($1)", &[&posted]).await?;
         client.batch_execute("COMMIT").await?;
@@ -257,6 +295,14 @@ impl Writer {
 
     async fn try_trim(&mut self) -> Result<bool, Failure> {
         let was_failing = self.figures.is_failing();
+        self.link().await?;
+        if let Some((Link { client }, _)) = &self.link {
+            match self.lease.renew(client).await? {
+                Renewal::Fine => {}
+                Renewal::Lapsed => (self.hand)(Incoming::Missed),
+                Renewal::SetBack => self.begin_run(0).await?,
+            }
+        }
         let (Link { client }, _) = self.link().await?;
         if was_failing {
             client.execute("UPDATE touchline.migration SET title = title WHERE version = 1", &[]).await?;

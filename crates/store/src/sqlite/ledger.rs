@@ -30,6 +30,8 @@ struct Channel {
     ttl_ms: u64,
     meta_ttl_ms: u64,
     due_ms: u64,
+    /// The number of the run that gave its last offset; 0 = none did.
+    run: u64,
     is_changed: bool,
     /// More than its top has changed.
     is_remade: bool,
@@ -38,13 +40,20 @@ struct Channel {
 }
 
 /// Channels that were written to lately. What it knows is good as long as transactions succeed: after a failure it must be forgotten.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Ledger {
+    /// The current run: number and id.
+    run: (u64, u64),
     known: HashMap<Arc<str>, Channel>,
     changed: Vec<Arc<str>>,
 }
 
 impl Ledger {
+    /// Knows nothing yet; publications are given their places by this run.
+    pub(super) fn new(run: (u64, u64)) -> Self {
+        Ledger { run, known: HashMap::new(), changed: Vec::new() }
+    }
+
     /// Forgets everything: the database has the truth.
     pub(super) fn forget(&mut self) {
         self.known.clear();
@@ -54,7 +63,8 @@ impl Ledger {
     /// Gives a publication its place.
     pub(super) fn append(&mut self, connection: &Connection, append: &Append, now_ms: u64, epoch: u64) -> rusqlite::Result<Outcome> {
         let channel = find(&mut self.known, connection, &append.channel, epoch)?;
-        let first = |offset| Outcome::Placed { offset, epoch: channel.epoch, is_new: false };
+        let (number, run) = self.run;
+        let first = |offset| Outcome::Placed { offset, epoch: channel.epoch, run, is_new: false };
         if !append.key.is_empty() {
             let known = "SELECT offset FROM idempotency WHERE channel = ?1 AND key = ?2 AND expires_ms > ?3";
             let known =
@@ -71,7 +81,10 @@ impl Ledger {
             channel.is_remade = true;
         }
         channel.top += 1;
-        let insert = "INSERT INTO publication (channel, offset, time_ms, data) VALUES (?1, ?2, ?3, ?4)";
+        if channel.run != number {
+            begin(connection, channel, number)?;
+        }
+        let insert = "INSERT INTO publication (channel, offset, time_ms, format, data) VALUES (?1, ?2, ?3, 1, ?4)";
         let data = append.payload.get(HEAD..).unwrap_or_default();
         connection.prepare_cached(insert)?.execute(params![channel.id, channel.top, append.time_ms, data])?;
         if !append.key.is_empty() {
@@ -90,7 +103,7 @@ impl Ledger {
         if !std::mem::replace(&mut channel.is_changed, true) {
             self.changed.push(Arc::clone(&append.channel));
         }
-        Ok(Outcome::Placed { offset: channel.top, epoch: channel.epoch, is_new: true })
+        Ok(Outcome::Placed { offset: channel.top, epoch: channel.epoch, run, is_new: true })
     }
 
     /// Makes a channel that is not there, and is forgotten at some time if nothing is published.
@@ -126,8 +139,7 @@ impl Ledger {
             let update = "UPDATE channel SET top = ?2, oldest = ?3 WHERE id = ?1";
             connection.prepare_cached(update)?.execute(params![channel.id, channel.top, channel.oldest])?;
             if std::mem::take(&mut channel.is_remade) {
-                let update =
-                    "UPDATE channel SET version = ?2, version_epoch = ?3, ttl_ms = ?4, meta_ttl_ms = ?5, due_ms = ?6 WHERE id = ?1";
+                let update = "UPDATE channel SET version = ?2, version_epoch = ?3, ttl_ms = ?4, meta_ttl_ms = ?5, due_ms = ?6, run = ?7 WHERE id = ?1";
                 connection.prepare_cached(update)?.execute(params![
                     channel.id,
                     channel.version as i64,
@@ -135,6 +147,7 @@ impl Ledger {
                     channel.ttl_ms,
                     channel.meta_ttl_ms,
                     channel.due_ms,
+                    channel.run,
                 ])?;
             }
         }
@@ -179,6 +192,7 @@ impl Ledger {
             // An empty channel is kept for its position, then goes as well.
             None if channel.oldest > channel.top && deleted == 0 && channel.due_ms != 0 => {
                 connection.prepare_cached("DELETE FROM idempotency WHERE channel = ?1")?.execute([channel.id])?;
+                connection.prepare_cached("DELETE FROM channel_run WHERE channel = ?1")?.execute([channel.id])?;
                 connection.prepare_cached("DELETE FROM channel WHERE id = ?1")?.execute([channel.id])?;
                 self.known.remove(name);
                 return Ok(false);
@@ -197,6 +211,18 @@ impl Ledger {
     }
 }
 
+/// Notes that a run gives its first offset in a channel, the channel's top, and forgets the runs that only gave what is not kept any more.
+fn begin(connection: &Connection, channel: &mut Channel, number: u64) -> rusqlite::Result<()> {
+    let insert = "INSERT INTO channel_run (channel, run, first) VALUES (?1, ?2, ?3)";
+    connection.prepare_cached(insert)?.execute(params![channel.id, number, channel.top])?;
+    // The run that gave the oldest stays: where it began, the one before ended.
+    let forget =
+        "DELETE FROM channel_run WHERE channel = ?1 AND run < (SELECT max(run) FROM channel_run WHERE channel = ?1 AND first < ?2)";
+    connection.prepare_cached(forget)?.execute(params![channel.id, channel.oldest])?;
+    (channel.run, channel.is_remade) = (number, true);
+    Ok(())
+}
+
 /// The channel, from memory, from its row, or as a new row with this epoch.
 fn find<'k>(
     known: &'k mut HashMap<Arc<str>, Channel>,
@@ -208,7 +234,7 @@ fn find<'k>(
         Entry::Occupied(channel) => return Ok(channel.into_mut()),
         Entry::Vacant(free) => free,
     };
-    let select = "SELECT id, epoch, top, oldest, version, version_epoch, ttl_ms, meta_ttl_ms, due_ms FROM channel WHERE name = ?1";
+    let select = "SELECT id, epoch, top, oldest, version, version_epoch, ttl_ms, meta_ttl_ms, due_ms, run FROM channel WHERE name = ?1";
     let found = connection.prepare_cached(select)?.query_row([&**name], |row| {
         Ok(Channel {
             id: row.get(0)?,
@@ -220,6 +246,7 @@ fn find<'k>(
             ttl_ms: row.get(6)?,
             meta_ttl_ms: row.get(7)?,
             due_ms: row.get(8)?,
+            run: row.get(9)?,
             is_changed: false,
             is_remade: false,
             has_old: false,
@@ -228,7 +255,7 @@ fn find<'k>(
     if let Some(channel) = found.optional()? {
         return Ok(free.insert(channel));
     }
-    let insert = "INSERT INTO channel (name, epoch, top, oldest, version, version_epoch, ttl_ms, meta_ttl_ms, due_ms) VALUES (?1, ?2, 0, 1, 0, '', 0, 0, ?3)";
+    let insert = "INSERT INTO channel (name, epoch, top, oldest, version, version_epoch, ttl_ms, meta_ttl_ms, due_ms, run) VALUES (?1, ?2, 0, 1, 0, '', 0, 0, ?3, 0)";
     connection.prepare_cached(insert)?.execute(params![&**name, epoch as i64, i64::MAX])?;
     let id = connection.last_insert_rowid();
     Ok(free.insert(Channel {
@@ -241,6 +268,7 @@ fn find<'k>(
         ttl_ms: 0,
         meta_ttl_ms: 0,
         due_ms: i64::MAX as u64,
+        run: 0,
         is_changed: false,
         is_remade: false,
         has_old: false,

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use rusqlite::{Connection, params};
 
-use super::json;
-use crate::Letter;
+use super::{json, unreadable};
+use crate::{Letter, readable};
 
 /// Keeps a letter, if there is room.
 pub(super) fn post(connection: &Connection, letter: &Letter) -> rusqlite::Result<Option<u64>> {
@@ -14,7 +14,7 @@ pub(super) fn post(connection: &Connection, letter: &Letter) -> rusqlite::Result
     if waiting >= *most {
         return Ok(None);
     }
-    let insert = "INSERT INTO letter (scope, name, message, expires_ms) VALUES (?1, ?2, ?3, ?4)";
+    let insert = "INSERT INTO letter (scope, name, message, expires_ms, format) VALUES (?1, ?2, ?3, ?4, 1)";
     let message = std::str::from_utf8(message).unwrap_or_default();
     connection.prepare_cached(insert)?.execute(params![&**scope, name, message, expires_ms])?;
     Ok(Some(connection.last_insert_rowid() as u64))
@@ -41,9 +41,12 @@ pub(super) fn of(
     limit: usize,
     now_ms: u64,
 ) -> rusqlite::Result<Vec<(u64, Bytes)>> {
-    let select = "SELECT id, message FROM letter WHERE scope = ?1 AND name = ?2 AND id > ?3 AND expires_ms > ?4 ORDER BY id LIMIT ?5";
+    let select =
+        "SELECT id, message, format FROM letter WHERE scope = ?1 AND name = ?2 AND id > ?3 AND expires_ms > ?4 ORDER BY id LIMIT ?5";
     let mut select = connection.prepare_cached(select)?;
-    let rows =
-        select.query_map(params![scope, name, behind, now_ms, limit], |row| Ok((row.get(0)?, Bytes::from(row.get::<_, String>(1)?))))?;
+    let rows = select.query_map(params![scope, name, behind, now_ms, limit], |row| {
+        readable(row.get(2)?).map_err(unreadable)?;
+        Ok((row.get(0)?, Bytes::from(row.get::<_, String>(1)?)))
+    })?;
     rows.collect()
 }

@@ -16,12 +16,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use serde::Serialize;
 
 use crate::batch::{Read, Write};
 use crate::migrate::{self, Database, PRIMARY};
-use crate::{Figures, Hand, OpenError, Refusal, Settings};
+use crate::runs::{self, Known};
+use crate::{Figures, Hand, NewerRow, OpenError, Refusal, Settings};
 
 /// How long a statement waits for a lock that another connection of this process holds.
 const BUSY: Duration = Duration::from_secs(10);
@@ -40,18 +41,21 @@ pub(crate) struct Primary {
 impl Primary {
     /// Opens the file, made if need be, and starts the threads.
     pub(crate) fn open(path: &Path, settings: &Settings, hand: Hand, figures: Arc<Figures>) -> Result<Self, OpenError> {
-        let (lock, connection) = open(path, &PRIMARY, settings.migrates)?;
+        let (lock, mut connection) = open(path, &PRIMARY, settings.migrates)?;
+        let in_sqlite = |source| OpenError::Sqlite { path: path.display().to_string(), source };
+        // The file is this process's alone, so the run lasts as long as this.
+        let runs = begin_run(&mut connection).map_err(in_sqlite)?;
         let (writes, written) = sync_channel(settings.commit_queue.max(1));
         let (reads, asked) = channel();
         let asked = Arc::new(Mutex::new(asked));
         let mut threads = Vec::new();
         for _ in 0..settings.pool_size.max(1) {
-            let reader = reader::Reader::new(path.to_owned(), Arc::clone(&hand), writes.clone(), Arc::clone(&figures));
+            let reader = reader::Reader::new(path.to_owned(), Arc::clone(&hand), writes.clone(), Arc::clone(&figures), Known::clone(&runs));
             let asked = Arc::clone(&asked);
             threads.push(thread("store-read", path, move || reader.serve(&asked))?);
         }
         let log = log::Log::new(path.to_owned(), Arc::clone(&figures));
-        let writer = writer::Writer::new(path.to_owned(), connection, settings, hand, Arc::clone(&figures), log.is_long());
+        let writer = writer::Writer::new(path.to_owned(), connection, settings, hand, Arc::clone(&figures), log.is_long(), runs);
         threads.push(thread("store-write", path, move || writer.serve(&written))?);
         threads.push(thread("store-log", path, move || log.serve())?);
         Ok(Primary { writes, reads: Mutex::new(Some(reads)), figures, threads: Mutex::new(threads), lock })
@@ -78,6 +82,24 @@ impl Primary {
         }
         let _ = self.lock.unlock();
     }
+}
+
+/// Begins a run: who knows what happened to the file since it was opened last. All that are remembered, the new one last.
+fn begin_run(connection: &mut Connection) -> rusqlite::Result<Known> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    transaction.execute("INSERT INTO run (number, id) SELECT coalesce(max(number), 0) + 1, ?1 FROM run", [runs::new_id()])?;
+    transaction.execute("DELETE FROM run WHERE number <= (SELECT max(number) FROM run) - ?1", [runs::KEPT])?;
+    let known = transaction
+        .prepare("SELECT number, id FROM run ORDER BY number")?
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<rusqlite::Result<Known>>()?;
+    transaction.commit()?;
+    Ok(known)
+}
+
+/// A row that can't be read, as an error of SQLite.
+fn unreadable(newer: NewerRow) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Integer, Box::new(newer))
 }
 
 /// Opens a database that nobody else has open, and checks its schema, after bringing it up to date if that is wanted.

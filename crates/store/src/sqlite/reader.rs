@@ -8,9 +8,10 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension as _};
 
-use super::{connect, directory, letters, next, note_damage};
+use super::{connect, directory, letters, next, note_damage, unreadable};
 use crate::batch::{Answer, Load, Read, Write, now_ms};
-use crate::{Figures, Hand, History, Refusal};
+use crate::runs::{Known, Runs};
+use crate::{Figures, Hand, History, Refusal, readable};
 
 /// One of the threads that read.
 pub(super) struct Reader {
@@ -20,11 +21,12 @@ pub(super) struct Reader {
     hand: Hand,
     writes: SyncSender<Write>,
     figures: Arc<Figures>,
+    runs: Known,
 }
 
 impl Reader {
-    pub(super) fn new(path: PathBuf, hand: Hand, writes: SyncSender<Write>, figures: Arc<Figures>) -> Self {
-        Reader { path, connection: None, hand, writes, figures }
+    pub(super) fn new(path: PathBuf, hand: Hand, writes: SyncSender<Write>, figures: Arc<Figures>, runs: Known) -> Self {
+        Reader { path, connection: None, hand, writes, figures, runs }
     }
 
     /// Serves until nobody can ask any more.
@@ -57,7 +59,7 @@ impl Reader {
         Ok(match read {
             Read::History(load) => {
                 self.figures.loads.fetch_add(1, Relaxed);
-                Answer::History(history(connection, load)?)
+                Answer::History(history(connection, load, &self.runs)?)
             }
             Read::Find(find, _) => Answer::Find(directory::find(connection, find)?),
             Read::Letters { scope, name, behind, limit } => {
@@ -68,7 +70,7 @@ impl Reader {
 }
 
 /// What is kept of a channel that is there, all of one moment.
-fn history(connection: &Connection, load: &Load) -> rusqlite::Result<Option<History>> {
+fn history(connection: &Connection, load: &Load, known: &Known) -> rusqlite::Result<Option<History>> {
     let transaction = connection.unchecked_transaction()?;
     let mut find = transaction.prepare_cached("SELECT id, epoch, top, oldest FROM channel WHERE name = ?1")?;
     let found = find.query_row([&*load.channel], |row| {
@@ -77,8 +79,14 @@ fn history(connection: &Connection, load: &Load) -> rusqlite::Result<Option<Hist
     let Some((id, epoch, top, oldest)) = found.optional()? else { return Ok(None) };
     let first = oldest.max((top + 1).saturating_sub(load.size as u64));
     let floor = load.behind.max(first.saturating_sub(1));
-    let select = "SELECT offset, time_ms, data FROM publication WHERE channel = ?1 AND offset > ?2 ORDER BY offset";
+    let mut first = transaction.prepare_cached("SELECT run, first FROM channel_run WHERE channel = ?1 ORDER BY run")?;
+    let first = first.query_map([id], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()?;
+    let select = "SELECT offset, time_ms, data, format FROM publication WHERE channel = ?1 AND offset > ?2 ORDER BY offset";
     let mut select = transaction.prepare_cached(select)?;
-    let kept = select.query_map((id, floor), |row| Ok((row.get(0)?, row.get(1)?, Bytes::from(row.get::<_, Vec<u8>>(2)?))))?;
-    Ok(Some(History { epoch, top, floor, kept: kept.collect::<rusqlite::Result<_>>()? }))
+    let kept = select.query_map((id, floor), |row| {
+        readable(row.get(3)?).map_err(unreadable)?;
+        Ok((row.get(0)?, row.get(1)?, Bytes::from(row.get::<_, Vec<u8>>(2)?)))
+    })?;
+    let kept = kept.collect::<rusqlite::Result<_>>()?;
+    Ok(Some(History { epoch, top, floor, kept, runs: Runs { known: Known::clone(known), first } }))
 }

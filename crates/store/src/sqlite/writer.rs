@@ -12,6 +12,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::ledger::{Ledger, STEP};
 use super::{connect, directory, letters, note_damage, refusal_of};
 use crate::batch::{Done, Outcome, Write, now_ms};
+use crate::runs::Known;
 use crate::{Figures, Hand, Settings};
 
 /// Between two looks at what is too old, and between two attempts to write to a database that fails.
@@ -35,6 +36,7 @@ pub(super) struct Writer {
     /// Makes epochs, which must be unlike those of any earlier life: a fresh state of the standard hasher is random.
     random: RandomState,
     serial: u64,
+    runs: Known,
 }
 
 impl Writer {
@@ -45,12 +47,13 @@ impl Writer {
         hand: Hand,
         figures: Arc<Figures>,
         is_log_long: Arc<AtomicBool>,
+        runs: Known,
     ) -> Self {
         let (commit_delay, commit_size) = (settings.commit_delay, settings.commit_size.max(1));
         Writer {
             path,
             connection: Some(connection),
-            ledger: Ledger::default(),
+            ledger: Ledger::new(runs.last().copied().unwrap_or_default()),
             commit_delay,
             commit_size,
             hand,
@@ -59,6 +62,7 @@ impl Writer {
             trim_at: Instant::now(),
             random: RandomState::new(),
             serial: 0,
+            runs,
         }
     }
 
@@ -110,7 +114,7 @@ impl Writer {
         match outcome {
             Ok(outcomes) => {
                 self.figures.succeed();
-                let dones = batch.drain(..).zip(outcomes).filter_map(|(write, outcome)| Done::of(write, outcome));
+                let dones = batch.drain(..).zip(outcomes).filter_map(|(write, outcome)| Done::of(write, outcome, &self.runs));
                 Done::tell_all(dones, &self.hand, &self.figures);
                 self.empty_log();
             }
@@ -195,7 +199,8 @@ impl Writer {
                     letters::discard(connection, ids)?;
                     Outcome::Nothing
                 }
-                Write::Close => Outcome::Nothing,
+                // Nobody but this process writes to the file.
+                Write::BeginRun(_) | Write::Close => Outcome::Nothing,
             };
         }
         self.ledger.settle(connection)

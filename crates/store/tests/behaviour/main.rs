@@ -6,5 +6,6 @@ mod history;
 mod letters;
 #[path = "../../../lab/src/postgres.rs"]
 mod postgres;
+mod runs;
 mod stage;
 mod stats;

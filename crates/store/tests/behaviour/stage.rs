@@ -136,6 +136,13 @@ pub(crate) fn on_both(name: &str, test: impl Fn(&Settings)) {
     on_each(name, |url| test(&settings(url)));
 }
 
+/// Runs a test with PostgreSQL in its hands.
+pub(crate) fn on_postgres(name: &str, test: impl Fn(&str, &crate::postgres::Postgres)) {
+    let scratch = Scratch(std::env::temp_dir().join(format!("touchline-store-{name}-{}", std::process::id())));
+    let postgres = crate::postgres::Postgres::start(&scratch.0);
+    test(&postgres.url(), &postgres);
+}
+
 /// Runs a test with the address of each database.
 pub(crate) fn on_each(name: &str, test: impl Fn(&str)) {
     let scratch = Scratch(std::env::temp_dir().join(format!("touchline-store-{name}-{}", std::process::id())));

@@ -5,5 +5,11 @@ DROP FUNCTION touchline.append(text[], bigint[], text[], text[], bigint[], text[
 DROP FUNCTION touchline.settle(touchline.channel, text);
 DROP FUNCTION touchline.channel_of(text, bigint, bigint);
 DROP TABLE touchline.idempotency;
+DROP FUNCTION touchline.renew(text, bigint);
+DROP FUNCTION touchline.enter(text, bigint, bigint, bigint);
+DROP FUNCTION touchline.identity();
+DROP TABLE touchline.lease;
+DROP TABLE touchline.channel_run;
+DROP TABLE touchline.run;
 DROP TABLE touchline.publication;
 DROP TABLE touchline.channel;

@@ -9,7 +9,8 @@ CREATE TABLE touchline.channel (
     version_epoch text NOT NULL,
     ttl_ms bigint NOT NULL,
     meta_ttl_ms bigint NOT NULL,
-    due_ms bigint NOT NULL          -- when there is something to trim: Unix milliseconds
+    due_ms bigint NOT NULL,         -- when there is something to trim: Unix milliseconds
+    run bigint NOT NULL             -- the run that gave the last offset; 0 = none did
 );
 CREATE INDEX channel_due ON touchline.channel (due_ms);
 
@@ -17,9 +18,88 @@ CREATE TABLE touchline.publication (
     channel bigint NOT NULL,
     "offset" bigint NOT NULL,
     time_ms bigint NOT NULL,
+    format smallint NOT NULL,       -- of the rest of the row: 1
     data text NOT NULL,             -- the publication as JSON, without its offset
     PRIMARY KEY (channel, "offset")
 );
+
+-- Within a run the database only went forward. A new one begins when it may have been set back to an earlier state.
+CREATE TABLE touchline.run (
+    number bigint PRIMARY KEY,
+    id bigint NOT NULL,             -- 40 random bits, a part of positions
+    identity text NOT NULL,         -- which database it was, on which timeline
+    begun timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
+-- The first offset that each run gave in a channel. A position of a run is one of today's history if that run did not end before it.
+CREATE TABLE touchline.channel_run (
+    channel bigint NOT NULL,
+    run bigint NOT NULL,
+    first bigint NOT NULL,
+    PRIMARY KEY (channel, run)
+);
+
+-- Nodes that write here and hear each other.
+CREATE TABLE touchline.lease (
+    node text PRIMARY KEY,
+    beat bigint NOT NULL,           -- counts renewals: a node that remembers more knows that the database was set back
+    expires timestamptz NOT NULL
+);
+
+-- What changes when another copy of the database takes its place: the system, the timeline, the database, the table. What may not be asked for,
+-- or is not known there, is left out.
+CREATE FUNCTION touchline.identity() RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    found text := (SELECT oid FROM pg_database WHERE datname = current_database()) || '/' || 'touchline.run'::regclass::oid::text;
+BEGIN
+    BEGIN
+        found := found || '/' || (SELECT system_identifier FROM pg_control_system());
+    EXCEPTION WHEN insufficient_privilege OR undefined_function OR feature_not_supported THEN
+    END;
+    BEGIN
+        found := found || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8);
+    EXCEPTION WHEN insufficient_privilege OR undefined_function OR feature_not_supported THEN
+    END;
+    RETURN found;
+END
+$$;
+
+-- A node begins to write, or does so again on another connection; `beats` is how often it has renewed its lease. A new run begins if the database
+-- is another one, if it has forgotten renewals, if the current run is known to be bad, or if the node is new and no other is there.
+-- No publication is under way meanwhile: they hold this lock for reading.
+CREATE FUNCTION touchline.enter(me text, beats bigint, new_id bigint, bad_id bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    newest touchline.run;
+    was bigint;
+    is_alone boolean;
+BEGIN
+    PERFORM pg_advisory_xact_lock(8390891508474246766); -- "touchrun" without its last letter, and a byte, as a number
+    SELECT * INTO newest FROM touchline.run ORDER BY number DESC LIMIT 1;
+    SELECT beat INTO was FROM touchline.lease WHERE node = me;
+    is_alone := NOT EXISTS (SELECT FROM touchline.lease WHERE node <> me AND expires > clock_timestamp());
+    IF newest.number IS NULL OR newest.identity <> touchline.identity() OR newest.id = bad_id OR coalesce(was, 0) < beats
+        OR (beats = 0 AND is_alone) THEN
+        INSERT INTO touchline.run (number, id, identity) VALUES (coalesce(newest.number, 0) + 1, new_id, touchline.identity());
+        DELETE FROM touchline.run WHERE number <= newest.number + 1 - 1000;
+    END IF;
+    DELETE FROM touchline.lease WHERE expires < clock_timestamp() - interval '1 day';
+    INSERT INTO touchline.lease AS known VALUES (me, beats + 1, clock_timestamp() + interval '20 s')
+        ON CONFLICT (node) DO UPDATE SET beat = greatest(known.beat, beats) + 1, expires = excluded.expires
+        RETURNING beat INTO was;
+    RETURN was;
+END
+$$;
+
+-- Renews a lease that was renewed so often: whether it had not run out; null = the database has forgotten renewals.
+CREATE FUNCTION touchline.renew(me text, beats bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    was_live boolean;
+BEGIN
+    SELECT expires > clock_timestamp() INTO was_live FROM touchline.lease WHERE node = me AND beat >= beats FOR UPDATE;
+    UPDATE touchline.lease SET beat = beats + 1, expires = clock_timestamp() + interval '20 s' WHERE node = me AND beat >= beats;
+    RETURN was_live;
+END
+$$;
 
 -- Results of keyed publishes, as long as a repeated one must give the first one's.
 CREATE TABLE touchline.idempotency (
@@ -39,8 +119,8 @@ BEGIN
     LOOP
         SELECT * INTO known FROM touchline.channel WHERE name = of FOR UPDATE;
         EXIT WHEN FOUND;
-        INSERT INTO touchline.channel (name, epoch, top, oldest, version, version_epoch, ttl_ms, meta_ttl_ms, due_ms)
-            VALUES (of, new_epoch, 0, 1, 0, '', 0, 0, made_due_ms) ON CONFLICT DO NOTHING;
+        INSERT INTO touchline.channel (name, epoch, top, oldest, version, version_epoch, ttl_ms, meta_ttl_ms, due_ms, run)
+            VALUES (of, new_epoch, 0, 1, 0, '', 0, 0, made_due_ms, 0) ON CONFLICT DO NOTHING;
     END LOOP;
     RETURN known;
 END
@@ -50,12 +130,19 @@ $$;
 CREATE FUNCTION touchline.append(
     names text[], times bigint[], datas text[], keys text[], versions bigint[], version_epochs text[], sizes bigint[], ttls bigint[],
     metas bigint[], epochs bigint[], now_ms bigint, notifier text
-) RETURNS TABLE (place bigint, "offset" bigint, epoch bigint, is_new boolean) LANGUAGE plpgsql AS $$
+) RETURNS TABLE (place bigint, "offset" bigint, epoch bigint, run bigint, is_new boolean) LANGUAGE plpgsql AS $$
 DECLARE
     item record;
     current touchline.channel;
     was bigint;
+    run_number bigint;
 BEGIN
+    -- Its caller keeps others from beginning a new one.
+    SELECT newest.number, newest.id INTO run_number, run FROM touchline.run newest ORDER BY newest.number DESC LIMIT 1;
+    IF NOT EXISTS (SELECT FROM touchline.lease other WHERE other.node <> notifier AND other.expires > clock_timestamp()) THEN
+        -- Nobody else is there to hear it.
+        notifier := '';
+    END IF;
     FOR item IN
         SELECT * FROM unnest(names, times, datas, keys, versions, version_epochs, sizes, ttls, metas, epochs) WITH ORDINALITY
             AS given (name, time_ms, data, key, version, version_epoch, size, ttl_ms, meta_ttl_ms, epoch, place)
@@ -87,7 +174,15 @@ BEGIN
             current.version_epoch := item.version_epoch;
         END IF;
         current.top := current.top + 1;
-        INSERT INTO touchline.publication VALUES (current.id, current.top, item.time_ms, item.data);
+        IF current.run <> run_number THEN
+            INSERT INTO touchline.channel_run VALUES (current.id, run_number, current.top);
+            -- The run that gave the oldest stays: where it began, the one before ended.
+            DELETE FROM touchline.channel_run gone WHERE gone.channel = current.id AND gone.run <
+                (SELECT max(kept.run) FROM touchline.channel_run kept WHERE kept.channel = current.id AND kept.first < current.oldest);
+            current.run := run_number;
+        END IF;
+        INSERT INTO touchline.publication (channel, "offset", time_ms, format, data)
+            VALUES (current.id, current.top, item.time_ms, 1, item.data);
         IF item.key <> '' THEN
             INSERT INTO touchline.idempotency VALUES (current.id, item.key, current.top, now_ms + 300000)
                 ON CONFLICT ON CONSTRAINT idempotency_pkey DO UPDATE SET "offset" = excluded."offset", expires_ms = excluded.expires_ms;
@@ -125,7 +220,7 @@ BEGIN
         END IF;
     END IF;
     UPDATE touchline.channel SET top = now.top, oldest = now.oldest, version = now.version, version_epoch = now.version_epoch,
-        ttl_ms = now.ttl_ms, meta_ttl_ms = now.meta_ttl_ms, due_ms = now.due_ms WHERE id = now.id;
+        ttl_ms = now.ttl_ms, meta_ttl_ms = now.meta_ttl_ms, due_ms = now.due_ms, run = now.run WHERE id = now.id;
     IF notifier <> '' THEN
         PERFORM pg_notify('touchline', notifier || ' ' || now.top || ' ' || now.name);
     END IF;
@@ -155,6 +250,7 @@ BEGIN
         ELSIF current.oldest > current.top AND deleted = 0 AND current.due_ms <> 0 THEN
             -- An empty channel is kept for its position, then goes as well.
             DELETE FROM touchline.idempotency WHERE channel = current.id;
+            DELETE FROM touchline.channel_run WHERE channel = current.id;
             DELETE FROM touchline.channel WHERE id = current.id;
         ELSE
             UPDATE touchline.channel SET oldest = top + 1, due_ms = now_ms + meta_ttl_ms WHERE id = current.id;
@@ -182,7 +278,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog AS $$
     INSERT INTO touchline.outbox (channel, data, key) VALUES (
         touchline_publish.channel,
         '{"data":' || touchline_publish.data::text || CASE WHEN tags IS NULL THEN '' ELSE ',"tags":' || tags::text END || '}',
-        idempotency_key);
+        coalesce(idempotency_key, ''));
     SELECT pg_notify('touchline_outbox', '');
 $$;
 REVOKE ALL ON FUNCTION public.touchline_publish(text, jsonb, text, jsonb) FROM PUBLIC;

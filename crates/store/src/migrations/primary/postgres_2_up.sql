@@ -59,7 +59,8 @@ CREATE TABLE touchline.letter (
     scope text NOT NULL,
     name text NOT NULL,
     message text NOT NULL,          -- JSON
-    expires_ms bigint NOT NULL
+    expires_ms bigint NOT NULL,
+    format smallint NOT NULL        -- of the message: 1
 );
 CREATE INDEX letter_name ON touchline.letter (scope, name, id);
 CREATE INDEX letter_expires ON touchline.letter (expires_ms);
@@ -74,8 +75,8 @@ BEGIN
     IF (SELECT count(*) FROM touchline.letter kept WHERE kept.scope = to_scope AND kept.name = to_name) >= most THEN
         RETURN NULL;
     END IF;
-    INSERT INTO touchline.letter (scope, name, message, expires_ms)
-        VALUES (to_scope, to_name, post.message, post.expires_ms) RETURNING id INTO made;
+    INSERT INTO touchline.letter (scope, name, message, expires_ms, format)
+        VALUES (to_scope, to_name, post.message, post.expires_ms, 1) RETURNING id INTO made;
     IF notifier <> '' THEN
         PERFORM pg_notify('touchline', notifier || ' @' || octet_length(to_scope) || ' ' || to_scope || to_name);
     END IF;

@@ -1,3 +1,5 @@
 DROP TABLE idempotency;
+DROP TABLE channel_run;
+DROP TABLE run;
 DROP TABLE publication;
 DROP TABLE channel;

@@ -29,7 +29,8 @@ CREATE TABLE letter (
     scope TEXT NOT NULL,
     name TEXT NOT NULL,
     message TEXT NOT NULL,          -- JSON
-    expires_ms INTEGER NOT NULL
+    expires_ms INTEGER NOT NULL,
+    format INTEGER NOT NULL         -- of the message: 1
 ) STRICT;
 CREATE INDEX letter_name ON letter (scope, name, id);
 CREATE INDEX letter_expires ON letter (expires_ms);

@@ -1,0 +1,176 @@
+//! How a channel's history is read from a stream that is published to, trimmed and replicated meanwhile. This is the logic alone: it says what
+//! to ask and takes the answers, so that a test can put anything between two of them.
+//!
+//! What is claimed in the end: *of all publications behind the floor, up to the last one, none is missing*. How many were read says nothing of
+//! that by itself, since between two answers some go and others come. What is relied on instead:
+//!
+//! - A stream that is full for a channel stays full while nothing but new publications push old ones out. So if a channel was ever trimmed by
+//!   their number, then at any later moment it holds as many as it may, or age or size have taken the oldest of the *stream*, in order.
+//! - The first publication is read, *then* the leader is asked for the last, then what is between is read, and last the leader is asked for the
+//!   first. If that still is the one read first, nothing in between can have gone. Fewer than there may be were then fewer at one moment, and
+//!   nothing was pushed out before it. Else only what the leader still has counts, and the floor is the first of that.
+//! - How many there may be is the least number that was ever configured, and it is asked for behind all this.
+
+use crate::stream::Seen;
+use crate::{History, Stored};
+
+/// How often a replica is asked again that lags behind the leader.
+const LAG_RETRIES: u32 = 40;
+/// How often reading begins anew because what was read is gone.
+const ROUNDS: u32 = 5;
+
+/// What was read of a channel.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// Oldest first, without a gap.
+    pub(crate) publications: Vec<Stored>,
+    /// The channel's last sequence; 0 = nothing is kept.
+    pub(crate) last: u64,
+    /// Nothing behind it, up to the last, is missing, and what was before it is gone. None = nothing has gone while it was read.
+    pub(crate) floor: Option<u64>,
+}
+
+impl Kept {
+    /// What was read behind a sequence, as a history, by what was seen of the stream after all was read.
+    pub(crate) fn history(self, behind: u64, seen: &Seen) -> History {
+        let Kept { publications, last, floor } = self;
+        let dropped = seen.first.saturating_sub(1);
+        let top = publications.last().map_or(last.max(behind).max(dropped), |latest| latest.offset);
+        // Where nothing is left, all is gone that the stream has dropped since.
+        let floor = floor.map(|floor| if publications.is_empty() { top } else { floor });
+        let floor = floor.unwrap_or_else(|| match publications.first() {
+            Some(first) if publications.len() >= seen.size_min => first.offset,
+            _ => dropped,
+        });
+        History { epoch: seen.epoch, kept: publications, top, floor: floor.min(top).max(behind) }
+    }
+}
+
+/// What has to be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// Of any replica: the channel's first publication at or behind a sequence.
+    Next(u64),
+    /// Of the leader: the sequence of the channel's last publication.
+    Last,
+    /// Of the leader: the sequence of the channel's first publication at or behind one.
+    First(u64),
+}
+
+/// What is answered.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// To [`Ask::Next`].
+    Publication(Stored),
+    /// To the others.
+    Sequence(u64),
+    /// There is none.
+    Nothing,
+}
+
+/// What comes next.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// To ask.
+    Ask(Ask),
+    /// To wait a moment, then to ask.
+    AskLater(Ask),
+    /// It is read.
+    Done(Kept),
+    /// It can't be had now.
+    Failed,
+}
+
+/// A reading under way.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    behind: u64,
+    publications: Vec<Stored>,
+    last: u64,
+    lags: u32,
+    rounds: u32,
+}
+
+impl Reading {
+    /// Reads what is kept behind a sequence.
+    pub(crate) fn new(behind: u64) -> Self {
+        Reading { behind, publications: Vec::new(), last: 0, lags: LAG_RETRIES, rounds: ROUNDS }
+    }
+
+    /// What to ask first.
+    pub(crate) fn begin(&self) -> Ask {
+        Ask::Next(self.next())
+    }
+
+    /// Takes the answer to what was asked.
+    pub(crate) fn take(&mut self, ask: Ask, answer: Answer) -> Step {
+        match (ask, answer) {
+            (Ask::Next(_), Answer::Publication(publication)) => {
+                let is_first = self.publications.is_empty();
+                self.publications.push(publication);
+                // Only now: what the channel holds from here on counts.
+                if is_first { Step::Ask(Ask::Last) } else { self.go_on() }
+            }
+            (Ask::Next(_), _) if self.last == 0 => Step::Ask(Ask::Last),
+            // The replica lags behind, or what there was is gone: the leader knows.
+            (Ask::Next(_), _) if self.lags > 0 => {
+                self.lags -= 1;
+                Step::AskLater(Ask::Last)
+            }
+            (Ask::Next(_), _) => Step::Failed,
+            (Ask::Last, Answer::Sequence(last)) if last > self.behind => {
+                self.last = self.last.max(last);
+                self.go_on()
+            }
+            (Ask::Last, Answer::Sequence(last)) if self.publications.is_empty() && self.last == 0 => {
+                Step::Done(Kept { publications: Vec::new(), last, floor: None })
+            }
+            (Ask::Last, Answer::Nothing) if self.publications.is_empty() && self.last == 0 => {
+                Step::Done(Kept { publications: Vec::new(), last: 0, floor: None })
+            }
+            // All that was there is gone, by age or because somebody has removed it.
+            (Ask::Last, _) => self.all_gone(),
+            (Ask::First(_), Answer::Sequence(first)) => self.finish(first),
+            (Ask::First(_), _) => self.all_gone(),
+        }
+    }
+
+    fn next(&self) -> u64 {
+        self.publications.last().map_or(self.behind, |last| last.offset).saturating_add(1)
+    }
+
+    fn go_on(&self) -> Step {
+        let next = self.next();
+        Step::Ask(if next <= self.last { Ask::Next(next) } else { Ask::First(self.behind.saturating_add(1)) })
+    }
+
+    fn finish(&mut self, first: u64) -> Step {
+        match self.publications.iter().position(|publication| publication.offset == first) {
+            Some(0) => self.done(None),
+            Some(index) => {
+                self.publications.drain(..index);
+                self.done(Some(first))
+            }
+            // It was not there for the replicas that were asked, or nothing of what was read is there any more.
+            None => self.begin_anew(),
+        }
+    }
+
+    fn all_gone(&mut self) -> Step {
+        let last = self.next().saturating_sub(1).max(self.last);
+        self.publications.clear();
+        Step::Done(Kept { publications: Vec::new(), last, floor: Some(last) })
+    }
+
+    fn begin_anew(&mut self) -> Step {
+        let Some(rounds) = self.rounds.checked_sub(1) else { return Step::Failed };
+        *self = Reading { lags: self.lags, rounds, ..Reading::new(self.behind) };
+        Step::Ask(self.begin())
+    }
+
+    fn done(&mut self, floor: Option<u64>) -> Step {
+        let publications = std::mem::take(&mut self.publications);
+        let last = publications.last().map_or(self.last, |last| last.offset);
+        Step::Done(Kept { publications, last, floor })
+    }
+}

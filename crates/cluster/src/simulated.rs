@@ -1,0 +1,373 @@
+//! A JetStream that is simulated: between any two questions it is published to, trimmed by number, by age and by hand, reconfigured, made anew;
+//! replicas lag; answers come late; leaders are lost with what they alone had. What a reading claims and what an acknowledgement says must hold
+//! all the same.
+//!
+//! `TOUCHLINE_SIM_SEEDS` sets how many such days (10,000 unless set), `TOUCHLINE_SIM_SEED` runs one of them.
+
+use std::collections::HashMap;
+
+use crate::Stored;
+use crate::reading::{Answer, Ask, Kept, Reading, Step};
+use crate::storing::{Verdict, verdict};
+use crate::stream::Seen;
+
+/// xorshift64* (Vigna, 2014).
+struct Random(u64);
+
+impl Random {
+    fn of(seed: u64) -> Self {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % end
+    }
+
+    fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+}
+
+fn seeds() -> impl Iterator<Item = u64> {
+    let number = |variable: &str| std::env::var(variable).ok().and_then(|text| text.parse().ok());
+    match number("TOUCHLINE_SIM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("TOUCHLINE_SIM_SEEDS").unwrap_or(10_000),
+    }
+}
+
+/// What one replica has at one moment.
+#[derive(Clone, Default)]
+struct State {
+    /// Sequence and channel, in order.
+    kept: Vec<(u64, u8)>,
+    first: u64,
+    size: usize,
+    life: u64,
+}
+
+impl State {
+    fn of(&self, channel: u8) -> impl DoubleEndedIterator<Item = u64> {
+        self.kept.iter().filter(move |(_, of)| *of == channel).map(|(sequence, _)| *sequence)
+    }
+
+    fn trim(&mut self, channel: u8) {
+        let many = self.of(channel).count().saturating_sub(self.size);
+        let until = self.of(channel).nth(many).unwrap_or(u64::MAX);
+        self.kept.retain(|(sequence, of)| *of != channel || *sequence >= until);
+    }
+}
+
+/// The stream: the last state is the leader's, replicas have earlier ones.
+struct Stream {
+    states: Vec<State>,
+    last: u64,
+    size_min: usize,
+    /// All that was ever stored in the channel that is read, in this life: sequence, and up to which one a removal goes.
+    all: Vec<(u64, Option<u64>)>,
+}
+
+const READ: u8 = 0;
+
+impl Stream {
+    fn new(size: usize) -> Self {
+        Stream { states: vec![State { first: 1, size, life: 1, ..State::default() }], last: 0, size_min: size, all: Vec::new() }
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut State)) {
+        let mut next = self.states.last().cloned().unwrap_or_default();
+        change(&mut next);
+        let last = self.last;
+        next.first = next.kept.first().map_or(last + 1, |(sequence, _)| *sequence);
+        self.states.push(next);
+    }
+
+    fn publish(&mut self, channel: u8) {
+        self.last += 1;
+        let sequence = self.last;
+        if channel == READ {
+            self.all.push((sequence, None));
+        }
+        self.change(|state| {
+            state.kept.push((sequence, channel));
+            state.trim(channel);
+        });
+    }
+
+    /// Something that happens to a stream.
+    fn disturb(&mut self, random: &mut Random) {
+        match random.below(100) {
+            0..70 => self.publish(READ),
+            70..85 => self.publish(1),
+            85..92 => {
+                let many = random.below(4) as usize;
+                self.change(|state| drop(state.kept.drain(..many.min(state.kept.len()))));
+            }
+            92..95 => {
+                let size = 1 + random.below(8) as usize;
+                self.size_min = self.size_min.min(size);
+                self.change(|state| {
+                    state.size = size;
+                    state.trim(READ);
+                });
+            }
+            95..98 => self.remove(),
+            98..99 => self.change(|state| *state = State { size: state.size, life: state.life + 1, ..State::default() }),
+            _ => {}
+        }
+    }
+
+    fn remove(&mut self) {
+        let Some(until) = self.states.last().and_then(|leader| leader.of(READ).next_back()) else { return };
+        self.last += 1;
+        let marker = self.last;
+        self.all.push((marker, Some(until)));
+        self.change(|state| {
+            state.kept.push((marker, READ));
+            state.trim(READ);
+        });
+        self.change(|state| state.kept.retain(|(sequence, of)| *of != READ || *sequence >= marker));
+    }
+
+    fn answer(&self, ask: Ask, life: u64, random: &mut Random) -> Answer {
+        let leader = self.states.len() - 1;
+        let lag = if random.chance(30) { random.below(6) as usize } else { 0 };
+        let state = match ask {
+            Ask::Next(_) => &self.states[leader.saturating_sub(lag)],
+            Ask::Last | Ask::First(_) => &self.states[leader],
+        };
+        if state.life != life {
+            return Answer::Nothing;
+        }
+        let found = match ask {
+            Ask::Next(sequence) | Ask::First(sequence) => state.of(READ).find(|kept| *kept >= sequence),
+            Ask::Last => state.of(READ).next_back(),
+        };
+        match (ask, found) {
+            (_, None) => Answer::Nothing,
+            (Ask::Next(_), Some(offset)) => Answer::Publication(Stored { offset, payload: bytes::Bytes::new() }),
+            (_, Some(sequence)) => Answer::Sequence(sequence),
+        }
+    }
+}
+
+/// Who reads: what to ask first, and what comes of an answer.
+trait Reader {
+    fn begin(&self) -> Ask;
+    fn take(&mut self, ask: Ask, answer: Answer) -> Step;
+}
+
+impl Reader for Reading {
+    fn begin(&self) -> Ask {
+        Reading::begin(self)
+    }
+
+    fn take(&mut self, ask: Ask, answer: Answer) -> Step {
+        Reading::take(self, ask, answer)
+    }
+}
+
+/// How version 0.1 read first: it counted what it had read to see whether anything was pushed out.
+struct Counting {
+    behind: u64,
+    publications: Vec<Stored>,
+    last: u64,
+}
+
+impl Reader for Counting {
+    fn begin(&self) -> Ask {
+        Ask::Last
+    }
+
+    fn take(&mut self, _: Ask, answer: Answer) -> Step {
+        match answer {
+            Answer::Sequence(last) => self.last = last,
+            Answer::Publication(publication) => self.publications.push(publication),
+            Answer::Nothing if self.last == 0 => {}
+            Answer::Nothing => return Step::Failed,
+        }
+        let next = self.publications.last().map_or(self.behind, |last| last.offset) + 1;
+        if next <= self.last {
+            return Step::Ask(Ask::Next(next));
+        }
+        let publications = std::mem::take(&mut self.publications);
+        Step::Done(Kept { publications, last: self.last, floor: None })
+    }
+}
+
+/// One reading of a stream that is busy; what is wrong with what it claims, if anything. None = it can't be had, or nothing is wrong.
+fn read(seed: u64, reader: impl Fn(u64) -> Box<dyn Reader>) -> Result<bool, String> {
+    let mut random = Random::of(seed);
+    let mut stream = Stream::new(1 + random.below(8) as usize);
+    let before = random.below(40);
+    (0..before).for_each(|_| stream.disturb(&mut random));
+    let life = stream.states.last().map_or(0, |leader| leader.life);
+    if life > 1 {
+        // What is asked of it then is another life's.
+        return Ok(false);
+    }
+    let behind = if random.chance(50) { 0 } else { random.below(stream.last + 1) };
+    let is_busy = random.chance(90);
+    let mut reader = reader(behind);
+    let mut ask = reader.begin();
+    for _ in 0..500 {
+        let pass = |stream: &mut Stream, random: &mut Random| {
+            let many = if is_busy && random.chance(40) { random.below(12) } else { 0 };
+            (0..many).for_each(|_| stream.disturb(random));
+        };
+        pass(&mut stream, &mut random);
+        let answer = stream.answer(ask, life, &mut random);
+        pass(&mut stream, &mut random);
+        match reader.take(ask, answer) {
+            Step::Ask(next) | Step::AskLater(next) => ask = next,
+            Step::Failed => return Ok(false),
+            Step::Done(kept) => {
+                pass(&mut stream, &mut random);
+                return judge(&stream, life, behind, kept);
+            }
+        }
+    }
+    Err("it never ends".to_owned())
+}
+
+fn judge(stream: &Stream, life: u64, behind: u64, kept: Kept) -> Result<bool, String> {
+    let leader = stream.states.last().cloned().unwrap_or_default();
+    if leader.life != life {
+        return Ok(false);
+    }
+    let history = kept.history(behind, &Seen { first: leader.first, epoch: 7, size_min: stream.size_min });
+    let found: Vec<u64> = history.kept.iter().map(|stored| stored.offset).collect();
+    // As a channel does: a removal says up to where nothing is there any more.
+    let removed = stream.all.iter().filter(|(sequence, _)| found.contains(sequence)).filter_map(|(_, until)| *until).max();
+    let floor = history.floor.max(removed.unwrap_or_default());
+    let is_due = |sequence: u64| sequence > floor && sequence <= history.top;
+    let missing: Vec<u64> = stream.all.iter().map(|(sequence, _)| *sequence).filter(|s| is_due(*s) && !found.contains(s)).collect();
+    if !missing.is_empty() {
+        return Err(format!("behind {floor} up to {} {missing:?} are missing in {found:?}", history.top));
+    }
+    if let Some(foreign) = found.iter().find(|offset| !stream.all.iter().any(|(sequence, _)| sequence == *offset)) {
+        return Err(format!("{foreign} was never stored"));
+    }
+    Ok(history.floor <= behind)
+}
+
+#[test]
+fn what_a_reading_claims_was_really_not_trimmed() {
+    let (mut days, mut whole) = (0_u64, 0_u64);
+    for seed in seeds() {
+        let outcome = read(seed, |behind| Box::new(Reading::new(behind)));
+        whole += u64::from(outcome.unwrap_or_else(|wrong| panic!("TOUCHLINE_SIM_SEED={seed}: {wrong}")));
+        days += 1;
+    }
+    assert!(days < 100 || whole * 50 > days, "a reading that never claims anything proves nothing: {whole} of {days}");
+}
+
+#[test]
+fn a_reader_that_counts_is_found_out() {
+    let counting = |behind| -> Box<dyn Reader> { Box::new(Counting { behind, publications: Vec::new(), last: 0 }) };
+    let wrong = (0..2_000).filter(|seed| read(*seed, counting).is_err()).count();
+    assert!(wrong > 20, "the simulation would not have found the mistake: {wrong} of 2,000");
+}
+
+#[test]
+fn a_channel_that_was_never_trimmed_is_had_from_the_beginning() {
+    for published in 0..6 {
+        let mut stream = Stream::new(8);
+        stream.publish(1);
+        (0..published).for_each(|_| stream.publish(READ));
+        let mut reading = Reading::new(0);
+        let mut ask = reading.begin();
+        let kept = loop {
+            match reading.take(ask, stream.answer(ask, 1, &mut Random(1))) {
+                Step::Ask(next) | Step::AskLater(next) => ask = next,
+                Step::Done(kept) => break kept,
+                Step::Failed => panic!("it is all there"),
+            }
+        };
+        let history = kept.history(0, &Seen { first: 1, epoch: 7, size_min: 8 });
+        assert_eq!((history.floor, history.kept.len()), (0, published), "{published}");
+    }
+}
+
+/// A leader, what it has proposed, and what is stored for good.
+#[derive(Default)]
+struct Leader {
+    /// Ids by sequence, from 1 on.
+    stored: Vec<u32>,
+    proposed: Vec<u32>,
+    known: HashMap<u32, u64>,
+}
+
+impl Leader {
+    fn commit(&mut self, many: usize) {
+        for id in self.proposed.drain(..many.min(self.proposed.len())) {
+            self.stored.push(id);
+            self.known.insert(id, self.stored.len() as u64);
+        }
+    }
+
+    /// The server is lost, with all that it alone had.
+    fn is_lost(&mut self) {
+        self.proposed.clear();
+        self.known = self.stored.iter().enumerate().map(|(index, id)| (*id, index as u64 + 1)).collect();
+    }
+
+    /// Everything that the real one may answer to a publication; none = an error, or nothing in time.
+    fn publish(&mut self, id: u32, random: &mut Random) -> Option<u64> {
+        if random.chance(10) {
+            return None;
+        }
+        if !self.known.contains_key(&id) && !self.proposed.contains(&id) {
+            self.proposed.push(id);
+        } else if self.proposed.contains(&id) {
+            // In flight: a duplicate of something that has no sequence yet.
+            return Some(0);
+        }
+        match random.below(10) {
+            0..5 => self.commit(usize::MAX),
+            5 => self.is_lost(),
+            6 => {
+                self.commit(usize::MAX);
+                return None;
+            }
+            _ => return None,
+        }
+        self.known.get(&id).copied()
+    }
+}
+
+/// Publishes with keys, each until it is acknowledged or given up; whether all that was acknowledged is there, once, where it was said to be.
+fn publish_all(seed: u64, judge: impl Fn(Option<u64>) -> Verdict) -> bool {
+    let mut random = Random::of(seed);
+    let mut leader = Leader::default();
+    let mut acknowledged = Vec::new();
+    for id in 0..20 {
+        for _ in 0..6 {
+            if let Verdict::Stored(sequence) = judge(leader.publish(id, &mut random)) {
+                acknowledged.push((id, sequence));
+                break;
+            }
+            match random.below(10) {
+                0..2 => leader.is_lost(),
+                2..5 => leader.commit(random.below(3) as usize),
+                _ => {}
+            }
+        }
+    }
+    leader.is_lost();
+    acknowledged.iter().all(|(id, sequence)| {
+        leader.stored.iter().filter(|stored| *stored == id).count() == 1 && leader.stored.get(*sequence as usize - 1) == Some(id)
+    })
+}
+
+#[test]
+fn what_is_acknowledged_is_there_once_at_its_position() {
+    for seed in seeds() {
+        assert!(publish_all(seed, |answer| verdict(answer, true)), "TOUCHLINE_SIM_SEED={seed}");
+    }
+    let believes_all = |answer: Option<u64>| answer.map_or(Verdict::Unknown, |sequence| Verdict::Stored(sequence.max(1)));
+    assert!((0..100).any(|seed| !publish_all(seed, believes_all)), "the simulation would not have found the mistake");
+}

@@ -1,0 +1,67 @@
+//! Which run of the database this node writes in, and its lease: by it other nodes know that somebody hears them, and whoever comes first
+//! knows that nobody is there.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_postgres::Client;
+
+use super::connection::Failure;
+use crate::runs::{self, Known};
+
+/// Between two renewals. A lease lasts four times as long (`touchline.renew`).
+const RENEWAL: Duration = Duration::from_secs(5);
+
+/// What a renewal comes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Renewal {
+    /// It is not due yet, or there was nothing to it.
+    Fine,
+    /// Others may have taken this node for gone, and not told it what they have written.
+    Lapsed,
+    /// The database has forgotten renewals: it was set back.
+    SetBack,
+}
+
+/// This node's lease.
+#[derive(Debug)]
+pub(super) struct Lease {
+    node: String,
+    /// How often it was renewed: if the database remembers fewer, it was set back. 0 = never.
+    beat: i64,
+    renew_at: Instant,
+}
+
+impl Lease {
+    pub(super) fn new(node: String) -> Self {
+        Lease { node, beat: 0, renew_at: Instant::now() }
+    }
+
+    /// Takes up a new connection: a new run begins if the database may have been set back, or if the current run is the one that is known to be
+    /// bad (0 = none is). All runs that the database remembers.
+    pub(super) async fn enter(&mut self, client: &Client, bad_run: u64) -> Result<Known, Failure> {
+        let enter = "SELECT touchline.enter($1, $2, $3, $4)";
+        let row = client.query_one(enter, &[&self.node, &self.beat, &(runs::new_id() as i64), &(bad_run as i64)]).await?;
+        self.beat = row.get(0);
+        self.renew_at = Instant::now() + RENEWAL;
+        known(client).await
+    }
+
+    /// Renews the lease if it is time.
+    pub(super) async fn renew(&mut self, client: &Client) -> Result<Renewal, Failure> {
+        if Instant::now() < self.renew_at {
+            return Ok(Renewal::Fine);
+        }
+        let row = client.query_one("SELECT touchline.renew($1, $2)", &[&self.node, &self.beat]).await?;
+        let Some(was_live) = row.get::<_, Option<bool>>(0) else { return Ok(Renewal::SetBack) };
+        self.beat += 1;
+        self.renew_at = Instant::now() + RENEWAL;
+        Ok(if was_live { Renewal::Fine } else { Renewal::Lapsed })
+    }
+}
+
+/// All runs that the database remembers.
+pub(super) async fn known(client: &Client) -> Result<Known, Failure> {
+    let rows = client.query("SELECT number, id FROM touchline.run ORDER BY number", &[]).await?;
+    Ok(rows.iter().map(|row| (row.get::<_, i64>(0) as u64, row.get::<_, i64>(1) as u64)).collect())
+}

@@ -1,0 +1,46 @@
+//! Runs of the primary database. Within a run the database only goes forward; when it may have been set back to an earlier state (a backup was
+//! restored, a standby took over), a new run begins. Each channel notes the first offset that a run gave, so a position that was given by a
+//! state that is lost can be told from one of today's history.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Runs that are remembered. Positions of earlier ones can't be recovered.
+pub(crate) const KEPT: u64 = 1_000;
+/// Bits of a run's id: so many are shown, as eight letters.
+const ID_BITS: u32 = 40;
+
+/// The runs that the database knows: number and id, by rising number. The last is the current one.
+pub type Known = Arc<[(u64, u64)]>;
+
+/// Which runs gave the offsets of a channel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Runs {
+    /// All runs.
+    pub known: Known,
+    /// Numbers of runs and the first offset that each gave in the channel, by rising number.
+    pub first: Vec<(u64, u64)>,
+}
+
+/// What this process knows of the runs.
+#[derive(Debug, Default)]
+pub(crate) struct RunBook(Mutex<Known>);
+
+impl RunBook {
+    pub(crate) fn known(&self) -> Known {
+        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Sets them; whether there was another current run before.
+    pub(crate) fn set(&self, known: Known) -> bool {
+        let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_another = !current.is_empty() && current.last() != known.last();
+        *current = known;
+        is_another
+    }
+}
+
+/// A new run's id: unlike that of any other, as far as chance can see to it.
+pub(crate) fn new_id() -> u64 {
+    RandomState::new().hash_one(0) >> (u64::BITS - ID_BITS)
+}

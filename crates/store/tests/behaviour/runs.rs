@@ -1,0 +1,137 @@
+//! Runs: whoever saw what a database has lost since is told from all others.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use touchline_store::{History, Settings};
+
+use crate::stage::{Stage, offsets, on_both, publication, settings};
+
+/// The last offset of a run that is one of today's history; none = the run is not known.
+fn end(history: &History, run: u64) -> Option<u64> {
+    let (number, _) = history.runs.known.iter().find(|(_, id)| *id == run)?;
+    let next = history.runs.first.iter().find(|(later, _)| later > number);
+    Some(next.map_or(history.top, |(_, first)| first - 1))
+}
+
+fn current(history: &History) -> u64 {
+    history.runs.known.last().expect("there is one").1
+}
+
+#[test]
+fn a_backup_that_is_restored_tells_who_saw_what_is_lost() {
+    let scratch = std::env::temp_dir().join(format!("touchline-store-runs-{}", std::process::id()));
+    let path = |name: &str| -> PathBuf { scratch.join(name) };
+    let open = || Stage::open(&settings(&format!("sqlite:{}", path("primary.db").display())));
+    let stage = open();
+    let placed: Vec<_> = (1..=5).map(|n| stage.append(publication("a", n)).expect("it is stored")).collect();
+    let first = placed[0].run;
+    let backup = rusqlite::Connection::open(path("primary.db")).expect("it opens");
+    backup.execute("VACUUM INTO ?1", [path("copy.db").to_str().expect("it is text")]).expect("it is copied");
+    drop(backup);
+    (6..=10).for_each(|n| assert_eq!(stage.offset(publication("a", n)), n));
+    stage.store.close();
+    let second = open();
+    assert_eq!(end(&second.load("a", 0, 100), first), Some(10), "a restart alone loses nobody's position");
+    let of_second = second.append(publication("a", 11)).expect("it is stored").run;
+    assert_ne!(of_second, first);
+    assert_eq!(end(&second.load("a", 0, 100), first), Some(10));
+    second.store.close();
+    for extension in ["db", "db-wal", "db-shm"] {
+        let _ = std::fs::remove_file(path("primary").with_extension(extension));
+    }
+    std::fs::copy(path("copy.db"), path("primary.db")).expect("it is restored");
+    let third = open();
+    assert_eq!(third.offset(publication("a", 600)), 6, "its offsets are given once more");
+    (7..=12).for_each(|n| assert_eq!(third.offset(publication("a", 100 * n)), n));
+    let history = third.load("a", 0, 100);
+    assert_eq!(end(&history, first), Some(5), "whoever saw 6 to 10 of the first run saw what is lost");
+    assert_eq!(end(&history, of_second), None, "and all that saw the second");
+    assert_eq!(end(&history, current(&history)), Some(12));
+    third.store.close();
+    std::fs::remove_dir_all(scratch).expect("it is ours");
+}
+
+#[test]
+fn runs_are_forgotten_with_the_publications_that_they_gave() {
+    let scratch = std::env::temp_dir().join(format!("touchline-store-many-runs-{}", std::process::id()));
+    let of_file = settings(&format!("sqlite:{}", scratch.join("primary.db").display()));
+    for n in 1..=20 {
+        let stage = Stage::open(&of_file);
+        assert_eq!(stage.offset(touchline_store::Append { size: 4, ..publication("a", n) }), n);
+        stage.store.close();
+    }
+    let stage = Stage::open(&of_file);
+    let history = stage.load("a", 0, 4);
+    assert_eq!(offsets(&stage.kept("a")), [17, 18, 19, 20]);
+    assert!(history.runs.first.len() <= 6, "{:?}", history.runs.first);
+    let known: Vec<u64> = history.runs.known.iter().map(|(_, id)| *id).collect();
+    let ends: Vec<_> = known.iter().map(|run| end(&history, *run)).collect();
+    assert_eq!(ends[15..], [Some(16), Some(17), Some(18), Some(19), Some(20), Some(20)], "exact for all that is kept");
+    assert!(ends[..15].iter().all(|end| end.is_some_and(|end| end < 16)), "and behind the history for the others: {ends:?}");
+    stage.store.close();
+    std::fs::remove_dir_all(scratch).expect("it is ours");
+}
+
+#[test]
+fn a_row_of_a_later_version_is_refused_and_not_misread() {
+    on_both("newer", |given| {
+        let stage = Stage::open(given);
+        stage.offset(publication("a", 1));
+        assert_eq!(stage.kept("a").len(), 1, "a row of today's format is read");
+        stage.store.close();
+        make_newer(given);
+        let stage = Stage::open(given);
+        stage.store.load("a".into(), 0, 100, 1_000);
+        let incoming = stage.incoming.lock().expect("nobody panics with it");
+        loop {
+            match incoming.recv_timeout(Duration::from_secs(30)).expect("it comes") {
+                touchline_store::Incoming::Loaded { history, .. } => break assert_eq!(history, None),
+                _ => continue,
+            }
+        }
+        drop(incoming);
+        stage.store.close();
+    });
+}
+
+/// Sets all rows to a format that is not known yet.
+fn make_newer(settings: &Settings) {
+    match &settings.primary {
+        touchline_store::Url::Sqlite(path) => {
+            let connection = rusqlite::Connection::open(path).expect("it opens");
+            connection.execute("UPDATE publication SET format = 2", []).expect("it is written");
+        }
+        touchline_store::Url::Postgres(url) => {
+            let mut command = std::process::Command::new("psql");
+            let done = command.args([url.as_str(), "-c", "UPDATE touchline.publication SET format = 2"]).status().expect("psql is there");
+            assert!(done.success());
+        }
+    }
+}
+
+#[test]
+fn nodes_on_one_postgresql_share_a_run_and_hear_each_other() {
+    crate::stage::on_postgres("shared", |url, postgres| {
+        let of = |node: &str| Settings { notifier: node.to_owned(), ..settings(url) };
+        let one = Stage::open(&of("one"));
+        let first = one.append(publication("a", 1)).expect("it is stored");
+        let two = Stage::open(&of("two"));
+        assert_eq!(two.append(publication("a", 2)).expect("it is stored").run, first.run, "another node is there");
+        one.wait_until("what the other has stored is heard of", |one| {
+            let incoming = one.incoming.lock().expect("nobody panics with it");
+            incoming.try_iter().any(|incoming| matches!(incoming, touchline_store::Incoming::Grown { top: 2, .. }))
+        });
+        // The database is set back under them, as by a restore into the same tables: their leases are older than what they remember.
+        postgres.sql("DELETE FROM touchline.publication WHERE \"offset\" = 2; UPDATE touchline.channel SET top = 1; UPDATE touchline.lease SET beat = 0");
+        postgres
+            .sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND application_name = 'touchline'");
+        one.wait_until("a new run begins", |one| one.append(publication("b", 1)).is_ok_and(|placed| placed.run != first.run));
+        let again = one.append(publication("a", 20)).expect("it is stored");
+        assert_eq!(again.offset, 2);
+        let history = one.load("a", 0, 100);
+        assert_eq!((end(&history, first.run), end(&history, again.run)), (Some(1), Some(2)));
+        one.store.close();
+        two.store.close();
+    });
+}
