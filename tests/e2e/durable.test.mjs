@@ -1,6 +1,6 @@
 // Durable channels as clients of the official SDK see them: through a killed server, with everything they missed.
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { copyFileSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -18,6 +18,8 @@ const start = async () => {
   const change = { history: { durable: true }, store: { primary: { url: `sqlite:${join(directory, 'primary.db')}` } } };
   server = await Server.start({ port, change });
 };
+/** An epoch is the channel's life and the run that gave the offset; each start of a node is a run. */
+const life = (epoch) => epoch.split('.')[0];
 const publish = async (data, more = {}) => (await server.api('publish', { channel: CHANNEL, data, ...more })).result;
 
 before(async () => {
@@ -45,12 +47,18 @@ test('a client recovers what it missed while the server was dead, and a late one
   await server.stop('SIGKILL');
   await start();
   const again = await publish('never', { idempotency_key: 'two' });
-  assert.deepEqual(again, { offset: 2, epoch: first.epoch });
+  assert.deepEqual([again.offset, life(again.epoch)], [2, life(first.epoch)]);
+  assert.notEqual(again.epoch, first.epoch, 'another run');
   await publish(3);
   await eventually(() => seen.length === 3, 'the third', 60);
   assert.deepEqual(seen, [[1, 1], [2, 2], [3, 3]]);
   assert.ok(contexts.at(-1).wasRecovering && contexts.at(-1).recovered);
-  assert.equal(contexts.at(-1).streamPosition.epoch, first.epoch);
+  // A recovered reply names the new run; the SDK goes on from there.
+  assert.equal(contexts.at(-1).streamPosition.epoch, again.epoch);
+  await server.stop('SIGKILL');
+  await start();
+  await eventually(() => contexts.length >= 3, 'the client to be back', 60);
+  assert.ok(contexts.at(-1).recovered, 'from a position of the second run');
   const { publications, offset } = await subscription.history({ limit: 10 });
   assert.deepEqual([publications.map(({ data }) => data), offset], [[1, 2, 3], 3]);
   client.disconnect();
@@ -72,8 +80,43 @@ test('a history that is removed stays removed, and the position goes on', { time
   await server.stop();
   await start();
   const { publications, ...position } = (await server.api('history', { channel: CHANNEL, limit: 10 })).result;
-  assert.deepEqual([publications, position], [[], { offset, epoch }]);
-  assert.deepEqual(await publish('behind'), { offset: offset + 1, epoch });
+  assert.deepEqual([publications, position.offset, life(position.epoch)], [[], offset, life(epoch)]);
+  const behind = await publish('behind');
+  assert.deepEqual([behind.offset, life(behind.epoch)], [offset + 1, life(epoch)]);
+});
+
+test('who saw what a restored backup lacks is told, and nobody else', { timeout: 180_000 }, async () => {
+  const files = ['primary.db', 'primary.db-wal'].map((name) => join(directory, name));
+  const { offset, epoch } = await publish('in the backup');
+  // Nothing writes meanwhile, so a copy of both files is a backup.
+  await server.stop();
+  files.slice(0, 1).forEach((file) => copyFileSync(file, `${file}.copy`));
+  await start();
+  const lost = [];
+  for (let n = 0; n < 3; n++) lost.push(await publish(`lost ${n}`));
+  await server.stop('SIGKILL');
+  copyFileSync(`${files[0]}.copy`, files[0]);
+  rmSync(files[1], { force: true });
+  await start();
+  const kept = [];
+  for (let n = 0; n < 5; n++) kept.push(await publish(`kept ${n}`));
+  assert.equal(kept[0].offset, lost[0].offset, 'offsets are given once more');
+  const recover = async (since) => {
+    const client = new Centrifuge(server.websocket, { websocket: WebSocket });
+    const subscription = client.newSubscription(CHANNEL, { since });
+    const got = [];
+    subscription.on('publication', ({ data }) => got.push(data));
+    const subscribed = new Promise((resolve) => subscription.once('subscribed', resolve));
+    subscription.subscribe();
+    client.connect();
+    const { recovered } = await subscribed;
+    client.disconnect();
+    return [recovered, got];
+  };
+  const all = kept.map((_, n) => `kept ${n}`);
+  assert.deepEqual(await recover({ offset, epoch }), [true, all], 'a client that saw nothing of what is lost');
+  for (const seen of lost) assert.deepEqual(await recover(seen), [false, []], `a client at ${seen.offset}`);
+  assert.deepEqual(await recover(kept[1]), [true, all.slice(2)], 'a client of the new run');
 });
 
 test('the store is in the metrics', { timeout: 120_000 }, async () => {

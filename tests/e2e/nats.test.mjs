@@ -191,6 +191,93 @@ test('a stream that is full drops its oldest, and says what it has no more', { t
   await nats.stop();
 });
 
+test('an epoch lasts as long as its stream: through NATS and nodes that are killed, and settings that change', { timeout: 180_000 }, async () => {
+  const nats = await Nats.start();
+  const change = cluster(nats);
+  let server = await Server.start({ change });
+  const publish = async (data) => (await eventually(async () => (await server.api('publish', { channel: 'history:g', data })).result, 'a publication', 60));
+  const first = await publish('first');
+  const again = async () => {
+    assert.equal(await server.stop(), 0);
+    server = await Server.start({ change });
+    await eventually(() => isReady(server), 'the node to be ready', 60);
+  };
+  const nothing = async () => {};
+  const larger = async () => Object.assign(change, { history: { history_size: 5_000 } });
+  for (const step of [nothing, again, again, larger, again]) {
+    await step();
+    await nats.kill();
+    await nats.run();
+    assert.equal((await publish('again')).epoch, first.epoch);
+  }
+  const { publications } = (await server.api('history', { channel: 'history:g', limit: 100 })).result;
+  assert.equal(publications.length, 6, 'and nothing was lost');
+  await server.stop();
+  await nats.stop();
+});
+
+test('a history that is removed is so on every node, in the order of its publications', { timeout: 120_000 }, async () => {
+  const nats = await Nats.start();
+  const change = cluster(nats);
+  const [one, two] = await Promise.all([Server.start({ change }), Server.start({ change })]);
+  const publish = async (server, data) => (await server.api('publish', { channel: 'history:h', data })).result;
+  const before = await publish(one, 'before');
+  const last = await publish(one, 'last');
+  const { client, subscription } = await follow(two, 'history:h');
+  await one.api('history_remove', { channel: 'history:h' });
+  const after = await publish(one, 'after');
+  const data = async (server) => (await server.api('history', { channel: 'history:h', limit: 10 })).result.publications.map((publication) => publication.data);
+  await eventually(async () => (await data(two)).length === 1, 'the removal to come', 60);
+  assert.deepEqual([await data(one), await data(two)], [['after'], ['after']]);
+  subscription.unsubscribe();
+  const three = await Server.start({ change });
+  const recover = async (server, { offset, epoch }) => {
+    const late = new Centrifuge(server.websocket, { websocket: WebSocket });
+    const back = late.newSubscription('history:h', { since: { offset, epoch } });
+    const subscribed = new Promise((resolve) => back.once('subscribed', resolve));
+    back.subscribe();
+    late.connect();
+    const { recovered } = await subscribed;
+    late.disconnect();
+    return recovered;
+  };
+  for (const server of [one, two, three]) {
+    assert.deepEqual([await recover(server, before), await recover(server, last), await recover(server, after)], [false, true, true]);
+  }
+  client.disconnect();
+  await Promise.all([one, two, three].map((server) => server.stop()));
+  await nats.stop();
+});
+
+test('a client that moves to another node is never told that its newest publication was not given', { timeout: 180_000 }, async () => {
+  const nats = await Nats.start();
+  const change = cluster(nats);
+  const [one, two] = await Promise.all([Server.start({ change }), Server.start({ change })]);
+  const { client } = await follow(two, 'history:i');
+  const other = new Centrifuge(two.websocket, { websocket: WebSocket });
+  other.connect();
+  await other.ready(30_000);
+  for (let n = 0; n < 300; n++) {
+    const { offset, epoch } = (await one.api('publish', { channel: 'history:i', data: n })).result;
+    const subscription = other.newSubscription('history:i', { since: { offset, epoch } });
+    const subscribed = new Promise((resolve) => subscription.once('subscribed', resolve));
+    subscription.subscribe();
+    const context = await subscribed;
+    assert.ok(context.recovered && context.streamPosition.offset >= offset, `${n}: ${JSON.stringify([offset, context])}`);
+    subscription.unsubscribe();
+    other.removeSubscription(subscription);
+  }
+  // One that nobody has given is denied all the same.
+  const { offset, epoch } = (await one.api('history', { channel: 'history:i', limit: 0 })).result;
+  const subscription = other.newSubscription('history:i', { since: { offset: offset + 1_000, epoch } });
+  const subscribed = new Promise((resolve) => subscription.once('subscribed', resolve));
+  subscription.subscribe();
+  assert.equal((await subscribed).recovered, false);
+  [client, other].forEach((each) => each.disconnect());
+  await Promise.all([one, two].map((server) => server.stop()));
+  await nats.stop();
+});
+
 describe('commands by emulation that reach another node', () => {
   test('are handed on to their session', { timeout: 180_000 }, async () => {
     const nats = await Nats.start();

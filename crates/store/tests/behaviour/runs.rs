@@ -135,3 +135,16 @@ fn nodes_on_one_postgresql_share_a_run_and_hear_each_other() {
         two.store.close();
     });
 }
+
+#[test]
+fn optional_arguments_of_touchline_publish_may_be_null() {
+    crate::stage::on_postgres("null", |url, postgres| {
+        let limits = touchline_store::Limits { size: 10, ttl_ms: crate::stage::HOUR_MS, meta_ttl_ms: crate::stage::HOUR_MS };
+        let stage = Stage::open(&Settings { limits: std::sync::Arc::new(move |_| Some(limits)), ..settings(url) });
+        for arguments in ["", ", NULL", ", NULL, NULL", ", 'key', NULL", ", '', '{\"a\": \"b\"}'"] {
+            postgres.sql(&format!("SELECT touchline_publish('a', '1'{arguments})"));
+        }
+        stage.wait_until("all are published", |stage| stage.kept("a").len() == 5);
+        stage.store.close();
+    });
+}
