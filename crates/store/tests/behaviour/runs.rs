@@ -80,7 +80,7 @@ fn a_row_of_a_later_version_is_refused_and_not_misread() {
         stage.offset(publication("a", 1));
         assert_eq!(stage.kept("a").len(), 1, "a row of today's format is read");
         stage.store.close();
-        make_newer(given);
+        execute(given, &["UPDATE touchline.publication SET format = 2"]);
         let stage = Stage::open(given);
         stage.store.load("a".into(), 0, 100, 1_000);
         let incoming = stage.incoming.lock().expect("nobody panics with it");
@@ -95,19 +95,62 @@ fn a_row_of_a_later_version_is_refused_and_not_misread() {
     });
 }
 
-/// Sets all rows to a format that is not known yet.
-fn make_newer(settings: &Settings) {
-    match &settings.primary {
-        touchline_store::Url::Sqlite(path) => {
-            let connection = rusqlite::Connection::open(path).expect("it opens");
-            connection.execute("UPDATE publication SET format = 2", []).expect("it is written");
-        }
-        touchline_store::Url::Postgres(url) => {
-            let mut command = std::process::Command::new("psql");
-            let done = command.args([url.as_str(), "-c", "UPDATE touchline.publication SET format = 2"]).status().expect("psql is there");
-            assert!(done.success());
+/// Carries statements out behind the store's back. In PostgreSQL tables are in a schema.
+fn execute(settings: &Settings, statements: &[&str]) {
+    for statement in statements {
+        match &settings.primary {
+            touchline_store::Url::Sqlite(path) => {
+                let connection = rusqlite::Connection::open(path).expect("it opens");
+                connection.execute_batch(&statement.replace("touchline.", "")).expect("it is written");
+            }
+            touchline_store::Url::Postgres(url) => {
+                let mut command = std::process::Command::new("psql");
+                let done = command.args([url.as_str(), "-q", "-v", "ON_ERROR_STOP=1", "-c", statement]).status().expect("psql is there");
+                assert!(done.success(), "{statement}");
+            }
         }
     }
+}
+
+/// Rows as version 0.1 writes them. Later versions must read them as they stand here, after their migrations.
+const ROWS_1: [&str; 5] = [
+    r#"INSERT INTO touchline.channel (id, name, epoch, top, oldest, version, version_epoch, ttl_ms, meta_ttl_ms, due_ms, run)
+       VALUES (5, 'news', 7, 2, 1, 3, 'v', 3600000, 3600000, 9223372036854775807, 40)"#,
+    r#"INSERT INTO touchline.channel_run (channel, run, first) VALUES (5, 40, 1)"#,
+    r#"INSERT INTO touchline.publication (channel, "offset", time_ms, format, data)
+       VALUES (5, 1, 4102444800000, 1, CAST('{"data":1}' AS DATA)), (5, 2, 4102444800000, 1, CAST('{"data":2,"new":[]}' AS DATA))"#,
+    r#"INSERT INTO touchline.idempotency (channel, key, "offset", expires_ms) VALUES (5, 'k', 2, 4102444800000)"#,
+    r#"INSERT INTO touchline.letter (id, scope, name, message, expires_ms, format) VALUES (9, 's', 'n', '{"data":3}', 4102444800000, 1)"#,
+];
+
+#[test]
+fn rows_of_the_first_version_are_read() {
+    on_both("rows", |given| {
+        Stage::open(given).store.close();
+        let data = if matches!(given.primary, touchline_store::Url::Sqlite(_)) { "BLOB" } else { "TEXT" };
+        let rows = ROWS_1.map(|row| row.replace("AS DATA", &format!("AS {data}")));
+        execute(given, &rows.each_ref().map(String::as_str));
+        execute(given, &["UPDATE touchline.run SET number = 40, id = 1099511627775"]);
+        let stage = Stage::open(given);
+        let history = stage.load("news", 0, 100);
+        assert_eq!((history.epoch, history.top, history.floor), (7, 2, 0));
+        assert_eq!(end(&history, 1_099_511_627_775), Some(2));
+        let texts: Vec<_> = history.kept.iter().map(|(_, _, object)| String::from_utf8_lossy(object).into_owned()).collect();
+        assert_eq!(texts, [r#"{"data":1}"#, r#"{"data":2,"new":[]}"#], "with what is not known here");
+        assert_eq!(stage.offset(touchline_store::Append { key: "k".into(), ..publication("news", 1) }), 2);
+        stage.store.letters("s".into(), "n".into(), 0, 10);
+        let incoming = stage.incoming.lock().expect("nobody panics with it");
+        loop {
+            match incoming.recv_timeout(Duration::from_secs(30)).expect("it comes") {
+                touchline_store::Incoming::Letters { letters, .. } => {
+                    break assert_eq!(letters, Some(vec![(9, r#"{"data":3}"#.into())]));
+                }
+                _ => continue,
+            }
+        }
+        drop(incoming);
+        stage.store.close();
+    });
 }
 
 #[test]
