@@ -218,9 +218,10 @@ impl Channels {
         if let Some(stored) = &mut channel.history {
             stored.ring.trim(now_ms);
             subscribed.position = stored.ring.position();
-            subscribed.is_denied = subscribe.recover.as_ref().is_some_and(|from| {
-                matches!(stored.question, Question::Denied(until_ms) if now_ms < until_ms) && stored.ring.may_come(from.offset, &from.epoch)
-            });
+            subscribed.is_denied = subscribe
+                .recover
+                .as_ref()
+                .is_some_and(|from| stored.ring.ahead(from.offset, &from.epoch).is_some_and(|ahead| stored.question.denies(ahead, now_ms)));
             subscribed.recovered = subscribe.recover.map(|from| stored.ring.recover(&from));
             if let Some(Some(missed)) = &mut subscribed.recovered {
                 missed.retain(|publication| !publication.is_expired(now_ms));

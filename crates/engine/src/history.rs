@@ -169,15 +169,17 @@ impl HistoryRing {
         self.epoch.run_of(epoch).and_then(|run| self.runs.end(run, self.top)).is_some_and(|end| offset <= end)
     }
 
-    /// Whether a position may be one of this history that is not here yet: it is ahead, or of a run that is not known here.
-    pub(crate) fn may_come(&self, offset: u64, epoch: &str) -> bool {
-        match self.epoch.run_of(epoch) {
+    /// What is not here yet of a position that may be one of this history: its offset, or 0 where its run is not known here. None = all is here,
+    /// or it never comes.
+    pub(crate) fn ahead(&self, offset: u64, epoch: &str) -> Option<u64> {
+        let may_come = match self.epoch.run_of(epoch) {
             Some(run) if epoch != self.epoch.as_str() => match self.runs.end(run, self.top) {
-                Some(end) => offset > self.top && end == self.top,
-                None => !self.runs.known.is_empty(),
+                Some(end) => end == self.top,
+                None => return (!self.runs.known.is_empty()).then_some(0),
             },
-            _ => offset > self.top && (epoch.is_empty() || epoch == self.epoch.as_str()),
-        }
+            _ => epoch.is_empty() || epoch == self.epoch.as_str(),
+        };
+        (may_come && offset > self.top).then_some(offset)
     }
 }
 
@@ -241,8 +243,12 @@ mod tests {
                 };
                 let expected = end.filter(|end| offset <= *end).map(|_| (offset + 1..=10).collect::<Vec<_>>());
                 assert_eq!(ring.recover(&from).map(|found| offsets(&found)), expected, "offset {offset} of run {run}");
-                let may_come = run == 9 || run == 4 && offset == 11;
-                assert_eq!(ring.may_come(offset, &from.epoch), may_come, "offset {offset} of run {run}");
+                let ahead = match run {
+                    9 => Some(0),
+                    4 if offset == 11 => Some(11),
+                    _ => None,
+                };
+                assert_eq!(ring.ahead(offset, &from.epoch), ahead, "offset {offset} of run {run}");
             }
         }
         assert!(!ring.is_position(1, channel.as_str()), "one without a run is of another kind of channel");

@@ -98,7 +98,12 @@ fn what_was_just_denied_is_denied_from_memory_for_a_moment_and_charged() {
     assert_eq!(recovered(channels.submit(&name(), subscribe(2, Some(9_999), epoch()), NOW + 199)), (None, 1));
     assert!(channels.keeper_acts().is_empty(), "nobody is asked again");
     assert_eq!(recovered(channels.submit(&name(), subscribe(3, Some(5), epoch()), NOW + 199)), (Some(vec![]), 0), "others are not charged");
-    assert!(matches!(channels.submit(&name(), subscribe(4, Some(9), epoch()), NOW + 200), Outcome::Wait(_)), "then it is asked");
+    assert!(matches!(channels.submit(&name(), subscribe(4, Some(8), epoch()), NOW + 199), Outcome::Wait(_)), "less may be there by now");
+    channels.submit(&name(), Request::Loaded(Some(Box::new(loaded(5, 8)))), NOW + 199);
+    assert!(
+        matches!(channels.submit(&name(), subscribe(4, Some(9), epoch()), NOW + 199), Outcome::Wait(_)),
+        "what was had says nothing of more"
+    );
 }
 
 #[test]

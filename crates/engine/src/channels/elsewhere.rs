@@ -242,7 +242,9 @@ impl Channels {
                     side.acts.push(KeeperAct::Interest(Arc::clone(name), true));
                 }
                 // A client that is ahead is refused until the link is back.
-                (Hearing::Heard, _, false) if channel.history.as_ref().is_some_and(|stored| stored.question == Question::Asked) => {
+                (Hearing::Heard, _, false)
+                    if channel.history.as_ref().is_some_and(|stored| matches!(stored.question, Question::Asked(_))) =>
+                {
                     channel.history.iter_mut().for_each(|stored| stored.question = Question::None);
                     side.ready.push(Arc::clone(name));
                 }
@@ -404,10 +406,10 @@ impl Channels {
         match self.table.get(channel).map(|known| &known.hearing) {
             Some(Hearing::Heard) => match self.question(channel, &request, now_ms) {
                 None => return Outcome::Done(self.execute(channel, request, now_ms)),
-                Some(Question::Asked) => {}
+                Some(Question::Asked(_)) => {}
                 Some(_) if !is_reachable => return Outcome::Done(Response::Refused(unreachable)),
                 Some(Question::Failed(_)) => return Outcome::Done(Response::Refused(unreachable)),
-                Some(_) => self.ask(channel),
+                Some(_) => self.ask(channel, &request),
             },
             Some(Hearing::Failed(until_ms)) if now_ms < *until_ms => return Outcome::Done(Response::Refused(unreachable)),
             _ if !is_reachable && options.has_history() => {

@@ -26,39 +26,45 @@ pub(super) enum Question {
     /// Nothing.
     #[default]
     None,
-    /// The answer is awaited.
-    Asked,
-    /// It has no more than the cache. It is not asked again before this time, Unix milliseconds.
-    Denied(u64),
+    /// The answer is awaited; the least of what is asked for, as of [`HistoryRing::ahead`].
+    Asked(u64),
+    /// It does not have this. It is not asked for that or more again before this time, Unix milliseconds.
+    Denied(u64, u64),
     /// It did not answer. It is not asked again before this time, Unix milliseconds.
     Failed(u64),
+}
+
+impl Question {
+    /// Whether it was answered a moment ago that something is not there. What another position lacks is another question: it may have been
+    /// stored since.
+    pub(super) fn denies(&self, ahead: u64, now_ms: u64) -> bool {
+        matches!(*self, Question::Denied(denied, until_ms) if now_ms < until_ms && (ahead == denied || denied > 0 && ahead > denied))
+    }
 }
 
 impl Channels {
     /// What stands between a request and its answer, in a channel that is heard; none = the cache can answer. [`Question::None`] = the log
     /// backend has to be asked.
-    pub(super) fn question(&self, channel: &Arc<str>, request: &Request, now_ms: u64) -> Option<Question> {
-        let stored = self.table.get(channel)?.history.as_ref()?;
-        let (offset, epoch) = match request {
-            Request::Subscribe(subscribe) => subscribe.recover.as_ref().map(|from| (from.offset, &*from.epoch))?,
-            Request::History(history) => history.since.as_ref().map(|(offset, epoch)| (*offset, &**epoch))?,
-            _ => return None,
-        };
-        if !stored.ring.may_come(offset, epoch) {
-            return None;
-        }
-        match stored.question {
-            Question::Denied(until_ms) if now_ms < until_ms => None,
-            Question::Denied(_) => Some(Question::None),
-            Question::Failed(until_ms) if now_ms >= until_ms => Some(Question::None),
-            question => Some(question),
+    pub(super) fn question(&mut self, channel: &Arc<str>, request: &Request, now_ms: u64) -> Option<Question> {
+        let stored = self.table.get_mut(channel)?.history.as_mut()?;
+        let (offset, epoch) = position_of(request)?;
+        let ahead = stored.ring.ahead(offset, epoch)?;
+        match &mut stored.question {
+            denied @ Question::Denied(..) if denied.denies(ahead, now_ms) => None,
+            Question::Asked(least) => {
+                *least = ahead.min(*least);
+                Some(Question::Asked(*least))
+            }
+            Question::Failed(until_ms) if now_ms < *until_ms => Some(stored.question),
+            _ => Some(Question::None),
         }
     }
 
     /// Asks what there is behind the cache.
-    pub(super) fn ask(&mut self, channel: &Arc<str>) {
+    pub(super) fn ask(&mut self, channel: &Arc<str>, request: &Request) {
         let Some(stored) = self.table.get_mut(channel).and_then(|known| known.history.as_mut()) else { return };
-        stored.question = Question::Asked;
+        let ahead = position_of(request).and_then(|(offset, epoch)| stored.ring.ahead(offset, epoch));
+        stored.question = Question::Asked(ahead.unwrap_or_default());
         let top = stored.ring.position().offset;
         self.load(channel, top);
     }
@@ -102,7 +108,7 @@ impl Channels {
             Hearing::Loading(loading) => loading,
             // A second answer, to what was asked when the link came back, or to a question: it may know more than the first.
             Hearing::Heard if loaded.is_some() => &mut none,
-            Hearing::Heard if stored.question == Question::Asked => {
+            Hearing::Heard if matches!(stored.question, Question::Asked(_)) => {
                 stored.question = Question::Failed(now_ms + RETRY_MS);
                 self.make_ready(channel);
                 return done;
@@ -145,8 +151,10 @@ impl Channels {
         }
         let Some(known) = self.table.get_mut(channel) else { return false };
         let Some(stored) = &mut known.history else { return false };
-        if std::mem::take(&mut stored.question) == Question::Asked {
-            stored.question = Question::Denied(now_ms + RETRY_MS);
+        if let Question::Asked(least) = std::mem::take(&mut stored.question)
+            && (least == 0 || least > loaded.top)
+        {
+            stored.question = Question::Denied(least, now_ms + RETRY_MS);
         }
         let has_listeners = !known.is_broken && known.listeners.iter().any(|n| *n > 0);
         if is_set_back || has_listeners && is_new {
@@ -216,5 +224,14 @@ impl Channels {
         stored.ring.trim(now_ms);
         stored.ring.append(Arc::clone(&publication), options.history_size, time_ms.saturating_add(stored.ttl_ms));
         give(&mut self.outgoing, known, publication);
+    }
+}
+
+/// The position that a request goes on from.
+fn position_of(request: &Request) -> Option<(u64, &str)> {
+    match request {
+        Request::Subscribe(subscribe) => subscribe.recover.as_ref().map(|from| (from.offset, &*from.epoch)),
+        Request::History(history) => history.since.as_ref().map(|(offset, epoch)| (*offset, &**epoch)),
+        _ => None,
     }
 }
