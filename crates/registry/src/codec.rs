@@ -15,7 +15,7 @@ use crate::settings::Policy;
 /// The version of this format.
 const VERSION: u8 = 1;
 /// Bytes of a message besides operations and the sender's name, at most: two single bytes, the policy and fourteen numbers.
-pub(crate) const HEAD_MAX: usize = 160;
+pub(crate) const HEAD_ROOM: usize = 160;
 /// Bytes of an operation besides key and metadata, at most: its kind, its rank, a length and the fixed part of a record.
 pub(crate) const ENTRY_OVERHEAD: usize = 48;
 

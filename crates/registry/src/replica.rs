@@ -374,7 +374,7 @@ impl Replica {
 
     pub(crate) fn check(&self, key: &str, meta: &[u8]) -> Result<(), Refusal> {
         let fits = !key.is_empty() && key.len() <= self.limits.key_max && meta.len() <= self.limits.meta_max;
-        let around = codec::HEAD_MAX + self.node.len() + codec::ENTRY_OVERHEAD;
+        let around = codec::HEAD_ROOM + self.node.len() + codec::ENTRY_OVERHEAD;
         let is_sendable = key.len().saturating_add(meta.len()).saturating_add(around) <= self.message_max;
         if fits && is_sendable { Ok(()) } else { Err(Refusal::TooLong) }
     }
@@ -428,6 +428,6 @@ impl Replica {
 
     /// Bytes of operations that one message has, unless a single one is larger.
     pub(crate) fn operations_max(&self) -> usize {
-        self.message_max.min(self.settings.message_max).saturating_sub(codec::HEAD_MAX + self.node.len())
+        self.message_max.min(self.settings.message_max).saturating_sub(codec::HEAD_ROOM + self.node.len())
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
-use touchline_engine::channels::{KeeperAct, Outcome, Unreadable, removal, stored_position};
+use touchline_engine::channels::{KeeperAct, Outcome, Unreadable, removal};
 use touchline_engine::request::{Epoch, Position};
 use touchline_engine::{Request, Response};
 use touchline_protocol::Error;
