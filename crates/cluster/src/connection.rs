@@ -195,6 +195,7 @@ impl Node {
             versions: (*VERSIONS.start(), *VERSIONS.end()),
             program: settings.program.clone(),
             leaves: false,
+            aside: false,
         };
         let ms = |duration: Duration| duration.as_millis() as u64;
         let timing = Timing { heartbeat_ms: ms(settings.heartbeat), timeout_ms: ms(settings.timeout), grace_ms: ms(settings.grace) };
@@ -241,7 +242,7 @@ impl Node {
         let heard = self.heard_sender.clone();
         self.hear(self.subjects.hello(), move |message| match serde_json::from_slice(&message.payload) {
             Ok(hello) => drop(heard.send(Heard::Hello(hello))),
-            Err(error) => tracing::warn!(%error, "a node says hello in a way that can't be read"),
+            Err(error) => tracing::debug!(%error, "a hello that can't be read"),
         })
         .await?;
         let client = self.client.clone();
@@ -355,8 +356,7 @@ impl Node {
     }
 
     async fn say_hello(&self, leaves: bool) {
-        let hello = Hello { leaves, ..self.members.me().clone() };
-        if let Ok(hello) = serde_json::to_vec(&hello) {
+        if let Ok(hello) = serde_json::to_vec(&self.members.own_hello(leaves)) {
             self.publish(self.subjects.hello(), hello.into()).await;
         }
     }

@@ -17,6 +17,10 @@ pub(crate) const VERSIONS: RangeInclusive<u32> = 1..=1;
 const LISTEN_MS: u64 = 300;
 /// Hellos in one interval of heartbeats.
 const HELLOS: u64 = 5;
+/// Bytes of a node's id: it is a part of subjects.
+const NODE_LEN_MAX: usize = 128;
+/// Nodes that are known at most.
+const MEMBERS_MAX: usize = 1_024;
 /// Between two questions to a node whose hello is late, milliseconds.
 const PROBE_MS: u64 = 200;
 
@@ -34,6 +38,9 @@ pub(crate) struct Hello {
     /// The sender leaves.
     #[serde(default)]
     pub(crate) leaves: bool,
+    /// The sender takes no part, because it shares no version with another node.
+    #[serde(default)]
+    pub(crate) aside: bool,
 }
 
 impl Hello {
@@ -106,11 +113,14 @@ pub(crate) struct Members {
     state: State,
     members: BTreeMap<Arc<str>, Member>,
     said_ms: u64,
+    /// What is spoken.
+    version: u32,
 }
 
 impl Members {
     pub(crate) fn new(me: Hello, timing: Timing) -> Self {
-        Members { me, timing, state: State::Away, members: BTreeMap::new(), said_ms: 0 }
+        let version = me.versions.1;
+        Members { me, timing, state: State::Away, members: BTreeMap::new(), said_ms: 0, version }
     }
 
     pub(crate) fn me(&self) -> &Hello {
@@ -122,8 +132,17 @@ impl Members {
         self.state == State::Joined
     }
 
+    /// What this node says of itself.
+    pub(crate) fn own_hello(&self, leaves: bool) -> Hello {
+        Hello { leaves, aside: self.state == State::Aside, ..self.me.clone() }
+    }
+
     /// The highest version that all nodes in sight speak.
     pub(crate) fn version(&self) -> u32 {
+        self.version
+    }
+
+    fn highest_version(&self) -> u32 {
         let shared = self.members.values().map(|member| &member.hello).filter(|hello| hello.shares(&self.me));
         shared.fold(self.me.versions.1, |version, hello| version.min(hello.versions.1))
     }
@@ -149,21 +168,30 @@ impl Members {
     /// A node says hello.
     pub(crate) fn hello(&mut self, hello: Hello, now_ms: u64) -> Vec<Step> {
         let mut steps = Vec::new();
-        if hello.node == self.me.node {
+        let is_known = self.members.contains_key(hello.node.as_str());
+        let is_sound = hello.node.len() <= NODE_LEN_MAX && hello.versions.0 <= hello.versions.1;
+        if hello.node == self.me.node || !is_sound || !is_known && self.members.len() >= MEMBERS_MAX {
             return steps;
         }
         let node: Arc<str> = hello.node.as_str().into();
         if hello.leaves {
-            if self.members.remove(&node).is_some_and(|member| member.is_suspected) {
-                steps.push(Step::Suspect(node, false));
-            }
+            // Nobody may wait for it any more.
+            steps.extend(self.members.remove(&node).map(|_| Step::Gone(node)));
             return steps;
         }
         let is_shared = hello.shares(&self.me);
+        if is_shared {
+            self.version = self.version.min(hello.versions.1);
+        }
         match self.members.get_mut(&node) {
             Some(member) => {
                 (member.heard_ms, member.is_heard, member.deserted_ms) = (now_ms, true, None);
-                steps.extend(std::mem::take(&mut member.is_suspected).then_some(Step::Suspect(node, false)));
+                steps.extend(std::mem::take(&mut member.is_suspected).then_some(Step::Suspect(Arc::clone(&node), false)));
+                if hello.aside && !member.hello.aside {
+                    // It has no entries here any more.
+                    steps.push(Step::Gone(node));
+                }
+                member.hello.aside = hello.aside;
             }
             None => {
                 if !is_shared && self.me.is_before(&hello) {
@@ -176,7 +204,7 @@ impl Members {
                 steps.push(Step::SayHello);
             }
         }
-        if !is_shared && hello.is_before(&self.me) && !matches!(self.state, State::Aside | State::Away) {
+        if !is_shared && !hello.aside && hello.is_before(&self.me) && !matches!(self.state, State::Aside | State::Away) {
             self.state = State::Aside;
             steps.push(Step::StandAside(hello));
         }
@@ -210,7 +238,9 @@ impl Members {
             steps.push(Step::SayHello);
         }
         self.look_at_members(hello_ms, now_ms, &mut steps);
-        let has_rival = self.members.values().any(|member| !member.hello.shares(&self.me) && member.hello.is_before(&self.me));
+        self.version = self.highest_version();
+        let is_rival = |hello: &Hello| !hello.aside && !hello.shares(&self.me) && hello.is_before(&self.me);
+        let has_rival = self.members.values().any(|member| is_rival(&member.hello));
         let is_time = match self.state {
             State::Listening(since_ms) => now_ms >= since_ms + LISTEN_MS && !has_rival,
             State::Aside => !has_rival,
@@ -218,7 +248,8 @@ impl Members {
         };
         if is_time {
             self.state = State::Joined;
-            let sharing = self.members.iter().filter(|(_, member)| member.hello.shares(&self.me));
+            let takes_part = |hello: &Hello| !hello.aside && hello.shares(&self.me);
+            let sharing = self.members.iter().filter(|(_, member)| takes_part(&member.hello));
             steps.push(Step::Join(sharing.map(|(node, _)| Arc::clone(node)).collect()));
         }
         steps
@@ -253,7 +284,7 @@ mod tests {
     const TIMING: Timing = Timing { heartbeat_ms: 1_000, timeout_ms: 4_000, grace_ms: 1_000 };
 
     fn hello(node: &str, started_ms: u64, versions: (u32, u32)) -> Hello {
-        Hello { node: node.into(), started_ms, versions, program: "0.1.0".into(), leaves: false }
+        Hello { node: node.into(), started_ms, versions, program: "0.1.0".into(), leaves: false, aside: false }
     }
 
     /// A node that has joined alone at 1,000, and then has heard another one.
@@ -268,7 +299,7 @@ mod tests {
 
     #[test]
     fn the_first_hello_is_read_by_every_later_version() {
-        let first = r#"{"node":"a","started_ms":1700000000000,"versions":[1,1],"program":"0.1.0","leaves":false}"#;
+        let first = r#"{"node":"a","started_ms":1700000000000,"versions":[1,1],"program":"0.1.0","leaves":false,"aside":false}"#;
         let read: Hello = serde_json::from_str(first).expect("the first format");
         assert_eq!(read, hello("a", 1_700_000_000_000, (1, 1)));
         assert_eq!(serde_json::to_string(&read).expect("it can be written"), first);
@@ -353,6 +384,36 @@ mod tests {
         leaves.leaves = true;
         new.hello(leaves, 2_100);
         assert!(new.tick(2_200).contains(&Step::Join(Vec::new())), "the old one has gone");
+    }
+
+    #[test]
+    fn nobody_waits_for_a_node_that_leaves_or_stands_aside() {
+        for is_leaving in [true, false] {
+            let mut members = pair();
+            let changed = Hello { leaves: is_leaving, aside: !is_leaving, ..hello("other", 1, (1, 1)) };
+            assert_eq!(members.hello(changed, 1_100), [Step::Gone("other".into())]);
+        }
+    }
+
+    #[test]
+    fn a_node_that_stands_aside_keeps_nobody_out() {
+        let mut members = Members::new(hello("me", 9, (1, 1)), TIMING);
+        members.linked(true, 0);
+        members.hello(hello("old", 1, (1, 1)), 10);
+        members.hello(Hello { aside: true, ..hello("of-tomorrow", 2, (7, 9)) }, 10);
+        members.hello(Hello { aside: true, ..hello("between", 3, (1, 2)) }, 10);
+        assert!(members.tick(LISTEN_MS).contains(&Step::Join(vec!["old".into()])), "and nobody waits for what it has");
+    }
+
+    #[test]
+    fn what_no_node_would_say_is_left_alone() {
+        let mut members = pair();
+        assert!(members.hello(hello(&"x".repeat(NODE_LEN_MAX + 1), 1, (1, 1)), 1_100).is_empty());
+        assert!(members.hello(hello("inverted", 1, (9, 1)), 1_100).is_empty());
+        for number in 0..2 * MEMBERS_MAX {
+            members.hello(hello(&format!("invented-{number}"), 1, (1, 1)), 1_100);
+        }
+        assert_eq!(members.members.len(), MEMBERS_MAX);
     }
 
     #[test]

@@ -14,6 +14,8 @@ use crate::settings::Policy;
 
 /// The version of this format.
 const VERSION: u8 = 1;
+/// Bytes of a node's name: it is a part of subjects.
+const NODE_LEN_MAX: usize = 255;
 /// Bytes of a message besides operations and the sender's name, at most: two single bytes, the policy and fourteen numbers.
 pub(crate) const HEAD_ROOM: usize = 160;
 /// Bytes of an operation besides key and metadata, at most: its kind, its rank, a length and the fixed part of a record.
@@ -272,7 +274,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Head<'_>, Body<'_>)> {
     }
     let kind = reader.byte()?;
     let head = Head {
-        node: reader.text()?,
+        node: reader.text().filter(|node| node.len() <= NODE_LEN_MAX)?,
         incarnation: reader.incarnation()?,
         stamp: Stamp(reader.number()?),
         policy: Policy::from_strictness(reader.byte()?)?,

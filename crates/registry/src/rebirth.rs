@@ -28,6 +28,14 @@ impl Life {
     pub(crate) fn is_silent(&self) -> bool {
         self.silent_until_ms.is_some()
     }
+
+    /// The clock was set ahead.
+    pub(crate) fn clock_set(&mut self, by_ms: u64) {
+        for time in [&mut self.stood_still_ms, &mut self.silent_until_ms].into_iter().flatten() {
+            *time += by_ms;
+        }
+        self.began_ms += by_ms;
+    }
 }
 
 impl Replica {

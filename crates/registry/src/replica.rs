@@ -159,10 +159,13 @@ impl Replica {
                 // It is not decided yet whether it keeps it.
                 return self.update_meta(owner, name, meta, None).map(Registered::Updated);
             }
+            Some((entry, authority, other_rank)) if take_over && self.table.authority(*authority).is_suspected => {
+                // It counts everywhere, also if the other's node lives and comes back.
+                (seen, rank) = (Some(entry.stamp()), other_rank.saturating_add(1));
+            }
             Some((entry, _, other_rank)) if take_over && self.table.policy() == Policy::Newest => {
                 (seen, rank) = (Some(entry.stamp()), *other_rank);
             }
-            Some((_, authority, _)) if take_over && self.table.authority(*authority).is_suspected => {}
             Some((entry, ..)) => return Err(Refusal::Taken(entry.clone())),
             None => {}
         }

@@ -52,7 +52,7 @@ impl Default for Limits {
 pub struct Timing {
     /// Between two heartbeats.
     pub heartbeat_ms: u64,
-    /// Silence after which a node's entries are purged.
+    /// Silence after which a node's entries are purged, counted from when its next heartbeat was due.
     pub timeout_ms: u64,
     /// Between two requests for what is missing.
     pub retry_ms: u64,

@@ -75,7 +75,7 @@ impl Replica {
             self.heartbeat_due_ms = now_ms + timing.heartbeat_ms;
             self.send_heartbeat(now_ms);
         }
-        let is_silent = |peer: &&Peer| !self.life.is_silent() && peer.in_step_ms + timing.timeout_ms <= now_ms;
+        let is_silent = |peer: &&Peer| !self.life.is_silent() && peer.in_step_ms + timing.timeout_ms + timing.heartbeat_ms <= now_ms;
         let mut silent: Vec<Arc<str>> = self.peers.values().filter(is_silent).map(|peer| Arc::clone(&peer.name)).collect();
         silent.sort_unstable();
         for name in silent {
@@ -102,7 +102,28 @@ impl Replica {
         }
     }
 
-    /// A node is dead: its entries are purged at once; while this node is silent, when it is silent no longer.
+    /// The clock was set ahead while this node went on: all times that are kept move with it.
+    pub fn clock_set(&mut self, by_ms: u64) {
+        self.ticked_ms += by_ms;
+        self.heartbeat_due_ms += by_ms;
+        for peer in self.peers.values_mut() {
+            peer.in_step_ms += by_ms;
+            for time in [&mut peer.asked_ms, &mut peer.served_ms].into_iter().flatten() {
+                *time += by_ms;
+            }
+        }
+        self.pending.values_mut().for_each(|pending| pending.until_ms += by_ms);
+        self.life.clock_set(by_ms);
+    }
+
+    /// The link to the other nodes is there again: nobody could be heard before, and nobody is late.
+    pub fn joined(&mut self, now_ms: u64) {
+        self.heartbeat_due_ms = now_ms;
+        self.peers.values_mut().for_each(|peer| peer.in_step_ms = now_ms);
+    }
+
+    /// A node is dead: its entries are purged at once. While this node is silent nothing happens: the dead is purged when it has not been
+    /// heard for the timeout after that.
     pub fn gone(&mut self, node: &str, now_ms: u64) {
         self.wake(now_ms);
         if !self.life.is_silent() {

@@ -1,6 +1,7 @@
 //! The thread that owns the node's directory: names, groups, presence and calls. Orders come in through one queue, in batches; whatever
 //! the directory wants done is done here. Orders that touch many entries are put aside and served a step at a time between batches.
 
+mod steps;
 mod walks;
 
 use std::collections::BTreeMap;
@@ -24,6 +25,7 @@ use touchline_store::Letter;
 use crate::inbox::{Asker, ClientOrder, Message};
 use crate::node::Node;
 use crate::store;
+use steps::Steps;
 use walks::Walks;
 
 /// Orders carried out before what they come to is sent.
@@ -55,6 +57,8 @@ pub(crate) enum Order {
     Discarded(Vec<u64>),
     /// This node takes part in the cluster from now on, in the sight of these other nodes.
     Joined(Vec<Arc<str>>),
+    /// This node has no part in the cluster any more.
+    Parted,
     /// Another node may be dead, or is not.
     Suspected(Arc<str>, bool),
     /// Another node is dead.
@@ -107,6 +111,7 @@ struct Registrar {
 impl Registrar {
     fn run(mut self, orders: &Receiver<Order>) {
         let mut ticked_ms = 0;
+        let mut steps = Steps::new(self.node.clock.now_ms());
         self.tell_figures(self.node.clock.now_ms());
         loop {
             let first = match orders.recv_timeout(self.patience()) {
@@ -116,6 +121,9 @@ impl Registrar {
             };
             let now_ms = self.node.clock.now_ms();
             self.note_message_max();
+            if let Some(step_ms) = steps.look(now_ms) {
+                self.directory.clock_set(step_ms);
+            }
             self.directory.wake(now_ms);
             let batch = first.into_iter().chain(std::iter::from_fn(|| orders.try_recv().ok())).take(BATCH);
             let mut is_over = false;
@@ -204,7 +212,11 @@ impl Registrar {
             Order::Mail { scope, name } => self.directory.mail(&scope, &name),
             Order::Letters { scope, name, letters } => self.directory.deliver(&scope, &name, letters, now_ms),
             Order::Discarded(ids) => self.directory.discarded(&ids),
-            Order::Joined(nodes) => self.awaited = Some(nodes),
+            Order::Joined(nodes) => {
+                self.awaited = Some(nodes);
+                self.directory.joined(now_ms);
+            }
+            Order::Parted => self.awaited = None,
             Order::Suspected(node, is_suspected) => self.directory.suspect(&node, is_suspected, now_ms),
             Order::NodeGone(node) => {
                 self.awaited.iter_mut().for_each(|awaited| awaited.retain(|other| *other != node));

@@ -160,6 +160,8 @@ impl Server {
             heartbeat_ms: cluster.heartbeat_interval.as_millis() as u64,
             timeout_ms: cluster.node_timeout.as_millis() as u64,
             drift_max_ms: cluster.clock_drift_max.as_millis() as u64,
+            // A look at all connections ends within the time that each has for its pong.
+            probe_timeout_ms: client.pong_timeout.as_millis() as u64 + 2_000,
             ..Timing::default()
         };
         let directory = Directory::new(&id, &settings.registry.scopes, &timing, random_number()?, cluster.is_on(), clock.now_ms());

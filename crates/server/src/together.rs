@@ -71,6 +71,7 @@ pub(crate) fn take(node: &Node, incoming: Incoming) {
     match incoming {
         Incoming::Joined(nodes) => {
             node.set_aside(None);
+            node.is_settled.store(false, Relaxed);
             node.register(Order::Joined(nodes));
         }
         Incoming::Aside(why) => node.set_aside(Some(why)),
@@ -79,6 +80,7 @@ pub(crate) fn take(node: &Node, incoming: Incoming) {
         Incoming::Linked(is_linked) => {
             if !is_linked {
                 node.is_settled.store(false, Relaxed);
+                node.register(Order::Parted);
             }
             node.is_linked.store(is_linked, Relaxed);
             node.tell_shards(|| Message::Linked(is_linked));

@@ -176,6 +176,9 @@ pub(crate) const FIXED: &[Fixed] = &[
     fixed("store/src/find.rs", "COMPARED_MAX", "Channels that are compared for one search", "nothing: those that share the rarest words are"),
     fixed("store/src/sqlite/ledger.rs", "KNOWN_MAX", "Channels that the database's writer remembers between commits", "nothing: the row is read again"),
     fixed("registry/src/sync.rs", "DEPARTED_MAX", "Nodes whose departure is remembered", "nothing: the oldest is forgotten"),
+    fixed("registry/src/codec.rs", "NODE_LEN_MAX", "Bytes of a node's name in messages of the registry", "nothing: the message is passed over"),
+    fixed("cluster/src/members.rs", "NODE_LEN_MAX", "Bytes of a node's id in its hello", "nothing: the hello is passed over"),
+    fixed("cluster/src/members.rs", "MEMBERS_MAX", "Nodes of a cluster that a node knows", "nothing: hellos of others are passed over"),
     fixed("registry/src/peer.rs", "PARTS_MAX", "Pieces of another node's snapshot", "nothing: it is passed over, and asked for again"),
 ];
 

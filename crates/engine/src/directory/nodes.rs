@@ -18,6 +18,16 @@ impl<A> Directory<A> {
         }
     }
 
+    /// The clock that tells the time here was set ahead while the node went on: nothing is late for that.
+    pub fn clock_set(&mut self, by_ms: u64) {
+        self.scopes.iter_mut().for_each(|scope| scope.replica.clock_set(by_ms));
+    }
+
+    /// This node takes part in the cluster from now on: before, nobody could be heard.
+    pub fn joined(&mut self, now_ms: u64) {
+        self.scopes.iter_mut().for_each(|scope| scope.replica.joined(now_ms));
+    }
+
     /// Other nodes whose entries are here.
     pub fn peers(&self) -> usize {
         self.peer_ids().count()

@@ -442,3 +442,35 @@ fn the_dead_entry_of_a_loser_does_not_come_back_with_a_late_snapshot() {
     cluster.settle();
     assert_eq!([0, 1, 2].map(|node| cluster.owner(node, "name")), [None; 3]);
 }
+
+#[test]
+fn who_comes_back_while_its_node_is_suspected_keeps_its_name() {
+    for policy in [Policy::Newest, Policy::Oldest, Policy::Reject] {
+        let mut cluster = Cluster::new(3, &Settings { policy, ..Settings::default() });
+        cluster.register(1, 1, "phone").expect("free");
+        cluster.deliver();
+        let now_ms = cluster.now_ms;
+        cluster.replicas[0].suspect("node-1", true, now_ms);
+        cluster.replicas[0].register(id(2), "phone", b"", true, now_ms).expect("its node may be dead");
+        // The node was only late.
+        cluster.replicas[0].suspect("node-1", false, now_ms);
+        cluster.settle();
+        assert_eq!([0, 1, 2].map(|node| cluster.owner(node, "phone")), [Some(id(2)); 3], "{policy:?}");
+        assert_eq!(cluster.lost.iter().map(|lost| lost.1).collect::<Vec<_>>(), [id(1)]);
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_ahead_is_no_standstill() {
+    let mut cluster = Cluster::new(2, &Settings { policy: Policy::Reject, ..Settings::default() });
+    cluster.register(0, 1, "name").expect("free");
+    cluster.settle();
+    cluster.events.iter_mut().for_each(Vec::clear);
+    cluster.now_ms += 3_600_000;
+    cluster.replicas.iter_mut().for_each(|replica| replica.clock_set(3_600_000));
+    cluster.settle();
+    for node in 0..2 {
+        assert_eq!((cluster.changes(node).len(), cluster.replicas[node].counters().reincarnations), (0, 0));
+        assert_eq!(cluster.owner(node, "name"), Some(id(1)));
+    }
+}

@@ -1,0 +1,61 @@
+//! Tells a clock that was set from a node that stood still. The registry takes a jump of its time for a standstill; a clock that was set
+//! while the process went on is none.
+
+use std::time::{Duration, Instant};
+
+/// A difference below this is a matter of rounding, milliseconds.
+const STEP_MIN_MS: u64 = 200;
+
+/// The last look at the clocks.
+pub(super) struct Steps {
+    at: Instant,
+    now_ms: u64,
+    /// How long the machine has been suspended since it started.
+    suspended: Duration,
+}
+
+impl Steps {
+    pub(super) fn new(now_ms: u64) -> Self {
+        Steps { at: Instant::now(), now_ms, suspended: suspended() }
+    }
+
+    /// Milliseconds by which the node's clock was set ahead since the last look, if the process went on meanwhile.
+    pub(super) fn look(&mut self, now_ms: u64) -> Option<u64> {
+        let at = Instant::now();
+        let passed_ms = at.duration_since(self.at).as_millis() as u64;
+        let step_ms = now_ms.saturating_sub(self.now_ms).saturating_sub(passed_ms);
+        (self.at, self.now_ms) = (at, now_ms);
+        if step_ms < STEP_MIN_MS {
+            return None;
+        }
+        let before = std::mem::replace(&mut self.suspended, suspended());
+        let slept_ms = self.suspended.saturating_sub(before).as_millis() as u64;
+        Some(step_ms.saturating_sub(slept_ms)).filter(|step_ms| *step_ms >= STEP_MIN_MS)
+    }
+}
+
+/// The time since the machine started less the time that it ran: `/proc/uptime` counts suspensions, the monotonic clock does not.
+fn suspended() -> Duration {
+    let uptime = std::fs::read_to_string("/proc/uptime").ok();
+    let seconds = uptime.as_deref().and_then(|text| text.split(' ').next()?.parse::<f64>().ok()).unwrap_or_default();
+    // The origin of this clock is unknown, and the same at each call: only differences count.
+    let origin = ORIGIN.get_or_init(Instant::now);
+    Duration::try_from_secs_f64(seconds).unwrap_or_default().saturating_sub(origin.elapsed())
+}
+
+static ORIGIN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_set_is_told_from_time_that_passes() {
+        let mut steps = Steps::new(1_000_000);
+        assert_eq!(steps.look(1_000_000), None);
+        let step_ms = steps.look(1_020_000).expect("nothing else can have taken that long");
+        assert!((19_000..=20_000).contains(&step_ms), "{step_ms}");
+        assert_eq!(steps.look(1_020_010), None, "the step is told once");
+        assert_eq!(steps.look(1_010_000), None, "a clock that goes back is not set ahead");
+    }
+}
