@@ -231,7 +231,7 @@ fn a_start_that_fails_names_its_cause() {
     );
     place.write("c.pem", "a certificate");
     let missing = place.bad(&["serve", "--config", "certificate.toml"]);
-    assert!(missing.contains("http_server.tls: c.pem holds no"), "{missing}");
+    assert!(missing.contains("http_server.tls.cert_pem: c.pem holds no"), "{missing}");
     if std::fs::metadata("/proc/self").map(|me| std::os::unix::fs::MetadataExt::uid(&me)).ok() != Some(0) {
         return eprintln!("only root can try what another account is refused");
     }

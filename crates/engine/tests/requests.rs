@@ -46,7 +46,7 @@ impl Nodes {
     fn settle(&mut self) -> Heard {
         let mut heard = Heard::default();
         for round in 0..20 {
-            self.1 += 10;
+            self.1 += 1;
             let now_ms = self.1;
             let mut acts: Vec<(&'static str, Act<u32>)> = Vec::new();
             for (name, node) in &mut self.0 {

@@ -89,8 +89,12 @@ test('who comes late sees the whole match', async () => {
 test('a network that goes offline and comes back is noticed at once', async () => {
   const fan = await open('/');
   await fan.locator('.entry').first().waitFor();
-  await fan.evaluate(() => dispatchEvent(new Event('offline')));
-  await fan.locator('#state:not([data-state=live])').waitFor();
+  // The connection may be there again before anybody looks, so the page itself watches.
+  await fan.evaluate(() => new Promise((resolve) => {
+    const state = document.querySelector('#state');
+    new MutationObserver(() => state.dataset.state !== 'live' && resolve()).observe(state, { attributes: true });
+    dispatchEvent(new Event('offline'));
+  }));
   await fan.evaluate(() => dispatchEvent(new Event('online')));
   await fan.locator('#state[data-state=live]').waitFor();
   await publish({ type: 'text', text: 'Back online' });

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use touchline_server::Settings;
+use touchline_server::{Settings, TlsError};
 
 use super::finding::Finding;
 use super::keys::{KEYS, Kind};
@@ -48,11 +48,13 @@ pub(crate) fn has_secrets(written: &Node) -> bool {
 /// Refuses files and addresses that the server could not use.
 pub(crate) fn check_use(settings: &Settings, findings: &mut Vec<Finding>) {
     for (section, tls) in [("http_server", &settings.http_server.tls), ("tcp", &settings.tcp.tls)] {
-        let files = [("cert_pem", &tls.cert_pem), ("key_pem", &tls.key_pem), ("client_ca_pem", &tls.client_ca_pem)];
-        let is_complete = !tls.cert_pem.is_empty() && !tls.key_pem.is_empty();
-        if tls.enabled && files.iter().all(|(name, file)| is_pem(&format!("{section}.tls.{name}"), file, findings)) && is_complete {
+        if tls.enabled && !tls.cert_pem.is_empty() && !tls.key_pem.is_empty() {
             let checked = touchline_server::check_certificates(&format!("{section}.tls"), tls);
-            findings.extend(checked.err().map(|error| Finding::error(format!("{section}.tls: {:#}", anyhow::Error::from(error)), None)));
+            findings.extend(checked.err().map(|error| {
+                let is_named = matches!(error, TlsError::File { .. } | TlsError::Content { .. });
+                let place = if is_named { String::new() } else { format!("{section}.tls: ") };
+                Finding::error(format!("{place}{:#}", anyhow::Error::from(error)), None)
+            }));
         }
     }
     let (store, cluster) = (&settings.store, &settings.cluster);
@@ -79,11 +81,6 @@ pub(crate) fn check_use(settings: &Settings, findings: &mut Vec<Finding>) {
             is_readable(&format!("cluster.nats_{name}"), file, findings);
         }
     }
-}
-
-/// The same for a value that may hold the PEM itself.
-fn is_pem(key: &str, value: &str, findings: &mut Vec<Finding>) -> bool {
-    touchline_server::is_inline_pem(value) || is_readable(key, value, findings)
 }
 
 /// Whether a file can be read, if one is named.

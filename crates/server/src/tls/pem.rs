@@ -1,5 +1,5 @@
 //! Settings that stand for PEM: the text itself, its base64, or the path of a file. What was written may be a secret, whichever of them it was
-//! meant to be, so it is never part of an error: only the path of a file that is there is.
+//! meant to be, so it is never part of an error: only a path is.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,6 +9,8 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::TlsError;
 
+/// Longest path that is shown of a file that is not there, bytes.
+const PATH_SHOWN: usize = 255;
 /// What text in PEM has (RFC 7468).
 const BEGIN: &str = "-----BEGIN ";
 
@@ -28,10 +30,11 @@ pub(super) fn read(key: &str, value: &str) -> Result<Vec<u8>, TlsError> {
     }
 }
 
-/// The value as the path of a file that is there.
+/// The value as a path that may be shown: a file that is there, or a name with an extension, which neither PEM nor base64 has.
 pub(super) fn shown(value: &str) -> Option<PathBuf> {
     let path = Path::new(value);
-    (inline(value).is_none() && path.exists()).then(|| path.to_owned())
+    let is_name = path.extension().is_some() && value.len() <= PATH_SHOWN && !value.contains(char::is_whitespace);
+    (inline(value).is_none() && (is_name || path.exists())).then(|| path.to_owned())
 }
 
 fn inline(value: &str) -> Option<Vec<u8>> {

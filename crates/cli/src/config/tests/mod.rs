@@ -457,7 +457,7 @@ fn what_a_server_could_not_use_is_refused() {
     let tls = |certificate: &str, key: &str| format!("[http_server.tls]\nenabled = true\ncert_pem = {certificate:?}\nkey_pem = {key:?}");
     for (text, expected) in [
         (tls("/no/such.pem", "/no/such.key"), "c.toml:5:1: http_server.tls.cert_pem: /no/such.pem can't be read"),
-        (tls(&certificate.0.to_string_lossy(), &key.0.to_string_lossy()), "http_server.tls: "),
+        (tls(&certificate.0.to_string_lossy(), &key.0.to_string_lossy()), "-c.pem holds no certificate in PEM"),
         (format!("store.primary.url = \"mysql://db\"\n{durable}"), "c.toml:3:15: store.primary.url: expected sqlite:PATH or postgres://"),
         (format!("store.primary.tls_ca = \"/no/ca.pem\"\n{durable}"), "store.primary.tls_ca: /no/ca.pem can't be read"),
         ("[cluster]\nengine = \"nats\"\nnats_tls_ca = \"/no/ca.pem\"".to_owned(), "cluster.nats_tls_ca: /no/ca.pem can't be read"),
