@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::support::http::{Http, raw, rest, socket, status};
 use crate::support::lines::Lines;
-use crate::support::server::{KEY, Server, refusal};
+use crate::support::server::{KEY, Server};
 use crate::support::watch::Watch;
 use crate::support::websocket::{Told, WebSocket, frame, handshake};
 use crate::support::{FLOOD, MIB, PATIENCE, alone, size};
@@ -234,13 +234,4 @@ fn bombs_of_deflate_are_defused() {
     watch.told(format!("{told:?}"));
     watch.end(SLACK);
     assert!(matches!(told[..], [Told::Closed(1007 | 1009)]), "{told:?}");
-}
-
-#[test]
-fn an_api_without_a_key_is_not_opened_to_the_world_by_a_port_that_is_left_out() {
-    for internal in [json!({"internal_port": "9000"}), json!({"internal_address": "127.0.0.1"})] {
-        let changes = json!({"http_server": internal, "http_api": {"insecure": true, "key": ""}});
-        let said = refusal(&changes);
-        assert!(said.is_some_and(|said| said.contains("internal_")), "{changes} is refused");
-    }
 }

@@ -61,6 +61,7 @@ describe('what is over stays over', () => {
     const [ann, bob] = [await connect(two, 'ann'), await connect(one, 'bob')];
     for (const name of NAMES) {
       await register(ann, name);
+      await eventually(async () => (await find(one, name)) === ann.id, 'the other node to know');
       await ann.rpc('registry.unregister', { scope: 'floor', name });
       await eventually(async () => !(await find(one, name)), 'the name to be free');
       await register(bob, name);
