@@ -474,3 +474,19 @@ fn a_clock_that_is_set_ahead_is_no_standstill() {
         assert_eq!(cluster.owner(node, "name"), Some(id(1)));
     }
 }
+
+#[test]
+fn what_is_said_again_is_no_change() {
+    let mut cluster = Cluster::new(2, &Settings::default());
+    let now_ms = cluster.now_ms;
+    for _ in 0..5 {
+        cluster.replicas[0].register(id(1), "name", b"meta", false, now_ms).expect("its own");
+        cluster.replicas[0].update_meta(id(1), "name", b"meta", None).expect("its own");
+        cluster.replicas[0].join(id(1), "group", b"meta", now_ms).expect("a member");
+        cluster.deliver();
+    }
+    for node in 0..2 {
+        assert_eq!(cluster.changes(node), [Change::Registered, Change::Joined]);
+    }
+    assert_eq!(cluster.replicas[1].lookup("name").map(|entry| entry.revision()), Some(0));
+}
