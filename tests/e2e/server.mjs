@@ -1,6 +1,6 @@
 // Starts the real binary on a free port, and talks to its server API.
 import { createHmac } from 'node:crypto';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -55,9 +55,29 @@ export function config(port, change = {}, address = '127.0.0.1') {
   };
 }
 
+/** Ports that are promised to some test of this machine. */
+const PROMISED = join(tmpdir(), 'touchline-ports');
+const PROMISE_MS = 600_000;
+
+/** Promises a port to nobody else for ten minutes: between two tests that both find it free only one may have it. */
+function promise(port) {
+  const file = join(PROMISED, String(port));
+  mkdirSync(PROMISED, { recursive: true });
+  try {
+    if (Date.now() - statSync(file).mtimeMs > PROMISE_MS) rmSync(file, { force: true });
+  } catch { /* it is promised to nobody */ }
+  try {
+    writeFileSync(file, '', { flag: 'wx' });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /** A port that nobody has, below those that the kernel gives to connections, which come and go all the time beside the tests. */
 export function freePort() {
   const port = 10_000 + Math.floor(Math.random() * 20_000);
+  if (!promise(port)) return freePort();
   return new Promise((resolve) => {
     const probe = createServer().once('error', () => resolve(freePort()));
     probe.listen(port, '127.0.0.1', () => probe.close(() => resolve(port)));
