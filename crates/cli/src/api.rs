@@ -89,7 +89,7 @@ pub(crate) fn endpoint(settings: &Settings, scheme: &str) -> Result<String> {
     Ok(format!("{scheme}://{}", reachable(SocketAddr::new(address, server.port))))
 }
 
-/// The address to type: that of every interface is no address to go to.
+/// The address to type. A server that listens on every interface is reached by the loopback address.
 pub(crate) fn reachable(bound: SocketAddr) -> SocketAddr {
     match bound.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::from(([127, 0, 0, 1], bound.port())),

@@ -9,7 +9,7 @@ use async_nats::{Client, ConnectOptions, Event, Message, ServerAddr, Subscriber}
 use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::sync::Notify;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::history::Streams;
@@ -29,6 +29,8 @@ const GATHER: Duration = Duration::from_secs(1);
 const PING: Duration = Duration::from_secs(2);
 /// Between two attempts to open the streams.
 const RETRY: Duration = Duration::from_secs(1);
+/// Hellos and answers to questions that wait. What does not fit is lost: each node says hello again at once.
+const HEARD_MAX: usize = 4_096;
 /// Between two looks at who is there.
 const LOOK: Duration = Duration::from_millis(50);
 /// How long a node has to say that it is there. Whether it listens at all, NATS says at once.
@@ -98,7 +100,7 @@ pub(crate) async fn run(
         Err(error) => return tracing::error!(%error, "the cluster could not be joined"),
     };
     let (echo_sender, mut echoes) = unbounded_channel();
-    let (heard_sender, mut heard) = unbounded_channel();
+    let (heard_sender, mut heard) = channel(HEARD_MAX);
     let mut looks = tokio::time::interval(LOOK);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut node = Node::new(client, settings, hand, echo_sender, heard_sender);
@@ -160,7 +162,7 @@ struct Node {
     members: Members,
     /// Since when members count time.
     began: Instant,
-    heard_sender: UnboundedSender<Heard>,
+    heard_sender: Sender<Heard>,
     /// Whether this node is part of the cluster: what comes in before that is left alone.
     is_joined: Arc<AtomicBool>,
     settings: Arc<Settings>,
@@ -182,13 +184,7 @@ struct Node {
 }
 
 impl Node {
-    fn new(
-        client: Client,
-        settings: Settings,
-        hand: Hand,
-        echo_sender: UnboundedSender<u64>,
-        heard_sender: UnboundedSender<Heard>,
-    ) -> Self {
+    fn new(client: Client, settings: Settings, hand: Hand, echo_sender: UnboundedSender<u64>, heard_sender: Sender<Heard>) -> Self {
         let me = Hello {
             node: settings.node.clone(),
             started_ms: settings.started_ms,
@@ -241,7 +237,7 @@ impl Node {
     async fn hear_who_is_there(&self) -> Result<(), async_nats::SubscribeError> {
         let heard = self.heard_sender.clone();
         self.hear(self.subjects.hello(), move |message| match serde_json::from_slice(&message.payload) {
-            Ok(hello) => drop(heard.send(Heard::Hello(hello))),
+            Ok(hello) => drop(heard.try_send(Heard::Hello(hello))),
             Err(error) => tracing::debug!(%error, "a hello that can't be read"),
         })
         .await?;
@@ -366,8 +362,10 @@ impl Node {
         tokio::spawn(async move {
             let request = async_nats::Request::new().timeout(Some(PROBE));
             match client.send_request(subject, request).await {
-                Ok(_) => drop(heard.send(Heard::Probed(node, true))),
-                Err(error) if error.kind() == async_nats::RequestErrorKind::NoResponders => drop(heard.send(Heard::Probed(node, false))),
+                Ok(_) => drop(heard.try_send(Heard::Probed(node, true))),
+                Err(error) if error.kind() == async_nats::RequestErrorKind::NoResponders => {
+                    drop(heard.try_send(Heard::Probed(node, false)))
+                }
                 // It may be frozen, or far away: that is no proof.
                 Err(_) => {}
             }

@@ -113,6 +113,8 @@ pub(crate) struct Members {
     state: State,
     members: BTreeMap<Arc<str>, Member>,
     said_ms: u64,
+    /// When this node last looked.
+    ticked_ms: u64,
     /// What is spoken.
     version: u32,
 }
@@ -120,7 +122,7 @@ pub(crate) struct Members {
 impl Members {
     pub(crate) fn new(me: Hello, timing: Timing) -> Self {
         let version = me.versions.1;
-        Members { me, timing, state: State::Away, members: BTreeMap::new(), said_ms: 0, version }
+        Members { me, timing, state: State::Away, members: BTreeMap::new(), said_ms: 0, ticked_ms: 0, version }
     }
 
     pub(crate) fn me(&self) -> &Hello {
@@ -232,6 +234,10 @@ impl Members {
         if self.state == State::Away {
             return steps;
         }
+        if now_ms > std::mem::replace(&mut self.ticked_ms, now_ms) + self.timing.heartbeat_ms {
+            // This node stood still: what others said meanwhile waits to be read.
+            self.members.values_mut().for_each(|member| (member.heard_ms, member.deserted_ms) = (now_ms, None));
+        }
         let hello_ms = self.timing.heartbeat_ms / HELLOS;
         if now_ms >= self.said_ms + hello_ms {
             self.said_ms = now_ms;
@@ -336,6 +342,13 @@ mod tests {
             }
         }
         assert_eq!((suspected_ms, gone_ms), (2_500, 5_000));
+    }
+
+    #[test]
+    fn a_node_that_stood_still_suspects_nobody() {
+        let mut members = pair();
+        let steps = members.tick(60_000);
+        assert_eq!(steps, [Step::SayHello], "what the other said meanwhile is not read yet");
     }
 
     #[test]

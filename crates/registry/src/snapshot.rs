@@ -38,8 +38,9 @@ impl Replica {
         }
         for index in from..self.log.len() {
             let batch = &self.log[index];
-            let (first, count, operations) = (batch.first, batch.count, batch.operations.clone());
-            self.send(Some(Arc::clone(&to)), Body::Delta { first, count, operations: &operations });
+            let body = Body::Delta { first: batch.first, count: batch.count, operations: &batch.operations };
+            let message = codec::encode(self.head(self.clock.latest(0)), body);
+            self.put_message(Some(Arc::clone(&to)), message);
         }
     }
 
@@ -84,7 +85,8 @@ impl Replica {
         now_ms: u64,
     ) {
         let Some(peer) = self.peers.get_mut(node) else { return };
-        let is_asked = if peer.is_live && nonce == 0 { true } else { nonce == peer.nonce && nonce != 0 };
+        // An answer to a question for operations has no nonce; it is about a node that is followed.
+        let is_asked = if nonce == 0 { peer.is_live } else { nonce == peer.nonce };
         if !is_asked || last < peer.applied {
             return;
         }

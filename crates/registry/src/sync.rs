@@ -65,7 +65,8 @@ impl Replica {
         self.concede();
     }
 
-    /// Sends what is due, and purges nodes that have been out of step for too long: silent, or heard but not followed. Call it a few times a second, and [`Replica::flush`] more often.
+    /// Sends what is due, and purges nodes that have been out of step for too long: silent, or heard but not followed. Call it a few times a
+    /// second, and [`Replica::flush`] more often.
     pub fn tick(&mut self, now_ms: u64) {
         let timing = self.settings.timing.clone();
         self.wake(now_ms);
@@ -206,7 +207,7 @@ impl Replica {
         self.put_message(None, message);
     }
 
-    fn head(&self, stamp: Stamp) -> Head<'_> {
+    pub(crate) fn head(&self, stamp: Stamp) -> Head<'_> {
         Head { node: &self.node, incarnation: self.incarnation, stamp, policy: self.settings.policy }
     }
 
@@ -215,7 +216,7 @@ impl Replica {
         self.put_message(to, message);
     }
 
-    fn put_message(&mut self, to: Option<Arc<str>>, message: Arc<[u8]>) {
+    pub(crate) fn put_message(&mut self, to: Option<Arc<str>>, message: Arc<[u8]>) {
         if !self.life.is_silent() {
             self.collect();
             self.outputs.push_back(Output::Send { to, message });

@@ -120,11 +120,13 @@ impl Registrar {
                 Err(RecvTimeoutError::Disconnected) => return,
             };
             let now_ms = self.node.clock.now_ms();
-            self.note_message_max();
-            if let Some(step_ms) = steps.look(now_ms) {
-                self.directory.clock_set(step_ms);
+            if self.node.cluster.is_some() {
+                self.note_message_max();
+                if let Some(step_ms) = steps.look(now_ms) {
+                    self.directory.clock_set(step_ms);
+                }
+                self.directory.wake(now_ms);
             }
-            self.directory.wake(now_ms);
             let batch = first.into_iter().chain(std::iter::from_fn(|| orders.try_recv().ok())).take(BATCH);
             let mut is_over = false;
             for order in batch {

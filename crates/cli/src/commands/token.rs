@@ -60,7 +60,7 @@ fn check(token: &str, arguments: &TokenArguments, now: Duration) -> Result<ExitC
     }
 }
 
-/// What a token says, whoever has signed it. Null where it is no token.
+/// The claims of a token. The signature is not checked. Null if the text is not a token.
 fn claims_of(token: &str) -> Json {
     let claims = token.split('.').nth(1).and_then(|part| URL_SAFE_NO_PAD.decode(part.trim_end_matches('=')).ok());
     claims.and_then(|claims| serde_json::from_slice(&claims).ok()).unwrap_or_default()

@@ -204,7 +204,7 @@ impl Reader<'_> {
             above.into_iter().find(|whole| keys::is_section(whole) || whole.contains('.') && keys::find(KEYS, whole).is_some())
         {
             let text = format!(
-                "{path}: unknown key; {whole} is no part of the table around it: write it above the first [section], or below in its own"
+                "{path}: unknown key; {whole} does not belong to the table around it: write it above the first [section], or below in its own"
             );
             return self.findings.push(Finding::error(text, Some(&node.place)));
         }

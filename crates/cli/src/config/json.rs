@@ -21,7 +21,7 @@ struct Scanner<'a> {
 }
 
 impl Scanner<'_> {
-    /// The next byte that is no blank; 0 = the end.
+    /// The next byte that is not white space; 0 at the end.
     fn peek(&mut self) -> u8 {
         let rest = self.text[self.at..].trim_start_matches([' ', '\t', '\r', '\n']);
         self.at = self.text.len() - rest.len();

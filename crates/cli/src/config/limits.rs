@@ -178,6 +178,7 @@ pub(crate) const FIXED: &[Fixed] = &[
     fixed("registry/src/sync.rs", "DEPARTED_MAX", "Nodes whose departure is remembered", "nothing: the oldest is forgotten"),
     fixed("registry/src/codec.rs", "NODE_LEN_MAX", "Bytes of a node's name in messages of the registry", "nothing: the message is passed over"),
     fixed("cluster/src/members.rs", "NODE_LEN_MAX", "Bytes of a node's id in its hello", "nothing: the hello is passed over"),
+    fixed("cluster/src/connection.rs", "HEARD_MAX", "Hellos of other nodes that wait to be read", "nothing: they are said again at once"),
     fixed("cluster/src/members.rs", "MEMBERS_MAX", "Nodes of a cluster that a node knows", "nothing: hellos of others are passed over"),
     fixed("registry/src/peer.rs", "PARTS_MAX", "Pieces of another node's snapshot", "nothing: it is passed over, and asked for again"),
 ];

@@ -36,7 +36,7 @@ const fn with(path: &'static str, fate: Fate) -> Theirs {
 }
 
 /// Where channels of several nodes would meet. Without a cluster these are refused by [`super::doors`].
-const ELSEWHERE: Fate = LeftOut("channels and presence are in the memory of the nodes, which meet through NATS (`[cluster]`)");
+const NOT_SHARED: Fate = LeftOut("channels and presence are in the memory of the nodes, which meet through NATS (`[cluster]`)");
 const BLOCKED: Fate = Refused("without it, whom it keeps out would be let in");
 const NOT_ASKED: Fate = LeftOut("what it would allow is refused, unless an `allow_…` permission holds");
 const STRICTER_TOKENS: Fate = Refused("without it, tokens that it refuses would be good");
@@ -101,14 +101,14 @@ pub(crate) const THEIRS: &[Theirs] = &[
     left_out("prometheus.instrument_http_handlers"),
     left_out("prometheus.recovered_publications_histogram"),
     left_out("prometheus.native_histograms"),
-    with("engine", ELSEWHERE),
-    with("broker", ELSEWHERE),
-    with("brokers", ELSEWHERE),
-    with("presence_manager", ELSEWHERE),
-    with("presence_managers", ELSEWHERE),
+    with("engine", NOT_SHARED),
+    with("broker", NOT_SHARED),
+    with("brokers", NOT_SHARED),
+    with("presence_manager", NOT_SHARED),
+    with("presence_managers", NOT_SHARED),
     left_out("map_broker"),
     left_out("map_brokers"),
-    with("controller", ELSEWHERE),
+    with("controller", NOT_SHARED),
     left_out("shared_poll"),
     left_out("rpc"),
     left_out("proxies"),
@@ -171,8 +171,8 @@ pub(crate) const THEIR_OPTIONS: &[Theirs] = &[
     with("publish_cel", NOT_ASKED),
     with("history_cel", NOT_ASKED),
     with("presence_cel", NOT_ASKED),
-    with("broker_name", ELSEWHERE),
-    with("presence_manager_name", ELSEWHERE),
+    with("broker_name", NOT_SHARED),
+    with("presence_manager_name", NOT_SHARED),
     with("delta_publish", Moot),
     with("publication_data_format", LeftOut("publications are any JSON")),
     left_out("subscribe_proxy_enabled"),

@@ -3,7 +3,7 @@
 use touchline_protocol::Error;
 
 use super::Directory;
-use super::ask::{Ask, Claim};
+use super::ask::Ask;
 
 /// Bytes around an entry, or around a message to a client, on its way to another node: who sends it, stamps, numbers, one client id.
 pub(super) const AROUND: usize = 512;
@@ -35,16 +35,9 @@ impl<A> Directory<A> {
         if !self.is_clustered || bytes.saturating_add(AROUND) <= self.message_max { Ok(()) } else { Err(Error::BAD_REQUEST) }
     }
 
-    /// Whether what is asked for can be told to the other nodes. Messages to clients are looked at when they are written.
+    /// Whether a reply can be told to the other nodes. Messages to clients are looked at when they are written, entries by their replica.
     pub(super) fn can_be_told(&self, ask: &Ask) -> Result<(), Error> {
-        match ask {
-            Ask::Register { name: key, meta, .. } | Ask::UpdateMeta { name: key, meta, .. } | Ask::Join { group: key, meta, .. } => {
-                self.fits(key.len() + meta.len())
-            }
-            Ask::Take(claims) => claims.iter().try_for_each(|Claim { key, meta, .. }| self.fits(key.len() + meta.len())),
-            Ask::Reply { outcome: Ok(data) | Err(data), .. } => self.fits(data.len()),
-            _ => Ok(()),
-        }
+        if let Ask::Reply { outcome: Ok(data) | Err(data), .. } = ask { self.fits(data.len()) } else { Ok(()) }
     }
 
     /// Clients of one node that one message of so many bytes may be for.

@@ -8,15 +8,18 @@ const STEP_MIN_MS: u64 = 200;
 
 /// The last look at the clocks.
 pub(super) struct Steps {
+    /// From where the time that the machine ran is counted.
+    origin: Instant,
     at: Instant,
     now_ms: u64,
-    /// How long the machine has been suspended since it started.
+    /// See [`suspended`].
     suspended: Duration,
 }
 
 impl Steps {
     pub(super) fn new(now_ms: u64) -> Self {
-        Steps { at: Instant::now(), now_ms, suspended: suspended() }
+        let origin = Instant::now();
+        Steps { origin, at: origin, now_ms, suspended: suspended(origin) }
     }
 
     /// Milliseconds by which the node's clock was set ahead since the last look, if the process went on meanwhile.
@@ -28,22 +31,19 @@ impl Steps {
         if step_ms < STEP_MIN_MS {
             return None;
         }
-        let before = std::mem::replace(&mut self.suspended, suspended());
+        let before = std::mem::replace(&mut self.suspended, suspended(self.origin));
         let slept_ms = self.suspended.saturating_sub(before).as_millis() as u64;
         Some(step_ms.saturating_sub(slept_ms)).filter(|step_ms| *step_ms >= STEP_MIN_MS)
     }
 }
 
-/// The time since the machine started less the time that it ran: `/proc/uptime` counts suspensions, the monotonic clock does not.
-fn suspended() -> Duration {
+/// The time since the machine started less the time that it ran since `origin`: `/proc/uptime` counts suspensions, the monotonic clock does
+/// not. Only differences of it say something.
+fn suspended(origin: Instant) -> Duration {
     let uptime = std::fs::read_to_string("/proc/uptime").ok();
     let seconds = uptime.as_deref().and_then(|text| text.split(' ').next()?.parse::<f64>().ok()).unwrap_or_default();
-    // The origin of this clock is unknown, and the same at each call: only differences count.
-    let origin = ORIGIN.get_or_init(Instant::now);
     Duration::try_from_secs_f64(seconds).unwrap_or_default().saturating_sub(origin.elapsed())
 }
-
-static ORIGIN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
 
 #[cfg(test)]
 mod tests {

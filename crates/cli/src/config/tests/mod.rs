@@ -439,7 +439,7 @@ fn what_does_not_go_together_has_its_line() {
             "[[channel.namespaces]]\nname = \"a1\"\ndurable = true",
             "c.toml:3:1: channel.namespaces[a1].durable: needs history_size",
         ),
-        ("c.toml", "[client]\nhttp_api.key = \"k\"", "http_api is no part of the table around it: write it above the first [section]"),
+        ("c.toml", "[client]\nhttp_api.key = \"k\"", "http_api does not belong to the table around it: write it above the first [section]"),
         ("c.toml", "port = 1", "c.toml:1:1: port: unknown key; did you mean http_server.port?"),
     ] {
         let found = texts(&File::new(name, text).read(&[]));
