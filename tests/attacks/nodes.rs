@@ -1,13 +1,14 @@
 //! What a node has of the machine: descriptors, files, its log; and what it hands on to other nodes.
 
-use std::io::Write as _;
-use std::net::TcpStream;
+use std::io::{ErrorKind, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::json;
+use socket2::{Domain, Socket, Type};
 
 use crate::support::http::{Http, raw, socket, status};
 use crate::support::server::{Server, with_namespace};
@@ -49,6 +50,55 @@ fn silent_sockets_keep_nobody_out_when_descriptors_are_short() {
     watch.end(SLACK);
     assert_eq!(status(&answer), 101, "{answer}");
     assert!(errors < 10, "{errors} log lines in some seconds");
+}
+
+/// A socket from a local port, which decides the shard that accepts it. It ends by a reset, so that the port can be used again.
+fn socket_from(port: u16, address: SocketAddr) -> std::io::Result<TcpStream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    socket.set_linger(Some(Duration::ZERO))?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.bind(&SocketAddr::from(([127, 0, 0, 1], port)).into())?;
+    socket.connect(&address.into())?;
+    Ok(socket.into())
+}
+
+/// Whether the server has not closed a socket to which it sends nothing.
+fn is_open(socket: &TcpStream) -> bool {
+    let _ = socket.set_nonblocking(true);
+    socket.peek(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+}
+
+/// Local ports by the shard, of two, that accepts who comes from them: a client id has the number of its shard in its last bytes.
+fn ports_by_shard(address: SocketAddr, of_first: usize, of_second: usize) -> [Vec<u16>; 2] {
+    let mut ports = [Vec::new(), Vec::new()];
+    for port in 20_000..30_000 {
+        if ports[0].len() >= of_first && ports[1].len() >= of_second {
+            break;
+        }
+        let Ok(socket) = socket_from(port, address) else { continue };
+        let mut client = WebSocket::over(socket, "");
+        let reply = client.must(&json!({"id": 1, "connect": {}}));
+        let id = reply["connect"]["client"].as_str().expect("a client has an id");
+        ports[usize::from(&id[24..28] == "0001")].push(port);
+    }
+    ports
+}
+
+#[test]
+fn silent_sockets_of_one_shard_keep_nobody_out_of_another() {
+    let _alone = alone();
+    let server = Server::in_shell("ulimit -n 256 && exec \"$0\" serve --config \"$1\"", &json!({"node": {"shards": 2}}));
+    let [first, second] = ports_by_shard(server.address, 300, 3);
+    let mut silent: Vec<TcpStream> = first.iter().filter_map(|port| socket_from(*port, server.address).ok()).collect();
+    assert!(silent.len() > 256, "{} sockets", silent.len());
+    // The first shard holds all descriptors when the others come.
+    std::thread::sleep(Duration::from_millis(500));
+    for port in second {
+        let mut client = WebSocket::over(socket_from(port, server.address).expect("the kernel answers"), "");
+        client.must(&json!({"id": 1, "connect": {}}));
+        silent.retain(|socket| is_open(socket));
+        assert!(silent.len() > 100, "{} silent sockets are left: the client had to wait for their end", silent.len());
+    }
 }
 
 /// The permissions of a file or directory.

@@ -50,6 +50,10 @@ pub(crate) enum Message {
     Inspect(Inspection),
     /// Find out which connections live: each is sent a ping, and the dead ones are closed.
     Probe(Arc<Probe>),
+    /// From a shard that has no descriptor left: close so many of the oldest connections whose client has not connected yet.
+    MakeRoom { closes: usize, asker: ShardId },
+    /// The answer: they are closed, or will be when their tasks run.
+    RoomIsMade,
     /// Tell the clients to go, spread over a time.
     Drain { over_ms: u64, done: oneshot::Sender<()> },
 }

@@ -199,6 +199,7 @@ pub(crate) const NO_FIXED: &[(&str, &str)] = &[
     ("protocol/src/publication.rs", "HEAD_MAX"),
     ("protocol/src/websocket/head.rs", "HEAD_MAX"),
     ("server/src/shard/door.rs", "ACCEPTS_MAX"),
+    ("server/src/shard/half_open.rs", "ROOM_MAX"),
     ("server/src/shard/handle.rs", "LOOKS_MAX"),
     ("server/src/shard/mod.rs", "EVENTS_MAX"),
     ("server/src/shard/mod.rs", "MESSAGES_MAX"),

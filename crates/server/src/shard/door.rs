@@ -30,7 +30,7 @@ const DOORS: [Token; 3] = [Token(usize::MAX), Token(usize::MAX - 1), Token(usize
 const VISITORS: usize = 1 << 32;
 /// Connections accepted in one turn.
 const ACCEPTS_MAX: usize = 32;
-/// Pause when a connection can't be accepted and nothing can be closed for it, milliseconds: trying again at once would spin.
+/// Pause when a connection can't be accepted and nothing can be closed for it here, milliseconds: trying again at once would spin.
 const PAUSE_MS: u64 = 100;
 /// Between two log lines about connections that can't be accepted, milliseconds.
 const COMPLAINT_MS: u64 = 60_000;
@@ -155,8 +155,21 @@ impl Shard {
             && self.drain.is_none()
     }
 
-    /// Lets in who waits outside, up to a turn's share. Once the node drains, nobody; who waits is refused when the listener is gone.
+    /// Lets in who waits outside. Once the node drains, nobody; who waits is refused when the listener is gone.
     pub(super) fn accept(&mut self) {
+        if self.has_guests() {
+            self.accept_some();
+            self.tell_half_open();
+        }
+    }
+
+    /// Another shard has closed connections: what could not be accepted is tried again.
+    pub(super) fn open_door(&mut self) {
+        self.door.closed_until_ms = 0;
+    }
+
+    /// Lets in a turn's share.
+    fn accept_some(&mut self) {
         for _ in 0..ACCEPTS_MAX {
             if !self.has_guests() {
                 return;
@@ -189,11 +202,11 @@ impl Shard {
         self.metrics.accept_errors.add(1);
         self.door.complain(error, self.now_ms);
         let is_short = error.raw_os_error().is_some_and(|code| NO_DESCRIPTORS.contains(&code));
-        match if is_short { self.close_oldest() } else { Closed::Nothing } {
+        match if is_short { self.make_room() } else { Closed::Nothing } {
             Closed::Now => true,
             // The next turn comes when its task has run.
             Closed::Soon => false,
-            Closed::Nothing => {
+            Closed::Elsewhere | Closed::Nothing => {
                 self.door.closed_until_ms = self.now_ms + PAUSE_MS;
                 false
             }

@@ -13,10 +13,13 @@ use tokio::sync::oneshot;
 use touchline_engine::ShardId;
 
 use super::Shard;
+use crate::inbox::Message;
 use crate::node::Node;
 
 /// Entries beyond twice those that count, before those that don't are taken out.
 const STALE_MAX: usize = 64;
+/// Connections that one shard closes at once for another.
+const ROOM_MAX: usize = 32;
 
 /// One of those.
 pub(super) enum Waiting {
@@ -44,6 +47,8 @@ pub(super) enum Closed {
     Now,
     /// Its task has been told, and frees it when it runs.
     Soon,
+    /// Another shard has been asked, and tells when it has closed some.
+    Elsewhere,
     /// There was nothing to close.
     Nothing,
 }
@@ -125,6 +130,38 @@ impl Shard {
         if self.half_open_count() >= self.half_open_max {
             self.close_oldest();
         }
+    }
+
+    /// Makes room when the process has no descriptors left. Descriptors are shared by all shards, so the shard with most of these connections
+    /// closes its oldest: one that has few would close those that have only just come.
+    pub(super) fn make_room(&mut self) -> Closed {
+        let own = self.half_open_count();
+        let counts = self.node.shards.iter().map(|shard| shard.metrics.half_open.get() as usize).enumerate();
+        match counts.max_by_key(|(_, count)| *count) {
+            Some((shard, count)) if count > own && shard != usize::from(self.id) => {
+                let closes = ((count - own) / 2).clamp(1, ROOM_MAX);
+                self.node.send(shard as ShardId, Message::MakeRoom { closes, asker: self.id });
+                Closed::Elsewhere
+            }
+            _ => self.close_oldest(),
+        }
+    }
+
+    /// Makes room for another shard, which waits for it.
+    pub(super) fn make_room_for(&mut self, asker: ShardId, closes: usize) {
+        for _ in 0..closes {
+            if self.close_oldest() == Closed::Nothing {
+                break;
+            }
+        }
+        self.tell_half_open();
+        self.node.send(asker, Message::RoomIsMade);
+    }
+
+    /// Tells the other shards, and the metrics, how many there are.
+    pub(super) fn tell_half_open(&self) {
+        let gauge = &self.metrics.half_open;
+        gauge.add((self.half_open_count() as u64).wrapping_sub(gauge.get()));
     }
 
     /// Closes the oldest.

@@ -368,6 +368,8 @@ impl Shard {
             Message::Spread { clients, push } => deliver::spread(self, &clients, &push),
             Message::Inspect(inspection) => self.inspect(inspection),
             Message::Probe(done) => self.probe(done),
+            Message::MakeRoom { closes, asker } => self.make_room_for(asker, closes),
+            Message::RoomIsMade => self.open_door(),
             Message::Drain { over_ms, done } => {
                 let slots: Vec<u32> = self.connections.slots().collect();
                 let each_tick = slots.len().div_ceil((over_ms / TICK_MS).max(1) as usize).max(1);
@@ -411,7 +413,7 @@ impl Shard {
         self.settle();
         self.metrics.channels.add((self.channels.len() as u64).wrapping_sub(self.metrics.channels.get()));
         self.metrics.publications_waiting.add((self.outbox.frames() as u64).wrapping_sub(self.metrics.publications_waiting.get()));
-        self.metrics.half_open.add((self.half_open_count() as u64).wrapping_sub(self.metrics.half_open.get()));
+        self.tell_half_open();
         self.forget_settled();
         self.drain_some();
         self.look_for_answers();
