@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -43,40 +44,60 @@ func TestMain(m *testing.M) {
 }
 
 func withServer(m *testing.M) int {
-	// Below the ports that the kernel gives to connections, which come and go all the time beside the tests.
-	var port int
+	port := freePort()
+	base = address(port)
+	directory, _ := os.MkdirTemp("", "touchline-go-")
+	defer os.RemoveAll(directory)
+	server := start(filepath.Join(directory, "config.json"), configuration(port, object{}))
+	code := m.Run()
+	server.Process.Signal(syscall.SIGTERM)
+	if err := server.Wait(); err != nil {
+		panic(err)
+	}
+	return code
+}
+
+func address(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
+
+// freePort finds one below those that the kernel gives to connections, which come and go all the time beside the tests.
+func freePort() int {
 	for {
-		port = 10_000 + rand.IntN(20_000)
-		base = fmt.Sprintf("127.0.0.1:%d", port)
-		if probe, err := net.Listen("tcp", base); err == nil {
+		port := 10_000 + rand.IntN(20_000)
+		if probe, err := net.Listen("tcp", address(port)); err == nil {
 			probe.Close()
-			break
+			return port
 		}
 	}
-	namespace := func(name string, more object) object {
+}
+
+// configuration of a server whose namespace "history" has more options.
+func configuration(port int, more object) object {
+	namespace := func(name string, all ...object) object {
 		options := object{"name": name, "allow_subscribe_for_client": true, "allow_subscribe_for_anonymous": true}
-		for key, value := range more {
-			options[key] = value
+		for _, some := range all {
+			maps.Copy(options, some)
 		}
 		return options
 	}
 	history := object{"history_size": 100, "history_ttl": "60s", "force_recovery": true, "allow_history_for_subscriber": true, "allow_history_for_anonymous": true}
 	state := object{"history_size": 100, "history_ttl": "60s", "force_recovery": true, "allowed_delta_types": []string{"fossil"}}
 	room := object{"presence": true, "join_leave": true, "force_push_join_leave": true, "allow_presence_for_subscriber": true, "allow_publish_for_client": true}
-	config, _ := json.Marshal(object{
+	return object{
 		"http_server": object{"address": "127.0.0.1", "port": port},
 		"http_api":    object{"key": key},
 		"client":      object{"token": object{"hmac_secret_key": secret}, "allow_anonymous_connect_without_token": true},
 		"websocket":   object{"compression": true, "compression_min_size": 1},
-		"channel":     object{"namespaces": []object{namespace("history", history), namespace("state", state), namespace("room", room), {"name": "closed"}}},
+		"channel":     object{"namespaces": []object{namespace("history", history, more), namespace("state", state), namespace("room", room), {"name": "closed"}}},
 		"health":      object{"enabled": true},
 		"log":         object{"level": "warn"},
 		"shutdown":    object{"spread": "100ms", "timeout": "5s"},
-	})
-	directory, _ := os.MkdirTemp("", "touchline-go-")
-	defer os.RemoveAll(directory)
-	file := filepath.Join(directory, "config.json")
-	if err := os.WriteFile(file, config, 0o600); err != nil {
+	}
+}
+
+// start starts the binary and waits until it answers.
+func start(file string, config object) *exec.Cmd {
+	text, _ := json.Marshal(config)
+	if err := os.WriteFile(file, text, 0o600); err != nil {
 		panic(err)
 	}
 	binary := os.Getenv("TOUCHLINE_BIN")
@@ -88,20 +109,15 @@ func withServer(m *testing.M) int {
 	if err := server.Start(); err != nil {
 		panic(err)
 	}
+	health := fmt.Sprintf("http://%s/health", address(config["http_server"].(object)["port"].(int)))
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		if answer, err := http.Get("http://" + base + "/health"); err == nil {
+		if answer, err := http.Get(health); err == nil {
 			answer.Body.Close()
-			break
+			return server
 		} else if time.Now().After(end) {
 			panic(err)
 		}
 	}
-	code := m.Run()
-	server.Process.Signal(syscall.SIGTERM)
-	if err := server.Wait(); err != nil {
-		panic(err)
-	}
-	return code
 }
 
 func token(claims object) string {
@@ -114,6 +130,11 @@ func token(claims object) string {
 }
 
 func api(t *testing.T, method string, body object) {
+	t.Helper()
+	apiOf(t, base, method, body)
+}
+
+func apiOf(t *testing.T, base, method string, body object) {
 	t.Helper()
 	data, _ := json.Marshal(body)
 	request, _ := http.NewRequest("POST", "http://"+base+"/api/"+method, bytes.NewReader(data))

@@ -9,10 +9,12 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Base64;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Set;
 import java.util.concurrent.ArrayBlockingQueue;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CompletableFuture;
@@ -32,13 +34,15 @@ public class SdkTest {
     interface Test { void run() throws Throwable; }
 
     public static void main(String[] words) throws Exception {
-        Process server = start();
+        port = freePort();
+        Process server = start(Files.createTempFile("touchline-java-", ".json"), "");
         Map<String, Test> tests = new LinkedHashMap<>();
         tests.put("publishes and tells presence", SdkTest::publishesAndTellsPresence);
         tests.put("recovers exactly what it missed", SdkTest::recoversExactlyWhatItMissed);
         tests.put("has the server-side subscriptions of its token", SdkTest::hasTheSubscriptionsOfItsToken);
         tests.put("refreshes its token", SdkTest::refreshesItsToken);
         tests.put("errors and disconnects have their numbers", SdkTest::errorsAndDisconnectsHaveTheirNumbers);
+        tests.put("recovers from one run of the store to the next", SdkTest::recoversFromOneRunToTheNext);
         int passed = 0, failed = 0;
         for (Map.Entry<String, Test> test : tests.entrySet()) {
             try {
@@ -139,6 +143,33 @@ public class SdkTest {
     }
 
     /** A client, and what happens to it. */
+    /** Each start of a node is a run, and the epoch names it: a reply that recovered everything carries another epoch. */
+    static void recoversFromOneRunToTheNext() throws Throwable {
+        int before = port;
+        port = freePort();
+        Path directory = Files.createTempDirectory("touchline-java-");
+        Path file = directory.resolve("config.json"), database = directory.resolve("primary.db");
+        Process server = start(file, database.toString());
+        try (Fan fan = new Fan(token("{\"sub\":\"ann\"}"))) {
+            fan.follow("history:kept");
+            // The SDK keeps the epoch to itself; the answer to a publication has it too.
+            Set<String> epochs = new HashSet<>();
+            for (int n = 1; n <= 3; n++) {
+                String answer = api("publish", "{\"channel\":\"history:kept\",\"data\":" + n + "}");
+                epochs.add(answer.replaceFirst(".*\"epoch\":\"([^\"]+)\".*", "$1"));
+                same("" + n, text(next(fan.publications).getData()));
+                server.destroyForcibly().waitFor();
+                server = start(file, database.toString());
+                next(fan.subscribed);
+                same(List.of(true, true), List.of(fan.last.wasRecovering(), fan.last.getRecovered()));
+            }
+            same(List.of(3, 0), List.of(epochs.size(), fan.publications.size()));
+        } finally {
+            server.destroyForcibly().waitFor();
+            port = before;
+        }
+    }
+
     static class Fan implements AutoCloseable {
         final BlockingQueue<PublicationEvent> publications = new ArrayBlockingQueue<>(100);
         final BlockingQueue<ServerPublicationEvent> serverPublications = new ArrayBlockingQueue<>(100);
@@ -147,6 +178,7 @@ public class SdkTest {
         final BlockingQueue<Integer> unsubscribed = new ArrayBlockingQueue<>(100);
         final BlockingQueue<Boolean> subscribed = new ArrayBlockingQueue<>(100);
         final Client client;
+        volatile SubscribedEvent last;
 
         Fan(String token) { this(withToken(token)); }
 
@@ -169,7 +201,10 @@ public class SdkTest {
         Subscription subscribe(String channel) throws Exception {
             Subscription subscription = client.newSubscription(channel, new SubscriptionEventListener() {
                 @Override public void onPublication(Subscription subscription, PublicationEvent event) { publications.add(event); }
-                @Override public void onSubscribed(Subscription subscription, SubscribedEvent event) { subscribed.add(true); }
+                @Override public void onSubscribed(Subscription subscription, SubscribedEvent event) {
+                    last = event;
+                    subscribed.add(true);
+                }
                 @Override public void onUnsubscribed(Subscription subscription, UnsubscribedEvent event) { unsubscribed.add(event.getCode()); }
             });
             subscription.subscribe();
@@ -186,19 +221,23 @@ public class SdkTest {
         @Override public void close() throws Exception { client.close(1000); }
     }
 
-    static Process start() throws Exception {
-        // Below the ports that the kernel gives to connections, which come and go all the time beside the tests.
+    /** One below the ports that the kernel gives to connections, which come and go all the time beside the tests. */
+    static int freePort() throws Exception {
         while (true) {
-            port = java.util.concurrent.ThreadLocalRandom.current().nextInt(10_000, 30_000);
-            try (ServerSocket probe = new ServerSocket(port)) { break; } catch (java.net.BindException taken) { /* another one */ }
+            int port = java.util.concurrent.ThreadLocalRandom.current().nextInt(10_000, 30_000);
+            try (ServerSocket probe = new ServerSocket(port)) { return port; } catch (java.net.BindException taken) { /* another one */ }
         }
+    }
+
+    /** Starts the binary at {@code port} and waits until it answers. With a database, the namespace "history" is durable. */
+    static Process start(Path file, String database) throws Exception {
         String open = "\"allow_subscribe_for_client\":true,\"allow_subscribe_for_anonymous\":true";
         String config = "{\"http_server\":{\"address\":\"127.0.0.1\",\"port\":" + port + "},\"http_api\":{\"key\":\"" + KEY + "\"},"
             + "\"client\":{\"token\":{\"hmac_secret_key\":\"" + SECRET + "\"}},\"channel\":{\"namespaces\":["
-            + "{\"name\":\"history\"," + open + ",\"history_size\":100,\"history_ttl\":\"60s\",\"force_recovery\":true,\"allow_history_for_subscriber\":true},"
+            + "{\"name\":\"history\"," + open + ",\"history_size\":100,\"history_ttl\":\"60s\",\"force_recovery\":true,\"allow_history_for_subscriber\":true" + (database.isEmpty() ? "" : ",\"durable\":true") + "},"
             + "{\"name\":\"room\"," + open + ",\"presence\":true,\"join_leave\":true,\"force_push_join_leave\":true,\"allow_presence_for_subscriber\":true,\"allow_publish_for_client\":true},"
-            + "{\"name\":\"closed\"}]},\"health\":{\"enabled\":true},\"log\":{\"level\":\"warn\"},\"shutdown\":{\"spread\":\"100ms\",\"timeout\":\"5s\"}}";
-        Path file = Files.createTempFile("touchline-java-", ".json");
+            + "{\"name\":\"closed\"}]},\"health\":{\"enabled\":true},\"log\":{\"level\":\"warn\"},\"shutdown\":{\"spread\":\"100ms\",\"timeout\":\"5s\"}"
+            + (database.isEmpty() ? "}" : ",\"store\":{\"primary\":{\"url\":\"sqlite:" + database + "\"}}}");
         file.toFile().deleteOnExit();
         Files.writeString(file, config);
         String binary = Objects.requireNonNullElse(System.getenv("TOUCHLINE_BIN"), "target/debug/touchline");
@@ -214,11 +253,12 @@ public class SdkTest {
         }
     }
 
-    static void api(String method, String body) throws Exception {
+    static String api(String method, String body) throws Exception {
         HttpRequest request = HttpRequest.newBuilder(URI.create("http://127.0.0.1:" + port + "/api/" + method))
             .header("X-API-Key", KEY).POST(HttpRequest.BodyPublishers.ofString(body)).build();
         HttpResponse<String> answer = HTTP.send(request, HttpResponse.BodyHandlers.ofString());
         if (answer.statusCode() != 200 || answer.body().contains("\"error\"")) throw new AssertionError(method + ": " + answer.body());
+        return answer.body();
     }
 
     static String token(String claims) {

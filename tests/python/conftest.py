@@ -17,6 +17,7 @@ KEY = "end-to-end-key"
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("TOUCHLINE_BIN", str(ROOT / "target/debug/touchline"))
 OPEN = {"allow_subscribe_for_client": True, "allow_subscribe_for_anonymous": True}
+HISTORY = {"history_size": 100, "history_ttl": "60s", "force_recovery": True}
 
 
 class Server:
@@ -47,18 +48,15 @@ def free_port() -> int:
                 return port
 
 
-@pytest.fixture(scope="session")
-def server(tmp_path_factory):
-    port = free_port()
-    history = {"history_size": 100, "history_ttl": "60s", "force_recovery": True}
-    config = {
+def configuration(port: int, history: dict, **more) -> dict:
+    return {
         "http_server": {"address": "127.0.0.1", "port": port},
         "http_api": {"key": KEY},
         "client": {"token": {"hmac_secret_key": SECRET}, "allow_anonymous_connect_without_token": True},
         "channel": {
             "without_namespace": OPEN,
             "namespaces": [
-                {"name": "history", **OPEN, **history, "allow_history_for_subscriber": True},
+                {"name": "history", **OPEN, **HISTORY, "allow_history_for_subscriber": True, **history},
                 {"name": "room", **OPEN, "presence": True, "join_leave": True, "force_push_join_leave": True,
                  "allow_presence_for_subscriber": True, "allow_publish_for_client": True},
                 {"name": "closed"},
@@ -66,11 +64,15 @@ def server(tmp_path_factory):
         },
         "health": {"enabled": True},
         "shutdown": {"spread": "100ms", "timeout": "5s"},
+        **more,
     }
-    file = tmp_path_factory.mktemp("touchline") / "config.json"
+
+
+def start(file: pathlib.Path, config: dict) -> tuple[Server, subprocess.Popen]:
+    """Starts the binary and waits until it answers."""
     file.write_text(json.dumps(config))
     process = subprocess.Popen([BINARY, "serve", "--config", str(file)])
-    running = Server(port)
+    running = Server(config["http_server"]["port"])
     for _ in range(1_200):
         try:
             urllib.request.urlopen(f"{running.http}/health", timeout=1).close()
@@ -78,6 +80,34 @@ def server(tmp_path_factory):
         except OSError:
             assert process.poll() is None, "the server ended"
             time.sleep(0.05)
+    return running, process
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    running, process = start(tmp_path_factory.mktemp("touchline") / "config.json", configuration(free_port(), {}))
     yield running
     process.terminate()
     assert process.wait(60) == 0
+
+
+class Durable:
+    """A server whose channels are in SQLite. It can be killed and started again."""
+
+    def __init__(self, directory: pathlib.Path):
+        store = {"primary": {"url": f"sqlite:{directory / 'primary.db'}"}}
+        self.file, self.config = directory / "config.json", configuration(free_port(), {"durable": True}, store=store)
+        self.server, self.process = start(self.file, self.config)
+
+    def begin_another_run(self) -> None:
+        self.process.kill()
+        self.process.wait(60)
+        self.server, self.process = start(self.file, self.config)
+
+
+@pytest.fixture
+def durable(tmp_path):
+    node = Durable(tmp_path)
+    yield node
+    node.process.kill()
+    node.process.wait(60)

@@ -137,6 +137,30 @@ def test_it_recovers_exactly_what_it_missed(server, wire):
     run(scenario())
 
 
+def test_it_recovers_from_one_run_of_the_store_to_the_next(durable, wire):
+    """Each start of a node is a run, and the epoch names it: a reply that recovered everything carries another epoch."""
+
+    async def scenario():
+        channel = unique("history:")
+        client = Client(durable.server.websocket, **wire.options, min_reconnect_delay=0.05, max_reconnect_delay=0.2)
+        await client.connect()
+        subscription, events = await follow(client, channel)
+        await subscription.ready(timeout=30)
+        epochs = [(await events.subscribed.get()).stream_position.epoch]
+        for n in range(1, 4):
+            await api(durable.server, "publish", channel=channel, data=n)
+            assert wire.unpack((await events.publications.get()).pub.data) == n
+            await asyncio.to_thread(durable.begin_another_run)
+            subscribed = await events.subscribed.get()
+            assert (subscribed.was_recovering, subscribed.recovered) == (True, True)
+            epochs.append(subscribed.stream_position.epoch)
+        assert len(set(epochs)) == 4, epochs
+        assert events.publications.empty(), "nothing comes twice"
+        await client.disconnect()
+
+    run(scenario())
+
+
 def test_it_refreshes_its_token(server, wire):
     async def scenario():
         asked = []
