@@ -63,6 +63,7 @@ def configuration(port: int, history: dict, **more) -> dict:
             ],
         },
         "health": {"enabled": True},
+        "prometheus": {"enabled": True},
         "shutdown": {"spread": "100ms", "timeout": "5s"},
         **more,
     }

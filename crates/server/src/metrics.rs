@@ -164,7 +164,7 @@ impl NodeCollector {
     }
 
     fn latency(&self, pick: fn(&ShardMetrics) -> &Latency) -> SummedLatency {
-        let bounds = BOUNDS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::MAX]);
+        let bounds = BOUNDS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::INFINITY]);
         let counts = (0..=BOUNDS_US.len()).map(|i| self.sum(|m| pick(m).buckets[i].get()));
         SummedLatency { buckets: bounds.zip(counts).collect(), sum_us: self.sum(|m| pick(m).sum_us.get()) }
     }

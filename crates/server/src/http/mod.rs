@@ -56,6 +56,8 @@ struct Origin {
     side: Side,
     /// The user whom the client's certificate names.
     user: Option<String>,
+    /// The connection came after the drain had begun: only probes are answered.
+    is_late: bool,
     pass: Rc<Pass>,
 }
 
@@ -114,7 +116,8 @@ pub(crate) struct Port {
 async fn hold(caller: Caller, work: impl AsyncFnOnce(Origin)) {
     let Caller { node, shard, remote, side, pass } = caller;
     let pass = Rc::new(pass);
-    let origin = Origin { node, shard, remote, side, user: None, pass: Rc::clone(&pass) };
+    let is_late = *node.draining.borrow();
+    let origin = Origin { node, shard, remote, side, user: None, is_late, pass: Rc::clone(&pass) };
     tokio::select! {
         // A request that has ended in the same moment is answered before the connection is closed.
         biased;

@@ -44,7 +44,7 @@ pub(super) async fn serve(origin: Origin, stream: Stream, early: Bytes) {
                 }
                 Routed::Stream(admitted) => taking.take(Taken::Stream(admitted)).await,
             };
-            if rest.is_given_up() {
+            if rest.is_given_up() || origin.is_late {
                 answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
             pace.enter(Stage::Waiting);
@@ -66,7 +66,7 @@ pub(super) async fn serve(origin: Origin, stream: Stream, early: Bytes) {
         never = &mut passing => match never {},
         () = taking.now() => Ok(()),
         () = pace.overrun() => return,
-        _ = draining.wait_for(|draining| *draining) => {
+        _ = draining.wait_for(|draining| *draining), if !origin.is_late => {
             std::pin::Pin::new(&mut connection).graceful_shutdown();
             tokio::select! {
                 ended = std::future::poll_fn(|context| connection.poll_without_shutdown(context)) => ended,

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 
 use crate::host::HostRefusal;
@@ -29,6 +29,13 @@ pub(super) fn text(status: StatusCode, why: impl Into<Bytes>) -> Answer {
 pub(super) fn method_not_allowed(allowed: &'static str) -> Answer {
     let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n");
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
+    response
+}
+
+/// The answer to whoever comes while the node drains: another node serves it, or this one when it has started again.
+pub(super) fn draining() -> Answer {
+    let mut response = text(StatusCode::SERVICE_UNAVAILABLE, "draining\n");
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     response
 }
 

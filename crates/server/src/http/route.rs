@@ -52,6 +52,9 @@ pub(super) async fn answer(origin: &Origin, request: Request<RequestBody>) -> Ro
         return Routed::Answer(respond::refuse_host(refusal));
     }
     let path = request.uri().path();
+    if origin.is_late && probe_of(origin, path).is_none() {
+        return Routed::Answer(respond::draining());
+    }
     if !origin.side.serves_clients() {
         return Routed::Answer(inner(origin, request).await);
     }
@@ -91,24 +94,29 @@ async fn plain(origin: &Origin, request: Request<RequestBody>) -> Answer {
 
 /// Answers a request that is for the server API, or for metrics and probes, where the port serves them.
 async fn inner(origin: &Origin, request: Request<RequestBody>) -> Answer {
-    let (node, settings, path) = (&origin.node, &origin.node.settings, request.uri().path());
+    let (node, path) = (&origin.node, request.uri().path());
     if is_api(origin, path) {
         return api(origin, request).await;
     }
-    let is_health = path == prefix(&settings.health.handler_prefix, "/health");
-    let probe = match path {
-        _ if !origin.side.serves_operators() => None,
-        "/livez" if settings.health.enabled => Some(Probe::Live),
-        _ if settings.health.enabled && (is_health || path == "/readyz") => Some(Probe::Ready),
-        _ if settings.prometheus.enabled && path == prefix(&settings.prometheus.handler_prefix, "/metrics") => Some(Probe::Metrics),
-        _ => None,
-    };
-    match probe {
+    match probe_of(origin, path) {
         None => respond::text(StatusCode::NOT_FOUND, "not found\n"),
         Some(_) if !is_read(&request) => respond::method_not_allowed("GET, HEAD"),
         Some(Probe::Live) => live(node).await,
         Some(Probe::Ready) => health(node),
         Some(Probe::Metrics) => metrics(node, request.headers()),
+    }
+}
+
+/// What operators ask for by a path, if this port serves it.
+fn probe_of(origin: &Origin, path: &str) -> Option<Probe> {
+    let settings = &origin.node.settings;
+    let is_health = path == prefix(&settings.health.handler_prefix, "/health");
+    match path {
+        _ if !origin.side.serves_operators() => None,
+        "/livez" if settings.health.enabled => Some(Probe::Live),
+        _ if settings.health.enabled && (is_health || path == "/readyz") => Some(Probe::Ready),
+        _ if settings.prometheus.enabled && path == prefix(&settings.prometheus.handler_prefix, "/metrics") => Some(Probe::Metrics),
+        _ => None,
     }
 }
 
@@ -147,7 +155,7 @@ pub(super) fn prefix<'a>(configured: &'a str, default: &'a str) -> &'a str {
 /// Whether the node is ready to serve.
 fn health(node: &Node) -> Answer {
     if *node.draining.borrow() {
-        return respond::text(StatusCode::SERVICE_UNAVAILABLE, "draining\n");
+        return respond::draining();
     }
     if let Some(why) = node.aside() {
         return respond::text(StatusCode::SERVICE_UNAVAILABLE, format!("no part of the cluster: {why}\n"));

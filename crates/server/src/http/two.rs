@@ -89,12 +89,13 @@ pub(super) async fn serve(origin: Origin, stream: Stream, early: Bytes) {
             .serve_connection(TokioIo::new(Begun::new(early, stream, Watch::Frames(Box::new(gauge)))), service),
     );
     let mut draining = node.draining.subscribe();
+    let is_late = origin.is_late;
     tokio::select! {
         _ = connection.as_mut() => return,
         overrun = pace.overrun() => if overrun == Overrun::Incomplete {
             return;
         },
-        _ = draining.wait_for(|draining| *draining) => {}
+        _ = draining.wait_for(|draining| *draining), if !is_late => {}
     }
     // The client is told which of its requests are served: those that cross the word are (RFC 9113 section 6.8).
     connection.as_mut().graceful_shutdown();

@@ -149,13 +149,15 @@ pub(super) fn is_visitor(token: Token) -> bool {
 impl Shard {
     /// Whether somebody can be let in at once.
     pub(super) fn has_guests(&self) -> bool {
-        let door = &self.door;
-        door.gates.iter().any(|gate| gate.is_knocked && gate.paused_until_ms <= self.now_ms)
-            && door.closed_until_ms <= self.now_ms
-            && self.drain.is_none()
+        self.door.closed_until_ms <= self.now_ms && self.door.gates.iter().any(|gate| self.is_open(gate))
     }
 
-    /// Lets in who waits outside. Once the node drains, nobody; who waits is refused when the listener is gone.
+    /// Whether somebody may be waiting at a listener who can be let in. While the node drains, only HTTP has an answer to that: it is drained.
+    fn is_open(&self, gate: &Gate) -> bool {
+        gate.is_knocked && gate.paused_until_ms <= self.now_ms && (self.drain.is_none() || !gate.port.is_for_lines)
+    }
+
+    /// Lets in who waits outside.
     pub(super) fn accept(&mut self) {
         if self.has_guests() {
             self.accept_some();
@@ -175,7 +177,8 @@ impl Shard {
                 return;
             }
             let now_ms = self.now_ms;
-            let Some(gate) = self.door.gates.iter_mut().find(|gate| gate.is_knocked && gate.paused_until_ms <= now_ms) else { return };
+            let Some(open) = self.door.gates.iter().position(|gate| self.is_open(gate)) else { return };
+            let gate = &mut self.door.gates[open];
             if gate.port.tls.is_some()
                 && let Some(wait_us) = wait_for_handshake(&self.node)
             {
@@ -241,7 +244,9 @@ impl Shard {
 
     /// Lines need no handshake.
     fn welcome_lines(&mut self, socket: TcpStream, remote: Remote) {
-        if let Ok(admission) = self.node.admit(remote) {
+        if self.drain.is_none()
+            && let Ok(admission) = self.node.admit(remote)
+        {
             self.seat(Socket::Tcp(socket), false, http::lines(admission));
         }
     }
@@ -290,6 +295,7 @@ impl Shard {
         };
         let verdict = match visitor.side {
             Side::Inner => Verdict::ForHttp,
+            _ if self.drain.is_some() => Verdict::ForHttp,
             _ => grant(&self.node, visitor.remote, &self.scratch[..length]),
         };
         let Opening { answer, head, entrance } = match verdict {

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::time::Instant;
 
 use serde_json::json;
 use touchline_server::{Server, Settings};
@@ -125,4 +126,40 @@ fn a_node_listens_on_both_protocols_and_on_host_names() {
     settings.http_server.address = "no.such.host.invalid".into();
     let error = Server::bind(settings).err().map(|error| error.to_string()).unwrap_or_default();
     assert_eq!(error, "http_server.address: \"no.such.host.invalid\" is neither an IP address nor a host that is known here");
+}
+
+#[test]
+fn whoever_comes_while_the_node_drains_is_told_so() {
+    let mut settings = settings();
+    with_all(&mut settings);
+    settings.http_server.internal_port = Some(0);
+    settings.shutdown.timeout = PATIENCE;
+    let server = Server::bind(settings).expect("the settings are good").start().expect("the server starts");
+    let (outer, inner) = (server.address(), server.internal_address().expect("there is an internal port"));
+    // The drain lasts as long as this client, which never answers the close frame.
+    let mut client = TcpStream::connect(outer).expect("the server listens");
+    client.write_all(handshake("").as_bytes()).expect("the server reads");
+    head_of(&mut client);
+    let stopping = std::thread::spawn(move || server.stop());
+    let began = Instant::now();
+    while ask(inner, "GET", "/readyz", "", "").0 == 200 {
+        assert!(began.elapsed() < PATIENCE, "the drain begins");
+    }
+    for (address, path, status) in [
+        (inner, "/readyz", 503),
+        (inner, "/health", 503),
+        (inner, "/livez", 200),
+        (inner, "/metrics", 200),
+        (inner, "/api/info", 503),
+        (outer, "/connection/http_stream", 503),
+        (outer, "/", 503),
+    ] {
+        let method = if path.starts_with("/api") { "POST" } else { "GET" };
+        let (found, text) = ask(address, method, path, &format!("X-API-Key: {KEY}\r\n"), "");
+        assert_eq!(found, status, "{path}: {text}");
+        assert!(status != 503 || text == "draining\n", "{path}: {text}");
+    }
+    assert!(!is_upgraded(outer, "/connection/websocket"));
+    drop(client);
+    stopping.join().expect("it stops");
 }

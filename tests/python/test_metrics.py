@@ -1,0 +1,25 @@
+"""The metrics as Prometheus's own parsers read them, in both formats."""
+
+import urllib.request
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from prometheus_client.parser import text_string_to_metric_families as text_format
+
+
+@pytest.mark.parametrize("accept, parse", [("*/*", text_format), ("application/openmetrics-text", openmetrics)], ids=["text", "openmetrics"])
+def test_the_parser_of_prometheus_reads_the_metrics(server, accept, parse):
+    server.api("publish", channel="news", data=1)
+    request = urllib.request.Request(f"{server.http}/metrics", headers={"Accept": accept})
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        families = list(parse(answer.read().decode()))
+    names = [family.name for family in families]
+    assert len(names) == len(set(names)), "each family comes once"
+    assert all(family.documentation for family in families), "each says what it means"
+    histograms = [family for family in families if family.type == "histogram"]
+    assert {family.name for family in histograms} == {"touchline_publish_seconds", "touchline_delivery_seconds"}
+    for family in histograms:
+        buckets = [sample for sample in family.samples if sample.name.endswith("_bucket")]
+        count = next(sample for sample in family.samples if sample.name.endswith("_count"))
+        assert (buckets[-1].labels["le"], buckets[-1].value) == ("+Inf", count.value)
+    assert next(family for family in histograms if "publish" in family.name).samples[-1].value >= 1
