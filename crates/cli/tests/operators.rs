@@ -161,10 +161,31 @@ fn a_running_database_is_copied_and_put_back() {
     let server = place.serve();
     assert_eq!(place.offset(), 3, "the third one was made after the copy");
     server.stop();
-    // What was there before is whole, too.
+    // What was there before is whole, too, however often and fast copies are put back.
+    let others: Vec<String> = (0..3)
+        .map(|_| place.good(&["restore", "copy.db"]).split("what was there before is ").nth(1).expect("it is kept").to_owned())
+        .collect();
+    assert!(others.iter().all(|other| *other != kept && place.0.join(other).exists()), "{others:?}");
+    let refused = place.bad(&["restore", "data/primary.db"]);
+    assert!(refused.contains("it is the database itself"), "{refused}");
     place.good(&["restore", &kept]);
     let server = place.serve();
     assert_eq!(place.offset(), 4);
+    server.stop();
+}
+
+#[test]
+fn a_look_at_a_schema_makes_nothing_and_what_is_made_is_its_owners() {
+    let place = Place::new("schema");
+    assert!(place.bad(&["migrate", "status"]).is_empty(), "there is nothing yet");
+    assert!(!place.0.join("data").exists());
+    place.good(&["migrate", "up"]);
+    assert_eq!(mode(&place.0.join("data/primary.db")), 0o600);
+    let server = place.serve();
+    assert!(place.good(&["migrate", "status"]).contains("made"), "also while a node runs");
+    for part in ["", "-wal", "-shm"] {
+        assert_eq!(mode(&place.0.join(format!("data/primary.db{part}"))), 0o600, "{part}");
+    }
     server.stop();
 }
 

@@ -7,11 +7,14 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rusqlite::backup::{Backup, StepResult};
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::OpenError;
 use crate::migrate::{self, Database, SchemaError};
 use crate::sqlite::lock;
+
+/// The files of a database, the log before what it belongs to.
+const PARTS: [&str; 3] = ["-wal", "-shm", ""];
 
 /// Copies a database into a new file, which only this account can read. Who writes meanwhile does not wait, and the copy has all that was
 /// committed before it began. Gives its size, bytes.
@@ -33,6 +36,12 @@ pub fn backup(from: &Path, to: &Path) -> Result<u64, OpenError> {
 /// # Errors
 /// See [`OpenError`]: also when the copy is damaged, or is not of this database and of a schema that this program knows.
 pub fn restore(from: &Path, to: &Path, database: &Database) -> Result<Option<PathBuf>, OpenError> {
+    if let (Ok(copy), Ok(current)) = (from.canonicalize(), to.canonicalize())
+        && copy == current
+    {
+        let source = Error::new(ErrorKind::InvalidInput, "it is the database itself, not a copy of it");
+        return Err(OpenError::File { path: from.display().to_string(), source });
+    }
     let _lock = lock(to)?;
     let source = open(from)?;
     let of_copy = |source| OpenError::Sqlite { path: from.display().to_string(), source };
@@ -66,20 +75,25 @@ fn open(path: &Path) -> Result<Connection, OpenError> {
 /// Copies all pages in one reading transaction, checks the copy, and waits until it is on disk.
 fn copy(source: &Connection, from: &Path, to: &Path) -> Result<u64, OpenError> {
     let of_file = |source| OpenError::File { path: to.display().to_string(), source };
-    let in_sqlite = |source| OpenError::Sqlite { path: from.display().to_string(), source };
+    // The copy needs room; what else fails while pages are copied fails at their source.
+    let while_copying = |source: rusqlite::Error| {
+        let is_of_copy = matches!(source.sqlite_error_code(), Some(ErrorCode::DiskFull | ErrorCode::ReadOnly | ErrorCode::CannotOpen));
+        OpenError::Sqlite { path: if is_of_copy { to } else { from }.display().to_string(), source }
+    };
+    let in_copy = |source| OpenError::Sqlite { path: to.display().to_string(), source };
     let file = OpenOptions::new().create_new(true).write(true).mode(0o600).open(to).map_err(of_file)?;
-    let mut target = Connection::open(to).map_err(in_sqlite)?;
-    let step = Backup::new(source, &mut target).and_then(|backup| backup.step(-1)).map_err(in_sqlite)?;
+    let mut target = Connection::open(to).map_err(in_copy)?;
+    let step = Backup::new(source, &mut target).and_then(|backup| backup.step(-1)).map_err(while_copying)?;
     if step != StepResult::Done {
         return Err(of_file(Error::new(ErrorKind::ResourceBusy, "the database is locked")));
     }
     // One file, without a log beside it.
-    target.query_row("PRAGMA journal_mode = delete", [], |_| Ok(())).map_err(in_sqlite)?;
-    let verdict: String = target.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(in_sqlite)?;
+    target.query_row("PRAGMA journal_mode = delete", [], |_| Ok(())).map_err(in_copy)?;
+    let verdict: String = target.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).map_err(in_copy)?;
     if verdict != "ok" {
         return Err(of_file(Error::new(ErrorKind::InvalidData, format!("the database is damaged: {verdict}"))));
     }
-    target.close().map_err(|(_, source)| in_sqlite(source))?;
+    target.close().map_err(|(_, source)| in_copy(source))?;
     file.sync_all().and_then(|()| sync_directory(to)).map_err(of_file)?;
     Ok(file.metadata().map_err(of_file)?.len())
 }
@@ -92,14 +106,17 @@ fn is_of(connection: &Connection, database: &Database) -> rusqlite::Result<bool>
     Ok(connection.query_row(count, [table.trim_end_matches('(')], |row| row.get::<_, u64>(0))? > 0)
 }
 
-/// Renames a database and the files beside it, the log first: a database must never stand beside a log that is not its own.
+/// Renames a database and the files beside it, the log first: a database must never stand beside a log that is not its own. Nothing that
+/// has been put aside before is replaced; the caller holds the database's lock, so nobody else puts it aside meanwhile.
 fn put_aside(path: &Path) -> std::io::Result<Option<PathBuf>> {
     if !path.exists() {
         return Ok(None);
     }
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let kept = beside(path, &format!(".before-{seconds}"));
-    for suffix in ["-wal", "-shm", ""] {
+    let is_free = |kept: &PathBuf| PARTS.iter().all(|suffix| !beside(kept, suffix).exists());
+    let kept = (seconds..).map(|number| beside(path, &format!(".before-{number}"))).find(is_free);
+    let kept = kept.ok_or_else(|| Error::new(ErrorKind::AlreadyExists, "no name is left for the database that was there"))?;
+    for suffix in PARTS {
         let from = beside(path, suffix);
         if from.exists() {
             std::fs::rename(&from, beside(&kept, suffix))?;

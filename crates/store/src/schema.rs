@@ -6,6 +6,8 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
+use rusqlite::{Connection, OpenFlags};
+
 use crate::migrate::{self, Database, Migration, SchemaError};
 use crate::postgres::{Address, Failure, Link};
 use crate::sqlite::{self, lock};
@@ -21,11 +23,11 @@ pub struct Schema {
 }
 
 enum Of {
-    /// A file that nobody else has open.
+    /// A file that nobody else has open, or that is only looked at.
     Sqlite {
-        connection: rusqlite::Connection,
+        connection: Connection,
         path: String,
-        _lock: File,
+        _lock: Option<File>,
     },
     Postgres {
         link: Link,
@@ -41,20 +43,40 @@ impl Schema {
     pub fn open(database: &'static Database, url: &Url, tls_ca: &str) -> Result<Self, OpenError> {
         match url {
             Url::Sqlite(path) => Schema::of_file(database, path),
-            Url::Postgres(url) => {
-                let of_system = |source| OpenError::File { path: "a runtime for PostgreSQL".into(), source };
-                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(of_system)?;
-                let link = runtime.block_on(Link::to(&Address::new(url, tls_ca, PATIENCE)?))?;
-                Ok(Schema { database, of: Of::Postgres { link, runtime } })
-            }
+            Url::Postgres(url) => Schema::of_server(database, url, tls_ca),
         }
+    }
+
+    /// Opens the database at an address to look at it: nothing is made or changed, and nodes may run. A file that is not there is empty.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn look(database: &'static Database, url: &Url, tls_ca: &str) -> Result<Self, OpenError> {
+        match url {
+            Url::Sqlite(path) => {
+                let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+                let found = if path.exists() { Connection::open_with_flags(path, flags) } else { Connection::open_in_memory() };
+                let path = path.display().to_string();
+                let connection = found.map_err(|source| OpenError::Sqlite { path: path.clone(), source })?;
+                Ok(Schema { database, of: Of::Sqlite { connection, path, _lock: None } })
+            }
+            Url::Postgres(url) => Schema::of_server(database, url, tls_ca),
+        }
+    }
+
+    fn of_server(database: &'static Database, url: &str, tls_ca: &str) -> Result<Self, OpenError> {
+        let of_system = |source| OpenError::File { path: "a runtime for PostgreSQL".into(), source };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(of_system)?;
+        let link = runtime.block_on(Link::to(&Address::new(url, tls_ca, PATIENCE)?))?;
+        Ok(Schema { database, of: Of::Postgres { link, runtime } })
     }
 
     fn of_file(database: &'static Database, path: &Path) -> Result<Self, OpenError> {
         let lock = lock(path)?;
         let path_text = path.display().to_string();
+        sqlite::make_database(path).map_err(|source| OpenError::File { path: path_text.clone(), source })?;
         let connection = sqlite::connect(path).map_err(|source| OpenError::Sqlite { path: path_text.clone(), source })?;
-        Ok(Schema { database, of: Of::Sqlite { connection, path: path_text, _lock: lock } })
+        Ok(Schema { database, of: Of::Sqlite { connection, path: path_text, _lock: Some(lock) } })
     }
 
     /// Its version; 0 = empty.

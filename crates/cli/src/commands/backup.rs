@@ -24,9 +24,11 @@ pub(crate) fn restore(arguments: &BackupArguments) -> Result<ExitCode> {
     let (path, database) = database(arguments)?;
     let kept = copies::restore(&arguments.copy, &path, database)?;
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{} is now {}", path.display(), arguments.copy.display())?;
-    if let Some(kept) = kept {
-        writeln!(out, "what was there before is {}", kept.display())?;
+    let path = path.canonicalize().unwrap_or(path);
+    writeln!(out, "{} is now what {} was a copy of", path.display(), arguments.copy.display())?;
+    match kept {
+        Some(kept) => writeln!(out, "what was there before is {}", kept.canonicalize().unwrap_or(kept).display())?,
+        None => writeln!(out, "there was no database before")?,
     }
     Ok(ExitCode::SUCCESS)
 }

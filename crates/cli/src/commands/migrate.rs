@@ -20,7 +20,10 @@ pub(crate) fn run(arguments: &MigrateArguments) -> Result<ExitCode> {
     };
     let name = database.name;
     let url = url.parse().with_context(|| format!("store.{name}.url"))?;
-    let mut schema = Schema::open(database, &url, tls_ca)?;
+    let mut schema = match arguments.action {
+        MigrateAction::Status => Schema::look(database, &url, tls_ca)?,
+        MigrateAction::Up | MigrateAction::Down => Schema::open(database, &url, tls_ca)?,
+    };
     let newest = schema.migrations().last().map_or(0, |last| last.version);
     match arguments.action {
         MigrateAction::Status => {}

@@ -27,7 +27,7 @@ pub(super) fn open_lock(path: &Path) -> Result<File> {
 
 /// Makes a database's file if it is not there. SQLite gives the log and the index beside it the same rights. Of one that was there before, and that
 /// everybody may read, a warning is logged: its rights are its owner's business.
-pub(super) fn make_database(path: &Path) -> Result<()> {
+pub(crate) fn make_database(path: &Path) -> Result<()> {
     // Never opened when it is there: to close a file gives up all locks that SQLite holds on it in this process.
     match OpenOptions::new().create_new(true).write(true).mode(FILE).open(path) {
         Ok(_) => Ok(()),

@@ -19,6 +19,7 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use serde::Serialize;
 
+pub(crate) use self::files::make_database;
 use crate::batch::{Read, Write};
 use crate::migrate::{self, Database, PRIMARY};
 use crate::runs::{self, Known};
