@@ -70,4 +70,35 @@ mod tests {
         assert!(clock.stamp(Some(far), 10_000) > far, "who replaces it is later all the same");
         assert!(clock.stamp(None, 10_000) < far);
     }
+
+    #[test]
+    fn who_replaces_something_is_later_than_it_and_than_all_before() {
+        // The clock's last stamp, what is replaced, and the stamp of what replaces it.
+        let now = 10_000 << 16;
+        for (seen, expected) in [
+            (now - 5, now),
+            // As late as the new stamp would be.
+            (now, now + 1),
+            (now + 1, now + 2),
+            (now << 8, (now << 8) + 1),
+        ] {
+            let mut clock = Clock::new(1_000);
+            assert_eq!(clock.stamp(Some(Stamp(seen)), 10_000), Stamp(expected));
+            // The clock itself goes on as if there had been nothing.
+            assert_eq!(clock.stamp(None, 10_000), Stamp(now + 1));
+        }
+        let mut clock = Clock::new(1_000);
+        clock.observe(Stamp(10_900 << 16), 10_000);
+        assert_eq!(clock.stamp(Some(Stamp(now)), 10_000), Stamp((10_900 << 16) + 1), "the clock is far later than what is replaced");
+    }
+
+    #[test]
+    fn a_clock_follows_up_to_the_bound() {
+        for (millis, follows) in [(11_000, true), (11_001, false)] {
+            let mut clock = Clock::new(1_000);
+            clock.observe(Stamp(millis << 16 | 0xffff), 10_000);
+            assert_eq!((clock.latest(0) > Stamp(0), clock.drifted), (follows, u64::from(!follows)));
+            assert_eq!(clock.latest(12_000), Stamp(12_000 << 16));
+        }
+    }
 }

@@ -66,3 +66,35 @@ impl Replica {
         self.table.entries_of(owner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Settings;
+
+    #[test]
+    fn the_room_of_a_mass_change_is_given_back_once_all_is_told() {
+        // No message is ever full, so that all waits where it arises.
+        let mut replica = Replica::new("here", 1, Settings { message_max: usize::MAX, ..Settings::default() }, 1_000);
+        let room = |replica: &Replica| (replica.table.events.capacity(), replica.outputs.capacity());
+        for number in 0..1_000_u32 {
+            for group in 0..10 {
+                replica.join(OwnerId(u128::from(number).to_le_bytes()), &group.to_string(), b"", 1_000).expect("within limits");
+            }
+        }
+        replica.release_spare();
+        assert!(room(&replica).0 >= 10_000, "what waits is kept");
+        replica.collect();
+        replica.release_spare();
+        assert!(room(&replica).0 == 0 && room(&replica).1 >= 10_000);
+        assert!(replica.outputs().count() >= 10_000);
+        replica.release_spare();
+        assert_eq!(room(&replica).1, 0);
+        // A little room stays for the next ones.
+        replica.join(OwnerId([9; 16]), "group", b"", 1_000).expect("within limits");
+        replica.outputs().count();
+        replica.release_spare();
+        let (events, outputs) = room(&replica);
+        assert!(events > 0 && outputs > 0);
+    }
+}

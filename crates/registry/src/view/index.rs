@@ -236,7 +236,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_a_map(steps in proptest::collection::vec((0..60u32, any::<bool>()), 0..400)) {
+        fn it_is_a_map(steps in proptest::collection::vec((0..200u32, prop::bool::weighted(0.7)), 0..600)) {
             let mut writer = Writer::default();
             let mut model = BTreeMap::new();
             for (stamp, (name, is_put)) in (0..).zip(steps) {
@@ -249,9 +249,21 @@ mod tests {
                     model.remove(&name);
                 }
                 prop_assert_eq!(writer.len(), model.len());
+                let slots = writer.slots();
+                prop_assert!(slots.tags.len() <= (8 * model.len() + 7).max(SMALLEST), "few names have few slots");
+                let free = slots.tags.iter().filter(|tag| tag.load(Relaxed) == FREE).count();
+                prop_assert!(free * 8 >= slots.tags.len(), "every search ends soon");
             }
-            for name in (0..61).map(|name: u32| name.to_string()) {
+            for name in (0..201).map(|name: u32| name.to_string()) {
                 prop_assert_eq!(writer.index().read(&name, |e| e.stamp().0), model.get(&name).copied());
+            }
+            // All go, one after the other, and those that are left are found.
+            while let Some((name, _)) = model.pop_last() {
+                writer.remove(&name);
+                prop_assert!(writer.slots().tags.len() <= (8 * model.len() + 7).max(SMALLEST));
+                for (name, stamp) in &model {
+                    prop_assert_eq!(writer.index().read(name, |e| e.stamp().0), Some(*stamp));
+                }
             }
         }
     }

@@ -3,6 +3,7 @@
 //!
 //! `TOUCHLINE_SIM_SEEDS` sets how many days (10,000 unless set), `TOUCHLINE_SIM_SEED` runs one of them.
 
+mod cluster;
 mod node;
 mod random;
 mod scenarios;
@@ -290,6 +291,8 @@ impl World {
             assert_eq!(node.tables(), truth, "what {} sees against what is", node.replica.node());
             assert_eq!(node.replica.owners(), owners, "who holds nothing is forgotten");
             assert_eq!(node.replica.nodes().count(), self.nodes.len() - 1);
+            let seen = node.replica.counters();
+            assert_eq!((seen.malformed, seen.digests_wrong), (0, 0), "what is lost, doubled or late is found by its number");
         }
     }
 }

@@ -85,7 +85,9 @@ impl Node {
             7..10 => self.unregister(owner, &key),
             10..12 => self.update(owner, &key, meta),
             12..16 => {
+                let foreseen = self.replica.may_join(owner, &key, &meta);
                 let is_new = self.replica.join(owner, &key, &meta, own_ms).expect("within limits");
+                assert_eq!(foreseen, Ok(is_new));
                 let before = self.held(owner).groups.insert(key, meta);
                 assert_eq!(is_new, before.is_none());
             }
@@ -135,7 +137,9 @@ impl Node {
     }
 
     fn register(&mut self, owner: OwnerId, name: &str, meta: Meta, take_over: bool, own_ms: u64) {
+        let foreseen = self.replica.may_register(owner, name, &meta, take_over);
         let result = self.replica.register(owner, name, &meta, take_over, own_ms);
+        assert_eq!(foreseen, result.clone().map(|registered| matches!(registered, Registered::New(_))), "what was foreseen");
         match result {
             Ok(Registered::Updated(entry)) => {
                 assert_eq!((entry.owner(), entry.meta()), (owner, &*meta));
@@ -259,10 +263,18 @@ impl Node {
             let kinds: Vec<&[u8]> = all.iter().filter_map(|entry| kind(entry.meta())).collect();
             let distinct = kinds.iter().collect::<BTreeSet<_>>().len();
             assert_eq!(self.replica.tally(&group), (kinds.len() as u64, distinct as u64), "counts are kept right");
+            for entry in &all {
+                assert_eq!(self.replica.member(entry.owner(), &group).as_ref(), Some(entry));
+                assert_eq!(self.replica.is_member(entry.owner(), &group), entry.node() == self.replica.node());
+            }
             members.extend(all.into_iter().map(|e| ((e.key().to_owned(), Arc::clone(e.node()), e.owner()), e.meta().to_vec())));
         }
         assert_eq!(names, self.names, "replaying the events gives the names");
         assert_eq!(members, self.members, "replaying the events gives the members");
+        for owner in self.owners.keys().filter(|owner| !self.unnoticed.contains(owner)) {
+            let of_owner = names.values().filter(|(of, ..)| of == owner).count() + members.keys().filter(|(_, _, of)| of == owner).count();
+            assert!(self.replica.entries_of(*owner) >= of_owner, "what is seen of an owner is counted");
+        }
         let view = self.replica.view();
         assert_eq!((view.names(), view.members()), (names.len() as u64, members.len() as u64));
         Tables { names, members }

@@ -1,0 +1,374 @@
+//! Nodes that fall silent, stand still, are purged and begin a new life.
+
+use touchline_registry::{Change, Policy, Reason, Settings, Timing};
+
+use crate::wire::{Body, Life, TRUST, claim, record};
+use crate::{BIRTH, OTHER_LIFE, START_MS, Story, claims, heartbeat, id};
+
+const LIFE: Life = (START_MS, BIRTH);
+
+/// What others say of a life of *here* that they have purged.
+fn outdated(past: Life, known: Life) -> Body {
+    Body::Outdated { to: "here".into(), past, known }
+}
+
+/// *there* is alive, and has the entries of a life of *here*, if one is given.
+fn beat(story: &mut Story, last: u64, ours: Option<Life>) {
+    let lives = ours.map(|life| ("here".to_owned(), life)).into_iter().collect();
+    story.hear("there", Body::Heartbeat { last, digest: 0, entries: 0, limits: (255, 4_096), lives });
+}
+
+#[test]
+fn a_node_that_is_not_followed_for_the_timeout_is_purged() {
+    let mut story = Story::following(&Settings::default(), &[], 0);
+    story.hear("there", claims(1, &["bike"]));
+    let silent_since_ms = story.now_ms;
+    // It is heard, and something of it is missing all the time.
+    for _ in 0..59 {
+        story.pass(100);
+        story.hear("there", heartbeat(9));
+    }
+    story.pass(99);
+    assert!(story.sees_there());
+    story.pass(1);
+    assert_eq!((story.sees_there(), story.now_ms - silent_since_ms), (false, 6_000));
+    assert_eq!(story.changes().last(), Some(&(Change::Unregistered, "bike".to_owned(), Reason::NodeDown)));
+    assert_eq!(story.nodes, [("there".to_owned(), true), ("there".to_owned(), false)]);
+    // This life of it does not come back.
+    story.hear("there", heartbeat(9));
+    assert_eq!(story.said(), [(Some("there".to_owned()), Body::Outdated { to: "there".into(), past: OTHER_LIFE, known: OTHER_LIFE })]);
+}
+
+#[test]
+fn who_says_something_that_is_not_known_is_not_late() {
+    for says in [|at| claims(at, &["a"]), heartbeat] {
+        let mut story = Story::following(&Settings::default(), &[], 0);
+        for number in 1..100 {
+            story.pass(100);
+            story.hear("there", says(if matches!(says(1), Body::Delta { .. }) { number } else { 0 }));
+        }
+        assert!(story.sees_there());
+    }
+}
+
+#[test]
+fn a_node_that_stood_still_gives_the_others_their_time_again() {
+    for (stood_ms, is_given) in [(2_500, false), (2_501, true)] {
+        let mut story = Story::following(&Settings::default(), &[], 0);
+        story.pass(3_600);
+        story.stand_still(stood_ms);
+        assert_eq!(story.sees_there(), is_given, "{stood_ms}");
+        if is_given {
+            story.pass(5_999);
+            assert!(story.sees_there());
+            story.pass(1);
+            assert!(!story.sees_there());
+        }
+    }
+}
+
+#[test]
+fn a_node_that_stood_still_asks_and_answers_at_once() {
+    for (stood_ms, is_given) in [(2_500, false), (2_501, true)] {
+        let timing = Timing { retry_ms: 10_000, snapshot_interval_ms: 10_000, ..Timing::default() };
+        let mut story = Story::following(&Settings { timing, ..Settings::default() }, &[], 0);
+        let want = || Body::Want { to: "here".into(), life: LIFE, first: 0, nonce: 9 };
+        for expected in [2, if is_given { 2 } else { 0 }] {
+            story.hear("there", heartbeat(1));
+            story.hear("there", want());
+            assert_eq!(story.said().len(), expected, "a question and a snapshot");
+            story.stand_still(stood_ms);
+            story.said();
+        }
+    }
+}
+
+#[test]
+fn a_node_that_stood_still_gives_the_backend_its_time_again() {
+    let mut story = Story::following(&Settings { policy: Policy::Hook, ..Settings::default() }, &[], 0);
+    story.register(1, "bike");
+    let later = claim(0, &record(id(200), (START_MS + 1) << 16, 0, "bike", ""));
+    story.hear("there", Body::Delta { first: 1, count: 1, operations: later });
+    story.said();
+    assert_eq!(story.questions, ["bike"]);
+    story.pass(900);
+    story.stand_still(2_501);
+    beat(&mut story, 0, None);
+    story.pass(999);
+    assert_eq!((story.here.counters().hooks_failed, story.lost.len()), (0, 0));
+    story.pass(1);
+    story.said();
+    assert_eq!((story.here.counters().hooks_failed, &*story.lost), (1, &["bike".to_owned()][..]));
+}
+
+#[test]
+fn a_link_that_is_there_again_gives_the_others_their_time_and_tells_them_at_once() {
+    let mut story = Story::following(&Settings::default(), &[], 0);
+    story.pass(5_950);
+    story.messages();
+    story.here.joined(story.now_ms);
+    story.here.tick(story.now_ms);
+    assert_eq!(story.messages().len(), 1, "a heartbeat");
+    story.pass(5_999);
+    assert!(story.sees_there());
+    story.pass(1);
+    assert!(!story.sees_there());
+}
+
+#[test]
+fn a_node_that_was_away_looks_at_its_connections_and_says_nothing_until_then() {
+    // Just not for too long; for too long; and with a clock that went back, which hides for how long.
+    for (by_ms, is_away) in [(5_000, false), (5_001, true), (-1, true)] {
+        let mut story = Story::following(&Settings::default(), &[], 0);
+        story.register(1, "bike");
+        story.said();
+        story.now_ms = story.now_ms.saturating_add_signed(by_ms);
+        story.here.wake(story.now_ms);
+        story.register(1, "boat");
+        story.hear("there", claims(1, &["theirs"]));
+        story.pass(1_000);
+        let said = story.messages();
+        assert_eq!((story.probes, said.is_empty()), (usize::from(is_away), is_away), "{by_ms}");
+        assert_eq!(story.here.lookup("theirs").is_some(), !is_away, "what came in meanwhile may be of long ago");
+        story.here.probed(story.now_ms);
+        story.here.probed(story.now_ms);
+        assert_eq!(story.here.counters().reincarnations, u64::from(is_away), "once, if at all");
+        let order = LIFE.0 + u64::from(is_away);
+        assert_eq!(story.life(), (order, BIRTH));
+        story.hear("there", Body::Want { to: "here".into(), life: (order, BIRTH), first: 0, nonce: 9 });
+        let said = story.said();
+        let doubts: Vec<u64> =
+            said.iter().filter_map(|(_, body)| if let Body::Snapshot { doubt, .. } = body { Some(*doubt) } else { None }).collect();
+        // All that it had is doubtful, up to the latest.
+        let latest = story.here.lookup("boat").expect("it is still its own").stamp();
+        assert_eq!(doubts, [if is_away { latest.0 } else { 0 }]);
+    }
+}
+
+#[test]
+fn who_was_away_takes_only_new_snapshots() {
+    let mut story = Story::following(&Settings::default(), &[], 0);
+    story.hear("there", claims(1, &["kept", "ended"]));
+    story.stand_still(5_001);
+    story.here.probed(story.now_ms);
+    story.said();
+    story.hear("there", claims(3, &["late"]));
+    let wanted = story.wanted();
+    assert_eq!((wanted.len(), wanted[0].0, story.here.is_settled()), (1, 0, false));
+    assert!(story.here.lookup("ended").is_some() && story.here.lookup("late").is_none());
+    story.changes();
+    let operations = claim(0, &record(id(200), 1 << 16, 0, "kept", ""));
+    story.hear("there", Body::Snapshot { last: 3, doubt: 0, nonce: wanted[0].1, part: 0, parts: 1, operations });
+    assert_eq!(story.changes(), [(Change::Unregistered, "ended".to_owned(), Reason::Normal)]);
+    assert_eq!((story.here.is_settled(), story.nodes.len()), (true, 1), "it was in sight all the time");
+}
+
+#[test]
+fn a_host_that_does_not_answer_is_not_waited_for() {
+    let mut story = Story::following(&Settings::default(), &[], 0);
+    story.stand_still(5_001);
+    story.pass(9_999);
+    assert_eq!((story.messages(), story.here.counters().reincarnations), (Vec::new(), 0));
+    story.here.gone("there", story.now_ms);
+    assert!(story.sees_there(), "what others say is of no use until then");
+    story.pass(1);
+    assert_eq!((story.here.counters().reincarnations, story.probes), (1, 1));
+    assert!(story.sees_there(), "it has had no chance to be heard");
+    story.pass(5_999);
+    assert!(story.sees_there());
+    story.pass(1);
+    assert!(!story.sees_there());
+}
+
+#[test]
+fn who_is_purged_elsewhere_begins_a_new_life_above_all_that_is_known() {
+    for (known, order) in
+        [((START_MS, BIRTH), START_MS + 1), ((START_MS + 500, 1), START_MS + 501), ((5, 5), START_MS + 1), ((u64::MAX, 1), u64::MAX)]
+    {
+        let mut story = Story::following(&Settings::default(), &[], 0);
+        story.hear("there", outdated(LIFE, known));
+        assert_eq!((story.here.counters().reincarnations, story.probes), (1, 0), "it went on all the time: it knows its connections");
+        let lives: Vec<Life> = story.messages().iter().map(|(_, message)| message.life).collect();
+        assert_eq!(lives, [(order, BIRTH)], "it tells at once");
+        story.pass(999);
+        assert_eq!(story.messages().len(), 0);
+        story.pass(1);
+        assert_eq!(story.messages().len(), 1);
+    }
+}
+
+#[test]
+fn a_word_that_is_not_of_this_life_begins_no_new_one() {
+    let (order, birth) = LIFE;
+    let to = |name: &str, past| Body::Outdated { to: name.into(), past, known: (order + 9, 9) };
+    let mut story = Story::following(&Settings::default(), &[], 0);
+    for body in [to("also", LIFE), to("here", (order + 1, birth)), to("here", (order - 1, birth)), to("here", (order, birth + 1))] {
+        story.hear("there", body);
+    }
+    assert_eq!((story.here.counters().reincarnations, story.probes, story.messages()), (0, 0, Vec::new()));
+}
+
+#[test]
+fn who_is_purged_after_it_stood_still_looks_at_its_connections_first() {
+    for (after_ms, looks) in [(0, true), (9_999, true), (10_000, false)] {
+        let mut story = Story::following(&Settings::default(), &[], 0);
+        story.stand_still(2_501);
+        for _ in 0..after_ms / 1_000 {
+            story.pass(1_000);
+            beat(&mut story, 0, None);
+        }
+        story.pass(after_ms % 1_000);
+        story.messages();
+        story.hear("there", outdated(LIFE, LIFE));
+        story.messages();
+        assert_eq!((story.probes, story.here.counters().reincarnations), (usize::from(looks), u64::from(!looks)), "{after_ms}");
+        // Another node knows of a later life: that counts too, and nobody is asked twice.
+        if looks {
+            story.hear("also", outdated(LIFE, (START_MS + 700, 1)));
+            story.hear("there", outdated(LIFE, (START_MS + 600, 1)));
+            story.here.probed(story.now_ms);
+            assert_eq!((story.life(), story.probes), ((START_MS + 701, BIRTH), 1));
+            // The standstill is over with the life.
+            story.hear("there", outdated((START_MS + 701, BIRTH), (1, 1)));
+            assert_eq!((story.here.counters().reincarnations, story.probes), (2, 1));
+        }
+    }
+}
+
+#[test]
+fn a_new_life_says_nothing_of_the_operations_before_it() {
+    let mut story = Story::following(&Settings::default(), &[], 0);
+    story.register(1, "bike");
+    story.said();
+    story.register(1, "boat");
+    story.hear("there", outdated(LIFE, LIFE));
+    assert_eq!(story.said(), [], "the snapshot has it");
+    let new = (LIFE.0 + 1, BIRTH);
+    for first in [1, 2] {
+        story.pass(1_000);
+        beat(&mut story, 0, None);
+        story.hear("there", Body::Want { to: "here".into(), life: new, first, nonce: 0 });
+        let said = story.said();
+        assert!(matches!(&*said, [(_, Body::Snapshot { last: 2, .. })]), "{said:?}");
+    }
+    story.register(1, "car");
+    assert!(matches!(&*story.said(), [(None, Body::Delta { first: 3, count: 1, .. })]), "numbers go on");
+}
+
+/// What a node had before it was purged is doubtful until all others have its new entries, and for a timeout at least.
+#[test]
+fn a_node_is_trusted_again_when_all_others_have_what_it_has() {
+    let new = (LIFE.0 + 1, BIRTH);
+    let trusts =
+        |story: &mut Story| story.said().iter().any(|(_, body)| matches!(body, Body::Delta { operations, .. } if **operations == TRUST));
+    for (says, is_trusted) in [(Some(new), true), (Some(LIFE), false), (Some((new.0, 8)), false), (None, false)] {
+        let mut story = Story::following(&Settings::default(), &[], 0);
+        story.register(1, "bike");
+        story.hear("there", outdated(LIFE, LIFE));
+        story.said();
+        for _ in 0..49 {
+            beat(&mut story, 0, says);
+            story.pass(100);
+        }
+        story.pass(99);
+        assert!(!trusts(&mut story), "it is too early");
+        story.pass(1);
+        assert_eq!(trusts(&mut story), is_trusted, "{says:?}");
+        // One that has said it before, and is of another opinion now.
+        beat(&mut story, 0, if is_trusted { None } else { Some(new) });
+        story.pass(100);
+        assert_eq!(trusts(&mut story), !is_trusted, "once");
+    }
+    // A node that had no names has nothing to doubt.
+    let mut story = Story::following(&Settings::default(), &[], 0);
+    story.hear("there", outdated(LIFE, LIFE));
+    for _ in 0..100 {
+        beat(&mut story, 0, Some(new));
+        story.pass(100);
+    }
+    assert_eq!(story.said(), []);
+}
+
+#[test]
+fn a_node_in_sight_whose_entries_are_missing_delays_trust() {
+    let new = (LIFE.0 + 1, BIRTH);
+    let mut story = Story::following(&Settings::default(), &[], 0);
+    story.register(1, "bike");
+    story.hear("there", outdated(LIFE, LIFE));
+    let lives = vec![("here".to_owned(), new)];
+    for _ in 0..55 {
+        beat(&mut story, 0, Some(new));
+        story.hear("also", Body::Heartbeat { last: 0, digest: 0, entries: 0, limits: (255, 4_096), lives: lives.clone() });
+        story.pass(100);
+    }
+    let before = story.said();
+    assert!(!before.iter().any(|(_, body)| matches!(body, Body::Delta { .. })));
+    let nonce = before.iter().filter_map(|(_, body)| if let Body::Want { nonce, .. } = body { Some(*nonce) } else { None }).next_back();
+    story.hear("also", Body::Snapshot { last: 0, doubt: 0, nonce: nonce.expect("asked"), part: 0, parts: 1, operations: Vec::new() });
+    story.pass(100);
+    assert_eq!(story.said(), [(None, Body::Delta { first: 2, count: 1, operations: TRUST.to_vec() })]);
+}
+
+#[test]
+fn a_name_that_is_contested_delays_trust() {
+    let new = (LIFE.0 + 1, BIRTH);
+    let mut story = Story::following(&Settings { policy: Policy::Oldest, ..Settings::default() }, &[], 0);
+    story.register(1, "bike");
+    story.here.suspect("there", true, story.now_ms);
+    story.hear("there", outdated(LIFE, LIFE));
+    story.said();
+    let rival = claim(0, &record(id(200), (START_MS + 9) << 16, 0, "bike", ""));
+    story.hear("there", Body::Delta { first: 1, count: 1, operations: rival });
+    for _ in 0..60 {
+        beat(&mut story, 0, Some(new));
+        story.pass(100);
+    }
+    assert_eq!((story.said(), story.lost.len()), (Vec::new(), 0), "nobody gives way to a suspected node");
+    // Its rival gives way, and the name is its own without a doubt.
+    story.hear("there", Body::Delta { first: 2, count: 1, operations: crate::wire::unclaim("bike", 2) });
+    story.pass(100);
+    assert!(matches!(&*story.said(), [(None, Body::Delta { operations, .. })] if **operations == TRUST));
+}
+
+#[test]
+fn a_later_life_of_a_node_takes_the_place_of_the_one_before() {
+    // The same process, which others had purged: what it had stays until its snapshot. Another process: it has nothing.
+    for (life, is_same) in [((2, 1), true), ((2, 2), false)] {
+        let mut story = Story::following(&Settings::default(), &[], 0);
+        story.hear("there", claims(1, &["bike"]));
+        story.said();
+        story.hear_of("there", life, heartbeat(1));
+        let said = story.said();
+        assert_eq!(story.here.lookup("bike").is_some(), is_same);
+        assert_eq!((story.sees_there(), story.here.is_settled()), (is_same, false));
+        assert_eq!(story.here.counters().purges, u64::from(!is_same));
+        assert!(matches!(&*said, [(_, Body::Want { first: 0, life: asked, .. })] if *asked == life), "{said:?}");
+        // The life before is over.
+        story.hear("there", claims(2, &["late"]));
+        assert_eq!(
+            story.said(),
+            [(
+                Some("there".to_owned()),
+                Body::Outdated { to: "there".into(), past: OTHER_LIFE, known: if is_same { life } else { OTHER_LIFE } }
+            )]
+        );
+    }
+}
+
+#[test]
+fn a_farewell_counts_for_its_life_and_those_before() {
+    for (life, is_gone) in [((0, 9), false), ((1, 0), false), (OTHER_LIFE, true), ((1, 2), true)] {
+        let mut story = Story::following(&Settings::default(), &[], 0);
+        story.hear_of("there", life, Body::Goodbye);
+        assert_eq!(story.sees_there(), !is_gone, "{life:?}");
+        // And for words of it that come late.
+        story.said();
+        story.hear_of("there", life, heartbeat(0));
+        assert_eq!(story.said().len(), 1);
+    }
+    let mut story = Story::following(&Settings::default(), &[], 0);
+    story.register(1, "bike");
+    story.here.goodbye();
+    let said = story.said();
+    assert!(matches!(&*said, [(None, Body::Delta { .. }), (None, Body::Goodbye)]), "{said:?}");
+}

@@ -1,0 +1,136 @@
+//! Listings in pages, while names, groups and members come and go: what is there all the time is listed exactly once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use touchline_registry::{OwnerId, Replica, Settings};
+
+use crate::START_MS;
+
+/// Slots that one page looks at: it must not keep others waiting.
+const PAGE_MAX: usize = 1_024;
+
+fn owner(number: u32) -> OwnerId {
+    OwnerId(u128::from(number).to_le_bytes())
+}
+
+/// What is listed: by its number.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Names,
+    Groups,
+    Members,
+}
+
+/// Every third is of another kind, so that a listing has to choose.
+fn is_chosen(number: u32) -> bool {
+    !number.is_multiple_of(3)
+}
+
+impl Kind {
+    fn add(self, replica: &mut Replica, number: u32) {
+        let prefix = if is_chosen(number) { "chosen" } else { "other" };
+        let key = format!("{prefix}-{number}");
+        match self {
+            Kind::Names => drop(replica.register(owner(number), &key, b"", false, START_MS).expect("free")),
+            Kind::Groups => drop(replica.join(owner(number), &key, b"", START_MS).expect("within limits")),
+            Kind::Members => drop(replica.join(owner(number), prefix, b"", START_MS).expect("within limits")),
+        }
+    }
+
+    fn page(self, replica: &Replica, cursor: u32, limit: usize) -> (Vec<u32>, Option<u32>) {
+        let number = |key: &str| key.trim_start_matches("chosen-").parse::<u32>().expect("a chosen one");
+        let of_owner = |owner: OwnerId| u128::from_le_bytes(owner.0) as u32;
+        match self {
+            Kind::Names => {
+                let (page, next) = replica.names("chosen-", cursor, limit);
+                (page.iter().map(|entry| number(entry.key())).collect(), next)
+            }
+            Kind::Groups => {
+                let (page, next) = replica.groups("chosen-", cursor, limit);
+                assert!(page.iter().all(|(_, members)| *members == 1));
+                (page.iter().map(|(key, _)| number(key)).collect(), next)
+            }
+            Kind::Members => {
+                let (page, next) = replica.member_page("chosen", cursor, limit);
+                (page.iter().map(|entry| of_owner(entry.owner())).collect(), next)
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Listing {
+    kind: Kind,
+    /// How many there are at first, and which of them go before the listing begins.
+    size: u32,
+    gone: BTreeSet<u32>,
+    limit: usize,
+    /// What comes and goes before each page.
+    changes: Vec<Vec<(u32, bool)>>,
+}
+
+fn listing() -> impl Strategy<Value = Listing> {
+    let kinds = prop_oneof![Just(Kind::Names), Just(Kind::Groups), Just(Kind::Members)];
+    let limits = prop_oneof![1..50_usize, 900..1_200_usize, Just(usize::MAX)];
+    // Around what one page looks at, and more.
+    let sizes = prop_oneof![0..50_u32, 1_000..1_100_u32, 2_000..2_100_u32, 0..5_000_u32];
+    let gone = prop::collection::btree_set(0..5_000_u32, 0..500);
+    let changes = prop::collection::vec(prop::collection::vec((0..6_000_u32, any::<bool>()), 0..20), 1..5);
+    (kinds, sizes, gone, limits, changes).prop_map(|(kind, size, gone, limit, changes)| Listing { kind, size, gone, limit, changes })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn what_is_there_all_the_time_is_listed_once(Listing { kind, size, gone, limit, changes } in listing()) {
+        let mut replica = Replica::new("here", 1, Settings::default(), START_MS);
+        let mut present: BTreeSet<u32> = (0..size).collect();
+        (0..size).for_each(|number| kind.add(&mut replica, number));
+        for number in gone {
+            replica.close(owner(number));
+            present.remove(&number);
+        }
+        replica.outputs().count();
+        let mut stayed: BTreeSet<u32> = present.iter().copied().filter(|number| is_chosen(*number)).collect();
+        let mut seen: BTreeMap<u32, usize> = BTreeMap::new();
+        let (mut cursor, mut changes) = (0, changes.iter().cycle());
+        loop {
+            let (page, next) = kind.page(&replica, cursor, limit);
+            prop_assert!(page.len() <= limit);
+            let whole = matches!(kind, Kind::Members) && cursor == 0 && next.is_none();
+            prop_assert!(page.len() <= PAGE_MAX || whole, "a page is short work");
+            for number in page {
+                prop_assert!(present.contains(&number), "{number} is not there");
+                *seen.entry(number).or_default() += 1;
+            }
+            let Some(next) = next else { break };
+            prop_assert!(next > cursor, "it comes to an end");
+            cursor = next;
+            for (number, comes) in changes.next().into_iter().flatten().copied() {
+                if comes && present.insert(number) {
+                    kind.add(&mut replica, number);
+                } else if !comes {
+                    replica.close(owner(number));
+                    present.remove(&number);
+                    stayed.remove(&number);
+                }
+            }
+        }
+        for number in stayed {
+            prop_assert_eq!(seen.get(&number), Some(&1), "{} was there all the time", number);
+        }
+    }
+}
+
+#[test]
+fn a_group_that_fits_into_a_page_is_one() {
+    let mut replica = Replica::new("here", 1, Settings::default(), START_MS);
+    (0..10).for_each(|number| drop(replica.join(owner(number), "group", b"", START_MS)));
+    assert_eq!(replica.member_page("group", 0, 10).1, None);
+    let (first, next) = replica.member_page("group", 0, 9);
+    assert_eq!((first.len(), next.is_some()), (9, true));
+    assert_eq!(replica.member_page("group", next.unwrap_or_default(), 10).0.len(), 1);
+    assert_eq!(replica.member_page("nobody's", 0, 10), (Vec::new(), None));
+}

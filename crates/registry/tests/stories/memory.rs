@@ -1,0 +1,29 @@
+//! What is gone is given back, to the last byte: nothing holds it any more. How much that is altogether is in `tests/memory.rs`.
+
+use std::sync::Arc;
+
+use touchline_registry::{Replica, Settings};
+
+use crate::{START_MS, id};
+
+/// Every entry holds its node's name, so that counting who holds that tells whether an entry is left anywhere.
+#[test]
+fn no_entry_outlives_a_registry() {
+    let mut replica = Replica::new("here", 1, Settings::default(), START_MS);
+    let view = replica.view();
+    for number in 0..2_000 {
+        replica.register(id((number % 250) as u8), &format!("name-{number}"), b"", false, START_MS).expect("free");
+    }
+    let node = Arc::clone(replica.lookup("name-0").expect("registered").node());
+    // Some are replaced, some removed: who reads at that moment may still see them, so they are given back later.
+    (0..2_000).step_by(3).for_each(|number| {
+        let owner = id((number % 250) as u8);
+        replica.update_meta(owner, &format!("name-{number}"), b"more", None).expect("owned");
+    });
+    (0..100).for_each(|owner| replica.close(id(owner)));
+    drop(replica);
+    assert!(view.lookup("name-249").is_some(), "a view shows what was there last");
+    assert!(Arc::strong_count(&node) > 1);
+    drop(view);
+    assert_eq!(Arc::strong_count(&node), 1, "only this test holds it");
+}
