@@ -70,3 +70,18 @@ proptest! {
         prop_assert!(stayed.is_subset(&once), "who stays is met");
     }
 }
+
+#[test]
+fn a_walk_tells_whether_there_is_more_of_it() {
+    let mut replica = Replica::new("here", 1, Settings::default(), 1_000);
+    assert!(!replica.walk(1, |_| {}), "none was begun");
+    (0..4).for_each(|who| drop(replica.join(owner(who), "group", b"", 1_000)));
+    replica.begin_walk("group");
+    let mut met = Vec::new();
+    let mut step = |replica: &mut Replica, most| replica.walk(most, |entry| met.push(entry.owner()));
+    assert!(step(&mut replica, 3));
+    assert!(!step(&mut replica, 1), "that was the last");
+    assert_eq!(met.len(), 4);
+    replica.begin_walk("nobody's");
+    assert!(!replica.walk(1, |_| {}));
+}

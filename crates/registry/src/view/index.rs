@@ -241,6 +241,7 @@ mod tests {
             let mut model = BTreeMap::new();
             for (stamp, (name, is_put)) in (0..).zip(steps) {
                 let name = name.to_string();
+                let before = writer.slots().tags.len();
                 if is_put {
                     writer.put(entry(&name, stamp));
                     model.insert(name, stamp);
@@ -250,6 +251,7 @@ mod tests {
                 }
                 prop_assert_eq!(writer.len(), model.len());
                 let slots = writer.slots();
+                prop_assert!(is_put || model.len() < before / 8 || slots.tags.len() == before, "few removals move everything");
                 prop_assert!(slots.tags.len() <= (8 * model.len() + 7).max(SMALLEST), "few names have few slots");
                 let free = slots.tags.iter().filter(|tag| tag.load(Relaxed) == FREE).count();
                 prop_assert!(free * 8 >= slots.tags.len(), "every search ends soon");

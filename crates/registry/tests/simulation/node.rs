@@ -276,7 +276,9 @@ impl Node {
             assert!(self.replica.entries_of(*owner) >= of_owner, "what is seen of an owner is counted");
         }
         let view = self.replica.view();
-        assert_eq!((view.names(), view.members()), (names.len() as u64, members.len() as u64));
+        let groups = members.keys().map(|(group, ..)| group).collect::<BTreeSet<_>>();
+        let counts = [names.len(), members.len(), groups.len()].map(|count| count as u64);
+        assert_eq!([view.names(), view.members(), view.groups()], counts);
         Tables { names, members }
     }
 }

@@ -442,9 +442,11 @@ fn who_comes_back_while_its_node_is_suspected_keeps_its_name() {
         cluster.deliver();
         let now_ms = cluster.now_ms;
         cluster.replicas[0].suspect("node-1", true, now_ms);
+        assert!(cluster.replicas[0].is_suspected("node-1") && !cluster.replicas[0].is_suspected("node-2"));
         cluster.replicas[0].register(id(2), "phone", b"", true, now_ms).expect("its node may be dead");
         // The node was only late.
         cluster.replicas[0].suspect("node-1", false, now_ms);
+        assert!(!cluster.replicas[0].is_suspected("node-1"));
         cluster.settle();
         assert_eq!([0, 1, 2].map(|node| cluster.owner(node, "phone")), [Some(id(2)); 3], "{policy:?}");
         assert_eq!(cluster.lost.iter().map(|lost| lost.1).collect::<Vec<_>>(), [id(1)]);

@@ -1,6 +1,6 @@
 //! Nodes that fall silent, stand still, are purged and begin a new life.
 
-use touchline_registry::{Change, Policy, Reason, Settings, Timing};
+use touchline_registry::{Change, Policy, Reason, Refusal, Registered, Settings, Timing};
 
 use crate::wire::{Body, Life, TRUST, claim, record};
 use crate::{BIRTH, OTHER_LIFE, START_MS, Story, claims, heartbeat, id};
@@ -102,6 +102,43 @@ fn a_node_that_stood_still_gives_the_backend_its_time_again() {
 }
 
 #[test]
+fn while_the_backend_is_asked_the_name_is_still_its_owners() {
+    let mut story = Story::following(&Settings { policy: Policy::Hook, ..Settings::default() }, &[], 0);
+    story.register(1, "bike");
+    let later = claim(3, &record(id(200), (START_MS + 1) << 16, 0, "bike", ""));
+    // Of equal ranks nobody has decided anything yet.
+    let equal = claim(0, &record(id(200), (START_MS + 1) << 16, 0, "bike", ""));
+    story.hear("there", Body::Delta { first: 1, count: 1, operations: equal });
+    story.said();
+    assert_eq!((story.questions.len(), story.lost.len(), story.here.lookup("bike").map(|entry| entry.owner())), (1, 0, Some(id(200))));
+    assert_eq!(story.here.may_register(id(1), "bike", b"new", false), Ok(false));
+    let updated = story.here.register(id(1), "bike", b"new", false, START_MS);
+    assert!(matches!(updated, Ok(Registered::Updated(entry)) if entry.meta() == b"new" && entry.owner() == id(1)));
+    assert!(matches!(story.here.may_register(id(2), "bike", b"", false), Err(Refusal::Taken(entry)) if entry.owner() == id(200)));
+    // Elsewhere the backend has decided for the other, three times by now: there is no question any more.
+    story.hear("there", Body::Delta { first: 2, count: 1, operations: later });
+    story.said();
+    assert_eq!((story.questions.len(), &*story.lost), (1, &["bike".to_owned()][..]));
+    story.here.resolve("bike", Some(true), START_MS);
+    assert_eq!(story.here.lookup("bike").map(|entry| entry.owner()), Some(id(200)), "an answer that comes too late changes nothing");
+}
+
+#[test]
+fn what_the_backend_decided_counts_above_what_it_decided_before() {
+    let mut story = Story::following(&Settings { policy: Policy::Hook, ..Settings::default() }, &[], 0);
+    story.register(1, "bike");
+    let later = claim(0, &record(id(200), (START_MS + 1) << 16, 0, "bike", ""));
+    story.hear("there", Body::Delta { first: 1, count: 1, operations: later });
+    story.said();
+    story.here.resolve("bike", Some(true), START_MS);
+    let entry = story.here.lookup("bike").expect("its own");
+    assert_eq!(entry.owner(), id(1));
+    let said = story.said();
+    let claimed = claim(1, &record(id(1), entry.stamp().0, 0, "bike", ""));
+    assert!(matches!(&*said, [(None, Body::Delta { operations, .. })] if *operations == claimed), "{said:?}");
+}
+
+#[test]
 fn a_link_that_is_there_again_gives_the_others_their_time_and_tells_them_at_once() {
     let mut story = Story::following(&Settings::default(), &[], 0);
     story.pass(5_950);
@@ -161,6 +198,34 @@ fn who_was_away_takes_only_new_snapshots() {
     story.hear("there", Body::Snapshot { last: 3, doubt: 0, nonce: wanted[0].1, part: 0, parts: 1, operations });
     assert_eq!(story.changes(), [(Change::Unregistered, "ended".to_owned(), Reason::Normal)]);
     assert_eq!((story.here.is_settled(), story.nodes.len()), (true, 1), "it was in sight all the time");
+}
+
+/// What is known of a node from before a standstill may be long over: it shows what it showed, and must not come to show more.
+#[test]
+fn what_is_of_long_ago_never_comes_to_count() {
+    let of = |node: u8, at: u64, name: &str| claim(0, &record(id(node), at << 16, 0, name, ""));
+    let mut story = Story::following(&Settings::default(), &[], 0);
+    story.hear("also", heartbeat(0));
+    let follow = |story: &mut Story, operations: Vec<u8>| {
+        let mut nonces = story.said().into_iter().filter_map(|(to, body)| match body {
+            Body::Want { nonce, .. } if to.as_deref() == Some("also") => Some(nonce),
+            _ => None,
+        });
+        let nonce = nonces.next_back().expect("a snapshot is asked for");
+        story.hear("also", Body::Snapshot { last: 1, doubt: 0, nonce, part: 0, parts: 1, operations });
+    };
+    follow(&mut story, of(101, 9, "beaten"));
+    story.hear("there", Body::Delta { first: 1, count: 2, operations: [of(200, 5, "beaten"), of(200, 5, "counts")].concat() });
+    story.stand_still(5_001);
+    story.here.probed(story.now_ms);
+    story.said();
+    // Meanwhile the other node has lost the name, and got the other one.
+    story.hear("also", heartbeat(1));
+    follow(&mut story, of(101, 9, "counts"));
+    assert_eq!(story.here.lookup("beaten"), None, "whether the claim that was beaten is still there is not known");
+    assert_eq!(story.here.lookup("counts").map(|entry| entry.owner()), Some(id(101)));
+    story.hear("also", Body::Delta { first: 2, count: 1, operations: crate::wire::unclaim("counts", 0) });
+    assert_eq!(story.here.lookup("counts"), None, "nor of the one that is beaten since");
 }
 
 #[test]

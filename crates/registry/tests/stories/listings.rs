@@ -134,3 +134,24 @@ fn a_group_that_fits_into_a_page_is_one() {
     assert_eq!(replica.member_page("group", next.unwrap_or_default(), 10).0.len(), 1);
     assert_eq!(replica.member_page("nobody's", 0, 10), (Vec::new(), None));
 }
+
+#[test]
+fn a_listing_ends_with_the_last_page_that_can_have_anything() {
+    for kind in [Kind::Names, Kind::Groups, Kind::Members] {
+        for (size, pages) in [(0, 1), (1, 1), (1_024, 1), (1_025, 2), (2_048, 2), (2_049, 3)] {
+            let mut replica = Replica::new("here", 1, Settings::default(), START_MS);
+            (0..size).for_each(|number| kind.add(&mut replica, number));
+            let mut cursor = Some(0);
+            let listed = std::iter::from_fn(|| {
+                let (page, next) = kind.page(&replica, cursor?, 1_024);
+                cursor = next;
+                Some(page.len())
+            });
+            let listed: Vec<usize> = listed.collect();
+            let all = (0..size).filter(|number| is_chosen(*number)).count();
+            // Members that fit into one page are looked for by their group.
+            let expected = if matches!(kind, Kind::Members) && all <= 1_024 { 1 } else { pages };
+            assert_eq!((listed.iter().sum::<usize>(), listed.len()), (all, expected), "{kind:?} {size}");
+        }
+    }
+}

@@ -1,8 +1,8 @@
 //! What nodes say to each other is what `docs/registry.md` says; what is no such word is counted, and changes nothing.
 
-use touchline_registry::{Change, Limits, Policy, Reason, Replica, Settings, Stamp};
+use touchline_registry::{Change, Limits, Output, Policy, Reason, Replica, Settings, Stamp};
 
-use crate::wire::{self, Body, Message, TRUST, claim, close, join, leave, record, unclaim};
+use crate::wire::{Body, Message, TRUST, claim, close, join, leave, record, unclaim};
 use crate::{BIRTH, OTHER_LIFE, START_MS, Story, claims, heartbeat, id};
 
 const STAMP: u64 = START_MS << 16;
@@ -258,15 +258,16 @@ fn a_life_that_is_over_is_told_so_and_only_so_many_are_remembered() {
 
 #[test]
 fn what_the_carrier_does_not_take_is_refused() {
-    let mut here = Replica::new("here", BIRTH, Settings::default(), START_MS);
-    here.set_message_max(500);
-    let longest = (0..=255).filter(|length| here.may_join(id(1), &"k".repeat(*length), &[0; 100]).is_ok()).max();
-    let longest = longest.expect("some fit");
-    here.join(id(1), &"k".repeat(longest), &[0; 100], START_MS).expect("it fits");
-    here.flush();
-    for output in here.outputs() {
-        let touchline_registry::Output::Send { message, .. } = output else { continue };
-        assert!(message.len() <= 500 && matches!(wire::Message::read(&message).body, Body::Delta { .. }));
+    for node in ["n".to_owned(), "n".repeat(200)] {
+        let mut here = Replica::new(&node, u64::MAX, Settings::default(), START_MS);
+        here.set_message_max(700);
+        let longest = (1..=255).take_while(|length| here.may_join(id(1), &"k".repeat(*length), &[0; 200]).is_ok()).last();
+        let longest = longest.expect("some fit");
+        here.join(id(1), &"k".repeat(longest), &[0; 200], START_MS).expect("it fits");
+        here.register(id(1), &"k".repeat(longest), &[0; 200], false, START_MS).expect("it fits");
+        here.flush();
+        let lengths: Vec<usize> =
+            here.outputs().filter_map(|o| if let Output::Send { message, .. } = o { Some(message.len()) } else { None }).collect();
+        assert!(lengths.len() == 2 && lengths.iter().all(|length| (500..=700).contains(length)), "{lengths:?}");
     }
-    assert!(longest > 100, "little room is lost: {longest}");
 }
