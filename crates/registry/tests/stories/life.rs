@@ -2,7 +2,7 @@
 
 use touchline_registry::{Change, Policy, Reason, Refusal, Registered, Settings, Timing};
 
-use crate::wire::{Body, Life, TRUST, claim, record};
+use crate::wire::{Body, Life, Message, TRUST, claim, record};
 use crate::{BIRTH, OTHER_LIFE, START_MS, Story, claims, heartbeat, id};
 
 const LIFE: Life = (START_MS, BIRTH);
@@ -136,6 +136,52 @@ fn what_the_backend_decided_counts_above_what_it_decided_before() {
     let said = story.said();
     let claimed = claim(1, &record(id(1), entry.stamp().0, 0, "bike", ""));
     assert!(matches!(&*said, [(None, Body::Delta { operations, .. })] if *operations == claimed), "{said:?}");
+}
+
+/// Its claim is doubtful after that, and the other's counts: but whether the other still has the name only its snapshot tells.
+#[test]
+fn a_node_that_was_away_gives_way_only_to_what_is_still_there() {
+    let later = || claim(0, &record(id(200), (START_MS + 1) << 16, 0, "bike", ""));
+    for (has_it_still, operations) in [(true, later()), (false, Vec::new())] {
+        let mut story = Story::following(&Settings { policy: Policy::Hook, ..Settings::default() }, &[], 0);
+        story.register(1, "bike");
+        story.hear("there", Body::Delta { first: 1, count: 1, operations: later() });
+        story.stand_still(5_001);
+        story.here.probed(story.now_ms);
+        story.hear("there", heartbeat(2));
+        let nonce = story.wanted()[0].1;
+        assert_eq!((story.lost.len(), story.here.counters().conflicts_lost), (0, 0));
+        story.hear("there", Body::Snapshot { last: 2, doubt: 0, nonce, part: 0, parts: 1, operations });
+        story.said();
+        assert_eq!((story.lost.len(), story.questions.len()), (usize::from(has_it_still), 1));
+        let owner = if has_it_still { id(200) } else { id(1) };
+        assert_eq!(story.here.lookup("bike").map(|entry| entry.owner()), Some(owner));
+    }
+}
+
+/// Two other nodes claim one name, and have not settled it yet.
+#[test]
+fn what_counts_follows_suspicion_and_policy_at_once() {
+    let of = |node: u8, at: u64| claim(0, &record(id(node), at << 16, 0, "bike", ""));
+    let mut story = Story::following(&Settings::default(), &[], 0);
+    story.hear("also", heartbeat(0));
+    let Some((_, Body::Want { nonce, .. })) = story.said().pop() else { panic!("a snapshot is asked for") };
+    story.hear("also", Body::Snapshot { last: 1, doubt: 0, nonce, part: 0, parts: 1, operations: of(101, 5) });
+    story.hear("there", Body::Delta { first: 1, count: 1, operations: of(200, 9) });
+    let owner = |story: &Story| story.here.lookup("bike").map(|entry| entry.owner());
+    assert_eq!(owner(&story), Some(id(200)), "the later one");
+    for _ in 0..2 {
+        story.here.suspect("there", true, START_MS);
+        assert_eq!(owner(&story), Some(id(101)));
+        story.here.suspect("there", false, START_MS);
+        assert_eq!(owner(&story), Some(id(200)));
+    }
+    for (policy, expected) in [(2, 101), (0, 200), (3, 101), (1, 200)] {
+        let body = heartbeat(0);
+        let message = Message { node: "there".into(), life: OTHER_LIFE, clock: 1, policy, body };
+        story.here.receive(&message.write(), START_MS);
+        assert_eq!(owner(&story), Some(id(expected)), "policy {policy}");
+    }
 }
 
 #[test]
@@ -326,11 +372,15 @@ fn a_node_is_trusted_again_when_all_others_have_what_it_has() {
     let new = (LIFE.0 + 1, BIRTH);
     let trusts =
         |story: &mut Story| story.said().iter().any(|(_, body)| matches!(body, Body::Delta { operations, .. } if **operations == TRUST));
-    for (says, is_trusted) in [(Some(new), true), (Some(LIFE), false), (Some((new.0, 8)), false), (None, false)] {
+    let cases =
+        [(Some(new), 0, true), (Some(new), 3_600_000, true), (Some(LIFE), 0, false), (Some((new.0, 8)), 0, false), (None, 0, false)];
+    for (says, clock_set_by_ms, is_trusted) in cases {
         let mut story = Story::following(&Settings::default(), &[], 0);
         story.register(1, "bike");
         story.hear("there", outdated(LIFE, LIFE));
         story.said();
+        story.here.clock_set(clock_set_by_ms);
+        story.now_ms += clock_set_by_ms;
         for _ in 0..49 {
             beat(&mut story, 0, says);
             story.pass(100);
@@ -382,8 +432,9 @@ fn a_name_that_is_contested_delays_trust() {
     story.here.suspect("there", true, story.now_ms);
     story.hear("there", outdated(LIFE, LIFE));
     story.said();
-    let rival = claim(0, &record(id(200), (START_MS + 9) << 16, 0, "bike", ""));
+    let rival = claim(0, &record(id(200), (START_MS - 9) << 16, 0, "bike", ""));
     story.hear("there", Body::Delta { first: 1, count: 1, operations: rival });
+    assert_eq!(story.here.lookup("bike").map(|entry| entry.owner()), Some(id(200)), "of two doubtful claims the policy decides");
     for _ in 0..60 {
         beat(&mut story, 0, Some(new));
         story.pass(100);
