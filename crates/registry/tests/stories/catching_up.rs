@@ -108,6 +108,44 @@ fn a_snapshot_comes_in_pieces_of_messages_that_the_carrier_takes() {
     assert!((4..=6).contains(&total), "the messages are filled: {total}");
 }
 
+/// The pieces of a snapshot that *here* sends.
+fn pieces(story: &mut Story) -> usize {
+    story.now_ms += 1_000;
+    story.hear("there", Body::Want { to: "here".into(), life: (crate::START_MS, crate::BIRTH), first: 0, nonce: 9 });
+    story.said().iter().filter(|(_, body)| matches!(body, Body::Snapshot { .. })).count()
+}
+
+#[test]
+fn what_fits_into_one_message_is_the_same_for_news_the_log_and_snapshots() {
+    let mut least = None;
+    for message_max in 160..400 {
+        let mut story = Story::following(&Settings { message_max, ..Settings::default() }, &[], 0);
+        story.register(1, "name-1");
+        story.register(1, "name-2");
+        let messages = story.said().len();
+        assert_eq!((messages, pieces(&mut story)), if least.is_some() || messages == 1 { (1, 1) } else { (2, 2) }, "{message_max}");
+        least = least.or((messages == 1).then_some(message_max));
+    }
+    // The log has both in one message, and the carrier takes less than that, or just that.
+    let least = least.expect("both fit");
+    let mut story = Story::following(&Settings::default(), &[], 0);
+    story.register(1, "name-1");
+    story.register(1, "name-2");
+    story.said();
+    for (message_max, expected) in [(least, Some(vec![1, 2])), (least - 1, None)] {
+        story.here.set_message_max(message_max);
+        assert_eq!(answered(&mut story, 1), expected);
+    }
+}
+
+#[test]
+fn an_entry_that_is_longer_than_a_message_should_be_travels_alone() {
+    let settings = Settings { message_max: 10, ..Settings::default() };
+    let mut story = talkative(&settings, 5);
+    assert_eq!(answered(&mut story, 3), Some(vec![3, 4, 5]));
+    assert_eq!(pieces(&mut story), 5);
+}
+
 #[test]
 fn a_gap_is_asked_for_by_its_number_and_what_is_known_is_skipped() {
     let mut story = Story::following(&Settings::default(), &[], 5);
