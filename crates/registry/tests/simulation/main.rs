@@ -291,6 +291,11 @@ impl World {
             assert_eq!(node.tables(), truth, "what {} sees against what is", node.replica.node());
             assert_eq!(node.replica.owners(), owners, "who holds nothing is forgotten");
             assert_eq!(node.replica.nodes().count(), self.nodes.len() - 1);
+            for (other, number) in node.replica.nodes() {
+                let entries = truth.names.values().filter(|(_, of, _)| of == other).count()
+                    + truth.members.keys().filter(|key| key.1 == *other).count();
+                assert_eq!(number, entries as u64, "what {other} has");
+            }
             let seen = node.replica.counters();
             assert_eq!((seen.malformed, seen.digests_wrong), (0, 0), "what is lost, doubled or late is found by its number");
         }
