@@ -52,6 +52,26 @@ fn every_scenario_measures_and_loses_nothing() {
 }
 
 #[test]
+fn whoever_publishes_or_subscribes_does_so_over_tls_too() {
+    let cases: [(&[&str], &str); 7] = [
+        (&["floor", "--preset", "burst", "--connections", "50", "--messages", "20", "--coalesce", "5"], "CPU per delivery"),
+        (&["fanout", "--preset", "burst", "--connections", "100", "--messages", "20", "--shards", "2"], "CPU per delivery / floor"),
+        (&["connect", "--connections", "200", "--concurrency", "20"], "server CPU per connection"),
+        (&["publish", "--connections", "4", "--seconds", "1"], "publishes"),
+        (&["recovery", "--connections", "50", "--publications", "10"], "CPU per recovered publication, connecting included"),
+        (&["noisy", "--connections", "50", "--seconds", "1"], "its commands that were taken"),
+        (&["statistics", "--connections", "50", "--rows", "1000", "--seconds", "1"], "rows written"),
+    ];
+    for (arguments, name) in cases {
+        let figures = figures(&[arguments, &["--way", "tls"]].concat());
+        assert!(figure(&figures, name) > 0.0, "{arguments:?}: {name} is nothing");
+        for (name, value) in figures.iter().filter(|(name, _)| name.starts_with("lost")) {
+            assert!(*value == 0.0, "{arguments:?}: {name}: {value}");
+        }
+    }
+}
+
+#[test]
 fn a_server_of_another_kind_can_be_measured_by_its_address() {
     let output = Command::new(env!("CARGO_BIN_EXE_touchline")).args(["lab", "storm", "--server", "127.0.0.1:1"]).output().expect("it runs");
     assert!(String::from_utf8_lossy(&output.stderr).contains("--pid"), "its process has to be named");

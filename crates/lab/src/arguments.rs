@@ -40,7 +40,7 @@ pub(crate) enum Part {
 pub(crate) enum Scenario {
     /// Every figure that has a bound, one after the other.
     All,
-    /// The bare machine: one thread, plain sockets, one prebuilt frame, one send each.
+    /// The bare machine: one thread, plain sockets, one prebuilt frame, one send each; over TLS the frame is encrypted for each.
     Floor(Fanout),
     /// Publications to many subscribers, beside the floor.
     Fanout(Fanout),
@@ -95,7 +95,7 @@ pub(crate) struct Options {
     /// A server that runs already, instead of a fresh Touchline for each run.
     #[arg(long, global = true, value_name = "HOST:PORT", requires = "pid")]
     pub(crate) server: Option<SocketAddr>,
-    /// Its HTTP API, where that has another address.
+    /// Its HTTP API, where that has another address. It speaks TLS where subscribers come by it.
     #[arg(long, global = true, value_name = "HOST:PORT", requires = "server")]
     pub(crate) api: Option<SocketAddr>,
     /// Its process, for CPU time and memory.

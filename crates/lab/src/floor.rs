@@ -1,13 +1,18 @@
-//! The floor: what the bare machine takes for a delivery. One thread, plain sockets, one prebuilt frame an event, one send each.
+//! The floor: what the bare machine takes for a delivery. One thread, plain sockets, one prebuilt frame an event, one send each. Where readers
+//! come over TLS, each has a session of its own, so the frame is encrypted for each of them, as one record, and there may be several threads.
 
 use std::io::{BufRead as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use rustls::{ServerConfig, ServerConnection};
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Socket, Type};
 
+use crate::certificate::Certificate;
 use crate::process::now_us;
 use crate::way::Way;
 use crate::wire;
@@ -19,8 +24,8 @@ const BACKLOG: i32 = 4_096;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FloorOrder {
-    /// Accept so many readers and acknowledge each.
-    Accept { connections: usize, way: Way },
+    /// Accept so many readers, acknowledge each, and share them out to so many threads.
+    Accept { connections: usize, way: Way, threads: usize },
     /// Send events, each to the readers of one channel after the other.
     Send(Sending),
 }
@@ -60,20 +65,15 @@ pub(crate) fn serve() -> Result<()> {
     listener.listen(BACKLOG)?;
     let address = listener.local_addr()?.as_socket().context("the floor listens on TCP")?;
     say(&FloorReport::Listening { address })?;
-    let mut readers: Vec<TcpStream> = Vec::new();
+    let mut crew = Crew::default();
     for line in std::io::stdin().lock().lines() {
         match serde_json::from_str(&line?)? {
-            FloorOrder::Accept { connections, way } => {
-                while readers.len() < connections {
-                    let mut reader: TcpStream = listener.accept()?.0.into();
-                    reader.set_nodelay(true)?;
-                    reader.write_all(way.acknowledgement())?;
-                    readers.push(reader);
-                }
+            FloorOrder::Accept { connections, way, threads } => {
+                crew = Crew::start(accept(&listener, connections, way)?, threads)?;
                 say(&FloorReport::Accepted)?;
             }
             FloorOrder::Send(sending) => {
-                send(&mut readers, &sending)?;
+                crew.send(&sending)?;
                 say(&FloorReport::Sent)?;
             }
         }
@@ -81,7 +81,82 @@ pub(crate) fn serve() -> Result<()> {
     Ok(())
 }
 
-fn send(readers: &mut [TcpStream], sending: &Sending) -> Result<()> {
+fn accept(listener: &Socket, connections: usize, way: Way) -> Result<Vec<Reader>> {
+    let sessions = if way == Way::Tls { Some(Certificate::make()?.sessions()?) } else { None };
+    let accept_one = |_| {
+        let mut reader = Reader::welcome(listener.accept()?.0.into(), sessions.as_ref())?;
+        reader.write_all(way.acknowledgement())?;
+        Ok(reader)
+    };
+    (0..connections).map(accept_one).collect()
+}
+
+/// Threads that send. They stay when they have sent, because the kernel accounts to a process only what its living threads have used.
+#[derive(Default)]
+struct Crew {
+    orders: Vec<Sender<Sending>>,
+    outcomes: Option<Receiver<Result<()>>>,
+}
+
+impl Crew {
+    /// Gives each thread its share of the readers.
+    fn start(mut readers: Vec<Reader>, threads: usize) -> Result<Self> {
+        let (outcome, outcomes) = channel();
+        let share = readers.len().div_ceil(threads.max(1));
+        let (mut orders, mut first) = (Vec::new(), 0);
+        while !readers.is_empty() {
+            let others = readers.split_off(share.min(readers.len()));
+            let mut mine = std::mem::replace(&mut readers, others);
+            let (order, ordered) = channel::<Sending>();
+            let outcome = outcome.clone();
+            let work = move || ordered.iter().map(|sending| send(&mut mine, first, &sending)).try_for_each(|sent| outcome.send(sent));
+            std::thread::Builder::new().name("sender".into()).spawn(work).context("failed to start a thread")?;
+            orders.push(order);
+            first += share;
+        }
+        Ok(Crew { orders, outcomes: Some(outcomes) })
+    }
+
+    /// Lets all send, and waits for them.
+    fn send(&self, sending: &Sending) -> Result<()> {
+        self.orders.iter().try_for_each(|order| order.send(sending.clone()))?;
+        let outcomes = self.outcomes.iter().flat_map(Receiver::iter);
+        outcomes.take(self.orders.len()).collect()
+    }
+}
+
+/// Somebody who reads what the floor sends.
+struct Reader {
+    socket: TcpStream,
+    session: Option<ServerConnection>,
+}
+
+impl Reader {
+    /// Shakes hands where there is TLS.
+    fn welcome(mut socket: TcpStream, sessions: Option<&Arc<ServerConfig>>) -> Result<Self> {
+        socket.set_nodelay(true)?;
+        let mut session = sessions.map(|config| ServerConnection::new(Arc::clone(config))).transpose()?;
+        if let Some(session) = &mut session {
+            session.set_buffer_limit(None);
+            while session.is_handshaking() {
+                session.complete_io(&mut socket)?;
+            }
+        }
+        Ok(Reader { socket, session })
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> Result<()> {
+        let Some(session) = &mut self.session else { return Ok(self.socket.write_all(bytes)?) };
+        session.writer().write_all(bytes)?;
+        while session.wants_write() {
+            session.write_tls(&mut self.socket)?;
+        }
+        Ok(())
+    }
+}
+
+/// Sends to readers of whom the first has this number among all.
+fn send(readers: &mut [Reader], first_reader: usize, sending: &Sending) -> Result<()> {
     let Sending { ref prefix, channels, messages, rate, coalesce, size, way } = *sending;
     let began = Instant::now();
     let (mut sent, mut round) = (0, 0);
@@ -95,7 +170,9 @@ fn send(readers: &mut [TcpStream], sending: &Sending) -> Result<()> {
         let name = channel_name(prefix, channel);
         let frames: Vec<u8> =
             (first..first + coalesce).flat_map(|number| way.publication(&name, &wire::data(number as u64, posted_us, size))).collect();
-        for reader in readers.iter_mut().skip(channel).step_by(channels) {
+        // A reader's channel is the remainder of its number.
+        let skipped = (channel + channels - first_reader % channels) % channels;
+        for reader in readers.iter_mut().skip(skipped).step_by(channels) {
             reader.write_all(&frames)?;
         }
         round += 1;

@@ -5,6 +5,7 @@
 //! process, divided by the work done, so it holds on a busy machine too. Every subscriber checks that nothing is lost, doubled or out of order.
 
 mod arguments;
+mod certificate;
 mod fleet;
 mod floor;
 mod ledger;
@@ -15,6 +16,7 @@ mod process;
 mod publisher;
 mod report;
 mod scenario;
+mod stream;
 mod subject;
 mod token;
 mod way;

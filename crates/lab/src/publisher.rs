@@ -11,6 +11,7 @@ use mio::{Events, Interest, Poll, Token};
 
 use crate::ledger::Times;
 use crate::process::now_us;
+use crate::stream::Stream;
 use crate::wire;
 use crate::worker::channel_name;
 
@@ -19,9 +20,15 @@ use crate::worker::channel_name;
 pub(crate) struct Api {
     pub(crate) address: SocketAddr,
     pub(crate) key: String,
+    pub(crate) is_tls: bool,
 }
 
 impl Api {
+    /// A connection to it.
+    pub(crate) fn connect(&self) -> Result<Stream<TcpStream>> {
+        Stream::connect(self.address, self.is_tls)
+    }
+
     fn request(&self, channel: &str, data: &str) -> Vec<u8> {
         self.call("publish", &format!(r#"{{"channel":"{channel}","data":{data}}}"#))
     }
@@ -54,7 +61,7 @@ pub(crate) fn answer(bytes: &[u8]) -> Result<Option<usize>> {
 /// One publisher: numbers the publications of each channel, and waits for each answer.
 pub(crate) struct Publisher {
     api: Api,
-    socket: TcpStream,
+    socket: Stream<TcpStream>,
     prefix: String,
     channels: usize,
     size: usize,
@@ -108,10 +115,9 @@ impl Publisher {
     }
 }
 
-fn connect(api: &Api) -> Result<TcpStream> {
-    let socket = TcpStream::connect(api.address)?;
-    socket.set_nodelay(true)?;
-    socket.set_read_timeout(Some(Duration::from_secs(20)))?;
+fn connect(api: &Api) -> Result<Stream<TcpStream>> {
+    let socket = api.connect()?;
+    socket.socket().set_read_timeout(Some(Duration::from_secs(20)))?;
     Ok(socket)
 }
 
@@ -146,11 +152,8 @@ pub(crate) fn publish_from_many(api: &Api, many: &Many<'_>) -> Result<Published>
     let pause = Duration::from_secs_f64(if rate > 0.0 { connections as f64 / rate } else { 0.0 });
     let mut sockets = Vec::new();
     for index in 0..connections {
-        let socket = TcpStream::connect(api.address)?;
-        socket.set_nodelay(true)?;
-        socket.set_nonblocking(true)?;
-        let mut socket = mio::net::TcpStream::from_std(socket);
-        poll.registry().register(&mut socket, Token(index), Interest::READABLE)?;
+        let mut socket = api.connect()?.into_polled()?;
+        poll.registry().register(socket.socket_mut(), Token(index), Interest::READABLE)?;
         resting.push(Reverse((Instant::now() + pause.mul_f64(index as f64 / connections as f64), index)));
         sockets.push((socket, Instant::now(), Vec::new()));
     }

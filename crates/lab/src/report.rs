@@ -28,6 +28,11 @@ impl Figure {
         Figure { must: Some(must), aim: Some(aim), ..self }
     }
 
+    /// The same without a bound, unless the bound holds for what is measured.
+    pub(crate) const fn only_if(self, is_bound: bool) -> Self {
+        if is_bound { self } else { Figure { must: None, aim: None, ..self } }
+    }
+
     pub(crate) const fn at_least(self, must: f64, aim: f64) -> Self {
         Figure { must: Some(must), aim: Some(aim), is_rate: true, ..self }
     }

@@ -11,10 +11,12 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::json;
 
 use crate::arguments::Options;
+use crate::certificate::Certificate;
 use crate::fleet::Plan;
 use crate::nats::Nats;
 use crate::process::Part;
 use crate::publisher::Api;
+use crate::stream::Stream;
 use crate::way::Way;
 use crate::wire::Dialect;
 
@@ -42,41 +44,13 @@ pub(crate) struct Subject {
     dialect: Dialect,
     way: Way,
     /// Where subscribers go.
-    door: SocketAddr,
+    pub(crate) door: SocketAddr,
     _own: Option<(Part, Configuration)>,
-}
-
-/// A certificate that a server of the lab's own shows, made by openssl.
-struct Certificate([PathBuf; 2]);
-
-impl Certificate {
-    fn make(settings: &mut serde_json::Value) -> Result<Self> {
-        let path = |kind: &str| std::env::temp_dir().join(format!("touchline-lab-{}.{kind}", std::process::id()));
-        let certificate = Certificate([path("pem"), path("key")]);
-        let [pem, key] = &certificate.0;
-        let words =
-            ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "1", "-subj", "/CN=localhost"];
-        let made = Command::new("openssl").args(words).arg("-out").arg(pem).arg("-keyout").arg(key).stderr(Stdio::null()).status();
-        if !made.context("openssl makes the certificate: Debian has it as the package openssl")?.success() {
-            bail!("openssl made no certificate");
-        }
-        settings["http_server"]["tls"] = json!({"enabled": true, "cert_pem": pem, "key_pem": key});
-        Ok(certificate)
-    }
-}
-
-impl Drop for Certificate {
-    fn drop(&mut self) {
-        for path in &self.0 {
-            let _ = std::fs::remove_file(path);
-        }
-    }
 }
 
 /// A configuration file, and the database of durable channels, which are removed at the end.
 struct Configuration {
     file: PathBuf,
-    _certificate: Option<Certificate>,
     _database: Option<Arc<Database>>,
 }
 
@@ -175,7 +149,7 @@ impl Subject {
         if let (Some(address), Some(pid)) = (options.server, options.pid) {
             return Ok(Subject {
                 address,
-                api: Api { address: options.api.unwrap_or(address), key: options.key.clone() },
+                api: Api { address: options.api.unwrap_or(address), key: options.key.clone(), is_tls: options.way == Way::Tls },
                 pid,
                 token_secret: options.token_secret.clone(),
                 path: options.path.clone(),
@@ -190,33 +164,40 @@ impl Subject {
         let tcp = free_address()?;
         let mut settings = configured(address, ground);
         options.way.configure(&mut settings, tcp.port());
-        let certificate = if options.way == Way::Tls { Some(Certificate::make(&mut settings)?) } else { None };
-        let configuration = Configuration { file: file.clone(), _certificate: certificate, _database: ground.database.cloned() };
+        if options.way == Way::Tls {
+            settings["http_server"]["tls"] = Certificate::make()?.settings();
+        }
+        let configuration = Configuration { file: file.clone(), _database: ground.database.cloned() };
         std::fs::write(&file, settings.to_string()).context("failed to write the server's configuration")?;
         let own = serve(&configuration, options, address)?;
         let door = if options.way == Way::Tcp { tcp } else { address };
-        Ok(Subject { way: options.way, door, ..Subject::own(address, own, configuration) })
+        Ok(Subject { door, ..Subject::own(address, options.way, own, configuration) })
     }
 
-    fn own(address: SocketAddr, own: Part, configuration: Configuration) -> Self {
+    fn own(address: SocketAddr, way: Way, own: Part, configuration: Configuration) -> Self {
         Subject {
             address,
-            api: Api { address, key: "lab".to_owned() },
+            api: Api { address, key: "lab".to_owned(), is_tls: way == Way::Tls },
             pid: own.pid(),
             token_secret: Some(SECRET.to_owned()),
             path: "/connection/websocket".to_owned(),
             dialect: Dialect::Centrifugal,
-            way: Way::Websocket,
+            way,
             door: address,
             _own: Some((own, configuration)),
         }
+    }
+
+    /// A connection to where its clients speak HTTP and WebSocket.
+    pub(crate) fn connect(&self) -> Result<Stream<TcpStream>> {
+        Stream::connect(self.address, self.way == Way::Tls)
     }
 
     /// Ends a server of the lab's own as a crash would, and gives what starts it again.
     pub(crate) fn kill(self) -> Result<Killed> {
         let (own, configuration) = self._own.context("only a server of the lab's own can be killed")?;
         drop(own);
-        Ok(Killed { address: self.address, configuration })
+        Ok(Killed { address: self.address, way: self.way, configuration })
     }
 
     /// Subscribers of this server. With `has_tokens` they come with a token each, where the server has a secret.
@@ -239,6 +220,7 @@ impl Subject {
 /// A server that is dead.
 pub(crate) struct Killed {
     address: SocketAddr,
+    way: Way,
     configuration: Configuration,
 }
 
@@ -249,7 +231,7 @@ impl Killed {
     /// When it does not start.
     pub(crate) fn revive(self, options: &Options) -> Result<Subject> {
         let own = serve(&self.configuration, options, self.address)?;
-        Ok(Subject::own(self.address, own, self.configuration))
+        Ok(Subject::own(self.address, self.way, own, self.configuration))
     }
 }
 

@@ -34,7 +34,7 @@ pub(super) fn across(across: &Across, options: &Options, results: &mut Results) 
 /// CPU per delivery on each node, and what went wrong.
 fn run(subjects: &[Subject], across: &Across) -> Result<(Vec<f64>, u64)> {
     let mut plan = subjects[0].plan(across.connections * subjects.len(), PLAIN, 1, SIZE, false);
-    plan.servers = subjects.iter().map(|subject| subject.address).collect();
+    plan.servers = subjects.iter().map(|subject| subject.door).collect();
     let mut fleet = Fleet::start(&plan)?;
     fleet.open_all(500)?;
     let mut publisher = Publisher::new(subjects[0].api.clone(), PLAIN, 1, SIZE)?;

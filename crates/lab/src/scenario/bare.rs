@@ -26,6 +26,8 @@ pub(super) fn patience(messages: usize, rate: f64) -> Duration {
 pub(super) struct Bare {
     /// Processes that send at once, each to its share of the connections.
     pub(super) processes: usize,
+    /// Threads of each.
+    pub(super) threads: usize,
     pub(super) connections: usize,
     pub(super) opened_at_once: usize,
     pub(super) sending: Sending,
@@ -37,6 +39,12 @@ pub(super) struct Outcome {
     pub(super) us: f64,
     pub(super) delivered: Delivered,
     pub(super) seconds: f64,
+}
+
+impl Outcome {
+    pub(super) fn deliveries_per_second(&self) -> f64 {
+        self.delivered.count as f64 / self.seconds
+    }
 }
 
 impl Bare {
@@ -61,7 +69,7 @@ impl Bare {
         for floor in &mut floors {
             let connections = missing.min(plan.share());
             missing -= connections;
-            floor.order(&FloorOrder::Accept { connections, way: self.sending.way })?;
+            floor.order(&FloorOrder::Accept { connections, way: self.sending.way, threads: self.threads })?;
         }
         fleet.open_all(self.opened_at_once)?;
         floors.iter_mut().try_for_each(|floor| floor.wait("accept", |report| matches!(report, FloorReport::Accepted)))?;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use crate::nats::Nats;
 use crate::process::resident_bytes;
 use crate::publisher::Publisher;
 use crate::report::{Figure, Results};
+use crate::stream::Stream;
 use crate::subject::{HISTORY, PLAIN, Subject};
 use crate::wire;
 use crate::worker::channel_name;
@@ -37,7 +38,7 @@ fn run(scenario: &'static str, prefix: &str, channels: &Channels, options: &Opti
     let subjects = Subject::start_joined(options, &nats, NODES)?;
     let memory = || -> Result<f64> { subjects.iter().map(|subject| resident_bytes(subject.pid)).sum() };
     let (before, nats_before) = (memory()?, resident_bytes(nats.pid())?);
-    let mut crowds = subjects.iter().map(|subject| Crowd::open(subject.address, channels.channels)).collect::<Result<Vec<_>>>()?;
+    let mut crowds = subjects.iter().map(|subject| Crowd::open(subject, channels.channels)).collect::<Result<Vec<_>>>()?;
     let began = Instant::now();
     at_once(&mut crowds, |crowd| crowd.subscribe(prefix))?;
     let seconds = began.elapsed().as_secs_f64();
@@ -67,13 +68,13 @@ struct Crowd {
 }
 
 struct Client {
-    socket: TcpStream,
+    socket: Stream<TcpStream>,
     rest: Vec<u8>,
     channels: Range<usize>,
 }
 
 impl Crowd {
-    fn open(server: SocketAddr, channels: usize) -> Result<Self> {
+    fn open(server: &Subject, channels: usize) -> Result<Self> {
         let open = |first| Client::open(server, first..channels.min(first + EACH));
         Ok(Crowd { clients: (0..channels).step_by(EACH).map(open).collect::<Result<_>>()? })
     }
@@ -123,11 +124,10 @@ impl Crowd {
 }
 
 impl Client {
-    fn open(server: SocketAddr, channels: Range<usize>) -> Result<Self> {
-        let mut socket = TcpStream::connect(server)?;
-        socket.set_nodelay(true)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
-        socket.write_all(&wire::handshake(&server.to_string(), "/connection/websocket"))?;
+    fn open(server: &Subject, channels: Range<usize>) -> Result<Self> {
+        let mut socket = server.connect()?;
+        socket.socket().set_read_timeout(Some(PATIENCE))?;
+        socket.write_all(&wire::handshake(&server.address.to_string(), "/connection/websocket"))?;
         let mut head = Vec::new();
         while wire::find(&head, b"\r\n\r\n").is_none() {
             let mut byte = [0];

@@ -1,5 +1,7 @@
 //! Publications to many subscribers, beside the floor.
 
+use std::num::NonZero;
+use std::thread::available_parallelism;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -59,21 +61,31 @@ impl Numbers {
         Numbers { connections: self.connections.div_ceil(self.channels), channels: 1, ..self }
     }
 
-    /// The bare machine with these numbers.
-    fn floor(&self) -> Result<Outcome> {
+    /// The bare machine with these numbers, in one process of so many threads.
+    fn floor(&self, threads: usize) -> Result<Outcome> {
         let Numbers { connections, channels, messages, rate, size, coalesce, way, .. } = *self;
         let sending = Sending { prefix: PLAIN.to_owned(), channels, messages, rate, coalesce, size, way };
-        Bare { processes: 1, connections, opened_at_once: OPENED_AT_ONCE, sending }.run()
+        Bare { processes: 1, threads, connections, opened_at_once: OPENED_AT_ONCE, sending }.run()
+    }
+}
+
+/// Threads of the floor. It has one for plain sockets; where each frame is encrypted for each subscriber, it has as many as the server has
+/// shards.
+pub(super) fn threads(options: &Options) -> usize {
+    match options.way {
+        Way::Tls => options.shards.map_or_else(|| available_parallelism().map_or(1, NonZero::get), usize::from),
+        _ => 1,
     }
 }
 
 /// One run of the floor, alone.
 pub(super) fn floor(fanout: &Fanout, options: &Options, results: &mut Results) -> Result<()> {
     let numbers = Numbers::of(fanout, options.way);
-    let floor = numbers.floor()?;
+    let floor = numbers.floor(threads(options))?;
     results.add(Figure::new("floor", "CPU per delivery", "µs"), floor.us);
     results.add(Figure::new("floor", "mean latency", "ms"), floor.delivered.times.mean_ms());
     results.add(Figure::new("floor", "p99 latency", "ms"), floor.delivered.times.quantile_ms(0.99));
+    results.add(Figure::new("floor", "deliveries", "/s"), floor.deliveries_per_second());
     results.add(exact("floor"), floor.delivered.wrongs.total("floor") as f64);
     Ok(())
 }
@@ -81,8 +93,9 @@ pub(super) fn floor(fanout: &Fanout, options: &Options, results: &mut Results) -
 /// One run of the floor and one of the server.
 pub(super) fn fanout(fanout: &Fanout, options: &Options, results: &mut Results) -> Result<()> {
     let numbers = Numbers::of(fanout, options.way);
-    let floor = numbers.of_one_channel().floor()?;
-    let spread = if numbers.channels > 1 { Some(numbers.floor()?) } else { None };
+    let threads = threads(options);
+    let floor = numbers.of_one_channel().floor(threads)?;
+    let spread = if numbers.channels > 1 { Some(numbers.floor(threads)?) } else { None };
     let server = run_server(&numbers, options)?;
     let figure = |name, unit| Figure::new(numbers.scenario, name, unit);
     let (us, ratio) = (figure("CPU per delivery", "µs"), figure("CPU per delivery / floor", "×"));
@@ -91,7 +104,7 @@ pub(super) fn fanout(fanout: &Fanout, options: &Options, results: &mut Results) 
         Preset::Steady if options.way == Way::Websocket => (us, ratio.bound(1.10, 1.03), latency),
         Preset::Steady => (us, ratio.bound(1.12, 1.03), latency),
         Preset::Burst => (us, ratio.bound(0.35, 0.1), latency.bound(45.0, 22.5)),
-        Preset::Sparse => (us.bound(8.0, 6.5), ratio, latency),
+        Preset::Sparse => (us.bound(8.0, 6.5).only_if(options.way != Way::Tls), ratio, latency),
         Preset::Light => (us, ratio, latency),
     };
     results.add(us, server.us);
@@ -105,7 +118,8 @@ pub(super) fn fanout(fanout: &Fanout, options: &Options, results: &mut Results) 
     results.add(figure("floor: mean latency", "ms"), floor.delivered.times.mean_ms());
     results.add(figure("floor: p99 latency", "ms"), floor.delivered.times.quantile_ms(0.99));
     results.add(figure("events a read", ""), server.delivered.count as f64 / server.delivered.reads.max(1) as f64);
-    results.add(figure("deliveries", "/s"), server.delivered.count as f64 / server.seconds);
+    results.add(figure("deliveries", "/s"), server.deliveries_per_second());
+    results.add(figure("floor: deliveries", "/s"), floor.deliveries_per_second());
     results.add(exact(numbers.scenario), (server.delivered.wrongs.total("server") + floor.delivered.wrongs.total("floor")) as f64);
     Ok(())
 }

@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use super::bare::{Bare, REST, patience};
 use super::exact;
+use super::fanout::threads;
 use crate::arguments::{Ladder, Options};
 use crate::fleet::Fleet;
 use crate::floor::Sending;
@@ -27,14 +28,14 @@ fn climb((connections, concurrency): (usize, usize), ladder: &Ladder, options: &
     let channels = ladder.channels as usize;
     let messages = ladder.messages.div_ceil(channels) * channels;
     let sending = Sending { prefix: PLAIN.to_owned(), channels, messages, rate: ladder.rate, coalesce: 1, size: SIZE, way: options.way };
-    let floor = Bare { processes: count, connections, opened_at_once: 500, sending }.run()?;
+    let floor = Bare { processes: count, threads: threads(options), connections, opened_at_once: 500, sending }.run()?;
     let nats = if count > 1 { Some(Nats::start()?) } else { None };
     let subjects = match &nats {
         Some(nats) => Subject::start_joined(options, nats, count)?,
         None => vec![Subject::start(options)?],
     };
     let mut plan = subjects[0].plan(connections, PLAIN, channels, SIZE, false);
-    plan.servers = subjects.iter().map(|subject| subject.address).collect();
+    plan.servers = subjects.iter().map(|subject| subject.door).collect();
     let mut fleet = Fleet::start(&plan)?;
     let opened = fleet.open(concurrency)?;
     let mut publisher = Publisher::new(subjects[0].api.clone(), PLAIN, channels, SIZE)?;

@@ -1,12 +1,12 @@
 //! One client that sends as many commands as it can, and what its neighbours notice of it.
 
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use super::bare::{REST, patience};
 use super::exact;
@@ -14,6 +14,7 @@ use crate::arguments::{Noisy, Options};
 use crate::fleet::{Delivered, Fleet};
 use crate::publisher::Publisher;
 use crate::report::{Figure, Results};
+use crate::stream::Stream;
 use crate::subject::{PLAIN, Subject};
 use crate::way::Way;
 use crate::wire;
@@ -22,6 +23,8 @@ const SIZE: usize = 128;
 /// Commands in one message of the noisy client, and messages a second: 100,000 commands.
 const COMMANDS: usize = 50;
 const MESSAGES: u64 = 2_000;
+/// How long it waits where there is nothing to be read, and nothing to be written.
+const PAUSE: Duration = Duration::from_micros(500);
 
 /// One run: a fan-out beside nobody, beside a noisy client, beside nobody.
 pub(super) fn noisy(noisy: &Noisy, options: &Options, results: &mut Results) -> Result<()> {
@@ -63,48 +66,56 @@ struct Noise {
 
 impl Noise {
     fn start(subject: &Subject) -> Result<Self> {
-        let mut socket = TcpStream::connect(subject.address)?;
+        let mut socket = subject.connect()?;
         socket.write_all(&Way::Websocket.opening("lab", "/connection/websocket", "lab"))?;
         socket.write_all(&wire::text(r#"{"id":1,"connect":{}}"#))?;
-        let (is_over, commands, bytes) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
-        let (mut reader, read_over, read_bytes) = (socket.try_clone()?, Arc::clone(&is_over), Arc::clone(&bytes));
-        reader.set_read_timeout(Some(Duration::from_millis(100)))?;
+        socket.socket().set_nonblocking(true)?;
+        let noise = Noise { is_over: Arc::default(), commands: Arc::default(), bytes: Arc::default() };
+        let (is_over, commands, bytes) = (Arc::clone(&noise.is_over), Arc::clone(&noise.commands), Arc::clone(&noise.bytes));
         std::thread::spawn(move || {
-            let mut scratch = vec![0; 256 * 1024];
-            while !read_over.load(Relaxed) {
-                match reader.read(&mut scratch) {
-                    Ok(0) => return,
-                    Ok(length) => drop(read_bytes.fetch_add(length as u64, Relaxed)),
-                    Err(_) => {}
-                }
-            }
+            // The server may have had enough of it: then there is no more noise, which the figures show.
+            let _ = make_noise(&mut socket, &is_over, &commands, &bytes);
         });
-        let (write_over, sent) = (Arc::clone(&is_over), Arc::clone(&commands));
-        socket.set_write_timeout(Some(Duration::from_millis(200)))?;
-        let command = r#"{"id":9,"rpc":{"method":"none","data":{}}}"#;
-        let message = wire::text(&vec![command; COMMANDS].join("\n"));
-        std::thread::spawn(move || {
-            let (began, mut messages, mut offset) = (Instant::now(), 0u64, 0);
-            while !write_over.load(Relaxed) {
-                if messages > began.elapsed().as_micros() as u64 * MESSAGES / 1_000_000 {
-                    std::thread::sleep(Duration::from_micros(500));
-                    continue;
-                }
-                // A message that does not fit goes on where it stopped.
-                if let Ok(written) = socket.write(&message[offset..]) {
-                    offset += written;
-                }
-                if offset == message.len() {
-                    (messages, offset) = (messages + 1, 0);
-                    sent.fetch_add(COMMANDS as u64, Relaxed);
-                }
-            }
-        });
-        Ok(Noise { is_over, commands, bytes })
+        Ok(noise)
     }
 
     fn stop(self) -> (f64, f64) {
         self.is_over.store(true, Relaxed);
         (self.commands.load(Relaxed) as f64, self.bytes.load(Relaxed) as f64)
+    }
+}
+
+/// Sends at its pace whatever the server takes, and throws away what comes back.
+fn make_noise(socket: &mut Stream<TcpStream>, is_over: &AtomicBool, commands: &AtomicU64, bytes: &AtomicU64) -> Result<()> {
+    let command = r#"{"id":9,"rpc":{"method":"none","data":{}}}"#;
+    let message = wire::text(&vec![command; COMMANDS].join("\n"));
+    let mut scratch = vec![0; 256 * 1024];
+    let (began, mut messages, mut offset) = (Instant::now(), 0u64, 0);
+    while !is_over.load(Relaxed) {
+        let has_read = match socket.read(&mut scratch) {
+            Ok(0) => bail!("the server closed the connection"),
+            read => moved(read)?,
+        };
+        bytes.fetch_add(has_read as u64, Relaxed);
+        let is_due = messages <= began.elapsed().as_micros() as u64 * MESSAGES / 1_000_000;
+        // A message that does not fit goes on where it stopped.
+        let has_written = if is_due { moved(socket.write(&message[offset..]))? } else { 0 };
+        offset += has_written;
+        if offset == message.len() {
+            (messages, offset) = (messages + 1, 0);
+            commands.fetch_add(COMMANDS as u64, Relaxed);
+        }
+        if has_read + has_written == 0 {
+            std::thread::sleep(PAUSE);
+        }
+    }
+    Ok(())
+}
+
+/// How many bytes were read or written; none where the socket has to be waited for.
+fn moved(outcome: std::io::Result<usize>) -> Result<usize> {
+    match outcome {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
+        outcome => Ok(outcome?),
     }
 }

@@ -9,6 +9,7 @@ use crate::process::Meter;
 use crate::publisher::{Many, publish_from_many};
 use crate::report::{Figure, Results};
 use crate::subject::Subject;
+use crate::way::Way;
 
 const SCENARIO: &str = "publish";
 const CHANNEL: &str = "lab:publish";
@@ -22,7 +23,7 @@ pub(super) fn publish(publish: &Publish, options: &Options, results: &mut Result
     let meter = Meter::start(subject.pid)?;
     let published = publish_from_many(&subject.api, &Many { lasting: Duration::from_secs(publish.seconds), ..warm })?;
     let us = meter.stop()? / published.count.max(1) as f64;
-    results.add(Figure::new(SCENARIO, "server CPU per publish", "µs").bound(9.0, 6.0), us);
+    results.add(Figure::new(SCENARIO, "server CPU per publish", "µs").bound(9.0, 6.0).only_if(options.way != Way::Tls), us);
     results.add(Figure::new(SCENARIO, "publishes", "/s"), published.count as f64 / published.seconds);
     results.add(Figure::new(SCENARIO, "p50 of an answer", "ms"), published.times.quantile_ms(0.5));
     results.add(Figure::new(SCENARIO, "p99 of an answer", "ms"), published.times.quantile_ms(0.99));

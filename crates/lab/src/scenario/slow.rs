@@ -2,7 +2,7 @@
 //! two event loops that give the same answers and wait for the query themselves.
 
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -17,6 +17,7 @@ use crate::arguments::{Options, Slow};
 use crate::postgres::Postgres;
 use crate::publisher::{Api, answer};
 use crate::report::{Figure, Results, median};
+use crate::stream::Stream;
 use crate::subject::{Database, Subject};
 use crate::wire;
 
@@ -101,7 +102,7 @@ fn make_slow(postgres: &Postgres) {
 
 /// Publishes into the warm channel, so that it is in memory; the answer that its history has from then on.
 fn warm(api: &Api) -> Result<Vec<u8>> {
-    let mut socket = TcpStream::connect(api.address)?;
+    let mut socket = api.connect()?;
     let mut ask = |operation: &str, body: &str| -> Result<Vec<u8>> {
         socket.write_all(&api.call(operation, body))?;
         let (mut whole, mut some) = (Vec::new(), [0; 16_384]);
@@ -142,7 +143,7 @@ struct Crowd<'a> {
 }
 
 struct Asking {
-    socket: mio::net::TcpStream,
+    socket: Stream<mio::net::TcpStream>,
     rest: Vec<u8>,
 }
 
@@ -207,11 +208,8 @@ impl<'a> Crowd<'a> {
 
 impl Asking {
     fn new(api: &Api, poll: &Poll, index: usize) -> Result<Self> {
-        let socket = TcpStream::connect(api.address)?;
-        socket.set_nodelay(true)?;
-        socket.set_nonblocking(true)?;
-        let mut socket = mio::net::TcpStream::from_std(socket);
-        poll.registry().register(&mut socket, Token(index), Interest::READABLE)?;
+        let mut socket = api.connect()?.into_polled()?;
+        poll.registry().register(socket.socket_mut(), Token(index), Interest::READABLE)?;
         Ok(Asking { socket, rest: Vec::new() })
     }
 
@@ -266,7 +264,7 @@ impl Blocking {
             };
             std::thread::Builder::new().name("blocking".into()).spawn(work).context("failed to start a thread")?;
         }
-        Ok(Blocking { api: Api { address, key: "lab".to_owned() }, is_over })
+        Ok(Blocking { api: Api { address, key: "lab".to_owned(), is_tls: false }, is_over })
     }
 }
 

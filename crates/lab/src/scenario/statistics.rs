@@ -14,6 +14,7 @@ use super::fanout::{Numbers, deliver};
 use crate::arguments::{Options, Statistics};
 use crate::process::Meter;
 use crate::report::{Figure, Results};
+use crate::stream::Stream;
 use crate::subject::{Database, Subject};
 use crate::wire;
 
@@ -70,7 +71,7 @@ struct Counted {
 
 impl Counted {
     fn of(subject: &Subject) -> Result<Self> {
-        let mut socket = TcpStream::connect(subject.address)?;
+        let mut socket = subject.connect()?;
         socket.write_all(b"GET /metrics HTTP/1.1\r\nHost: lab\r\nConnection: close\r\n\r\n")?;
         let mut text = String::new();
         socket.read_to_string(&mut text)?;
@@ -120,9 +121,8 @@ impl Drop for Reporting {
     }
 }
 
-fn reporter(subject: &Subject) -> Result<TcpStream> {
-    let mut socket = TcpStream::connect(subject.address)?;
-    socket.set_nodelay(true)?;
+fn reporter(subject: &Subject) -> Result<Stream<TcpStream>> {
+    let mut socket = subject.connect()?;
     socket.write_all(&wire::handshake("lab", "/connection/websocket"))?;
     socket.write_all(&wire::text(r#"{"id":1,"connect":{}}"#))?;
     let (mut answer, mut some) = (Vec::new(), [0; 4_096]);
@@ -132,14 +132,14 @@ fn reporter(subject: &Subject) -> Result<TcpStream> {
             length => answer.extend_from_slice(&some[..length]),
         }
     }
-    socket.set_read_timeout(Some(Duration::from_millis(1)))?;
+    socket.socket().set_read_timeout(Some(Duration::from_millis(1)))?;
     Ok(socket)
 }
 
 /// Reports, and throws away what the server has answered so far.
-fn report(socket: &mut TcpStream, message: &[u8]) -> Result<()> {
+fn report(socket: &mut Stream<TcpStream>, message: &[u8]) -> Result<()> {
     socket.write_all(message)?;
-    socket.set_nonblocking(true)?;
+    socket.socket().set_nonblocking(true)?;
     let mut scratch = [0; 65_536];
     let read = loop {
         match socket.read(&mut scratch) {
@@ -149,6 +149,6 @@ fn report(socket: &mut TcpStream, message: &[u8]) -> Result<()> {
             Err(error) => break Err(error),
         }
     };
-    socket.set_nonblocking(false)?;
+    socket.socket().set_nonblocking(false)?;
     Ok(read?)
 }

@@ -1,7 +1,6 @@
 //! A process that holds subscribers: one thread, one poller. Orders come as JSON lines on standard input, reports go out on standard output.
 
 mod opening;
-mod stream;
 mod subscriber;
 
 use std::io::{BufRead as _, Write as _};

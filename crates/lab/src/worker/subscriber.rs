@@ -10,9 +10,9 @@ use mio::{Interest, Registry, Token};
 use socket2::{Domain, Socket, Type};
 
 use super::Crowd;
-use super::stream::Stream;
 use crate::ledger::{Ledger, Progress};
 use crate::process::now_us;
+use crate::stream::Stream;
 use crate::way::Way;
 use crate::wire::{self, CLOSE, Dialect, PING};
 
@@ -57,7 +57,7 @@ pub(super) struct Scene<'a> {
 
 #[derive(Default)]
 pub(super) struct Subscriber {
-    socket: Option<Stream>,
+    socket: Option<Stream<TcpStream>>,
     stage: Stage,
     dialled: Option<Instant>,
     opened_us: u64,
@@ -165,18 +165,19 @@ impl Subscriber {
             return Ok(());
         }
         socket.set_nodelay(true)?;
-        if crowd.dialect == Dialect::Plain {
-            self.stage = Stage::Subscribing;
-            return Ok(());
-        }
-        if !crowd.way.begins_with_http() {
-            self.stage = Stage::Connecting;
-            return self.send(&connect(crowd.way, token));
-        }
         if crowd.way == Way::Tls
             && let Some(Stream::Plain(socket)) = self.socket.take()
         {
             self.socket = Some(Stream::secure(socket)?);
+        }
+        if crowd.dialect == Dialect::Plain {
+            self.stage = Stage::Subscribing;
+            // With TLS it is the client who begins.
+            return self.send(&[]);
+        }
+        if !crowd.way.begins_with_http() {
+            self.stage = Stage::Connecting;
+            return self.send(&connect(crowd.way, token));
         }
         self.stage = Stage::Upgrading;
         self.send(&crowd.way.opening(&crowd.server.to_string(), &crowd.path, &crowd.channel(index)))

@@ -1,26 +1,26 @@
-//! A subscriber's socket, perhaps with TLS. The lab trusts whatever certificate it is shown: it talks to a server of its own, on loopback.
+//! A socket of the lab's clients, perhaps with TLS. They trust whatever certificate they are shown: they talk to servers on loopback.
 
-use std::io::{Read, Result, Write};
+use std::io::{ErrorKind, Read, Result, Write};
+use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
 
-use mio::net::TcpStream;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme, StreamOwned};
 
-/// A socket.
-pub(super) enum Stream {
-    Plain(TcpStream),
-    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+/// A socket, blocking or not.
+pub(crate) enum Stream<S: Read + Write> {
+    Plain(S),
+    Tls(Box<StreamOwned<ClientConnection, S>>),
 }
 
-impl Stream {
-    /// A socket with TLS on it.
+impl<S: Read + Write> Stream<S> {
+    /// A socket with TLS on it. Reading and writing shake hands.
     ///
     /// # Errors
     /// When the library refuses.
-    pub(super) fn secure(socket: TcpStream) -> anyhow::Result<Self> {
+    pub(crate) fn secure(socket: S) -> anyhow::Result<Self> {
         static CONFIG: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| {
             let builder = ClientConfig::builder().dangerous().with_custom_certificate_verifier(Arc::new(Trusting));
             Arc::new(builder.with_no_client_auth())
@@ -31,15 +31,59 @@ impl Stream {
     }
 
     /// The socket itself.
-    pub(super) fn socket(&self) -> &TcpStream {
+    pub(crate) fn socket(&self) -> &S {
         match self {
             Stream::Plain(socket) => socket,
             Stream::Tls(stream) => &stream.sock,
         }
     }
+
+    /// The socket itself, for a poller.
+    pub(crate) fn socket_mut(&mut self) -> &mut S {
+        match self {
+            Stream::Plain(socket) => socket,
+            Stream::Tls(stream) => &mut stream.sock,
+        }
+    }
 }
 
-impl Read for Stream {
+impl Stream<std::net::TcpStream> {
+    /// Connects, and shakes hands where there is TLS.
+    ///
+    /// # Errors
+    /// When nobody listens, or the other end speaks something else.
+    pub(crate) fn connect(address: SocketAddr, is_tls: bool) -> anyhow::Result<Self> {
+        let socket = std::net::TcpStream::connect(address)?;
+        socket.set_nodelay(true)?;
+        if !is_tls {
+            return Ok(Stream::Plain(socket));
+        }
+        let mut stream = Self::secure(socket)?;
+        if let Stream::Tls(stream) = &mut stream {
+            while stream.conn.is_handshaking() {
+                stream.conn.complete_io(&mut stream.sock)?;
+            }
+        }
+        Ok(stream)
+    }
+
+    /// The same for a poller.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub(crate) fn into_polled(self) -> Result<Stream<mio::net::TcpStream>> {
+        self.socket().set_nonblocking(true)?;
+        Ok(match self {
+            Stream::Plain(socket) => Stream::Plain(mio::net::TcpStream::from_std(socket)),
+            Stream::Tls(stream) => {
+                let (session, socket) = stream.into_parts();
+                Stream::Tls(Box::new(StreamOwned::new(session, mio::net::TcpStream::from_std(socket))))
+            }
+        })
+    }
+}
+
+impl<S: Read + Write> Read for Stream<S> {
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         match self {
             Stream::Plain(socket) => socket.read(buffer),
@@ -48,14 +92,19 @@ impl Read for Stream {
     }
 }
 
-impl Write for Stream {
+impl<S: Read + Write> Write for Stream<S> {
     fn write(&mut self, bytes: &[u8]) -> Result<usize> {
         match self {
             Stream::Plain(socket) => socket.write(bytes),
             Stream::Tls(stream) => {
                 // Until the handshake is done the bytes wait in the session, which is what `read` drives.
                 let written = stream.conn.writer().write(bytes)?;
-                let _ = stream.conn.write_tls(&mut stream.sock);
+                while stream.conn.wants_write() {
+                    match stream.conn.write_tls(&mut stream.sock) {
+                        Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                        outcome => outcome?,
+                    };
+                }
                 Ok(written)
             }
         }

@@ -1,0 +1,30 @@
+//! The certificate that servers and floors of the lab's own show. It is made anew for each, and nobody but the lab's clients believes it.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use rcgen::{CertifiedKey, KeyPair, generate_simple_self_signed};
+use rustls::ServerConfig;
+use rustls::pki_types::PrivateKeyDer;
+use serde_json::{Value, json};
+
+/// A certificate on P-256, and its key.
+pub(crate) struct Certificate(CertifiedKey<KeyPair>);
+
+impl Certificate {
+    pub(crate) fn make() -> Result<Self> {
+        Ok(Certificate(generate_simple_self_signed(["localhost".to_owned()])?))
+    }
+
+    /// What a server's configuration says of it.
+    pub(crate) fn settings(&self) -> Value {
+        json!({"enabled": true, "cert_pem": self.0.cert.pem(), "key_pem": self.0.signing_key.serialize_pem()})
+    }
+
+    /// A session's configuration by the library that the server stands on: both choose the same cipher for the same client.
+    pub(crate) fn sessions(&self) -> Result<Arc<ServerConfig>> {
+        let key = PrivateKeyDer::try_from(self.0.signing_key.serialize_der()).map_err(anyhow::Error::msg)?;
+        let chain = vec![self.0.cert.der().clone()];
+        Ok(Arc::new(ServerConfig::builder().with_no_client_auth().with_single_cert(chain, key)?))
+    }
+}
