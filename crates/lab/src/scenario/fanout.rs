@@ -100,11 +100,13 @@ pub(super) fn fanout(fanout: &Fanout, options: &Options, results: &mut Results) 
     let figure = |name, unit| Figure::new(numbers.scenario, name, unit);
     let (us, ratio) = (figure("CPU per delivery", "µs"), figure("CPU per delivery / floor", "×"));
     let latency = figure("mean latency", "ms");
+    // Bounds that are no ratio are of plain sockets.
+    let is_plain = options.way != Way::Tls;
     let (us, ratio, latency) = match fanout.preset {
         Preset::Steady if options.way == Way::Websocket => (us, ratio.bound(1.10, 1.03), latency),
         Preset::Steady => (us, ratio.bound(1.12, 1.03), latency),
-        Preset::Burst => (us, ratio.bound(0.35, 0.1), latency.bound(45.0, 22.5)),
-        Preset::Sparse => (us.bound(8.0, 6.5).only_if(options.way != Way::Tls), ratio, latency),
+        Preset::Burst => (us, ratio.bound(0.35, 0.1), latency.bound(45.0, 22.5).only_if(is_plain)),
+        Preset::Sparse => (us.bound(8.0, 6.5).only_if(is_plain), ratio, latency),
         Preset::Light => (us, ratio, latency),
     };
     results.add(us, server.us);
