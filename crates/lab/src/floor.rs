@@ -1,5 +1,6 @@
-//! The floor: what the bare machine takes for a delivery. One thread, plain sockets, one prebuilt frame an event, one send each. Where readers
-//! come over TLS, each has a session of its own, so the frame is encrypted for each of them, as one record, and there may be several threads.
+//! The floor: what the bare machine takes for a delivery. One thread, plain sockets, one prebuilt frame an event, one send each. Where
+//! readers come over TLS, each has a session of its own: the frame is encrypted for each of them, as one record, and there may be several
+//! threads.
 
 use std::io::{BufRead as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
