@@ -15,7 +15,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::gauge::Gauge;
 use super::pace::Pace;
-use crate::shard::Arrival;
+use crate::shard::{Arrival, Pass};
 
 /// A socket.
 pub(super) enum Stream {
@@ -48,8 +48,8 @@ const PARTING_PIECE: usize = 8 * 1024;
 
 /// Who wants to know of what is read.
 pub(super) enum Watch {
-    /// HTTP/1: whether a request has begun.
-    Requests(Rc<Pace>),
+    /// HTTP/1: whether a request has begun, and whether the last answer has left.
+    Requests(Rc<Pace>, Rc<Pass>),
     /// HTTP/2: how many frames have come.
     Frames(Box<Gauge>),
 }
@@ -111,7 +111,7 @@ impl Begun {
 impl Begun {
     fn note_write(&mut self, outcome: &Poll<io::Result<usize>>) {
         self.owes = outcome.is_pending();
-        if let (Watch::Requests(pace), Poll::Ready(Ok(1..))) = (&self.watch, outcome) {
+        if let (Watch::Requests(pace, _), Poll::Ready(Ok(1..))) = (&self.watch, outcome) {
             pace.note_written();
         }
     }
@@ -129,8 +129,8 @@ impl AsyncRead for Begun {
             let owes = self.owes;
             match &mut self.watch {
                 // What comes while an answer is being written is read ahead only.
-                Watch::Requests(pace) if !owes => pace.hear(),
-                Watch::Requests(_) => {}
+                Watch::Requests(pace, _) if !owes => pace.hear(),
+                Watch::Requests(..) => {}
                 Watch::Frames(gauge) => gauge.hear(read),
             }
         }
@@ -160,9 +160,12 @@ impl AsyncWrite for Begun {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Begun { stream, parting, .. } = &mut *self;
+        let Begun { stream, parting, watch, .. } = &mut *self;
         if parting.is_none() {
             ready!(each!(stream, socket => Pin::new(socket).poll_shutdown(context)))?;
+            if let Watch::Requests(_, pass) = watch {
+                pass.part();
+            }
         }
         let parting = parting.get_or_insert_with(|| Box::new(Parting { end: Box::pin(sleep(PARTING_TIME)), left: PARTING_SIZE }));
         parting.poll(stream, context).map(Ok)

@@ -117,6 +117,10 @@ async fn hold(caller: Caller, work: impl AsyncFnOnce(Origin)) {
     let Caller { node, shard, remote, side, pass } = caller;
     let pass = Rc::new(pass);
     let is_late = *node.draining.borrow();
+    if is_late {
+        // It is told to go elsewhere, and delays nothing.
+        pass.part();
+    }
     let origin = Origin { node, shard, remote, side, user: None, is_late, pass: Rc::clone(&pass) };
     tokio::select! {
         // A request that has ended in the same moment is answered before the connection is closed.
@@ -159,10 +163,21 @@ pub(crate) async fn prepare(caller: Caller, socket: StdTcpStream, port: Port) {
     .await;
 }
 
+/// Does what precedes a request. None = it failed, took too long, or the node begins to drain: nothing has been asked for yet. Whoever comes
+/// later than that is told so.
+async fn in_time<T>(node: &Node, is_late: bool, work: impl Future<Output = Option<T>>) -> Option<T> {
+    let mut draining = node.draining.subscribe();
+    tokio::select! {
+        biased;
+        done = tokio::time::timeout(node.settings.http_server.header_timeout, work) => done.ok().flatten(),
+        _ = draining.wait_for(|draining| *draining), if !is_late => None,
+    }
+}
+
 /// Whom the proxy's header tells of. None = it did not come whole, good and in time.
 async fn introduced(origin: &Origin, stream: &mut TcpStream) -> Option<Remote> {
-    let (proxy, limit) = (origin.remote.address, origin.node.settings.http_server.header_timeout);
-    let remote = tokio::time::timeout(limit, proxy_protocol::read(stream, proxy)).await.ok().flatten();
+    let proxy = origin.remote.address;
+    let remote = in_time(&origin.node, origin.is_late, proxy_protocol::read(stream, proxy)).await;
     if remote.is_none() {
         origin.node.metrics_here().proxy_headers_refused.add_shared(1);
         tracing::debug!(%proxy, "a connection was closed: no good header of the PROXY protocol");
@@ -172,7 +187,7 @@ async fn introduced(origin: &Origin, stream: &mut TcpStream) -> Option<Remote> {
 
 /// Agrees upon TLS, then serves requests, or hands the socket to the shard for lines.
 async fn serve_tls(mut origin: Origin, stream: TcpStream, tls: &Tls, is_for_lines: bool) {
-    let Some(stream) = agree(&origin.node, stream, tls).await else { return };
+    let Some(stream) = agree(&origin, stream, tls).await else { return };
     let session = stream.get_ref().1;
     let is_two = session.alpn_protocol() == Some(b"h2");
     origin.user = tls.user(session.peer_certificates());
@@ -201,14 +216,14 @@ pub(crate) fn lines(admission: Admission) -> Entrance {
 const LINES: Wire = Wire { body: Body::Json, envelope: Envelope::Stream(Coding::Identity) };
 
 /// Agrees upon TLS. Whoever only asked for a proof of a name has it by then, and nothing else is served to it.
-async fn agree(node: &Node, stream: TcpStream, tls: &Tls) -> Option<Box<TlsStream<TcpStream>>> {
-    let agreed = async {
+async fn agree(origin: &Origin, stream: TcpStream, tls: &Tls) -> Option<Box<TlsStream<TcpStream>>> {
+    let stream = in_time(&origin.node, origin.is_late, async {
         let begun = LazyConfigAcceptor::new(Acceptor::default(), stream).await.ok()?;
         if let Some(proof) = tls.proof(&begun.client_hello()) {
             let _ = begun.into_stream(proof).await.ok()?.shutdown().await;
             return None;
         }
         begun.into_stream(tls.config()).await.ok()
-    };
-    tokio::time::timeout(node.settings.http_server.header_timeout, agreed).await.ok()?.map(Box::new)
+    });
+    stream.await.map(Box::new)
 }

@@ -56,7 +56,7 @@ pub(super) async fn serve(origin: Origin, stream: Stream, early: Bytes) {
         .max_buf_size(HEAD_MAX)
         .max_headers(HEADERS_MAX)
         .half_close(false)
-        .serve_connection(TokioIo::new(Begun::new(early, stream, Watch::Requests(Rc::clone(&pace)))), service);
+        .serve_connection(TokioIo::new(Begun::new(early, stream, Watch::Requests(Rc::clone(&pace), Rc::clone(&origin.pass)))), service);
     let mut draining = node.draining.subscribe();
     let mut passing = std::pin::pin!(rest.pass_over());
     let ended = tokio::select! {
@@ -67,10 +67,12 @@ pub(super) async fn serve(origin: Origin, stream: Stream, early: Bytes) {
         () = taking.now() => Ok(()),
         () = pace.overrun() => return,
         _ = draining.wait_for(|draining| *draining), if !origin.is_late => {
+            // A request whose head is whole, or on its way, is served; there is none after it.
             std::pin::Pin::new(&mut connection).graceful_shutdown();
             tokio::select! {
                 ended = std::future::poll_fn(|context| connection.poll_without_shutdown(context)) => ended,
                 never = &mut passing => match never {},
+                () = pace.overrun() => return,
             }
         }
     };

@@ -276,7 +276,7 @@ impl Shard {
         for slot in drain.slots.split_off(from) {
             self.disconnect(slot, Disconnect::SHUTDOWN);
         }
-        let is_done = self.connections.len() == 0;
+        let is_done = self.connections.len() == 0 && self.node.shards[usize::from(self.id)].awaited_tasks() == 0;
         if let Some(drain) = &mut self.drain {
             // Who came in after the drain began is told too.
             if drain.slots.is_empty() {
@@ -287,6 +287,11 @@ impl Shard {
                 let _ = done.send(());
             }
         }
+    }
+
+    /// Whether the node drains and nothing is left here: what is read from now on might never be answered.
+    pub(super) fn has_drained(&self) -> bool {
+        self.drain.as_ref().is_some_and(|drain| drain.done.is_none())
     }
 
     /// Books the wheel for the session's next deadline, unless it will call in time anyway.

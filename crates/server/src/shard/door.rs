@@ -287,6 +287,9 @@ impl Shard {
 
     /// Hears what a visitor has to say. `known` is its token, if the poller has it.
     fn hear(&mut self, mut visitor: Visitor, known: Option<Token>) {
+        if self.has_drained() {
+            return;
+        }
         let length = match visitor.socket.read(&mut self.scratch) {
             Ok(0) => return,
             Ok(length) => length,

@@ -53,12 +53,14 @@ pub(super) enum Closed {
     Nothing,
 }
 
-/// What a task holds that serves a connection whose client is not known yet.
+/// What a task holds that serves a connection: while its client is not known it counts as half open, and while it may owe answers a node that
+/// drains waits for it.
 pub(crate) struct Pass {
     node: Arc<Node>,
     shard: ShardId,
     told: RefCell<oneshot::Receiver<()>>,
     counts: Cell<bool>,
+    is_awaited: Cell<bool>,
 }
 
 impl Pass {
@@ -87,11 +89,19 @@ impl Pass {
             self.node.shards[usize::from(self.shard)].leave_half_open();
         }
     }
+
+    /// The last answer has left, and no request is read any more: a node that drains need not wait for the connection's end.
+    pub(crate) fn part(&self) {
+        if self.is_awaited.replace(false) {
+            self.node.shards[usize::from(self.shard)].leave_awaited();
+        }
+    }
 }
 
 impl Drop for Pass {
     fn drop(&mut self) {
         self.settle();
+        self.part();
     }
 }
 
@@ -100,8 +110,11 @@ impl Shard {
     pub(super) fn pass(&mut self) -> Pass {
         let (tell, told) = oneshot::channel();
         self.note_half_open(Waiting::Task(tell));
-        self.node.shards[usize::from(self.id)].enter_half_open();
-        Pass { node: Arc::clone(&self.node), shard: self.id, told: RefCell::new(told), counts: Cell::new(true) }
+        let handle = &self.node.shards[usize::from(self.id)];
+        handle.enter_half_open();
+        handle.enter_awaited();
+        let (counts, is_awaited) = (Cell::new(true), Cell::new(true));
+        Pass { node: Arc::clone(&self.node), shard: self.id, told: RefCell::new(told), counts, is_awaited }
     }
 
     /// Enters one that has just come.

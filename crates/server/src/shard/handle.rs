@@ -32,6 +32,8 @@ pub(crate) struct ShardHandle {
     inbox: UnboundedSender<Message>,
     /// Tasks that serve connections whose client is not known yet.
     half_open_tasks: AtomicUsize,
+    /// Tasks whose requests a node that drains still waits for.
+    awaited_tasks: AtomicUsize,
     /// Messages in the inbox, or about to be there.
     waiting: AtomicUsize,
     /// Wakes the shard's own thread.
@@ -52,6 +54,7 @@ impl ShardHandle {
             http_buffered: Arc::default(),
             inbox,
             half_open_tasks: AtomicUsize::new(0),
+            awaited_tasks: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             nudge: Notify::new(),
             is_wanted: AtomicBool::new(false),
@@ -120,6 +123,21 @@ impl ShardHandle {
     /// How many of them there are.
     pub(super) fn half_open_tasks(&self) -> usize {
         self.half_open_tasks.load(Relaxed)
+    }
+
+    /// A task begins to serve a connection: it may have taken requests until [`ShardHandle::leave_awaited`].
+    pub(super) fn enter_awaited(&self) {
+        self.awaited_tasks.fetch_add(1, Relaxed);
+    }
+
+    /// It has ended, or its last answer has left.
+    pub(super) fn leave_awaited(&self) {
+        self.awaited_tasks.fetch_sub(1, Relaxed);
+    }
+
+    /// How many of them there are.
+    pub(super) fn awaited_tasks(&self) -> usize {
+        self.awaited_tasks.load(Relaxed)
     }
 
     /// Publications that wait in the inbox.

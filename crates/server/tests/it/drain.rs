@@ -1,10 +1,41 @@
 //! A node that stops tells its clients, and finishes what it began.
+//!
+//! A request is *taken* when the server has read its head. A client can see that: the server answers `Expect: 100-continue` when it begins to
+//! read the body. Until then a connection may be refused or closed without harm, for the client may send the request elsewhere. From then on
+//! it must be answered.
 
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::support::{Heard, TestServer};
+use crate::support::{Heard, KEY, PATIENCE, TestServer, WebSocket, frame, head_of, until};
+
+/// A server whose stop has longer than any test waits: it must end by itself.
+fn with_time(spread: Duration) -> TestServer {
+    TestServer::with(|settings| {
+        settings.shutdown.spread = spread;
+        settings.shutdown.timeout = 10 * PATIENCE;
+        settings.http_server.header_timeout = Duration::from_secs(1);
+    })
+}
+
+fn begin_to_stop(mut server: TestServer) -> JoinHandle<()> {
+    std::thread::spawn(move || server.stop())
+}
+
+fn has_stopped(stopping: JoinHandle<()>) {
+    until("the node stops", || stopping.is_finished());
+    stopping.join().expect("it does not panic");
+}
+
+/// Answers the server's goodbye, as clients do.
+fn part(client: &mut WebSocket) {
+    let _ = client.socket.write_all(&frame(0x88, &1000u16.to_be_bytes()));
+}
 
 #[test]
 fn clients_are_told_over_the_configured_time() {
@@ -16,7 +47,7 @@ fn clients_are_told_over_the_configured_time() {
         .map(|mut client| {
             std::thread::spawn(move || {
                 let heard = client.close();
-                let _ = std::io::Write::write_all(&mut client.socket, &crate::support::frame(0x88, &1000u16.to_be_bytes()));
+                part(&mut client);
                 (heard, started.elapsed())
             })
         })
@@ -33,62 +64,267 @@ fn clients_are_told_over_the_configured_time() {
 }
 
 #[test]
-fn a_stopped_node_takes_nobody_in_and_a_publish_under_way_is_answered() {
-    let mut server = TestServer::with(|settings| settings.shutdown.spread = Duration::from_millis(300));
-    let address = server.address;
+fn a_stopped_node_listens_no_more() {
+    let mut server = TestServer::start();
     let mut client = server.connected();
-    client.ask(json!({"id": 2, "subscribe": {"channel": "history:a"}}));
-    let offset = server.publish("history:a", json!(1))["result"]["offset"].clone();
-    assert_eq!(offset, 1);
     server.stop();
-    assert_eq!(client.publication()["data"], 1);
     assert_eq!(client.close(), Heard::Close(3001, "shutdown".into()));
-    assert!(std::net::TcpStream::connect(address).is_err(), "nobody listens any more");
+    assert!(TcpStream::connect(server.address).is_err(), "nobody listens any more");
+}
+
+/// A publish of which the server has read the head, and not yet the last byte of the body.
+struct Taken {
+    socket: TcpStream,
+    body: String,
+}
+
+impl Taken {
+    /// None = the server has not taken it: it refused or closed the connection before it read the head.
+    fn begin(address: SocketAddr, channel: &str, data: &Value) -> Option<Taken> {
+        let mut socket = TcpStream::connect(address).ok()?;
+        socket.set_read_timeout(Some(PATIENCE)).expect("sockets have timeouts");
+        let body = json!({"channel": channel, "data": data}).to_string();
+        let head = format!(
+            "POST /api/publish HTTP/1.1\r\nHost: test\r\nX-API-Key: {KEY}\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        socket.write_all(head.as_bytes()).ok()?;
+        let word = head_of(&mut socket);
+        assert!(word.is_empty() || word.starts_with("HTTP/1.1 100 "), "{word}");
+        if word.is_empty() {
+            return None;
+        }
+        let _ = socket.write_all(&body.as_bytes()[..body.len() - 1]);
+        Some(Taken { socket, body })
+    }
+
+    /// Sends the last byte; the answer's head and body. It must come whole.
+    fn finish(&mut self) -> (String, Value) {
+        self.socket.write_all(&self.body.as_bytes()[self.body.len() - 1..]).expect("the server reads on");
+        answer_of(&mut self.socket)
+    }
+}
+
+/// An answer that comes whole: its head and its body.
+fn answer_of(socket: &mut TcpStream) -> (String, Value) {
+    let head = head_of(socket);
+    assert!(head.starts_with("HTTP/1.1 200 "), "what was taken is answered: {head:?}");
+    let length = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse::<usize>().ok());
+    let mut body = vec![0; length.expect("an answer has a length")];
+    socket.read_exact(&mut body).expect("the answer comes whole");
+    (head, serde_json::from_slice(&body).expect("answers are JSON"))
+}
+
+/// A connection that has been answered and is kept. Its end tells that the drain has begun.
+fn kept(server: &TestServer) -> TcpStream {
+    let mut socket = server.socket();
+    write!(socket, "POST /api/info HTTP/1.1\r\nHost: test\r\nX-API-Key: {KEY}\r\nContent-Length: 2\r\n\r\n{{}}").expect("the server reads");
+    let (head, _) = answer_of(&mut socket);
+    assert!(!head.to_ascii_lowercase().contains("connection: close"), "{head}");
+    socket
+}
+
+/// Reads to the end. A connection that is cut instead of closed is a fault.
+fn is_closed(mut socket: &TcpStream) {
+    assert_eq!(socket.read(&mut [0]).expect("it is closed, not cut"), 0, "nothing follows");
 }
 
 #[test]
-fn under_load_every_answered_publish_is_delivered_before_the_goodbye() {
-    const CLIENTS: usize = 200;
-    let mut server = TestServer::with(|settings| settings.shutdown.spread = Duration::from_millis(500));
+fn a_request_that_was_taken_is_answered_however_late_its_body_ends() {
+    for clients in [0, 3] {
+        let server = with_time(Duration::from_millis(100));
+        let clients: Vec<_> = (0..clients).map(|_| server.connected()).collect();
+        let idle = kept(&server);
+        let taken: Vec<_> =
+            (0..20).map(|n| Taken::begin(server.address, "history:late", &json!(n)).expect("it is taken before the drain")).collect();
+        let stopping = begin_to_stop(server);
+        is_closed(&idle);
+        for mut client in clients {
+            assert_eq!(client.close(), Heard::Close(3001, "shutdown".into()));
+            part(&mut client);
+        }
+        // Several times as long as a node needs that waits for nobody.
+        std::thread::sleep(Duration::from_millis(500));
+        assert!(!stopping.is_finished(), "the node waits for the requests that it has taken");
+        let mut offsets: Vec<_> = taken
+            .into_iter()
+            .map(|mut taken| {
+                let (head, answer) = taken.finish();
+                assert!(head.to_ascii_lowercase().contains("connection: close"), "the client is told to go elsewhere: {head}");
+                is_closed(&taken.socket);
+                answer["result"]["offset"].as_u64().unwrap_or_else(|| panic!("it is published: {answer}"))
+            })
+            .collect();
+        offsets.sort_unstable();
+        assert_eq!(offsets, (1..=20).collect::<Vec<_>>());
+        has_stopped(stopping);
+    }
+}
+
+#[test]
+fn an_answer_that_is_on_its_way_arrives_whole() {
+    const PUBLICATIONS: usize = 400;
+    let text = "x".repeat(40_000);
+    let server = with_time(Duration::from_millis(50));
+    for _ in 0..PUBLICATIONS {
+        server.publish("history:long", json!(text));
+    }
+    let idle = kept(&server);
+    let mut reader = server.socket();
+    let body = json!({"channel": "history:long", "limit": -1}).to_string();
+    write!(reader, "POST /api/history HTTP/1.1\r\nHost: test\r\nX-API-Key: {KEY}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+        .expect("the server reads");
+    // The first bytes are here, the rest is more than the sockets hold.
+    let mut first = [0; 1];
+    assert_eq!(reader.peek(&mut first).expect("an answer begins"), 1);
+    let stopping = begin_to_stop(server);
+    is_closed(&idle);
+    std::thread::sleep(Duration::from_millis(500));
+    let (_, answer) = answer_of(&mut reader);
+    let publications = answer["result"]["publications"].as_array().expect("a list");
+    assert_eq!(publications.len(), PUBLICATIONS);
+    assert!(publications.iter().all(|publication| publication["data"] == text));
+    is_closed(&reader);
+    drop(reader);
+    has_stopped(stopping);
+}
+
+#[test]
+fn a_client_that_keeps_its_idle_connection_does_not_hold_the_stop_up() {
+    let server = with_time(Duration::from_millis(50));
+    let idle: Vec<_> = (0..4).map(|_| kept(&server)).collect();
+    // Begun, and not taken: its head never becomes whole.
+    let half = server.socket();
+    (&half).write_all(b"POST /api/publish HTTP/1.1\r\nHost: t").expect("the server listens");
+    let silent = server.socket();
+    has_stopped(begin_to_stop(server));
+    for socket in idle.iter().chain([&silent]) {
+        is_closed(socket);
+    }
+    drop(half);
+}
+
+/// What a subscriber that also publishes has seen until its goodbye.
+#[derive(Default)]
+struct Seen {
+    /// Data by offset; the first offset is 1.
+    data: Vec<String>,
+    /// Its own publications that were acknowledged to it.
+    acknowledged: Vec<String>,
+}
+
+/// Subscribes, publishes as fast as it is answered if it `publishes`, and looks on until it is told to go.
+fn look_on(mut client: WebSocket, name: &str, publishes: bool) -> Seen {
+    let mut seen = Seen::default();
+    let mut sent = 0;
+    let publish = |client: &mut WebSocket, sent: &mut u64| {
+        *sent += 1;
+        client.send_json(json!({"id": 10 + *sent, "publish": {"channel": "history:a", "data": format!("{name} {sent}")}}));
+    };
+    if publishes {
+        publish(&mut client, &mut sent);
+    }
+    loop {
+        match client.next() {
+            Ok(message) if message["push"]["pub"].is_object() => {
+                let publication = &message["push"]["pub"];
+                assert_eq!(publication["offset"].as_u64(), Some(seen.data.len() as u64 + 1), "no gap and no double");
+                seen.data.push(publication["data"].as_str().expect("a text").to_owned());
+            }
+            Ok(message) => {
+                assert!(message["publish"].is_object() && message["id"] == 10 + sent, "an acknowledgement: {message}");
+                seen.acknowledged.push(format!("{name} {sent}"));
+                publish(&mut client, &mut sent);
+            }
+            Err(goodbye) => {
+                assert_eq!(goodbye, Heard::Close(3001, "shutdown".into()));
+                part(&mut client);
+                return seen;
+            }
+        }
+    }
+}
+
+/// Publications that were acknowledged over HTTP: offset and data.
+type Acknowledged = Arc<Mutex<Vec<(u64, String)>>>;
+
+/// Ends a request; it must be acknowledged.
+fn acknowledge(mut taken: Taken, data: String, acknowledged: &Acknowledged) {
+    let (_, answer) = taken.finish();
+    let offset = answer["result"]["offset"].as_u64().unwrap_or_else(|| panic!("it is published: {answer}"));
+    acknowledged.lock().expect("nobody panics with it").push((offset, data));
+}
+
+/// Publishes over HTTP until no request is taken any more.
+fn publish_on(address: SocketAddr, name: &str, acknowledged: &Acknowledged) {
+    for n in 1.. {
+        let data = format!("{name} {n}");
+        let Some(taken) = Taken::begin(address, "history:a", &json!(data)) else { return };
+        acknowledge(taken, data, acknowledged);
+    }
+}
+
+fn newest(acknowledged: &Acknowledged) -> u64 {
+    acknowledged.lock().expect("nobody panics with it").iter().map(|(offset, _)| *offset).max().unwrap_or_default()
+}
+
+#[test]
+fn what_is_acknowledged_while_the_node_drains_reaches_all_who_are_there() {
+    const SUBSCRIBERS: usize = 60;
+    const PUBLISHING: usize = 6;
+    const HELD: usize = 40;
+    let server = with_time(Duration::from_millis(1_500));
     let address = server.address;
-    let listeners: Vec<_> = (0..CLIENTS)
-        .map(|_| {
+    let listeners: Vec<_> = (0..SUBSCRIBERS)
+        .map(|n| {
             let mut client = server.connected();
             client.ask(json!({"id": 2, "subscribe": {"channel": "history:a"}}));
-            std::thread::spawn(move || {
-                let mut last = 0;
-                loop {
-                    match client.next() {
-                        Ok(message) => {
-                            let offset = message["push"]["pub"]["offset"].as_u64().expect("only publications come");
-                            assert_eq!(offset, last + 1, "nothing is left out on the way to the end");
-                            last = offset;
-                        }
-                        Err(goodbye) => {
-                            let _ = std::io::Write::write_all(&mut client.socket, &crate::support::frame(0x88, &1000u16.to_be_bytes()));
-                            return (goodbye, last);
-                        }
-                    }
-                }
-            })
+            (n, client)
+        })
+        .collect::<Vec<_>>()
+        .into_iter()
+        .map(|(n, client)| std::thread::spawn(move || look_on(client, &format!("client {n}"), n < PUBLISHING)))
+        .collect();
+    let acknowledged = Acknowledged::default();
+    let publishers: Vec<_> = (0..4)
+        .map(|n| {
+            let acknowledged = Arc::clone(&acknowledged);
+            std::thread::spawn(move || publish_on(address, &format!("backend {n}"), &acknowledged))
         })
         .collect();
-    // Publishes as fast as answers come, until nobody answers any more; a publish that the drain finds under way is answered or refused.
-    let publisher = std::thread::spawn(move || {
-        let mut answered = 0;
-        while let Some(offset) = crate::support::try_publish(address, "history:a") {
-            answered = offset;
-        }
-        answered
-    });
-    std::thread::sleep(Duration::from_millis(300));
-    let before = server.publish("history:a", json!(0))["result"]["offset"].as_u64().expect("it is answered");
-    server.stop();
-    let answered = publisher.join().expect("the publisher ends");
-    for listener in listeners {
-        let (goodbye, last) = listener.join().expect("listeners don't panic");
-        assert_eq!(goodbye, Heard::Close(3001, "shutdown".into()));
-        assert!(last >= before, "what was answered before the drain began was delivered: {last} of {before}");
+    until("publications are under way", || newest(&acknowledged) > 50);
+    let held: Vec<_> = (0..HELD)
+        .map(|n| format!("held {n}"))
+        .map(|data| (Taken::begin(address, "history:a", &json!(data)).expect("it is taken before the drain"), data))
+        .collect();
+    let idle = kept(&server);
+    let before = newest(&acknowledged);
+    let stopping = begin_to_stop(server);
+    is_closed(&idle);
+    for (taken, data) in held {
+        acknowledge(taken, data, &acknowledged);
+        std::thread::sleep(Duration::from_millis(20));
     }
-    assert!(answered > 0, "the publisher was served under load");
+    publishers.into_iter().for_each(|publisher| publisher.join().expect("every request that was taken is answered"));
+    has_stopped(stopping);
+    let seen: Vec<_> = listeners.into_iter().map(|listener| listener.join().expect("each subscriber sees all until its goodbye")).collect();
+
+    let longest = seen.iter().map(|seen| &seen.data).max_by_key(|data| data.len()).expect("there are subscribers");
+    for subscriber in &seen {
+        assert!(longest.starts_with(&subscriber.data), "one order for all");
+        assert!(subscriber.data.len() as u64 >= before, "acknowledged before the drain: {before}, seen: {}", subscriber.data.len());
+        // An acknowledgement may cross the goodbye: only its successor, sent when it had come, shows that the publication was on its way.
+        let settled = subscriber.acknowledged.split_last().map_or(&[][..], |(_, settled)| settled);
+        for own in settled {
+            assert!(subscriber.data.contains(own), "{own} was acknowledged to a subscriber, and not delivered to it before its goodbye");
+        }
+    }
+    let mut acknowledged = std::mem::take(&mut *acknowledged.lock().expect("nobody panics with it"));
+    acknowledged.sort_unstable();
+    assert!(acknowledged.windows(2).all(|pair| pair[0].0 < pair[1].0), "an offset is given once");
+    // What has a later offset was acknowledged when the last subscriber had gone.
+    let delivered: Vec<_> = acknowledged.iter().filter_map(|(offset, data)| Some((data, longest.get(*offset as usize - 1)?))).collect();
+    assert!(delivered.iter().all(|(data, seen)| data == seen), "each is delivered at the offset that was acknowledged");
+    assert!(delivered.iter().any(|(data, _)| data.starts_with("held ")), "some were acknowledged and delivered while the node drained");
+    assert!(seen.iter().take(PUBLISHING).all(|subscriber| subscriber.acknowledged.len() > 1));
 }

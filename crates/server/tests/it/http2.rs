@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::{KEY, TestServer, frame as websocket_frame, until};
+use crate::support::{KEY, PATIENCE, TestServer, frame as websocket_frame, until};
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -254,4 +254,37 @@ fn large_messages_pass_through_a_stream_piece_by_piece() {
     while count(&received) < 600_000 {
         received.extend_from_slice(&client.next(DATA).payload);
     }
+}
+
+#[test]
+fn a_request_that_was_taken_is_answered_though_the_node_stops() {
+    let mut server = TestServer::with(|settings| {
+        settings.shutdown.spread = Duration::from_millis(50);
+        settings.shutdown.timeout = PATIENCE;
+    });
+    let mut client = Client::of(&server);
+    let body = json!({"channel": "history:late", "data": 1}).to_string();
+    let fields = [
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", "/api/publish"),
+        (":authority", "test"),
+        ("x-api-key", KEY),
+        ("content-type", "application/json"),
+    ];
+    client.send(&frame(HEADERS, END_HEADERS, 1, &block(&fields)));
+    // Frames are read in order: what follows the head is answered, so the head was read.
+    client.send(&frame(PING, 0, 0, &[9; 8]));
+    while client.next(PING).flags & ACK == 0 {}
+    let stopping = std::thread::spawn(move || server.stop());
+    client.next(GOAWAY);
+    // Several times as long as a node needs that waits for nobody.
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(!stopping.is_finished(), "the node waits for the request");
+    client.send(&frame(DATA, END_STREAM, 1, body.as_bytes()));
+    client.is_answered(1);
+    let answer: serde_json::Value = serde_json::from_slice(&client.next(DATA).payload).expect("answers are JSON");
+    assert_eq!(answer["result"]["offset"], 1);
+    drop(client);
+    stopping.join().expect("the node stops once it is answered");
 }

@@ -154,20 +154,6 @@ impl TestServer {
     }
 }
 
-/// Publishes over a connection of its own, if somebody still answers; gives the offset.
-pub(crate) fn try_publish(address: SocketAddr, channel: &str) -> Option<u64> {
-    let mut socket = TcpStream::connect(address).ok()?;
-    socket.set_read_timeout(Some(PATIENCE)).ok()?;
-    let body = json!({"channel": channel, "data": 1}).to_string();
-    let head =
-        format!("POST /api/publish HTTP/1.1\r\nHost: a\r\nX-API-Key: {KEY}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len());
-    socket.write_all((head + &body).as_bytes()).ok()?;
-    let mut answer = String::new();
-    socket.read_to_string(&mut answer).ok()?;
-    let (_, body) = answer.split_once("\r\n\r\n")?;
-    serde_json::from_str::<Value>(body).ok()?["result"]["offset"].as_u64()
-}
-
 /// The head of an answer; what came until the end if there is no whole one.
 pub(crate) fn head_of(socket: &mut impl Read) -> String {
     let mut head = Vec::new();
