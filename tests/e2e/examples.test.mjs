@@ -6,6 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { spawn } from './processes.mjs';
 import { freePort, Server } from './server.mjs';
 
+const binary = process.env.TOUCHLINE_BIN ?? new URL('../../target/debug/touchline', import.meta.url).pathname;
 const example = (path) => new URL(`../../examples/${path}`, import.meta.url).pathname;
 
 describe('examples', () => {
@@ -95,18 +96,35 @@ describe('examples', () => {
     const text = readFileSync(example('cluster/run'), 'utf8');
     assert.doesNotMatch(text, /--quiet$/m);
     assert.match(text, /CARGO_TARGET_DIR/);
-    const cluster = run('env', `TOUCHLINE_BIN=${process.env.TOUCHLINE_BIN ?? new URL('../../target/debug/touchline', import.meta.url).pathname}`, example('cluster/run'));
+    const cluster = run('env', `TOUCHLINE_BIN=${binary}`, example('cluster/run'));
     await cluster.has('Three nodes are one cluster');
     programs.at(-1).kill('SIGINT');
     await cluster.end;
   });
 
   test("the device's configuration is good", { timeout: 120_000 }, async () => {
-    const binary = process.env.TOUCHLINE_BIN ?? new URL('../../target/debug/touchline', import.meta.url).pathname;
-    const check = spawn(binary, ['check', '--config', example('device/touchline.toml')], { env: { ...process.env, TOUCHLINE_HTTP_API_KEY: 'a-key-that-is-long-enough' } });
-    let text = '';
-    for (const stream of [check.stdout, check.stderr]) stream.on('data', (data) => (text += data));
-    await new Promise((resolve) => check.once('exit', resolve));
-    assert.doesNotMatch(text, /device|tcp/, text);
+    const secrets = { TOUCHLINE_HTTP_API_KEY: 'a-key-that-is-long-enough', TOUCHLINE_CLIENT_TOKEN_HMAC_SECRET_KEY: 'a-secret-of-thirty-two-bytes-or-so' };
+    const words = Object.entries(secrets).map((secret) => secret.join('='));
+    const check = async (file) => {
+      const said = run('env', '--unset=TOUCHLINE_BIN', ...words, binary, 'check', file);
+      return [await said.end, said.text];
+    };
+    const [code, text] = await check(example('device/touchline.toml'));
+    assert.equal(code, 0, text);
+    assert.match(text, /^ok: 0 errors, 0 warnings/m);
+    const [missing, told] = await check(example('device/no-such.toml'));
+    assert.equal(missing, 1, told);
+    assert.match(told, /no-such\.toml/);
+    // As its README starts it, with ports of the test's own: a device may subscribe, and publish.
+    const [own, lines] = [await freePort(), await freePort()];
+    const other = await Server.start({
+      port: own,
+      args: () => ['serve', '--dev', '--config', example('device/touchline.toml'), '--port', `${own}`, '--tcp.port', `${lines}`],
+      ready: async () => (await fetch(`http://127.0.0.1:${own}/`)).ok,
+    });
+    const python = run('python3', example('device/device.py'), '127.0.0.1', `${lines}`, 'device:lamp');
+    await python.has('subscribed');
+    await python.has('{"temperature": 21.5}');
+    assert.equal(await other.stop(), 0);
   });
 });

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
 import { Centrifuge } from 'centrifuge';
 import WebSocket from 'ws';
 import { Network } from './network.mjs';
@@ -38,18 +39,16 @@ describe('a link that dies without a word', () => {
       on('curl', '-sN', `http://${at}:8000/connection/http_stream`, '-d', '{"id":1,"connect":{}}'),
     ];
     const expected = { tcp: 1, uni_sse: 1, uni_http_stream: 1, http_stream: 1 };
-    for (const end = Date.now() + 30_000; Date.now() < end; await sleep(50)) {
-      const found = await open();
-      if (Object.keys(expected).every((name) => found[name] === 1)) break;
-    }
+    const chosen = async () => { const found = await open(); return Object.fromEntries(Object.keys(expected).map((name) => [name, found[name]])); };
+    const reach = async (wanted, seconds) => {
+      const isReached = async () => isDeepStrictEqual(await chosen(), wanted);
+      for (const end = Date.now() + seconds * 1_000; !(await isReached()) && Date.now() < end; ) await sleep(50);
+      assert.deepEqual(await chosen(), wanted);
+    };
+    await reach(expected, 30);
     network.cut(0, 1);
     // A ping interval, the time for an answer, and what timers of the kernel add.
-    let found;
-    for (const end = Date.now() + 15_000; Date.now() < end; await sleep(50)) {
-      found = await open();
-      if (Object.values(found).every((count) => count === 0)) break;
-    }
-    assert.ok(Object.values(found).every((count) => count === 0), JSON.stringify(found));
+    await reach({ tcp: 0, uni_sse: 0, uni_http_stream: 0, http_stream: 0 }, 15);
     for (const program of programs) program.kill();
     network.heal();
   });

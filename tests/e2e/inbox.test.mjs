@@ -108,7 +108,10 @@ test('clients send so too, names move with their letters, and what nobody comes 
   const away = await device('away', 'away/phone');
   await eventually(() => away.given.length === 1, 'the message');
   assert.equal(away.given[0].from.user, 'sender');
-  assert.equal((await device('late')).given.length, 0);
+  const late = await device('late');
+  await send('late', 'afterwards');
+  await eventually(() => late.given.length > 0, 'a message that has not expired');
+  assert.deepEqual(late.numbers(), ['afterwards'], 'what has expired does not come before it');
 });
 
 test('a message is kept only where that is possible', { timeout: 120_000 }, async () => {

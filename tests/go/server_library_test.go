@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -68,13 +69,18 @@ func TestServerLibraryCallsEveryMethod(t *testing.T) {
 		t.Fatalf("kept: %+v", kept)
 	}
 	must("HistoryRemove", c.HistoryRemove(ctx, history))
+	if kept, err := c.History(ctx, history, gocent.WithLimit(gocent.NoLimit)); err != nil || len(kept.Publications) != 0 || kept.Offset != 2 {
+		t.Fatalf("kept after the removal: %+v %v", kept, err)
+	}
 	connectedUser(t, user, room)
 	present, err := c.Presence(ctx, room)
 	must("Presence", err)
+	users := []string{}
 	for _, client := range present.Presence {
-		if client.User != user {
-			t.Fatalf("present: %+v", present)
-		}
+		users = append(users, client.User)
+	}
+	if !slices.Equal(users, []string{user}) {
+		t.Fatalf("present: %+v", present)
 	}
 	counted, err := c.PresenceStats(ctx, room)
 	must("PresenceStats", err)
@@ -88,12 +94,21 @@ func TestServerLibraryCallsEveryMethod(t *testing.T) {
 		t.Fatalf("listed: %+v", listed)
 	}
 	must("Unsubscribe", c.Unsubscribe(ctx, history, user))
+	if listed, err := c.Channels(ctx, gocent.WithPattern("{"+room+","+history+"}")); err != nil || len(listed.Channels) != 1 {
+		t.Fatalf("listed after the end of a subscription: %+v %v", listed, err)
+	}
 	info, err := c.Info(ctx)
 	must("Info", err)
 	if len(info.Nodes) != 1 || info.Nodes[0].Name == "" || info.Nodes[0].NumClients < 1 {
 		t.Fatalf("info: %+v", info)
 	}
 	must("Disconnect", c.Disconnect(ctx, user))
+	for counted.NumClients != 0 {
+		if counted, err = c.PresenceStats(ctx, room); err != nil {
+			t.Fatalf("the user that was told to go is there: %v", err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
 	all := reflect.TypeOf(c)
 	for index := 0; index < all.NumMethod(); index++ {
 		if name := all.Method(index).Name; !tried[name] {
@@ -143,5 +158,8 @@ func TestServerLibrarySendsAPipe(t *testing.T) {
 	}
 	if !strings.Contains(string(replies[10].Result), `"name"`) {
 		t.Fatalf("info: %s", replies[10].Result)
+	}
+	if kept, err := c.History(ctx, channel, gocent.WithLimit(10)); err != nil || len(kept.Publications) != 0 || kept.Offset != 2 {
+		t.Fatalf("kept after the removal: %+v %v", kept, err)
 	}
 }
