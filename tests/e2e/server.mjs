@@ -125,10 +125,13 @@ export class Server {
     return response.json();
   }
 
+  /** Stops the server; gives its exit code. One that runs and is told to stop must end in order, whoever looks at the code. */
   async stop(signal = 'SIGTERM') {
+    const wasRunning = this.process.exitCode === null && this.process.signalCode === null;
     this.process.kill(signal);
     const code = await this.exit;
     rmSync(this.directory, { recursive: true, force: true });
+    if (wasRunning && signal === 'SIGTERM' && code !== 0) throw new Error(`the server did not stop in order: ${code}; it said:\n${this.output}`);
     return code;
   }
 }
