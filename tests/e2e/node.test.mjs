@@ -1,10 +1,17 @@
 // The official SDK in Node.
 import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { Agent, request } from 'node:http';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { text } from 'node:stream/consumers';
 import { after, before, describe, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Centrifuge } from 'centrifuge';
 import WebSocket from 'ws';
+import { eventually } from './registry.mjs';
 import { scenarios } from './scenarios.mjs';
-import { Server, token } from './server.mjs';
+import { KEY, Server, token } from './server.mjs';
 
 describe('centrifuge-js in Node', () => {
   let server;
@@ -42,36 +49,81 @@ describe('a server that stops and starts', () => {
     await second.stop();
   });
 
-  test('answers every publish that it took, whatever comes', { timeout: 180_000 }, async () => {
-    const server = await Server.start();
-    const subscriber = new Centrifuge(server.websocket, { websocket: WebSocket });
+  test('answers every publish that it took, and all that it acknowledged is there when it is back', { timeout: 180_000 }, async (t) => {
+    const directory = mkdtempSync(join(tmpdir(), 'stopped-'));
+    t.after(() => rmSync(directory, { recursive: true }));
+    const change = { history: { durable: true, history_size: 100_000 }, client: { recovery_max_publication_limit: 100_000 }, store: { primary: { url: `sqlite:${join(directory, 'primary.db')}` } } };
+    const first = await Server.start({ change });
+    // It stays to the end, and comes back to the next server.
+    const subscriber = new Centrifuge(first.websocket, { websocket: WebSocket, minReconnectDelay: 100, maxReconnectDelay: 300 });
     const subscription = subscriber.newSubscription('history:drain');
     const seen = [];
-    subscription.on('publication', (event) => seen.push(event.data));
+    subscription.on('publication', ({ offset, data }) => seen.push([offset, data]));
     subscription.subscribe();
     subscriber.connect();
     await subscription.ready(30_000);
-    let acknowledged = 0;
-    let isStopping = false;
-    const publishers = Array.from({ length: 8 }, async () => {
-      while (!isStopping) {
-        try {
-          const reply = await server.api('publish', { channel: 'history:drain', data: acknowledged });
-          assert.ok(reply.result.offset > 0);
-          acknowledged += 1;
-        } catch (error) {
-          // A refused connection is no acknowledgement; a reply that is not one would be a fault.
-          if (error instanceof assert.AssertionError) throw error;
-          isStopping = true;
-        }
-      }
+    const goodbye = new Promise((resolve) => subscriber.on('connecting', resolve));
+    const acknowledged = [];
+    const agent = new Agent({ keepAlive: true });
+    const send = async (data, held) => {
+      const offset = await publishTaken(first, agent, data, held);
+      if (offset) acknowledged.push([offset, data]);
+      return offset !== undefined;
+    };
+    const publishers = Array.from({ length: 8 }, async (_, number) => {
+      for (let n = 0; await send(`${number}-${n}`); n += 1);
     });
-    for (const end = Date.now() + 60_000; Math.min(acknowledged, seen.length) <= 50 && Date.now() < end; ) await new Promise((resolve) => setTimeout(resolve, 100));
-    assert.equal(await server.stop(), 0, server.output);
-    isStopping = true;
+    await eventually(() => acknowledged.length > 50 && seen.length > 50, 'publications under way', 60);
+    // The last byte of each comes when the server drains, and its clients have gone.
+    let release;
+    const held = { until: new Promise((resolve) => (release = resolve)), taken: 0 };
+    const late = Array.from({ length: 10 }, (_, n) => send(`late-${n}`, held));
+    await eventually(() => held.taken === late.length, 'requests whose heads have been read', 60);
+    const stopped = first.stop();
+    assert.equal((await goodbye).code, 3001);
+    // Several times as long as a server needs that waits for nobody.
+    await sleep(500);
+    release();
+    assert.deepEqual(await Promise.all(late), late.map(() => true), 'what it took it answers');
     await Promise.all(publishers);
+    assert.equal(await stopped, 0, first.output);
+    const second = await Server.start({ port: first.port, change });
+    await eventually(() => seen.length >= acknowledged.length, 'all that was acknowledged', 60);
+    acknowledged.sort(([one], [other]) => one - other);
+    assert.deepEqual(seen, acknowledged, 'what was acknowledged, once and in order, and nothing else');
     subscriber.disconnect();
-    assert.ok(acknowledged > 50, `${acknowledged} acknowledged`);
-    assert.ok(seen.length > 50);
+    agent.destroy();
+    assert.equal(await second.stop(), 0, second.output);
+  });
+});
+
+/**
+ * Publishes, and gives the offset. A request is taken when the server answers "100 Continue": it has read the head. Before that it may refuse or
+ * close the connection, and this gives nothing; after that everything but an acknowledgement is a fault. `held`: counts the request as taken, and
+ * says when the last byte goes.
+ */
+const publishTaken = (server, agent, data, held) => new Promise((resolve, reject) => {
+  const body = JSON.stringify({ channel: 'history:drain', data });
+  const headers = { 'X-API-Key': KEY, 'Content-Type': 'application/json', 'Content-Length': body.length, Expect: '100-continue' };
+  const message = request(`${server.http}/api/publish`, { method: 'POST', agent, headers });
+  let isTaken = false;
+  const fail = (error) => (isTaken ? reject(new Error(`${data} was taken, and not answered: ${error.message}`)) : resolve());
+  message.on('error', fail);
+  message.on('continue', async () => {
+    isTaken = true;
+    message.write(body.slice(0, -1));
+    if (held) held.taken += 1;
+    await held?.until;
+    message.end(body.slice(-1));
+  });
+  message.on('response', async (response) => {
+    try {
+      const { result } = JSON.parse(await text(response));
+      assert.ok(isTaken && response.statusCode === 200 && result.offset > 0, `HTTP ${response.statusCode}`);
+      resolve(result.offset);
+    } catch (error) {
+      isTaken = true;
+      fail(error);
+    }
   });
 });

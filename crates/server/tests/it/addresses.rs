@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use serde_json::json;
 use touchline_server::{Server, Settings, StartError};
 
-use crate::support::{Heard, TestServer, WebSocket, handshake, head_of, settings, until};
+use crate::support::{Heard, TestServer, WebSocket, handshake, head_of, settings, until, up_to};
 
 const LOCAL: &str = "127.0.0.1";
 const REMOTE: &str = "203.0.113.9";
@@ -205,9 +205,7 @@ fn lines_have_clients_addresses_too() {
             socket.write_all(piece).expect("the server listens");
         }
         let _ = socket.write_all(b"{\"id\":1,\"connect\":{}}\n");
-        let mut line = String::new();
-        let _ = BufReader::new(socket.try_clone().expect("a descriptor")).read_line(&mut line);
-        (line, socket)
+        (up_to("\n", &mut socket), socket)
     };
     let (line, held) = ask(b"PROXY TCP4 127.0.0.1 127.0.0.1 1 2\r\n");
     assert!(line.contains("\"client\""), "{line}");

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use touchline_server::Settings;
 
-use crate::support::{Heard, KEY, TestServer, WebSocket, frame, handshake, until};
+use crate::support::{Heard, KEY, TestServer, WebSocket, frame, handshake, to_the_end, until};
 
 /// A neighbour that must be served as if nothing happened, and a server that must not have noticed.
 struct Neighbour {
@@ -151,9 +151,7 @@ fn a_slow_handshake_is_given_up() {
             break;
         }
     }
-    let mut rest = Vec::new();
-    let _ = slow.read_to_end(&mut rest);
-    assert!(!String::from_utf8_lossy(&rest).contains("101"), "the handshake was to be given up");
+    assert!(!to_the_end(&mut slow).contains("101"), "the handshake was to be given up");
     neighbour.is_served(&server);
 }
 
@@ -167,9 +165,7 @@ fn a_slow_body_is_given_up_and_a_kept_connection_may_rest() {
     let request = |body: &str| format!("POST /api/info HTTP/1.1\r\nHost: a\r\nX-API-Key: {KEY}\r\nContent-Length: 2\r\n\r\n{body}");
     let mut slow = server.socket();
     slow.write_all(request("{").as_bytes()).expect("it is open");
-    let mut rest = Vec::new();
-    let _ = slow.read_to_end(&mut rest);
-    assert!(rest.is_empty(), "no answer, but an end: {}", String::from_utf8_lossy(&rest));
+    assert_eq!(to_the_end(&mut slow), "", "no answer, but an end");
 
     let mut kept = server.socket();
     let mut some = [0; 4_096];

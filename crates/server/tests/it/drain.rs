@@ -204,6 +204,30 @@ fn a_client_that_keeps_its_idle_connection_does_not_hold_the_stop_up() {
     drop(half);
 }
 
+#[test]
+fn a_subscriber_that_is_behind_gets_all_before_its_goodbye() {
+    const PUBLICATIONS: usize = 200;
+    let text = "x".repeat(50_000);
+    let server = TestServer::with(|settings| settings.client.queue_max_size = 100 << 20);
+    let mut client = server.connected();
+    client.ask(json!({"id": 2, "subscribe": {"channel": "history:a"}}));
+    // More than the sockets hold, and nobody reads.
+    for _ in 0..PUBLICATIONS {
+        server.publish("history:a", json!(text));
+    }
+    let idle = kept(&server);
+    let stopping = begin_to_stop(server);
+    is_closed(&idle);
+    // It is told to go within this time, behind all that it has not read.
+    std::thread::sleep(Duration::from_millis(500));
+    let seen: Vec<_> = (0..PUBLICATIONS).map(|_| client.publication()).collect();
+    let goodbye = client.close();
+    part(&mut client);
+    has_stopped(stopping);
+    assert!(seen.iter().zip(1..).all(|(publication, offset)| publication["offset"] == offset && publication["data"] == text));
+    assert_eq!(goodbye, Heard::Close(3001, "shutdown".into()));
+}
+
 /// What a subscriber that also publishes has seen until its goodbye.
 #[derive(Default)]
 struct Seen {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::{KEY, PATIENCE, TestServer, frame as websocket_frame, until};
+use crate::support::{KEY, PATIENCE, TestServer, fill, frame as websocket_frame, until};
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -64,9 +64,9 @@ impl Client {
     /// The next frame; none = the connection has ended. Pings are answered.
     fn hear(&mut self) -> Option<Frame> {
         let mut head = [0; 9];
-        self.socket.read_exact(&mut head).ok()?;
+        fill(&mut self.socket, &mut head).then_some(())?;
         let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
-        self.socket.read_exact(&mut payload).ok()?;
+        fill(&mut self.socket, &mut payload).then_some(())?;
         if head[3] == GOAWAY {
             self.last_stream = Some(u32::from_be_bytes([payload[0], payload[1], payload[2], payload[3]]));
         }

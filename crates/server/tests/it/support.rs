@@ -1,6 +1,6 @@
 //! A running server, a bare HTTP call and a bare WebSocket. They share no code with the server.
 
-use std::io::{Read, Write};
+use std::io::{BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -101,13 +101,11 @@ impl TestServer {
         socket
     }
 
-    /// Sends raw bytes and reads to the end, or to the timeout.
+    /// Sends raw bytes and reads to the end.
     pub(crate) fn raw(&self, bytes: &[u8]) -> String {
         let mut socket = self.socket();
         let _ = socket.write_all(bytes);
-        let mut reply = Vec::new();
-        let _ = socket.read_to_end(&mut reply);
-        String::from_utf8_lossy(&reply).into_owned()
+        to_the_end(&mut socket)
     }
 
     pub(crate) fn http(&self, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
@@ -154,14 +152,36 @@ impl TestServer {
     }
 }
 
+/// Fills a buffer. False = the connection has ended, in order or by a reset. That it neither ends nor goes on in time is a fault.
+pub(crate) fn fill(socket: &mut impl Read, buffer: &mut [u8]) -> bool {
+    match socket.read_exact(buffer) {
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => panic!("nothing comes, and no end: {error}"),
+        outcome => outcome.is_ok(),
+    }
+}
+
+/// What comes until the connection ends.
+pub(crate) fn to_the_end(socket: &mut impl Read) -> String {
+    let (mut all, mut byte) = (Vec::new(), [0]);
+    let mut socket = BufReader::new(socket);
+    while fill(&mut socket, &mut byte) {
+        all.push(byte[0]);
+    }
+    String::from_utf8_lossy(&all).into_owned()
+}
+
+/// What comes until it ends as it is wanted, or until the connection ends.
+pub(crate) fn up_to(end: &str, socket: &mut impl Read) -> String {
+    let (mut all, mut byte) = (Vec::new(), [0]);
+    while !all.ends_with(end.as_bytes()) && fill(socket, &mut byte) {
+        all.push(byte[0]);
+    }
+    String::from_utf8_lossy(&all).into_owned()
+}
+
 /// The head of an answer; what came until the end if there is no whole one.
 pub(crate) fn head_of(socket: &mut impl Read) -> String {
-    let mut head = Vec::new();
-    let mut byte = [0];
-    while !head.ends_with(b"\r\n\r\n") && socket.read_exact(&mut byte).is_ok() {
-        head.push(byte[0]);
-    }
-    String::from_utf8_lossy(&head).into_owned()
+    up_to("\r\n\r\n", socket)
 }
 
 pub(crate) fn handshake(extra: &str) -> String {
@@ -223,7 +243,7 @@ impl WebSocket {
 
     pub(crate) fn hear(&mut self) -> Heard {
         let mut head = [0; 2];
-        if self.socket.read_exact(&mut head).is_err() {
+        if !fill(&mut self.socket, &mut head) {
             return Heard::End;
         }
         let length = match head[1] {
@@ -240,7 +260,7 @@ impl WebSocket {
             length => usize::from(length),
         };
         let mut payload = vec![0; length];
-        if self.socket.read_exact(&mut payload).is_err() {
+        if !fill(&mut self.socket, &mut payload) {
             return Heard::End;
         }
         match head[0] {
