@@ -1,14 +1,14 @@
-//! Makes `docs/configuration.md` from the tables of keys. The test repairs the file and fails, so that a stale one is never committed.
+//! Makes `docs/configuration.md` from the tables of keys, and sees that the file in the repository is up to date.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
+use super::is_up_to_date;
 use crate::config::keys::{KEYS, Key, Kind, OPTIONS, SCOPE_OPTIONS};
 use crate::config::theirs::{Fate, THEIR_OPTIONS, THEIRS, Theirs};
 
 const HEAD: &str = r#"# Configuration
 
-*Made from the tables in `crates/cli/src/config/` by `cargo test -p touchline`; edit those.*
+*Made from the tables in `crates/cli/src/config/`; edit those, then run `TOUCHLINE_WRITE_DOCS=1 cargo test -p touchline up_to_date`.*
 
 One file, the environment and flags; each wins over the one before it.
 
@@ -73,12 +73,7 @@ for reading, adds the namespace `match` and serves the demo. It fills in only wh
 
 #[test]
 fn the_reference_is_up_to_date() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
-    let expected = reference();
-    if std::fs::read_to_string(&path).unwrap_or_default() != expected {
-        std::fs::write(&path, expected).expect("docs/ is writable");
-        panic!("docs/configuration.md was stale and has been rewritten: look at it and commit it");
-    }
+    is_up_to_date("docs/configuration.md", &reference());
 }
 
 fn reference() -> String {
