@@ -68,7 +68,10 @@ fn report(what: &str, broken: &[String]) {
 #[test]
 fn every_dependency_has_a_licence_that_we_may_link() {
     let mut broken = Vec::new();
-    for package in metadata()["packages"].as_array().into_iter().flatten() {
+    let metadata = metadata();
+    let packages = metadata["packages"].as_array().expect("a list");
+    assert!(packages.iter().any(|package| package["name"] == "tokio"), "dependencies are looked at");
+    for package in packages {
         let licence = package["license"].as_str().unwrap_or("none");
         let is_good = |term: &str| LICENCES.contains(&term.trim_matches(['(', ')', ' ']));
         // One of several alternatives is enough; every part of a conjunction is needed.
@@ -95,6 +98,10 @@ fn banned_crates_are_absent() {
 #[test]
 fn pure_crates_know_no_runtime_no_clock_no_socket() {
     let mut broken = Vec::new();
+    for name in PURE {
+        let directory = root().join("crates").join(name).join("src");
+        assert!(directory.join("lib.rs").is_file(), "{name} is not there");
+    }
     for (path, text) in sources() {
         let is_pure =
             PURE.iter().any(|name| path.components().any(|c| c.as_os_str() == *name)) && path.components().any(|c| c.as_os_str() == "src");
@@ -131,9 +138,13 @@ fn functions(text: &str) -> Vec<(usize, usize)> {
     for (number, line) in text.lines().enumerate() {
         let indent = line.len() - line.trim_start().len();
         let code = line.trim_start();
-        let is_function =
-            ["fn ", "pub fn ", "pub(crate) fn ", "pub(super) fn ", "async fn ", "pub(crate) async fn ", "pub(super) async fn "];
-        if is_function.iter().any(|start| code.starts_with(start)) && !code.ends_with(';') && !code.ends_with('}') {
+        // Qualifiers, then the word: `pub(crate) const fn`, `unsafe fn`, `extern "C" fn`.
+        let qualifiers = code.split("fn ").next().filter(|qualifiers| qualifiers.len() < code.len());
+        let is_function = qualifiers.is_some_and(|qualifiers| {
+            let known = ["pub", "pub(crate)", "pub(super)", "async", "const", "unsafe", "extern", "\"C\""];
+            qualifiers.is_empty() || qualifiers.ends_with(' ') && qualifiers.split_whitespace().all(|word| known.contains(&word))
+        });
+        if is_function && !code.ends_with(';') && !code.ends_with('}') {
             open.insert(indent, number);
         }
         if code == "}"
