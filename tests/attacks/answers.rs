@@ -49,9 +49,11 @@ fn a_message_of_60_kb_that_asks_for_histories_and_does_not_read_costs_one_answer
     let mut watch = Watch::begin("1,100 histories of 6 MB in a message, not read", &server);
     attacker.send(&text(&questions(300)));
     std::thread::sleep(FLOOD);
-    watch.told(format!("{:?} when read", attacker.next().map(|reply| reply["error"]["code"].clone())));
+    let first = attacker.next();
+    watch.told(format!("{:?} when read", first.as_ref().map(|reply| reply["error"]["code"].clone())));
     // One answer is being sent, one is made ahead, and each is text before it is a frame.
     watch.end(4 * 6 * MIB + SLACK);
+    assert_eq!(first.map(|reply| reply["history"]["publications"].as_array().map(Vec::len)), Ok(Some(300)), "it was made");
 }
 
 #[test]
@@ -109,8 +111,10 @@ fn presence_of_3000_asked_1000_times_and_not_read_costs_one_answer() {
     let mut watch = Watch::begin("1,300 presences of 3,000 in a message, not read", &server);
     attacker.send(&text(&message));
     std::thread::sleep(FLOOD);
-    watch.told(format!("{:?} when read", attacker.next().map(|reply| reply["error"]["code"].clone())));
+    let first = attacker.next();
+    watch.told(format!("{:?} when read", first.as_ref().map(|reply| reply["error"]["code"].clone())));
     watch.end(4 * MIB + SLACK);
+    assert_eq!(first.map(|reply| reply["presence"]["presence"].as_object().map(serde_json::Map::len)), Ok(Some(3_000)), "it was made");
 }
 
 #[test]
@@ -132,8 +136,10 @@ fn names_with_metadata_asked_900_times_and_not_read_cost_one_answer() {
     let mut watch = Watch::begin("720 pages of 4 MB of names in a message, not read", &server);
     attacker.send(&text(&message));
     std::thread::sleep(FLOOD);
-    watch.told(format!("{:?} when read", attacker.next().map(|reply| reply["error"]["code"].clone())));
+    let first = attacker.next();
+    watch.told(format!("{:?} when read", first.as_ref().map(|reply| reply["error"]["code"].clone())));
     watch.end(4 * 5 * MIB + SLACK);
+    assert_eq!(first.map(|reply| reply["rpc"]["data"]["names"].as_array().map(Vec::len)), Ok(Some(1_000)), "it was made");
 }
 
 /// Whether it was let in, as far as it has been told.

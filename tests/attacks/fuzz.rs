@@ -196,7 +196,8 @@ impl Client {
         while !line.ends_with(b"\n") && socket.read_exact(&mut byte).is_ok() {
             line.push(byte[0]);
         }
-        let reply: Value = serde_json::from_slice(&line).unwrap_or_default();
+        let reply: Value = serde_json::from_slice(&line).expect("the stream begins with the answer to the connect");
+        assert!(reply["connect"]["session"].is_string(), "commands need a session: {reply}");
         let connect = &reply["connect"];
         (socket, Some((connect["session"].clone(), connect["node"].clone(), Http::new(server.address))))
     }

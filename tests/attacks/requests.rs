@@ -87,6 +87,9 @@ fn nothing_is_smuggled_behind_a_request_with_two_lengths() {
         post("Transfer-Encoding: chunked\r\n", "ffffffffffffffffff\r\n"),
         post(" Content-Length: 2\r\n", "{}"),
     ];
+    // With one length both are requests.
+    let two = raw(server.address, post("Content-Length: 2\r\n", "{}").as_bytes(), SHORTLY);
+    assert_eq!(two.matches("HTTP/1.1 200 ").count(), 2, "{two}");
     for case in &cases {
         let answer = raw(server.address, case.as_bytes(), SHORTLY);
         // One answer at most, and the end; never that of the second request.
@@ -184,7 +187,7 @@ fn mistakes_in_lines_come_to_an_end_although_good_lines_are_between() {
     }
     watch.told(format!("{heard} error lines"));
     watch.end(SLACK);
-    assert!(heard < 2_000, "{heard} error lines in {FLOOD:?}");
+    assert!((1..2_000).contains(&heard), "{heard} error lines in {FLOOD:?}");
 }
 
 #[test]
