@@ -1,0 +1,195 @@
+//! Nodes that hear each other, and what they want done, as lines of text.
+
+use serde_json::Value;
+use touchline_engine::directory::{Act, Answered, Ask, Directory, ScopeOptions, Who, client_text, numbered, read};
+use touchline_protocol::Error;
+use touchline_registry::{OwnerId, Timing};
+
+pub(crate) const START_MS: u64 = 1_000_000;
+/// The longest jump of time, milliseconds: beyond it a node believes that it stood still.
+const JUMP_MS: u64 = 500;
+/// Clients whose ids are shown as `c1`, `c2` ….
+const CLIENTS: u32 = 40;
+
+/// The nodes of a story. Calls of the first node have the numbers 101, 102 …, of the second 201, 202 ….
+pub(crate) struct World {
+    pub(crate) now_ms: u64,
+    nodes: Vec<(&'static str, Directory<u32>)>,
+    /// Nodes that nobody hears, and that hear nobody.
+    cut_off: Vec<&'static str>,
+    /// The largest message between nodes since the beginning.
+    pub(crate) largest: usize,
+}
+
+/// The options of most stories: the scope `devices`, and a second one, `robots`, as it comes.
+pub(crate) fn devices() -> ScopeOptions {
+    ScopeOptions { name: "devices".into(), ..ScopeOptions::default() }
+}
+
+pub(crate) fn owner(client: u32) -> OwnerId {
+    OwnerId([client as u8; 16])
+}
+
+/// A client of the user `u1`, `u2` …; 0 is a backend.
+pub(crate) fn who(client: u32) -> Who {
+    let user = if client == 0 { String::new() } else { format!("u{client}") };
+    Who { owner: owner(client), user: user.into(), is_backend: client == 0 }
+}
+
+impl World {
+    /// A node without a cluster.
+    pub(crate) fn alone(options: ScopeOptions) -> Self {
+        World::with(&["a"], options, false)
+    }
+
+    /// Nodes that know each other.
+    pub(crate) fn cluster(names: &[&'static str], options: ScopeOptions) -> Self {
+        let mut world = World::with(names, options, true);
+        let lines = world.pass(3_000);
+        assert_eq!(lines, [""; 0]);
+        world
+    }
+
+    /// The same, of a scope `devices` with other options.
+    pub(crate) fn with_options(names: &[&'static str], change: impl FnOnce(&mut ScopeOptions)) -> Self {
+        let mut options = devices();
+        change(&mut options);
+        World::cluster(names, options)
+    }
+
+    fn with(names: &[&'static str], options: ScopeOptions, is_clustered: bool) -> Self {
+        let scopes = [options, ScopeOptions { name: "robots".into(), ..ScopeOptions::default() }];
+        let node = |(number, name): (u64, &&'static str)| {
+            (*name, Directory::new(name, &scopes, &Timing::default(), (number * 100) << 12, is_clustered, START_MS))
+        };
+        World { now_ms: START_MS, nodes: (1..).zip(names).map(node).collect(), cut_off: Vec::new(), largest: 0 }
+    }
+
+    pub(crate) fn node(&mut self, name: &str) -> &mut Directory<u32> {
+        self.nodes.iter_mut().find(|(known, _)| *known == name).map(|(_, node)| node).expect("a node")
+    }
+
+    /// From now on nobody hears this node, and it hears nobody.
+    pub(crate) fn cut_off(&mut self, name: &'static str) {
+        self.cut_off.push(name);
+    }
+
+    /// A request of a client as it writes it: all that comes of it.
+    pub(crate) fn ask(&mut self, node: &str, client: u32, method: &str, params: &Value) -> Vec<String> {
+        match read(method, &params.to_string(), &self.node(node).scopes()) {
+            Ok(ask) => self.order(node, client, ask),
+            Err(error) => vec![refused(node, client, error)],
+        }
+    }
+
+    /// The same of a request that need not be one that a client writes.
+    pub(crate) fn order(&mut self, node: &str, client: u32, ask: Ask) -> Vec<String> {
+        let now_ms = self.now_ms;
+        self.node(node).ask(&who(client), ask, Some(client), now_ms);
+        self.settle()
+    }
+
+    /// A client has gone.
+    pub(crate) fn close(&mut self, node: &str, client: u32) -> Vec<String> {
+        let now_ms = self.now_ms;
+        self.node(node).ask(&who(client), Ask::Close, None, now_ms);
+        self.settle()
+    }
+
+    /// Time goes on.
+    pub(crate) fn pass(&mut self, ms: u64) -> Vec<String> {
+        let mut lines = Vec::new();
+        let until_ms = self.now_ms + ms;
+        while self.now_ms < until_ms {
+            self.now_ms = until_ms.min(self.now_ms + JUMP_MS);
+            let now_ms = self.now_ms;
+            self.nodes.iter_mut().for_each(|(_, node)| node.tick(now_ms));
+            lines.extend(self.settle());
+        }
+        lines
+    }
+
+    /// Carries out what the nodes want until they want nothing more.
+    pub(crate) fn settle(&mut self) -> Vec<String> {
+        let mut lines = Vec::new();
+        loop {
+            let before = lines.len();
+            let mut is_quiet = true;
+            for index in 0..self.nodes.len() {
+                let from = self.nodes[index].0;
+                self.nodes[index].1.flush();
+                for act in self.nodes[index].1.acts().collect::<Vec<_>>() {
+                    is_quiet = false;
+                    lines.extend(self.carry_out(from, act));
+                }
+            }
+            if is_quiet && lines.len() == before {
+                return lines;
+            }
+        }
+    }
+
+    fn carry_out(&mut self, from: &'static str, act: Act<u32>) -> Option<String> {
+        let now_ms = self.now_ms;
+        Some(match act {
+            Act::Link { scope, to, message } => {
+                self.largest = self.largest.max(message.len());
+                let cut_off = &self.cut_off;
+                let hears = |name: &str| name != from && to.as_ref().is_none_or(|to| **to == *name) && !cut_off.contains(&from);
+                let others = self.nodes.iter_mut().filter(|(name, _)| hears(name) && !cut_off.contains(name));
+                others.for_each(|(_, node)| node.receive(&scope, &message, now_ms));
+                return None;
+            }
+            Act::Node(to, message) => {
+                self.largest = self.largest.max(message.len());
+                let is_heard = !self.cut_off.contains(&from) && !self.cut_off.contains(&&*to);
+                if is_heard && let Some((_, node)) = self.nodes.iter_mut().find(|(name, _)| **name == *to) {
+                    node.receive_from_node(from, &message, now_ms);
+                }
+                format!("{from} tells {to}: {}", shown(&message))
+            }
+            Act::Answer(asker, Ok(answered)) => format!("{from} answers {asker}: {}", json(answered)),
+            Act::Answer(asker, Err(error)) => refused(from, asker, error),
+            Act::Push(client, message) => format!("{from} gives {}: {}", named(&[client]), shown(&message)),
+            Act::Spread(clients, push) => format!("{from} gives {}: {}", named(&clients), shown(push.json())),
+            Act::Call(client, call, message) => format!("{from} asks {}: {}", named(&[client]), shown(&numbered(call, &message))),
+            Act::Drop(client) => format!("{from} disconnects {}", named(&[client])),
+            Act::Announce(channel, push) => format!("{from} announces in {channel}: {}", shown(push.json())),
+            Act::Watch(channel, message) => format!("{from} publishes in {channel}: {}", shown(&message)),
+            Act::Probe => format!("{from} looks at its connections"),
+            Act::Differs { scope, node } => format!("{from} has other options of {scope} than {node}"),
+            Act::Post { scope, name, message, expires_ms, most, asker } => {
+                let left_ms = expires_ms.saturating_sub(now_ms);
+                format!("{from} keeps {left_ms} ms among {most} for {name} in {scope}, asked by {asker:?}: {}", shown(&message))
+            }
+            Act::Fetch { scope, name, behind, limit } => format!("{from} fetches {limit} behind {behind} of {name} in {scope}"),
+            Act::Discard { ids, asker } => format!("{from} throws {ids:?} away, asked by {asker:?}"),
+        })
+    }
+}
+
+fn refused(node: &str, asker: u32, error: Error) -> String {
+    format!("{node} refuses {asker}: {} {}", error.code, error.message)
+}
+
+pub(crate) fn json(answered: Answered) -> String {
+    shown(&answered.json())
+}
+
+fn named(clients: &[OwnerId]) -> String {
+    clients.iter().map(|client| shown(client_text(*client).as_bytes())).collect::<Vec<_>>().join(" ")
+}
+
+/// JSON with short names for client ids, and without the stamps of versions.
+pub(crate) fn shown(json: &[u8]) -> String {
+    let mut text = String::from_utf8(json.to_vec()).expect("text");
+    for client in 0..CLIENTS {
+        text = text.replace(&client_text(owner(client)), &format!("c{client}"));
+    }
+    let mut pieces = text.split("\"version\":\"");
+    let first = pieces.next().unwrap_or_default().to_owned();
+    pieces.fold(first, |text, piece| {
+        let revision = piece.split_once('.').map_or("", |(_, revision)| revision);
+        format!("{text}\"version\":\"*.{revision}")
+    })
+}
