@@ -1,0 +1,332 @@
+//! A home in a cluster, which keeps the history and gives the order.
+
+use bytes::Bytes;
+use touchline_engine::channels::{clearing, removal};
+use touchline_engine::request::{Epoch, Loaded, Stored};
+use touchline_engine::{ChannelOptions, Request};
+
+use crate::world::{
+    START_MS, World, epoch, give_up, history, load, loaded, payload, publish, publish_with, read, recover, stored, subscribe, unsubscribe,
+};
+
+const UNREACHABLE: &str = "refused: 4009 cluster unreachable";
+
+fn at(offset: u64) -> String {
+    format!(" at {offset} of {}", epoch().as_str())
+}
+
+/// A home that has one subscriber and follows the channel up to an offset.
+fn following(top: u64) -> World {
+    let mut world = World::in_cluster(history());
+    assert_eq!(world.submit(subscribe(1)), ["waits", "follow a"]);
+    assert_eq!(world.submit(Request::Interested), [r#"load a of "" behind 0"#]);
+    assert_eq!(world.submit(load(loaded(0, top))), [format!("subscribed{}", at(top))]);
+    world
+}
+
+#[test]
+fn a_publication_goes_to_the_cluster_and_is_delivered_when_it_comes_back() {
+    let mut world = following(0);
+    let keyed = publish_with(7, |publish| publish.idempotency_key = "k".into());
+    assert_eq!(world.submit(keyed), [r#"the cluster keeps in "", key "k": {"data":7}"#]);
+    assert_eq!(world.submit_to("kept:a", publish(7)), [r#"the cluster keeps in "kept", key "": {"data":7}"#]);
+    assert_eq!(world.submit(stored(0, 9)), ["to shard 0, a of 1: 9 at 9"]);
+    assert_eq!(world.submit(stored(0, 9)), [""; 0], "it is here");
+    assert_eq!(world.submit(stored(9, 12)), ["to shard 0, a of 1: 12 at 12"]);
+    assert_eq!(world.submit(read(None)), [format!("history [9, 12]{}", at(12))]);
+    assert_eq!(world.submit(Request::HistoryRemove), [r#"the cluster removes of """#]);
+    assert_eq!(world.submit_to("plain:a", Request::HistoryRemove), ["refused: 108 not available"]);
+    assert_eq!(world.submit_to("plain:a", read(None)), ["refused: 108 not available"]);
+    assert_eq!(world.submit_to("nowhere:a", publish(1)), ["refused: 102 unknown channel"]);
+    world.link(false);
+    assert_eq!(world.submit(publish(8)), [UNREACHABLE]);
+    assert_eq!(world.submit(Request::HistoryRemove), [UNREACHABLE]);
+}
+
+#[test]
+fn what_is_not_kept_is_passed_on_and_a_node_that_is_cut_off_serves_its_own() {
+    let mut world = World::in_cluster(ChannelOptions::default());
+    assert_eq!(world.submit(subscribe(1)), ["waits", "follow a"]);
+    assert_eq!(world.submit(Request::Interested), ["subscribed"]);
+    assert_eq!(world.submit(Request::Interested), [""; 0], "once");
+    assert_eq!(world.submit(publish(7)), ["published", r#"pass on in a: {"data":7}"#]);
+    assert_eq!(world.submit(Request::Passing(payload(7, START_MS))), ["to shard 0, a of 1: 7 at 0"]);
+    let mut newer = payload(7, START_MS).to_vec();
+    newer[0] = 3;
+    assert_eq!(world.submit(Request::Passing(newer.into())), ["a has a payload of format 3"]);
+    assert_eq!(world.submit_to("b", Request::Passing(payload(7, START_MS))), [""; 0], "nobody listens here");
+    let keyed = || publish_with(8, |publish| publish.idempotency_key = "k".into());
+    assert_eq!(world.submit(keyed()), ["published", r#"pass on in a: {"data":8}"#]);
+    assert_eq!(world.submit(keyed()), ["published"], "once");
+    assert_eq!(world.link(false), [""; 0]);
+    assert_eq!(world.submit(publish(9)), ["published", "to shard 0, a of 1: 9 at 0"]);
+    assert_eq!(world.submit_to("b", subscribe(1)), ["subscribed"], "it is this node's alone");
+    assert_eq!(world.link(true), ["follow b"], "until the link is there");
+    assert_eq!(world.submit_to("b", Request::Interested), [""; 0]);
+    assert_eq!(world.submit_to("b", unsubscribe(1)), ["done", "follow b no more"]);
+}
+
+#[test]
+fn a_publication_beside_the_history_is_passed_on_too() {
+    let mut world = following(3);
+    let beside = publish_with(7, |publish| publish.skip_history = true);
+    assert_eq!(world.submit(beside), ["published", r#"pass on in a: {"data":7}"#]);
+    assert_eq!(world.submit(Request::Passing(payload(7, START_MS))), ["to shard 0, a of 1: 7 at 0"]);
+    assert_eq!(world.submit(Request::Passing(clearing())), [""; 0]);
+    assert_eq!(world.submit(read(None)), [format!("history []{}", at(3))], "the history was removed");
+}
+
+#[test]
+fn changes_of_a_registry_scope_are_at_home_everywhere() {
+    let mut world = World::in_cluster(ChannelOptions::default());
+    assert_eq!(world.submit_to("$registry:devices", subscribe(1)), ["subscribed"]);
+    assert_eq!(world.submit_to("$registry:devices", publish(7)), ["published", "to shard 0, $registry:devices of 1: 7 at 0"]);
+}
+
+#[test]
+fn requests_wait_in_order_until_what_is_kept_is_here() {
+    let mut world = World::in_cluster(history());
+    assert_eq!(world.submit(read(None)), ["waits", "follow a"]);
+    assert_eq!(world.submit(recover(1, 2, epoch().as_str())), ["waits"], "it is asked for already");
+    assert_eq!(world.submit(load(loaded(0, 3))), [""; 0], "nothing was asked yet");
+    assert_eq!(world.submit(Request::Interested), [r#"load a of "" behind 0"#]);
+    assert_eq!(world.submit(Request::Interested), [""; 0]);
+    assert_eq!(world.submit(subscribe(2)), ["waits"]);
+    // What is published while it is read comes after it, and once.
+    assert_eq!(world.submit(stored(3, 4)), [""; 0]);
+    assert_eq!(world.submit(stored(4, 5)), [""; 0]);
+    assert_eq!(
+        world.submit(load(loaded(0, 4))),
+        [format!("history [1, 2, 3, 4, 5]{}", at(5)), format!("subscribed{}, recovered [3, 4, 5]", at(5)), format!("subscribed{}", at(5))]
+    );
+    assert_eq!(world.submit(stored(5, 6)), ["to shard 0, a of 2: 6 at 6"]);
+}
+
+#[test]
+fn a_follower_that_is_behind_asks_and_gets_exactly_what_it_lacks() {
+    let mut world = following(5);
+    assert_eq!(world.submit(stored(7, 8)), [r#"load a of "" behind 5"#]);
+    assert_eq!(world.submit(stored(8, 9)), [""; 0], "it waits behind the gap");
+    assert_eq!(world.submit(subscribe(2)), ["waits"]);
+    let lines = world.submit(load(loaded(5, 7)));
+    let delivered = [6, 7, 8, 9].map(|offset| format!("to shard 0, a of 1: {offset} at {offset}"));
+    assert_eq!(lines, [&delivered[..], &[format!("subscribed{}", at(9))]].concat());
+    // What overlaps is delivered once.
+    assert_eq!(world.submit(stored(10, 11)), [r#"load a of "" behind 9"#]);
+    assert_eq!(world.submit(load(loaded(9, 12))), [10, 11, 12].map(|offset| format!("to shard 0, a of 2: {offset} at {offset}")));
+    // An answer to what was asked by an earlier cache is left alone.
+    assert_eq!(world.submit(stored(13, 14)), [r#"load a of "" behind 12"#]);
+    assert_eq!(world.submit(load(loaded(13, 14))), [""; 0]);
+    assert_eq!(world.submit(load(loaded(12, 13))), [13, 14].map(|offset| format!("to shard 0, a of 2: {offset} at {offset}")));
+}
+
+#[test]
+fn an_answer_that_ends_too_early_is_asked_for_again() {
+    let mut world = following(5);
+    assert_eq!(world.submit(stored(6, 7)), [r#"load a of "" behind 5"#]);
+    assert_eq!(world.submit(Request::Grown(8)), [""; 0], "it is being loaded");
+    assert_eq!(
+        world.submit(load(loaded(5, 6))),
+        ["to shard 0, a of 1: 6 at 6", "to shard 0, a of 1: 7 at 7", r#"load a of "" behind 7"#],
+        "it has eight"
+    );
+    assert_eq!(world.submit(load(loaded(7, 8))), ["to shard 0, a of 1: 8 at 8"]);
+    assert_eq!(world.submit(Request::Grown(8)), [""; 0], "it has that");
+    assert_eq!(world.submit(Request::Grown(9)), [r#"load a of "" behind 8"#]);
+    assert_eq!(world.submit_to("b", Request::Grown(9)), [""; 0], "nobody listens to that one");
+}
+
+#[test]
+fn what_a_gap_can_hold_has_a_limit_and_nothing_is_lost_beyond_it() {
+    let mut world = following(1);
+    assert_eq!(world.submit(stored(2, 3)), [r#"load a of "" behind 1"#]);
+    (3..10_100).for_each(|offset| assert_eq!(world.submit(stored(offset, offset + 1)), [""; 0]));
+    // Ten thousand wait: 3 … 10,002. What came after them is asked for.
+    let lines = world.submit(load(loaded(1, 2)));
+    assert_eq!(lines.len(), 10_001 + 1);
+    assert_eq!(lines[10_000..], ["to shard 0, a of 1: 10002 at 10002".to_owned(), r#"load a of "" behind 10002"#.into()]);
+    assert_eq!(world.submit(load(loaded(10_002, 10_100))).len(), 98);
+}
+
+#[test]
+fn subscribers_begin_anew_when_something_is_lost() {
+    let other = Epoch::from_bits(8);
+    // Another stream; or what is between this cache and what can be had is gone.
+    let cases = [Loaded { epoch: other, ..loaded(5, 8) }, Loaded { floor: 6, ..loaded(5, 8) }];
+    for lost in cases {
+        let mut world = following(5);
+        world.submit(stored(6, 7));
+        assert_eq!(world.submit(load(lost)), ["to shard 0, a of 1: broken"]);
+        // They leave and come back; who comes first asks anew.
+        assert_eq!(world.submit(recover(2, 5, epoch().as_str())), ["waits", "follow a"]);
+        assert_eq!(world.submit(unsubscribe(1)), ["done"]);
+        assert_eq!(world.submit(Request::Interested), [r#"load a of "" behind 0"#]);
+        let fresh = Loaded { floor: 6, ..loaded(6, 8) };
+        let lines = world.submit(load(Loaded { behind: 0, ..fresh }));
+        assert_eq!(lines, [format!("subscribed{}, nothing recovered", at(8))]);
+        assert_eq!(world.submit(stored(8, 9)), ["to shard 0, a of 1: 9 at 9"]);
+    }
+    // As much as is here is enough: nothing is lost.
+    let mut world = following(5);
+    world.submit(stored(6, 7));
+    assert_eq!(world.submit(load(Loaded { floor: 5, ..loaded(5, 6) })).len(), 2);
+    // A publication of another epoch says the same.
+    let of_other = Stored { offset: 9, previous: 7, epoch: Some(other), payload: payload(9, START_MS) };
+    assert_eq!(world.submit(Request::Stored(of_other)), ["to shard 0, a of 1: broken"]);
+    let mut world = following(5);
+    let of_same = Stored { offset: 6, previous: 5, epoch: Some(epoch()), payload: payload(6, START_MS) };
+    assert_eq!(world.submit(Request::Stored(of_same)), ["to shard 0, a of 1: 6 at 6"]);
+}
+
+#[test]
+fn a_cache_that_nobody_listens_to_is_made_anew_without_a_word() {
+    let mut world = following(5);
+    world.submit(unsubscribe(1));
+    world.submit(stored(6, 7));
+    let fresh = Loaded { kept: vec![(7, payload(7, START_MS)), (9, payload(9, START_MS))], floor: 6, top: 9, ..loaded(5, 5) };
+    assert_eq!(world.submit(load(fresh)), [""; 0]);
+    assert_eq!(world.submit(recover(1, 6, epoch().as_str())), [format!("subscribed{}, recovered [7, 9]", at(9))]);
+    assert_eq!(world.submit(recover(2, 5, epoch().as_str())), [format!("subscribed{}, nothing recovered", at(9))]);
+    // The history may be shorter than what the position says.
+    let mut world = World::in_cluster(history());
+    world.submit(subscribe(1));
+    world.submit(Request::Interested);
+    let empty = Loaded { kept: Vec::new(), top: 12, floor: 12, ..loaded(0, 0) };
+    assert_eq!(world.submit(load(empty)), [format!("subscribed{}", at(12))]);
+    assert_eq!(world.submit(recover(2, 12, "")), [format!("subscribed{}, recovered []", at(12))]);
+    assert_eq!(world.submit(recover(3, 11, "")), [format!("subscribed{}, nothing recovered", at(12))]);
+}
+
+#[test]
+fn what_cannot_be_had_refuses_who_waits_and_is_asked_for_again_after_a_moment() {
+    let mut world = World::in_cluster(history());
+    world.submit(subscribe(1));
+    world.submit(Request::Interested);
+    assert_eq!(world.submit(Request::Loaded(None)), [UNREACHABLE]);
+    world.now_ms += 199;
+    assert_eq!(world.submit(subscribe(2)), [UNREACHABLE]);
+    world.now_ms += 1;
+    assert_eq!(world.submit(subscribe(3)), ["waits", "follow a"]);
+    // In the middle of it subscribers are told, and begin anew.
+    let mut world = following(5);
+    world.submit(stored(6, 7));
+    assert_eq!(world.submit(Request::Loaded(None)), ["to shard 0, a of 1: broken"]);
+    assert_eq!(world.submit(Request::Loaded(None)), [""; 0]);
+    assert_eq!(world.submit(stored(5, 6)), [""; 0], "nobody is given what comes without what was before");
+    assert_eq!(world.submit(recover(1, 5, "")), [UNREACHABLE]);
+}
+
+#[test]
+fn a_payload_that_cannot_be_read_ends_the_cache() {
+    let unreadable = || Bytes::from_static(b"\x02P");
+    let mut world = following(5);
+    world.submit(stored(6, 7));
+    let bad = Loaded { kept: vec![(6, unreadable()), (7, payload(7, START_MS))], top: 7, ..loaded(5, 5) };
+    assert_eq!(world.submit(load(bad)), ["to shard 0, a of 1: broken", "a has a payload of format 2"]);
+    assert_eq!(world.submit(subscribe(2)), [UNREACHABLE], "what stands behind it is not given");
+    // A history that was removed up to 4, by an entry of its own at 6.
+    let mut world = following(5);
+    let clear = Stored { offset: 6, previous: 5, epoch: None, payload: removal(4).into() };
+    assert_eq!(world.submit(Request::Stored(clear)), [""; 0]);
+    assert_eq!(world.submit(read(None)), [format!("history []{}", at(6))]);
+    assert_eq!(world.submit(recover(2, 4, "")), [format!("subscribed{}, recovered []", at(6))], "it has missed nothing");
+    assert_eq!(world.submit(recover(3, 3, "")), [format!("subscribed{}, nothing recovered", at(6))]);
+}
+
+#[test]
+fn who_leaves_before_it_hears_that_it_was_refused_takes_nobodys_place() {
+    let mut world = following(5);
+    world.link(false);
+    assert_eq!(world.submit_to("kept:b", subscribe(2)), [UNREACHABLE]);
+    assert_eq!(world.submit_to("kept:b", subscribe(3)), [UNREACHABLE]);
+    world.link(true);
+    world.submit_to("kept:b", subscribe(4));
+    world.submit_to("kept:b", Request::Interested);
+    world.submit_to("kept:b", load(loaded(0, 1)));
+    let audience = |world: &World| world.channels.active().find(|(name, _)| &***name == "kept:b").map(|(_, count)| count);
+    assert_eq!((world.submit_to("kept:b", give_up(2)), audience(&world)), (vec!["done".into()], Some(1)));
+    // Who was refused, and came back, is a subscriber.
+    world.submit_to("kept:b", subscribe(3));
+    assert_eq!(audience(&world), Some(2));
+    assert_eq!((world.submit_to("kept:b", give_up(3)), audience(&world)), (vec!["done".into()], Some(1)));
+    assert_eq!((world.submit_to("kept:b", give_up(4)), audience(&world)), (vec!["done".into()], None), "its subscribe was not refused");
+}
+
+#[test]
+fn a_refusal_is_remembered_for_ten_seconds() {
+    for (later_ms, is_remembered) in [(9_999, true), (10_000, false)] {
+        let mut world = following(5);
+        world.link(false);
+        world.submit_to("kept:b", subscribe(2));
+        world.now_ms += later_ms;
+        // Another refusal clears away what is too old.
+        world.submit_to("kept:b", subscribe(9));
+        world.link(true);
+        world.submit_to("kept:b", subscribe(4));
+        world.submit_to("kept:b", Request::Interested);
+        world.submit_to("kept:b", load(loaded(0, 1)));
+        world.submit_to("kept:b", give_up(2));
+        assert_eq!(world.channels.active().any(|(name, _)| &**name == "kept:b"), is_remembered, "{later_ms}");
+    }
+}
+
+#[test]
+fn a_link_that_comes_back_makes_every_cache_catch_up() {
+    let mut world = following(5);
+    for (channel, request) in [("plain:b", subscribe(1)), ("kept:c", subscribe(1)), ("plain:d", subscribe(1)), ("kept:e", subscribe(1))] {
+        world.submit_to(channel, request);
+    }
+    world.submit_to("plain:b", Request::Interested);
+    world.submit_to("kept:e", Request::Interested);
+    // One is heard, one waits for its interest with a history and one without, one loads.
+    let mut lines = world.link(false);
+    lines.sort();
+    assert_eq!(lines, ["follow kept:c no more", "follow kept:e no more", UNREACHABLE, UNREACHABLE, "subscribed"]);
+    let mut lines = world.link(true);
+    lines.sort();
+    assert_eq!(lines, ["follow plain:d", r#"load a of "" behind 5"#]);
+    assert_eq!(world.submit_to("plain:d", Request::Interested), [""; 0]);
+    // What was published meanwhile is delivered, and what comes now waits for it.
+    assert_eq!(world.submit(stored(7, 8)), [""; 0]);
+    let delivered = [6, 7, 8].map(|offset| format!("to shard 0, a of 1: {offset} at {offset}"));
+    assert_eq!(world.submit(load(loaded(5, 7))), delivered);
+    // The link goes and comes while it loads: it asks again, and takes the first answer.
+    assert_eq!(world.submit(stored(9, 10)), [r#"load a of "" behind 8"#]);
+    world.link(false);
+    assert_eq!(world.link(true), [r#"load a of "" behind 8"#]);
+    assert_eq!(world.submit(load(loaded(8, 9))), [9, 10].map(|offset| format!("to shard 0, a of 1: {offset} at {offset}")));
+    assert_eq!(world.submit(load(loaded(8, 11))), ["to shard 0, a of 1: 11 at 11"], "the second may know more");
+}
+
+#[test]
+fn a_stream_that_has_grown_makes_its_own_caches_look() {
+    let mut world = following(5);
+    for channel in ["kept:b", "kept:c", "plain:d"] {
+        world.submit_to(channel, subscribe(1));
+        world.submit_to(channel, Request::Interested);
+    }
+    world.submit_to("kept:b", load(loaded(0, 2)));
+    world.channels.check(&"".into());
+    assert_eq!(world.rest(), [r#"check a of "" behind 5"#]);
+    world.channels.check(&"kept".into());
+    let mut lines = world.rest();
+    lines.sort();
+    assert_eq!(lines, [r#"check kept:b of "kept" behind 2"#, r#"check kept:c of "kept" behind 0"#], "one that loads too");
+    // What is at home, or asked for only, has nothing to look for.
+    world.channels.check(&"plain".into());
+    world.channels.catch_up();
+    assert_eq!(world.rest(), [""; 0]);
+}
+
+#[test]
+fn a_cache_that_nobody_uses_is_let_go_after_ten_seconds() {
+    let mut world = following(5);
+    (0..30).for_each(|_| assert_eq!(world.pass(1_000), [""; 0]));
+    assert_eq!(world.submit(unsubscribe(1)), ["done"]);
+    let mut lines = Vec::new();
+    for second in 1..=12 {
+        lines.extend(world.pass(1_000).into_iter().map(|line| format!("{second} s: {line}")));
+    }
+    assert_eq!(lines, ["10 s: follow a no more"]);
+    assert!(world.channels.is_empty());
+}

@@ -1,0 +1,162 @@
+//! A home of durable channels, which a store keeps.
+
+use std::time::Duration;
+
+use touchline_engine::channels::Storing;
+use touchline_engine::request::{Loaded, Runs};
+use touchline_engine::{ChannelOptions, Channels, Request};
+
+use crate::world::{START_MS, World, epoch, history, load, loaded, publish, publish_with, read, recover, stored, subscribe, unsubscribe};
+
+const UNAVAILABLE: &str = "refused: 4010 store unavailable";
+
+fn at(offset: u64) -> String {
+    format!(" at {offset} of {}", epoch().as_str())
+}
+
+/// A home that has one subscriber and has the channel up to an offset.
+fn following(top: u64) -> World {
+    let mut world = World::with_store(history());
+    assert_eq!(world.submit(subscribe(1)), ["waits", "load a behind 0"]);
+    assert_eq!(world.submit(load(loaded(0, top))), [format!("subscribed{}", at(top))]);
+    world
+}
+
+#[test]
+fn a_publication_goes_to_the_store_with_all_that_it_must_know() {
+    let mut world = World::with_store(ChannelOptions { history_meta_ttl: Duration::from_secs(90), ..history() });
+    let request = publish_with(7, |publish| {
+        (publish.idempotency_key, publish.version, publish.version_epoch) = ("k".into(), 3, "e".into());
+    });
+    let expected = r#"the store keeps 5 for 60000 and 90000 ms, at 1000000, key "k", version 3 of "e": {"data":7}"#;
+    assert_eq!(world.submit(request), [expected]);
+    assert_eq!(world.submit(Request::HistoryRemove), ["the store removes"]);
+    assert!(world.channels.is_empty(), "a home that nobody listens to keeps nothing");
+    // What is not durable is this home's own.
+    assert_eq!(world.submit_to("kept:a", publish(1)).len(), 1);
+    assert_eq!(world.submit_to("kept:a", subscribe(1)).len(), 1);
+    assert_eq!(world.submit_to("kept:a", Request::HistoryRemove), ["done"]);
+    // What skips the history is delivered at once.
+    let mut world = following(2);
+    let beside = publish_with(8, |publish| publish.skip_history = true);
+    assert_eq!(world.submit(beside), ["published", "to shard 0, a of 1: 8 at 0"]);
+}
+
+#[test]
+fn what_is_stored_is_delivered_and_what_has_grown_is_loaded() {
+    let mut world = following(2);
+    assert_eq!(world.submit(stored(2, 3)), ["to shard 0, a of 1: 3 at 3"]);
+    assert_eq!(world.submit(Request::Grown(3)), [""; 0]);
+    assert_eq!(world.submit(Request::Grown(5)), ["load a behind 3"]);
+    assert_eq!(world.submit(Request::Grown(6)), [""; 0], "one question at a time");
+    let lines = world.submit(load(loaded(3, 5)));
+    assert_eq!(lines, ["to shard 0, a of 1: 4 at 4", "to shard 0, a of 1: 5 at 5", "load a behind 5"]);
+    assert_eq!(world.submit(load(loaded(5, 6))), ["to shard 0, a of 1: 6 at 6"]);
+    // Other nodes may have stored what nobody told of: every cache of a durable channel asks, and no other.
+    world.submit_to("kept:b", subscribe(1));
+    world.channels.catch_up();
+    assert_eq!(world.rest(), ["load a behind 6"]);
+    assert_eq!(world.submit(load(loaded(6, 6))), [""; 0], "there was nothing");
+}
+
+#[test]
+fn a_store_that_fails_refuses_for_a_moment() {
+    let mut world = World::with_store(history());
+    assert_eq!(world.submit(read(None)), ["waits", "load a behind 0"]);
+    assert_eq!(world.submit(subscribe(1)), ["waits"]);
+    assert_eq!(world.submit(Request::Loaded(None)), [UNAVAILABLE, UNAVAILABLE]);
+    world.now_ms += 199;
+    assert_eq!(world.submit(read(None)), [UNAVAILABLE]);
+    world.now_ms += 1;
+    assert_eq!(world.submit(read(None)), ["waits", "load a behind 0"]);
+    // A question of a client that is ahead is no different.
+    let mut world = following(2);
+    assert_eq!(world.submit(recover(2, 4, epoch().as_str())), ["waits", "load a behind 2"]);
+    assert_eq!(world.submit(Request::Loaded(None)), [UNAVAILABLE]);
+    world.now_ms += 199;
+    assert_eq!(world.submit(recover(2, 4, epoch().as_str())), [UNAVAILABLE]);
+    world.now_ms += 1;
+    assert_eq!(world.submit(recover(2, 4, epoch().as_str())), ["waits", "load a behind 2"]);
+    assert_eq!(world.submit(load(loaded(2, 4))).last(), Some(&format!("subscribed{}, recovered []", at(4))));
+}
+
+#[test]
+fn a_client_ahead_of_all_that_there_is_is_denied_and_asked_about_again_after_a_moment() {
+    let mut world = following(2);
+    let ahead = |offset: u64| recover(2, offset, epoch().as_str());
+    assert_eq!(world.submit(ahead(5)), ["waits", "load a behind 2"]);
+    assert_eq!(world.submit(ahead(4)), ["waits"], "one question for all");
+    let denied = format!("subscribed{}, nothing recovered, denied", at(3));
+    // It has three, and four is the least that was asked for.
+    assert_eq!(world.submit(load(loaded(2, 3))), ["to shard 0, a of 1: 3 at 3".into(), denied.clone(), denied.clone()]);
+    world.now_ms += 199;
+    assert_eq!(world.submit(ahead(4)), [denied.clone()]);
+    assert_eq!(world.submit(ahead(9)), [denied]);
+    world.now_ms += 1;
+    assert_eq!(world.submit(ahead(4)), ["waits", "load a behind 3"]);
+    // As much as it has is not ahead.
+    let lines = world.submit(load(loaded(3, 4)));
+    assert_eq!(lines.last(), Some(&format!("subscribed{}, recovered []", at(4))));
+    assert_eq!(world.submit(read(Some((9, epoch().as_str())))), ["waits", "load a behind 4"], "who reads the history asks too");
+    assert_eq!(world.submit(load(loaded(4, 4))), [format!("history []{}", at(4))]);
+}
+
+#[test]
+fn a_store_that_was_set_back_is_told_and_everybody_begins_anew() {
+    let runs = || Runs { known: [(1, 41)].into(), first: vec![(1, 1)] };
+    let of_run = |behind: u64, top: u64| Loaded { epoch: epoch().in_run(41), runs: runs(), ..loaded(behind, top) };
+    for is_subscribed in [true, false] {
+        let mut world = World::with_store(history());
+        world.submit(subscribe(1));
+        assert_eq!(world.submit(load(of_run(0, 6))), [format!("subscribed at 6 of {}", epoch().in_run(41).as_str())]);
+        if !is_subscribed {
+            world.submit(unsubscribe(1));
+        }
+        world.submit(Request::Grown(7));
+        let shorter = Loaded { top: 5, ..of_run(6, 6) };
+        let broken = is_subscribed.then_some("to shard 0, a of 1: broken".to_owned());
+        let expected: Vec<String> = broken.into_iter().chain(["the store was set back in run 41".into()]).collect();
+        assert_eq!(world.submit(load(shorter)), expected);
+        assert_eq!(world.channels.len(), usize::from(is_subscribed));
+    }
+    // As much as was asked behind is not less.
+    let mut world = World::with_store(history());
+    world.submit(subscribe(1));
+    world.submit(load(of_run(0, 6)));
+    world.submit(Request::Grown(7));
+    assert_eq!(world.submit(load(of_run(6, 6))), [""; 0]);
+    // A cluster's stream has positions that others' publications took: it is not set back.
+    let mut world = World::in_cluster(history());
+    world.submit(subscribe(1));
+    world.submit(Request::Interested);
+    world.submit(load(of_run(0, 6)));
+    world.submit(Request::Grown(7));
+    let shorter = Loaded { top: 5, ..of_run(6, 6) };
+    assert_eq!(world.submit(load(shorter)), [""; 0]);
+}
+
+#[test]
+fn a_room_for_so_many_channels_is_for_those_of_the_store_too() {
+    let mut world = World::with(
+        ChannelOptions { durable: true, ..history() },
+        1,
+        |settings| settings.empty_channels_max = 0,
+        |channels| Channels::with_store(channels).limited(1),
+    );
+    assert_eq!(world.submit(subscribe(1)), ["waits", "load a behind 0"]);
+    assert_eq!(world.submit_to("b", subscribe(1)), ["refused: 106 limit exceeded"]);
+    assert_eq!(world.submit(load(loaded(0, 1))).len(), 1);
+}
+
+#[test]
+fn publications_are_kept_for_their_time_from_when_they_were_published() {
+    let mut world = World::with_store(history());
+    world.submit(subscribe(1));
+    let old = Storing::payload(START_MS - 59_000, br#"{"data":1}"#);
+    let kept = Loaded { kept: vec![(1, old), (2, Storing::payload(START_MS, br#"{"data":2}"#))], ..loaded(0, 2) };
+    world.submit(load(kept));
+    world.pass(999);
+    assert_eq!(world.submit(read(None)), [format!("history [1, 2]{}", at(2))]);
+    world.pass(1);
+    assert_eq!(world.submit(read(None)), [format!("history [2]{}", at(2))]);
+}

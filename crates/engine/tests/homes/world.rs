@@ -1,0 +1,262 @@
+//! One home, and what comes out of it as lines of text.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use touchline_engine::channels::{KeeperAct, Outcome, Storing};
+use touchline_engine::request::{Epoch, Event, History, Loaded, Publish, Recover, Runs, Stored, Subscribe};
+use touchline_engine::{ChannelOptions, ChannelSettings, Channels, ConnectionId, Namespace, Namespaces, RecoveryMode, Request, Response};
+use touchline_protocol::publication::Content;
+
+pub(crate) const START_MS: u64 = 1_000_000;
+/// The seed of all homes, and the first epoch that comes of it (SplitMix64, whose first three numbers for this seed are published).
+pub(crate) const SEED: u64 = 1_234_567;
+pub(crate) const EPOCHS: [&str; 3] = ["feFrqDFc", "fDdifmrq", "xdFeFrwC"];
+
+pub(crate) struct World {
+    pub(crate) now_ms: u64,
+    pub(crate) channels: Channels,
+    /// Requests that wait until a channel can be answered for, in order.
+    waiting: VecDeque<(Arc<str>, Request)>,
+}
+
+/// Options of a channel that keeps the last five publications for a minute.
+pub(crate) fn history() -> ChannelOptions {
+    ChannelOptions { history_size: 5, history_ttl: Duration::from_secs(60), ..ChannelOptions::default() }
+}
+
+/// The epoch of what a cluster or a store keeps.
+pub(crate) fn epoch() -> Epoch {
+    Epoch::from_bits(7)
+}
+
+pub(crate) fn connection(shard: u16, slot: u32) -> ConnectionId {
+    ConnectionId { shard, slot, generation: 1 }
+}
+
+pub(crate) fn subscribe(slot: u32) -> Request {
+    Request::Subscribe(Box::new(Subscribe { connection: connection(0, slot), recover: None }))
+}
+
+/// A subscriber that has all up to an offset.
+pub(crate) fn recover(slot: u32, offset: u64, epoch: &str) -> Request {
+    recover_with(slot, Recover { offset, epoch: epoch.into(), mode: RecoveryMode::Stream, limit: 100, size_max: usize::MAX })
+}
+
+pub(crate) fn recover_with(slot: u32, recover: Recover) -> Request {
+    Request::Subscribe(Box::new(Subscribe { connection: connection(0, slot), recover: Some(recover) }))
+}
+
+pub(crate) fn unsubscribe(slot: u32) -> Request {
+    Request::Unsubscribe { connection: connection(0, slot), is_answered: true }
+}
+
+/// One that its session wanted before it knew what had become of its subscribe.
+pub(crate) fn give_up(slot: u32) -> Request {
+    Request::Unsubscribe { connection: connection(0, slot), is_answered: false }
+}
+
+pub(crate) fn publish(data: u32) -> Request {
+    publish_with(data, |_| {})
+}
+
+pub(crate) fn publish_with(data: u32, change: impl FnOnce(&mut Publish)) -> Request {
+    let content = Content { data: data.to_string().into(), ..Content::default() };
+    let mut publish = Publish { content, ..Publish::default() };
+    change(&mut publish);
+    Request::Publish(Box::new(publish))
+}
+
+pub(crate) fn read(since: Option<(u64, &str)>) -> Request {
+    Request::History(Box::new(History { since: since.map(|(offset, epoch)| (offset, epoch.into())), ..History::default() }))
+}
+
+/// What others have stored: `{"data":OFFSET}`.
+pub(crate) fn payload(offset: u64, time_ms: u64) -> Bytes {
+    Storing::payload(time_ms, format!(r#"{{"data":{offset}}}"#).as_bytes())
+}
+
+pub(crate) fn stored(previous: u64, offset: u64) -> Request {
+    Request::Stored(Stored { offset, previous, epoch: None, payload: payload(offset, START_MS) })
+}
+
+/// All that is kept behind an offset, up to another.
+pub(crate) fn loaded(behind: u64, top: u64) -> Loaded {
+    let kept = (behind + 1..=top).map(|offset| (offset, payload(offset, START_MS))).collect();
+    Loaded { epoch: epoch(), behind, kept, top, floor: behind, runs: Runs::default() }
+}
+
+pub(crate) fn load(loaded: Loaded) -> Request {
+    Request::Loaded(Some(Box::new(loaded)))
+}
+
+impl World {
+    /// A home of all channels by itself.
+    pub(crate) fn alone(options: ChannelOptions) -> Self {
+        World::with(options, 1, |_| {}, |channels| channels)
+    }
+
+    /// One in a cluster that is linked.
+    pub(crate) fn in_cluster(options: ChannelOptions) -> Self {
+        let mut world = World::with(options, 1, |_| {}, Channels::in_cluster);
+        world.channels.set_linked(true);
+        world
+    }
+
+    /// One with a store for durable channels.
+    pub(crate) fn with_store(options: ChannelOptions) -> Self {
+        World::with(ChannelOptions { durable: true, ..options }, 1, |_| {}, Channels::with_store)
+    }
+
+    /// Channels without a namespace have these options, those of the namespace `plain` keep nothing.
+    pub(crate) fn with(
+        options: ChannelOptions,
+        shards: usize,
+        change: impl FnOnce(&mut ChannelSettings),
+        more: impl FnOnce(Channels) -> Channels,
+    ) -> Self {
+        let plain = Namespace { name: "plain".into(), options: ChannelOptions::default() };
+        let kept = Namespace { name: "kept".into(), options: ChannelOptions { durable: false, ..history() } };
+        let mut settings = ChannelSettings { without_namespace: options, namespaces: vec![plain, kept], ..ChannelSettings::default() };
+        change(&mut settings);
+        let channels = more(Channels::new(Arc::new(Namespaces::new(settings)), shards, SEED));
+        World { now_ms: START_MS, channels, waiting: VecDeque::new() }
+    }
+
+    /// A request to the channel `a`: all that comes of it.
+    pub(crate) fn submit(&mut self, request: Request) -> Vec<String> {
+        self.submit_to("a", request)
+    }
+
+    pub(crate) fn submit_to(&mut self, channel: &str, request: Request) -> Vec<String> {
+        let mut lines = Vec::new();
+        self.take(&channel.into(), request, &mut lines);
+        self.settle(lines)
+    }
+
+    /// What waits to be done.
+    pub(crate) fn rest(&mut self) -> Vec<String> {
+        self.settle(Vec::new())
+    }
+
+    /// The link to the cluster is there, or is gone.
+    pub(crate) fn link(&mut self, is_linked: bool) -> Vec<String> {
+        self.channels.set_linked(is_linked);
+        self.rest()
+    }
+
+    /// Time goes on, and what has expired goes.
+    pub(crate) fn pass(&mut self, ms: u64) -> Vec<String> {
+        self.now_ms += ms;
+        self.channels.expire(self.now_ms);
+        self.rest()
+    }
+
+    /// As a shard does: first the answer, then deliveries and what others are to do, then what waited and can be answered now.
+    fn settle(&mut self, mut lines: Vec<String>) -> Vec<String> {
+        loop {
+            lines.extend(self.channels.deliveries().map(|(shard, delivery)| {
+                let event = match delivery.event {
+                    Event::Publication { publication, previous } => {
+                        let previous = previous.map(|previous| format!(", a change of {}", data(previous.json()))).unwrap_or_default();
+                        format!("{} at {}{previous}", data(publication.json()), publication.offset)
+                    }
+                    Event::Membership(push) => String::from_utf8_lossy(push.json()).into_owned(),
+                    Event::Broken => "broken".into(),
+                };
+                format!("to shard {shard}, {} of {}: {event}", delivery.channel, delivery.audience)
+            }));
+            lines.extend(self.channels.keeper_acts().into_iter().map(act));
+            let ready = self.channels.take_ready();
+            if ready.is_empty() {
+                return lines;
+            }
+            for (channel, request) in std::mem::take(&mut self.waiting) {
+                if ready.contains(&channel) {
+                    self.take(&channel, request, &mut lines);
+                } else {
+                    self.waiting.push_back((channel, request));
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, channel: &Arc<str>, request: Request, lines: &mut Vec<String>) {
+        // Nobody is answered who only tells something.
+        let is_told =
+            matches!(request, Request::Stored(_) | Request::Loaded(_) | Request::Grown(_) | Request::Interested | Request::Passing(_));
+        match self.channels.submit(channel, request, self.now_ms) {
+            Outcome::Done(Response::Done) if is_told => {}
+            Outcome::Done(response) => lines.push(answer(response)),
+            Outcome::Wait(request) => {
+                self.waiting.push_back((Arc::clone(channel), request));
+                lines.push("waits".into());
+            }
+            Outcome::Keep(namespace, payload, key) => {
+                lines.push(format!("the cluster keeps in {namespace:?}, key {key:?}: {}", object(&payload)));
+            }
+            Outcome::Purge(namespace) => lines.push(format!("the cluster removes of {namespace:?}")),
+            Outcome::Store(Storing { payload, time_ms, idempotency_key, version, version_epoch, size, ttl_ms, meta_ttl_ms }) => {
+                let version = format!("version {version} of {version_epoch:?}");
+                let kept = format!("{size} for {ttl_ms} and {meta_ttl_ms} ms");
+                lines.push(format!("the store keeps {kept}, at {time_ms}, key {idempotency_key:?}, {version}: {}", object(&payload)));
+            }
+            Outcome::Remove => lines.push("the store removes".into()),
+        }
+    }
+}
+
+fn act(act: KeeperAct) -> String {
+    match act {
+        KeeperAct::Interest(channel, true) => format!("follow {channel}"),
+        KeeperAct::Interest(channel, false) => format!("follow {channel} no more"),
+        KeeperAct::Load(channel, namespace, behind) => format!("load {channel} of {namespace:?} behind {behind}"),
+        KeeperAct::Check(channel, namespace, behind) => format!("check {channel} of {namespace:?} behind {behind}"),
+        KeeperAct::LoadStored(channel, behind) => format!("load {channel} behind {behind}"),
+        KeeperAct::Pass(channel, payload) => format!("pass on in {channel}: {}", object(&payload)),
+        KeeperAct::SetBack(run) => format!("the store was set back in run {run}"),
+        KeeperAct::Unreadable(channel, unreadable) => format!("{channel} has a payload of format {}", unreadable.format),
+    }
+}
+
+fn answer(response: Response) -> String {
+    match response {
+        Response::Subscribed(subscribed) => {
+            let at = position(&subscribed.position);
+            let recovered = match subscribed.recovered {
+                None => String::new(),
+                Some(None) => ", nothing recovered".into(),
+                Some(Some(found)) => format!(", recovered {:?}", found.iter().map(|found| found.offset).collect::<Vec<_>>()),
+            };
+            format!("subscribed{at}{recovered}{}", if subscribed.is_denied { ", denied" } else { "" })
+        }
+        Response::Published(None) => "published".into(),
+        Response::Published(Some(at)) => format!("published{}", position(&at)),
+        Response::History { publications, position: at } => {
+            format!("history {:?}{}", publications.iter().map(|found| found.offset).collect::<Vec<_>>(), position(&at))
+        }
+        Response::Done => "done".into(),
+        Response::Refused(error) => format!("refused: {} {}", error.code, error.message),
+        Response::Answer(_) => panic!("the directory answers so"),
+    }
+}
+
+fn position(position: &touchline_engine::Position) -> String {
+    match position.epoch.as_str() {
+        "" => String::new(),
+        epoch => format!(" at {} of {epoch}", position.offset),
+    }
+}
+
+/// The data of a publication's JSON object.
+fn data(json: &[u8]) -> String {
+    serde_json::from_slice::<serde_json::Value>(json).expect("JSON")["data"].to_string()
+}
+
+/// The object in a payload.
+fn object(payload: &[u8]) -> String {
+    let begin = payload.iter().position(|byte| *byte == b'{').unwrap_or(payload.len());
+    String::from_utf8_lossy(&payload[begin..]).into_owned()
+}
