@@ -302,4 +302,67 @@ mod tests {
         assert_eq!(recover(&ring, 4, RecoveryMode::Stream), Some(vec![]));
         assert_eq!(recover(&ring, 3, RecoveryMode::Stream), None);
     }
+
+    #[test]
+    fn a_ring_holds_its_size_and_knows_what_is_missing() {
+        let full = ring(5, 5);
+        assert_eq!((full.floor, offsets(&full.read(None, false, 9, usize::MAX))), (0, vec![1, 2, 3, 4, 5]));
+        let over = ring(6, 5);
+        assert_eq!((over.floor, offsets(&over.read(None, false, 9, usize::MAX))), (1, vec![2, 3, 4, 5, 6]));
+        let none = ring(3, 0);
+        assert_eq!(offsets(&none.read(None, false, 9, usize::MAX)), [3], "the last one is always there");
+        assert_eq!(over.next_offset(), 7);
+    }
+
+    #[test]
+    fn a_publication_goes_at_its_time() {
+        // They are due at 101, 102 and 103.
+        let mut ring = ring(3, 5);
+        assert_eq!(ring.next_expiry_ms(), Some(101));
+        for (now_ms, next_ms, floor) in [(100, Some(101), 0), (101, Some(102), 1), (102, Some(103), 2), (103, None, 3)] {
+            ring.trim(now_ms);
+            assert_eq!((ring.next_expiry_ms(), ring.floor, ring.position().offset), (next_ms, floor, 3), "{now_ms}");
+        }
+    }
+
+    #[test]
+    fn a_top_is_raised_and_never_lowered() {
+        let mut ring = ring(3, 5);
+        for (top, expected) in [(2, 3), (3, 3), (9, 9), (4, 9)] {
+            ring.raise(top);
+            assert_eq!(ring.position().offset, expected);
+        }
+        ring.clear();
+        assert_eq!((ring.floor, ring.position().offset, ring.next_expiry_ms()), (9, 9, None));
+        for (until, offset, floor, top) in [(5, 8, 9, 9), (9, 11, 9, 11), (10, 11, 10, 11)] {
+            ring.clear_at(until, offset);
+            assert_eq!((ring.floor, ring.position().offset), (floor, top));
+        }
+    }
+
+    #[test]
+    fn bytes_of_what_is_recovered_or_read_are_bounded() {
+        let ring = ring(4, 5);
+        let size = ring.kept[0].publication.size();
+        let recover = |size_max| {
+            ring.recover(&Recover { offset: 1, epoch: "".into(), mode: RecoveryMode::Stream, limit: 3, size_max }).map(|found| found.len())
+        };
+        let (all, last) = (ring.kept.iter().skip(1).map(|kept| kept.publication.size()).sum::<usize>(), ring.kept[3].publication.size());
+        assert_eq!((recover(all), recover(all - 1)), (Some(3), None));
+        assert!(last <= size, "the first one carries the epoch");
+        let read = |size_max| offsets(&ring.read(Some(1), false, 9, size_max));
+        assert_eq!((read(2 * last), read(2 * last - 1), read(0)), (vec![2, 3], vec![2], vec![2]));
+        assert_eq!(offsets(&ring.read(Some(4), false, 9, 0)), [0; 0], "there is none");
+    }
+
+    #[test]
+    fn what_is_ahead_may_come_and_anything_else_never_does() {
+        let ring = ring(3, 5);
+        let epoch = ring.epoch.as_str().to_owned();
+        for (offset, of, expected) in [(3, "", None), (4, "", Some(4)), (3, &*epoch, None), (4, &*epoch, Some(4)), (4, "other", None)] {
+            assert_eq!(ring.ahead(offset, of), expected, "{offset} of {of}");
+        }
+        // A run that nobody knows: only where there are runs at all.
+        assert_eq!(ring.ahead(1, Epoch::from_bits(1).in_run(9).as_str()), None);
+    }
 }

@@ -359,4 +359,59 @@ mod tests {
         assert_eq!(given(true), [(1, Giving::Plain), (2, Giving::Change), (3, Giving::Change)]);
         assert_eq!(given(false), [(1, Giving::Plain), (2, Giving::Whole), (3, Giving::Whole)]);
     }
+
+    #[test]
+    fn who_leaves_is_noted_where_somebody_wants_to_know() {
+        let mut hub = Hub::default();
+        let (one, two) = (hub.acquire("one"), hub.acquire("two"));
+        let plain = hub.join(one, 5, Wish::default());
+        hub.leave(one, plain);
+        assert_eq!(hub.leavers().count(), 0, "nobody wants to know");
+        hub.note_leavers();
+        let (plain, other) = (hub.join(one, SLOT, Wish::default()), hub.join(one, 7, Wish::default()));
+        let picky = hub.join(two, 8, Wish { filter: wanted(1), membership_events: true, changes: Some(true) });
+        hub.leave(one, plain);
+        hub.leave(two, picky);
+        let left: Vec<_> = hub.leavers().map(|(name, slot)| (name.to_string(), slot)).collect();
+        assert_eq!(left, [("one".into(), SLOT), ("two".into(), 8)]);
+        assert_eq!(hub.leavers().count(), 0, "once");
+        hub.leave(one, other);
+        assert_eq!(hub.leavers().count(), 1);
+    }
+
+    #[test]
+    fn a_channel_has_an_index_as_long_as_somebody_refers_to_it() {
+        let mut hub = Hub::default();
+        let (one, two) = (hub.acquire("one"), hub.acquire("two"));
+        assert_eq!(hub.acquire("one"), one);
+        assert_eq!((hub.capacity(), hub.at(0), hub.at(1), hub.at(2)), (2, Some(one), Some(two), None));
+        assert_eq!((&**hub.name(one), &**hub.name(two)), ("one", "two"));
+        hub.release(one);
+        assert_eq!(hub.find("one"), Some(one), "somebody else refers to it");
+        hub.release(one);
+        assert_eq!((hub.find("one"), hub.at(0), hub.at(1), hub.capacity()), (None, None, Some(two), 2));
+        let three = hub.acquire("three");
+        assert_eq!((three, hub.capacity(), hub.find("two")), (one, 2, Some(two)), "the index is used again");
+    }
+
+    #[test]
+    fn each_listener_is_counted_and_leaves_its_own_place() {
+        let mut hub = Hub::default();
+        let local = hub.acquire("c");
+        let wish = |n: u32| Wish { filter: wanted(n % 3), membership_events: n.is_multiple_of(2), changes: None };
+        let held: Vec<Membership> = (0..600).map(|n| hub.join(local, n, wish(n))).collect();
+        assert_eq!(hub.listener_count(local), 600);
+        let mut left: Vec<u32> = (0..600).collect();
+        for n in (0..600u32).step_by(7).chain((1..600).step_by(7)) {
+            hub.leave(local, held[n as usize]);
+            left.retain(|slot| *slot != n);
+            let mut listeners: Vec<u32> = hub.listeners(local).collect();
+            listeners.sort_unstable();
+            assert_eq!((listeners, hub.listener_count(local)), (left.clone(), left.len()));
+        }
+        let mut wanting: Vec<u32> = hub.membership_listeners(local).collect();
+        wanting.sort_unstable();
+        left.retain(|slot| slot.is_multiple_of(2));
+        assert_eq!(wanting, left);
+    }
 }

@@ -116,4 +116,30 @@ mod tests {
         assert_eq!(keys.results.len(), 63, "each is a little more than a mebibyte");
         assert_eq!((keys.get("a", &key(0), 0), keys.get("a", &key(99), 0)), (None, Some(None)));
     }
+
+    #[test]
+    fn a_key_is_remembered_with_its_result_and_goes_by_itself() {
+        let mut keys = Idempotency::default();
+        let position = Position { offset: 3, ..Position::default() };
+        keys.put(&"a".into(), "k".into(), Some(position.clone()), 1_000);
+        keys.put(&"a".into(), "l".into(), None, 1_001);
+        assert_eq!((keys.get("a", "k", 1_000), keys.get("a", "l", 1_000)), (Some(Some(position)), Some(None)));
+        assert_eq!(keys.bytes, 2 * (ENTRY + 1 + 1));
+        keys.forget(1_000 + KEEP_MS);
+        assert_eq!((keys.results.len(), keys.order.len(), keys.bytes), (1, 1, ENTRY + 2));
+        keys.forget(1_001 + KEEP_MS);
+        assert!(keys.results.is_empty() && keys.order.is_empty() && keys.bytes == 0);
+    }
+
+    #[test]
+    fn as_many_bytes_are_kept_as_may_be() {
+        let mut keys = Idempotency::default();
+        let half = BYTES_MAX / 2 - ENTRY - 1;
+        for (name, length) in [("x", half), ("y", half)] {
+            keys.put(&"a".into(), name.repeat(length).into(), None, 0);
+        }
+        assert_eq!((keys.results.len(), keys.bytes), (2, BYTES_MAX));
+        keys.put(&"a".into(), "z".into(), None, 0);
+        assert_eq!((keys.results.len(), keys.get("a", &"x".repeat(half), 0)), (2, None));
+    }
 }

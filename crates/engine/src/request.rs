@@ -331,3 +331,78 @@ pub enum Event {
     /// Some of it is lost and can't be had again: subscribers must begin anew.
     Broken,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn publications(count: u64, bytes: usize) -> Vec<Arc<Publication>> {
+        let content = Content { data: Bytes::from(format!("\"{}\"", "x".repeat(bytes))), ..Content::default() };
+        (0..count).map(|_| Arc::new(Publication::encode("a", &content, None))).collect()
+    }
+
+    fn recovered(missed: Option<Option<Vec<Arc<Publication>>>>) -> Response {
+        Response::Subscribed(Subscribed { recovered: missed, ..Subscribed::default() })
+    }
+
+    #[test]
+    fn an_epoch_is_eight_letters_and_perhaps_those_of_a_run() {
+        assert_eq!(Epoch::default().as_str(), "");
+        let low: u64 = (0..8).map(|index| (index as u64 * 4 + 1) << (index * 5)).sum();
+        assert_eq!(Epoch::from_bits(low).as_str(), "bfjnrvzD");
+        assert_eq!(Epoch::from_bits(low | 1 << 40), Epoch::from_bits(low), "the lowest 40 bits");
+        let epoch = Epoch::from_bits(0).in_run(31 << 35);
+        assert_eq!((epoch.as_str(), format!("{epoch:?}")), ("aaaaaaaa.aaaaaaaF", "aaaaaaaa.aaaaaaaF".into()));
+        let of = |text| Epoch::from_bits(0).in_run(5).run_of(text);
+        assert_eq!((of("aaaaaaaa.baaaaaaa"), of("baaaaaaa.baaaaaaa"), of("aaaaaaaa"), of("")), (Some("baaaaaaa"), None, None, None));
+    }
+
+    #[test]
+    fn a_run_ends_where_the_next_one_began() {
+        let mut runs = Runs { known: [(1, 11), (2, 12), (5, 15)].into(), first: vec![(1, 1), (5, 8)] };
+        let end = |runs: &Runs, id: u64| runs.end(Epoch::from_bits(0).in_run(id).as_str().split_once('.').map_or("", |(_, run)| run), 20);
+        assert_eq!([end(&runs, 11), end(&runs, 12), end(&runs, 15), end(&runs, 16)], [Some(7), Some(7), Some(20), None]);
+        // The current run notes the first offset that it gives, once.
+        runs.first.truncate(1);
+        runs.note(8);
+        runs.note(9);
+        assert_eq!(runs.first, [(1, 1), (5, 8)]);
+        let mut none = Runs::default();
+        none.note(8);
+        assert!(none.first.is_empty());
+    }
+
+    #[test]
+    fn an_answer_without_room_loses_what_makes_it_large() {
+        let history = || Response::History { publications: publications(1, 5), position: Position::default() };
+        assert!(matches!(history().without_contents(), Response::Refused(Error::TOO_MANY_REQUESTS)));
+        assert!(matches!(Response::Answer(Vec::new().into()).without_contents(), Response::Refused(Error::TOO_MANY_REQUESTS)));
+        assert!(matches!(recovered(None).without_contents(), Response::Subscribed(_)));
+        assert!(matches!(Response::Refused(Error::EXPIRED).without_contents(), Response::Refused(Error::EXPIRED)));
+        let has =
+            [recovered(None), recovered(Some(None)), recovered(Some(Some(Vec::new()))), history()].map(|response| response.has_recovered());
+        assert_eq!((has, recovered(Some(Some(publications(1, 5)))).has_recovered()), ([false; 4], true));
+    }
+
+    #[test]
+    fn what_is_recovered_has_so_many_bytes_or_is_not_recovered() {
+        let size = 2 * publications(1, 5)[0].size();
+        for (bytes, is_left) in [(size, true), (size - 1, false)] {
+            let response = recovered(Some(Some(publications(2, 5)))).recovering_at_most(bytes);
+            let Response::Subscribed(Subscribed { recovered: Some(missed), .. }) = response else { panic!("{response:?}") };
+            assert_eq!(missed.map(|missed| missed.len()), is_left.then_some(2));
+        }
+        assert!(matches!(recovered(None).recovering_at_most(0), Response::Subscribed(Subscribed { recovered: None, .. })));
+        assert!(matches!(Response::Done.recovering_at_most(0), Response::Done));
+    }
+
+    #[test]
+    fn an_answer_costs_by_what_was_read_and_what_it_holds() {
+        let denied = Response::Subscribed(Subscribed { is_denied: true, ..Subscribed::default() });
+        assert_eq!((denied.work(), recovered(None).work(), Response::Done.work()), (1, 0, 0));
+        let (eight, large) = (publications(8, 5), publications(1, 3 * 4_096));
+        assert_eq!((recovered(Some(Some(eight.clone()))).work(), recovered(Some(Some(large.clone()))).work()), (1, 3));
+        let history = |publications| Response::History { publications, position: Position::default() }.work();
+        assert_eq!((history(eight), history(large), history(publications(7, 5))), (1, 3, 0));
+    }
+}

@@ -120,4 +120,26 @@ mod tests {
         let none = TrackLimits { rate: 0, props_max: 20 };
         assert_eq!(Tracker::default().track(1, "", r#"{"event":"a"}"#, none, 0), Err(Error::NOT_AVAILABLE));
     }
+
+    #[test]
+    fn names_and_properties_are_as_long_as_they_may_be_and_no_longer() {
+        let track = |name: usize, props: usize| {
+            let params = format!(r#"{{"event":"{}","props":{{"x":"{}"}}}}"#, "n".repeat(name), "p".repeat(props - 8));
+            Tracker::default().track(1, "", &params, LIMITS, 0)
+        };
+        let bad = Err(Error::BAD_REQUEST);
+        assert_eq!([track(64, 20), track(65, 20), track(1, 21), track(1, 8)], [Ok(()), bad, bad, Ok(())]);
+    }
+
+    #[test]
+    fn what_is_refused_is_not_counted() {
+        let mut tracker = Tracker::default();
+        for _ in 0..3 {
+            assert_eq!(tracker.track(1, "", "{}", LIMITS, 0), Err(Error::BAD_REQUEST));
+        }
+        let mut track = |now_ms| tracker.track(1, "", r#"{"event":"a"}"#, LIMITS, now_ms);
+        assert_eq!([track(0), track(0), track(0)], [Ok(()), Ok(()), Err(Error::TOO_MANY_REQUESTS)]);
+        // A clock that goes back begins another second as well.
+        assert_eq!([track(5_000), track(4_999), track(4_999), track(4_999)], [Ok(()), Ok(()), Ok(()), Err(Error::TOO_MANY_REQUESTS)]);
+    }
 }

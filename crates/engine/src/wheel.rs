@@ -87,4 +87,55 @@ mod tests {
         assert_eq!(wheel.book(2, 0), 1_100);
         assert_eq!(wheel.book(3, 1_101), 1_200);
     }
+
+    #[test]
+    fn a_deadline_is_served_at_its_tick_wherever_the_wheel_stands() {
+        let mut wheel = Wheel::new(100, 4, 1_050);
+        let (mut due, mut now_ms) = (Vec::new(), 1_050);
+        for key in 0..10u32 {
+            // The next tick at the earliest, the last but one of a turn at the latest.
+            let tick_ms = now_ms / 100 * 100;
+            let booked = [0, 100, 101, 200, 300, 301].map(|ahead| wheel.book(key, tick_ms + ahead) - tick_ms);
+            assert_eq!(booked, [100, 100, 200, 200, 300, 300]);
+            assert!(!wheel.is_behind(tick_ms + 99));
+            wheel.advance(tick_ms + 99, &mut due);
+            assert!(due.is_empty() && wheel.is_behind(tick_ms + 100));
+            wheel.advance(tick_ms + 100, &mut due);
+            assert_eq!(std::mem::take(&mut due), [(key, tick_ms + 100); 2]);
+            wheel.advance(tick_ms + 299, &mut due);
+            assert_eq!(std::mem::take(&mut due), [(key, tick_ms + 200); 2]);
+            wheel.advance(tick_ms + 300, &mut due);
+            assert_eq!(std::mem::take(&mut due), [(key, tick_ms + 300); 2]);
+            assert!(!wheel.is_behind(tick_ms + 300));
+            now_ms = tick_ms + 300;
+        }
+    }
+
+    #[test]
+    fn after_a_long_pause_everything_is_served_and_time_is_what_it_is() {
+        let mut wheel = Wheel::new(100, 4, 0);
+        let mut due = Vec::new();
+        assert_eq!([wheel.book(1, 100), wheel.book(2, 300)], [100, 300]);
+        wheel.advance(100_000, &mut due);
+        assert_eq!(std::mem::take(&mut due), [(1, 100), (2, 300)]);
+        assert!(!wheel.is_behind(100_099) && wheel.is_behind(100_100));
+        assert_eq!(wheel.book(3, 0), 100_100);
+        // A clock that goes back serves nothing twice.
+        wheel.advance(0, &mut due);
+        assert!(due.is_empty() && !wheel.is_behind(100_099));
+        wheel.advance(100_100, &mut due);
+        assert_eq!(due, [(3, 100_100)]);
+    }
+
+    #[test]
+    #[should_panic(expected = "a wheel turns")]
+    fn a_wheel_of_one_bucket_is_none() {
+        Wheel::new(100, 1, 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "a wheel turns")]
+    fn a_wheel_without_time_is_none() {
+        Wheel::new(0, 2, 0);
+    }
 }

@@ -115,3 +115,27 @@ impl<A> Directory<A> {
         out
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Another node may be of another version, or broken: what it says of a member that can't be read shows nobody.
+    #[test]
+    fn metadata_that_make_no_sense_are_of_nobody() {
+        let info = ClientInfo { user: "ann".into(), client: "1".into(), conn_info: None, chan_info: None };
+        let json = br#"{"user":"ann","client":"1"}"#;
+        for (is_shown, is_announced, flags) in [(false, false, 0), (true, false, 1), (false, true, 2), (true, true, 3)] {
+            let meta = meta(&info, is_shown, is_announced);
+            assert_eq!(parts(&meta), (flags, &b"ann"[..], &json[..]));
+            assert_eq!(shown_user(&meta), is_shown.then_some(&b"ann"[..]));
+            // Flags of a later version are passed over.
+            let later = [&[flags | 0x80][..], &meta[1..]].concat();
+            assert_eq!((shown_user(&later), parts(&later).0 & ANNOUNCED != 0), (is_shown.then_some(&b"ann"[..]), is_announced));
+            for length in 0..1 + 4 + 3 {
+                assert_eq!(parts(&meta[..length]), (0, &[][..], &[][..]), "{length} bytes");
+            }
+            assert_eq!(parts(&meta[..8]), (flags, &b"ann"[..], &[][..]));
+        }
+    }
+}

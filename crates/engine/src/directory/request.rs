@@ -208,3 +208,100 @@ pub(crate) fn permit(ask: &Ask, user: &str, granted: &[(Box<str>, Box<str>)], sc
     };
     if may { Ok(()) } else { Err(Error::PERMISSION_DENIED) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::directory::{Directory, ScopeOptions};
+    use touchline_registry::Timing;
+
+    type Switch = (&'static str, fn(&mut ScopeOptions));
+
+    fn scopes(change: impl FnOnce(&mut ScopeOptions)) -> Scopes {
+        let mut options = ScopeOptions { name: "devices".into(), ..ScopeOptions::default() };
+        change(&mut options);
+        Directory::<()>::new("here", &[options], &Timing::default(), 7, false, 0).scopes()
+    }
+
+    fn ask(method: &str, params: &str) -> Ask {
+        let params = format!(r#"{{"scope":"devices","data":1,{params}}}"#);
+        read(method, &params, &scopes(|_| {})).expect("a request")
+    }
+
+    /// Everything is closed until its own switch opens it, and for anonymous clients until theirs does too.
+    #[test]
+    fn each_switch_opens_what_it_is_for_and_nothing_else() {
+        const STORE: fn(&mut ScopeOptions) = |options| {
+            (options.allow_send_for_client, options.allow_store) = (true, vec!["bike".into()]);
+        };
+        let switches: [Switch; 7] = [
+            ("register", |options| options.allow_register = vec!["bike".into()]),
+            ("join", |options| options.allow_join = vec!["all".into()]),
+            ("lookup", |options| options.allow_lookup_for_client = true),
+            ("send", |options| options.allow_send_for_client = true),
+            ("call", |options| options.allow_call_for_client = true),
+            ("watch", |options| options.allow_watch_for_client = true),
+            ("store", STORE),
+        ];
+        let (name, group, page) = (r#""name":"bike""#, r#""group":"all""#, r#""group":"all","limit":1"#);
+        let asks = [
+            (vec!["register"], ask("register", name)),
+            (vec!["join"], ask("join", group)),
+            (vec!["lookup"], ask("lookup", name)),
+            (vec!["lookup"], ask("names", name)),
+            (vec!["lookup"], ask("groups", name)),
+            (vec!["lookup"], ask("members", group)),
+            (vec!["lookup"], ask("members", page)),
+            (vec!["lookup"], ask("member", group)),
+            (vec!["lookup"], ask("count", name)),
+            (vec!["send", "store"], ask("send", name)),
+            (vec!["send", "store"], ask("send", group)),
+            (vec!["store"], ask("send", r#""name":"bike","store_for":1"#)),
+            (vec![], ask("send", r#""name":"boat","store_for":1"#)),
+            (vec![], ask("register", r#""name":"boat""#)),
+            (vec![], ask("join", r#""group":"some""#)),
+            (vec!["call"], ask("call", name)),
+            (vec!["call"], ask("multi_call", group)),
+            (vec!["watch"], ask("changes", name)),
+        ];
+        for (switch, open) in switches {
+            for (opened_by, ask) in &asks {
+                for (user, allow_for_anonymous) in [("ann", false), ("ann", true), ("", false), ("", true)] {
+                    let scopes = scopes(|options| {
+                        open(options);
+                        options.allow_for_anonymous = allow_for_anonymous;
+                    });
+                    let may = opened_by.contains(&switch) && (user == "ann" || allow_for_anonymous);
+                    let expected = if may { Ok(()) } else { Err(Error::PERMISSION_DENIED) };
+                    assert_eq!(permit(ask, user, &[], &scopes), expected, "{ask:?} with {switch}, {user:?} {allow_for_anonymous}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_concerns_the_clients_own_entries_is_always_open() {
+        let scopes = scopes(|_| {});
+        for (method, params) in
+            [("unregister", r#""name":"bike""#), ("update_meta", r#""name":"bike","meta":1"#), ("leave", r#""group":"all""#)]
+        {
+            assert_eq!(permit(&ask(method, params), "", &[], &scopes), Ok(()), "{method}");
+        }
+        assert_eq!(permit(&ask("reply", r#""call":1"#), "", &[], &scopes), Ok(()));
+        let elsewhere = Ask::Count { scope: ScopeId(9) };
+        assert_eq!(permit(&elsewhere, "ann", &[], &scopes), Err(Error::NO_SUCH_SCOPE));
+    }
+
+    #[test]
+    fn a_token_opens_the_names_of_its_patterns_in_its_scope() {
+        let scopes = scopes(|_| {});
+        let granted = |scope: &str, pattern: &str| {
+            permit(&ask("register", r#""name":"ann/bike""#), "ann", &[(scope.into(), pattern.into())], &scopes)
+        };
+        assert_eq!((granted("devices", "{user}/*"), granted("devices", "ann/bike")), (Ok(()), Ok(())));
+        let denied = Err(Error::PERMISSION_DENIED);
+        assert_eq!((granted("robots", "{user}/*"), granted("devices", "bob/*")), (denied, denied));
+        let group = ask("join", r#""group":"ann/bike""#);
+        assert_eq!(permit(&group, "ann", &[("devices".into(), "*".into())], &scopes), denied, "names only");
+    }
+}

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use touchline_engine::directory::{Act, Ask, ScopeId, ScopeOptions, Target};
 
-use crate::world::{World, devices, owner, who};
+use crate::world::{START_MS, World, devices, owner, who};
 
 fn call(timeout_ms: u64) -> Value {
     json!({"scope": "devices", "name": "bike", "data": {"x": 1}, "timeout_ms": timeout_ms})
@@ -251,4 +251,15 @@ fn a_node_keeps_its_own_time_and_room_for_calls_of_others() {
     assert_eq!((called, world.node("b").calls_waiting()), (20_000, 20_000));
     // The longest time of any scope.
     assert_eq!(world.node("b").next_deadline_ms(), Some(now_ms + 70_000));
+}
+
+#[test]
+fn a_call_of_a_node_that_is_not_known_yet_is_answered_when_it_is() {
+    let mut world = World::strangers(&["a", "b"], devices());
+    let client = touchline_engine::directory::client_text(owner(1));
+    let message = format!(r#"{{"client":"{client}","call":7,"timeout_ms":9000,"message":{{"x":1}}}}"#);
+    world.node("a").receive_from_node("b", message.as_bytes(), START_MS);
+    assert_eq!(world.pass(3_000), [r#"a asks c1: {"call":101,"x":1}"#]);
+    assert_eq!(world.node("a").peers(), 1);
+    assert_eq!(world.ask("a", 1, "reply", &reply(101))[0], r#"a tells b: {"call":7,"data":7}"#);
 }

@@ -181,3 +181,18 @@ fn an_answer_costs_what_it_holds() {
         assert_eq!(answered.work(), work);
     }
 }
+
+#[test]
+fn a_clock_that_goes_back_holds_nothing_back() {
+    let mut world = watched(16_000_000);
+    register(&mut world, 1, 128 * 1_024);
+    assert_eq!(told(&mut world), [(1, Some(1))]);
+    world.now_ms -= 10;
+    register(&mut world, 2, 300);
+    assert_eq!(told(&mut world), [(2, Some(1))], "another second");
+    register(&mut world, 3, 200_000);
+    assert_eq!(told(&mut world), [(3, None)]);
+    world.now_ms -= 10;
+    register(&mut world, 4, 200_000);
+    assert_eq!(told(&mut world), [(4, None)]);
+}

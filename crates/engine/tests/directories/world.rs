@@ -42,9 +42,14 @@ impl World {
         World::with(&["a"], options, false)
     }
 
+    /// Nodes that have not heard of each other yet.
+    pub(crate) fn strangers(names: &[&'static str], options: ScopeOptions) -> Self {
+        World::with(names, options, true)
+    }
+
     /// Nodes that know each other.
     pub(crate) fn cluster(names: &[&'static str], options: ScopeOptions) -> Self {
-        let mut world = World::with(names, options, true);
+        let mut world = World::strangers(names, options);
         let lines = world.pass(3_000);
         assert_eq!(lines, [""; 0]);
         world

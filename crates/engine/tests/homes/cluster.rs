@@ -320,13 +320,57 @@ fn a_stream_that_has_grown_makes_its_own_caches_look() {
 
 #[test]
 fn a_cache_that_nobody_uses_is_let_go_after_ten_seconds() {
-    let mut world = following(5);
-    (0..30).for_each(|_| assert_eq!(world.pass(1_000), [""; 0]));
-    assert_eq!(world.submit(unsubscribe(1)), ["done"]);
-    let mut lines = Vec::new();
-    for second in 1..=12 {
-        lines.extend(world.pass(1_000).into_iter().map(|line| format!("{second} s: {line}")));
+    // Empty or not, and whether its publications have expired while somebody listened or not.
+    for (top, listened_s) in [(0, 5), (5, 5), (0, 200), (5, 200)] {
+        let mut world = following(top);
+        (0..listened_s).for_each(|_| assert_eq!(world.pass(1_000), [""; 0]));
+        assert_eq!(world.submit(unsubscribe(1)), ["done"]);
+        let mut lines = Vec::new();
+        for second in 1..=22 {
+            lines.extend(world.pass(1_000).into_iter().map(|line| format!("{line} after {second} s")));
+        }
+        let [line] = &lines[..] else { panic!("{lines:?}") };
+        let late = line.strip_prefix("follow a no more after ").and_then(|rest| rest.strip_suffix(" s")).map(str::parse::<u32>);
+        // It is looked at every ten seconds while somebody listens.
+        assert!(matches!(late, Some(Ok(10..=20))), "{line}, {top} {listened_s}");
+        assert!(world.channels.is_empty());
     }
-    assert_eq!(lines, ["10 s: follow a no more"]);
-    assert!(world.channels.is_empty());
+}
+
+#[test]
+fn so_many_refusals_are_remembered_and_the_oldest_is_forgotten_first() {
+    const MOST: u32 = 100_000;
+    let mut world = following(5);
+    world.link(false);
+    (0..=MOST).for_each(|slot| drop(world.submit_to("kept:b", subscribe(slot))));
+    world.link(true);
+    let subscriber = MOST + 1;
+    world.submit_to("kept:b", subscribe(subscriber));
+    world.submit_to("kept:b", Request::Interested);
+    world.submit_to("kept:b", load(loaded(0, 1)));
+    let is_active = |world: &World| world.channels.active().any(|(name, _)| &**name == "kept:b");
+    for slot in [1, MOST] {
+        world.submit_to("kept:b", give_up(slot));
+        assert!(is_active(&world), "{slot} was refused");
+    }
+    world.submit_to("kept:b", give_up(0));
+    assert!(!is_active(&world), "that one is not remembered");
+}
+
+#[test]
+fn who_is_refused_again_is_remembered_from_the_second_time_on() {
+    let mut world = following(5);
+    world.link(false);
+    world.submit_to("kept:b", subscribe(2));
+    world.now_ms += 5_000;
+    world.submit_to("kept:b", subscribe(2));
+    world.now_ms += 5_000;
+    // The first is too old, and cleared away.
+    world.submit_to("kept:b", subscribe(9));
+    world.link(true);
+    world.submit_to("kept:b", subscribe(4));
+    world.submit_to("kept:b", Request::Interested);
+    world.submit_to("kept:b", load(loaded(0, 1)));
+    world.submit_to("kept:b", give_up(2));
+    assert!(world.channels.active().any(|(name, _)| &**name == "kept:b"), "the subscriber is left alone");
 }
