@@ -182,3 +182,30 @@ impl Unsubscribe {
     /// Every unsubscribe code there is.
     pub const ALL: &'static [Unsubscribe] = &[Self::SERVER, Self::INSUFFICIENT_STATE, Self::EXPIRED];
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_written_as_its_number_and_its_text() {
+        assert_eq!(Error::NAME_TAKEN.to_string(), "4001: name taken");
+    }
+
+    #[test]
+    fn a_client_comes_back_after_what_is_not_final() {
+        for (code, is_reconnect) in [
+            (3000, true),
+            (3499, true),
+            (3500, false),
+            (3999, false),
+            (4000, true),
+            (4499, true),
+            (4500, false),
+            (4999, false),
+            (5000, true),
+        ] {
+            assert_eq!(Disconnect { code, reason: Cow::Borrowed("") }.is_reconnect(), is_reconnect, "{code}");
+        }
+    }
+}

@@ -428,6 +428,14 @@ mod tests {
     }
 
     #[test]
+    fn a_publication_expires_at_its_time_and_not_before() {
+        for (expires_ms, now_ms, is_expired) in [(5, 4, false), (5, 5, true), (5, 6, true), (0, 0, false), (0, 6, false)] {
+            let publication = Publication::encode("c", &Content { expires_ms, ..content("1") }, None);
+            assert_eq!(publication.is_expired(now_ms), is_expired, "{expires_ms} at {now_ms}");
+        }
+    }
+
+    #[test]
     fn every_form_says_the_same() {
         let publication = Publication::encode("news", &content("{\"a\":1}"), None);
         let framed = |body, envelope| publication.framed(Wire { body, envelope }, Change::None);

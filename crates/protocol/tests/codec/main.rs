@@ -7,6 +7,7 @@ mod fuzz_commands;
 mod fuzz_encoders;
 mod fuzz_frames;
 mod fuzz_requests;
+mod kinds;
 mod properties;
 mod protobuf;
 mod random;

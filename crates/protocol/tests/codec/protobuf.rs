@@ -14,118 +14,149 @@ use touchline_protocol::{Disconnect, Error, Unsubscribe, Wire, deflate};
 use crate::random::{Random, fuzz};
 
 /// `client.proto`, as much as is used, for the other implementation.
-mod proto {
+pub(crate) mod proto {
     use std::collections::HashMap;
 
     #[derive(Clone, PartialEq, prost::Message)]
-    pub(super) struct Command {
+    pub(crate) struct Command {
         #[prost(uint32, tag = "1")]
-        pub(super) id: u32,
+        pub(crate) id: u32,
         #[prost(message, optional, tag = "4")]
-        pub(super) connect: Option<Connect>,
+        pub(crate) connect: Option<Connect>,
         #[prost(message, optional, tag = "5")]
-        pub(super) subscribe: Option<Subscribe>,
+        pub(crate) subscribe: Option<Subscribe>,
         #[prost(message, optional, tag = "6")]
-        pub(super) unsubscribe: Option<Channel>,
+        pub(crate) unsubscribe: Option<Channel>,
         #[prost(message, optional, tag = "7")]
-        pub(super) publish: Option<Publish>,
+        pub(crate) publish: Option<Publish>,
         #[prost(message, optional, tag = "8")]
-        pub(super) presence: Option<Channel>,
+        pub(crate) presence: Option<Channel>,
+        #[prost(message, optional, tag = "9")]
+        pub(crate) presence_stats: Option<Channel>,
         #[prost(message, optional, tag = "10")]
-        pub(super) history: Option<History>,
+        pub(crate) history: Option<History>,
+        /// What it holds is not read.
+        #[prost(message, optional, tag = "12")]
+        pub(crate) send: Option<Channel>,
         #[prost(message, optional, tag = "13")]
-        pub(super) rpc: Option<Rpc>,
+        pub(crate) rpc: Option<Rpc>,
         #[prost(message, optional, tag = "14")]
-        pub(super) refresh: Option<Channel>,
+        pub(crate) refresh: Option<Channel>,
+        #[prost(message, optional, tag = "15")]
+        pub(crate) sub_refresh: Option<SubRefresh>,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
-    pub(super) struct Connect {
+    pub(crate) struct Connect {
         #[prost(string, tag = "1")]
-        pub(super) token: String,
+        pub(crate) token: String,
         #[prost(bytes = "vec", tag = "2")]
-        pub(super) data: Vec<u8>,
+        pub(crate) data: Vec<u8>,
         #[prost(map = "string, message", tag = "3")]
-        pub(super) subs: HashMap<String, Subscribe>,
+        pub(crate) subs: HashMap<String, Subscribe>,
         #[prost(string, tag = "4")]
-        pub(super) name: String,
+        pub(crate) name: String,
+        #[prost(string, tag = "5")]
+        pub(crate) version: String,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
-    pub(super) struct Subscribe {
+    pub(crate) struct Subscribe {
         #[prost(string, tag = "1")]
-        pub(super) channel: String,
+        pub(crate) channel: String,
         #[prost(string, tag = "2")]
-        pub(super) token: String,
+        pub(crate) token: String,
         #[prost(bool, tag = "3")]
-        pub(super) recover: bool,
+        pub(crate) recover: bool,
         #[prost(string, tag = "6")]
-        pub(super) epoch: String,
+        pub(crate) epoch: String,
         #[prost(uint64, tag = "7")]
-        pub(super) offset: u64,
+        pub(crate) offset: u64,
+        #[prost(bool, tag = "9")]
+        pub(crate) positioned: bool,
+        #[prost(bool, tag = "10")]
+        pub(crate) recoverable: bool,
+        #[prost(bool, tag = "11")]
+        pub(crate) join_leave: bool,
         #[prost(string, tag = "12")]
-        pub(super) delta: String,
+        pub(crate) delta: String,
         #[prost(message, optional, tag = "13")]
-        pub(super) tf: Option<Filter>,
+        pub(crate) tf: Option<Filter>,
         #[prost(int64, tag = "14")]
-        pub(super) flag: i64,
+        pub(crate) flag: i64,
+        #[prost(int32, tag = "15")]
+        pub(crate) kind: i32,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
-    pub(super) struct Filter {
+    pub(crate) struct Filter {
         #[prost(string, tag = "1")]
-        pub(super) op: String,
+        pub(crate) op: String,
         #[prost(string, tag = "2")]
-        pub(super) key: String,
+        pub(crate) key: String,
         #[prost(string, tag = "3")]
-        pub(super) cmp: String,
+        pub(crate) cmp: String,
+        #[prost(string, tag = "4")]
+        pub(crate) val: String,
         #[prost(string, repeated, tag = "5")]
-        pub(super) vals: Vec<String>,
+        pub(crate) vals: Vec<String>,
         #[prost(message, repeated, tag = "6")]
-        pub(super) nodes: Vec<Filter>,
+        pub(crate) nodes: Vec<Filter>,
     }
 
     /// Any request whose first field is a text: a channel, or a token.
     #[derive(Clone, PartialEq, prost::Message)]
-    pub(super) struct Channel {
+    pub(crate) struct Channel {
         #[prost(string, tag = "1")]
-        pub(super) text: String,
+        pub(crate) text: String,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
-    pub(super) struct Publish {
+    pub(crate) struct Publish {
         #[prost(string, tag = "1")]
-        pub(super) channel: String,
+        pub(crate) channel: String,
         #[prost(bytes = "vec", tag = "2")]
-        pub(super) data: Vec<u8>,
+        pub(crate) data: Vec<u8>,
+        #[prost(int32, tag = "3")]
+        pub(crate) kind: i32,
+        #[prost(string, tag = "4")]
+        pub(crate) key: String,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
-    pub(super) struct History {
+    pub(crate) struct SubRefresh {
         #[prost(string, tag = "1")]
-        pub(super) channel: String,
+        pub(crate) channel: String,
+        #[prost(string, tag = "2")]
+        pub(crate) token: String,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(crate) struct History {
+        #[prost(string, tag = "1")]
+        pub(crate) channel: String,
         #[prost(int32, tag = "7")]
-        pub(super) limit: i32,
+        pub(crate) limit: i32,
         #[prost(message, optional, tag = "8")]
-        pub(super) since: Option<Position>,
+        pub(crate) since: Option<Position>,
         #[prost(bool, tag = "9")]
-        pub(super) reverse: bool,
+        pub(crate) reverse: bool,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
-    pub(super) struct Position {
+    pub(crate) struct Position {
         #[prost(uint64, tag = "1")]
-        pub(super) offset: u64,
+        pub(crate) offset: u64,
         #[prost(string, tag = "2")]
-        pub(super) epoch: String,
+        pub(crate) epoch: String,
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
-    pub(super) struct Rpc {
+    pub(crate) struct Rpc {
         #[prost(bytes = "vec", tag = "1")]
-        pub(super) data: Vec<u8>,
+        pub(crate) data: Vec<u8>,
         #[prost(string, tag = "2")]
-        pub(super) method: String,
+        pub(crate) method: String,
     }
 }
 
@@ -143,12 +174,12 @@ fn command(random: &mut Random) -> (Value, proto::Command) {
     let (data, offset, flag) = (Value::from(random.text()), number(random), random.one_in(2));
     let bytes = data.to_string().into_bytes();
     let mut c = proto::Command { id, ..Default::default() };
-    let filter = || proto::Filter { op: String::new(), key: "k".into(), cmp: "in".into(), vals: vec![text.clone()], nodes: Vec::new() };
+    let filter = || proto::Filter { key: "k".into(), cmp: "in".into(), vals: vec![text.clone()], ..Default::default() };
     let json = match random.below(8) {
         0 => {
             let sub = proto::Subscribe { recover: flag, offset, epoch: "e".into(), ..Default::default() };
             let subs = HashMap::from([(channel.clone(), sub)]);
-            c.connect = Some(proto::Connect { token: text.clone(), data: bytes, subs, name: "sdk".into() });
+            c.connect = Some(proto::Connect { token: text.clone(), data: bytes, subs, name: "sdk".into(), ..Default::default() });
             json!({"connect": {"token": text, "data": data, "subs": {channel: {"recover": flag, "offset": offset, "epoch": "e"}}, "name": "sdk"}})
         }
         1 => {
@@ -158,7 +189,8 @@ fn command(random: &mut Random) -> (Value, proto::Command) {
                 json["tf"] = json!({"op": "not", "nodes": [{"key": "k", "cmp": "in", "vals": [text]}]});
             }
             let (epoch, delta) = ("abcd".into(), "fossil".into());
-            c.subscribe = Some(proto::Subscribe { channel, token: text.clone(), recover: flag, epoch, offset, delta, tf, flag: 2 });
+            let (token, recover) = (text.clone(), flag);
+            c.subscribe = Some(proto::Subscribe { channel, token, recover, epoch, offset, delta, tf, flag: 2, ..Default::default() });
             json!({"subscribe": json})
         }
         2 => {
@@ -166,7 +198,7 @@ fn command(random: &mut Random) -> (Value, proto::Command) {
             json!({"unsubscribe": {"channel": channel}})
         }
         3 => {
-            c.publish = Some(proto::Publish { channel: channel.clone(), data: bytes });
+            c.publish = Some(proto::Publish { channel: channel.clone(), data: bytes, ..Default::default() });
             json!({"publish": {"channel": channel, "data": data}})
         }
         4 => {
@@ -264,6 +296,8 @@ enum Kind {
     List(&'static [(u32, &'static str, Kind)]),
     /// Text to text.
     Texts,
+    /// Text to message.
+    Map(&'static [(u32, &'static str, Kind)]),
 }
 use Kind::{Flag, Json, List, Number, Text, Texts};
 
@@ -295,6 +329,7 @@ const CONNECTED: &[(u32, &str, Kind)] = &[
     (2, "version", Text),
     (3, "expires", Flag),
     (4, "ttl", Number),
+    (6, "subs", Kind::Map(SUBSCRIBED)),
     (7, "ping", Number),
     (8, "pong", Flag),
     (9, "session", Text),
@@ -331,6 +366,7 @@ const REPLY: &[(u32, &str, Kind)] = &[
     (6, "subscribe", Kind::Message(SUBSCRIBED)),
     (7, "unsubscribe", Kind::Message(&[])),
     (8, "publish", Kind::Message(&[])),
+    (9, "presence", Kind::Message(&[(1, "presence", Kind::Map(INFO))])),
     (10, "presence_stats", Kind::Message(&[(1, "num_clients", Number), (2, "num_users", Number)])),
     (11, "history", Kind::Message(&[(1, "publications", List(PUBLICATION)), (2, "epoch", Text), (3, "offset", Number)])),
     (13, "rpc", Kind::Message(&[(1, "data", Json)])),
@@ -353,15 +389,14 @@ fn value(message: &[u8], schema: &[(u32, &str, Kind)]) -> Value {
                 Some(list) => list.push(value(&bytes, schema)),
                 None => object[name] = json!([value(&bytes, schema)]),
             },
-            Texts => {
+            Texts | Kind::Map(_) => {
                 let entry = fields(&bytes);
-                let part = |tag| {
-                    entry
-                        .iter()
-                        .find(|(t, ..)| *t == tag)
-                        .map_or(String::new(), |(_, bytes, _)| String::from_utf8(bytes.clone()).expect("UTF-8"))
+                let part = |tag| entry.iter().find(|(t, ..)| *t == tag).map_or(Vec::new(), |(_, bytes, _)| bytes.clone());
+                let key = String::from_utf8(part(1)).expect("UTF-8");
+                object[name][key] = match kind {
+                    Kind::Map(schema) => value(&part(2), schema),
+                    _ => String::from_utf8(part(2)).expect("UTF-8").into(),
                 };
-                object[name][part(1)] = part(2).into();
             }
         }
     }
@@ -392,7 +427,7 @@ fn publication(random: &mut Random, channel: &str, data: &Value) -> Arc<Publicat
 }
 
 /// What both encoders write of the same.
-fn both(write: impl Fn(&mut Messages)) -> (Value, Value) {
+pub(crate) fn both(write: impl Fn(&mut Messages)) -> (Value, Value) {
     let (mut json, mut protobuf) = (Messages::default(), Messages::default());
     protobuf.encode_as(Body::Protobuf);
     write(&mut json);

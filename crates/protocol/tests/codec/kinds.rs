@@ -1,0 +1,316 @@
+//! Every kind of command, reply and push, with all its fields, in both forms. While a new kind is not listed here, this does not compile.
+
+use std::sync::Arc;
+
+use prost::Message as _;
+use serde_json::{Value, json};
+use touchline_protocol::command::{Commands, Operation};
+use touchline_protocol::filter::{Filter, FilterLimits};
+use touchline_protocol::message::{Body, ConnectResult, Messages, Push, Reply, SubscribeResult};
+use touchline_protocol::publication::{Content, Missed, Place, Publication};
+use touchline_protocol::{Disconnect, Error, Unsubscribe};
+
+use crate::protobuf::{both, proto};
+
+/// The kinds of commands, by their names in JSON.
+fn kind_of_command(operation: &Operation<'_>) -> &'static str {
+    match operation {
+        Operation::Connect(_) => "connect",
+        Operation::Send => "send",
+        Operation::Subscribe(_) => "subscribe",
+        Operation::Unsubscribe(_) => "unsubscribe",
+        Operation::Publish(_) => "publish",
+        Operation::Presence(_) => "presence",
+        Operation::PresenceStats(_) => "presence_stats",
+        Operation::History(_) => "history",
+        Operation::Rpc(_) => "rpc",
+        Operation::Refresh(_) => "refresh",
+        Operation::SubRefresh(_) => "sub_refresh",
+    }
+}
+
+const COMMANDS: usize = 11;
+
+/// Each command with all its fields, none of them empty.
+fn commands() -> [(Value, proto::Command); COMMANDS] {
+    let channel = || Some(proto::Channel { text: "c".into() });
+    let command = |id, change: &dyn Fn(&mut proto::Command)| {
+        let mut command = proto::Command { id, ..Default::default() };
+        change(&mut command);
+        command
+    };
+    let leaf = || proto::Filter { key: "k".into(), cmp: "eq".into(), val: "v".into(), vals: vec!["w".into()], ..Default::default() };
+    let subscribe = || proto::Subscribe {
+        channel: "c".into(),
+        token: "t".into(),
+        recover: true,
+        epoch: "e".into(),
+        offset: 7,
+        positioned: true,
+        recoverable: true,
+        join_leave: true,
+        delta: "fossil".into(),
+        tf: Some(proto::Filter { op: "not".into(), nodes: vec![leaf()], ..Default::default() }),
+        flag: 2,
+        kind: 3,
+    };
+    let subscribe_json = json!({
+        "channel": "c", "token": "t", "recover": true, "epoch": "e", "offset": 7, "positioned": true, "recoverable": true,
+        "join_leave": true, "delta": "fossil", "flag": 2, "type": 3,
+        "tf": {"op": "not", "nodes": [{"key": "k", "cmp": "eq", "val": "v", "vals": ["w"]}]},
+    });
+    let since = || Some(proto::Position { offset: 5, epoch: "e".into() });
+    [
+        (
+            json!({"id": 1, "connect": {"token": "t", "data": [1], "subs": {"c": subscribe_json}, "name": "js", "version": "2"}}),
+            command(1, &|c| {
+                let subs = [("c".to_owned(), subscribe())].into();
+                c.connect = Some(proto::Connect { token: "t".into(), data: b"[1]".into(), subs, name: "js".into(), version: "2".into() });
+            }),
+        ),
+        (json!({"id": 2, "send": {"data": 1}}), command(2, &|c| c.send = channel())),
+        (json!({"id": 3, "subscribe": subscribe_json}), command(3, &|c| c.subscribe = Some(subscribe()))),
+        (json!({"id": 4, "unsubscribe": {"channel": "c"}}), command(4, &|c| c.unsubscribe = channel())),
+        (
+            json!({"id": 5, "publish": {"channel": "c", "data": {"x": 1}, "type": 1, "key": "k"}}),
+            command(5, &|c| {
+                c.publish = Some(proto::Publish { channel: "c".into(), data: br#"{"x":1}"#.into(), kind: 1, key: "k".into() });
+            }),
+        ),
+        (json!({"id": 6, "presence": {"channel": "c"}}), command(6, &|c| c.presence = channel())),
+        (json!({"id": 7, "presence_stats": {"channel": "c"}}), command(7, &|c| c.presence_stats = channel())),
+        (
+            json!({"id": 8, "history": {"channel": "c", "limit": -1, "since": {"offset": 5, "epoch": "e"}, "reverse": true}}),
+            command(8, &|c| c.history = Some(proto::History { channel: "c".into(), limit: -1, since: since(), reverse: true })),
+        ),
+        (
+            json!({"id": 9, "rpc": {"data": 1, "method": "m"}}),
+            command(9, &|c| c.rpc = Some(proto::Rpc { data: b"1".into(), method: "m".into() })),
+        ),
+        (json!({"id": 10, "refresh": {"token": "c"}}), command(10, &|c| c.refresh = channel())),
+        (
+            json!({"id": 11, "sub_refresh": {"channel": "c", "token": "t"}}),
+            command(11, &|c| c.sub_refresh = Some(proto::SubRefresh { channel: "c".into(), token: "t".into() })),
+        ),
+    ]
+}
+
+#[test]
+fn every_kind_of_command_is_read_from_both_forms() {
+    let mut kinds = Vec::new();
+    for (json, message) in commands() {
+        let text = json.to_string();
+        let bytes = message.encode_length_delimited_to_vec();
+        let (mut lines, mut messages) = (Commands::read(Body::Json, text.as_bytes()), Commands::read(Body::Protobuf, &bytes));
+        let ours = lines.next().expect("a command").expect("it is good");
+        let theirs = messages.next().expect("a command").expect("it is good");
+        assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
+        assert!(lines.next().is_none() && messages.next().is_none() && messages.rest().is_empty(), "{text}");
+        assert_eq!(json["id"], ours.id);
+        let kind = kind_of_command(&ours.operation.expect("it is known"));
+        assert!(json.get(kind).is_some(), "{kind} was read of {text}");
+        kinds.push(kind);
+    }
+    kinds.dedup();
+    assert_eq!(kinds.len(), COMMANDS, "each kind once: {kinds:?}");
+}
+
+#[test]
+fn of_two_operations_in_one_message_the_first_by_their_order_counts() {
+    let all = commands();
+    for (first, second) in (0..COMMANDS).flat_map(|first| (first + 1..COMMANDS).map(move |second| (first, second))) {
+        let whole = [&all[second].1, &all[first].1].map(|message| message.encode_to_vec()).concat();
+        let mut bytes = Vec::new();
+        prost::encoding::encode_varint(whole.len() as u64, &mut bytes);
+        bytes.extend_from_slice(&whole);
+        let command = Commands::read(Body::Protobuf, &bytes).next().expect("a command").expect("it is good");
+        let kind = kind_of_command(&command.operation.expect("it is known"));
+        assert!(all[first].0.get(kind).is_some(), "{kind} of {first} and {second}");
+    }
+}
+
+#[test]
+fn a_filter_nests_so_deep_in_protobuf_too() {
+    let nested = |nodes: usize| {
+        let leaf = proto::Filter { key: "k".into(), cmp: "ex".into(), ..Default::default() };
+        (1..nodes).fold(leaf, |inner, _| proto::Filter { op: "not".into(), nodes: vec![inner], ..Default::default() })
+    };
+    // One that is read is checked afterwards; what is deeper still is not even read.
+    for (nodes, is_read, is_good) in [(32, true, true), (33, true, false), (34, false, false)] {
+        let subscribe = proto::Subscribe { channel: "c".into(), tf: Some(nested(nodes)), ..Default::default() };
+        let bytes = proto::Command { id: 1, subscribe: Some(subscribe), ..Default::default() }.encode_length_delimited_to_vec();
+        let read = Commands::read(Body::Protobuf, &bytes).next().expect("a command");
+        assert_eq!(read.is_ok(), is_read, "{nodes}");
+        let Ok(Some(Operation::Subscribe(request))) = read.map(|command| command.operation) else { continue };
+        let limits = FilterLimits { nodes: 64, size: 4_096 };
+        assert_eq!(Filter::check(&request.tf.expect("it has a filter"), limits).is_some(), is_good, "{nodes}");
+    }
+}
+
+fn kind_of_reply(reply: &Reply<'_>) -> &'static str {
+    match reply {
+        Reply::Error(_) => "error",
+        Reply::Connect(_) => "connect",
+        Reply::Subscribe(_) => "subscribe",
+        Reply::Unsubscribe => "unsubscribe",
+        Reply::Publish => "publish",
+        Reply::Presence(_) => "presence",
+        Reply::PresenceStats(_) => "presence_stats",
+        Reply::History { .. } => "history",
+        Reply::Rpc(_) => "rpc",
+        Reply::Refresh { .. } => "refresh",
+        Reply::SubRefresh { .. } => "sub_refresh",
+    }
+}
+
+const REPLIES: usize = 11;
+
+fn kind_of_push(push: &Push<'_>) -> &'static str {
+    match push {
+        Push::Publication(_) => "pub",
+        Push::Unsubscribe(_) => "unsubscribe",
+        Push::Message(_) => "message",
+        Push::Subscribe(_) => "subscribe",
+        Push::Disconnect(_) => "disconnect",
+        Push::Refresh { .. } => "refresh",
+    }
+}
+
+const PUSHES: usize = 6;
+
+fn publication(offset: u64) -> Arc<Publication> {
+    let content = Content { data: "1".into(), tags: [("k".to_owned(), "v".to_owned())].into(), ..Content::default() };
+    Arc::new(Publication::encode("c", &content, Some(Place { offset, epoch: "abcdefgh", time_ms: 5 })))
+}
+
+#[test]
+fn every_kind_of_reply_says_all_in_both_forms() {
+    let publications = [publication(1), publication(2)];
+    let subscribed = SubscribeResult {
+        ttl_s: Some(60),
+        recoverable: true,
+        positioned: true,
+        epoch: "abcdefgh",
+        offset: 2,
+        recovered: true,
+        was_recovering: true,
+        delta: true,
+        data: Some(b"7"),
+        missed: Missed { publications: &publications, is_delta: false },
+    };
+    let connect = ConnectResult {
+        client: "id",
+        version: "1",
+        ttl_s: Some(60),
+        subs: &[],
+        ping_s: 25,
+        pong: true,
+        session: "s",
+        node: "n",
+        time_ms: 7,
+    };
+    let presence = br#"{"presence":{"id":{"user":"u","client":"id","conn_info":1,"chan_info":{"x":2}}}}"#;
+    let pubs = json!([
+        {"data": 1, "tags": {"k": "v"}, "offset": 1, "time": 5, "epoch": "abcdefgh"},
+        {"data": 1, "tags": {"k": "v"}, "offset": 2, "time": 5},
+    ]);
+    let result = json!({
+        "expires": true, "ttl": 60, "recoverable": true, "epoch": "abcdefgh", "publications": pubs, "recovered": true, "offset": 2,
+        "positioned": true, "data": 7, "was_recovering": true, "delta": true,
+    });
+    let connected = json!({
+        "client": "id", "version": "1", "expires": true, "ttl": 60, "ping": 25, "pong": true, "session": "s", "node": "n", "time": 7,
+    });
+    let cases: [(Reply<'_>, Value); REPLIES] = [
+        (Reply::Error(Error::NAME_TAKEN), json!({"code": 4001, "message": "name taken", "temporary": true})),
+        (Reply::Connect(connect), connected),
+        (Reply::Subscribe(subscribed), result.clone()),
+        (Reply::Unsubscribe, json!({})),
+        (Reply::Publish, json!({})),
+        (Reply::Presence(presence), serde_json::from_slice(presence).expect("JSON")),
+        (Reply::PresenceStats(br#"{"num_clients":3,"num_users":2}"#), json!({"num_clients": 3, "num_users": 2})),
+        (
+            Reply::History { publications: &publications, epoch: "abcdefgh", offset: 2 },
+            json!({"publications": pubs, "epoch": "abcdefgh", "offset": 2}),
+        ),
+        (Reply::Rpc(br#"{"x":1}"#), json!({"data": {"x": 1}})),
+        (
+            Reply::Refresh { client: "id", version: "1", ttl_s: Some(60) },
+            json!({"client": "id", "version": "1", "expires": true, "ttl": 60}),
+        ),
+        (Reply::SubRefresh { ttl_s: Some(60) }, json!({"expires": true, "ttl": 60})),
+    ];
+    let mut kinds = Vec::new();
+    for (index, (reply, said)) in cases.into_iter().enumerate() {
+        let (id, kind) = (index as u32 + 1, kind_of_reply(&reply));
+        let (ours, theirs) = both(|messages| messages.reply(id, &reply));
+        let expected = json!({"id": id, kind: said});
+        assert_eq!(ours, expected, "JSON of {kind}");
+        assert_eq!(theirs, expected, "Protobuf of {kind}");
+        kinds.push(kind);
+    }
+    kinds.dedup();
+    assert_eq!(kinds.len(), REPLIES, "each kind once: {kinds:?}");
+    // Subscriptions within a connect reply are written by themselves before.
+    let (ours, theirs) = both(|messages| {
+        let subs = [("a".to_owned(), messages.result(&subscribed)), ("b".to_owned(), messages.result(&SubscribeResult::default()))];
+        messages.reply(1, &Reply::Connect(ConnectResult { client: "id", subs: &subs, ..ConnectResult::default() }));
+    });
+    let expected = json!({"id": 1, "connect": {"client": "id", "subs": {"a": result, "b": {}}}});
+    assert_eq!((ours, theirs), (expected.clone(), expected));
+}
+
+#[test]
+fn every_kind_of_push_says_all_in_both_forms() {
+    let one = publication(1);
+    let subscribed = SubscribeResult {
+        recoverable: true,
+        positioned: true,
+        epoch: "abcdefgh",
+        offset: 2,
+        data: Some(b"7"),
+        ..SubscribeResult::default()
+    };
+    let cases: [(Push<'_>, Value); PUSHES] = [
+        (Push::Publication(&one), json!({"data": 1, "tags": {"k": "v"}, "offset": 1, "time": 5, "epoch": "abcdefgh"})),
+        (Push::Unsubscribe(Unsubscribe::EXPIRED), json!({"code": 2501, "reason": "subscription expired"})),
+        (Push::Message(b"[1]"), json!({"data": [1]})),
+        (Push::Subscribe(subscribed), json!({"recoverable": true, "positioned": true, "epoch": "abcdefgh", "offset": 2, "data": 7})),
+        (Push::Disconnect(&Disconnect::SLOW), json!({"code": 3008, "reason": "slow", "reconnect": true})),
+        (Push::Refresh { ttl_s: 9 }, json!({"expires": true, "ttl": 9})),
+    ];
+    let mut kinds = Vec::new();
+    for (push, said) in cases {
+        let kind = kind_of_push(&push);
+        let (ours, theirs) = both(|messages| messages.push("c", &push));
+        let expected = json!({"push": {"channel": "c", kind: said}});
+        assert_eq!(ours, expected, "JSON of {kind}");
+        assert_eq!(theirs, expected, "Protobuf of {kind}");
+        let mut bare = Messages::default();
+        bare.encode_as(Body::Push);
+        bare.push("c", &push);
+        assert_eq!(serde_json::from_slice::<Value>(bare.bytes()).expect("JSON"), expected["push"], "{kind} for one who only listens");
+        kinds.push(kind);
+    }
+    kinds.dedup();
+    assert_eq!(kinds.len(), PUSHES, "each kind once: {kinds:?}");
+}
+
+#[test]
+fn messages_stand_one_behind_the_other() {
+    for body in [Body::Json, Body::Protobuf, Body::Push] {
+        let mut messages = Messages::default();
+        messages.encode_as(body);
+        assert!(messages.is_empty());
+        messages.push("c", &Push::Refresh { ttl_s: 1 });
+        assert!(!messages.is_empty());
+        let one = messages.bytes().to_vec();
+        messages.push("c", &Push::Refresh { ttl_s: 1 });
+        let between: &[u8] = if body == Body::Protobuf { b"" } else { b"\n" };
+        assert_eq!(messages.bytes(), [&one, between, &one].concat(), "{body:?}");
+        messages.clear();
+        assert!(messages.is_empty() && messages.body() == body);
+        messages.reply(1, &Reply::Publish);
+        assert_eq!(messages.is_empty(), body == Body::Push, "who only listens has sent no command");
+    }
+}
