@@ -1,0 +1,214 @@
+//! Why a client is refused: what the log says, and what the client is told where the node tells it.
+
+use touchline_engine::session::Link;
+
+use crate::story::{Settings, Story, with_history};
+
+fn node(settings: &mut Settings) {
+    settings.client.allow_anonymous_connect_without_token = false;
+    settings.client.channel_limit = 1;
+    settings.namespace("shut", |_| ());
+    settings.namespace("user", |options| options.allow_subscribe_for_client = true);
+    settings.namespace("full", |options| {
+        with_history(options);
+        options.presence = true;
+        (options.allow_publish_for_client, options.allow_history_for_client, options.allow_presence_for_client) = (true, true, true);
+    });
+    settings.namespace("none", |options| {
+        with_history(options);
+        options.presence = true;
+    });
+    settings.scope("devices", |_| ());
+}
+
+const ANN: &str = "{'sub':'ann'}";
+const NOBODY: &str = "{}";
+
+/// Who, what it sends, the code, its channel, and the cause. Who sends a connect has not connected yet.
+const CASES: [(&str, &str, u32, &str, &str); 36] = [
+    ("", r#""connect":{}"#, 3501, "", "no token was sent, and client.allow_anonymous_connect_without_token is off"),
+    ("", r#""connect":{"token":"forged"}"#, 3500, "", "the token is forged"),
+    ("", r#""connect":{"token":"expired"}"#, 109, "", "exp of the token has passed"),
+    ("", r#""connect":{"token":"{'expire_at':1}"}"#, 110, "", "expire_at of the token has passed"),
+    ("", r#""connect":{"token":"{'channel':'a'}"}"#, 3500, "", "a subscription token was shown where a connection token is wanted"),
+    ("", r#""connect":{"token":"{'sub':'\\u0007'}"}"#, 3500, "", "sub of the token has control characters"),
+    ("", r#""connect":{"token":"{'channels':['shut:a','shut:b']}"}"#, 3505, "*", "the token names more channels than client.channel_limit"),
+    ("", r#""connect":{"token":"{'channels':['x:a']}"}"#, 3501, "x:a", "the namespace of the channel is not in channel.namespaces"),
+    ("", r#""connect":{"token":"{'channels':['']}"}"#, 3501, "", "the token names a channel that cannot be subscribed to"),
+    (ANN, r#""refresh":{"token":"forged"}"#, 3500, "", "the token is forged"),
+    (ANN, r#""refresh":{"token":"expired"}"#, 3005, "", "exp of the token has passed"),
+    (ANN, r#""refresh":{"token":"{}"}"#, 3500, "", "sub of the token is not the user of the connection, or its client is another one"),
+    (ANN, r#""subscribe":{"channel":"x:a"}"#, 102, "x:a", "the namespace of the channel is not in channel.namespaces"),
+    (
+        ANN,
+        r#""subscribe":{"channel":"shut:a"}"#,
+        103,
+        "shut:a",
+        "the namespace lacks allow_subscribe_for_client, and no subscription token was sent",
+    ),
+    (ANN, r#""subscribe":{"channel":"user:a#bob"}"#, 103, "user:a#bob", "the channel is for other users (channel.user_boundary)"),
+    (
+        ANN,
+        r#""subscribe":{"channel":"$user:a"}"#,
+        103,
+        "$user:a",
+        "the channel is private (channel.private_prefix): it needs a subscription token",
+    ),
+    (
+        NOBODY,
+        r#""subscribe":{"channel":"user:a"}"#,
+        103,
+        "user:a",
+        "the namespace lacks allow_subscribe_for_anonymous, and the client is anonymous",
+    ),
+    (
+        NOBODY,
+        r#""subscribe":{"channel":"shut:a"}"#,
+        103,
+        "shut:a",
+        "the namespace lacks allow_subscribe_for_client, and no subscription token was sent",
+    ),
+    (
+        ANN,
+        r#""subscribe":{"channel":"$registry:devices"}"#,
+        103,
+        "$registry:devices",
+        "the scope lacks allow_watch_for_client (or allow_for_anonymous, and the client is anonymous)",
+    ),
+    (ANN, r#""subscribe":{"channel":"user:a","token":"expired"}"#, 109, "", "exp of the token has passed"),
+    (ANN, r#""subscribe":{"channel":"user:a","token":"forged"}"#, 103, "", "the token is forged"),
+    (
+        ANN,
+        r#""subscribe":{"channel":"user:a","token":"{'sub':'ann','channel':'user:b'}"}"#,
+        3500,
+        "user:a",
+        "the subscription token is for another channel",
+    ),
+    (
+        ANN,
+        r#""subscribe":{"channel":"user:a","token":"{'channel':'user:a'}"}"#,
+        3500,
+        "user:a",
+        "sub of the token is not the user of the connection, or its client is another one",
+    ),
+    (ANN, r#""sub_refresh":{"token":"{'sub':'ann','channel':'user:b'}"}"#, 103, "user:b", "the client does not subscribe to this channel"),
+    (
+        ANN,
+        r#""publish":{"channel":"none:a","data":1}"#,
+        103,
+        "none:a",
+        "the namespace lacks allow_publish_for_client (or _for_subscriber, and the client subscribes)",
+    ),
+    (
+        ANN,
+        r#""history":{"channel":"none:a"}"#,
+        103,
+        "none:a",
+        "the namespace lacks allow_history_for_client (or _for_subscriber, and the client subscribes)",
+    ),
+    (
+        ANN,
+        r#""presence":{"channel":"none:a"}"#,
+        103,
+        "none:a",
+        "the namespace lacks allow_presence_for_client (or _for_subscriber, and the client subscribes)",
+    ),
+    (
+        NOBODY,
+        r#""publish":{"channel":"full:a","data":1}"#,
+        103,
+        "full:a",
+        "the namespace lacks allow_publish_for_anonymous, and the client is anonymous",
+    ),
+    (
+        NOBODY,
+        r#""history":{"channel":"full:a"}"#,
+        103,
+        "full:a",
+        "the namespace lacks allow_history_for_anonymous, and the client is anonymous",
+    ),
+    (
+        NOBODY,
+        r#""presence_stats":{"channel":"full:a"}"#,
+        103,
+        "full:a",
+        "the namespace lacks allow_presence_for_anonymous, and the client is anonymous",
+    ),
+    (ANN, r#""history":{"channel":"shut:a"}"#, 108, "shut:a", "history_size and history_ttl are not set in the namespace of the channel"),
+    (ANN, r#""presence":{"channel":"shut:a"}"#, 108, "shut:a", "presence is off in the namespace of the channel"),
+    (
+        ANN,
+        r#""rpc":{"method":"registry.names","data":{"scope":"devices"}}"#,
+        103,
+        "",
+        "the registry's scope lacks the allow_ option for it, and the token's register does not name it",
+    ),
+    (ANN, r#""rpc":{"method":"registry.names","data":{"scope":"x"}}"#, 4003, "", "the scope is not in registry.scopes"),
+    (ANN, r#""rpc":{"method":"x"}"#, 108, "", "there is no RPC of this name: registry.…, reply, inbox.ack and stats.track are"),
+    (ANN, r#""subscribe":{"channel":"LONG"}"#, 107, "SHORT", "the name of the channel is longer than channel.max_length"),
+];
+
+#[test]
+fn the_log_says_why_and_the_client_is_told_where_it_may() {
+    // A character of two bytes stands where a log cuts the name.
+    let long = format!("user:{}é{}", "x".repeat(58), "x".repeat(200));
+    for (claims, command, code, channel, cause) in CASES {
+        for is_told in [false, true] {
+            let mut story = Story::with(|settings| {
+                node(settings);
+                settings.client.tell_refusal_cause = is_told;
+            });
+            let command = format!("{{\"id\":2,{}}}", command.replace("LONG", &long));
+            story.open("client", Link::Duplex);
+            if !claims.is_empty() {
+                story.connect("client", claims);
+            }
+            story.say("client", &command);
+            let heard = story.heard("client").join("");
+            let refused = story.refused("client").remove(0);
+            assert_eq!((refused.code, refused.cause), (code, cause), "{command}");
+            if channel != "*" {
+                assert_eq!(&*refused.channel, channel.replace("SHORT", &long[..63]), "{command}");
+            }
+            let start =
+                if code >= 3000 && code < 4000 { format!("disconnect {code} ") } else { format!(r#"{{"id":2,"error":{{"code":{code},"#) };
+            assert!(heard.starts_with(&start), "{command}: {heard}");
+            // The reason of a disconnect has at most 123 bytes.
+            let shown = if start.starts_with("disconnect") { &cause[..cause.len().min(100)] } else { cause };
+            assert_eq!(heard.contains(shown), is_told, "{command}: {heard}");
+            let reason = heard.strip_prefix(&start).filter(|_| start.starts_with("disconnect"));
+            assert!(reason.is_none_or(|reason| reason.len() <= 123), "{heard}");
+        }
+    }
+}
+
+#[test]
+fn a_remote_client_is_told_that_it_is_not_of_this_machine() {
+    let mut story = Story::with(|settings| {
+        settings.client.anonymous_on_loopback_only = true;
+        settings.client.tell_refusal_cause = true;
+    });
+    story.open_from("client", Link::Duplex, false);
+    story.play(
+        "client> {\"id\":1,\"connect\":{}}\n\
+         client< disconnect 3501 bad request: no token was sent, and only clients of this machine need none (client.anonymous_on_loopback_only)",
+    );
+}
+
+#[test]
+fn a_token_with_a_payload_that_cannot_be_is_refused() {
+    let deep = format!("{}{}", "[".repeat(129), "]".repeat(129));
+    for (claims, cause) in [
+        (format!("'info':{deep}"), "info of the token cannot be used"),
+        (format!("'subs':{{'shut:a':{{'info':{deep}}}}}"), "info or data of the token's subs cannot be used"),
+        (format!("'subs':{{'shut:a':{{'data':{deep}}}}}"), "info or data of the token's subs cannot be used"),
+    ] {
+        let mut story = Story::with(node);
+        assert_eq!(story.code("client", &format!(r#"{{"id":1,"connect":{{"token":"{{{claims}}}"}}}}"#)), 3500);
+        assert_eq!(story.refused("client").remove(0).cause, cause);
+    }
+    let mut story = Story::with(node);
+    story.connect("client", "{'sub':'ann'}");
+    let token = format!("{{'sub':'ann','channel':'user:a','info':{deep}}}");
+    assert_eq!(story.code("client", &format!(r#"{{"id":2,"subscribe":{{"channel":"user:a","token":"{token}"}}}}"#)), 107);
+}

@@ -1,0 +1,541 @@
+//! One shard without a network, and stories about its clients. A story is a transcript: what each client says, and all that it hears.
+//!
+//! ```text
+//! ann> {"id":1,"connect":{"token":"{'sub':'ann'}"}}
+//! ann< {"id":1,"connect":{"client":"<ann>",…}}
+//! @ 25000
+//! ann< ping
+//! ```
+//!
+//! `@` sets the clock, milliseconds since the start. `<ann>` stands for ann's client id, `epoch-1` for the epoch that was heard first.
+//! A `\` at the end of a line joins it with the next one. Besides messages a client hears `ping` and `disconnect CODE REASON`. The text of
+//! a token is its claims, with `'` for `"`; `expired` and `forged` are no good tokens.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use touchline_engine::directory::{Act, Directory, ScopeOptions, message_push, numbered};
+use touchline_engine::request::{Event, Publish};
+use touchline_engine::session::{Link, Node, Refused, Room, Sealer, Ticket, UserCounter};
+use touchline_engine::tracker::{TrackLimits, Tracker};
+use touchline_engine::{
+    ChannelOptions, ChannelSettings, Channels, ClientSettings, ConnectionClaims, ConnectionId, Context, Delivery, Effects, Hub, Namespace,
+    Namespaces, Request, Response, Session, SubscriptionClaims, TokenError, Verifier,
+};
+use touchline_protocol::message::Body;
+use touchline_protocol::publication::{Change, Content};
+use touchline_protocol::wire::{Coding, Envelope};
+use touchline_protocol::{Disconnect, Wire};
+use touchline_registry::{OwnerId, Timing};
+
+/// When every story begins, Unix seconds.
+pub(crate) const START_S: u64 = 1_000_000_000;
+
+/// A token is its claims. It verifies nothing by itself: what is expired is seen by the session, or the token says so.
+struct Claims;
+
+impl Claims {
+    fn read<T: DeserializeOwned>(token: &str) -> Result<T, TokenError> {
+        match token {
+            "expired" => Err(TokenError::Expired),
+            _ => serde_json::from_str(&token.replace('\'', "\"")).map_err(|_| TokenError::Invalid("the token is forged")),
+        }
+    }
+}
+
+impl Verifier for Claims {
+    fn connection(&self, token: &str, _: u64) -> Result<ConnectionClaims, TokenError> {
+        Self::read(token)
+    }
+
+    fn subscription(&self, token: &str, _: u64) -> Result<SubscriptionClaims, TokenError> {
+        Self::read(token)
+    }
+}
+
+impl Sealer for Claims {
+    fn seal(&self, client: OwnerId) -> String {
+        format!("seal of {}", client.0[0])
+    }
+}
+
+/// The configuration of a story.
+pub(crate) struct Settings {
+    pub(crate) client: ClientSettings,
+    pub(crate) channel: ChannelSettings,
+    pub(crate) scopes: Vec<ScopeOptions>,
+    pub(crate) users: Option<Arc<dyn UserCounter + Send + Sync>>,
+    pub(crate) track: TrackLimits,
+    pub(crate) deferred_max: usize,
+    pub(crate) line_idle: Duration,
+}
+
+impl Settings {
+    /// Adds a namespace.
+    pub(crate) fn namespace(&mut self, name: &str, change: impl FnOnce(&mut ChannelOptions)) {
+        let mut options = ChannelOptions::default();
+        change(&mut options);
+        self.channel.namespaces.push(Namespace { name: name.into(), options });
+    }
+
+    /// Adds a scope of the registry.
+    pub(crate) fn scope(&mut self, name: &str, change: impl FnOnce(&mut ScopeOptions)) {
+        let mut options = ScopeOptions { name: name.into(), ..ScopeOptions::default() };
+        change(&mut options);
+        self.scopes.push(options);
+    }
+}
+
+/// Channels keep a history.
+pub(crate) fn with_history(options: &mut ChannelOptions) {
+    (options.history_size, options.history_ttl) = (10, Duration::from_secs(3_600));
+}
+
+type Asker = (usize, Ticket);
+
+enum Mail {
+    Answer(Asker, Response),
+    Delivery(Delivery),
+}
+
+struct Person {
+    name: &'static str,
+    session: Session,
+    body: Body,
+    heard: VecDeque<String>,
+    refused: Vec<Refused>,
+    program: Option<(Box<str>, Box<str>)>,
+    is_gone: bool,
+}
+
+/// See the module.
+pub(crate) struct Story {
+    pub(crate) node: Node,
+    /// Answers and deliveries wait until [`Story::arrive`].
+    pub(crate) is_slow: bool,
+    /// What each connection may be given.
+    pub(crate) room: Room,
+    pub(crate) random: u64,
+    pub(crate) tracker: Tracker,
+    /// Every channel whose home was asked something, and what.
+    pub(crate) requests: Vec<(Arc<str>, String)>,
+    /// Everything that the directory was asked.
+    pub(crate) asks: Vec<String>,
+    pub(crate) now_ms: u64,
+    hub: Hub,
+    channels: Channels,
+    directory: Directory<Asker>,
+    people: Vec<Person>,
+    mail: VecDeque<Mail>,
+    /// Epochs, as they were heard.
+    epochs: Vec<String>,
+}
+
+impl Story {
+    /// A node that takes anonymous clients, with what is changed.
+    pub(crate) fn with(change: impl FnOnce(&mut Settings)) -> Self {
+        let mut settings = Settings {
+            client: ClientSettings { allow_anonymous_connect_without_token: true, ..ClientSettings::default() },
+            channel: ChannelSettings::default(),
+            scopes: Vec::new(),
+            users: None,
+            track: TrackLimits { rate: 0, props_max: 0 },
+            deferred_max: 10_000,
+            line_idle: Duration::ZERO,
+        };
+        change(&mut settings);
+        let now_ms = START_S * 1_000;
+        let directory = Directory::new("here", &settings.scopes, &Timing::default(), 7, false, now_ms);
+        let node = Node {
+            client: settings.client,
+            namespaces: Arc::new(Namespaces::new(settings.channel)),
+            verifier: Box::new(Claims),
+            scopes: directory.scopes(),
+            version: "1.0",
+            id: "node".into(),
+            sealer: Arc::new(Claims),
+            users: settings.users,
+            deferred_max: settings.deferred_max,
+            track: settings.track,
+            line_idle: settings.line_idle,
+        };
+        let channels = Channels::new(Arc::clone(&node.namespaces), 1, 1);
+        Story {
+            node,
+            is_slow: false,
+            room: Room::ANY,
+            random: 0,
+            tracker: Tracker::default(),
+            requests: Vec::new(),
+            asks: Vec::new(),
+            now_ms,
+            hub: Hub::default(),
+            channels,
+            directory,
+            people: Vec::new(),
+            mail: VecDeque::new(),
+            epochs: Vec::new(),
+        }
+    }
+
+    /// A new connection.
+    pub(crate) fn open(&mut self, name: &'static str, link: Link) {
+        self.open_from(name, link, true);
+    }
+
+    /// A new connection, from this machine or not.
+    pub(crate) fn open_from(&mut self, name: &'static str, link: Link, is_loopback: bool) {
+        let id = [self.people.len() as u8 + 1; 16];
+        let session = Session::new(id, link, is_loopback, self.now_ms, &self.node.client);
+        let body = if link == Link::Listening { Body::Push } else { Body::Json };
+        self.people.push(Person { name, session, body, heard: VecDeque::new(), refused: Vec::new(), program: None, is_gone: false });
+    }
+
+    /// From now on a client speaks Protobuf. What it hears is told as `Protobuf` alone.
+    pub(crate) fn in_protobuf(&mut self, name: &str) {
+        let index = self.index(name);
+        self.people[index].body = Body::Protobuf;
+    }
+
+    /// Plays a transcript. What is heard must be what it says, in its order, and nothing besides.
+    pub(crate) fn play(&mut self, script: &str) {
+        let script = script.split("\\\n").map(str::trim_start).collect::<String>();
+        for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            if let Some(at) = line.strip_prefix("@ ") {
+                self.quiet(line);
+                self.at(at.parse().expect("a time"));
+            } else if let Some((name, text)) = line.split_once('>').filter(|(name, _)| name.chars().all(char::is_alphanumeric)) {
+                self.quiet(line);
+                self.say(name, text.trim());
+            } else {
+                let (name, expected) = line.split_once("< ").unwrap_or_else(|| panic!("no line of a story: {line}"));
+                let (expected, index) = (self.named(expected), self.index(name));
+                let heard = self.people[index].heard.pop_front().unwrap_or_else(|| panic!("{name} hears nothing instead of {expected}"));
+                let is_it = match (serde_json::from_str::<Value>(&heard), serde_json::from_str::<Value>(&expected)) {
+                    (Ok(heard), Ok(expected)) => heard == expected,
+                    _ => heard == expected,
+                };
+                assert!(is_it, "{name} hears\n  {heard}\ninstead of\n  {expected}");
+            }
+        }
+        self.quiet("the end");
+    }
+
+    /// Connects a client: `claims` are those of its token, empty = it has none.
+    pub(crate) fn connect(&mut self, name: &'static str, claims: &str) {
+        self.open(name, Link::Duplex);
+        self.say(name, &format!(r#"{{"id":1,"connect":{{"token":"{claims}"}}}}"#));
+        let index = self.index(name);
+        let answer = self.people[index].heard.pop_front().unwrap_or_default();
+        assert!(answer.starts_with(r#"{"id":1,"connect":"#), "{name} hears {answer:?}");
+    }
+
+    /// One client says something.
+    pub(crate) fn say(&mut self, name: &str, text: &str) {
+        if !self.people.iter().any(|person| person.name == name) {
+            self.open(String::leak(name.to_owned()), Link::Duplex);
+        }
+        let mut text = self.named(text);
+        for (index, epoch) in self.epochs.iter().enumerate() {
+            text = text.replace(&format!("epoch-{}", index + 1), epoch);
+        }
+        self.decide(name, |session, context| session.receive(text.as_bytes(), context));
+    }
+
+    /// What a client has heard since it was last looked at.
+    pub(crate) fn heard(&mut self, name: &str) -> Vec<String> {
+        let index = self.index(name);
+        self.people[index].heard.drain(..).collect()
+    }
+
+    /// The number of the error, or of the disconnect, that a command is answered with; 0 = it is carried out.
+    pub(crate) fn code(&mut self, name: &str, command: &str) -> u64 {
+        self.say(name, command);
+        let heard = self.heard(name);
+        let answers: Vec<_> = heard.iter().filter(|heard| !heard.starts_with(r#"{"push":"#)).collect();
+        let [answer] = &answers[..] else { panic!("one answer to {command}, not {heard:?}") };
+        match answer.strip_prefix("disconnect ").and_then(|rest| rest.split(' ').next()) {
+            Some(code) => code.parse().expect("a code"),
+            None => serde_json::from_str::<Value>(answer).expect("JSON")["error"]["code"].as_u64().unwrap_or(0),
+        }
+    }
+
+    /// Why a client was refused what it was refused since it was last looked at: for the log.
+    pub(crate) fn refused(&mut self, name: &str) -> Vec<Refused> {
+        let index = self.index(name);
+        std::mem::take(&mut self.people[index].refused)
+    }
+
+    /// Name and version of a client's program, as metrics see them.
+    pub(crate) fn program(&self, name: &str) -> Option<(&str, &str)> {
+        self.people[self.index(name)].program.as_ref().map(|(name, version)| (&**name, &**version))
+    }
+
+    pub(crate) fn session(&self, name: &str) -> &Session {
+        &self.people[self.index(name)].session
+    }
+
+    /// Sets the clock, and lets each session do what is due.
+    pub(crate) fn at(&mut self, ms: u64) {
+        self.now_ms = START_S * 1_000 + ms;
+        let names: Vec<_> = self.people.iter().filter(|person| !person.is_gone).map(|person| person.name).collect();
+        for name in names {
+            let index = self.index(name);
+            let deadline_ms = |story: &Story| story.people[index].session.deadline_ms(&story.node.client);
+            let (due_ms, before) = (deadline_ms(self), self.people[index].heard.len());
+            self.decide(name, |session, context| session.tick(context));
+            let is_idle = self.people[index].heard.len() == before;
+            assert!(is_idle || due_ms <= self.now_ms, "{name} has something to do before its deadline at {due_ms}");
+            let next_ms = deadline_ms(self);
+            assert!(self.people[index].is_gone || next_ms > self.now_ms, "{name} has something left to do since {next_ms}");
+        }
+    }
+
+    /// When a client's session wants to be looked at, milliseconds since the start.
+    pub(crate) fn deadline(&self, name: &str) -> u64 {
+        self.session(name).deadline_ms(&self.node.client) - START_S * 1_000
+    }
+
+    /// The server API publishes.
+    pub(crate) fn publish(&mut self, channel: &str, data: &str) {
+        self.publish_content(channel, Content { data: data.to_owned().into(), ..Content::default() });
+    }
+
+    pub(crate) fn publish_content(&mut self, channel: &str, content: Content) {
+        let publish = Request::Publish(Box::new(Publish { content, ..Publish::default() }));
+        self.channels.execute(&channel.into(), publish, self.now_ms);
+        self.post();
+        self.carry();
+    }
+
+    /// Lets a session do something, and carries out what it wants.
+    pub(crate) fn decide<T>(&mut self, name: &str, act: impl FnOnce(&mut Session, &mut Context<'_>) -> T) -> T {
+        let index = self.index(name);
+        let outcome = self.act(index, act);
+        while self.people[index].session.is_deferring() && self.act(index, Session::resume) > 0 {}
+        self.carry();
+        outcome
+    }
+
+    /// The next answer or delivery arrives, in a story in which they are slow.
+    pub(crate) fn arrive(&mut self) {
+        match self.mail.pop_front().expect("something is under way") {
+            Mail::Answer((index, ticket), response) => {
+                if !self.people[index].is_gone {
+                    self.act(index, |session, context| session.answer(ticket, response, context));
+                    while self.people[index].session.is_deferring() && self.act(index, Session::resume) > 0 {}
+                }
+            }
+            Mail::Delivery(delivery) => self.deliver(&delivery),
+        }
+    }
+
+    /// Answers and deliveries under way.
+    pub(crate) fn under_way(&self) -> usize {
+        self.mail.len()
+    }
+
+    /// Replaces the next answer.
+    pub(crate) fn forge_answer(&mut self, forged: Response) {
+        let answer = self.mail.iter_mut().find_map(|mail| if let Mail::Answer(_, response) = mail { Some(response) } else { None });
+        *answer.expect("an answer is under way") = forged;
+    }
+
+    fn carry(&mut self) {
+        while !self.is_slow && !self.mail.is_empty() {
+            self.arrive();
+        }
+    }
+
+    fn act<T>(&mut self, index: usize, act: impl FnOnce(&mut Session, &mut Context<'_>) -> T) -> T {
+        let mut effects = Effects::default();
+        effects.messages.encode_as(self.people[index].body);
+        let (person, epochs) = (&mut self.people[index], &mut self.epochs);
+        let outcome = act(
+            &mut person.session,
+            &mut Context {
+                now_ms: self.now_ms,
+                random: self.random,
+                id: ConnectionId { shard: 0, slot: index as u32, generation: 0 },
+                ping_interval: self.node.client.ping_interval,
+                node: &self.node,
+                hub: &mut self.hub,
+                tracker: &mut self.tracker,
+                room: self.room,
+                effects: &mut effects,
+            },
+        );
+        let lines = effects.messages.bytes().split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        let lines: Vec<_> = match person.body {
+            Body::Protobuf => lines.take(1).map(|_| "Protobuf".to_owned()).collect(),
+            _ => lines.map(|line| heard(line, epochs)).collect(),
+        };
+        let errors = lines.iter().filter(|line| line.contains(r#""error":{"code":"#)).count();
+        assert!(person.body != Body::Json || errors == effects.errors.len(), "metrics count the errors: {:?}, {lines:?}", effects.errors);
+        person.heard.extend(lines);
+        person.heard.extend(effects.released.iter().map(|frame| heard(frame, epochs)));
+        person.heard.extend(effects.ping.then(|| "ping".to_owned()));
+        person.refused.append(&mut effects.refusals);
+        person.program = effects.program.take().or(person.program.take());
+        let disconnect = effects.disconnect.take();
+        self.request(index, effects);
+        if let Some(why) = disconnect {
+            self.hang_up(index, &why);
+        }
+        outcome
+    }
+
+    /// The host ends a connection as its session wants it: the session gives everything back.
+    fn hang_up(&mut self, index: usize, why: &Disconnect) {
+        self.people[index].heard.push_back(format!("disconnect {} {}", why.code, why.reason));
+        if !std::mem::replace(&mut self.people[index].is_gone, true) {
+            self.act(index, |session, context| session.close(context));
+        }
+    }
+
+    fn request(&mut self, index: usize, effects: Effects) {
+        for outbound in effects.requests {
+            self.requests.push((Arc::clone(&outbound.channel), format!("{:?}", outbound.request)));
+            let response = self.channels.execute(&outbound.channel, outbound.request, self.now_ms);
+            self.mail.extend(outbound.ticket.map(|ticket| Mail::Answer((index, ticket), response)));
+            self.post();
+        }
+        for (ticket, who, ask) in effects.asks {
+            self.asks.push(format!("{ask:?}"));
+            self.directory.ask(&who, ask, ticket.map(|ticket| (index, ticket)), self.now_ms);
+            self.enact();
+        }
+    }
+
+    fn enact(&mut self) {
+        let acts: Vec<_> = self.directory.acts().collect();
+        for act in acts {
+            match act {
+                Act::Answer(asker, answer) => {
+                    self.mail.push_back(Mail::Answer(asker, answer.map_or_else(Response::Refused, Response::Answer)));
+                }
+                Act::Announce(channel, push) => {
+                    self.channels.execute(&channel, Request::Announce(push), self.now_ms);
+                    self.post();
+                }
+                Act::Push(owner, message) => self.give(owner, message_push(&message).json()),
+                Act::Call(owner, call, message) => self.give(owner, message_push(&numbered(call, &message)).json()),
+                Act::Drop(owner) => {
+                    if let Some(index) = self.people.iter().position(|person| person.session.owner() == owner) {
+                        self.hang_up(index, &Disconnect::FORCE_NO_RECONNECT);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn give(&mut self, owner: OwnerId, message: &[u8]) {
+        if let Some(person) = self.people.iter_mut().find(|person| person.session.owner() == owner) {
+            person.heard.push_back(heard(message, &mut self.epochs));
+        }
+    }
+
+    fn post(&mut self) {
+        self.mail.extend(self.channels.deliveries().map(|(_, delivery)| Mail::Delivery(delivery)));
+    }
+
+    fn deliver(&mut self, delivery: &Delivery) {
+        let Some(local) = self.hub.find(&delivery.channel) else { return };
+        let wire = |body| Wire { body, envelope: Envelope::Stream(Coding::Identity) };
+        let mut given = Vec::new();
+        match &delivery.event {
+            Event::Publication { publication, previous } => {
+                let people = &self.people;
+                self.hub.give(
+                    local,
+                    previous.is_some(),
+                    || publication.tags(),
+                    |slot, giving| {
+                        use touchline_engine::hub::Giving;
+                        let change = match (giving, previous) {
+                            (Giving::Change, Some(previous)) => Change::From(previous),
+                            (Giving::Plain, _) => Change::None,
+                            _ => Change::Whole,
+                        };
+                        given.push((slot, publication.framed(wire(people[slot as usize].body), change)));
+                    },
+                );
+            }
+            Event::Membership(push) => {
+                let framed = |slot: u32| (slot, push.framed(wire(self.people[slot as usize].body)));
+                given.extend(self.hub.membership_listeners(local).map(framed));
+            }
+            Event::Broken => panic!("no story loses its channels"),
+        }
+        for (slot, frame) in given {
+            let person = &mut self.people[slot as usize];
+            if let Some(frame) = person.session.hold(frame, usize::MAX) {
+                person.heard.push_back(heard(&frame, &mut self.epochs));
+            }
+        }
+    }
+
+    fn index(&self, name: &str) -> usize {
+        self.people.iter().rposition(|person| person.name == name).unwrap_or_else(|| panic!("nobody is called {name}"))
+    }
+
+    /// With client ids for `<ann>`.
+    fn named(&self, text: &str) -> String {
+        self.people.iter().fold(text.to_owned(), |text, person| text.replace(&format!("<{}>", person.name), &person.session.client_id()))
+    }
+
+    fn quiet(&self, before: &str) {
+        for person in &self.people {
+            assert!(person.heard.is_empty(), "before {before}\n{} has heard, too: {:#?}", person.name, person.heard);
+        }
+    }
+
+    fn end(&mut self) {
+        self.is_slow = false;
+        self.carry();
+        for index in 0..self.people.len() {
+            if !std::mem::replace(&mut self.people[index].is_gone, true) {
+                self.act(index, |session, context| session.close(context));
+            }
+        }
+        assert!((0..self.hub.capacity()).all(|index| self.hub.at(index).is_none()), "nobody is here, and a channel is heard");
+        for (channel, _) in std::mem::take(&mut self.requests) {
+            self.publish_content(&channel, Content { data: "1".into(), ..Content::default() });
+            assert!(self.mail.is_empty(), "nobody is here, and the home of {channel} sends");
+        }
+    }
+}
+
+/// However a story ends: once all clients are gone, nothing of them is left.
+impl Drop for Story {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.end();
+        }
+    }
+}
+
+/// A message with `epoch-1` for the epoch that was heard first.
+fn heard(message: &[u8], epochs: &mut Vec<String>) -> String {
+    let text = String::from_utf8_lossy(message);
+    let mut out = String::new();
+    for (index, piece) in text.trim().split(r#""epoch":""#).enumerate() {
+        let epoch = if index > 0 { piece.split('"').next().unwrap_or_default() } else { "" };
+        if index > 0 {
+            out.push_str(r#""epoch":""#);
+        }
+        if !epoch.is_empty() {
+            let known = epochs.iter().position(|known| known == epoch).unwrap_or_else(|| {
+                epochs.push(epoch.to_owned());
+                epochs.len() - 1
+            });
+            out.push_str(&format!("epoch-{}", known + 1));
+        }
+        out.push_str(&piece[epoch.len()..]);
+    }
+    out
+}
