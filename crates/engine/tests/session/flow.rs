@@ -106,6 +106,12 @@ fn commands_wait_for_room_in_the_connection() {
     story.room = Room { bytes: 1, is_scarce: false };
     story.decide("ann", |_, _| ());
     assert_eq!(answered(&mut story), [2, 3], "each has its own room");
+    // What comes when there is room again waits behind what waits already.
+    story.room = Room { bytes: 0, is_scarce: false };
+    story.say("ann", &publish(8));
+    story.room = Room::ANY;
+    story.say("ann", &publish(9));
+    assert_eq!(answered(&mut story), [8, 9]);
     let refused = |id: u32| format!(r#"{{"id":{id},"rpc":{{"method":"nothing"}}}}"#);
     story.room = Room { bytes: 1, is_scarce: false };
     let count = story.decide("ann", |session, context| session.receive([refused(4), refused(5)].join("\n").as_bytes(), context));

@@ -106,6 +106,7 @@ fn a_pong_that_stands_behind_something_else_is_waited_for() {
     assert!(!wait(&mut story), "nor before a ping");
     story.play("@ 12500\nann< ping\n@ 20499");
     assert!(!wait(&mut story), "nor before the pong is due");
+    assert_eq!(story.deadline("ann"), 20_500);
     story.now_ms += 1;
     assert!(!wait(&mut story), "the next ping is not due");
     assert_eq!(story.deadline("ann"), 28_500, "the pong may come until then");
@@ -113,15 +114,16 @@ fn a_pong_that_stands_behind_something_else_is_waited_for() {
     story.now_ms += 1;
     assert!(!wait(&mut story));
     assert_eq!(story.deadline("ann"), 36_500);
-    story.now_ms += 8_000;
-    assert!(!wait(&mut story), "one millisecond before the next ping would be due, and later");
+    story.now_ms += 8_100;
+    assert!(!wait(&mut story), "late, but before the next ping is due");
+    assert_eq!(story.deadline("ann"), 44_600);
     story.now_ms += 8_000;
     assert!(wait(&mut story), "the next ping is due meanwhile");
-    assert_eq!(story.deadline("ann"), 52_500);
+    assert_eq!(story.deadline("ann"), 52_600);
     // A pong after all: the next ping is an interval after the one that was due.
     story.play("ann> {}");
-    assert_eq!(story.deadline("ann"), 69_500);
-    story.play("@ 69499\n@ 69500\nann< ping\n@ 77500\nann< disconnect 3012 no pong");
+    assert_eq!(story.deadline("ann"), 69_600);
+    story.play("@ 69599\n@ 69600\nann< ping\n@ 77600\nann< disconnect 3012 no pong");
     assert!(!wait(&mut story), "it is over");
 }
 

@@ -24,7 +24,7 @@ fn ten_mistakes_are_too_many_and_a_hundred_commands_make_up_for_one() {
     story.play(&MISTAKE.repeat(7));
     // 99 commands do not make up for one of the nine, the connect among them; with 100 of them there may be another.
     (0..99).for_each(|_| story.play("ann> {}"));
-    story.play(&MISTAKE);
+    story.play(MISTAKE);
     story.play(&(MISTAKE.to_owned() + OVER));
     let mut story = typed();
     assert_eq!(story.code("ann", r#"{"id":1,"connect":{}}"#), 0);

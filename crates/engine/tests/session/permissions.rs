@@ -24,6 +24,8 @@ const IN_A_CHANNEL: [([bool; 3], Who); 8] = [
     ([true, true, true], [OK, OK, OK, OK]),
 ];
 
+/// What a rule changes in the options of a namespace.
+type Change = fn(&mut ChannelOptions);
 type Grants = fn(&mut ChannelOptions, [bool; 3]);
 
 fn grant_publish(o: &mut ChannelOptions, [client, subscriber, anonymous]: [bool; 3]) {
@@ -157,8 +159,11 @@ fn changes_of_a_scope_are_for_those_who_may_watch_it() {
     }
 }
 
+/// What allows something in a scope.
+type Allow = fn(&mut ScopeOptions);
+
 /// Every method of the registry that needs a permission, and the option that gives it.
-const METHODS: [(&str, &str, fn(&mut ScopeOptions)); 14] = [
+const METHODS: [(&str, &str, Allow); 14] = [
     ("registry.register", r#""name":"ann/phone""#, |o| o.allow_register = vec!["{user}/*".into()]),
     ("registry.join", r#""group":"ann/all""#, |o| o.allow_join = vec!["{user}/*".into()]),
     ("registry.lookup", r#""name":"held""#, |o| o.allow_lookup_for_client = true),
@@ -327,7 +332,7 @@ fn who_may_connect_without_a_token_or_without_a_user() {
 #[test]
 fn a_position_is_told_where_it_may_be_asked_for() {
     // Options: positioning, recovery, history for subscribers … for clients. What is asked for, what is given.
-    let rules: [(fn(&mut ChannelOptions), &str, [bool; 2]); 9] = [
+    let rules: [(Change, &str, [bool; 2]); 9] = [
         (|_| (), r#""positioned":true,"recoverable":true"#, [false, false]),
         (|o| o.allow_positioning = true, r#""positioned":true,"recoverable":true"#, [true, false]),
         (|o| o.allow_recovery = true, r#""positioned":true,"recoverable":true"#, [true, true]),
@@ -363,7 +368,7 @@ fn a_position_is_told_where_it_may_be_asked_for() {
 
 #[test]
 fn joins_and_leaves_are_told_to_those_who_may_see_who_is_there() {
-    let cases: [(fn(&mut ChannelOptions), &str, bool); 5] = [
+    let cases: [(Change, &str, bool); 5] = [
         (|o| o.allow_presence_for_client = true, r#""join_leave":true"#, true),
         (|o| o.allow_presence_for_client = true, r#""join_leave":false"#, false),
         (|_| (), r#""join_leave":true"#, false),

@@ -171,7 +171,7 @@ fn the_log_says_why_and_the_client_is_told_where_it_may() {
                 assert_eq!(&*refused.channel, channel.replace("SHORT", &long[..63]), "{command}");
             }
             let start =
-                if code >= 3000 && code < 4000 { format!("disconnect {code} ") } else { format!(r#"{{"id":2,"error":{{"code":{code},"#) };
+                if (3000..4000).contains(&code) { format!("disconnect {code} ") } else { format!(r#"{{"id":2,"error":{{"code":{code},"#) };
             assert!(heard.starts_with(&start), "{command}: {heard}");
             // The reason of a disconnect has at most 123 bytes.
             let shown = if start.starts_with("disconnect") { &cause[..cause.len().min(100)] } else { cause };

@@ -113,6 +113,23 @@ fn a_client_is_unsubscribed_from_one_channel_or_from_all() {
 }
 
 #[test]
+fn who_is_unsubscribed_while_it_connects_has_to_connect_again() {
+    let mut story = Story::with(node);
+    story.is_slow = true;
+    story.say("ann", r#"{"id":1,"connect":{"token":"{'sub':'ann','channels':['room:a']}"}}"#);
+    story.decide("ann", |session, context| session.server_unsubscribe("room:a", context));
+    let asked: Vec<_> = story.requests.iter().map(|(_, request)| request.split([' ', '(']).next()).collect();
+    assert_eq!(asked, [Some("Subscribe"), Some("Unsubscribe")], "the home takes back what it gives");
+    story.arrive();
+    story.play(
+        r#"
+        ann< {"push":{"channel":"room:a","unsubscribe":{"code":2000,"reason":"server unsubscribe"}}}
+        ann< disconnect 3004 internal server error
+        "#,
+    );
+}
+
+#[test]
 fn what_cannot_be_continued_is_subscribed_to_again() {
     let mut story = Story::with(node);
     story.connect("ann", "{'sub':'ann','channels':['room:a']}");
@@ -131,7 +148,7 @@ fn a_server_side_subscription_that_expires_ends_the_connection() {
         r#"
         ann< {"push":{"channel":"room:a","subscribe":{}}}
         @ 84999
-        @ 85000
+        @ 85500
         ann< disconnect 3006 subscription expired
         "#,
     );

@@ -352,7 +352,10 @@ fn where_memory_is_scarce_large_answers_are_refused() {
         story.connect("ann", "{'sub':'ann'}");
         (1..=3).for_each(|n| story.publish("log:a", &n.to_string()));
         story.room = scarce;
+        let asked = |story: &Story| story.requests.len() + story.asks.len();
+        let before = asked(&story);
         assert_eq!(story.code("ann", &command), expected, "{command}");
+        assert_eq!(asked(&story) == before, expected == 111, "nobody is asked in vain: {command}");
         // The same where memory becomes scarce while the answer is made: what is empty can be had.
         let mut story = Story::with(node);
         story.connect("ann", "{'sub':'ann'}");
