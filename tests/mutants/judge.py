@@ -1,0 +1,85 @@
+"""Judges a run of cargo-mutants over the pure crates: fails for each mutant that survives and that nobody accepted, with a reason, in accepted.txt.
+
+`judge.py RUN [whole]`: RUN is cargo-mutants' directory `mutants.out`. `whole` says that all mutants were tried, not a shard of them: then it
+fails too for what was accepted and does not survive, or is no longer there.
+"""
+
+import json
+import sys
+from collections import Counter, defaultdict
+from pathlib import Path
+
+ACCEPTED = Path(__file__).parent / "accepted.txt"
+
+
+def read_accepted(text):
+    """The reason of each accepted mutant, and how many are called the same. What begins at the margin is a reason; its mutants are below it."""
+    reasons, counts, reason = {}, Counter(), None
+    for line in text.splitlines():
+        if line.startswith("#") or not line.strip():
+            continue
+        if not line.startswith(" "):
+            reason = line.strip()
+        elif reason and reasons.setdefault(line.strip(), reason) == reason:
+            counts[line.strip()] += 1
+        else:
+            raise ValueError(f"no reason, or two of them: {line.strip()}")
+    return reasons, counts
+
+
+def name_of(mutant, diff):
+    """What accepted.txt calls a mutant: its file, the mutation, and the code of the line that is changed, but not the number of that line: other
+    code may move, and who writes the line anew has to judge its mutants anew. What replaces a whole function is known by the function."""
+    where, mutation = mutant["name"].split(": ", 1)
+    name = f"{where.split(':')[0]}: {mutation}"
+    if mutant["genre"] == "FnValue":
+        return name
+    changed = diff.split("@@\n", 1)[1].splitlines()
+    return f"{name}: {next(line[1:].strip() for line in changed if line.startswith('-'))}"
+
+
+def judge(results, accepted, whole):
+    """What to tell of a run, how many mutants are as they should be, and how many are not. Each result is (package, mutant's name, summary)."""
+    reasons, counts = accepted
+    summaries, missed = defaultdict(Counter), defaultdict(Counter)
+    for package, name, summary in results:
+        summaries[package][summary] += 1
+        if summary == "MissedMutant":
+            missed[package][name] += 1
+    told, passed, failed = [], 0, 0
+    for package, by in sorted(summaries.items()):
+        known = sorted((missed[package] & counts).elements())
+        unknown = sorted((missed[package] - counts).elements())
+        told.append(
+            f"{package}: {sum(by.values())} tried, {by['CaughtMutant']} caught, {by['Timeout']} without an end, {by['Unviable']} that don't compile, "
+            f"{len(known)} missed and accepted, {len(unknown)} missed and unknown"
+        )
+        told += [f"  accepted: {name}\n            {reasons[name]}" for name in known]
+        told += [f"  UNKNOWN: {name}" for name in unknown]
+        passed += by["CaughtMutant"] + by["Timeout"] + len(known)
+        failed += len(unknown)
+    if whole:
+        stale = sorted((counts - sum(missed.values(), Counter())).elements())
+        told += [f"accepted, but it does not survive, or is no longer there: {name}" for name in stale]
+        failed += len(stale)
+    return told, passed, failed
+
+
+def main(run, whole=""):
+    """Reads a run, tells of it, and returns whether it failed."""
+    report = json.loads((run / "outcomes.json").read_text(encoding="utf-8"))
+    if not report["end_time"]:
+        raise SystemExit(f"{run} did not come to its end")
+    results = []
+    for outcome in report["outcomes"]:
+        if outcome["scenario"] != "Baseline":
+            mutant = outcome["scenario"]["Mutant"]
+            name = name_of(mutant, (run / outcome["diff_path"]).read_text(encoding="utf-8"))
+            results.append((mutant["package"], name, outcome["summary"]))
+    told, passed, failed = judge(results, read_accepted(ACCEPTED.read_text(encoding="utf-8")), whole == "whole")
+    print("\n".join([*told, f"{passed} passed, {failed} failed"]))
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), *sys.argv[2:]))
