@@ -9,6 +9,7 @@ import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 
+MARK = "/* ~ changed by cargo-mutants ~ */"
 ACCEPTED = Path(__file__).parent / "accepted.txt"
 
 
@@ -28,14 +29,17 @@ def read_accepted(text):
 
 
 def name_of(mutant, diff):
-    """What accepted.txt calls a mutant: its file, the mutation, and the code of the line that is changed, but not the number of that line: other
-    code may move, and who writes the line anew has to judge its mutants anew. What replaces a whole function is known by the function."""
+    """What accepted.txt calls a mutant: its file, the mutation, and the first line of what is changed, as it is then (or was, if it is deleted). The
+    line's number is not in it: other code may move, and who writes the line anew has to judge anew. What replaces all of a function is known by
+    the function's name."""
     where, mutation = mutant["name"].split(": ", 1)
     name = f"{where.split(':')[0]}: {mutation}"
     if mutant["genre"] == "FnValue":
         return name
-    changed = diff.split("@@\n", 1)[1].splitlines()
-    return f"{name}: {next(line[1:].strip() for line in changed if line.startswith('-'))}"
+    lines = diff.split("@@\n", 1)[1].splitlines()
+    after = next(line[1:] for line in lines if line.startswith("+")).replace(MARK, "")
+    before = next(line[1:] for line in lines if line.startswith("-"))
+    return f"{name}: {' '.join((after if after.strip() else before).split())}"
 
 
 def judge(results, accepted, whole):

@@ -6,7 +6,7 @@ import judge
 import pytest
 
 FILE = "crates/engine/src/wheel.rs"
-LINE = "if due > now { return; }"
+LINE = "if due >= now { return; }"
 ACCEPTED = f"""# a comment
 
 Equivalent: what is due now is looked at again.
@@ -16,7 +16,7 @@ Equivalent: what is due now is looked at again.
 
 @pytest.fixture(name="run")
 def a_run(tmp_path, monkeypatch):
-    """Judges what cargo-mutants would have written of these survivors (line, mutation, code of the line), and one mutant that was caught."""
+    """Judges what cargo-mutants would have written of these survivors (line, mutation, changed code), and one mutant that was caught."""
 
     def run(*survivors, accepted=ACCEPTED, whole="", ended="now"):
         outcomes = [{"scenario": "Baseline", "summary": "Success", "diff_path": None}]
@@ -25,7 +25,7 @@ def a_run(tmp_path, monkeypatch):
             mutant = {"name": f"{FILE}:{line}:9: {mutation}", "package": "touchline-engine", "file": FILE, "genre": genre}
             summary = "MissedMutant" if number else "CaughtMutant"
             outcomes.append({"scenario": {"Mutant": mutant}, "summary": summary, "diff_path": f"{number}.diff"})
-            diff = f"--- {FILE}\n+++ {mutation}\n@@ -1,3 +1,3 @@\n fn around() {{\n-        {code}\n+        changed\n }}\n"
+            diff = f"--- {FILE}\n+++ {mutation}\n@@ -1,3 +1,3 @@\n fn around() {{\n-        old\n+        {code}\n }}\n"
             (tmp_path / f"{number}.diff").write_text(diff)
         (tmp_path / "outcomes.json").write_text(json.dumps({"outcomes": outcomes, "end_time": ended}))
         (tmp_path / "accepted.txt").write_text(accepted)
@@ -47,7 +47,7 @@ def test_a_survivor_with_a_reason_passes_wherever_its_line_has_moved(run, capsys
     "survivor",
     [
         (99, "replace > with < in Wheel::turn", LINE),
-        (99, "replace > with >= in Wheel::turn", "if last > now { return; }"),
+        (99, "replace > with >= in Wheel::turn", "if last >= now { return; }"),
         (7, "replace Wheel::turn with ()", LINE),
     ],
 )
@@ -56,6 +56,18 @@ def test_a_survivor_that_nobody_accepted_fails_the_run(run, capsys, survivor):
     told = capsys.readouterr().out
     assert f"UNKNOWN: {FILE}: {survivor[1]}" in told
     assert told.endswith("1 passed, 1 failed\n")
+
+
+def test_a_mutant_is_called_by_what_it_makes_of_its_line():
+    def name(genre, mutation, old, new):
+        mutant = {"name": f"{FILE}:7:9: {mutation}", "genre": genre}
+        return judge.name_of(mutant, f"--- {FILE}\n+++ {mutation}\n@@ -1,3 +1,3 @@\n fn around() {{\n-    {old}\n+    {new}\n }}\n")
+
+    other = "replace > with >= in turn"
+    assert name("BinaryOperator", other, "a > b && c > d", f"a >= {judge.MARK} b && c > d") == f"{FILE}: {other}: a >= b && c > d"
+    assert name("BinaryOperator", other, "a > b && c > d", f"a > b && c >= {judge.MARK} d") == f"{FILE}: {other}: a > b && c >= d"
+    assert name("MatchArm", "delete match arm 4 in turn", "4 => {", judge.MARK) == f"{FILE}: delete match arm 4 in turn: 4 => {{"
+    assert name("FnValue", "replace turn with ()", "old", f"() {judge.MARK}") == f"{FILE}: replace turn with ()"
 
 
 def test_one_line_accepts_one_mutant(run, capsys):
