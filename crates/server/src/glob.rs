@@ -1,4 +1,4 @@
-//! Patterns of channel names, in the forms that Centrifugo takes.
+//! Patterns of channel names and of origins, in the forms that Centrifugo takes.
 
 use regex::{Regex, RegexBuilder};
 

@@ -16,7 +16,6 @@ use crate::admission::{Admission, Denial};
 use crate::agent::Agent;
 use crate::host::{self, HostRefusal};
 use crate::node::Node;
-use crate::origin;
 use crate::proxies::{Ambiguous, Remote};
 use crate::transport::Transport;
 
@@ -172,7 +171,7 @@ fn grant(
 ) -> Result<Granted, Refusal> {
     if let Some(origin) = headers.value(&ORIGIN) {
         let origin = std::str::from_utf8(origin).unwrap_or_default();
-        if !origin::is_allowed(Some(origin), host, &node.settings.client.allowed_origins) {
+        if !node.origins.allow(Some(origin), host) {
             return Err(Refusal::Origin);
         }
     }

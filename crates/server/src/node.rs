@@ -22,6 +22,7 @@ use crate::clock::Clock;
 use crate::inbox::{Asker, ClientOrder, Inspection, Message, UserAction, UserOrder};
 use crate::memory;
 use crate::metrics::ShardMetrics;
+use crate::origin::Origins;
 use crate::people::People;
 use crate::proxies::Proxies;
 use crate::refusals::RefusalLog;
@@ -40,6 +41,7 @@ pub(crate) struct Ways {
     pub(crate) seals: Arc<Seals>,
     pub(crate) tls: PortsTls,
     pub(crate) proxies: Proxies,
+    pub(crate) origins: Origins,
 }
 
 /// TLS of the ports that speak it.
@@ -73,6 +75,8 @@ pub(crate) struct Node {
     pub(crate) tls: PortsTls,
     /// Who is believed when it tells whose a connection is.
     pub(crate) proxies: Proxies,
+    /// Which pages may open connections.
+    pub(crate) origins: Origins,
     /// Limits on who comes in.
     pub(crate) entry: Entry,
     /// Which refusals are logged.
@@ -112,7 +116,7 @@ pub(crate) struct Node {
 impl Node {
     pub(crate) fn new(settings: Settings, session: session::Node, clock: Clock, id: String, ways: Ways) -> Self {
         let draining = watch::Sender::new(false);
-        let Ways { shards, registrar, cluster, seals, tls, proxies } = ways;
+        let Ways { shards, registrar, cluster, seals, tls, proxies, origins } = ways;
         let buffer_max_size = if settings.node.buffer_max_size == 0 { memory::available() / 4 } else { settings.node.buffer_max_size };
         let buffer_slice = buffer_max_size / shards.len().max(1);
         Node {
@@ -126,6 +130,7 @@ impl Node {
             buffer_scarce: scarce_from(buffer_slice),
             people: Arc::new(People::new(shards.len())),
             proxies,
+            origins,
             entry: Entry::default(),
             refusals: RefusalLog::default(),
             shards,

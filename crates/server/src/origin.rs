@@ -1,22 +1,57 @@
 //! Which pages may open connections: `client.allowed_origins`.
 
+use crate::glob::Glob;
+
 /// Why a page is refused, for the log.
 pub(crate) const NOT_ALLOWED: &str = "the origin of the page is not in client.allowed_origins";
 
-/// Whether a browser from `origin` may connect. A request without an Origin is no browser's; one from the server's own host is its own page.
-pub(crate) fn is_allowed(origin: Option<&str>, host: Option<&str>, allowed: &[String]) -> bool {
-    is_named(origin, host, allowed) || allowed.iter().any(|pattern| pattern == "*")
+/// The pages of `client.allowed_origins`: globs, which are read once.
+#[derive(Debug)]
+pub(crate) struct Origins {
+    /// `*` is among them: every page may.
+    is_any: bool,
+    named: Vec<Glob>,
 }
 
-/// The same, but not because every page may.
-pub(crate) fn is_named(origin: Option<&str>, host: Option<&str>, allowed: &[String]) -> bool {
-    let Some(origin) = origin else { return true };
-    let origin = origin.to_ascii_lowercase();
-    let authority = origin.split_once("://").map_or("", |(_, authority)| authority);
-    if !authority.is_empty() && host.is_some_and(|host| host.eq_ignore_ascii_case(authority)) {
-        return true;
+/// A pattern of origins that is none.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no pattern of origins: `*`, `?`, `[ab]` and `{{a,b}}` stand for others, and every bracket is closed")]
+pub struct BadOrigin(String);
+
+impl Origins {
+    /// Reads the patterns.
+    ///
+    /// # Errors
+    /// The first one that is none.
+    pub(crate) fn parse(allowed: &[String]) -> Result<Self, BadOrigin> {
+        let named = allowed.iter().filter(|pattern| *pattern != "*");
+        let named =
+            named.map(|pattern| Glob::parse(&canonical(pattern)).ok_or_else(|| BadOrigin(pattern.clone()))).collect::<Result<_, _>>()?;
+        Ok(Origins { is_any: allowed.iter().any(|pattern| pattern == "*"), named })
     }
-    allowed.iter().filter(|pattern| *pattern != "*").any(|pattern| matches(&pattern.to_ascii_lowercase(), &origin))
+
+    /// Whether a browser from `origin` may connect. A request without an Origin is no browser's; one from the server's own host is its own page.
+    pub(crate) fn allow(&self, origin: Option<&str>, host: Option<&str>) -> bool {
+        self.is_any || self.name(origin, host)
+    }
+
+    /// The same, but not because every page may.
+    pub(crate) fn name(&self, origin: Option<&str>, host: Option<&str>) -> bool {
+        let Some(origin) = origin else { return true };
+        let origin = origin.to_ascii_lowercase();
+        let authority = origin.split_once("://").map_or("", |(_, authority)| authority);
+        if !authority.is_empty() && host.is_some_and(|host| host.eq_ignore_ascii_case(authority)) {
+            return true;
+        }
+        self.named.iter().any(|pattern| pattern.fits(&origin))
+    }
+}
+
+/// A pattern as browsers write origins: in small letters, and without the port that its scheme has anyway.
+fn canonical(pattern: &str) -> String {
+    let pattern = pattern.to_ascii_lowercase();
+    let port = if pattern.starts_with("https:") { ":443" } else { ":80" };
+    pattern.strip_suffix(port).map(str::to_owned).unwrap_or(pattern)
 }
 
 /// Whether the text fits a pattern in which `*` stands for any run of characters.
@@ -44,9 +79,20 @@ pub(crate) fn matches(pattern: &str, text: &str) -> bool {
 mod tests {
     use super::*;
 
+    fn origins(allowed: &[&str]) -> Origins {
+        Origins::parse(&allowed.iter().map(|pattern| (*pattern).to_owned()).collect::<Vec<_>>()).expect("the patterns are good")
+    }
+
     #[test]
     fn origins_are_checked_against_host_and_patterns() {
-        let allowed = vec!["https://*.example.com".to_owned(), "http://localhost:3000".to_owned()];
+        let allowed = origins(&[
+            "https://*.example.com",
+            "http://localhost:3000",
+            "https://{app,www}.shop.test:443",
+            "http://plain.test:80",
+            "https://shop-?.test",
+            "https://[ab].test",
+        ]);
         let cases = [
             (None, true),
             (Some("https://app.example.com"), true),
@@ -56,13 +102,22 @@ mod tests {
             (Some("https://example.com.evil.org"), false),
             (Some("https://live.test:8000"), true),
             (Some("null"), false),
+            (Some("https://app.shop.test"), true),
+            (Some("https://www.shop.test"), true),
+            (Some("https://api.shop.test"), false),
+            (Some("http://plain.test"), true),
+            (Some("https://shop-1.test"), true),
+            (Some("https://shop-12.test"), false),
+            (Some("https://a.test"), true),
+            (Some("https://c.test"), false),
         ];
         for (origin, expected) in cases {
-            assert_eq!(is_allowed(origin, Some("live.test:8000"), &allowed), expected, "{origin:?}");
+            assert_eq!(allowed.allow(origin, Some("live.test:8000")), expected, "{origin:?}");
         }
-        assert!(is_allowed(Some("https://anything"), None, &["*".to_owned()]));
-        assert!(!is_named(Some("https://anything"), None, &["*".to_owned()]));
-        assert!(is_named(Some("https://anything"), None, &["*".to_owned(), "https://any*".to_owned()]));
+        assert!(origins(&["*"]).allow(Some("https://anything"), None));
+        assert!(!origins(&["*"]).name(Some("https://anything"), None));
+        assert!(origins(&["*", "https://any*"]).name(Some("https://anything"), None));
+        assert_eq!(Origins::parse(&["https://{a".into()]).err(), Some(BadOrigin("https://{a".into())));
     }
 
     #[test]

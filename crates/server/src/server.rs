@@ -24,6 +24,7 @@ use crate::auth::TokenVerifier;
 use crate::clock::Clock;
 use crate::inbox::{Asker, Message};
 use crate::node::{Node, PortsTls, Ways};
+use crate::origin::{BadOrigin, Origins};
 use crate::proxies::{BadNetwork, Proxies};
 use crate::registrar::{self, Order};
 use crate::seal::Seals;
@@ -80,6 +81,9 @@ pub enum StartError {
     /// A trusted proxy is neither an address nor a network.
     #[error("http_server.trusted_proxies: {0}")]
     Proxy(#[from] BadNetwork),
+    /// A page that may connect is no pattern.
+    #[error("client.allowed_origins: {0}")]
+    Origin(#[from] BadOrigin),
     /// The PROXY protocol is expected, and nobody is trusted to speak it.
     #[error("{section}.proxy_protocol needs http_server.trusted_proxies: its headers are taken from them only")]
     NoProxies {
@@ -146,6 +150,7 @@ impl Server {
             return Err(StartError::ScopeName { name: scope.name.clone() });
         }
         let proxies = proxies_of(&settings)?;
+        let origins = Origins::parse(&settings.client.allowed_origins)?;
         let verifier = TokenVerifier::new(client)?;
         let (tls, keeping) = tls_of(&settings)?;
         let shards = shards_of(&settings);
@@ -188,7 +193,7 @@ impl Server {
         let statistics = store::stats_opening(&settings).map_err(of("stats"))?;
         let (shards, inboxes) = (0..shards).map(|_| ShardHandle::new()).unzip();
         let (cluster, joining) = together::join(&settings, (&id, clock.now_ms()), &directory).unzip();
-        let node = Arc::new(Node::new(settings, session, clock, id, Ways { shards, registrar, cluster, seals, tls, proxies }));
+        let node = Arc::new(Node::new(settings, session, clock, id, Ways { shards, registrar, cluster, seals, tls, proxies, origins }));
         if let Some(databases) = databases {
             store::open(&node, &databases)?;
         }

@@ -14,6 +14,8 @@ const CHANNEL_SHOWN_MAX: usize = 64;
 const REASON_LEN_MAX: usize = 123;
 
 pub(super) const NO_NAMESPACE: &str = "the namespace of the channel is not in channel.namespaces";
+pub(super) const BAD_CHANNEL: &str =
+    "the name of the channel is empty, longer than channel.max_length, has control characters, or does not fit channel_regex";
 pub(super) const NO_PRESENCE: &str = "presence is off in the namespace of the channel";
 pub(super) const NO_HISTORY: &str = "history_size and history_ttl are not set in the namespace of the channel";
 pub(super) const CHANNEL_TOO_LONG: &str = "the name of the channel is longer than channel.max_length";
@@ -37,8 +39,9 @@ impl Effects {
     /// Answers a command with an error.
     pub(super) fn refuse(&mut self, command: u32, mut error: Error) {
         self.errors.push(error.code);
-        if let Some(cause) = self.cause_of(error.code) {
-            error.message = cause;
+        match self.cause_of(error.code) {
+            Some(cause) => error.message = cause,
+            None => self.note_unless_noted(error.code, error.message),
         }
         self.messages.reply(command, &Reply::Error(error));
     }
@@ -46,6 +49,13 @@ impl Effects {
     /// Gives the noted cause the number of an error that the client is not told.
     pub(super) fn number_cause(&mut self, code: u32) {
         let _ = self.cause_of(code);
+    }
+
+    /// A refusal whose cause is no setting and no permission is in the log too, with the text of its number.
+    fn note_unless_noted(&mut self, code: u32, text: &'static str) {
+        if self.refusals.last().is_none_or(|refused| refused.code != code) {
+            self.refusals.push(Refused { code, cause: text, channel: Box::default() });
+        }
     }
 
     /// Gives the noted cause its number. The cause, if the client is to be told.
@@ -60,10 +70,12 @@ impl<'a> Context<'a> {
     /// The options of a channel's namespace.
     ///
     /// # Errors
-    /// 102 when it has none, which is noted.
+    /// 102 when it has none, 107 when no channel can have this name; noted.
     pub(super) fn resolve(&mut self, channel: &str) -> Result<&'a ChannelOptions, Error> {
         let node = self.node;
-        node.namespaces.resolve(channel).inspect_err(|_| self.because(NO_NAMESPACE, channel))
+        node.namespaces
+            .resolve(channel)
+            .inspect_err(|error| self.because(if *error == Error::UNKNOWN_CHANNEL { NO_NAMESPACE } else { BAD_CHANNEL }, channel))
     }
 
     /// Notes why the refusal happens that follows.
@@ -88,6 +100,11 @@ impl<'a> Context<'a> {
             let mut reason = format!("{}: {cause}", why.reason);
             reason.truncate(reason.floor_char_boundary(REASON_LEN_MAX));
             why.reason = Cow::Owned(reason);
+        } else if !why.is_reconnect()
+            && why != Disconnect::FORCE_NO_RECONNECT
+            && let Cow::Borrowed(text) = why.reason
+        {
+            self.effects.note_unless_noted(why.code.into(), text);
         }
         self.effects.disconnect = Some(why);
     }

@@ -21,11 +21,11 @@ const ANY: &str = "*";
 pub(super) fn check(node: &Node, peer: Remote, uri: &Uri, headers: &HeaderMap) -> Result<Option<HeaderValue>, Refused> {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
     let host = text(HOST).or_else(|| uri.authority().map(|authority| authority.as_str()));
-    if !origin::is_allowed(text(ORIGIN), host, &node.settings.client.allowed_origins) {
+    if !node.origins.allow(text(ORIGIN), host) {
         node.log_refused_request(peer, headers, 403, origin::NOT_ALLOWED);
         return Err(respond::text(StatusCode::FORBIDDEN, "this origin is not in client.allowed_origins\n").into());
     }
-    let is_named = origin::is_named(text(ORIGIN), host, &node.settings.client.allowed_origins);
+    let is_named = node.origins.name(text(ORIGIN), host);
     Ok(headers.get(ORIGIN).cloned().map(|origin| if is_named { origin } else { HeaderValue::from_static(ANY) }))
 }
 
