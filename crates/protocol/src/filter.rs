@@ -258,6 +258,8 @@ mod tests {
             (r#"{"key":"none","cmp":"eq","val":""}"#, false),
             (r#"{"key":"league","cmp":"in","vals":["x","serie-a"]}"#, true),
             (r#"{"key":"league","cmp":"nin","vals":["x","serie-a"]}"#, false),
+            (r#"{"key":"league","cmp":"in","vals":["x","y"]}"#, false),
+            (r#"{"key":"league","cmp":"nin","vals":["x","y"]}"#, true),
             (r#"{"key":"none","cmp":"nin","vals":["x"]}"#, true),
             (r#"{"key":"league","cmp":"ex"}"#, true),
             (r#"{"key":"none","cmp":"nex"}"#, true),
@@ -309,6 +311,9 @@ mod tests {
             r#"{"key":"a","cmp":"in"}"#,
             r#"{"key":"a","cmp":"gt","val":"many"}"#,
             r#"{"key":"a","cmp":"gt","val":"inf"}"#,
+            r#"{"key":"a","cmp":"gt","val":"1e999"}"#,
+            r#"{"key":"a","cmp":"nin"}"#,
+            r#"{"op":"or"}"#,
         ] {
             assert_eq!(filter(json), None, "{json}");
         }

@@ -180,6 +180,26 @@ mod tests {
     }
 
     #[test]
+    fn a_copy_begins_where_the_texts_begin_to_be_the_same() {
+        // Before the block that is the same stands another character, which is in the source too, next to where it must not be found.
+        for (source, target) in
+            [("0123456789abcdefghijklmnopqrstuv", "gghijklmnopqrstuv"), ("0123456789abcdegghijklmnopqrstuv", "xghijklmnopqrstuv")]
+        {
+            let delta = create(source.as_bytes(), target.as_bytes());
+            assert_eq!(apply(source.as_bytes(), &delta).as_deref(), Some(target.as_bytes()), "{target}");
+        }
+    }
+
+    #[test]
+    fn the_sum_is_that_of_words_and_a_filled_rest() {
+        let cases: [(&[u8], u32); 4] =
+            [(b"", 0), (b"abcd", 0x6162_6364), (b"abcde", 0xc662_6364), (&[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 2], 1)];
+        for (text, sum) in cases {
+            assert_eq!(checksum(text), sum, "{text:?}");
+        }
+    }
+
+    #[test]
     fn a_small_change_makes_a_small_delta() {
         let state: String = (0..200).map(|n| format!("{{\"player\":{n},\"points\":{}}},", n * 7 % 50)).collect();
         let changed = state.replace("\"player\":150,\"points\":0}", "\"player\":150,\"points\":9}");
