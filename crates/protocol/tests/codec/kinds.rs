@@ -183,10 +183,9 @@ fn publication(offset: u64) -> Arc<Publication> {
     Arc::new(Publication::encode("c", &content, Some(Place { offset, epoch: "abcdefgh", time_ms: 5 })))
 }
 
-#[test]
-fn every_kind_of_reply_says_all_in_both_forms() {
-    let publications = [publication(1), publication(2)];
-    let subscribed = SubscribeResult {
+/// A subscription with everything that there is to say of it.
+fn subscribed(publications: &[Arc<Publication>]) -> SubscribeResult<'_> {
+    SubscribeResult {
         ttl_s: Some(60),
         recoverable: true,
         positioned: true,
@@ -196,8 +195,26 @@ fn every_kind_of_reply_says_all_in_both_forms() {
         was_recovering: true,
         delta: true,
         data: Some(b"7"),
-        missed: Missed { publications: &publications, is_delta: false },
-    };
+        missed: Missed { publications, is_delta: false },
+    }
+}
+
+/// Its two publications, and the whole of it.
+fn said_of_subscription() -> (Value, Value) {
+    let pubs = json!([
+        {"data": 1, "tags": {"k": "v"}, "offset": 1, "time": 5, "epoch": "abcdefgh"},
+        {"data": 1, "tags": {"k": "v"}, "offset": 2, "time": 5},
+    ]);
+    let result = json!({
+        "expires": true, "ttl": 60, "recoverable": true, "epoch": "abcdefgh", "publications": pubs, "recovered": true, "offset": 2,
+        "positioned": true, "data": 7, "was_recovering": true, "delta": true,
+    });
+    (pubs, result)
+}
+
+#[test]
+fn every_kind_of_reply_says_all_in_both_forms() {
+    let publications = [publication(1), publication(2)];
     let connect = ConnectResult {
         client: "id",
         version: "1",
@@ -210,21 +227,14 @@ fn every_kind_of_reply_says_all_in_both_forms() {
         time_ms: 7,
     };
     let presence = br#"{"presence":{"id":{"user":"u","client":"id","conn_info":1,"chan_info":{"x":2}}}}"#;
-    let pubs = json!([
-        {"data": 1, "tags": {"k": "v"}, "offset": 1, "time": 5, "epoch": "abcdefgh"},
-        {"data": 1, "tags": {"k": "v"}, "offset": 2, "time": 5},
-    ]);
-    let result = json!({
-        "expires": true, "ttl": 60, "recoverable": true, "epoch": "abcdefgh", "publications": pubs, "recovered": true, "offset": 2,
-        "positioned": true, "data": 7, "was_recovering": true, "delta": true,
-    });
+    let (pubs, result) = said_of_subscription();
     let connected = json!({
         "client": "id", "version": "1", "expires": true, "ttl": 60, "ping": 25, "pong": true, "session": "s", "node": "n", "time": 7,
     });
     let cases: [(Reply<'_>, Value); REPLIES] = [
         (Reply::Error(Error::NAME_TAKEN), json!({"code": 4001, "message": "name taken", "temporary": true})),
         (Reply::Connect(connect), connected),
-        (Reply::Subscribe(subscribed), result.clone()),
+        (Reply::Subscribe(subscribed(&publications)), result),
         (Reply::Unsubscribe, json!({})),
         (Reply::Publish, json!({})),
         (Reply::Presence(presence), serde_json::from_slice(presence).expect("JSON")),
@@ -251,9 +261,16 @@ fn every_kind_of_reply_says_all_in_both_forms() {
     }
     kinds.dedup();
     assert_eq!(kinds.len(), REPLIES, "each kind once: {kinds:?}");
-    // Subscriptions within a connect reply are written by themselves before.
+}
+
+#[test]
+fn subscriptions_within_a_connect_reply_say_all_in_both_forms() {
+    let publications = [publication(1), publication(2)];
+    let (_, result) = said_of_subscription();
+    // They are written by themselves before.
     let (ours, theirs) = both(|messages| {
-        let subs = [("a".to_owned(), messages.result(&subscribed)), ("b".to_owned(), messages.result(&SubscribeResult::default()))];
+        let subs =
+            [("a".to_owned(), messages.result(&subscribed(&publications))), ("b".to_owned(), messages.result(&SubscribeResult::default()))];
         messages.reply(1, &Reply::Connect(ConnectResult { client: "id", subs: &subs, ..ConnectResult::default() }));
     });
     let expected = json!({"id": 1, "connect": {"client": "id", "subs": {"a": result, "b": {}}}});

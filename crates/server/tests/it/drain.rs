@@ -79,7 +79,7 @@ struct Taken {
 }
 
 impl Taken {
-    /// None = the server has not taken it: it refused or closed the connection before it read the head.
+    /// None = the server has not taken it: it said that it drains, or closed the connection before it read the head.
     fn begin(address: SocketAddr, channel: &str, data: &Value) -> Option<Taken> {
         let mut socket = TcpStream::connect(address).ok()?;
         socket.set_read_timeout(Some(PATIENCE)).expect("sockets have timeouts");
@@ -90,10 +90,10 @@ impl Taken {
         );
         socket.write_all(head.as_bytes()).ok()?;
         let word = head_of(&mut socket);
-        assert!(word.is_empty() || word.starts_with("HTTP/1.1 100 "), "{word}");
-        if word.is_empty() {
+        if word.is_empty() || word.starts_with("HTTP/1.1 503 ") {
             return None;
         }
+        assert!(word.starts_with("HTTP/1.1 100 "), "{word}");
         let _ = socket.write_all(&body.as_bytes()[..body.len() - 1]);
         Some(Taken { socket, body })
     }
