@@ -1,11 +1,15 @@
 //! What can be typed. A bare `touchline` is `touchline serve --dev`; with a configuration it is `touchline serve`, as people of Centrifugo type it.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+
+use crate::config::keys::{self, KEYS, Kind};
+use crate::config::redact;
 
 /// Touchline, a live-event server: a reporter posts an event, every fan sees it in milliseconds.
 ///
@@ -22,7 +26,9 @@ pub(crate) struct Arguments {
 }
 
 /// Takes words such as `--http_server.internal_port 9000`, `--health.enabled` and `--log.level=debug` out: keys of the configuration with their
-/// values, as Centrifugo takes them. One without a value is switched on. Words that no text can be made of stay.
+/// values, as Centrifugo takes them. One without a value is switched on. The word behind a key that is ours and no switch is its value,
+/// whatever it begins with; behind others, one that begins with two hyphens is a flag, and one with more, as PEM does, a value. Words that no
+/// text can be made of stay.
 pub(crate) fn take_keys(words: impl Iterator<Item = OsString>) -> (Vec<OsString>, Vec<(String, String)>) {
     let (mut rest, mut keys) = (Vec::new(), Vec::new());
     let mut words = words.peekable();
@@ -33,7 +39,9 @@ pub(crate) fn take_keys(words: impl Iterator<Item = OsString>) -> (Vec<OsString>
             rest.push(word);
             continue;
         }
-        let has_next = value.is_none() && words.peek().and_then(|next| next.to_str()).is_some_and(|next| !next.starts_with("--"));
+        let needs_value = keys::find(KEYS, path).is_some_and(|key| key.kind != Kind::Boolean);
+        let is_value = |next: &str| needs_value || !next.starts_with("--") || next.starts_with("---");
+        let has_next = value.is_none() && words.peek().and_then(|next| next.to_str()).is_some_and(is_value);
         let next = if has_next { words.next().and_then(|next| next.into_string().ok()) } else { None };
         keys.push((path.to_owned(), value.map(str::to_owned).or(next).unwrap_or_else(|| "true".to_owned())));
     }
@@ -44,7 +52,17 @@ impl Arguments {
     /// Reads what was typed; what can't be read ends the process, as does a question for help.
     pub(crate) fn read() -> Self {
         let (words, keys) = take_keys(std::env::args_os());
-        let mut arguments = Arguments::parse_from(words);
+        let mut arguments = Arguments::try_parse_from(words).unwrap_or_else(|error| {
+            let text = error.to_string();
+            match redact(&text) {
+                Cow::Borrowed(_) => error.exit(),
+                // A key that no flag took.
+                Cow::Owned(text) => {
+                    eprintln!("{text}");
+                    std::process::exit(error.exit_code())
+                }
+            }
+        });
         match &mut arguments.command {
             None => arguments.serve.keys = keys,
             Some(Command::Serve(serve)) => serve.keys = keys,
@@ -339,6 +357,20 @@ mod tests {
         assert_eq!(words, ["centrifugo", "serve", "-c", "x.toml", "--port", "1"]);
         let expected = [("health.enabled", "true"), ("http_server.port", "8000"), ("log.level", "debug"), ("engine.type", "memory")];
         assert_eq!(keys, expected.map(|(path, value)| (path.to_owned(), value.to_owned())));
+    }
+
+    #[test]
+    fn a_value_may_begin_with_hyphens() {
+        let pem = "-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----";
+        for (words, expected) in [
+            (["--http_server.tls.key_pem", pem], ("http_server.tls.key_pem", pem)),
+            (["--some.other_key", pem], ("some.other_key", pem)),
+            (["--client.token.hmac_secret_key", "--secret"], ("client.token.hmac_secret_key", "--secret")),
+            (["--health.enabled", "--dev"], ("health.enabled", "true")),
+        ] {
+            let (_, keys) = take_keys(words.iter().map(OsString::from));
+            assert_eq!(keys, [(expected.0.to_owned(), expected.1.to_owned())]);
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("touchline: {}", causes(&error));
+            eprintln!("touchline: {}", config::redact(&causes(&error)));
             ExitCode::FAILURE
         }
     }

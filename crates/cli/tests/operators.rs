@@ -270,6 +270,33 @@ fn a_start_that_fails_names_its_cause() {
 }
 
 #[test]
+fn a_start_that_fails_says_its_cause_once_and_no_secret() {
+    let place = Place::new("starts");
+    let internal = "internal_port = 0\n[http_server.internal_tls]\nenabled = true\ncert_pem = \"no.pem\"\nkey_pem = \"no.pem\"";
+    let (first, rest) = CONFIGURATION.split_once("[[").expect("it has namespaces");
+    let with = |more: &str| place.write("start.toml", &format!("{first}{more}\n[[{rest}"));
+    let serve = |arguments: &[&str]| place.bad(&[&["serve", "--config", "start.toml"], arguments].concat());
+    with(&format!("http_server.{internal}"));
+    let said = serve(&[]);
+    assert!(said.contains("http_server.internal_tls.cert_pem: no.pem can't be read: No such file"), "{said}");
+    assert_eq!(said.matches("No such file").count(), said.matches("_pem: ").count(), "{said}");
+    with("tcp.enabled = true");
+    let said = serve(&["--port", "27501", "--tcp.port", "27501"]);
+    assert!(said.contains("tcp.port: ") && said.contains("http_server.port's") && !said.contains("stop who has it"), "{said}");
+    let key = "-----BEGIN PRIVATE KEY-----\nMIGHAgEAMBMGByqGSM49AgEGCCqGSM49\n-----END PRIVATE KEY-----";
+    for arguments in [
+        &["--http_server.tls.enabled", "--http_server.tls.key_pem", key, "--http_server.tls.cert_pem", key][..],
+        &["--http_server.tls.key", key],
+        &["--http_server.address", key],
+        &[key],
+    ] {
+        let output = place.run(&[&["serve", "--config", "start.toml"], arguments].concat());
+        let said = text(&output.stderr) + &text(&output.stdout);
+        assert!(!output.status.success() && !said.contains("MIGHAgEAMBMG"), "{said}");
+    }
+}
+
+#[test]
 fn a_demo_that_is_open_says_its_address_and_lets_others_in() {
     for (arguments, expected, is_open) in [
         (&["serve", "--dev", "--no-match", "--port", "0"][..], "Only this machine sees it", false),

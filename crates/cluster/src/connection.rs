@@ -41,14 +41,16 @@ const BATCH: usize = 512;
 /// Takes all that comes in.
 pub(crate) type Hand = Arc<dyn Fn(Incoming) + Send + Sync>;
 
-/// The options of the connection.
+/// The options of the connection. Files of TLS are read by the client, at each attempt to connect.
 ///
 /// # Errors
-/// When the credentials file or an address can't be read.
-pub(crate) async fn options(settings: &Settings) -> Result<(Vec<ServerAddr>, ConnectOptions), JoinError> {
-    let wrong = |what: String| JoinError::Settings(what);
-    let parse = |url: &String| url.parse::<ServerAddr>().map_err(|error| wrong(format!("an address of NATS: {error}")));
-    let servers = settings.urls.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+/// When the credentials or an address can't be used. The text never has them.
+pub(crate) fn options(settings: &Settings) -> Result<(Vec<ServerAddr>, ConnectOptions), JoinError> {
+    let wrong = |key| move |error: std::io::Error| JoinError::Settings { key, reason: error.to_string() };
+    let servers = settings.urls.iter().map(|url| url.parse::<ServerAddr>()).collect::<Result<Vec<_>, _>>().map_err(wrong("nats_url"))?;
+    if servers.is_empty() {
+        return Err(JoinError::Settings { key: "nats_url", reason: "no address of NATS".to_owned() });
+    }
     let mut options = ConnectOptions::new()
         .name(&settings.node)
         .ping_interval(PING)
@@ -66,12 +68,7 @@ pub(crate) async fn options(settings: &Settings) -> Result<(Vec<ServerAddr>, Con
         options = options.token(settings.token.clone());
     }
     if !settings.credentials.is_empty() {
-        let read = options.credentials_file(&settings.credentials).await;
-        options = read.map_err(|error| wrong(format!("the credentials file {}: {error}", settings.credentials)))?;
-    }
-    for path in [&settings.tls_ca, &settings.tls_cert, &settings.tls_key].into_iter().filter(|path| !path.is_empty()) {
-        // The client would look for it at each attempt to connect, and never say which it is.
-        tokio::fs::metadata(path).await.map_err(|error| wrong(format!("{path}: {error}")))?;
+        options = options.credentials(&settings.credentials).map_err(wrong("nats_credentials"))?;
     }
     if !settings.tls_ca.is_empty() {
         options = options.add_root_certificates(settings.tls_ca.clone().into()).require_tls(true);

@@ -22,6 +22,7 @@ mod watch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use async_nats::{ConnectOptions, ServerAddr};
 use bytes::Bytes;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -32,8 +33,13 @@ pub use settings::{Settings, Storage, StreamSettings};
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
     /// The settings for NATS can't be used.
-    #[error("the settings of the cluster can't be used: {0}")]
-    Settings(String),
+    #[error("cluster.{key}: {reason}")]
+    Settings {
+        /// The key of the section `cluster`.
+        key: &'static str,
+        /// What is wrong with it, never with the value.
+        reason: String,
+    },
     /// The system refused a thread or a runtime.
     #[error("the system refused a thread")]
     System(#[from] std::io::Error),
@@ -251,37 +257,41 @@ impl Cluster {
 /// A node that is about to join.
 pub struct Joining {
     settings: Settings,
+    options: (Vec<ServerAddr>, ConnectOptions),
     outgoing: UnboundedReceiver<Outgoing>,
     message_max: Arc<AtomicUsize>,
 }
 
+/// Whether a node could join with these settings. Nothing is looked for.
+///
+/// # Errors
+/// [`JoinError::Settings`].
+pub fn check(settings: &Settings) -> Result<(), JoinError> {
+    connection::options(settings).map(drop)
+}
+
 /// Prepares to join: what is sent by the handle waits until [`Joining::start`].
-pub fn join(settings: Settings) -> (Cluster, Joining) {
+///
+/// # Errors
+/// [`JoinError::Settings`].
+pub fn join(settings: Settings) -> Result<(Cluster, Joining), JoinError> {
+    let options = connection::options(&settings)?;
     let (sender, outgoing) = unbounded_channel();
     let message_max = Arc::new(AtomicUsize::new(MESSAGE_SIZE));
-    (Cluster { outgoing: sender, message_max: Arc::clone(&message_max) }, Joining { settings, outgoing, message_max })
+    Ok((Cluster { outgoing: sender, message_max: Arc::clone(&message_max) }, Joining { settings, options, outgoing, message_max }))
 }
 
 impl Joining {
     /// Starts the thread. NATS need not be there yet: it is looked for again and again.
     ///
     /// # Errors
-    /// See [`JoinError`].
+    /// [`JoinError::System`].
     pub fn start(self, incoming: impl Fn(Incoming) + Send + Sync + 'static) -> Result<(), JoinError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (checked, result) = std::sync::mpsc::channel();
+        let Joining { settings, options, outgoing, message_max } = self;
         std::thread::Builder::new().name("cluster".into()).spawn(move || {
-            runtime.block_on(async {
-                // Whoever embeds the server may call this from a runtime of its own, so even this is done here.
-                match connection::options(&self.settings).await {
-                    Ok(options) => {
-                        let _ = checked.send(Ok(()));
-                        connection::run(self.settings, options, (self.outgoing, self.message_max), Arc::new(incoming)).await;
-                    }
-                    Err(error) => drop(checked.send(Err(error))),
-                }
-            });
+            runtime.block_on(connection::run(settings, options, (outgoing, message_max), Arc::new(incoming)));
         })?;
-        result.recv().unwrap_or(Ok(()))
+        Ok(())
     }
 }

@@ -19,7 +19,7 @@ pub struct Settings {
     pub password: String,
     /// A token; empty = none.
     pub token: String,
-    /// Path of a credentials file; empty = none.
+    /// The text of a credentials file; empty = none.
     pub credentials: String,
     /// Path of authorities (PEM) besides the system's; empty = none.
     pub tls_ca: String,

@@ -74,7 +74,7 @@ pub(crate) fn run() -> Result<()> {
         node: node.clone(),
         scopes: vec![SCOPE.to_owned()],
         ..touchline_cluster::Settings::default()
-    });
+    })?;
     let orders = sender.clone();
     std::thread::Builder::new().name("orders".into()).spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {

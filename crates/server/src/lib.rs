@@ -26,6 +26,7 @@ mod node;
 mod operation;
 mod origin;
 mod people;
+mod preparation;
 mod process;
 mod programs;
 mod proxies;
@@ -43,6 +44,7 @@ mod transport;
 mod user_counts;
 
 pub use auth::{check_token, check_token_keys};
+pub use preparation::check;
 pub use proxies::BadNetwork;
 pub use server::{Running, Server, StartError};
 pub use settings::{
@@ -51,7 +53,7 @@ pub use settings::{
     PrimarySettings, RegistrySettings, ScopeOptions, Settings, ShutdownSettings, StoreSettings, StreamSettings, TcpSettings, TlsSettings,
     UniWebSocketSettings, WebSocketSettings,
 };
-pub use tls::{TlsError, check_certificates, is_inline_pem};
+pub use tls::{TlsError, is_inline_pem, read_pem};
 pub use touchline_engine::{PersonalChannel, SubscriptionTokenSettings, TokenError, TokenSettings};
 
 /// The version of this server, as clients and `info` see it.

@@ -25,10 +25,11 @@ use crate::clock::Clock;
 use crate::inbox::{Asker, Message};
 use crate::node::{Node, PortsTls, Ways};
 use crate::origin::{BadOrigin, Origins};
-use crate::proxies::{BadNetwork, Proxies};
+use crate::preparation::{Port, Ports, prepare, proxies_of};
+use crate::proxies::BadNetwork;
 use crate::registrar::{self, Order};
 use crate::seal::Seals;
-use crate::settings::{Settings, TlsSettings, resolve};
+use crate::settings::{Settings, TlsSettings};
 use crate::shard::{Listeners, Poller, Shard, ShardHandle};
 use crate::tls::{Acme, Keeping, Tls, TlsError};
 use crate::user_counts::UserCounts;
@@ -50,9 +51,23 @@ pub enum StartError {
         /// The system's reason.
         source: io::Error,
     },
+    /// Two listeners of this node are to have one address.
+    #[error("{key}: {address} can't be had beside {first}, which is {first_key}'s: give {key} a number of its own")]
+    Shared {
+        /// The setting of the port of the second.
+        key: &'static str,
+        /// Its address.
+        address: SocketAddr,
+        /// The setting of the port of the first.
+        first_key: &'static str,
+        /// Its address.
+        first: SocketAddr,
+    },
     /// The address can't be bound: most often somebody else has it.
-    #[error("can't listen on {address}")]
+    #[error("{key}: can't listen on {address}")]
     Bind {
+        /// The setting of the port.
+        key: &'static str,
         /// The address.
         address: SocketAddr,
         /// The system's reason.
@@ -62,7 +77,7 @@ pub enum StartError {
     #[error("a public key in client.token or client.subscription_token is not PEM of a kind that tokens are signed with")]
     Key(#[from] jsonwebtoken::errors::Error),
     /// The address of a database is none.
-    #[error("store.{database}.url is not the address of a database")]
+    #[error("store.{database}.url")]
     DatabaseAddress {
         /// Which database.
         database: &'static str,
@@ -70,8 +85,16 @@ pub enum StartError {
         source: touchline_store::UrlError,
     },
     /// A database can't be used.
-    #[error(transparent)]
-    Database(#[from] touchline_store::OpenError),
+    #[error("store.{database}.url: {source}")]
+    Database {
+        /// Which database.
+        database: &'static str,
+        /// Why.
+        source: touchline_store::OpenError,
+    },
+    /// Both databases are one file.
+    #[error("store.stats.url: the same file as store.primary.url")]
+    OneFile,
     /// TLS can't be served.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -142,19 +165,14 @@ impl Server {
     /// # Errors
     /// See [`StartError`].
     pub fn bind(mut settings: Settings) -> Result<Server, StartError> {
+        let ports = prepare(&settings).map_err(|mut faults| faults.swap_remove(0))?;
         let client = &settings.client;
-        if client.pong_timeout.is_zero() || settings.ping_intervals().any(|(_, interval)| interval <= client.pong_timeout) {
-            return Err(StartError::PingInterval);
-        }
-        if let Some(scope) = settings.registry.scopes.iter().find(|scope| scope.name.starts_with('$')) {
-            return Err(StartError::ScopeName { name: scope.name.clone() });
-        }
         let proxies = proxies_of(&settings)?;
         let origins = Origins::parse(&settings.client.allowed_origins)?;
         let verifier = TokenVerifier::new(client)?;
         let (tls, keeping) = tls_of(&settings)?;
         let shards = shards_of(&settings);
-        let (listeners, addresses) = listen_everywhere(&settings, shards)?;
+        let (listeners, addresses) = listen_everywhere(&ports, settings.http_server.backlog, shards)?;
         if settings.node.name.is_empty() {
             settings.node.name = format!("{}_{}", process::host_name(), addresses.http.port());
         }
@@ -188,17 +206,17 @@ impl Server {
             deferred_max: deferred_max(&settings),
             track: TrackLimits { rate: if stats.enabled { stats.track_rate } else { 0 }, props_max: stats.track_size },
         };
-        let of = |database| move |source| StartError::DatabaseAddress { database, source };
-        let databases = store::opening(&settings, &session.namespaces, &id).map_err(of("primary"))?;
-        let statistics = store::stats_opening(&settings).map_err(of("stats"))?;
+        let databases = store::opening(&settings, &session.namespaces, &id)?;
+        let statistics = store::stats_opening(&settings)?;
         let (shards, inboxes) = (0..shards).map(|_| ShardHandle::new()).unzip();
-        let (cluster, joining) = together::join(&settings, (&id, clock.now_ms()), &directory).unzip();
+        let (cluster, joining) = together::join(&settings, (&id, clock.now_ms()), &directory)?.unzip();
         let node = Arc::new(Node::new(settings, session, clock, id, Ways { shards, registrar, cluster, seals, tls, proxies, origins }));
         if let Some(databases) = databases {
-            store::open(&node, &databases)?;
+            store::open(&node, &databases).map_err(|source| StartError::Database { database: "primary", source })?;
         }
         if let Some(statistics) = statistics {
-            node.remember_with(Stats::open(&statistics)?);
+            let opened = Stats::open(&statistics).map_err(|source| StartError::Database { database: "stats", source });
+            node.remember_with(opened?);
         }
         Ok(Server { node, inboxes, directory, orders, joining, keeping, listeners, addresses })
     }
@@ -319,17 +337,6 @@ fn run_shard(node: &Arc<Node>, id: ShardId, inbox: UnboundedReceiver<Message>, l
     })
 }
 
-/// The proxies that are believed.
-fn proxies_of(settings: &Settings) -> Result<Proxies, StartError> {
-    let http = &settings.http_server;
-    for (section, is_on) in [("http_server", http.proxy_protocol), ("tcp", settings.tcp.proxy_protocol)] {
-        if is_on && http.trusted_proxies.is_empty() {
-            return Err(StartError::NoProxies { section });
-        }
-    }
-    Ok(Proxies::parse(&http.trusted_proxies)?)
-}
-
 /// Bytes of commands that may wait in a session: twice the largest message that any transport takes.
 fn deferred_max(settings: &Settings) -> usize {
     let streams = [&settings.http_stream, &settings.sse, &settings.uni_http_stream, &settings.uni_sse];
@@ -368,32 +375,28 @@ fn tls_of(settings: &Settings) -> Result<(PortsTls, Option<Keeping>), TlsError> 
 }
 
 /// Binds every port: listeners for each shard, and where they listen.
-fn listen_everywhere(settings: &Settings, shards: usize) -> Result<(Vec<Listeners>, Addresses), StartError> {
-    let (http, tcp) = (&settings.http_server, &settings.tcp);
-    let listen_at = |key, address: &str, port| {
-        let ip = resolve(address).map_err(|source| StartError::Address { key, address: address.to_owned(), source })?;
-        listen(SocketAddr::new(ip, port), http.backlog, shards)
-    };
-    let (https, address) = listen_at("http_server.address", &http.address, http.port)?;
-    let lines = tcp.enabled.then(|| listen_at("tcp.address", &tcp.address, tcp.port)).transpose()?;
-    let inner = http.internal().map(|(address, port)| listen_at("http_server.internal_address", address, port)).transpose()?;
-    let ((lines, lines_address), (inner, inner_address)) = (lines.unzip(), inner.unzip());
+fn listen_everywhere(ports: &Ports, backlog: u32, shards: usize) -> Result<(Vec<Listeners>, Addresses), StartError> {
+    let listen_at = |port: Port| listen(port, backlog, shards);
+    let (https, address) = listen_at(ports.http)?;
+    let (lines, lines_address) = ports.lines.map(listen_at).transpose()?.unzip();
+    let (inner, inner_address) = ports.inner.map(listen_at).transpose()?.unzip();
     let (mut lines, mut inner) = (lines.unwrap_or_default().into_iter(), inner.unwrap_or_default().into_iter());
     let listeners = https.into_iter().map(|http| Listeners { http, lines: lines.next(), inner: inner.next() }).collect();
     Ok((listeners, Addresses { http: address, lines: lines_address, inner: inner_address }))
 }
 
 /// One listener for each shard on the same address; the kernel spreads connections over them.
-fn listen(address: SocketAddr, backlog: u32, count: usize) -> Result<(Vec<TcpListener>, SocketAddr), StartError> {
-    let mut bound = address;
+fn listen(port: Port, backlog: u32, count: usize) -> Result<(Vec<TcpListener>, SocketAddr), StartError> {
+    let Port { key, address: mut bound } = port;
+    let refused = |address| move |source| StartError::Bind { key, address, source };
     let mut listeners = Vec::with_capacity(count);
-    if address.port() != 0 {
+    if bound.port() != 0 {
         // A group of listeners would share the port with another process of the same user: that must be an error.
-        probe(address).map_err(|source| StartError::Bind { address, source })?;
+        probe(bound).map_err(refused(bound))?;
     }
     for _ in 0..count {
-        let listener = listen_once(bound, backlog).map_err(|source| StartError::Bind { address: bound, source })?;
-        bound = listener.local_addr().map_err(|source| StartError::Bind { address: bound, source })?;
+        let listener = listen_once(bound, backlog).map_err(refused(bound))?;
+        bound = listener.local_addr().map_err(refused(bound))?;
         listeners.push(listener);
     }
     Ok((listeners, bound))

@@ -8,27 +8,27 @@ use touchline_engine::request::{Epoch, Loaded, Position, Runs, Stored};
 use touchline_engine::{Namespaces, Request, Response};
 use touchline_protocol::Error;
 use touchline_store::stats::StatsSettings as StatsOpening;
-use touchline_store::{
-    Append, History, Incoming, Letter, Limits, LimitsOf, OpenError, Placed, Refusal, Settings as Opening, Store, UrlError,
-};
+use touchline_store::{Append, History, Incoming, Letter, Limits, LimitsOf, OpenError, Placed, Refusal, Settings as Opening, Store};
 
 use crate::inbox::{Asker, Message};
 use crate::node::Node;
 use crate::registrar::Order;
+use crate::server::StartError;
 use crate::settings::Settings;
+use crate::tls::read_pem;
 
 /// The addresses of the databases, if something needs one.
 ///
 /// # Errors
-/// When an address is none.
-pub(crate) fn opening(settings: &Settings, namespaces: &Arc<Namespaces>, id: &str) -> Result<Option<Opening>, UrlError> {
+/// When an address is none, or the authorities can't be read.
+pub(crate) fn opening(settings: &Settings, namespaces: &Arc<Namespaces>, id: &str) -> Result<Option<Opening>, StartError> {
     if !settings.needs_primary() {
         return Ok(None);
     }
     let store = &settings.store;
     Ok(Some(Opening {
-        primary: store.primary.url.parse()?,
-        tls_ca: store.primary.tls_ca.clone(),
+        primary: store.primary.url.parse().map_err(|source| StartError::DatabaseAddress { database: "primary", source })?,
+        tls_ca: read_pem("store.primary.tls_ca", &store.primary.tls_ca)?,
         notifier: id.to_owned(),
         timeout: store.primary.timeout,
         limits: limits_of(Arc::clone(namespaces)),
@@ -61,15 +61,15 @@ pub(crate) fn open(node: &Arc<Node>, opening: &Opening) -> Result<(), OpenError>
 /// The address of the statistics, if there are to be any.
 ///
 /// # Errors
-/// When it is none.
-pub(crate) fn stats_opening(settings: &Settings) -> Result<Option<StatsOpening>, UrlError> {
+/// When it is none, or the authorities can't be read.
+pub(crate) fn stats_opening(settings: &Settings) -> Result<Option<StatsOpening>, StartError> {
     let stats = &settings.store.stats;
     if !stats.enabled {
         return Ok(None);
     }
     Ok(Some(StatsOpening {
-        url: stats.url.parse()?,
-        tls_ca: stats.tls_ca.clone(),
+        url: stats.url.parse().map_err(|source| StartError::DatabaseAddress { database: "stats", source })?,
+        tls_ca: read_pem("store.stats.tls_ca", &stats.tls_ca)?,
         timeout: stats.timeout,
         migrates: settings.store.migrate,
         queue_size: stats.queue_size,

@@ -11,20 +11,43 @@ use touchline_engine::request::{Epoch, Loaded, Runs, Stored};
 use crate::inbox::{Asker, Message};
 use crate::node::Node;
 use crate::registrar::Order;
+use crate::server::StartError;
 use crate::settings::Settings;
+use crate::tls::{TlsError, read_pem};
 
 /// Prepares to join, if the settings want that.
-pub(crate) fn join(settings: &Settings, (id, started_ms): (&str, u64), directory: &Directory<Asker>) -> Option<(Cluster, Joining)> {
-    let cluster = &settings.cluster;
-    if !cluster.is_on() {
-        return None;
+///
+/// # Errors
+/// When they can't be used.
+pub(crate) fn join(
+    settings: &Settings,
+    (id, started_ms): (&str, u64),
+    directory: &Directory<Asker>,
+) -> Result<Option<(Cluster, Joining)>, StartError> {
+    if !settings.cluster.is_on() {
+        return Ok(None);
     }
+    let scopes = directory.scope_names().map(|name| name.to_string()).collect();
+    Ok(Some(join_cluster(joining(settings, id, started_ms, scopes)?)?))
+}
+
+/// How to join.
+///
+/// # Errors
+/// When the credentials can't be read.
+pub(crate) fn joining(
+    settings: &Settings,
+    id: &str,
+    started_ms: u64,
+    scopes: Vec<String>,
+) -> Result<touchline_cluster::Settings, TlsError> {
+    let cluster = &settings.cluster;
     let channel = &settings.channel;
     let without = [(String::new(), &channel.without_namespace)];
     let namespaces = channel.namespaces.iter().map(|namespace| (namespace.name.clone(), &namespace.options));
     let with_history = without.into_iter().chain(namespaces).filter(|(_, options)| options.has_history() && !options.durable);
     let streams = with_history.map(|(namespace, o)| StreamSettings { namespace, size: o.history_size, ttl: o.history_ttl });
-    Some(join_cluster(touchline_cluster::Settings {
+    Ok(touchline_cluster::Settings {
         urls: cluster.nats_url.clone(),
         retains_order: cluster.nats_no_randomize,
         cluster: cluster.name.clone(),
@@ -32,7 +55,7 @@ pub(crate) fn join(settings: &Settings, (id, started_ms): (&str, u64), directory
         user: cluster.nats_user.clone(),
         password: cluster.nats_password.clone(),
         token: cluster.nats_token.clone(),
-        credentials: cluster.nats_credentials.clone(),
+        credentials: read_pem("cluster.nats_credentials", &cluster.nats_credentials)?,
         tls_ca: cluster.nats_tls_ca.clone(),
         tls_cert: cluster.nats_tls_cert.clone(),
         tls_key: cluster.nats_tls_key.clone(),
@@ -41,13 +64,13 @@ pub(crate) fn join(settings: &Settings, (id, started_ms): (&str, u64), directory
         heartbeat: cluster.heartbeat_interval,
         timeout: cluster.node_timeout,
         grace: cluster.suspect_grace,
-        scopes: directory.scope_names().map(|name| name.to_string()).collect(),
+        scopes,
         streams: streams.collect(),
         check_delay: settings.client.channel_position_check_delay,
         replicas: cluster.stream_replicas,
         stream_max_bytes: cluster.stream_max_bytes,
         storage: if cluster.stream_storage == "memory" { Storage::Memory } else { Storage::File },
-    }))
+    })
 }
 
 /// The first byte of a message with a client's commands; those of directories are JSON.

@@ -1,8 +1,11 @@
 //! Where the databases are, and how they are used.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+
+use crate::OpenError;
+use crate::sqlite::files;
 
 /// A database's address.
 #[derive(Clone, PartialEq, Eq)]
@@ -30,6 +33,37 @@ impl std::str::FromStr for Url {
             Some(path) if !path.is_empty() => Ok(Url::Sqlite(path.into())),
             _ => Err(UrlError),
         }
+    }
+}
+
+impl Url {
+    /// Whether a database could be here, as far as that is seen without making, locking or asking anything.
+    ///
+    /// # Errors
+    /// [`OpenError::File`].
+    pub fn inspect(&self) -> Result<(), OpenError> {
+        let Url::Sqlite(path) = self else { return Ok(()) };
+        files::inspect(path).map_err(|source| OpenError::File { path: path.display().to_string(), source })
+    }
+
+    /// Whether both are one file, however each is written.
+    pub fn is_same_file(&self, other: &Url) -> bool {
+        match (self, other) {
+            (Url::Sqlite(one), Url::Sqlite(two)) => canonical(one) == canonical(two),
+            _ => false,
+        }
+    }
+}
+
+/// The path without links and detours, as far as it is there.
+fn canonical(path: &Path) -> PathBuf {
+    if let Ok(found) = path.canonicalize() {
+        return found;
+    }
+    let above = path.parent().map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above });
+    match (above, path.file_name()) {
+        (Some(above), Some(name)) => canonical(above).join(name),
+        _ => path.to_owned(),
     }
 }
 
@@ -62,7 +96,7 @@ pub type LimitsOf = Arc<dyn Fn(&str) -> Option<Limits> + Send + Sync>;
 pub struct Settings {
     /// Where it is.
     pub primary: Url,
-    /// Path of authorities (PEM) that PostgreSQL is trusted by besides the system's; empty = none.
+    /// Authorities (PEM) that PostgreSQL is trusted by besides the system's; empty = none.
     pub tls_ca: String,
     /// How long PostgreSQL may take to answer before what was asked for fails, and the connection is made anew.
     pub timeout: Duration,
@@ -97,5 +131,42 @@ mod tests {
         for bad in ["", "sqlite:", "mysql://x", "/var/lib/touchline.db", "postgres://db:port/x", "postgres://db/x?no_such=1"] {
             assert_eq!(path(bad), Err(UrlError), "{bad}");
         }
+    }
+
+    fn url(text: &str) -> Url {
+        text.parse().expect("it is an address")
+    }
+
+    #[test]
+    fn one_file_is_known_by_all_its_names() {
+        for (one, two, expected) in [
+            ("sqlite:a.db", "sqlite:./a.db", true),
+            ("sqlite:no_such/a.db", "sqlite:./no_such//a.db", true),
+            ("sqlite:src/a.db", "sqlite:src/sqlite/../a.db", true),
+            ("sqlite:a.db", "sqlite:b.db", false),
+            ("sqlite:a.db", "postgres://localhost/a.db", false),
+        ] {
+            assert_eq!(url(one).is_same_file(&url(two)), expected, "{one} {two}");
+        }
+    }
+
+    #[test]
+    fn what_can_be_no_database_is_known_before_it_is_opened() {
+        let directory = std::env::temp_dir().join(format!("touchline-inspect-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("the temporary directory is writable");
+        let file = |name: &str, text: &[u8]| std::fs::write(directory.join(name), text).expect("it is ours");
+        file("junk.db", b"a file of something else, longer than a head");
+        file("empty.db", b"");
+        rusqlite::Connection::open(directory.join("good.db"))
+            .and_then(|good| good.execute_batch("CREATE TABLE t (c)"))
+            .expect("it is made");
+        for (name, is_one) in
+            [("good.db", true), ("empty.db", true), ("new/and/deep.db", true), ("junk.db", false), ("", false), ("junk.db/below.db", false)]
+        {
+            let found = url(&format!("sqlite:{}", directory.join(name).display())).inspect();
+            assert_eq!(found.is_ok(), is_one, "{name}: {found:?}");
+        }
+        assert!(!directory.join("new").exists(), "nothing is made");
+        let _ = std::fs::remove_dir_all(&directory);
     }
 }

@@ -20,6 +20,7 @@ pub(crate) fn run(arguments: &MigrateArguments) -> Result<ExitCode> {
     };
     let name = database.name;
     let url = url.parse().with_context(|| format!("store.{name}.url"))?;
+    let tls_ca = &touchline_server::read_pem(&format!("store.{name}.tls_ca"), tls_ca)?;
     let mut schema = match arguments.action {
         MigrateAction::Status => Schema::look(database, &url, tls_ca)?,
         MigrateAction::Up | MigrateAction::Down => Schema::open(database, &url, tls_ca)?,

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use touchline_server::{Running, Server, Settings, StartError, TlsError};
+use touchline_server::{Running, Server, Settings, StartError};
 use touchline_store::OpenError;
 
 use crate::api::named;
@@ -81,29 +81,34 @@ fn start(settings: Settings) -> Result<Running> {
 /// Adds the remedy where there is a usual one.
 fn explain(error: StartError) -> anyhow::Error {
     let remedy = match &error {
-        StartError::Bind { address, source } => bind_remedy(address.port(), source.kind()),
-        StartError::Database(OpenError::File { path, source }) => Some(format!(
-            "the database (store.primary.url or store.stats.url) can't be used: {}",
-            file_remedy(path, source.kind(), "give its directory to this account (chown)")
-        )),
-        StartError::Tls(TlsError::File { key, path: Some(path), source }) => {
-            Some(format!("{key}: {}", file_remedy(&path.to_string_lossy(), source.kind(), "let this account read it")))
+        StartError::Bind { key, address, source } => bind_remedy(key, address.port(), source.kind()),
+        StartError::Database { database, source: OpenError::File { path, source } } => {
+            let remedy = file_remedy(path, source.kind(), "give its directory to this account (chown)");
+            Some(format!("the database (store.{database}.url) can't be used: {remedy}"))
         }
         _ => None,
     };
     anyhow!(error).context(remedy.unwrap_or_else(|| "failed to start".to_owned()))
 }
 
-fn bind_remedy(port: u16, kind: io::ErrorKind) -> Option<String> {
+/// What to do where a port can't be had, which is that of `key`.
+fn bind_remedy(key: &str, port: u16, kind: io::ErrorKind) -> Option<String> {
     let other = if port == u16::MAX { 8000 } else { port.max(1023) + 1 };
+    let is_main = key == "http_server.port";
+    let choose = |port: u16| if is_main { format!("--port {port}") } else { format!("{key} = {port}") };
     match kind {
         io::ErrorKind::AddrInUse => Some(format!(
-            "port {port} is taken: stop who has it (`ss -ltnp 'sport = :{port}'` tells), or choose another, as --port {other}"
+            "port {port} is taken: stop who has it (`ss -ltnp 'sport = :{port}'` tells), or choose another, as {}",
+            choose(other)
         )),
         io::ErrorKind::PermissionDenied if port < 1024 => Some(format!(
-            "port {port} needs a privilege: choose one above 1023, as --port 8000, or give it (systemd: AmbientCapabilities=CAP_NET_BIND_SERVICE)"
+            "port {port} needs a privilege: choose one above 1023, as {}, or give it (systemd: AmbientCapabilities=CAP_NET_BIND_SERVICE)",
+            choose(if is_main { 8000 } else { 9000 })
         )),
-        io::ErrorKind::AddrNotAvailable => Some("this machine has no such address: see `ip address`, or leave --address away".to_owned()),
+        io::ErrorKind::AddrNotAvailable => {
+            let address = if is_main { "--address".to_owned() } else { key.replace("port", "address") };
+            Some(format!("this machine has no such address: see `ip address`, or leave {address} away"))
+        }
         _ => None,
     }
 }
@@ -183,5 +188,18 @@ mod tests {
         let error = start(settings).err().expect("the port is taken");
         let text = format!("{error:#}");
         assert!(text.contains("is taken: stop who has it") && text.contains("--port"), "{text}");
+    }
+
+    #[test]
+    fn a_remedy_names_the_key_of_its_own_port() {
+        for (key, kind, expected) in [
+            ("http_server.internal_port", io::ErrorKind::AddrInUse, "http_server.internal_port = 1024"),
+            ("http_server.internal_port", io::ErrorKind::PermissionDenied, "http_server.internal_port = 9000"),
+            ("tcp.port", io::ErrorKind::AddrNotAvailable, "leave tcp.address away"),
+            ("http_server.port", io::ErrorKind::PermissionDenied, "--port 8000"),
+        ] {
+            let text = bind_remedy(key, 81, kind).expect("there is one");
+            assert!(text.contains(expected), "{text}");
+        }
     }
 }

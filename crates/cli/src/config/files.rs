@@ -3,14 +3,17 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use touchline_server::{Settings, TlsError};
+use touchline_server::{Settings, StartError};
 
-use super::finding::Finding;
+use super::finding::{Finding, Severity};
 use super::keys::{KEYS, Kind};
 use super::low::{Node, Place, Value};
 
 /// What every account of the machine may read.
 const READABLE_BY_OTHERS: u32 = 0o004;
+
+/// The ends of keys that are secrets, or the paths of files with secrets.
+const PATHS: [&str; 3] = ["key_pem", "nats_credentials", "nats_tls_key"];
 
 /// Warns of a configuration file that holds secrets, and of keys of certificates, if everybody may read them. Nothing is changed: these
 /// files are somebody's own.
@@ -18,11 +21,13 @@ pub(crate) fn check(file: Option<(&Path, bool)>, settings: &Settings, findings: 
     if let Some((path, true)) = file {
         check_one("the configuration file", path, findings);
     }
-    let (http, tcp) = (&settings.http_server, &settings.tcp);
+    let (http, tcp, cluster) = (&settings.http_server, &settings.tcp, &settings.cluster);
     for (key, is_on, value) in [
         ("http_server.tls.key_pem", http.tls.enabled, &http.tls.key_pem),
         ("http_server.internal_tls.key_pem", http.internal_tls.enabled, &http.internal_tls.key_pem),
         ("tcp.tls.key_pem", tcp.tls.enabled, &tcp.tls.key_pem),
+        ("cluster.nats_credentials", cluster.is_on(), &cluster.nats_credentials),
+        ("cluster.nats_tls_key", cluster.is_on(), &cluster.nats_tls_key),
     ] {
         if is_on && !value.is_empty() && !touchline_server::is_inline_pem(value) {
             check_one(key, Path::new(value), findings);
@@ -38,61 +43,35 @@ pub(crate) fn has_secrets(written: &Node) -> bool {
         let is_secret = match key.path {
             path if path.ends_with(".url") => text.contains('@'),
             // Most often it is the path of a file.
-            path if path.ends_with("key_pem") => touchline_server::is_inline_pem(text),
+            path if PATHS.iter().any(|end| path.ends_with(end)) => touchline_server::is_inline_pem(text),
             _ => true,
         };
         !text.is_empty() && is_secret
     })
 }
 
-/// Refuses files and addresses that the server could not use.
+/// Refuses what the server would refuse at its start: files, addresses, ports that are in each other's way.
 pub(crate) fn check_use(settings: &Settings, findings: &mut Vec<Finding>) {
-    for (section, tls) in [("http_server", &settings.http_server.tls), ("tcp", &settings.tcp.tls)] {
-        if tls.enabled && !tls.cert_pem.is_empty() && !tls.key_pem.is_empty() {
-            let checked = touchline_server::check_certificates(&format!("{section}.tls"), tls);
-            findings.extend(checked.err().map(|error| {
-                let is_named = matches!(error, TlsError::File { .. } | TlsError::Content { .. });
-                let place = if is_named { String::new() } else { format!("{section}.tls: ") };
-                Finding::error(format!("{place}{:#}", anyhow::Error::from(error)), None)
-            }));
+    for fault in touchline_server::check(settings) {
+        if matches!(fault, StartError::PingInterval | StartError::Key(_)) {
+            // They have been told by their keys.
+            continue;
         }
-    }
-    let (store, cluster) = (&settings.store, &settings.cluster);
-    let databases = [("primary", &store.primary.url, settings.needs_primary()), ("stats", &store.stats.url, store.stats.enabled)];
-    for (name, url, _) in databases.iter().filter(|(_, _, is_used)| *is_used) {
-        if let Err(error) = url.parse::<touchline_store::Url>() {
-            findings.push(Finding::error(format!("store.{name}.url: {error}"), None));
-        }
-    }
-    if settings.needs_primary() {
-        is_readable("store.primary.tls_ca", &store.primary.tls_ca, findings);
-    }
-    if store.stats.enabled {
-        is_readable("store.stats.tls_ca", &store.stats.tls_ca, findings);
-    }
-    if cluster.is_on() {
-        let files = [
-            ("credentials", &cluster.nats_credentials),
-            ("tls_ca", &cluster.nats_tls_ca),
-            ("tls_cert", &cluster.nats_tls_cert),
-            ("tls_key", &cluster.nats_tls_key),
-        ];
-        for (name, file) in files {
-            is_readable(&format!("cluster.nats_{name}"), file, findings);
+        let text = crate::causes(&fault.into());
+        let key = key_of(&text);
+        let is_told = |finding: &Finding| {
+            let rest = key.strip_prefix(key_of(&finding.text));
+            finding.severity == Severity::Error && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        };
+        if !findings.iter().any(is_told) {
+            findings.push(Finding::error(text, None));
         }
     }
 }
 
-/// Whether a file can be read, if one is named.
-fn is_readable(key: &str, file: &str, findings: &mut Vec<Finding>) -> bool {
-    if file.is_empty() {
-        return true;
-    }
-    let read = std::fs::read(file);
-    if let Err(error) = &read {
-        findings.push(Finding::error(format!("{key}: {file} can't be read: {error}"), None));
-    }
-    read.is_ok()
+/// The key that a text begins with.
+fn key_of(text: &str) -> &str {
+    text.split([':', ' ']).next().unwrap_or_default()
 }
 
 fn check_one(what: &str, path: &Path, findings: &mut Vec<Finding>) {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::low::Place;
+use super::redact::redact;
 
 /// How much a finding matters. Errors come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,8 +47,8 @@ impl Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
-            Some(place) if *place != Place::Defaults => write!(f, "{place}: {}", self.text),
-            _ => f.write_str(&self.text),
+            Some(place) if *place != Place::Defaults => f.write_str(&redact(&format!("{place}: {}", self.text))),
+            _ => f.write_str(&redact(&self.text)),
         }
     }
 }

@@ -19,6 +19,7 @@ pub(crate) mod keys;
 mod limits;
 mod low;
 mod nearest;
+mod redact;
 mod secrets;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ use touchline_server::Settings;
 pub(crate) use development::{DevelopmentSecrets, random_secret};
 pub(crate) use finding::{Finding, Severity};
 pub(crate) use flags::Flags;
+pub(crate) use redact::redact;
 
 /// All that a configuration is made of; later ones win.
 #[derive(Default)]

@@ -101,7 +101,7 @@ pub struct ClusterSettings {
     pub nats_url: Vec<String>,
     /// Try them in this order, not in a random one.
     pub nats_no_randomize: bool,
-    /// User and password, token or credentials file for NATS; each may be empty.
+    /// User and password, token or credentials (the text of a credentials file, base64 of it, or its path) for NATS; each may be empty.
     pub nats_user: String,
     /// See `nats_user`.
     pub nats_password: String,
@@ -109,7 +109,7 @@ pub struct ClusterSettings {
     pub nats_token: String,
     /// See `nats_user`.
     pub nats_credentials: String,
-    /// Paths of PEM files: authorities that NATS servers are trusted by besides the system's, this node's certificate and its key.
+    /// Paths of PEM files: authorities that NATS servers are trusted by instead of the system's, this node's certificate and its key.
     pub nats_tls_ca: String,
     /// See `nats_tls_ca`.
     pub nats_tls_cert: String,
@@ -216,7 +216,7 @@ impl Default for StoreSettings {
 pub struct PrimarySettings {
     /// `sqlite:PATH` or `postgres://USER:PASSWORD@HOST/DATABASE`.
     pub url: String,
-    /// Path of a PEM file: authorities that PostgreSQL is trusted by besides the system's; empty = none.
+    /// Authorities that PostgreSQL is trusted by besides the system's: PEM, base64 of it, or the path of a file; empty = none.
     pub tls_ca: String,
     /// How long PostgreSQL may take to answer.
     #[serde(with = "duration")]

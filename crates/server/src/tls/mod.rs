@@ -12,14 +12,15 @@ use std::time::{Duration, SystemTime};
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ClientHello, NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
 use touchline_protocol::data::is_plain_text;
 use x509_cert::der::Decode;
 
 pub(crate) use self::acme::{Acme, Keeping};
-pub use self::pem::is_inline_pem;
-use crate::settings::{ClientAuth, ClientUser, TlsSettings};
+pub use self::pem::{is_inline_pem, read_pem};
+use crate::settings::{ClientAuth, ClientUser, ClusterSettings, Settings, TlsSettings};
 
 /// How often the files are looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -47,6 +48,20 @@ pub enum TlsError {
         /// What was expected.
         what: &'static str,
     },
+    /// A setting must be a path, and is PEM itself.
+    #[error("{key}: expected the path of a file, found what should be in it")]
+    NoPath {
+        /// The setting.
+        key: String,
+    },
+    /// What a section names can't be used, for this reason.
+    #[error("{section}: {source}")]
+    Section {
+        /// The section, or a key of it.
+        section: String,
+        /// The reason.
+        source: Box<TlsError>,
+    },
     /// Certificate and key don't fit, or are of a kind that is not supported.
     #[error("the certificate or its key can't be used")]
     Certificate(#[from] rustls::Error),
@@ -54,7 +69,7 @@ pub enum TlsError {
     #[error("the authorities of client certificates can't be used")]
     Authorities(#[from] rustls::server::VerifierBuilderError),
     /// Certificates are to be ordered for no name.
-    #[error("http_server.tls_autocert.host_whitelist is empty: certificates are ordered for the names in it")]
+    #[error("http_server.tls_autocert.host_whitelist: empty, and certificates are ordered for the names in it")]
     NoHosts,
     /// Certificates are to be ordered for something that is no name.
     #[error("http_server.tls_autocert.host_whitelist: {host:?} is no host name (a wildcard can't be proved by TLS or HTTP)")]
@@ -63,7 +78,7 @@ pub enum TlsError {
         host: String,
     },
     /// The secret of an account is not in its form.
-    #[error("http_server.tls_autocert.eab_hmac_key is no URL-safe base64")]
+    #[error("http_server.tls_autocert.eab_hmac_key: it is no URL-safe base64")]
     Binding,
     /// The directory of certificates can't be made.
     #[error("http_server.tls_autocert.cache_dir: {path} can't be made")]
@@ -81,6 +96,18 @@ pub enum TlsError {
         /// The system's reason.
         source: io::Error,
     },
+}
+
+impl TlsError {
+    /// The same, with its section, if it does not name its key already.
+    fn of(self, section: &str) -> Self {
+        match self {
+            TlsError::Certificate(_) | TlsError::Authorities(_) => {
+                TlsError::Section { section: section.to_owned(), source: Box::new(self) }
+            }
+            named => named,
+        }
+    }
 }
 
 /// The file, as an error names it.
@@ -113,7 +140,7 @@ impl Tls {
     ) -> Result<Arc<Self>, TlsError> {
         let protocols: Vec<Vec<u8>> = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
         let acme = acme.filter(|_| !settings.has_files()).cloned();
-        let config = RwLock::new(load(section, settings, acme.as_deref(), &protocols)?);
+        let config = RwLock::new(load(section, settings, acme.as_deref(), &protocols).map_err(|error| error.of(section))?);
         let tls = Arc::new(Tls { section, settings: settings.clone(), acme, protocols, config });
         let (watched, mut seen) = (Arc::downgrade(&tls), tls.stamps());
         // A thread that is gone as soon as nobody needs it: if the system refuses it, files are read once.
@@ -167,28 +194,81 @@ fn watch(tls: &Weak<Tls>, seen: &mut Vec<Option<(SystemTime, u64)>>) {
     }
 }
 
-/// Reads what the settings of a section say, as the server does at its start.
+/// Reads what every port that speaks TLS, and the ordering of certificates, would be served with.
+pub(crate) fn check(settings: &Settings) -> Vec<TlsError> {
+    let http = &settings.http_server;
+    let internal = http.internal_tls.of_port();
+    let mut faults = Vec::new();
+    let has_acme = http.tls_autocert.enabled;
+    if has_acme {
+        faults.extend(acme::check(&http.tls_autocert).err());
+    }
+    let sections = [
+        ("http_server.tls", &http.tls, http.tls.enabled || has_acme, has_acme),
+        ("tcp.tls", &settings.tcp.tls, settings.tcp.tls.enabled, has_acme),
+        ("http_server.internal_tls", &internal, internal.enabled, false),
+    ];
+    for (section, tls, _, has_acme) in sections.into_iter().filter(|(_, _, is_on, _)| *is_on) {
+        let needs_files = tls.has_files() || !has_acme;
+        let loaded = if needs_files { load(section, tls, None, &[]).map(drop) } else { verifier(section, tls).map(drop) };
+        faults.extend(loaded.err().map(|error| error.of(section)));
+    }
+    faults
+}
+
+/// Looks at the files that NATS is reached with. They are read again at every connect, so they are paths.
 ///
 /// # Errors
 /// See [`TlsError`].
-pub fn check_certificates(section: &str, settings: &TlsSettings) -> Result<(), TlsError> {
-    if settings.has_files() { load(section, settings, None, &[]).map(|_| ()) } else { Ok(()) }
+pub(crate) fn check_nats(cluster: &ClusterSettings) -> Result<(), TlsError> {
+    let (certificate, key) = (&cluster.nats_tls_cert, &cluster.nats_tls_key);
+    for (name, value) in [("nats_tls_ca", &cluster.nats_tls_ca), ("nats_tls_cert", certificate), ("nats_tls_key", key)] {
+        if is_inline_pem(value) {
+            return Err(TlsError::NoPath { key: format!("cluster.{name}") });
+        }
+    }
+    authorities("cluster.nats_tls_ca", &cluster.nats_tls_ca)?;
+    if certificate.is_empty() && key.is_empty() {
+        return Ok(());
+    }
+    let chain = certificates("cluster.nats_tls_cert", certificate)?;
+    let key = private_key("cluster.nats_tls_key", key)?;
+    let fits = rustls::ClientConfig::builder().with_root_certificates(RootCertStore::empty()).with_client_auth_cert(chain, key);
+    fits.map(drop).map_err(|error| TlsError::from(error).of("cluster.nats_tls_cert"))
+}
+
+/// Whether the value of a setting stands for authorities, if it is not empty.
+///
+/// # Errors
+/// See [`TlsError`].
+pub(crate) fn authorities(key: &str, value: &str) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    if !value.is_empty() {
+        for authority in certificates(key, value)? {
+            roots.add(authority).map_err(|error| TlsError::from(error).of(key))?;
+        }
+    }
+    Ok(roots)
+}
+
+/// Asks clients for certificates, if there are authorities for them.
+fn verifier(section: &str, settings: &TlsSettings) -> Result<Option<Arc<dyn ClientCertVerifier>>, TlsError> {
+    if settings.client_ca_pem.is_empty() {
+        return Ok(None);
+    }
+    let roots = authorities(&format!("{section}.client_ca_pem"), &settings.client_ca_pem)?;
+    let verifier = WebPkiClientVerifier::builder(Arc::new(roots));
+    Ok(Some(match settings.client_auth {
+        ClientAuth::Require => verifier.build()?,
+        ClientAuth::Request => verifier.allow_unauthenticated().build()?,
+    }))
 }
 
 fn load(section: &str, settings: &TlsSettings, acme: Option<&Acme>, protocols: &[Vec<u8>]) -> Result<Arc<ServerConfig>, TlsError> {
     let builder = ServerConfig::builder();
-    let builder = if settings.client_ca_pem.is_empty() {
-        builder.with_no_client_auth()
-    } else {
-        let mut roots = RootCertStore::empty();
-        for authority in certificates(&format!("{section}.client_ca_pem"), &settings.client_ca_pem)? {
-            roots.add(authority)?;
-        }
-        let verifier = WebPkiClientVerifier::builder(Arc::new(roots));
-        builder.with_client_cert_verifier(match settings.client_auth {
-            ClientAuth::Require => verifier.build()?,
-            ClientAuth::Request => verifier.allow_unauthenticated().build()?,
-        })
+    let builder = match verifier(section, settings)? {
+        None => builder.with_no_client_auth(),
+        Some(verifier) => builder.with_client_cert_verifier(verifier),
     };
     let mut config = match acme {
         Some(acme) => builder.with_cert_resolver(acme.certificates()),

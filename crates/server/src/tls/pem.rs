@@ -11,6 +11,8 @@ use super::TlsError;
 
 /// Longest path that is shown of a file that is not there, bytes.
 const PATH_SHOWN: usize = 255;
+/// Longest extension of such a file, bytes.
+const EXTENSION_SHOWN: usize = 12;
 /// What text in PEM has (RFC 7468).
 const BEGIN: &str = "-----BEGIN ";
 
@@ -30,10 +32,24 @@ pub(super) fn read(key: &str, value: &str) -> Result<Vec<u8>, TlsError> {
     }
 }
 
+/// The text that the value of a setting stands for; none of an empty one.
+///
+/// # Errors
+/// [`TlsError::File`] when it is a path and the file can't be read, and [`TlsError::Content`] when it is no text.
+pub fn read_pem(key: &str, value: &str) -> Result<String, TlsError> {
+    if value.is_empty() {
+        return Ok(String::new());
+    }
+    let no_text = |_| TlsError::Content { key: key.to_owned(), path: shown(value), what: "text" };
+    String::from_utf8(read(key, value)?).map_err(no_text)
+}
+
 /// The value as a path that may be shown: a file that is there, or a name with an extension, which neither PEM nor base64 has.
 pub(super) fn shown(value: &str) -> Option<PathBuf> {
     let path = Path::new(value);
-    let is_name = path.extension().is_some() && value.len() <= PATH_SHOWN && !value.contains(char::is_whitespace);
+    // What stands behind a dot of a token is longer than an extension.
+    let has_extension = path.extension().is_some_and(|extension| extension.len() <= EXTENSION_SHOWN);
+    let is_name = has_extension && value.len() <= PATH_SHOWN && !value.contains(char::is_whitespace);
     (inline(value).is_none() && (is_name || path.exists())).then(|| path.to_owned())
 }
 

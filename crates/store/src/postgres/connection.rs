@@ -84,7 +84,7 @@ impl From<Failure> for OpenError {
 
 impl Address {
     /// Reads `postgres://user:password@host/database?…`. Over the network TLS is a must unless the address says `sslmode=disable`; `tls_ca`
-    /// is the path of authorities (PEM) besides the system's.
+    /// are authorities (PEM) besides the system's.
     pub(crate) fn new(url: &str, tls_ca: &str, patience: Duration) -> Result<Self, OpenError> {
         let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| OpenError::Postgres(reason(&error)))?;
         config.application_name("touchline").connect_timeout(patience).keepalives_idle(Duration::from_secs(5));
@@ -107,9 +107,9 @@ fn tls(tls_ca: &str) -> Result<MakeRustlsConnect, OpenError> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if !tls_ca.is_empty() {
-        let of_file = |error: &dyn std::fmt::Display| OpenError::Postgres(format!("{tls_ca}: {error}"));
-        for certificate in CertificateDer::pem_file_iter(tls_ca).map_err(|error| of_file(&error))? {
-            roots.add(certificate.map_err(|error| of_file(&error))?).map_err(|error| of_file(&error))?;
+        let unusable = || OpenError::Postgres("tls_ca holds an authority that can't be used".to_owned());
+        for certificate in CertificateDer::pem_slice_iter(tls_ca.as_bytes()) {
+            roots.add(certificate.map_err(|_| unusable())?).map_err(|_| unusable())?;
         }
     }
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());

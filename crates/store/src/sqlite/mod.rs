@@ -1,7 +1,7 @@
 //! The primary database in one SQLite file: one thread writes, in batches; a few read; one moves what was written from the log to the file.
 
 mod directory;
-mod files;
+pub(crate) mod files;
 mod ledger;
 mod letters;
 mod log;

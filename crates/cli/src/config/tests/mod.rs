@@ -2,6 +2,7 @@
 
 mod limits;
 mod reference;
+mod starts;
 mod table;
 
 use std::path::{Path, PathBuf};

@@ -71,7 +71,7 @@ fn no_two_entries_speak_of_one_key() {
         assert!(theirs::find(theirs::THEIRS, key.path).is_none(), "{}", key.path);
         assert_eq!(
             matches!(key.kind, Kind::Secret),
-            ["secret_key", "_password", "_token", ".key_pem"].iter().any(|end| key.path.ends_with(end))
+            ["secret_key", "_password", "_token", ".key_pem", "nats_credentials", "nats_tls_key"].iter().any(|end| key.path.ends_with(end))
                 && !key.path.ends_with("without_token")
                 || ["http_api.key", "http_server.tls_autocert.eab_hmac_key", "store.primary.url", "store.stats.url"].contains(&key.path),
             "{}",

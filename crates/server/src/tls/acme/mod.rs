@@ -9,7 +9,7 @@ mod order;
 
 use std::convert::Infallible;
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -67,11 +67,7 @@ impl Acme {
     /// # Errors
     /// When a setting can't be used, the directory can't be made, or the address for proofs by HTTP can't be bound.
     pub(crate) fn open(settings: &AutocertSettings) -> Result<(Arc<Self>, Keeping), TlsError> {
-        let first = settings.host_whitelist.first().ok_or(TlsError::NoHosts)?;
-        if let Some(host) = settings.unusable_host() {
-            return Err(TlsError::Host { host: host.to_owned() });
-        }
-        let binding = binding(settings)?;
+        let (first, binding) = checked(settings)?;
         let proofs = settings.http.then(|| listen(settings)).transpose()?;
         let cache = Cache::open(settings).map_err(|(path, source)| TlsError::Cache { path, source })?;
         let fallback = if settings.server_name.is_empty() { first } else { &settings.server_name };
@@ -93,6 +89,25 @@ impl Acme {
     }
 }
 
+/// Whether certificates could be ordered with these settings. Nothing is made, bound or asked.
+///
+/// # Errors
+/// When a setting can't be used.
+pub(super) fn check(settings: &AutocertSettings) -> Result<(), TlsError> {
+    checked(settings)?;
+    super::authorities("http_server.tls_autocert.ca_pem", &settings.ca_pem)?;
+    if settings.http { address(settings).map(drop) } else { Ok(()) }
+}
+
+/// The first of the names, and the account.
+fn checked(settings: &AutocertSettings) -> Result<(&String, Option<ExternalAccountKey>), TlsError> {
+    let first = settings.host_whitelist.first().ok_or(TlsError::NoHosts)?;
+    if let Some(host) = settings.unusable_host() {
+        return Err(TlsError::Host { host: host.to_owned() });
+    }
+    Ok((first, binding(settings)?))
+}
+
 /// The account by which the authority knows its customer (RFC 8555, section 7.3.4).
 fn binding(settings: &AutocertSettings) -> Result<Option<ExternalAccountKey>, TlsError> {
     if settings.eab_kid.is_empty() {
@@ -104,8 +119,13 @@ fn binding(settings: &AutocertSettings) -> Result<Option<ExternalAccountKey>, Tl
 
 fn listen(settings: &AutocertSettings) -> Result<TcpListener, TlsError> {
     let of = |source| TlsError::Proofs { address: settings.http_addr.clone(), source };
-    let address = http::address(&settings.http_addr).map_err(|error| of(io::Error::new(io::ErrorKind::InvalidInput, error)))?;
-    let listener = TcpListener::bind(address).map_err(of)?;
+    let listener = TcpListener::bind(address(settings)?).map_err(of)?;
     listener.set_nonblocking(true).map_err(of)?;
     Ok(listener)
+}
+
+/// Where proofs by HTTP are answered.
+fn address(settings: &AutocertSettings) -> Result<SocketAddr, TlsError> {
+    let of = |error| TlsError::Proofs { address: settings.http_addr.clone(), source: io::Error::new(io::ErrorKind::InvalidInput, error) };
+    http::address(&settings.http_addr).map_err(of)
 }

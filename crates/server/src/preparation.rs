@@ -1,0 +1,159 @@
+//! What a node finds out about its settings before it binds anything. `touchline check` stops behind it, so that it refuses what a
+//! start would.
+
+use std::io;
+use std::net::SocketAddr;
+
+use crate::auth::TokenVerifier;
+use crate::proxies::Proxies;
+use crate::server::StartError;
+use crate::settings::{Settings, resolve};
+use crate::{tls, together};
+
+/// Where a node is going to listen.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ports {
+    /// For HTTP.
+    pub(crate) http: Port,
+    /// For lines over TCP.
+    pub(crate) lines: Option<Port>,
+    /// For the server API, metrics and probes, if that is not the one for HTTP.
+    pub(crate) inner: Option<Port>,
+}
+
+/// One of them, and the key that it is written in.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Port {
+    /// The key that another port would be written in.
+    pub(crate) key: &'static str,
+    /// What is to be bound.
+    pub(crate) address: SocketAddr,
+}
+
+impl Port {
+    /// Whether both can't be bound: the address of one is that of the other, or every one of it.
+    fn overlaps(&self, other: &Port) -> bool {
+        let (one, two) = (self.address, other.address);
+        let covers = |all: SocketAddr, one: SocketAddr| all.ip().is_unspecified() && (all.is_ipv6() || one.is_ipv4());
+        one.port() == two.port() && one.port() != 0 && (one.ip() == two.ip() || covers(one, two) || covers(two, one))
+    }
+}
+
+/// All that keeps a node from starting with these settings, as far as that is known before addresses are bound and databases opened.
+pub fn check(settings: &Settings) -> Vec<StartError> {
+    prepare(settings).err().unwrap_or_default()
+}
+
+/// Looks at everything that needs nothing from elsewhere.
+///
+/// # Errors
+/// All that is wrong; at least one.
+pub(crate) fn prepare(settings: &Settings) -> Result<Ports, Vec<StartError>> {
+    let mut faults = Vec::new();
+    let client = &settings.client;
+    if client.pong_timeout.is_zero() || settings.ping_intervals().any(|(_, interval)| interval <= client.pong_timeout) {
+        faults.push(StartError::PingInterval);
+    }
+    if let Some(scope) = settings.registry.scopes.iter().find(|scope| scope.name.starts_with('$')) {
+        faults.push(StartError::ScopeName { name: scope.name.clone() });
+    }
+    faults.extend(proxies_of(settings).err());
+    faults.extend(TokenVerifier::new(client).err().map(StartError::Key));
+    faults.extend(tls::check(settings).into_iter().map(StartError::Tls));
+    databases(settings, &mut faults);
+    if settings.cluster.is_on() {
+        faults.extend(cluster(settings).err());
+    }
+    let ports = ports_of(settings, &mut faults);
+    ports.filter(|_| faults.is_empty()).ok_or(faults)
+}
+
+/// The proxies that are believed.
+pub(crate) fn proxies_of(settings: &Settings) -> Result<Proxies, StartError> {
+    let http = &settings.http_server;
+    for (section, is_on) in [("http_server", http.proxy_protocol), ("tcp", settings.tcp.proxy_protocol)] {
+        if is_on && http.trusted_proxies.is_empty() {
+            return Err(StartError::NoProxies { section });
+        }
+    }
+    Ok(Proxies::parse(&http.trusted_proxies)?)
+}
+
+/// The addresses of the databases that are used, the authorities for them, and whether both have one file.
+fn databases(settings: &Settings, faults: &mut Vec<StartError>) {
+    let store = &settings.store;
+    let used = [
+        ("primary", "store.primary.tls_ca", &store.primary.url, &store.primary.tls_ca, settings.needs_primary()),
+        ("stats", "store.stats.tls_ca", &store.stats.url, &store.stats.tls_ca, store.stats.enabled),
+    ];
+    let mut files = Vec::new();
+    for (database, key, url, tls_ca, _) in used.into_iter().filter(|(.., is_used)| *is_used) {
+        faults.extend(tls::authorities(key, tls_ca).err().map(StartError::Tls));
+        match url.parse::<touchline_store::Url>() {
+            Ok(url) => {
+                faults.extend(url.inspect().err().map(|source| StartError::Database { database, source }));
+                files.push(url);
+            }
+            Err(source) => faults.push(StartError::DatabaseAddress { database, source }),
+        }
+    }
+    if let [primary, stats] = files.as_slice()
+        && primary.is_same_file(stats)
+    {
+        faults.push(StartError::OneFile);
+    }
+}
+
+fn cluster(settings: &Settings) -> Result<(), StartError> {
+    tls::check_nats(&settings.cluster)?;
+    touchline_cluster::check(&together::joining(settings, "", 0, Vec::new())?)?;
+    Ok(())
+}
+
+/// What every listener is to bind: no two of them the same.
+fn ports_of(settings: &Settings, faults: &mut Vec<StartError>) -> Option<Ports> {
+    let (http, tcp) = (&settings.http_server, &settings.tcp);
+    let mut port = |key, address_key, address: &str, port| {
+        let resolved = resolve(address).map(|ip| Port { key, address: SocketAddr::new(ip, port) });
+        let unknown = |source: io::Error| StartError::Address { key: address_key, address: address.to_owned(), source };
+        resolved.map_err(|error| faults.push(unknown(error))).ok()
+    };
+    let outer = port("http_server.port", "http_server.address", &http.address, http.port);
+    let lines = tcp.enabled.then(|| port("tcp.port", "tcp.address", &tcp.address, tcp.port));
+    let inner = http.internal().map(|(address, number)| {
+        let key = if http.internal_address.is_empty() { "http_server.address" } else { "http_server.internal_address" };
+        port("http_server.internal_port", key, address, number)
+    });
+    let known: Vec<Port> = [outer, lines.flatten(), inner.flatten()].into_iter().flatten().collect();
+    for (index, one) in known.iter().enumerate() {
+        if let Some(first) = known[..index].iter().find(|first| first.overlaps(one)) {
+            faults.push(StartError::Shared { key: one.key, address: one.address, first_key: first.key, first: first.address });
+        }
+    }
+    let is_missing = |port: &Option<Option<Port>>| matches!(port, Some(None));
+    (!is_missing(&lines) && !is_missing(&inner)).then_some(Ports { http: outer?, lines: lines.flatten(), inner: inner.flatten() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_overlap_where_one_is_every_one() {
+        let port = |text: &str| Port { key: "", address: text.parse().expect("it is an address") };
+        for (one, two, expected) in [
+            ("[::]:80", "127.0.0.1:80", true),
+            ("[::]:80", "[::1]:80", true),
+            ("0.0.0.0:80", "10.0.0.1:80", true),
+            ("0.0.0.0:80", "[::]:80", true),
+            ("10.0.0.1:80", "10.0.0.1:80", true),
+            ("0.0.0.0:80", "[::1]:80", false),
+            ("10.0.0.1:80", "127.0.0.1:80", false),
+            ("[::]:80", "127.0.0.1:81", false),
+            ("[::]:0", "[::]:0", false),
+        ] {
+            assert_eq!(port(one).overlaps(&port(two)), expected, "{one} {two}");
+            assert_eq!(port(two).overlaps(&port(one)), expected, "{two} {one}");
+        }
+    }
+}
