@@ -294,6 +294,7 @@ fn a_start_that_fails_says_its_cause_once_and_no_secret() {
         let said = text(&output.stderr) + &text(&output.stdout);
         assert!(!output.status.success() && !said.contains("MIGHAgEAMBMG"), "{said}");
     }
+    assert!(serve(&["--open-to-network"]).contains("--open-to-network is for `serve --dev`"));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use touchline_server::{Running, Server, Settings, StartError};
 use touchline_store::OpenError;
@@ -20,6 +20,11 @@ const STOPPED_AT_ONCE: u8 = 130;
 
 /// Runs the server until a signal asks it to stop.
 pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
+    for (flag, is_there) in [("--open-to-network", arguments.open_to_network), ("--no-match", arguments.no_match)] {
+        if is_there && !arguments.dev {
+            bail!("{flag} is for `serve --dev`: without it, the configuration says who is let in, and no match is played");
+        }
+    }
     let sources = sources(&arguments)?;
     let reading = if arguments.dev { config::read(&sources) } else { config::read_to_serve(&sources) };
     let (configuration, findings) = reading.into_result()?;

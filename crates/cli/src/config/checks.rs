@@ -9,6 +9,7 @@ use touchline_server::{ChannelOptions, ClientAuth, ClientSettings, ClientUser, H
 
 use super::finding::Finding;
 use super::keys::{NAMESPACES, WITHOUT_NAMESPACE};
+use super::{doubts, paths};
 
 /// Shortest HMAC secret that is as strong as HS256, bytes (RFC 7518, 3.2).
 const SECRET_LEN_MIN: usize = 32;
@@ -25,6 +26,8 @@ pub(crate) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
     client(&settings.client, findings);
     channels(settings, findings);
     pings(settings, findings);
+    paths::check(settings, findings);
+    doubts::check(settings, findings);
 }
 
 fn pings(settings: &Settings, findings: &mut Vec<Finding>) {
@@ -81,22 +84,6 @@ fn addresses(settings: &Settings, findings: &mut Vec<Finding>) {
         }
     }
     internal(server, findings);
-    let prefixes = [
-        ("websocket.handler_prefix", &settings.websocket.handler_prefix),
-        ("http_stream.handler_prefix", &settings.http_stream.handler_prefix),
-        ("sse.handler_prefix", &settings.sse.handler_prefix),
-        ("emulation.handler_prefix", &settings.emulation.handler_prefix),
-        ("uni_websocket.handler_prefix", &settings.uni_websocket.handler_prefix),
-        ("uni_http_stream.handler_prefix", &settings.uni_http_stream.handler_prefix),
-        ("uni_sse.handler_prefix", &settings.uni_sse.handler_prefix),
-        ("health.handler_prefix", &settings.health.handler_prefix),
-        ("prometheus.handler_prefix", &settings.prometheus.handler_prefix),
-    ];
-    for (key, prefix) in prefixes {
-        if !prefix.is_empty() && !prefix.starts_with('/') {
-            findings.push(Finding::error(format!("{key}: a path begins with \"/\", found {prefix:?}"), None));
-        }
-    }
     let streams = [&settings.http_stream, &settings.sse, &settings.uni_http_stream, &settings.uni_sse];
     let has_others = streams.iter().any(|stream| stream.enabled) || settings.uni_websocket.enabled || settings.tcp.enabled;
     if settings.websocket.disabled && !has_others {
@@ -205,9 +192,6 @@ fn channels(settings: &Settings, findings: &mut Vec<Finding>) {
             "store.stats.url: the nodes of a cluster can't share a SQLite file, so statistics need PostgreSQL there",
             None,
         ));
-    }
-    if stats.enabled && settings.needs_primary() && stats.url == settings.store.primary.url && stats.url.starts_with("sqlite:") {
-        findings.push(Finding::error("store.stats.url: the same file as store.primary.url", None));
     }
     let personal = &settings.client.subscribe_to_user_personal_channel;
     let namespace = personal.personal_channel_namespace.as_str();

@@ -40,6 +40,13 @@ fn connect_proxy(written: &Node) -> Option<&Node> {
 fn split(written: &Node, findings: &mut Vec<Finding>) {
     for (section, has_switch) in MEETING_PLACES {
         let Some(node) = written.get(section) else { continue };
+        let Value::Table(_) = node.value else {
+            // Before Centrifugo 6 the engine was named by the key itself.
+            if !is_idle(node) {
+                findings.push(Finding::error(format!("{section}: {APART}"), Some(&node.place)));
+            }
+            continue;
+        };
         let is_off = has_switch && node.get("enabled").is_none_or(is_idle);
         let kind = node.get("type");
         let is_memory = kind.map_or(!has_switch, |kind| matches!(&kind.value, Value::Text(kind) if kind == "memory" || kind.is_empty()));

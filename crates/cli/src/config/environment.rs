@@ -3,7 +3,7 @@
 //! An option of a namespace that the file names is `TOUCHLINE_CHANNEL_NAMESPACES_<NAME>_<OPTION>`.
 
 use super::finding::Finding;
-use super::keys::{KEYS, Key, NAMESPACES, OPTIONS, WITHOUT_NAMESPACE};
+use super::keys::{KEYS, Key, NAMESPACES, OPTIONS, SCOPES, WITHOUT_NAMESPACE};
 use super::low::{Node, Place, Value};
 use super::nearest::nearest;
 use super::theirs::{THEIR_OPTIONS, THEIRS};
@@ -33,16 +33,20 @@ pub(crate) fn apply(variables: &[(String, String)], tree: &mut Node, findings: &
 fn apply_one(name: &str, suffix: &str, value: &str, tree: &mut Node, findings: &mut Vec<Finding>) {
     let place = Place::Variable(name.to_owned());
     let node = Node { place: place.clone(), value: Value::Text(value.to_owned()) };
-    if suffix == variable(NAMESPACES) {
-        match namespaces(value, &place) {
-            Some(list) => tree.set(NAMESPACES, list),
-            None => findings.push(Finding::error(format!("{NAMESPACES}: expected a JSON list or names"), Some(&place))),
+    // Even where a key has this name, as for a service `touchline-http-server`.
+    if is_someone_elses(suffix, value) {
+        return;
+    }
+    if let Some(path) = [NAMESPACES, SCOPES].into_iter().find(|path| suffix == variable(path)) {
+        match named_tables(value, &place) {
+            Some(list) => tree.set(path, list),
+            None => findings.push(Finding::error(format!("{path}: expected a JSON list or names"), Some(&place))),
         }
     } else if let Some(path) = path_of(suffix) {
         tree.set(&path, node);
     } else if let Some((item, option)) = namespace_option(suffix, tree) {
         item.set(&option, node);
-    } else if !is_someone_elses(suffix) {
+    } else {
         let known = KEYS.iter().map(|key| key.path);
         let hint = nearest(suffix, known).map_or(String::new(), |path| format!("; did you mean {}{}?", PREFIXES[1], variable(path)));
         findings.push(Finding::warning(format!("no key has this name{hint}"), Some(&place)));
@@ -93,7 +97,7 @@ fn namespace_option<'t>(suffix: &str, tree: &'t mut Node) -> Option<(&'t mut Nod
 }
 
 /// A JSON list of tables, or names separated by spaces.
-fn namespaces(text: &str, place: &Place) -> Option<Node> {
+pub(super) fn named_tables(text: &str, place: &Place) -> Option<Node> {
     if text.trim_start().starts_with('[') {
         return Node::from_json(serde_json::from_str(text).ok()?, place);
     }
@@ -105,7 +109,20 @@ fn namespaces(text: &str, place: &Place) -> Option<Node> {
     Some(Node { place: place.clone(), value: Value::List(text.split_whitespace().map(named).collect()) })
 }
 
-/// Kubernetes writes `TOUCHLINE_SERVICE_HOST`, `TOUCHLINE_PORT_8000_TCP` and the like for a service of that name; `…_VAR_…` is free.
-fn is_someone_elses(suffix: &str) -> bool {
-    suffix.starts_with("VAR_") || ["PORT", "SERVICE_"].iter().any(|word| suffix.starts_with(word) || suffix.contains(&format!("_{word}")))
+/// Kubernetes writes `TOUCHLINE_SERVICE_HOST`, `TOUCHLINE_SERVICE_PORT…`, `TOUCHLINE_PORT=tcp://…` and `TOUCHLINE_PORT_8000_TCP…` for a
+/// service of that name, and `TOUCHLINE_API_…` for one that is called `touchline-api`. `…_VAR_…` is free.
+fn is_someone_elses(suffix: &str, value: &str) -> bool {
+    if suffix.starts_with("VAR_") {
+        return true;
+    }
+    let words: Vec<&str> = suffix.split('_').collect();
+    let is_protocol = |word: &str| matches!(word, "TCP" | "UDP" | "SCTP");
+    (0..words.len()).any(|at| match &words[at..] {
+        ["SERVICE", "HOST"] | ["SERVICE", "PORT", ..] => true,
+        ["PORT"] => value.contains("://"),
+        ["PORT", number, protocol] | ["PORT", number, protocol, "PROTO" | "PORT" | "ADDR"] => {
+            number.parse::<u16>().is_ok() && is_protocol(protocol)
+        }
+        _ => false,
+    })
 }

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use super::environment::named_tables;
+use super::keys::{NAMESPACES, SCOPES};
 use super::low::{Node, Place, Value};
 
 /// Flags that set a key.
@@ -22,7 +24,9 @@ pub(crate) struct Flags {
 /// Writes what was typed over all else.
 pub(crate) fn apply(flags: &Flags, tree: &mut Node) {
     for (path, value) in &flags.keys {
-        tree.set(path, Node { place: Place::Variable(format!("--{path}")), value: Value::Text(value.clone()) });
+        let place = Place::Variable(format!("--{path}"));
+        let list = if [NAMESPACES, SCOPES].contains(&path.as_str()) { named_tables(value, &place) } else { None };
+        tree.set(path, list.unwrap_or(Node { place, value: Value::Text(value.clone()) }));
     }
     let mut set = |path, flag, value| {
         if let Some(value) = value {

@@ -150,7 +150,7 @@ impl Reader<'_> {
     }
 
     fn coerce(&mut self, path: &str, kind: Kind, node: &Node) -> Option<Json> {
-        if kind == Kind::Duration && matches!(&node.value, Value::Text(text) if text.starts_with('-')) {
+        if kind == Kind::Duration && is_negative(&node.value) {
             let text = format!("{path}: a negative duration switches nothing off here; the default holds");
             self.findings.push(Finding::warning(text, Some(&node.place)));
             return None;
@@ -180,7 +180,8 @@ impl Reader<'_> {
     }
 
     fn leave_out(&mut self, path: &str, fate: Fate, node: &Node) {
-        if theirs::is_idle(node) {
+        let says_nothing = if matches!(fate, Fate::Refused(_)) { theirs::is_empty } else { theirs::is_idle };
+        if says_nothing(node) {
             return;
         }
         let place = Some(&node.place);
@@ -308,6 +309,12 @@ impl Reader<'_> {
     fn text(&self, path: &str, default: &str) -> String {
         self.sections.get(path).and_then(Json::as_str).unwrap_or(default).to_owned()
     }
+}
+
+/// Whether a value is a duration below zero.
+fn is_negative(value: &Value) -> bool {
+    let Value::Text(text) = value else { return false };
+    text.strip_prefix('-').is_some_and(|rest| touchline_engine::duration::parse(rest).is_some())
 }
 
 /// The fields of a named table, besides its name.

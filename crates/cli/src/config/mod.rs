@@ -7,6 +7,7 @@ mod checks;
 mod coerce;
 mod development;
 mod doors;
+mod doubts;
 mod environment;
 mod file;
 mod files;
@@ -19,6 +20,7 @@ pub(crate) mod keys;
 mod limits;
 mod low;
 mod nearest;
+mod paths;
 mod redact;
 mod secrets;
 #[cfg(test)]

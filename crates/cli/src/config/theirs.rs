@@ -3,6 +3,8 @@
 //! Most are left out with one warning each. A few make the server stricter: to leave them out would let in more than
 //! the configuration allows, so they are refused.
 
+use super::coerce::coerce;
+use super::keys::Kind;
 use super::low::{Node, Value};
 
 /// What becomes of such a key.
@@ -218,6 +220,20 @@ pub(crate) fn is_idle(node: &Node) -> bool {
                 || table.values().all(is_idle)
         }
         Value::Date => false,
+    }
+}
+
+/// Whether a value is empty or off: all that may be left out where a key makes the server stricter.
+pub(crate) fn is_empty(node: &Node) -> bool {
+    match &node.value {
+        Value::Boolean(value) => !value,
+        Value::Text(text) => matches!(text.as_str(), "" | "false"),
+        Value::List(items) => items.is_empty(),
+        Value::Table(table) => {
+            let is_off = |node: &Node| coerce(Kind::Boolean, &node.value).is_ok_and(|is_on| is_on == false);
+            table.get("enabled").is_some_and(is_off) || table.values().all(is_empty)
+        }
+        Value::Integer(_) | Value::Float(_) | Value::Date => false,
     }
 }
 

@@ -6,7 +6,7 @@ use touchline_server::Server;
 
 use super::super::keys::{KEYS, Kind};
 use super::super::*;
-use super::{File, texts};
+use super::{File, texts, toml};
 
 const SECRETS: &str =
     "http_api.key = \"a-key-of-twenty-bytes\"\nclient.token.hmac_secret_key = \"a secret of this test, long enough for it\"\n";
@@ -134,4 +134,121 @@ fn a_check_refuses_what_a_start_would() {
     }
     assert!(!directory.join("data/a.db").exists(), "nothing is made");
     let _ = std::fs::remove_dir_all(&directory);
+}
+
+#[test]
+fn an_engine_that_is_named_by_text_is_refused_as_one_that_is_a_table() {
+    for (text, is_good) in [
+        ("engine = \"redis\"", false),
+        ("broker = \"nats\"", false),
+        ("controller = \"redis\"", false),
+        ("engine = \"memory\"", true),
+        ("engine.type = \"redis\"", false),
+        ("engine.type = \"memory\"", true),
+        ("broker = {enabled = false, type = \"redis\"}", true),
+    ] {
+        let reading = toml(text);
+        assert_eq!(reading.configuration.is_some(), is_good, "{text}: {:?}", texts(&reading));
+    }
+    let variables = vec![("CENTRIFUGO_ENGINE".to_owned(), "redis".to_owned())];
+    assert!(read(&Sources { variables, ..Sources::default() }).configuration.is_none());
+}
+
+#[test]
+fn a_key_that_makes_stricter_is_left_out_only_where_it_is_empty_or_off() {
+    for (text, is_good) in [
+        ("client.token.audience_regex = \"memory\"", false),
+        ("client.token.issuer_regex = \"stream\"", false),
+        ("client.token.user_id_claim = \"0\"", false),
+        ("client.token.user_id_claim = \"\"", true),
+        ("user_block = {enabled = true, type = \"memory\"}", false),
+        ("user_block = {enabled = false, type = \"redis\"}", true),
+        ("user_block.enabled = \"0\"", true),
+        ("token_revoke = {}", true),
+    ] {
+        let reading = toml(text);
+        assert_eq!(reading.configuration.is_some(), is_good, "{text}: {:?}", texts(&reading));
+    }
+}
+
+#[test]
+fn what_kubernetes_writes_is_told_from_a_key_that_is_mistyped() {
+    let told = |name: &str, value: &str| {
+        let reading = read(&Sources { variables: vec![(name.to_owned(), value.to_owned())], ..Sources::default() });
+        texts(&reading)
+    };
+    for (name, value) in [
+        ("TOUCHLINE_SERVICE_HOST", "10.0.0.1"),
+        ("TOUCHLINE_SERVICE_PORT", "8000"),
+        ("TOUCHLINE_SERVICE_PORT_HTTP", "8000"),
+        ("TOUCHLINE_PORT", "tcp://10.0.0.1:8000"),
+        ("TOUCHLINE_PORT_8000_TCP", "tcp://10.0.0.1:8000"),
+        ("TOUCHLINE_PORT_8000_TCP_ADDR", "10.0.0.1"),
+        ("TOUCHLINE_API_SERVICE_HOST", "10.0.0.1"),
+        ("CENTRIFUGO_API_PORT_8000_TCP_PROTO", "tcp"),
+        ("TOUCHLINE_HTTP_SERVER_PORT", "tcp://10.0.0.1:8000"),
+        ("TOUCHLINE_VAR_MINE", "x"),
+    ] {
+        assert_eq!(told(name, value), Vec::<String>::new(), "{name}");
+    }
+    for (name, meant) in [
+        ("TOUCHLINE_INTERNAL_PORT", "TOUCHLINE_HTTP_SERVER_INTERNAL_PORT"),
+        ("CENTRIFUGO_INTERNAL_PORT", "TOUCHLINE_HTTP_SERVER_INTERNAL_PORT"),
+        ("TOUCHLINE_PORT", "TOUCHLINE_HTTP_SERVER_PORT"),
+    ] {
+        let found = told(name, "9000");
+        assert!(found.len() == 1 && found[0].contains(&format!("did you mean {meant}?")), "{name}: {found:?}");
+    }
+}
+
+#[test]
+fn only_a_duration_below_zero_is_called_one() {
+    assert_eq!(texts(&toml("shutdown.timeout = \"-1\"")).len(), 1);
+    assert!(texts(&toml("shutdown.timeout = \"-5s\""))[0].starts_with("Warning"));
+    assert!(texts(&toml("shutdown.timeout = \"-garbage\""))[0].contains("expected a duration"));
+}
+
+#[test]
+fn scopes_and_namespaces_are_lists_by_environment_and_by_flag_too() {
+    let scopes = r#"[{"name": "devices", "allow_lookup_for_client": true}, {"name": "rooms"}]"#;
+    let variables = vec![("TOUCHLINE_REGISTRY_SCOPES".to_owned(), scopes.to_owned())];
+    let by_environment = read(&Sources { variables, ..Sources::default() });
+    let keys =
+        vec![("registry.scopes".to_owned(), scopes.to_owned()), ("channel.namespaces".to_owned(), r#"[{"name": "news"}]"#.to_owned())];
+    let by_flag = read(&Sources { flags: Flags { keys, ..Flags::default() }, ..Sources::default() });
+    for reading in [by_environment, by_flag] {
+        let settings = reading.into_result().expect("the list is good").0.settings;
+        let names: Vec<(&str, bool)> = settings.registry.scopes.iter().map(|s| (s.name.as_str(), s.allow_lookup_for_client)).collect();
+        assert_eq!(names, [("devices", true), ("rooms", false)]);
+    }
+    let keys = vec![("channel.namespaces".to_owned(), "[{".to_owned())];
+    let reading = read(&Sources { flags: Flags { keys, ..Flags::default() }, ..Sources::default() });
+    assert_eq!(texts(&reading), ["Error --channel.namespaces: channel.namespaces: expected a list of tables, found text"]);
+}
+
+#[test]
+fn what_is_hardly_meant_is_warned_of() {
+    for (text, expected) in [
+        ("[[registry.scopes]]\nname = \"a\"\n[[registry.scopes]]\nname = \"a\"", "registry.scopes[a].name: used twice"),
+        ("[[registry.scopes]]\nname = \"\"", "registry.scopes[].name: empty"),
+        ("[cluster]\nengine = \"nats\"\nheartbeat_interval = \"4s\"", "cluster.heartbeat_interval: not shorter than"),
+        ("http_server.allowed_hosts = [\"https://a.example\"]", "http_server.allowed_hosts: \"https://a.example\" matches nothing"),
+        ("client.allowed_origins = \"http://a,http://b\"", "client.allowed_origins: \"http://a,http://b\" is one origin"),
+        (
+            "sse = {enabled = true, handler_prefix = \"/x\"}\nhttp_stream = {enabled = true, handler_prefix = \"/x\"}",
+            "sse.handler_prefix: http_stream",
+        ),
+        ("websocket.handler_prefix = \"/api\"", "websocket.handler_prefix: the server API"),
+        ("health = {enabled = true, handler_prefix = \"/api/publish\"}", "health.handler_prefix: the server API"),
+        (
+            "health.enabled = true\nprometheus = {enabled = true, handler_prefix = \"/health\"}",
+            "prometheus.handler_prefix: health is served at",
+        ),
+    ] {
+        let found = texts(&toml(text));
+        assert!(found.len() == 1 && found[0].starts_with("Warning") && found[0].contains(expected), "{text}: {found:?}");
+    }
+    let apart =
+        "http_server.internal_port = 0\nhttp_server.address = \"127.0.0.1\"\nwebsocket.handler_prefix = \"/health\"\nhealth.enabled = true";
+    assert_eq!(texts(&toml(apart)), Vec::<String>::new(), "ports have paths of their own");
 }
