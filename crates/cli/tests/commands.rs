@@ -343,6 +343,43 @@ fn a_token_is_told_what_is_wrong_with_it() {
 }
 
 #[test]
+fn a_token_is_good_only_where_a_client_with_it_would_be_let_in() {
+    let file = std::env::temp_dir().join(format!("touchline-commands-{}-tokens.toml", std::process::id()));
+    let more = "client.disallow_anonymous_connection_tokens = true\nclient.channel_limit = 3\n[[registry.scopes]]\nname = \"devices\"\n";
+    let (keys, namespaces) = CONFIGURATION.split_once("[[").expect("it has namespaces");
+    std::fs::write(&file, format!("{keys}{more}[[{namespaces}")).expect("the temporary directory is writable");
+    let path = file.display().to_string();
+    let long = format!(r#"{{"channels": ["news:{}"]}}"#, "x".repeat(300));
+    let cases: &[(&[&str], &str)] = &[
+        (&["--claims", r#"{"sub": ""}"#], "client.disallow_anonymous_connection_tokens is on (3507)"),
+        (&["--claims", r#"{"expire_at": 5}"#], "expire_at of the token has passed (110)"),
+        (&["--claims", r#"{"channels": ["zz:1"]}"#], r#"is not in channel.namespaces: channel "zz:1" (3501)"#),
+        (&["--claims", r#"{"subs": {"zz:1": {}}}"#], "(3501)"),
+        (&["--claims", &long], "(3501)"),
+        (&["--claims", r#"{"names": [{"scope": "nope", "name": "x"}]}"#], "must be in registry.scopes (3501)"),
+        (&["--claims", r#"{"channels": ["news:1", "news:2", "news:3", "news:4"]}"#], "more channels than client.channel_limit"),
+        (&["--channel", "zz:1"], "(102)"),
+        (&["--claims", r#"{"names": [{"scope": "devices", "name": "x"}], "channels": ["news:1"]}"#], "good: user"),
+        (&["--channel", "news:1"], "good: user"),
+        (&["--channel", "news:1", "--claims", r#"{"sub": ""}"#], "good: the anonymous user"),
+    ];
+    let check = |arguments: &[&str]| {
+        let output = run(&[&["token", "--config", &path], arguments].concat());
+        (output.status.success(), text(&output.stdout) + &text(&output.stderr))
+    };
+    for (arguments, expected) in cases {
+        let token = text(&run(&[&["token", "--user", "42", "--secret", SECRET], *arguments].concat()).stdout).trim().to_owned();
+        let channel: &[&str] = if arguments[0] == "--channel" { &arguments[..2] } else { &[] };
+        let (is_good, said) = check(&[&["--check", &token], channel].concat());
+        assert!(said.contains(expected) && is_good == expected.starts_with("good"), "{arguments:?}: {said}");
+    }
+    let token = text(&run(&["token", "--user", "42", "--secret", SECRET]).stdout).trim().to_owned();
+    assert!(check(&["--check", &token]).0);
+    assert!(!check(&["--check", &format!(" {token}")]).0, "a server takes no space before it");
+    let _ = std::fs::remove_file(&file);
+}
+
+#[test]
 fn a_check_tells_good_from_bad() {
     let server = Server::start("check");
     let readable = run(&["check", &server.path()]);

@@ -41,6 +41,7 @@ mod store;
 mod tls;
 mod together;
 mod transport;
+mod trial;
 mod user_counts;
 
 pub use auth::{check_token, check_token_keys};
@@ -54,7 +55,8 @@ pub use settings::{
     UniWebSocketSettings, WebSocketSettings,
 };
 pub use tls::{TlsError, is_inline_pem, read_pem};
-pub use touchline_engine::{PersonalChannel, SubscriptionTokenSettings, TokenError, TokenSettings};
+pub use touchline_engine::{PersonalChannel, Refused, SubscriptionTokenSettings, TokenError, TokenSettings};
+pub use trial::try_token;
 
 /// The version of this server, as clients and `info` see it.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -9,7 +9,7 @@ use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value as Json, json};
-use touchline_server::{ClientSettings, TokenError, TokenSettings};
+use touchline_server::{Refused, Settings, TokenError, TokenSettings};
 
 use crate::api::configured;
 use crate::arguments::TokenArguments;
@@ -28,36 +28,48 @@ pub(crate) fn run(arguments: &TokenArguments) -> Result<ExitCode> {
 
 /// Says whether a server would take a token.
 fn check(token: &str, arguments: &TokenArguments, now: Duration) -> Result<ExitCode> {
-    let token =
-        if token == "-" { std::io::read_to_string(std::io::stdin()).context("failed to read the token")? } else { token.to_owned() };
-    let token = token.trim();
-    let client = match &arguments.secret {
-        Some(secret) => {
-            let token = TokenSettings { hmac_secret_key: secret.clone(), ..TokenSettings::default() };
-            ClientSettings { token, ..ClientSettings::default() }
-        }
-        None => configured(arguments.config.as_deref())?.client,
+    let piped;
+    let token = if token == "-" {
+        piped = std::io::read_to_string(std::io::stdin()).context("failed to read the token")?;
+        // What ends the line is not of the token; any other space is what the server would get.
+        piped.trim_end_matches(['\r', '\n'])
+    } else {
+        token
     };
-    let verdict = touchline_server::check_token(&client, token, arguments.channel.is_some(), now.as_secs());
-    let claims = claims_of(token);
-    match verdict {
-        Ok(user) => {
-            let end =
-                claims["exp"].as_f64().map_or("never expires".to_owned(), |exp| format!("expires in {:.0} s", exp - now.as_secs_f64()));
-            let named = claims["channel"].as_str().unwrap_or_default();
-            if let Some(channel) = arguments.channel.as_deref().filter(|channel| *channel != named) {
-                bail!("no: the token is for channel {named:?}, not for {channel:?}");
-            }
-            let who = if user.is_empty() { "the anonymous user".to_owned() } else { format!("user {user:?}") };
-            writeln!(std::io::stdout(), "good: {who}, {end}")?;
-            Ok(ExitCode::SUCCESS)
+    let settings = match &arguments.secret {
+        Some(secret) => {
+            let mut settings = Settings::default();
+            settings.client.token.hmac_secret_key.clone_from(secret);
+            settings
         }
+        None => configured(arguments.config.as_deref())?,
+    };
+    let verdict = touchline_server::check_token(&settings.client, token, arguments.channel.is_some(), now.as_secs());
+    let claims = claims_of(token);
+    let user = match verdict {
+        Ok(user) => user,
         Err(TokenError::Expired) => {
             let ago = now.as_secs_f64() - claims["exp"].as_f64().unwrap_or_default();
             bail!("no: exp of the token has passed {ago:.0} s ago")
         }
         Err(TokenError::Invalid(cause)) => bail!("no: {cause}"),
+    };
+    let named = claims["channel"].as_str().unwrap_or_default();
+    if let Some(channel) = arguments.channel.as_deref().filter(|channel| *channel != named) {
+        bail!("no: the token is for channel {named:?}, not for {channel:?}");
     }
+    // A secret alone says nothing of channels and scopes.
+    if arguments.secret.is_none() {
+        let channel = arguments.channel.as_deref().map(|channel| (channel, user.clone()));
+        if let Some(Refused { code, cause, channel }) = touchline_server::try_token(&settings, token, channel, now.as_millis() as u64)? {
+            let of = if channel.is_empty() { String::new() } else { format!(": channel {channel:?}") };
+            bail!("no: {cause}{of} ({code})");
+        }
+    }
+    let end = claims["exp"].as_f64().map_or("never expires".to_owned(), |exp| format!("expires in {:.0} s", exp - now.as_secs_f64()));
+    let who = if user.is_empty() { "the anonymous user".to_owned() } else { format!("user {user:?}") };
+    writeln!(std::io::stdout(), "good: {who}, {end}")?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The claims of a token. The signature is not checked. Null if the text is not a token.

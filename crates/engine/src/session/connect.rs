@@ -58,6 +58,7 @@ impl Session {
             self.rare.get_or_insert_default().granted = granted;
         }
         let Some(entries) = registry::claims_of(claims.names, claims.groups, &context.node.scopes) else {
+            context.because("names or groups of the token cannot be used: their scope must be in registry.scopes", "");
             return context.disconnect(Disconnect::BAD_REQUEST);
         };
         let mark = context.effects.requests.len();

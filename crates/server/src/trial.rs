@@ -1,0 +1,80 @@
+//! Whether a client with a token would be let in: a session of its own is asked, as a client would ask it. Nothing else of a node runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use touchline_engine::directory::Directory;
+use touchline_engine::session::{self, Link, Room, Sealer};
+use touchline_engine::tracker::{TrackLimits, Tracker};
+use touchline_engine::{ConnectionId, Context, Effects, Hub, Namespaces, Refused, Session};
+use touchline_registry::{OwnerId, Timing};
+
+use crate::auth::TokenVerifier;
+use crate::inbox::Asker;
+use crate::server::StartError;
+use crate::settings::Settings;
+
+/// The client that tries, whose commands come by itself.
+struct Unsealed;
+
+impl Sealer for Unsealed {
+    fn seal(&self, _: OwnerId) -> String {
+        String::new()
+    }
+}
+
+/// Connects with a token at a time (Unix milliseconds) to a node with these settings; with a channel and the token's user, subscribes
+/// with it. Why this is refused, if it is. What other connections have is not known.
+///
+/// # Errors
+/// When a configured public key can't be used.
+pub fn try_token(settings: &Settings, token: &str, channel: Option<(&str, String)>, now_ms: u64) -> Result<Option<Refused>, StartError> {
+    let mut client = settings.client.clone();
+    if channel.is_some() {
+        // The connection is not what is tried.
+        client.subscribe_to_user_personal_channel.enabled = false;
+        client.allow_anonymous_connect_without_token = true;
+    }
+    let directory = Directory::<Asker>::new("", &settings.registry.scopes, &Timing::default(), 0, false, now_ms);
+    let node = session::Node {
+        verifier: Box::new(TokenVerifier::new(&client)?),
+        namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
+        scopes: directory.scopes(),
+        version: crate::VERSION,
+        id: String::new(),
+        sealer: Arc::new(Unsealed),
+        users: None,
+        line_idle: Duration::ZERO,
+        deferred_max: 0,
+        track: TrackLimits { rate: 0, props_max: 0 },
+        client,
+    };
+    let mut session = Session::new([0; 16], Link::Duplex, true, now_ms, &node.client);
+    let commands = match channel {
+        None => vec![json!({"id": 1, "connect": {"token": token}})],
+        Some((channel, user)) => {
+            session.certify(user);
+            vec![json!({"id": 1, "connect": {}}), json!({"id": 2, "subscribe": {"channel": channel, "token": token}})]
+        }
+    };
+    let mut effects = Effects::default();
+    let (mut hub, mut tracker) = (Hub::default(), Tracker::default());
+    let mut context = Context {
+        now_ms,
+        random: 0,
+        id: ConnectionId { shard: 0, slot: 0, generation: 0 },
+        ping_interval: node.client.ping_interval,
+        node: &node,
+        hub: &mut hub,
+        tracker: &mut tracker,
+        room: Room::ANY,
+        effects: &mut effects,
+    };
+    for command in commands {
+        session.receive(command.to_string().as_bytes(), &mut context);
+    }
+    let code = effects.disconnect.map(|why| why.code.into()).or(effects.errors.first().copied());
+    let unknown = "the server would not say why";
+    Ok(code.map(|code| effects.refusals.pop().map_or(Refused { code, cause: unknown, channel: "".into() }, |why| Refused { code, ..why })))
+}
