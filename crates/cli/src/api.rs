@@ -43,7 +43,7 @@ impl Api {
         let settings = configured(arguments.config.as_deref())?;
         let url = match &arguments.api {
             Some(url) => url.clone(),
-            None => endpoint(&settings, "http")?,
+            None => api_endpoint(&settings)?,
         };
         Api::new(&url, arguments.key.clone().unwrap_or(settings.http_api.key))
     }
@@ -76,7 +76,21 @@ pub(crate) fn named(typed: Option<&Path>) -> Option<PathBuf> {
     typed.map(Path::to_owned).or_else(|| std::env::var_os(CONFIG_VARIABLE).map(Into::into))
 }
 
-/// Where a server with these settings is reached from this machine: `scheme://host:port`.
+/// Where the server API of these settings is reached from this machine: on the internal port, if there is one.
+///
+/// # Errors
+/// When that speaks TLS, which the commands that are clients do not.
+fn api_endpoint(settings: &Settings) -> Result<String> {
+    let server = &settings.http_server;
+    let internal = server.internal_bind_address().context("http_server.internal_address")?;
+    let Some(address) = internal.filter(|_| !settings.http_api.external) else { return endpoint(settings, "http") };
+    if server.has_internal_tls() {
+        bail!("the internal port of this configuration speaks TLS, and this command does not: give the http:// URL of a port without TLS");
+    }
+    Ok(format!("http://{}", reachable(address)))
+}
+
+/// Where clients reach a server with these settings from this machine: `scheme://host:port`.
 ///
 /// # Errors
 /// When it speaks TLS, which the commands that are clients do not.
@@ -110,4 +124,40 @@ pub(crate) fn configured(file: Option<&Path>) -> Result<Settings> {
 
 fn excerpt(body: &[u8]) -> String {
     String::from_utf8_lossy(body).chars().filter(|c| !c.is_control()).take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_api_is_where_the_settings_put_it() {
+        let asked = |change: fn(&mut Settings)| {
+            let mut settings = Settings::default();
+            settings.http_server.address = "127.0.0.1".into();
+            change(&mut settings);
+            api_endpoint(&settings).ok()
+        };
+        let internal = |settings: &mut Settings| settings.http_server.internal_port = Some(9000);
+        let with_tls = |settings: &mut Settings| settings.http_server.tls.enabled = true;
+        assert_eq!(asked(|_| {}).as_deref(), Some("http://127.0.0.1:8000"));
+        assert_eq!(asked(internal).as_deref(), Some("http://127.0.0.1:9000"));
+        assert_eq!(asked(with_tls), None);
+        type Change = fn(&mut Settings);
+        let cases: [(Change, Option<&str>); 4] = [
+            (|s| (s.http_server.internal_port, s.http_api.external) = (Some(9000), true), Some("http://127.0.0.1:8000")),
+            (|s| s.http_server.internal_address = "127.0.0.2".into(), Some("http://127.0.0.2:8000")),
+            (|s| (s.http_server.internal_port, s.http_server.tls.enabled) = (Some(9000), true), None),
+            (
+                |s| {
+                    (s.http_server.internal_port, s.http_server.tls.enabled) = (Some(9000), true);
+                    s.http_server.tls_external = true;
+                },
+                Some("http://127.0.0.1:9000"),
+            ),
+        ];
+        for (index, (change, expected)) in cases.into_iter().enumerate() {
+            assert_eq!(asked(change).as_deref(), expected, "case {index}");
+        }
+    }
 }

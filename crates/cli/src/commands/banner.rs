@@ -11,8 +11,8 @@ pub(crate) enum Reach {
     Refused,
 }
 
-/// Where to look, what to paste, how to stop.
-pub(crate) fn banner(base: &str, key: &str, plays_match: bool, reach: Reach) -> String {
+/// Where to look, what to paste, how to stop. `base`: where clients come; `api`: where the server API is.
+pub(crate) fn banner(base: &str, api: &str, key: &str, plays_match: bool, reach: Reach) -> String {
     let reach = match reach {
         Reach::Machine => "Only this machine sees it; `--open-to-network` shows it to phones and other machines.",
         Reach::Network => "Everybody who reaches this address can watch. The reporter's page holds the key: pass its address on to nobody.",
@@ -36,7 +36,7 @@ pub(crate) fn banner(base: &str, key: &str, plays_match: bool, reach: Reach) -> 
   {reach}
   Paste this, and every fan sees it:
 
-    curl {base}/api/publish{header} -d '{publication}'
+    curl {api}/api/publish{header} -d '{publication}'
 
   Stop with Ctrl-C.
 

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
 use anyhow::Result;
-use touchline_server::Settings;
+use touchline_server::{Running, Settings};
 
 use super::banner::{Reach, banner};
 use super::match_replay::{Player, Recording};
@@ -19,8 +19,10 @@ const SPEED: f64 = 30.0;
 ///
 /// # Errors
 /// When the banner can't be printed.
-pub(crate) fn begin(settings: &Settings, bound: SocketAddr, arguments: &ServeArguments) -> Result<Option<Player>> {
-    let base = format!("http://{}", reachable(bound));
+pub(crate) fn begin(settings: &Settings, running: &Running, arguments: &ServeArguments) -> Result<Option<Player>> {
+    let bound = running.address();
+    let api = running.internal_address().filter(|_| !settings.http_api.external).unwrap_or(bound);
+    let (base, api_base) = (format!("http://{}", reachable(bound)), format!("http://{}", reachable(api)));
     let key = &settings.http_api.key;
     let recording = if arguments.no_match { None } else { Some(Recording::parse(demo::RECORDING)?) };
     let is_open = !settings.client.anonymous_on_loopback_only;
@@ -32,9 +34,9 @@ pub(crate) fn begin(settings: &Settings, bound: SocketAddr, arguments: &ServeArg
         (false, _) => Reach::Machine,
     };
     let mut out = std::io::stdout().lock();
-    write!(out, "{}", banner(&shown, key, recording.is_some(), reach))?;
+    write!(out, "{}", banner(&shown, if api == bound { &shown } else { &api_base }, key, recording.is_some(), reach))?;
     out.flush()?;
-    recording.map(|recording| Player::start(Api::new(&base, key.clone())?, demo::CHANNEL.to_owned(), recording, SPEED)).transpose()
+    recording.map(|recording| Player::start(Api::new(&api_base, key.clone())?, demo::CHANNEL.to_owned(), recording, SPEED)).transpose()
 }
 
 /// The address to type on another machine: of every interface, the one that packets to others leave by. Nothing is sent to find it.

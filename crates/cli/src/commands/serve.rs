@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
     runtime.block_on(async {
         let mut signals = Signals::listen()?;
         let running = start(settings.clone())?;
-        let _player = if arguments.dev { dev::begin(&settings, running.address(), &arguments)? } else { None };
+        let _player = if arguments.dev { dev::begin(&settings, &running, &arguments)? } else { None };
         if let Some(address) = running.tcp_address() {
             tracing::info!(%address, "lines over TCP");
         }

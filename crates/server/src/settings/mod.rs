@@ -4,7 +4,7 @@ mod tls;
 mod transports;
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -473,6 +473,19 @@ impl HttpServerSettings {
         let port = self.internal_port.unwrap_or(self.port);
         let is_same = *address == self.address && (self.internal_port.is_none() || port == self.port && port != 0);
         (!is_same).then_some((address, port))
+    }
+
+    /// The address of the internal port, if there is one.
+    ///
+    /// # Errors
+    /// As [`HttpServerSettings::bind_address`].
+    pub fn internal_bind_address(&self) -> io::Result<Option<SocketAddr>> {
+        self.internal().map(|(address, port)| resolve(address).map(|ip| SocketAddr::new(ip, port))).transpose()
+    }
+
+    /// Whether the internal port speaks TLS.
+    pub fn has_internal_tls(&self) -> bool {
+        self.internal_tls.enabled || !self.tls_external && (self.tls.enabled || self.tls_autocert.enabled)
     }
 
     /// The first of `trusted_proxies` that is neither an address nor a network, if there is one.
