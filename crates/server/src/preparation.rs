@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use crate::auth::TokenVerifier;
+use crate::origin::Origins;
 use crate::proxies::Proxies;
 use crate::server::StartError;
 use crate::settings::{Settings, resolve};
@@ -58,6 +59,7 @@ pub(crate) fn prepare(settings: &Settings) -> Result<Ports, Vec<StartError>> {
         faults.push(StartError::ScopeName { name: scope.name.clone() });
     }
     faults.extend(proxies_of(settings).err());
+    faults.extend(Origins::parse(&client.allowed_origins).err().map(StartError::Origin));
     faults.extend(TokenVerifier::new(client).err().map(StartError::Key));
     faults.extend(tls::check(settings).into_iter().map(StartError::Tls));
     databases(settings, &mut faults);
