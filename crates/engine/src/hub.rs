@@ -392,6 +392,7 @@ mod tests {
         assert_eq!((hub.find("one"), hub.at(0), hub.at(1), hub.capacity()), (None, None, Some(two), 2));
         let three = hub.acquire("three");
         assert_eq!((three, hub.capacity(), hub.find("two")), (one, 2, Some(two)), "the index is used again");
+        assert_eq!(hub.by_name.len(), 2, "nothing is left of a name that nobody refers to");
     }
 
     #[test]

@@ -367,6 +367,9 @@ mod tests {
         }
     }
 
+    /// A channel, its namespace, whether it is private, and whether the user 7 is one of its own.
+    type Name = (&'static str, &'static str, bool, Option<bool>);
+
     #[test]
     fn names_are_split_as_the_settings_say() {
         let with = |boundary: &str, prefix: &str, user_boundary: &str| {
@@ -379,8 +382,7 @@ mod tests {
                 ..Default::default()
             })
         };
-        // Channel, its namespace, whether it is private, and whether the user 7 is one of its own.
-        let cases: [(&str, &str, &str, &[(&str, &str, bool, Option<bool>)]); 3] = [
+        let cases: [(&str, &str, &str, &[Name]); 3] = [
             (
                 ":",
                 "$",

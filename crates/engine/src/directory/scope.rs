@@ -185,6 +185,8 @@ mod tests {
             ("a*b*c", "a-b-c", "", true),
             ("a*b*c", "a-c-b", "", false),
             ("ab*ba", "aba", "", false),
+            ("a*bb*bc", "abbc", "", false),
+            ("a*b", "ac", "", false),
             ("{user}*", "*x", "*", true),
         ];
         for (pattern, name, user, expected) in cases {

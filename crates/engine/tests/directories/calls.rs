@@ -263,3 +263,13 @@ fn a_call_of_a_node_that_is_not_known_yet_is_answered_when_it_is() {
     assert_eq!(world.node("a").peers(), 1);
     assert_eq!(world.ask("a", 1, "reply", &reply(101))[0], r#"a tells b: {"call":7,"data":7}"#);
 }
+
+#[test]
+fn a_large_answer_costs_its_caller_by_its_bytes() {
+    let mut world = alone(|_| {});
+    world.ask("a", 2, "call", &call(300));
+    let (now_ms, data) = (world.now_ms, format!("\"{}\"", "x".repeat(8_192)));
+    world.node("a").ask(&who(1), Ask::Reply { call: 101, outcome: Ok(data.into()) }, None, now_ms);
+    let Some(Act::Answer(2, Ok(answered))) = world.node("a").acts().next() else { panic!("an answer") };
+    assert_eq!(answered.work(), 2);
+}

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use touchline_engine::directory::{Act, Ask, ScopeId, Target};
 
-use crate::world::{World, devices, who};
+use crate::world::{World, devices, one_of_many, who};
 
 fn all() -> Value {
     json!({"scope": "devices", "group": "all"})
@@ -197,9 +197,7 @@ fn who_goes_while_a_group_is_gathered_is_not_called() {
 fn crowd(world: &mut World, node: &str, size: u32) {
     let now_ms = world.now_ms;
     for number in 0..size {
-        let mut who = who(1);
-        who.owner.0[..4].copy_from_slice(&(number + 1).to_be_bytes());
-        world.node(node).ask(&who, Ask::Join { scope: ScopeId(0), group: "all".into(), meta: "".into() }, None, now_ms);
+        world.node(node).ask(&one_of_many(number + 1), Ask::Join { scope: ScopeId(0), group: "all".into(), meta: "".into() }, None, now_ms);
     }
     world.settle();
 }

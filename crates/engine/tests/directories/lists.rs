@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use touchline_engine::directory::{Act, Ask, Listing, ScopeId, Target};
 
-use crate::world::{World, devices, json as shown, who};
+use crate::world::{World, devices, json as shown, one_of_many, who};
 
 /// The answer to what is asked, what it costs, and in how many steps it was made.
 fn walk(world: &mut World, ask: Ask) -> (String, u32, usize) {
@@ -36,10 +36,8 @@ fn register(world: &mut World, name: &str, meta: &str) {
 fn crowd(world: &mut World, group: &str, size: u32, meta: usize) {
     let now_ms = world.now_ms;
     for number in 0..size {
-        let mut who = who(1);
-        who.owner.0[..4].copy_from_slice(&number.to_be_bytes());
         let meta = format!("\"{}\"", "x".repeat(meta.saturating_sub(2))).into();
-        world.node("a").ask(&who, Ask::Join { scope: ScopeId(0), group: group.into(), meta }, None, now_ms);
+        world.node("a").ask(&one_of_many(number), Ask::Join { scope: ScopeId(0), group: group.into(), meta }, None, now_ms);
     }
     world.settle();
 }
@@ -193,10 +191,8 @@ fn a_walk_takes_a_step_for_each_five_hundred_and_twelve_members() {
         let info = touchline_protocol::ClientInfo { user: "u".into(), client: "c".into(), conn_info: None, chan_info: None };
         let info = std::sync::Arc::new(info);
         for number in 0..size {
-            let mut who = who(1);
-            who.owner.0[..4].copy_from_slice(&number.to_be_bytes());
             let enter = Ask::Enter { channel: "room".into(), info: info.clone(), is_shown: true, is_announced: false };
-            world.node("a").ask(&who, enter, None, now_ms);
+            world.node("a").ask(&one_of_many(number), enter, None, now_ms);
         }
         let (list, _, taken) = walk(&mut world, Ask::Presence { channel: "room".into(), limit: 5_000 });
         assert_eq!((list.matches("user").count(), taken), (size as usize, steps));
@@ -226,6 +222,35 @@ fn what_touches_many_entries_is_a_walk_and_nothing_else_is() {
     assert!(world.node("a").begin(who(9), Ask::Count { scope: ScopeId(0) }, Some(9), now_ms).is_none());
     assert_eq!(world.settle(), [r#"a answers 9: {"names":0,"groups":0,"members":0,"nodes":[{"node":"a","entries":0}]}"#]);
     world.ask("a", 1, "join", &json!({"scope": "devices", "group": "x"}));
+    // A name is no group, though a group be called so.
+    for ask in [send(false, 0), call(false)] {
+        assert!(world.node("a").begin(who(9), ask, Some(9), now_ms).is_none());
+        assert_eq!(world.settle(), ["a refuses 9: 4002 not registered"]);
+    }
     let walk = world.node("a").begin(who(9), send(true, 0), Some(9), now_ms).expect("a walk");
     assert!(walk.is_send());
+}
+
+#[test]
+fn a_page_has_no_more_than_its_limit_in_however_many_steps_it_is_made() {
+    let mut world = wide();
+    let now_ms = world.now_ms;
+    for number in 0..1_104 {
+        // The first one, and three that only the second step finds.
+        let is_wanted = number == 0 || number > 1_100;
+        let key = format!("{}{number}", if is_wanted { "x" } else { "n" });
+        register(&mut world, &key, "");
+        let join = |scope, group: &str| Ask::Join { scope: ScopeId(scope), group: group.into(), meta: "".into() };
+        world.node("a").ask(&one_of_many(number), join(0, &key), None, now_ms);
+        world.node("a").ask(&one_of_many(number), join(1, if is_wanted { "few" } else { "rest" }), None, now_ms);
+    }
+    world.settle();
+    let listing = |scope, prefix: &str| Listing { scope: ScopeId(scope), prefix: prefix.into(), cursor: 0, limit: 2 };
+    let (page, work, steps) = walk(&mut world, Ask::Groups(listing(0, "x")));
+    assert_eq!(page, r#"{"groups":[{"group":"x0","count":1},{"group":"x1101","count":1}],"cursor":1102}"#);
+    assert_eq!((work, steps), ((1_102 + 2) / 8, 2));
+    let (page, ..) = walk(&mut world, Ask::Names(listing(0, "x")));
+    assert!(page.matches(r#""name":"#).count() == 2 && page.ends_with(r#""cursor":1102}"#), "{page}");
+    let (page, ..) = walk(&mut world, Ask::MemberPage { group: "few".into(), listing: listing(1, "") });
+    assert!(page.matches("client").count() == 2 && page.ends_with(r#""count":4,"cursor":1102}"#), "{page}");
 }

@@ -1,10 +1,10 @@
 //! Other nodes: they may be dead, stand still, leave, or have other options.
 
 use serde_json::{Value, json};
-use touchline_engine::directory::{Ask, Directory, ScopeId, ScopeOptions, Who};
+use touchline_engine::directory::{Act, Ask, ConflictPolicy, Directory, ScopeId, ScopeOptions, Who};
 use touchline_registry::Timing;
 
-use crate::world::{START_MS, World, devices, owner, who};
+use crate::world::{START_MS, World, devices, one_of_many, owner, who};
 
 fn name(name: &str) -> Value {
     json!({"scope": "devices", "name": name})
@@ -12,10 +12,9 @@ fn name(name: &str) -> Value {
 
 #[test]
 fn a_name_on_a_node_that_may_be_dead_goes_to_its_own_user_only() {
-    let options = || ScopeOptions {
-        allow_register: vec!["{user}/*".into(), "*".into()],
-        conflict_policy: touchline_engine::directory::ConflictPolicy::Reject,
-        ..devices()
+    let options = |conflict_policy| {
+        let allow_register = vec!["{user}/*".into(), "*".into()];
+        ScopeOptions { allow_register, conflict_policy, ..devices() }
     };
     for (is_suspected, user, is_backend, key, is_given) in [
         (true, "u1", false, "u1/phone", true),
@@ -26,18 +25,20 @@ fn a_name_on_a_node_that_may_be_dead_goes_to_its_own_user_only() {
         (true, "", true, "bike", true),
         (false, "", true, "bike", false),
     ] {
-        let mut world = World::cluster(&["a", "b"], options());
-        world.ask("b", 1, "register", &name(key));
-        let now_ms = world.now_ms;
-        world.node("a").suspect("b", is_suspected, now_ms);
-        let who = Who { owner: owner(5), user: user.into(), is_backend };
-        let ask = Ask::Register { scope: ScopeId(0), name: key.into(), meta: "".into(), take_over: false };
-        world.node("a").ask(&who, ask, Some(5), now_ms);
-        let lines = world.settle();
-        if is_given {
-            assert_eq!(lines[0], format!(r#"a answers 5: {{"name":"{key}","client":"c5","node":"a","version":"*.0"}}"#), "{user}");
-        } else {
-            assert_eq!(lines, ["a refuses 5: 4001 name taken"], "{is_suspected} {user} {key}");
+        for conflict_policy in [ConflictPolicy::Newest, ConflictPolicy::Reject] {
+            let mut world = World::cluster(&["a", "b"], options(conflict_policy));
+            world.ask("b", 1, "register", &name(key));
+            let now_ms = world.now_ms;
+            world.node("a").suspect("b", is_suspected, now_ms);
+            let who = Who { owner: owner(5), user: user.into(), is_backend };
+            let ask = Ask::Register { scope: ScopeId(0), name: key.into(), meta: "".into(), take_over: false };
+            world.node("a").ask(&who, ask, Some(5), now_ms);
+            let lines = world.settle();
+            if is_given {
+                assert_eq!(lines[0], format!(r#"a answers 5: {{"name":"{key}","client":"c5","node":"a","version":"*.0"}}"#), "{user}");
+            } else {
+                assert_eq!(lines, ["a refuses 5: 4001 name taken"], "{is_suspected} {user} {key}");
+            }
         }
     }
 }
@@ -120,35 +121,26 @@ fn nobody_is_late_before_the_node_takes_part() {
 
 #[test]
 fn other_options_of_a_node_are_noticed_once_for_each_scope() {
-    let scopes = |name_max_length| [ScopeOptions { name_max_length, ..devices() }];
-    let mut a = Directory::<u32>::new("a", &scopes(10), &Timing::default(), 1, true, START_MS);
-    let mut b = Directory::<u32>::new("b", &scopes(11), &Timing::default(), 2, true, START_MS);
+    let directory = |name: &str, birth: u64, name_max_length: usize| {
+        Directory::<u32>::new(name, &[ScopeOptions { name_max_length, ..devices() }], &Timing::default(), birth, true, START_MS)
+    };
+    let (mut node, mut other) = (("a", directory("a", 1, 10)), ("b", directory("b", 2, 11)));
     let mut told = Vec::new();
-    for round in 0..10 {
-        let now_ms = START_MS + round * 400;
-        for (from, to) in [(0, 1), (1, 0)] {
-            let nodes: [&mut Directory<u32>; 2] = [&mut a, &mut b];
-            nodes.into_iter().enumerate().for_each(|(index, node)| {
-                if index == from {
-                    node.tick(now_ms);
-                    node.flush();
-                }
-            });
-            let acts: Vec<_> = if from == 0 { a.acts().collect() } else { b.acts().collect() };
-            for act in acts {
-                match act {
-                    touchline_engine::directory::Act::Link { scope, message, .. } => {
-                        let node = if to == 0 { &mut a } else { &mut b };
-                        node.receive(&scope, &message, now_ms);
-                    }
-                    touchline_engine::directory::Act::Differs { scope, node } => told.push(format!("{from}: {scope} of {node}")),
-                    other => panic!("{other:?}"),
-                }
+    for round in 0..20 {
+        let now_ms = START_MS + round * 200;
+        node.1.tick(now_ms);
+        node.1.flush();
+        for act in node.1.acts() {
+            match act {
+                Act::Link { scope, message, .. } => other.1.receive(&scope, &message, now_ms),
+                Act::Differs { scope, node: than } => told.push(format!("{} has other options of {scope} than {than}", node.0)),
+                act => panic!("{act:?}"),
             }
         }
+        std::mem::swap(&mut node, &mut other);
     }
     told.sort();
-    assert_eq!(told, ["0: devices of b", "1: devices of a"]);
+    assert_eq!(told, ["a has other options of devices than b", "b has other options of devices than a"]);
 }
 
 #[test]
@@ -161,6 +153,13 @@ fn a_node_alone_says_nothing_to_others() {
     node.flush();
     node.wake(now_ms + 3_600_000);
     node.goodbye();
+    assert_eq!(node.acts().count(), 0);
+    // However much changes at once.
+    for number in 0..2_000 {
+        let ask = Ask::Join { scope: ScopeId(1), group: "all".into(), meta: format!("\"{}\"", "x".repeat(200)).into() };
+        node.ask(&one_of_many(number), ask, None, now_ms);
+    }
+    node.flush();
     assert_eq!(node.acts().count(), 0);
     // What comes for a scope that it does not have is left alone.
     node.receive("nowhere", b"x", now_ms);
@@ -212,5 +211,16 @@ fn scopes_whose_entries_may_be_larger_than_a_message_are_named() {
     for (most, oversized) in [(5_612, vec![]), (5_611, vec!["devices"]), (4_862, vec!["devices", "robots"])] {
         world.node("a").set_message_max(most);
         assert_eq!(world.node("a").oversized_scopes().collect::<Vec<_>>(), oversized, "{most}");
+    }
+}
+
+#[test]
+fn times_are_those_of_the_configuration() {
+    // By default a node that has not looked at the clock for ten seconds was away.
+    for (timeout_ms, was_away) in [(5_000, true), (60_000, false)] {
+        let timing = Timing { timeout_ms, ..Timing::default() };
+        let mut node = Directory::<u32>::new("a", &[devices()], &timing, 1, true, START_MS);
+        node.wake(START_MS + 10_000);
+        assert_eq!(node.acts().any(|act| matches!(act, Act::Probe)), was_away, "{timeout_ms}");
     }
 }

@@ -36,6 +36,13 @@ pub(crate) fn who(client: u32) -> Who {
     Who { owner: owner(client), user: user.into(), is_backend: client == 0 }
 }
 
+/// One client of a crowd, which has no short name.
+pub(crate) fn one_of_many(number: u32) -> Who {
+    let mut who = who(1);
+    who.owner.0[..4].copy_from_slice(&number.to_be_bytes());
+    who
+}
+
 impl World {
     /// A node without a cluster.
     pub(crate) fn alone(options: ScopeOptions) -> Self {

@@ -187,6 +187,13 @@ fn a_cache_that_nobody_listens_to_is_made_anew_without_a_word() {
     assert_eq!(world.submit(load(fresh)), [""; 0]);
     assert_eq!(world.submit(recover(1, 6, epoch().as_str())), [format!("subscribed{}, recovered [7, 9]", at(9))]);
     assert_eq!(world.submit(recover(2, 5, epoch().as_str())), [format!("subscribed{}, nothing recovered", at(9))]);
+    // A stream that is full says that something before its first may be missing.
+    let mut world = following(0);
+    world.submit(unsubscribe(1));
+    world.submit(stored(6, 7));
+    assert_eq!(world.submit(load(Loaded { floor: 7, behind: 0, ..loaded(6, 9) })), [""; 0]);
+    assert_eq!(world.submit(read(None)), [format!("history [7, 8, 9]{}", at(9))]);
+    assert_eq!(world.submit(recover(1, 6, "")), [format!("subscribed{}, nothing recovered", at(9))]);
     // The history may be shorter than what the position says.
     let mut world = World::in_cluster(history());
     world.submit(subscribe(1));
@@ -214,6 +221,10 @@ fn what_cannot_be_had_refuses_who_waits_and_is_asked_for_again_after_a_moment() 
     assert_eq!(world.submit(Request::Loaded(None)), [""; 0]);
     assert_eq!(world.submit(stored(5, 6)), [""; 0], "nobody is given what comes without what was before");
     assert_eq!(world.submit(recover(1, 5, "")), [UNREACHABLE]);
+    // Where nobody has asked, nothing has failed.
+    let mut world = following(5);
+    assert_eq!(world.submit(Request::Loaded(None)), [""; 0]);
+    assert_eq!(world.submit(recover(2, 9, epoch().as_str())), ["waits", r#"load a of "" behind 5"#]);
 }
 
 #[test]
@@ -224,6 +235,10 @@ fn a_payload_that_cannot_be_read_ends_the_cache() {
     let bad = Loaded { kept: vec![(6, unreadable()), (7, payload(7, START_MS))], top: 7, ..loaded(5, 5) };
     assert_eq!(world.submit(load(bad)), ["to shard 0, a of 1: broken", "a has a payload of format 2"]);
     assert_eq!(world.submit(subscribe(2)), [UNREACHABLE], "what stands behind it is not given");
+    world.now_ms += 199;
+    assert_eq!(world.submit(subscribe(2)), [UNREACHABLE]);
+    world.now_ms += 1;
+    assert_eq!(world.submit(subscribe(2)), ["waits", "follow a"]);
     // A history that was removed up to 4, by an entry of its own at 6.
     let mut world = following(5);
     let clear = Stored { offset: 6, previous: 5, epoch: None, payload: removal(4).into() };

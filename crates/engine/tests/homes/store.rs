@@ -136,6 +136,23 @@ fn a_store_that_was_set_back_is_told_and_everybody_begins_anew() {
 }
 
 #[test]
+fn a_publication_tells_where_the_run_before_it_ended() {
+    let mut world = World::with_store(history());
+    world.submit(subscribe(1));
+    // The second run has begun, and has given no offset in this channel.
+    let runs = Runs { known: [(1, 41), (2, 42)].into(), first: vec![(1, 1)] };
+    world.submit(load(Loaded { epoch: epoch().in_run(42), runs, ..loaded(0, 6) }));
+    let at = |offset: u64| format!("subscribed at {offset} of {}", epoch().in_run(42).as_str());
+    let of_first = |offset: u64| recover(2, offset, epoch().in_run(41).as_str());
+    assert_eq!(world.submit(of_first(6)), [format!("{}, recovered []", at(6))]);
+    assert_eq!(world.submit(stored(5, 6)), [""; 0], "a word that comes late is of the first run");
+    assert_eq!(world.submit(of_first(6)), [format!("{}, recovered []", at(6))]);
+    world.submit(stored(6, 7));
+    assert_eq!(world.submit(of_first(6)), [format!("{}, recovered [7]", at(7))]);
+    assert_eq!(world.submit(of_first(7)), [format!("{}, nothing recovered", at(7))], "the first run did not give that");
+}
+
+#[test]
 fn a_room_for_so_many_channels_is_for_those_of_the_store_too() {
     let mut world = World::with(
         ChannelOptions { durable: true, ..history() },
