@@ -65,12 +65,6 @@ struct Stored {
     question: Question,
 }
 
-impl Channel {
-    fn is_needed(&self) -> bool {
-        self.history.is_some() || self.listeners.iter().any(|n| *n > 0)
-    }
-}
-
 /// Times and channels, the first on top.
 type Expiries = BinaryHeap<Reverse<(u64, Arc<str>)>>;
 
@@ -425,13 +419,7 @@ impl Channels {
             // A publication, or the end of the last subscription, books it again.
             None if is_listened => return,
             None if stored.forgotten_ms > now_ms => stored.forgotten_ms,
-            None => {
-                channel.history = None;
-                if !channel.is_needed() {
-                    self.forget(&name);
-                }
-                return;
-            }
+            None => return self.forget(&name),
         };
         stored.book(&name, next_ms.max(now_ms + EXPIRY_STEP_MS), &mut self.expiries);
     }

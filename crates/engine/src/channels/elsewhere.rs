@@ -194,9 +194,6 @@ impl Channels {
                 self.note_refusal(connection, channel, &outcome, now_ms);
                 outcome
             }
-            Request::Unsubscribe { connection, is_answered: false } if self.was_refused(connection, channel) => {
-                Outcome::Done(Response::Done)
-            }
             Request::History(_) if options.has_history() => self.once_heard(channel, options, keeper, request, now_ms),
             Request::Passing(payload) => self.take_passing(channel, &payload),
             Request::Stored(stored) => self.take_stored(channel, options, stored, now_ms),
