@@ -127,7 +127,8 @@ impl<A> Directory<A> {
         let json = take(json);
         let (most, longest_ms) = self.call_limits();
         let until_ms = now_ms.saturating_add(message.timeout_ms.min(longest_ms));
-        for (number, client) in (message.call..).zip(clients) {
+        for (place, client) in (0..).zip(clients) {
+            let number = message.call.wrapping_add(place);
             if self.calls.len() >= most {
                 let refused = answer(number, &Err(CallError::Ours(Error::TOO_MANY_CALLS)));
                 self.acts.push(Act::Node(from.into(), refused));
