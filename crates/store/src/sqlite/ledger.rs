@@ -94,7 +94,10 @@ impl Ledger {
         let is_first = channel.oldest == channel.top;
         if is_first || (channel.ttl_ms, channel.meta_ttl_ms) != (append.ttl_ms, append.meta_ttl_ms) {
             (channel.ttl_ms, channel.meta_ttl_ms, channel.is_remade) = (append.ttl_ms, append.meta_ttl_ms, true);
-            channel.due_ms = append.time_ms.saturating_add(append.ttl_ms).min(i64::MAX as u64);
+            // Where something waits to be deleted, the trimmer looks at the rest as well.
+            if channel.due_ms != 0 {
+                channel.due_ms = append.time_ms.saturating_add(append.ttl_ms).min(i64::MAX as u64);
+            }
         }
         let oldest = (channel.top + 1).saturating_sub(append.size as u64);
         if oldest > channel.oldest {
@@ -118,9 +121,14 @@ impl Ledger {
 
     /// Removes what is kept of a channel, if it is there.
     pub(super) fn remove(&mut self, connection: &Connection, name: &Arc<str>) -> rusqlite::Result<Outcome> {
-        // The row says so at once; the publications go step by step.
-        connection.prepare_cached("UPDATE channel SET oldest = top + 1, due_ms = 0 WHERE name = ?1")?.execute([&**name])?;
-        self.known.remove(name);
+        // What this transaction has appended stands in the entry only, so this has to go through the entry, too.
+        let Some(channel) = look(&mut self.known, connection, name)? else { return Ok(Outcome::Nothing) };
+        (channel.oldest, channel.has_old) = (channel.top + 1, true);
+        // What is more than one step goes later.
+        (channel.due_ms, channel.is_remade) = (0, true);
+        if !std::mem::replace(&mut channel.is_changed, true) {
+            self.changed.push(Arc::clone(name));
+        }
         Ok(Outcome::Nothing)
     }
 
@@ -230,8 +238,21 @@ fn find<'k>(
     name: &Arc<str>,
     epoch: u64,
 ) -> rusqlite::Result<&'k mut Channel> {
+    if look(known, connection, name)?.is_none() {
+        let insert = "INSERT INTO channel (name, epoch, top, oldest, version, version_epoch, ttl_ms, meta_ttl_ms, due_ms, run) VALUES (?1, ?2, 0, 1, 0, '', 0, 0, ?3, 0)";
+        connection.prepare_cached(insert)?.execute(params![&**name, epoch as i64, i64::MAX])?;
+    }
+    look(known, connection, name)?.ok_or(rusqlite::Error::QueryReturnedNoRows)
+}
+
+/// The channel, from memory or from its row, if it is there.
+fn look<'k>(
+    known: &'k mut HashMap<Arc<str>, Channel>,
+    connection: &Connection,
+    name: &Arc<str>,
+) -> rusqlite::Result<Option<&'k mut Channel>> {
     let free = match known.entry(Arc::clone(name)) {
-        Entry::Occupied(channel) => return Ok(channel.into_mut()),
+        Entry::Occupied(channel) => return Ok(Some(channel.into_mut())),
         Entry::Vacant(free) => free,
     };
     let select = "SELECT id, epoch, top, oldest, version, version_epoch, ttl_ms, meta_ttl_ms, due_ms, run FROM channel WHERE name = ?1";
@@ -252,25 +273,5 @@ fn find<'k>(
             has_old: false,
         })
     });
-    if let Some(channel) = found.optional()? {
-        return Ok(free.insert(channel));
-    }
-    let insert = "INSERT INTO channel (name, epoch, top, oldest, version, version_epoch, ttl_ms, meta_ttl_ms, due_ms, run) VALUES (?1, ?2, 0, 1, 0, '', 0, 0, ?3, 0)";
-    connection.prepare_cached(insert)?.execute(params![&**name, epoch as i64, i64::MAX])?;
-    let id = connection.last_insert_rowid();
-    Ok(free.insert(Channel {
-        id,
-        epoch,
-        top: 0,
-        oldest: 1,
-        version: 0,
-        version_epoch: Box::default(),
-        ttl_ms: 0,
-        meta_ttl_ms: 0,
-        due_ms: i64::MAX as u64,
-        run: 0,
-        is_changed: false,
-        is_remade: false,
-        has_old: false,
-    }))
+    Ok(found.optional()?.map(|channel| free.insert(channel)))
 }

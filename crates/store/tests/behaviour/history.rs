@@ -1,6 +1,7 @@
 //! History: publications in order, recovery, keys, versions, and what is let go.
 
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use bytes::Bytes;
 use touchline_store::{Append, HEAD, Incoming, Placed, Refusal, Settings, Url};
@@ -121,6 +122,34 @@ fn what_is_removed_is_gone_and_the_position_stays() {
         assert_eq!(stage.offset(publication("a", 6)), 6);
         assert_eq!(offsets(&stage.kept("a")), [6]);
         stage.store.close();
+    });
+}
+
+#[test]
+fn a_channel_is_removed_among_publications_of_the_same_commit() {
+    on_both("remove-among", |settings| {
+        let together = Settings { commit_delay: Duration::from_millis(200), commit_size: 1_000, ..settings.clone() };
+        let stage = Stage::open(&together);
+        assert_eq!(stage.offset(publication("a", 1)), 1);
+        let (sender, placed) = channel();
+        let (removes, removed) = channel();
+        for n in 2..=5 {
+            stage.store.append(Append { done: tells(&sender), ..publication("a", n) });
+            if n == 4 {
+                stage.store.remove("a".into(), tells(&removes));
+            }
+        }
+        let offsets_of: Vec<_> = (0..4).map(|_| placed.recv_timeout(PATIENCE).expect("it is told").map(|placed| placed.offset)).collect();
+        assert_eq!(offsets_of, [Ok(2), Ok(3), Ok(4), Ok(5)]);
+        assert_eq!(removed.recv_timeout(PATIENCE), Ok(Ok(())));
+        assert_eq!(stage.offset(publication("a", 6)), 6, "the channel goes on");
+        let history = stage.load("a", 0, 100);
+        assert_eq!((history.top, history.kept.len() as u64), (6, 6 - history.floor), "and what it keeps has no hole");
+        stage.store.close();
+        let again = Stage::open(settings);
+        assert_eq!(again.load("a", 0, 100).top, 6);
+        assert_eq!(again.offset(publication("a", 7)), 7, "also from what is on disk");
+        again.store.close();
     });
 }
 
