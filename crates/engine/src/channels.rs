@@ -119,7 +119,7 @@ impl Channels {
             Request::Unsubscribe { connection, is_answered: false } if self.was_refused(connection, channel) => Response::Done,
             Request::Unsubscribe { connection, .. } => self.unsubscribe(channel, connection, now_ms),
             Request::Announce(push) => self.announce(channel, push),
-            Request::Passing(_) | Request::Stored(_) | Request::Grown(_) | Request::Interested | Request::Loaded(_) => Response::Done,
+            Request::Passing(_) | Request::Stored(_) | Request::Grown(..) | Request::Interested | Request::Loaded(_) => Response::Done,
             Request::Publish(publish) => self.publish(channel, options, *publish, now_ms),
             Request::History(_) | Request::HistoryRemove if !options.has_history() => Response::Refused(Error::NOT_AVAILABLE),
             Request::History(history) => self.history(channel, options, &history, now_ms),

@@ -130,8 +130,8 @@ pub enum Request {
     Passing(Bytes),
     /// Of the cluster or the store: a publication that it has stored.
     Stored(Stored),
-    /// Of the store: somebody else has stored something, and the channel's last offset is this or higher.
-    Grown(u64),
+    /// Of the store: somebody else has stored something in this life and run of the channel, and its last offset is this or higher.
+    Grown(Epoch, u64),
     /// Of the cluster: the channel is heard from now on.
     Interested,
     /// Of the cluster or the store: what it keeps of the channel; none = it can't be had now.

@@ -166,7 +166,7 @@ fn epoch_of(placed: Placed) -> Epoch {
 /// Hands on what comes of it.
 fn take(node: &Node, incoming: Incoming) {
     match incoming {
-        Incoming::Grown { channel, top } => node.tell_home(channel, Request::Grown(top)),
+        Incoming::Grown { channel, placed } => node.tell_home(channel, Request::Grown(epoch_of(placed), placed.offset)),
         Incoming::Cleared { channel } => node.tell_home(channel, Request::Passing(clearing())),
         Incoming::Missed => node.tell_shards(|| Message::CatchUp),
         Incoming::Mail { scope, name } => node.register(Order::Mail { scope, name }),

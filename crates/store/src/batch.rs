@@ -111,9 +111,25 @@ pub(crate) enum Outcome {
 
 /// What is told once the transaction is on disk.
 pub(crate) enum Done {
-    Placed { placed: Placed, is_new: bool, channel: Arc<str>, payload: Bytes, done: OnPlaced },
-    Made { channel: Arc<str>, behind: u64, history: Option<History> },
-    Posted { letter: Letter, id: Option<u64>, done: OnPosted },
+    Placed {
+        placed: Placed,
+        is_new: bool,
+        channel: Arc<str>,
+        payload: Bytes,
+        done: OnPlaced,
+    },
+    Made {
+        channel: Arc<str>,
+        behind: u64,
+        history: Option<History>,
+    },
+    /// A channel is there, and somebody has published in it meanwhile: it has to be read.
+    Unread(Load),
+    Posted {
+        letter: Letter,
+        id: Option<u64>,
+        done: OnPosted,
+    },
     Plain(OnDone),
     Refused(Write, Refusal),
 }
@@ -126,12 +142,11 @@ impl Done {
             (Write::Append(Append { channel, payload, done, .. }), Outcome::Placed { offset, epoch, run, is_new }) => {
                 Done::Placed { placed: Placed { offset, epoch, run }, is_new, channel, payload, done }
             }
-            (Write::Make(Load { channel, behind, .. }), Outcome::Made { epoch, top }) => {
-                // Somebody may have published meanwhile: then it has to be asked for again.
+            (Write::Make(Load { channel, behind, .. }), Outcome::Made { epoch, top: 0 }) => {
                 let runs = Runs { known: Known::clone(known), first: Vec::new() };
-                let history = (top == 0).then_some(History { epoch, top, floor: 0, kept: Vec::new(), runs });
-                Done::Made { channel, behind, history }
+                Done::Made { channel, behind, history: Some(History { epoch, top: 0, floor: 0, kept: Vec::new(), runs }) }
             }
+            (Write::Make(load), Outcome::Made { .. }) => Done::Unread(load),
             (Write::Post(letter, done), Outcome::Posted(id)) => Done::Posted { letter, id, done },
             (Write::Remove { done, .. } | Write::Describe { done, .. } | Write::Forget { done, .. } | Write::Discard { done, .. }, _) => {
                 Done::Plain(done)
@@ -156,6 +171,7 @@ impl Done {
                 done(Ok(placed));
             }
             Done::Made { channel, behind, history } => hand(Incoming::Loaded { channel, behind, history }),
+            Done::Unread(load) => hand(Incoming::Loaded { channel: load.channel, behind: load.behind, history: None }),
             Done::Posted { letter: Letter { scope, name, .. }, id: Some(id), done } => {
                 figures.letters.fetch_add(1, Relaxed);
                 hand(Incoming::Mail { scope, name });
@@ -192,20 +208,14 @@ impl Append {
 }
 
 impl Write {
-    /// Tells that there is no room for it.
-    pub(crate) fn turn_back(self, figures: &Figures) {
-        match self {
-            Write::Append(append) => {
-                figures.waiting.fetch_sub(1, Relaxed);
-                figures.refused.fetch_add(1, Relaxed);
-                (append.done)(Err(Refusal::Full));
-            }
-            Write::Post(_, done) => done(Err(Refusal::Full)),
-            Write::Remove { done, .. } | Write::Describe { done, .. } | Write::Forget { done, .. } | Write::Discard { done, .. } => {
-                done(Err(Refusal::Full));
-            }
-            Write::Make(_) | Write::BeginRun(_) | Write::Close => {}
+    /// Tells that there is no room for it, or nobody who writes it.
+    pub(crate) fn turn_back(self, hand: &Hand, figures: &Figures, refusal: Refusal) {
+        if matches!(self, Write::Append(_)) {
+            figures.waiting.fetch_sub(1, Relaxed);
+            figures.refused.fetch_add(1, Relaxed);
         }
+        self.refuse(hand, refusal);
+        hand(Incoming::Settled);
     }
 
     /// Tells that a commit failed.
@@ -214,7 +224,8 @@ impl Write {
         hand(Incoming::Settled);
     }
 
-    fn refuse(self, hand: &Hand, refusal: Refusal) {
+    /// Tells that it was not written.
+    pub(crate) fn refuse(self, hand: &Hand, refusal: Refusal) {
         match self {
             Write::Append(append) => (append.done)(Err(refusal)),
             Write::Post(_, done) => done(Err(refusal)),

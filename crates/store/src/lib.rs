@@ -8,6 +8,7 @@ mod batch;
 pub mod copies;
 mod find;
 pub mod migrate;
+mod panics;
 mod postgres;
 mod runs;
 mod schema;
@@ -167,6 +168,19 @@ pub struct History {
     pub runs: Runs,
 }
 
+impl History {
+    /// The same without what is before a hole: a history has none.
+    fn whole(mut self) -> Self {
+        let expected = (1..=self.top).rev();
+        let whole = self.kept.iter().rev().zip(expected).take_while(|((offset, ..), expected)| offset == expected).count();
+        if (whole as u64) < self.top.saturating_sub(self.floor) {
+            self.kept.drain(..self.kept.len() - whole);
+            self.floor = self.top - whole as u64;
+        }
+        self
+    }
+}
+
 /// What comes of it.
 #[derive(Debug)]
 pub enum Incoming {
@@ -191,12 +205,12 @@ pub enum Incoming {
         /// Its history.
         history: Option<History>,
     },
-    /// Another node has stored something: the channel's last offset is this or higher.
+    /// Another node has stored something.
     Grown {
         /// The channel.
         channel: Arc<str>,
-        /// The offset.
-        top: u64,
+        /// Its last offset, or one before it, and in which life and run of the channel.
+        placed: Placed,
     },
     /// Another node has removed what was kept of a channel.
     Cleared {
@@ -352,9 +366,8 @@ impl Store {
             Primary::Sqlite(primary) => primary.write(write),
             Primary::Postgres(primary) => primary.write(write),
         };
-        if let Some(write) = refused {
-            write.turn_back(&self.figures);
-            (self.hand)(Incoming::Settled);
+        if let Some((write, refusal)) = refused {
+            write.turn_back(&self.hand, &self.figures, refusal);
         }
     }
 
@@ -362,9 +375,12 @@ impl Store {
         if self.figures.reading.fetch_add(1, Relaxed) >= self.read_queue {
             return read.finish(&self.figures).refuse(&self.hand, Refusal::Full);
         }
-        match &self.primary {
+        let refused = match &self.primary {
             Primary::Sqlite(primary) => primary.read(read),
             Primary::Postgres(primary) => primary.read(read),
+        };
+        if let Some(read) = refused {
+            read.finish(&self.figures).refuse(&self.hand, Refusal::Failed);
         }
     }
 

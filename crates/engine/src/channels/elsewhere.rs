@@ -197,7 +197,7 @@ impl Channels {
             Request::History(_) if options.has_history() => self.once_heard(channel, options, keeper, request, now_ms),
             Request::Passing(payload) => self.take_passing(channel, &payload),
             Request::Stored(stored) => self.take_stored(channel, options, stored, now_ms),
-            Request::Grown(top) => self.take_growth(channel, top),
+            Request::Grown(_, top) => self.take_growth(channel, top),
             Request::Interested => self.take_interest(channel, options),
             Request::Loaded(loaded) => self.take_loaded(channel, options, loaded, now_ms),
             request => Outcome::Done(self.execute(channel, request, now_ms)),

@@ -11,6 +11,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::parts::refusal_of;
 use crate::migrate::{self, Database, SchemaError};
+use crate::panics::{Panicked, caught_in};
 use crate::{NewerRow, OpenError};
 
 /// Who changes the schema has this advisory lock: "touchlin" as a number.
@@ -47,6 +48,9 @@ pub(crate) enum Failure {
     /// A later version has written what was read.
     #[error(transparent)]
     Newer(#[from] NewerRow),
+    /// A defect of this program.
+    #[error(transparent)]
+    Panicked(#[from] Panicked),
 }
 
 impl Failure {
@@ -55,7 +59,7 @@ impl Failure {
         match self {
             Failure::Database(error) => error.code().is_none_or(|code| code.code().starts_with("57") || code.code().starts_with("53")),
             Failure::Silent(_) => true,
-            Failure::Schema(_) | Failure::Newer(_) => false,
+            Failure::Schema(_) | Failure::Newer(_) | Failure::Panicked(_) => false,
         }
     }
 
@@ -63,6 +67,11 @@ impl Failure {
     pub(crate) fn is_of_item(&self) -> bool {
         matches!(self, Failure::Database(error) if refusal_of(error).is_some())
     }
+}
+
+/// What comes of something within its time; neither silence nor a panic holds up whoever waits.
+pub(super) async fn in_time<T>(patience: Duration, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::time::timeout(patience, caught_in(work)).await??
 }
 
 /// The whole chain of reasons: the first says no more than "db error".

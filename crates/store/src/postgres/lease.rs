@@ -12,17 +12,6 @@ use crate::runs::{self, Known};
 /// Between two renewals. A lease lasts four times as long (`touchline.renew`).
 const RENEWAL: Duration = Duration::from_secs(5);
 
-/// What a renewal comes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Renewal {
-    /// It is not due yet, or there was nothing to it.
-    Fine,
-    /// Others may have taken this node for gone, and not told it what they have written.
-    Lapsed,
-    /// The database has forgotten renewals: it was set back.
-    SetBack,
-}
-
 /// This node's lease.
 #[derive(Debug)]
 pub(super) struct Lease {
@@ -47,16 +36,25 @@ impl Lease {
         known(client).await
     }
 
-    /// Renews the lease if it is time.
-    pub(super) async fn renew(&mut self, client: &Client) -> Result<Renewal, Failure> {
+    /// Gives the lease up: who comes next need not take this node for one that is still there.
+    pub(super) async fn leave(&self, client: &Client) -> Result<(), Failure> {
+        client.execute("DELETE FROM touchline.lease WHERE node = $1", &[&self.node]).await?;
+        Ok(())
+    }
+
+    /// Renews the lease if it is time. Whether all is well: else others may have taken this node for gone, and not told it what they have
+    /// written, or the database has forgotten renewals, so it was set back.
+    pub(super) async fn renew(&mut self, client: &Client) -> Result<bool, Failure> {
         if Instant::now() < self.renew_at {
-            return Ok(Renewal::Fine);
+            return Ok(true);
         }
         let row = client.query_one("SELECT touchline.renew($1, $2)", &[&self.node, &self.beat]).await?;
-        let Some(was_live) = row.get::<_, Option<bool>>(0) else { return Ok(Renewal::SetBack) };
-        self.beat += 1;
-        self.renew_at = Instant::now() + RENEWAL;
-        Ok(if was_live { Renewal::Fine } else { Renewal::Lapsed })
+        let was_live = row.get::<_, Option<bool>>(0) == Some(true);
+        if was_live {
+            self.beat += 1;
+            self.renew_at = Instant::now() + RENEWAL;
+        }
+        Ok(was_live)
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::connection::{Address, Failure, Link};
 use super::letters;
-use crate::{Hand, Incoming};
+use crate::{Hand, Incoming, Placed};
 
 /// Between two attempts to connect.
 const RETRY: Duration = Duration::from_secs(1);
@@ -41,7 +41,8 @@ async fn listen(address: &Address, me: String, hand: Hand) -> Result<(), Failure
     }
 }
 
-/// What another node says: `<node> <top> <channel>`, or `<node> @<length of the scope> <scope><name>` for a letter.
+/// What another node says: `<node> <top>/<epoch>/<run> <channel>`, `<node> 0 <channel>` of a history that was removed, or
+/// `<node> @<length of the scope> <scope><name>` for a letter.
 fn read(text: &str, me: &str) -> Option<Incoming> {
     let mut words = text.splitn(3, ' ');
     let (from, what, whom) = (words.next()?, words.next()?, words.next()?);
@@ -52,8 +53,13 @@ fn read(text: &str, me: &str) -> Option<Incoming> {
         let (scope, name) = whom.split_at_checked(length.parse().ok()?)?;
         return Some(Incoming::Mail { scope: scope.into(), name: name.into() });
     }
-    let (channel, top) = (whom.into(), what.parse().ok()?);
-    Some(if top == 0 { Incoming::Cleared { channel } } else { Incoming::Grown { channel, top } })
+    let channel = whom.into();
+    if what == "0" {
+        return Some(Incoming::Cleared { channel });
+    }
+    let mut numbers = what.splitn(3, '/').map(|number| number.parse::<i64>().ok().map(|number| number as u64));
+    let (offset, epoch, run) = (numbers.next()??, numbers.next()??, numbers.next()??);
+    Some(Incoming::Grown { channel, placed: Placed { offset, epoch, run } })
 }
 
 #[cfg(test)]
@@ -62,11 +68,13 @@ mod tests {
 
     #[test]
     fn notes_of_other_nodes_are_read() {
-        assert!(matches!(read("a 7 match: 1", "b"), Some(Incoming::Grown { channel, top: 7 }) if &*channel == "match: 1"));
+        let grown = read("a 7/-2/5 match: 1", "b");
+        let expected = Placed { offset: 7, epoch: u64::MAX - 1, run: 5 };
+        assert!(matches!(grown, Some(Incoming::Grown { channel, placed }) if &*channel == "match: 1" && placed == expected));
         assert!(matches!(read("a 0 x", "b"), Some(Incoming::Cleared { channel }) if &*channel == "x"));
         let mail = read("a @3 my phone 7", "b");
         assert!(matches!(mail, Some(Incoming::Mail { scope, name }) if &*scope == "my " && &*name == "phone 7"));
-        for nothing in ["b 7 x", "a x", "a x y", "a @9 short", ""] {
+        for nothing in ["b 7/1/2 x", "a x", "a x y", "a 7 x", "a 7/1 x", "a @9 short", ""] {
             assert!(read(nothing, "b").is_none(), "{nothing}");
         }
     }

@@ -20,8 +20,9 @@ pub(crate) use connection::{Address, Failure, Link};
 
 use crate::batch::{Read, Write};
 use crate::migrate::PRIMARY;
+use crate::panics::caught_in;
 use crate::runs::RunBook;
-use crate::{Figures, Hand, OpenError, Settings};
+use crate::{Figures, Hand, OpenError, Refusal, Settings};
 
 /// The way to the thread.
 pub(crate) struct Primary {
@@ -65,7 +66,16 @@ impl Primary {
                 if !settings.notifier.is_empty() {
                     tokio::spawn(listener::serve(address.clone(), settings.notifier.clone(), Arc::clone(&hand)));
                 }
-                writer::Writer::new(address, &settings, is_checked, hand, of_figures, runs).serve(written).await;
+                let (of_writer, mut written) = (Hand::clone(&hand), written);
+                let writer = writer::Writer::new(address, &settings, is_checked, of_writer, Arc::clone(&of_figures), runs);
+                let Err(panicked) = caught_in(writer.serve(&mut written)).await else { return };
+                of_figures.fail(&panicked);
+                // Nobody writes any more: whoever asks is told so, until the store is closed.
+                while let Some(write) = written.recv().await
+                    && !matches!(write, Write::Close)
+                {
+                    write.turn_back(&hand, &of_figures, Refusal::Failed);
+                }
             });
         };
         let thread = std::thread::Builder::new().name("store".into()).spawn(work).map_err(of_system)?;
@@ -73,14 +83,18 @@ impl Primary {
         Ok(Primary { writes, reads, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Gives back what there is no room for.
-    pub(crate) fn write(&self, write: Write) -> Option<Write> {
-        let (TrySendError::Full(write) | TrySendError::Closed(write)) = self.writes.try_send(write).err()?;
-        Some(write)
+    /// Gives back what there is no room for, or nobody to write it.
+    pub(crate) fn write(&self, write: Write) -> Option<(Write, Refusal)> {
+        match self.writes.try_send(write) {
+            Ok(()) => None,
+            Err(TrySendError::Full(write)) => Some((write, Refusal::Full)),
+            Err(TrySendError::Closed(write)) => Some((write, Refusal::Failed)),
+        }
     }
 
-    pub(crate) fn read(&self, read: Read) {
-        let _ = self.reads.send(read);
+    /// Gives back what nobody is there to read.
+    pub(crate) fn read(&self, read: Read) -> Option<Read> {
+        self.reads.send(read).err().map(|unread| unread.0)
     }
 
     pub(crate) fn close(&self) {

@@ -117,7 +117,9 @@ impl Items<'_> {
                 return Ok(Outcome::Made { epoch: row.get::<_, i64>(0) as u64, top: row.get::<_, i64>(1) as u64 });
             }
             Write::Remove { channel, .. } => {
-                client.execute("UPDATE touchline.channel SET oldest = top + 1, due_ms = 0 WHERE name = $1", &[&&**channel]).await?;
+                client
+                    .execute("UPDATE touchline.channel SET oldest = top + 1, cut = top + 1, due_ms = 0 WHERE name = $1", &[&&**channel])
+                    .await?;
                 if !self.notifier.is_empty() {
                     client.execute("SELECT pg_notify('touchline', $1)", &[&format!("{} 0 {channel}", self.notifier)]).await?;
                 }
@@ -136,7 +138,7 @@ impl Items<'_> {
     async fn append_all(&self, all: &[&Append], epochs: &[i64]) -> Result<Vec<Row>, tokio_postgres::Error> {
         let texts = |of: fn(&Append) -> &str| all.iter().map(|append| of(append)).collect::<Vec<&str>>();
         let numbers = |of: fn(&Append) -> u64| all.iter().map(|append| signed(of(append))).collect::<Vec<i64>>();
-        let parameters: [&(dyn ToSql + Sync); 12] = [
+        let parameters: [&(dyn ToSql + Sync); 11] = [
             &texts(|a| &a.channel),
             &numbers(|a| a.time_ms),
             &texts(|a| std::str::from_utf8(a.payload.get(HEAD..).unwrap_or_default()).unwrap_or_default()),
@@ -148,7 +150,6 @@ impl Items<'_> {
             &numbers(|a| a.ttl_ms),
             &numbers(|a| a.meta_ttl_ms),
             &epochs,
-            &signed(self.now_ms),
             &self.notifier,
         ];
         self.client.query(self.append, &parameters).await

@@ -9,18 +9,22 @@ use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, WeakSender};
 use tokio_postgres::{Client, Row};
 
-use super::connection::{Address, Failure, Link};
+use super::connection::{Address, Failure, Link, in_time};
 use super::{directory, lease, letters};
 use crate::batch::{Answer, Load, Read, Write, now_ms};
 use crate::runs::{Known, RunBook, Runs};
 use crate::{Figures, Hand, History, Refusal, readable};
 
-/// The channel and what it keeps in one statement, so all of one moment; one row without a publication where it keeps nothing.
+/// The channel and what it keeps in one statement, so all of one moment; one row without a publication where it keeps nothing. A node that
+/// catches up is given what the size does not keep, too, as long as it is there: its subscribers have not had it.
 const SELECT: &str = "SELECT c.epoch, c.top, c.floor, p.\"offset\", p.time_ms, p.data, p.format, c.run_number, c.run_id, \
      (SELECT array_agg(r.run ORDER BY r.run) FROM touchline.channel_run r WHERE r.channel = c.id), \
      (SELECT array_agg(r.first ORDER BY r.run) FROM touchline.channel_run r WHERE r.channel = c.id) \
-     FROM (SELECT touchline.channel.id, epoch, top, greatest(oldest - 1, top - $3, $2, 0) AS floor, newest.number AS run_number, newest.id AS run_id \
-         FROM touchline.channel, (SELECT number, id FROM touchline.run ORDER BY number DESC LIMIT 1) newest WHERE name = $1) c \
+     FROM (SELECT touchline.channel.id, epoch, top, newest.number AS run_number, newest.id AS run_id, \
+             greatest(oldest - 1, $2::bigint, CASE WHEN oldest < cut AND ($2::bigint > 0 OR oldest = 1) THEN 0 ELSE top - $3::bigint END) \
+                 AS floor \
+         FROM touchline.channel \
+         LEFT JOIN (SELECT number, id FROM touchline.run ORDER BY number DESC LIMIT 1) newest ON true WHERE name = $1) c \
      LEFT JOIN touchline.publication p ON p.channel = c.id AND p.\"offset\" > c.floor ORDER BY p.\"offset\"";
 
 /// Between two looks at whether the writer has found out which run it is.
@@ -46,12 +50,12 @@ impl Reader {
     pub(super) async fn serve(mut self, asked: Arc<Mutex<UnboundedReceiver<Read>>>) {
         loop {
             let Some(read) = asked.lock().await.recv().await else { return };
-            let answer = tokio::time::timeout(self.address.patience, self.read(&read)).await;
+            let answer = in_time(self.address.patience, self.read(&read)).await;
             let read = read.finish(&self.figures);
-            match answer.map_err(Failure::from).and_then(|answer| answer) {
+            match answer {
                 Ok(answer) => {
-                    if let (Some(load), Some(writes)) = (read.tell(answer, &self.hand), self.writes.upgrade()) {
-                        let _ = writes.send(Write::Make(load)).await;
+                    if let Some(load) = read.tell(answer, &self.hand) {
+                        self.make(load).await;
                     }
                 }
                 Err(error) if error.is_of_item() => {
@@ -65,6 +69,16 @@ impl Reader {
                     read.refuse(&self.hand, Refusal::Failed);
                 }
             }
+        }
+    }
+
+    async fn make(&self, load: Load) {
+        let unwritten = match self.writes.upgrade() {
+            Some(writes) => writes.send(Write::Make(load)).await.map_err(|unwritten| unwritten.0),
+            None => Err(Write::Make(load)),
+        };
+        if let Err(write) = unwritten {
+            write.refuse(&self.hand, Refusal::Failed);
         }
     }
 
@@ -91,7 +105,8 @@ impl Reader {
     }
 }
 
-async fn history(client: &Client, load: &Load, book: &RunBook) -> Result<Option<History>, Failure> {
+/// What is kept of a channel that is there.
+pub(super) async fn history(client: &Client, load: &Load, book: &RunBook) -> Result<Option<History>, Failure> {
     let size = i64::try_from(load.size).unwrap_or(i64::MAX);
     let rows = client.query(SELECT, &[&&*load.channel, &(load.behind as i64), &size]).await?;
     let Some(first) = rows.first() else { return Ok(None) };
@@ -101,8 +116,9 @@ async fn history(client: &Client, load: &Load, book: &RunBook) -> Result<Option<
     rows.iter().filter(is_kept).try_for_each(|row| readable(i64::from(row.get::<_, i16>(6))))?;
     let kept = rows.iter().filter(is_kept).map(|row| (number(row, 3), number(row, 4), Bytes::from(row.get::<_, String>(5)))).collect();
     let numbers = |column: usize| first.get::<_, Option<Vec<i64>>>(column).unwrap_or_default().into_iter().map(|number| number as u64);
-    let known = known(client, book, (number(first, 7), number(first, 8))).await?;
-    Ok(Some(History { epoch, top, floor, kept, runs: Runs { known, first: numbers(9).zip(numbers(10)).collect() } }))
+    let newest = (first.try_get::<_, i64>(7)? as u64, first.try_get::<_, i64>(8)? as u64);
+    let runs = Runs { known: known(client, book, newest).await?, first: numbers(9).zip(numbers(10)).collect() };
+    Ok(Some(History { epoch, top, floor, kept, runs }.whole()))
 }
 
 /// The runs up to one, from memory if it is known.

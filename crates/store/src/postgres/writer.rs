@@ -10,10 +10,10 @@ use tokio::sync::mpsc::Receiver;
 use tokio::time::Instant;
 use tokio_postgres::Statement;
 
-use super::connection::{Address, Failure, Link};
-use super::lease::{Lease, Renewal};
-use super::letters;
+use super::connection::{Address, Failure, Link, in_time};
+use super::lease::Lease;
 use super::parts::Items;
+use super::{letters, reader};
 use crate::batch::{Done, Outcome, Write, now_ms};
 use crate::migrate::PRIMARY;
 use crate::runs::RunBook;
@@ -31,8 +31,7 @@ const STEP: u64 = 512;
 const POSTMAN: i64 = 0x746f_7563_6862_6f78;
 /// Begins a transaction in which no new run begins (`touchline.enter`).
 const BEGIN: &str = "BEGIN; SELECT pg_advisory_xact_lock_shared(8390891508474246766)";
-const APPEND: &str =
-    "SELECT place, \"offset\", epoch, run, is_new FROM touchline.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)";
+const APPEND: &str = "SELECT place, \"offset\", epoch, run, is_new FROM touchline.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
 
 /// The writer's task and all it owns.
 pub(super) struct Writer {
@@ -87,7 +86,7 @@ impl Writer {
     }
 
     /// Serves until it is told to close.
-    pub(super) async fn serve(mut self, mut written: Receiver<Write>) {
+    pub(super) async fn serve(mut self, written: &mut Receiver<Write>) {
         let mut batch = Vec::new();
         let mail = Arc::clone(&self.mail);
         loop {
@@ -106,7 +105,7 @@ impl Writer {
                 self.commit(&mut batch).await;
             }
             if is_over {
-                return;
+                return self.leave().await;
             }
             if Instant::now() >= self.trim_at {
                 self.trim().await;
@@ -114,22 +113,42 @@ impl Writer {
         }
     }
 
+    async fn leave(&mut self) {
+        if let Some((Link { client }, _)) = &self.link
+            && let Err(error) = in_time(self.address.patience, self.lease.leave(client)).await
+        {
+            tracing::warn!(%error, "the lease in PostgreSQL could not be given up: it runs out by itself");
+        }
+    }
+
     async fn commit(&mut self, batch: &mut Vec<Write>) {
         let began = Instant::now();
-        let outcome =
-            tokio::time::timeout(self.address.patience, self.write(batch)).await.map_err(Failure::from).and_then(|written| written);
+        let outcome = in_time(self.address.patience, self.write(batch)).await;
         self.figures.count(batch, began.elapsed());
         match outcome {
             Ok(outcomes) => {
                 self.figures.succeed();
                 let known = self.runs.known();
                 let dones = batch.drain(..).zip(outcomes).filter_map(|(write, outcome)| Done::of(write, outcome, &known));
+                let mut dones: Vec<Done> = dones.collect();
+                self.read(&mut dones).await;
                 Done::tell_all(dones, &self.hand, &self.figures);
             }
             Err(error) => {
                 self.fail(&error);
                 Write::refuse_all(batch, &self.hand);
             }
+        }
+    }
+
+    /// Reads what has to be read before it is told.
+    async fn read(&self, dones: &mut [Done]) {
+        let Some((Link { client }, _)) = &self.link else { return };
+        for done in dones {
+            let Done::Unread(load) = done else { continue };
+            let read = in_time(self.address.patience, reader::history(client, load, &self.runs)).await;
+            let history = read.inspect_err(|error| tracing::warn!(%error, "the primary database could not be read")).unwrap_or_default();
+            *done = Done::Made { channel: Arc::clone(&load.channel), behind: load.behind, history };
         }
     }
 
@@ -184,7 +203,7 @@ impl Writer {
     }
 
     /// Begins a new run, unless another has begun since the one that is known to be bad (0 = whether one is needed is to be seen). What is in
-    /// memory is of the run before.
+    /// memory may be of the run before, or behind.
     async fn begin_run(&mut self, bad_run: u64) -> Result<(), Failure> {
         self.link().await?;
         let Some((Link { client }, _)) = &self.link else { return Ok(()) };
@@ -205,8 +224,7 @@ impl Writer {
 
     /// Publishes what applications have put into the outbox, in its order; a row leaves it in the transaction that gives it its place.
     async fn post(&mut self) {
-        let posted = tokio::time::timeout(self.address.patience, self.post_all()).await.map_err(Failure::from).and_then(|posted| posted);
-        match posted {
+        match in_time(self.address.patience, self.post_all()).await {
             Ok((dones, has_more)) => {
                 Done::tell_all(dones, &self.hand, &self.figures);
                 if has_more {
@@ -282,8 +300,7 @@ impl Writer {
 
     /// Lets go of some of what is too old. It writes in any case: that is how a database that has failed is seen to work again.
     async fn trim(&mut self) {
-        let trimmed = tokio::time::timeout(self.address.patience, self.try_trim()).await.map_err(Failure::from).and_then(|trimmed| trimmed);
-        match trimmed {
+        match in_time(self.address.patience, self.try_trim()).await {
             Ok(has_more) => {
                 self.figures.succeed();
                 self.mail.notify_one();
@@ -296,18 +313,17 @@ impl Writer {
     async fn try_trim(&mut self) -> Result<bool, Failure> {
         let was_failing = self.figures.is_failing();
         self.link().await?;
-        if let Some((Link { client }, _)) = &self.link {
-            match self.lease.renew(client).await? {
-                Renewal::Fine => {}
-                Renewal::Lapsed => (self.hand)(Incoming::Missed),
-                Renewal::SetBack => self.begin_run(0).await?,
-            }
+        if let Some((Link { client }, _)) = &self.link
+            && !self.lease.renew(client).await?
+        {
+            // A publication that is under way may have found this node gone. Who enters waits until it is committed, and only then looks.
+            self.begin_run(0).await?;
         }
         let (Link { client }, _) = self.link().await?;
         if was_failing {
             client.execute("UPDATE touchline.migration SET title = title WHERE version = 1", &[]).await?;
         }
-        let has_more: bool = client.query_one("SELECT touchline.trim($1)", &[&(now_ms() as i64)]).await?.get(0);
+        let has_more: bool = client.query_one("SELECT touchline.trim()", &[]).await?.get(0);
         let expired = letters::expire(client, now_ms(), STEP).await?;
         self.figures.letters_expired.fetch_add(expired, Relaxed);
         Ok(has_more || expired == STEP)

@@ -183,10 +183,17 @@ impl Ledger {
 
     fn trim_channel(&mut self, connection: &Connection, name: &Arc<str>, now_ms: u64) -> rusqlite::Result<bool> {
         let channel = find(&mut self.known, connection, name, 0)?;
-        let old = "DELETE FROM publication WHERE channel = ?1 AND offset IN \
-             (SELECT offset FROM publication WHERE channel = ?1 AND (offset < ?2 OR time_ms <= ?3) ORDER BY offset LIMIT ?4)";
+        // The clock may have been set, so times need not rise with the offsets: what is behind one that stays does so, too.
+        let stays = "SELECT offset FROM (SELECT offset, time_ms FROM publication WHERE channel = ?1 ORDER BY offset LIMIT ?4) \
+             WHERE offset >= ?2 AND time_ms > ?3 ORDER BY offset LIMIT 1";
         let until_ms = now_ms.saturating_sub(channel.ttl_ms);
-        let deleted = connection.prepare_cached(old)?.execute(params![channel.id, channel.oldest, until_ms, STEP])?;
+        let stays = connection
+            .prepare_cached(stays)?
+            .query_row(params![channel.id, channel.oldest, until_ms, STEP], |row| row.get::<_, i64>(0))
+            .optional()?;
+        let old = "DELETE FROM publication WHERE channel = ?1 AND offset IN \
+             (SELECT offset FROM publication WHERE channel = ?1 AND offset < ?2 ORDER BY offset LIMIT ?3)";
+        let deleted = connection.prepare_cached(old)?.execute(params![channel.id, stays.unwrap_or(i64::MAX), STEP])?;
         let first = "SELECT offset, time_ms FROM publication WHERE channel = ?1 ORDER BY offset LIMIT 1";
         let first = connection
             .prepare_cached(first)?
@@ -197,8 +204,14 @@ impl Ledger {
                 channel.oldest = channel.oldest.max(offset);
                 channel.due_ms = if offset < channel.oldest { now_ms } else { time_ms + channel.ttl_ms };
             }
-            // An empty channel is kept for its position, then goes as well.
+            // An empty channel is kept for its position, and for its keys: the results that they give are positions. Then it goes as well.
             None if channel.oldest > channel.top && deleted == 0 && channel.due_ms != 0 => {
+                let keyed = "SELECT max(expires_ms) FROM idempotency WHERE channel = ?1 AND expires_ms > ?2";
+                if let Some(keyed_ms) = connection.prepare_cached(keyed)?.query_row(params![channel.id, now_ms], |row| row.get(0))? {
+                    channel.due_ms = keyed_ms;
+                    connection.prepare_cached("UPDATE channel SET due_ms = ?2 WHERE id = ?1")?.execute(params![channel.id, keyed_ms])?;
+                    return Ok(false);
+                }
                 connection.prepare_cached("DELETE FROM idempotency WHERE channel = ?1")?.execute([channel.id])?;
                 connection.prepare_cached("DELETE FROM channel_run WHERE channel = ?1")?.execute([channel.id])?;
                 connection.prepare_cached("DELETE FROM channel WHERE id = ?1")?.execute([channel.id])?;
@@ -239,7 +252,8 @@ fn find<'k>(
     epoch: u64,
 ) -> rusqlite::Result<&'k mut Channel> {
     if look(known, connection, name)?.is_none() {
-        let insert = "INSERT INTO channel (name, epoch, top, oldest, version, version_epoch, ttl_ms, meta_ttl_ms, due_ms, run) VALUES (?1, ?2, 0, 1, 0, '', 0, 0, ?3, 0)";
+        let insert = "INSERT INTO channel (name, epoch, top, oldest, version, version_epoch, ttl_ms, meta_ttl_ms, due_ms, run) \
+             VALUES (?1, ?2, 0, 1, 0, '', 0, 0, ?3, 0)";
         connection.prepare_cached(insert)?.execute(params![&**name, epoch as i64, i64::MAX])?;
     }
     look(known, connection, name)?.ok_or(rusqlite::Error::QueryReturnedNoRows)

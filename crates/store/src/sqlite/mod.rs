@@ -22,8 +22,9 @@ use serde::Serialize;
 pub(crate) use self::files::make_database;
 use crate::batch::{Read, Write};
 use crate::migrate::{self, Database, PRIMARY};
+use crate::panics::caught;
 use crate::runs::{self, Known};
-use crate::{Figures, Hand, NewerRow, OpenError, Refusal, Settings};
+use crate::{Figures, Hand, OpenError, Refusal, Settings};
 
 /// How long a statement waits for a lock that another connection of this process holds.
 const BUSY: Duration = Duration::from_secs(10);
@@ -56,21 +57,37 @@ impl Primary {
             threads.push(thread("store-read", path, move || reader.serve(&asked))?);
         }
         let log = log::Log::new(path.to_owned(), Arc::clone(&figures));
+        let (of_hand, of_figures) = (Hand::clone(&hand), Arc::clone(&figures));
         let writer = writer::Writer::new(path.to_owned(), connection, settings, hand, Arc::clone(&figures), log.is_long(), runs);
-        threads.push(thread("store-write", path, move || writer.serve(&written))?);
+        let write = move || {
+            let Err(panicked) = caught(|| writer.serve(&written)) else { return };
+            of_figures.fail(&panicked);
+            // Nobody writes any more: whoever asks is told so, until the store is closed.
+            while let Ok(write) = written.recv()
+                && !matches!(write, Write::Close)
+            {
+                write.turn_back(&of_hand, &of_figures, Refusal::Failed);
+            }
+        };
+        threads.push(thread("store-write", path, write)?);
         threads.push(thread("store-log", path, move || log.serve())?);
         Ok(Primary { writes, reads: Mutex::new(Some(reads)), figures, threads: Mutex::new(threads), lock })
     }
 
-    /// Gives back what there is no room for.
-    pub(crate) fn write(&self, write: Write) -> Option<Write> {
-        let (TrySendError::Full(write) | TrySendError::Disconnected(write)) = self.writes.try_send(write).err()?;
-        Some(write)
+    /// Gives back what there is no room for, or nobody to write it.
+    pub(crate) fn write(&self, write: Write) -> Option<(Write, Refusal)> {
+        match self.writes.try_send(write) {
+            Ok(()) => None,
+            Err(TrySendError::Full(write)) => Some((write, Refusal::Full)),
+            Err(TrySendError::Disconnected(write)) => Some((write, Refusal::Failed)),
+        }
     }
 
-    pub(crate) fn read(&self, read: Read) {
-        if let Some(reads) = &*self.reads.lock().unwrap_or_else(PoisonError::into_inner) {
-            let _ = reads.send(read);
+    /// Gives back what nobody is there to read.
+    pub(crate) fn read(&self, read: Read) -> Option<Read> {
+        match &*self.reads.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(reads) => reads.send(read).err().map(|unread| unread.0),
+            None => Some(read),
         }
     }
 
@@ -98,9 +115,9 @@ fn begin_run(connection: &mut Connection) -> rusqlite::Result<Known> {
     Ok(known)
 }
 
-/// A row that can't be read, as an error of SQLite.
-fn unreadable(newer: NewerRow) -> rusqlite::Error {
-    rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Integer, Box::new(newer))
+/// What stands in the way of an answer (a row that can't be read, a panic), as an error of SQLite.
+fn unreadable(reason: impl std::error::Error + Send + Sync + 'static) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Integer, Box::new(reason))
 }
 
 /// Opens a database that nobody else has open, and checks its schema, after bringing it up to date if that is wanted.

@@ -10,6 +10,7 @@ use rusqlite::{Connection, OptionalExtension as _};
 
 use super::{connect, directory, letters, next, note_damage, unreadable};
 use crate::batch::{Answer, Load, Read, Write, now_ms};
+use crate::panics::caught;
 use crate::runs::{Known, Runs};
 use crate::{Figures, Hand, History, Refusal, readable};
 
@@ -32,12 +33,14 @@ impl Reader {
     /// Serves until nobody can ask any more.
     pub(super) fn serve(mut self, asked: &Mutex<Receiver<Read>>) {
         while let Some(read) = next(asked) {
-            let answer = self.read(&read);
+            let answer = caught(|| self.read(&read)).unwrap_or_else(|panicked| Err(unreadable(panicked)));
             let read = read.finish(&self.figures);
             match answer {
                 Ok(answer) => {
-                    if let Some(load) = read.tell(answer, &self.hand) {
-                        let _ = self.writes.send(Write::Make(load));
+                    if let Some(load) = read.tell(answer, &self.hand)
+                        && let Err(unwritten) = self.writes.send(Write::Make(load))
+                    {
+                        unwritten.0.refuse(&self.hand, Refusal::Failed);
                     }
                 }
                 Err(error) => {
@@ -70,7 +73,7 @@ impl Reader {
 }
 
 /// What is kept of a channel that is there, all of one moment.
-fn history(connection: &Connection, load: &Load, known: &Known) -> rusqlite::Result<Option<History>> {
+pub(super) fn history(connection: &Connection, load: &Load, known: &Known) -> rusqlite::Result<Option<History>> {
     let transaction = connection.unchecked_transaction()?;
     let mut find = transaction.prepare_cached("SELECT id, epoch, top, oldest FROM channel WHERE name = ?1")?;
     let found = find.query_row([&*load.channel], |row| {
@@ -88,5 +91,5 @@ fn history(connection: &Connection, load: &Load, known: &Known) -> rusqlite::Res
         Ok((row.get(0)?, row.get(1)?, Bytes::from(row.get::<_, Vec<u8>>(2)?)))
     })?;
     let kept = kept.collect::<rusqlite::Result<_>>()?;
-    Ok(Some(History { epoch, top, floor, kept, runs: Runs { known: Known::clone(known), first } }))
+    Ok(Some(History { epoch, top, floor, kept, runs: Runs { known: Known::clone(known), first } }.whole()))
 }

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::ledger::{Ledger, STEP};
-use super::{connect, directory, letters, note_damage, refusal_of};
+use super::{connect, directory, letters, note_damage, reader, refusal_of, unreadable};
 use crate::batch::{Done, Outcome, Write, now_ms};
+use crate::panics::caught;
 use crate::runs::Known;
 use crate::{Figures, Hand, Settings};
 
@@ -109,13 +110,13 @@ impl Writer {
     /// Writes a batch in one transaction, then tells everybody.
     fn commit(&mut self, batch: &mut Vec<Write>) {
         let began = Instant::now();
-        let outcome = self.write(batch);
+        let outcome = caught(|| self.write(batch)).unwrap_or_else(|panicked| Err(unreadable(panicked)));
         self.figures.count(batch, began.elapsed());
         match outcome {
             Ok(outcomes) => {
                 self.figures.succeed();
                 let dones = batch.drain(..).zip(outcomes).filter_map(|(write, outcome)| Done::of(write, outcome, &self.runs));
-                Done::tell_all(dones, &self.hand, &self.figures);
+                Done::tell_all(dones.map(|done| self.read(done)), &self.hand, &self.figures);
                 self.empty_log();
             }
             Err(error) => {
@@ -123,6 +124,14 @@ impl Writer {
                 Write::refuse_all(batch, &self.hand);
             }
         }
+    }
+
+    /// Reads what has to be read before it is told.
+    fn read(&self, done: Done) -> Done {
+        let (Done::Unread(load), Some(connection)) = (&done, &self.connection) else { return done };
+        let read = caught(|| reader::history(connection, load, &self.runs)).unwrap_or_else(|panicked| Err(unreadable(panicked)));
+        let history = read.inspect_err(|error| tracing::warn!(%error, "the primary database could not be read")).unwrap_or_default();
+        Done::Made { channel: Arc::clone(&load.channel), behind: load.behind, history }
     }
 
     /// Writes a batch in one transaction. An item that the database refuses for what it holds is left out, and the others are written.
@@ -217,7 +226,7 @@ impl Writer {
 
     /// Lets go of some of what is too old. It writes something in any case: that is how a database that has failed is seen to work again.
     fn trim(&mut self) {
-        let trimmed = self.try_trim();
+        let trimmed = caught(|| self.try_trim()).unwrap_or_else(|panicked| Err(unreadable(panicked)));
         match trimmed {
             Ok(has_more) => {
                 self.figures.succeed();

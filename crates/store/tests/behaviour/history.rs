@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use touchline_store::{Append, HEAD, Incoming, Placed, Refusal, Settings, Url};
 
-use crate::stage::{PATIENCE, Stage, offsets, on_both, publication, tells};
+use crate::stage::{HOUR_MS, PATIENCE, Stage, execute, now_ms, offsets, on_both, publication, tells};
 
 #[test]
 fn publications_stand_one_behind_the_other_and_come_back() {
@@ -105,6 +105,68 @@ fn what_is_old_goes_by_itself_and_the_position_goes_last() {
         assert_eq!((empty.epoch, empty.top, empty.floor), (epoch, 700, 700), "the position stays for a while");
         stage.wait_until("the position goes", |stage| stage.load("a", 0, 1_000).epoch != epoch);
         assert_eq!(stage.offset(old(1)), 1, "another life of the channel");
+        stage.store.close();
+    });
+}
+
+#[test]
+fn what_is_old_behind_what_stays_stays_too() {
+    on_both("clocks", |settings| {
+        let stage = Stage::open(settings);
+        // The clock goes back and forth, or those of nodes differ.
+        for (n, age_ms) in [(1, 2 * HOUR_MS), (2, 0), (3, 2 * HOUR_MS), (4, 0)] {
+            assert_eq!(stage.offset(Append { time_ms: now_ms() - age_ms, ..publication("a", n) }), n);
+        }
+        stage.wait_until("what is old goes", |stage| stage.load("a", 0, 100).floor > 0);
+        let history = stage.load("a", 0, 100);
+        assert_eq!((history.floor, offsets(&stage.kept("a"))), (1, vec![2, 3, 4]), "a history has no holes");
+        stage.store.close();
+    });
+}
+
+#[test]
+fn what_is_before_a_hole_is_no_history() {
+    on_both("hole", |settings| {
+        let stage = Stage::open(settings);
+        (1..=6).for_each(|n| assert_eq!(stage.offset(publication("a", n)), n));
+        execute(settings, &["DELETE FROM touchline.publication WHERE \"offset\" = 3"]);
+        assert_eq!((stage.load("a", 0, 100).floor, offsets(&stage.kept("a"))), (3, vec![4, 5, 6]));
+        assert_eq!(stage.load("a", 4, 100).floor, 4);
+        execute(settings, &["DELETE FROM touchline.publication WHERE \"offset\" = 6"]);
+        assert_eq!((stage.load("a", 0, 100).floor, stage.kept("a").len()), (6, 0));
+        stage.store.close();
+    });
+}
+
+#[test]
+fn a_key_outlives_its_publication_and_keeps_its_channel() {
+    on_both("keys-last", |settings| {
+        let stage = Stage::open(settings);
+        let brief = |channel: &str, key: &str| Append { key: key.into(), ttl_ms: 1, meta_ttl_ms: 1, ..publication(channel, 1) };
+        let keyed = stage.append(brief("keyed", "k")).expect("it is stored");
+        let epoch = stage.append(brief("other", "")).expect("it is stored").epoch;
+        stage.wait_until("a channel without keys goes", |stage| stage.load("other", 0, 10).epoch != epoch);
+        assert!(stage.kept("keyed").is_empty());
+        assert_eq!(stage.append(brief("keyed", "k")), Ok(keyed), "the first result, and nothing is published");
+        stage.store.close();
+    });
+}
+
+#[test]
+fn a_channel_that_is_asked_for_while_it_begins_is_told_as_it_is() {
+    on_both("begins", |settings| {
+        let stage = Stage::open(&Settings { commit_size: 1, ..settings.clone() });
+        let names: Vec<String> = (0..100).map(|n| format!("a{n}")).collect();
+        names.iter().for_each(|name| stage.store.load(name.as_str().into(), 0, 10, HOUR_MS));
+        names.iter().for_each(|name| stage.store.append(publication(name, 1)));
+        let incoming = stage.incoming.lock().expect("nobody panics with it");
+        let mut told = 0;
+        while told < names.len() {
+            let Incoming::Loaded { channel, history, .. } = incoming.recv_timeout(PATIENCE).expect("it comes") else { continue };
+            let history = history.unwrap_or_else(|| panic!("{channel} can be had"));
+            assert_eq!((history.floor, history.kept.len() as u64), (0, history.top));
+            told += 1;
+        }
         stage.store.close();
     });
 }

@@ -4,6 +4,7 @@ mod bad_items;
 mod directory;
 mod history;
 mod letters;
+mod nodes;
 #[path = "../../../lab/src/postgres.rs"]
 mod postgres;
 mod runs;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use touchline_store::{History, Settings};
 
-use crate::stage::{Stage, offsets, on_both, publication, settings};
+use crate::stage::{Stage, execute, offsets, on_both, publication, settings};
 
 /// The last offset of a run that is one of today's history; none = the run is not known.
 fn end(history: &History, run: u64) -> Option<u64> {
@@ -95,23 +95,6 @@ fn a_row_of_a_later_version_is_refused_and_not_misread() {
     });
 }
 
-/// Carries statements out behind the store's back. In PostgreSQL tables are in a schema.
-fn execute(settings: &Settings, statements: &[&str]) {
-    for statement in statements {
-        match &settings.primary {
-            touchline_store::Url::Sqlite(path) => {
-                let connection = rusqlite::Connection::open(path).expect("it opens");
-                connection.execute_batch(&statement.replace("touchline.", "")).expect("it is written");
-            }
-            touchline_store::Url::Postgres(url) => {
-                let mut command = std::process::Command::new("psql");
-                let done = command.args([url.as_str(), "-q", "-v", "ON_ERROR_STOP=1", "-c", statement]).status().expect("psql is there");
-                assert!(done.success(), "{statement}");
-            }
-        }
-    }
-}
-
 /// Rows as version 0.1 writes them. Later versions must read them as they stand here, after their migrations.
 const ROWS_1: [&str; 5] = [
     r#"INSERT INTO touchline.channel (id, name, epoch, top, oldest, version, version_epoch, ttl_ms, meta_ttl_ms, due_ms, run)
@@ -163,7 +146,8 @@ fn nodes_on_one_postgresql_share_a_run_and_hear_each_other() {
         assert_eq!(two.append(publication("a", 2)).expect("it is stored").run, first.run, "another node is there");
         one.wait_until("what the other has stored is heard of", |one| {
             let incoming = one.incoming.lock().expect("nobody panics with it");
-            incoming.try_iter().any(|incoming| matches!(incoming, touchline_store::Incoming::Grown { top: 2, .. }))
+            let second = touchline_store::Placed { offset: 2, ..first };
+            incoming.try_iter().any(|incoming| matches!(incoming, touchline_store::Incoming::Grown { placed, .. } if placed == second))
         });
         // The database is set back under them, as by a restore into the same tables: their leases are older than what they remember.
         postgres.sql("DELETE FROM touchline.publication WHERE \"offset\" = 2; UPDATE touchline.channel SET top = 1; UPDATE touchline.lease SET beat = 0");

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use touchline_store::{Append, HEAD, History, Incoming, Placed, Refusal, Settings, Store};
+use touchline_store::{Append, HEAD, History, Incoming, Placed, Refusal, Settings, Store, Url};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const HOUR_MS: u64 = 3_600_000;
@@ -120,6 +120,23 @@ impl Stage {
 
 pub(crate) fn offsets(kept: &[(u64, String)]) -> Vec<u64> {
     kept.iter().map(|(offset, _)| *offset).collect()
+}
+
+/// Carries statements out behind the store's back. In PostgreSQL tables are in a schema.
+pub(crate) fn execute(settings: &Settings, statements: &[&str]) {
+    for statement in statements {
+        match &settings.primary {
+            Url::Sqlite(path) => {
+                let connection = rusqlite::Connection::open(path).expect("it opens");
+                connection.execute_batch(&statement.replace("touchline.", "")).expect("it is written");
+            }
+            Url::Postgres(url) => {
+                let mut command = std::process::Command::new("psql");
+                let done = command.args([url.as_str(), "-q", "-v", "ON_ERROR_STOP=1", "-c", statement]).status().expect("psql is there");
+                assert!(done.success(), "{statement}");
+            }
+        }
+    }
 }
 
 /// A directory of a test's own.

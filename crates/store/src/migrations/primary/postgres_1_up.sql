@@ -10,7 +10,10 @@ CREATE TABLE touchline.channel (
     ttl_ms bigint NOT NULL,
     meta_ttl_ms bigint NOT NULL,
     due_ms bigint NOT NULL,         -- when there is something to trim: Unix milliseconds
-    run bigint NOT NULL             -- the run that gave the last offset; 0 = none did
+    run bigint NOT NULL,            -- the run that gave the last offset; 0 = none did
+    cut bigint NOT NULL DEFAULT 0,  -- the first offset that the channel's size keeps; other nodes may not have read yet what is below it
+    mark bigint NOT NULL DEFAULT 0, -- what was the last offset …
+    mark_ms bigint NOT NULL DEFAULT 0 -- … then, so how old the offsets up to it are at least
 );
 CREATE INDEX channel_due ON touchline.channel (due_ms);
 
@@ -38,6 +41,11 @@ CREATE TABLE touchline.channel_run (
     first bigint NOT NULL,
     PRIMARY KEY (channel, run)
 );
+
+-- Unix milliseconds by the one clock that all nodes share.
+CREATE FUNCTION touchline.now_ms() RETURNS bigint LANGUAGE sql AS $$
+    SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint
+$$;
 
 -- Nodes that write here and hear each other.
 CREATE TABLE touchline.lease (
@@ -90,11 +98,14 @@ BEGIN
 END
 $$;
 
--- Renews a lease that was renewed so often: whether it had not run out; null = the database has forgotten renewals.
+-- Renews a lease that was renewed so often: whether it had not run out; null = the database has forgotten renewals, or its runs.
 CREATE FUNCTION touchline.renew(me text, beats bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     was_live boolean;
 BEGIN
+    IF NOT EXISTS (SELECT FROM touchline.run) THEN
+        RETURN NULL;
+    END IF;
     SELECT expires > clock_timestamp() INTO was_live FROM touchline.lease WHERE node = me AND beat >= beats FOR UPDATE;
     UPDATE touchline.lease SET beat = beats + 1, expires = clock_timestamp() + interval '20 s' WHERE node = me AND beat >= beats;
     RETURN was_live;
@@ -129,16 +140,20 @@ $$;
 -- Gives publications their places, a batch at a time. Channels are taken in the order of their names, so that two nodes never wait for each other.
 CREATE FUNCTION touchline.append(
     names text[], times bigint[], datas text[], keys text[], versions bigint[], version_epochs text[], sizes bigint[], ttls bigint[],
-    metas bigint[], epochs bigint[], now_ms bigint, notifier text
+    metas bigint[], epochs bigint[], notifier text
 ) RETURNS TABLE (place bigint, "offset" bigint, epoch bigint, run bigint, is_new boolean) LANGUAGE plpgsql AS $$
 DECLARE
     item record;
     current touchline.channel;
     was bigint;
     run_number bigint;
+    now_ms bigint := touchline.now_ms();
 BEGIN
     -- Its caller keeps others from beginning a new one.
     SELECT newest.number, newest.id INTO run_number, run FROM touchline.run newest ORDER BY newest.number DESC LIMIT 1;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'the database has forgotten its runs';
+    END IF;
     IF NOT EXISTS (SELECT FROM touchline.lease other WHERE other.node <> notifier AND other.expires > clock_timestamp()) THEN
         -- Nobody else is there to hear it.
         notifier := '';
@@ -149,7 +164,7 @@ BEGIN
         ORDER BY given.name COLLATE "C", given.place
     LOOP
         IF current.name IS DISTINCT FROM item.name THEN
-            PERFORM touchline.settle(current, notifier);
+            PERFORM touchline.settle(current, run, notifier);
             current := touchline.channel_of(item.name, item.epoch, 9223372036854775807);
         END IF;
         place := item.place;
@@ -190,19 +205,41 @@ BEGIN
         IF current.oldest = current.top OR current.ttl_ms <> item.ttl_ms OR current.meta_ttl_ms <> item.meta_ttl_ms THEN
             current.ttl_ms := item.ttl_ms;
             current.meta_ttl_ms := item.meta_ttl_ms;
-            current.due_ms := item.time_ms + item.ttl_ms;
+            -- Where something waits to be deleted, the trimmer looks at the rest as well.
+            IF current.due_ms <> 0 THEN
+                current.due_ms := item.time_ms + item.ttl_ms;
+            END IF;
         END IF;
-        current.oldest := greatest(current.oldest, current.top + 1 - item.size);
+        current.cut := greatest(current.cut, current.top + 1 - item.size);
         "offset" := current.top;
         is_new := true;
         RETURN NEXT;
     END LOOP;
-    PERFORM touchline.settle(current, notifier);
+    PERFORM touchline.settle(current, run, notifier);
+END
+$$;
+
+-- Lets go of what the channel's size does not keep and was stored two seconds ago or earlier: until then, other nodes that have been told of it
+-- read it. Readers keep to the size.
+CREATE FUNCTION touchline.let_go(now touchline.channel) RETURNS touchline.channel LANGUAGE plpgsql AS $$
+DECLARE
+    now_ms bigint := touchline.now_ms();
+BEGIN
+    IF now.oldest < now.cut AND now.mark_ms <= now_ms - 2000 THEN
+        now.oldest := greatest(now.oldest, least(now.cut, now.mark + 1));
+        now.mark := now.top;
+        now.mark_ms := now_ms;
+    END IF;
+    IF now.oldest < now.cut THEN
+        -- The next batch of the channel does the rest; or, if none comes, the trimmer.
+        now.due_ms := least(now.due_ms, now_ms + 60000);
+    END IF;
+    RETURN now;
 END
 $$;
 
 -- Writes a channel's row after its batch, deletes some of what it keeps too much of, and tells other nodes.
-CREATE FUNCTION touchline.settle(now touchline.channel, notifier text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION touchline.settle(now touchline.channel, run_id bigint, notifier text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     deleted bigint;
     before bigint;
@@ -211,6 +248,11 @@ BEGIN
         RETURN;
     END IF;
     SELECT oldest INTO before FROM touchline.channel WHERE id = now.id;
+    IF notifier = '' THEN
+        now.oldest := greatest(now.oldest, now.cut);
+    ELSE
+        now := touchline.let_go(now);
+    END IF;
     IF now.oldest > before THEN
         DELETE FROM touchline.publication old WHERE old.channel = now.id AND old."offset" IN (
             SELECT few."offset" FROM touchline.publication few WHERE few.channel = now.id AND few."offset" < now.oldest ORDER BY few."offset" LIMIT 512);
@@ -220,41 +262,60 @@ BEGIN
         END IF;
     END IF;
     UPDATE touchline.channel SET top = now.top, oldest = now.oldest, version = now.version, version_epoch = now.version_epoch,
-        ttl_ms = now.ttl_ms, meta_ttl_ms = now.meta_ttl_ms, due_ms = now.due_ms, run = now.run WHERE id = now.id;
+        ttl_ms = now.ttl_ms, meta_ttl_ms = now.meta_ttl_ms, due_ms = now.due_ms, run = now.run, cut = now.cut, mark = now.mark,
+        mark_ms = now.mark_ms WHERE id = now.id;
     IF notifier <> '' THEN
-        PERFORM pg_notify('touchline', notifier || ' ' || now.top || ' ' || now.name);
+        PERFORM pg_notify('touchline', notifier || ' ' || now.top || '/' || now.epoch || '/' || run_id || ' ' || now.name);
     END IF;
 END
 $$;
 
 -- Lets go of what is too old, of some channels and some of it. Whether there may be more.
-CREATE FUNCTION touchline.trim(now_ms bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION touchline.trim() RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     current touchline.channel;
     first touchline.publication;
+    until bigint;
     deleted bigint;
+    keyed_ms bigint;
     looked bigint := 0;
     has_more boolean := false;
+    now_ms bigint := touchline.now_ms();
 BEGIN
     FOR current IN SELECT * FROM touchline.channel WHERE due_ms <= now_ms ORDER BY due_ms LIMIT 32 FOR UPDATE SKIP LOCKED LOOP
         looked := looked + 1;
+        current := touchline.let_go(current);
+        -- Times come from the nodes' clocks, so they may not rise with the offsets: what is behind one that stays does so, too.
+        until := (SELECT few."offset" FROM
+            (SELECT head."offset", head.time_ms FROM touchline.publication head WHERE head.channel = current.id ORDER BY head."offset" LIMIT 512) few
+            WHERE few."offset" >= current.oldest AND few.time_ms > now_ms - current.ttl_ms ORDER BY few."offset" LIMIT 1);
         DELETE FROM touchline.publication old WHERE old.channel = current.id AND old."offset" IN (
             SELECT few."offset" FROM touchline.publication few WHERE few.channel = current.id
-                AND (few."offset" < current.oldest OR few.time_ms <= now_ms - current.ttl_ms) ORDER BY few."offset" LIMIT 512);
+                AND few."offset" < coalesce(until, 9223372036854775807) ORDER BY few."offset" LIMIT 512);
         GET DIAGNOSTICS deleted = ROW_COUNT;
         has_more := has_more OR deleted = 512;
         SELECT * INTO first FROM touchline.publication few WHERE few.channel = current.id ORDER BY few."offset" LIMIT 1;
         IF FOUND THEN
-            UPDATE touchline.channel SET oldest = greatest(oldest, first."offset"),
-                due_ms = CASE WHEN first."offset" < oldest THEN now_ms ELSE first.time_ms + ttl_ms END WHERE id = current.id;
+            current.oldest := greatest(current.oldest, first."offset");
+            current.due_ms := CASE WHEN first."offset" < current.oldest THEN now_ms
+                WHEN current.oldest < current.cut THEN least(first.time_ms + current.ttl_ms, now_ms + 60000)
+                ELSE first.time_ms + current.ttl_ms END;
         ELSIF current.oldest > current.top AND deleted = 0 AND current.due_ms <> 0 THEN
-            -- An empty channel is kept for its position, then goes as well.
-            DELETE FROM touchline.idempotency WHERE channel = current.id;
-            DELETE FROM touchline.channel_run WHERE channel = current.id;
-            DELETE FROM touchline.channel WHERE id = current.id;
+            -- An empty channel is kept for its position, and for its keys: the results that they give are positions. Then it goes as well.
+            keyed_ms := (SELECT max(known.expires_ms) FROM touchline.idempotency known WHERE known.channel = current.id AND known.expires_ms > now_ms);
+            IF keyed_ms IS NULL THEN
+                DELETE FROM touchline.idempotency WHERE channel = current.id;
+                DELETE FROM touchline.channel_run WHERE channel = current.id;
+                DELETE FROM touchline.channel WHERE id = current.id;
+                CONTINUE;
+            END IF;
+            current.due_ms := keyed_ms;
         ELSE
-            UPDATE touchline.channel SET oldest = top + 1, due_ms = now_ms + meta_ttl_ms WHERE id = current.id;
+            current.oldest := current.top + 1;
+            current.due_ms := now_ms + current.meta_ttl_ms;
         END IF;
+        UPDATE touchline.channel SET oldest = current.oldest, due_ms = current.due_ms, mark = current.mark, mark_ms = current.mark_ms
+            WHERE id = current.id;
     END LOOP;
     DELETE FROM touchline.idempotency WHERE (channel, key) IN (SELECT channel, key FROM touchline.idempotency WHERE expires_ms <= now_ms LIMIT 512);
     GET DIAGNOSTICS deleted = ROW_COUNT;
