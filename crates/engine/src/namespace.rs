@@ -2,6 +2,8 @@
 //!
 //! Option names and defaults are those of Centrifugo 6, so that its configuration means the same here.
 
+mod pattern;
+
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -285,20 +287,6 @@ fn rsplit_once<'n>(name: &'n str, boundary: &str) -> Option<(&'n str, &'n str)> 
         [] => None,
         [byte] => name.rsplit_once(char::from(*byte)),
         _ => name.rsplit_once(boundary),
-    }
-}
-
-/// A regular expression as a string in the configuration; empty = none.
-mod pattern {
-    use regex::Regex;
-    use serde::{Deserialize, Deserializer, de::Error};
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Regex>, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        if text.is_empty() {
-            return Ok(None);
-        }
-        Regex::new(&text).map(Some).map_err(|error| D::Error::custom(format!("channel_regex: {error}")))
     }
 }
 
