@@ -1,6 +1,9 @@
 //! Verifies JSON Web Tokens (RFC 7519) and the key of the server API.
 
-use aws_lc_rs::signature::{ECDSA_P521_SHA512_FIXED, UnparsedPublicKey};
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ECDSA_P521_SHA512_FIXED, EcdsaVerificationAlgorithm, ParsedPublicKey,
+    RSA_PKCS1_2048_8192_SHA256, RsaParameters,
+};
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 use rustls::pki_types::SubjectPublicKeyInfoDer;
@@ -28,7 +31,7 @@ const P521: &str = "1.3.132.0.35";
 enum Key {
     Library(Box<(Validation, DecodingKey)>),
     /// ES512, which the library does not know.
-    P521(UnparsedPublicKey<Vec<u8>>),
+    P521(ParsedPublicKey),
 }
 
 impl Key {
@@ -36,24 +39,47 @@ impl Key {
         Key::Library(Box::new((validation(algorithms), key)))
     }
 
+    /// A public key of RSA, in PEM.
+    ///
+    /// # Errors
+    /// What is wrong with it: a signature by it could never be verified.
+    fn rsa(pem: &[u8]) -> Result<Self, &'static str> {
+        const NONE: &str = "expected a public key of RSA in PEM, found something else";
+        let key = DecodingKey::from_rsa_pem(pem).map_err(|_| NONE)?;
+        let der = key.try_get_as_bytes().map_err(|_| NONE)?;
+        let bits = RsaParameters::public_modulus_len(der).map_err(|_| NONE)?;
+        let rules = &RSA_PKCS1_2048_8192_SHA256;
+        if !(rules.min_modulus_len()..=rules.max_modulus_len()).contains(&bits) {
+            return Err("a key of RSA must have 2,048 to 8,192 bits");
+        }
+        Ok(Key::of(&[Algorithm::RS256, Algorithm::RS384, Algorithm::RS512], key))
+    }
+
     /// A public key of an elliptic curve, in PEM.
     ///
     /// # Errors
-    /// When it is not one of a curve that tokens are signed with.
-    fn elliptic(pem: &[u8]) -> Result<Self, jsonwebtoken::errors::Error> {
-        let unusable = || jsonwebtoken::errors::Error::from(ErrorKind::InvalidEcdsaKey);
-        let der = SubjectPublicKeyInfoDer::from_pem_slice(pem).map_err(|_| unusable())?;
-        let info = SubjectPublicKeyInfoOwned::from_der(&der).map_err(|_| unusable())?;
-        let curve: ObjectIdentifier = info.algorithm.parameters.and_then(|curve| curve.decode_as().ok()).ok_or_else(unusable)?;
+    /// What is wrong with it: it is not one of a curve that tokens are signed with, or not a point of its curve.
+    fn elliptic(pem: &[u8]) -> Result<Self, &'static str> {
+        const NONE: &str = "expected a public key of an elliptic curve in PEM, found something else";
+        let der = SubjectPublicKeyInfoDer::from_pem_slice(pem).map_err(|_| NONE)?;
+        let info = SubjectPublicKeyInfoOwned::from_der(&der).map_err(|_| NONE)?;
+        let curve: ObjectIdentifier = info.algorithm.parameters.and_then(|curve| curve.decode_as().ok()).ok_or(NONE)?;
+        let point = info.subject_public_key.as_bytes().ok_or(NONE)?;
+        let parse = |algorithm: &'static EcdsaVerificationAlgorithm| {
+            ParsedPublicKey::new(algorithm, point).map_err(|_| "the point of the key is not on its curve")
+        };
+        let library = |algorithm| DecodingKey::from_ec_pem(pem).map(|key| Key::of(&[algorithm], key)).map_err(|_| NONE);
         match curve.to_string().as_str() {
-            P256 => Ok(Key::of(&[Algorithm::ES256], DecodingKey::from_ec_pem(pem)?)),
-            P384 => Ok(Key::of(&[Algorithm::ES384], DecodingKey::from_ec_pem(pem)?)),
-            P521 => {
-                let point = info.subject_public_key.as_bytes().ok_or_else(unusable)?;
-                Ok(Key::P521(UnparsedPublicKey::new(&ECDSA_P521_SHA512_FIXED, point.to_vec())))
-            }
-            _ => Err(unusable()),
+            P256 => parse(&ECDSA_P256_SHA256_FIXED).and_then(|_| library(Algorithm::ES256)),
+            P384 => parse(&ECDSA_P384_SHA384_FIXED).and_then(|_| library(Algorithm::ES384)),
+            P521 => parse(&ECDSA_P521_SHA512_FIXED).map(Key::P521),
+            _ => Err("the curve of the key is none of P-256, P-384 and P-521"),
         }
+    }
+
+    /// Whether it is a secret that both sides have.
+    fn is_secret(&self) -> bool {
+        matches!(self, Key::Library(known) if known.0.algorithms.contains(&Algorithm::HS256))
     }
 
     /// The claims of a token that this key has signed.
@@ -82,7 +108,7 @@ impl Key {
                 if head.alg != "ES512" {
                     return Err(Unsigned::OtherAlgorithm);
                 }
-                key.verify(signed.as_bytes(), &read(signature)?).map_err(|_| Unsigned::OtherKey)?;
+                key.verify_sig(signed.as_bytes(), &read(signature)?).map_err(|_| Unsigned::OtherKey)?;
                 serde_json::from_slice(&read(claims)?).map_err(|_| Unsigned::NoToken)
             }
         }
@@ -114,18 +140,21 @@ struct Registered {
 }
 
 impl Keys {
-    fn new(settings: &TokenSettings) -> Result<Self, jsonwebtoken::errors::Error> {
-        use Algorithm::{HS256, HS384, HS512, RS256, RS384, RS512};
+    /// # Errors
+    /// [`StartError::Key`], when no token could be verified by a configured key.
+    fn new(section: &'static str, settings: &TokenSettings) -> Result<Self, StartError> {
+        use Algorithm::{HS256, HS384, HS512};
+        let unusable = |name: &'static str| move |reason: &'static str| StartError::Key { section, name, reason };
         let mut keys = Vec::new();
         if !settings.hmac_secret_key.is_empty() {
             let key = DecodingKey::from_secret(settings.hmac_secret_key.as_bytes());
             keys.push(Key::of(&[HS256, HS384, HS512], key));
         }
         if !settings.rsa_public_key.is_empty() {
-            keys.push(Key::of(&[RS256, RS384, RS512], DecodingKey::from_rsa_pem(settings.rsa_public_key.as_bytes())?));
+            keys.push(Key::rsa(settings.rsa_public_key.as_bytes()).map_err(unusable("rsa_public_key"))?);
         }
         if !settings.ecdsa_public_key.is_empty() {
-            keys.push(Key::elliptic(settings.ecdsa_public_key.as_bytes())?);
+            keys.push(Key::elliptic(settings.ecdsa_public_key.as_bytes()).map_err(unusable("ecdsa_public_key"))?);
         }
         Ok(Keys { keys, audience: settings.audience.clone(), issuer: settings.issuer.clone() })
     }
@@ -161,7 +190,11 @@ impl Keys {
                 Ok(claims) => return Ok(claims),
                 Err(Unsigned::OtherAlgorithm) => {}
                 Err(Unsigned::OtherKey) => {
-                    cause = "the signature of the token does not match the configured key (a secret is used as text, not as base64)";
+                    cause = if key.is_secret() {
+                        "the signature of the token does not match the configured key (a secret is used as text, not as base64)"
+                    } else {
+                        "the signature of the token does not match the configured key"
+                    };
                 }
                 Err(Unsigned::NoToken) => cause = NO_TOKEN,
             }
@@ -226,9 +259,9 @@ fn names(aud: &Value, wanted: &str) -> bool {
 /// Whether tokens can be verified by the configured keys.
 ///
 /// # Errors
-/// When a public key is not PEM of a kind that tokens are signed with.
+/// [`StartError::Key`], when no token could be verified by a configured key.
 pub fn check_token_keys(settings: &ClientSettings) -> Result<(), StartError> {
-    TokenVerifier::new(settings).map(drop).map_err(StartError::Key)
+    TokenVerifier::new(settings).map(drop)
 }
 
 /// Verifies connection and subscription tokens by the configured keys.
@@ -239,11 +272,12 @@ pub(crate) struct TokenVerifier {
 
 impl TokenVerifier {
     /// # Errors
-    /// When a configured public key is no PEM of its kind.
-    pub(crate) fn new(settings: &ClientSettings) -> Result<Self, jsonwebtoken::errors::Error> {
+    /// [`StartError::Key`], when no token could be verified by a configured key.
+    pub(crate) fn new(settings: &ClientSettings) -> Result<Self, StartError> {
+        let connection = || Keys::new("client.token", &settings.token);
         let own = &settings.subscription_token;
-        let subscription = if own.enabled { Keys::new(&own.keys())? } else { Keys::new(&settings.token)? };
-        Ok(TokenVerifier { connection: Keys::new(&settings.token)?, subscription })
+        let subscription = if own.enabled { Keys::new("client.subscription_token", &own.keys())? } else { connection()? };
+        Ok(TokenVerifier { connection: connection()?, subscription })
     }
 }
 
@@ -264,7 +298,7 @@ impl Verifier for TokenVerifier {
 /// # Errors
 /// Why it would not; never with anything of the token or of a key.
 pub fn check_token(client: &ClientSettings, token: &str, is_subscription: bool, now_s: u64) -> Result<String, TokenError> {
-    let verifier = TokenVerifier::new(client).map_err(|_| TokenError::Invalid("a configured public key is not one in PEM"))?;
+    let verifier = TokenVerifier::new(client).map_err(|_| TokenError::Invalid("no token can be verified by a configured public key"))?;
     if is_subscription {
         verifier.subscription(token, now_s).map(|claims| claims.sub)
     } else {
@@ -282,6 +316,7 @@ mod tests {
     use super::*;
     use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
     use aws_lc_rs::rand::SystemRandom;
+    use aws_lc_rs::rsa::{KeyPair as RsaKeyPair, KeySize};
     use aws_lc_rs::signature::{ECDSA_P521_SHA512_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD;
@@ -311,7 +346,7 @@ mod tests {
         format!("-----BEGIN PUBLIC KEY-----\n{}\n-----END PUBLIC KEY-----\n", STANDARD.encode(der))
     }
 
-    fn with_key(pem: String) -> Result<TokenVerifier, jsonwebtoken::errors::Error> {
+    fn with_key(pem: String) -> Result<TokenVerifier, StartError> {
         let token = TokenSettings { ecdsa_public_key: pem, ..Default::default() };
         TokenVerifier::new(&ClientSettings { token, ..Default::default() })
     }
@@ -341,6 +376,55 @@ mod tests {
             "MFYwEAYHKoZIzj0CAQYFK4EEAAoDQgAEAAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIjJCUmJygpKissLS4vMDEyMzQ1Njc4OTo7PD0+Pw==";
         assert!(with_key(format!("-----BEGIN PUBLIC KEY-----\n{unknown}\n-----END PUBLIC KEY-----\n")).is_err());
         assert!(with_key("nonsense".into()).is_err());
+    }
+
+    #[test]
+    fn a_key_that_can_verify_nothing_is_refused_by_its_name() {
+        // Made by `openssl genrsa 1024 | openssl rsa -pubout`.
+        let short = "MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQC475bVStBPOB4qqQYikiVCUWOTLDk1JTOMx66KzZF0yhG8UkCAdWNBFD2Z//Bkcqrz\
+            kngcI2pc8krlufu57L+ytq+FsFfh+sIvrlH/hZazW9BwULLjqBFvo+XkeKanRPanqcpJlYqWOgDVgISuTkyiMq5NUaYX4B4rXchi0TsGcwIDAQAB";
+        let short = format!("-----BEGIN PUBLIC KEY-----\n{short}\n-----END PUBLIC KEY-----\n");
+        let long = RsaKeyPair::generate(KeySize::Rsa2048).expect("the system has randomness");
+        let der: PublicKeyX509Der<'_> = long.public_key().as_der().expect("a key has a form");
+        let long = public_pem(der.as_ref());
+        // The identifier of the curve (RFC 5480), and an uncompressed point that is not on it.
+        let no_point = |identifier: &str, coordinates: usize| {
+            let identifier =
+                (0..identifier.len()).step_by(2).map(|at| u8::from_str_radix(&identifier[at..at + 2], 16).expect("hexadecimal"));
+            public_pem(&identifier.chain([4]).chain(std::iter::repeat_n(1, coordinates)).collect::<Vec<_>>())
+        };
+        let p256 = no_point("3059301306072a8648ce3d020106082a8648ce3d030107034200", 64);
+        let p521 = no_point("30819b301006072a8648ce3d020106052b8104002303818600", 132);
+        for (rsa, ecdsa, expected) in [
+            (long.as_str(), "", None),
+            (short.as_str(), "", Some("client.token.rsa_public_key: a key of RSA must have")),
+            (p256.as_str(), "", Some("client.token.rsa_public_key: expected a public key of RSA")),
+            ("", long.as_str(), Some("client.token.ecdsa_public_key: expected a public key of an elliptic curve")),
+            ("", p256.as_str(), Some("client.token.ecdsa_public_key: the point")),
+            ("", p521.as_str(), Some("client.token.ecdsa_public_key: the point")),
+        ] {
+            let token = TokenSettings { rsa_public_key: rsa.into(), ecdsa_public_key: ecdsa.into(), ..Default::default() };
+            let found = check_token_keys(&ClientSettings { token, ..Default::default() }).err().map(|error| error.to_string());
+            match (&found, expected) {
+                (Some(found), Some(expected)) => assert!(found.starts_with(expected), "{found}"),
+                _ => assert_eq!(found.as_deref(), expected),
+            }
+        }
+    }
+
+    #[test]
+    fn only_who_has_a_secret_is_told_how_secrets_are_written() {
+        let pair = EcdsaKeyPair::generate(&ECDSA_P521_SHA512_FIXED_SIGNING).expect("the system has randomness");
+        let der: PublicKeyX509Der<'_> = pair.public_key().as_der().expect("a key has a form");
+        let parts = [json!({"alg": "ES512"}), json!({"sub": "u"})].map(|part| base64_url(part.to_string().as_bytes()));
+        let of_curve = format!("{}.{}.{}", parts[0], parts[1], base64_url(&[1; 132]));
+        let of_curve = with_key(public_pem(der.as_ref())).expect("the key is good").connection(&of_curve, 50).err();
+        let of_secret = verifier().connection(&token(Algorithm::HS256, "guess", &json!({"sub": "u"})), 50).err();
+        for (error, has_hint) in [(of_curve, false), (of_secret, true)] {
+            let Some(TokenError::Invalid(cause)) = error else { panic!("{error:?}") };
+            assert!(cause.starts_with("the signature of the token does not match"), "{cause}");
+            assert_eq!(cause.contains("base64"), has_hint, "{cause}");
+        }
     }
 
     #[test]

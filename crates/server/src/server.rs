@@ -73,9 +73,16 @@ pub enum StartError {
         /// The system's reason.
         source: io::Error,
     },
-    /// A configured public key can't be read.
-    #[error("a public key in client.token or client.subscription_token is not PEM of a kind that tokens are signed with")]
-    Key(#[from] jsonwebtoken::errors::Error),
+    /// No token could be verified by a configured public key.
+    #[error("{section}.{name}: {reason}")]
+    Key {
+        /// Section of the configuration.
+        section: &'static str,
+        /// The setting in it.
+        name: &'static str,
+        /// What is wrong.
+        reason: &'static str,
+    },
     /// The address of a database is none.
     #[error("store.{database}.url")]
     DatabaseAddress {
