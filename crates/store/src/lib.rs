@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use batch::{Load, Read, Write};
 use bytes::Bytes;
+use serde::de::IgnoredAny;
 
 pub use find::{Description, Find, Found, OnFound};
 pub use runs::{Known, Runs};
@@ -148,6 +149,22 @@ struct NewerRow(i64);
 /// Whether a row of a format can be read.
 fn readable(format: i64) -> Result<(), NewerRow> {
     if format > ROW_FORMAT { Err(NewerRow(format)) } else { Ok(()) }
+}
+
+/// A row that is not what was written.
+#[derive(Debug, thiserror::Error)]
+#[error("the row of {place} is damaged: it does not hold a JSON object")]
+struct DamagedRow {
+    place: String,
+}
+
+/// What a row holds, if it can be a JSON object that was stored. A database finds damage in its own pages only where it breaks their structure.
+fn intact(object: Vec<u8>, place: impl FnOnce() -> String) -> Result<Bytes, DamagedRow> {
+    let text = std::str::from_utf8(&object).ok().filter(|text| text.starts_with('{'));
+    match text.map(serde_json::from_str::<IgnoredAny>) {
+        Some(Ok(_)) => Ok(object.into()),
+        _ => Err(DamagedRow { place: place() }),
+    }
 }
 
 /// Lengths of time beyond it are for ever: the databases add them to times, in 63 bits.

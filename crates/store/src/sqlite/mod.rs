@@ -24,7 +24,7 @@ use crate::batch::{Read, Write};
 use crate::migrate::{self, Database, PRIMARY};
 use crate::panics::caught;
 use crate::runs::{self, Known};
-use crate::{Figures, Hand, OpenError, Refusal, Settings};
+use crate::{DamagedRow, Figures, Hand, OpenError, Refusal, Settings};
 
 /// How long a statement waits for a lock that another connection of this process holds.
 const BUSY: Duration = Duration::from_secs(10);
@@ -117,7 +117,7 @@ fn begin_run(connection: &mut Connection) -> rusqlite::Result<Known> {
 
 /// What stands in the way of an answer (a row that can't be read, a panic), as an error of SQLite.
 fn unreadable(reason: impl std::error::Error + Send + Sync + 'static) -> rusqlite::Error {
-    rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Integer, Box::new(reason))
+    rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Blob, Box::new(reason))
 }
 
 /// Opens a database that nobody else has open, and checks its schema, after bringing it up to date if that is wanted.
@@ -188,8 +188,14 @@ pub(crate) fn refusal_of(error: &rusqlite::Error) -> Option<Refusal> {
 
 /// Says so if an error means that the file is not what was written to it.
 fn note_damage(error: &rusqlite::Error, figures: &Figures) {
-    if matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)) {
-        figures.condemn(error);
+    match error {
+        rusqlite::Error::FromSqlConversionFailure(_, _, reason) => {
+            if let Some(damaged) = reason.downcast_ref::<DamagedRow>() {
+                figures.condemn(damaged);
+            }
+        }
+        error if matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)) => figures.condemn(error),
+        _ => {}
     }
 }
 

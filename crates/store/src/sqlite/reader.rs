@@ -5,14 +5,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::{connect, directory, letters, next, note_damage, unreadable};
 use crate::batch::{Answer, Load, Read, Write, now_ms};
 use crate::panics::caught;
 use crate::runs::{Known, Runs};
-use crate::{Figures, Hand, History, Refusal, readable};
+use crate::{Figures, Hand, History, Refusal, intact, readable};
 
 /// One of the threads that read.
 pub(super) struct Reader {
@@ -88,7 +87,9 @@ pub(super) fn history(connection: &Connection, load: &Load, known: &Known) -> ru
     let mut select = transaction.prepare_cached(select)?;
     let kept = select.query_map((id, floor), |row| {
         readable(row.get(3)?).map_err(unreadable)?;
-        Ok((row.get(0)?, row.get(1)?, Bytes::from(row.get::<_, Vec<u8>>(2)?)))
+        let offset: u64 = row.get(0)?;
+        let place = || format!("channel {:?}, offset {offset},", load.channel);
+        Ok((offset, row.get(1)?, intact(row.get(2)?, place).map_err(unreadable)?))
     })?;
     let kept = kept.collect::<rusqlite::Result<_>>()?;
     Ok(Some(History { epoch, top, floor, kept, runs: Runs { known: Known::clone(known), first } }.whole()))

@@ -245,6 +245,35 @@ fn any_text_comes_back_as_it_was() {
 }
 
 #[test]
+fn a_row_that_is_not_what_was_stored_is_refused_and_the_store_is_not_healthy() {
+    let scratch = std::env::temp_dir().join(format!("touchline-store-row-{}", std::process::id()));
+    for (name, damaged) in [
+        ("bytes", &b"{\"data\":\"\xff\"}"[..]),
+        ("brace", &b"{\"data\":1"[..]),
+        ("list", &b"[1]"[..]),
+        ("empty", &b""[..]),
+        ("text", &b"{\"data\":\"\x01\"}"[..]),
+    ] {
+        let path = scratch.join(name).join("primary.db");
+        let settings = crate::stage::settings(&format!("sqlite:{}", path.display()));
+        let stage = Stage::open(&settings);
+        ["a", "a", "b"].into_iter().for_each(|channel| assert!(stage.append(publication(channel, 1)).is_ok()));
+        stage.store.close();
+        let database = rusqlite::Connection::open(&path).expect("nobody else has it");
+        database.execute("UPDATE publication SET data = ?1 WHERE offset = 2", [damaged]).expect("the row is there");
+        drop(database);
+        let stage = Stage::open(&settings);
+        assert_eq!(stage.kept("b").len(), 1, "{name}: another channel is whole");
+        assert!(stage.store.figures().is_healthy(), "{name}: nobody has read the row");
+        assert_eq!(stage.try_load("a", 0, 10), None, "{name}");
+        assert!(!stage.store.figures().is_healthy(), "{name}");
+        assert_eq!(stage.kept("b").len(), 1, "{name}: another channel can still be read");
+        stage.store.close();
+    }
+    let _ = std::fs::remove_dir_all(&scratch);
+}
+
+#[test]
 fn more_than_may_wait_is_refused_at_once() {
     on_both("full", |settings| {
         let narrow = Settings { commit_queue: 10, commit_size: 1, ..settings.clone() };

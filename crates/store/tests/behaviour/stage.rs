@@ -87,11 +87,16 @@ impl Stage {
 
     /// The history behind an offset.
     pub(crate) fn load(&self, of: &str, behind: u64, size: usize) -> History {
+        self.try_load(of, behind, size).expect("it can be had")
+    }
+
+    /// The same; none = it is refused.
+    pub(crate) fn try_load(&self, of: &str, behind: u64, size: usize) -> Option<History> {
         self.store.load(of.into(), behind, size, HOUR_MS);
         let incoming = self.incoming.lock().expect("nobody panics with it");
         loop {
             match incoming.recv_timeout(PATIENCE).expect("it comes") {
-                Incoming::Loaded { channel, history, .. } if &*channel == of => return history.expect("it can be had"),
+                Incoming::Loaded { channel, history, .. } if &*channel == of => return history,
                 _ => {}
             }
         }
