@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use base64_json::Base64Json;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use touchline_protocol::data::is_plain_text;
+use touchline_protocol::data::{is_plain_text, object, object_or_default};
 
 /// Why a token is no good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -114,7 +114,7 @@ pub struct SubscriptionClaims {
     /// The same in base64.
     pub b64info: Option<Base64Json>,
     /// Options other than the namespace's.
-    #[serde(rename = "override")]
+    #[serde(rename = "override", deserialize_with = "object_or_default")]
     pub overrides: Overrides,
 }
 
@@ -131,7 +131,7 @@ pub struct SubscribeOptions {
     /// The same in base64.
     pub b64data: Option<Base64Json>,
     /// Options other than the namespace's.
-    #[serde(rename = "override")]
+    #[serde(rename = "override", deserialize_with = "object_or_default")]
     pub overrides: Overrides,
 }
 
@@ -140,14 +140,19 @@ pub struct SubscribeOptions {
 #[serde(default)]
 pub struct Overrides {
     /// Take part in presence.
+    #[serde(deserialize_with = "object")]
     pub presence: Option<BoolValue>,
     /// Join and leave are told to others.
+    #[serde(deserialize_with = "object")]
     pub join_leave: Option<BoolValue>,
     /// This client is told of others' joins and leaves.
+    #[serde(deserialize_with = "object")]
     pub force_push_join_leave: Option<BoolValue>,
     /// The subscription has a position.
+    #[serde(deserialize_with = "object")]
     pub force_positioning: Option<BoolValue>,
     /// The subscription can be recovered.
+    #[serde(deserialize_with = "object")]
     pub force_recovery: Option<BoolValue>,
 }
 

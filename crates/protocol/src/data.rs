@@ -1,12 +1,54 @@
 //! Payloads: JSON values that travel through the server as they are.
 
+use std::fmt;
+use std::marker::PhantomData;
+
 use bytes::Bytes;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::Error;
 
 /// Deepest nesting of a payload: JSON readers of clients give up somewhere behind it.
 pub const DEPTH_MAX: usize = 128;
+
+/// What is read from a JSON object only. Serde would take a list for the fields of a struct, in their order.
+pub struct Object<T>(pub T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Reader<T> {
+            type Value = Object<T>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+        deserializer.deserialize_map(Reader(PhantomData))
+    }
+}
+
+/// Reads a field that holds an [`Object`], or `null`, which is absence.
+///
+/// # Errors
+/// When it holds something else.
+pub fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    Ok(Option::<Object<T>>::deserialize(deserializer)?.map(|object| object.0))
+}
+
+/// The same; absence is what the type has by default.
+///
+/// # Errors
+/// When it holds something else.
+pub fn object_or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
+    Ok(object(deserializer)?.unwrap_or_default())
+}
 
 /// Takes a payload over: line breaks become spaces, because a message is one line, and the nesting is checked.
 ///

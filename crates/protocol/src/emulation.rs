@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 
+use crate::data::Object;
 use crate::protobuf::{Malformed, fields};
 
 /// Commands and whose they are.
@@ -35,7 +36,7 @@ impl<'a> EmulationRequest<'a> {
     /// # Errors
     /// [`Malformed`] when it is no such object.
     pub fn from_json(body: &'a [u8]) -> Result<Self, Malformed> {
-        let Json { session, node, data } = serde_json::from_slice(body).map_err(|_| Malformed)?;
+        let Object(Json { session, node, data }) = serde_json::from_slice(body).map_err(|_| Malformed)?;
         let data = match data {
             Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
             Cow::Owned(text) => Cow::Owned(text.into_bytes()),
@@ -59,5 +60,18 @@ impl<'a> EmulationRequest<'a> {
             Ok(())
         })?;
         Ok(request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_no_request() {
+        assert!(EmulationRequest::from_json(br#"{"session":"s","node":"n","data":"{}"}"#).is_ok());
+        for list in ["[]", r#"["s","n","{}"]"#] {
+            assert_eq!(EmulationRequest::from_json(list.as_bytes()), Err(Malformed), "{list}");
+        }
     }
 }

@@ -5,10 +5,15 @@ mod protobuf;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::fmt;
+use std::hash::Hash;
+use std::marker::PhantomData;
 
+use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use crate::data::{Object, object};
 use crate::filter::FilterNode;
 use crate::message::Body;
 use crate::protobuf::Malformed;
@@ -88,7 +93,7 @@ pub struct ConnectRequest<'a> {
     #[serde(borrow)]
     pub data: Option<&'a RawValue>,
     /// Positions of server-side subscriptions, for recovery.
-    #[serde(borrow, deserialize_with = "nullable")]
+    #[serde(borrow, deserialize_with = "objects")]
     pub subs: HashMap<Cow<'a, str>, SubscribeRequest<'a>>,
     /// Name of the client's program.
     #[serde(borrow, deserialize_with = "nullable_text")]
@@ -180,7 +185,7 @@ pub struct HistoryRequest<'a> {
     #[serde(deserialize_with = "nullable")]
     pub limit: i32,
     /// Publications behind this position (before it, if reversed).
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "object")]
     pub since: Option<StreamPosition<'a>>,
     /// Newest first.
     #[serde(deserialize_with = "nullable")]
@@ -273,6 +278,35 @@ fn nullable<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(deserializ
     Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }
 
+/// Objects by their names; `null` is absence.
+fn objects<'de, D: Deserializer<'de>, K: Eq + Hash + Deserialize<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<HashMap<K, T>, D::Error> {
+    struct Objects<K, T>(HashMap<K, T>);
+    struct Reader<K, T>(PhantomData<(K, T)>);
+    impl<'de, K: Eq + Hash + Deserialize<'de>, T: Deserialize<'de>> Visitor<'de> for Reader<K, T> {
+        type Value = Objects<K, T>;
+
+        fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("objects by their names")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Objects<K, T>, A::Error> {
+            let mut objects = HashMap::new();
+            while let Some((name, Object(object))) = map.next_entry()? {
+                objects.insert(name, object);
+            }
+            Ok(Objects(objects))
+        }
+    }
+    impl<'de, K: Eq + Hash + Deserialize<'de>, T: Deserialize<'de>> Deserialize<'de> for Objects<K, T> {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            deserializer.deserialize_map(Reader(PhantomData))
+        }
+    }
+    Ok(Option::<Objects<K, T>>::deserialize(deserializer)?.map(|objects| objects.0).unwrap_or_default())
+}
+
 /// Text that borrows from the input unless it holds escapes.
 fn nullable_text<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Cow<'a, str>, D::Error> {
     #[derive(Deserialize)]
@@ -303,9 +337,19 @@ mod tests {
     fn wrong_types_are_refused_and_unknown_fields_passed_over() {
         assert!(serde_json::from_str::<Command<'_>>(r#"{"id":"one"}"#).is_err());
         assert!(serde_json::from_str::<Command<'_>>(r#"{"id":-1}"#).is_err());
-        assert!(serde_json::from_str::<Command<'_>>(r#"{"subscribe":[]}"#).is_ok_and(|c| c.operation.is_some()));
         assert!(serde_json::from_str::<Command<'_>>(r#"{"id":1,"new":{"field":[1]}}"#).is_ok());
         assert!(serde_json::from_str::<Command<'_>>(r#"{"id":1,"id":2}"#).is_err());
+    }
+
+    #[test]
+    fn a_list_is_no_request() {
+        let operations =
+            ["connect", "subscribe", "unsubscribe", "publish", "presence", "presence_stats", "history", "rpc", "refresh", "sub_refresh"];
+        let lists = operations.map(|operation| format!(r#"{{"id":1,"{operation}":["a"]}}"#));
+        let nested = [r#"{"id":1,"history":{"channel":"a","since":[1,"x"]}}"#, r#"{"id":1,"connect":{"subs":{"a":["a"]}}}"#, "[1]"];
+        for text in lists.iter().map(String::as_str).chain(nested) {
+            assert!(serde_json::from_str::<Command<'_>>(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use touchline_engine::claims::Overrides;
 use touchline_engine::directory::client_text;
 use touchline_engine::session::ServerSubscription;
+use touchline_protocol::data::{object, object_or_default};
 use touchline_protocol::{Disconnect, Error};
 
 use super::{Json, done, nullable, payload, plain};
@@ -69,10 +70,11 @@ pub(super) struct SubscribeRequest<'a> {
     data: Option<&'a RawValue>,
     #[serde(deserialize_with = "nullable")]
     b64data: String,
+    #[serde(deserialize_with = "object")]
     recover_since: Option<Since>,
     #[serde(deserialize_with = "nullable")]
     expire_at: i64,
-    #[serde(rename = "override", deserialize_with = "nullable")]
+    #[serde(rename = "override", deserialize_with = "object_or_default")]
     overrides: Overrides,
 }
 
@@ -131,6 +133,7 @@ pub(super) struct DisconnectRequest {
     session: String,
     #[serde(deserialize_with = "nullable")]
     whitelist: Vec<String>,
+    #[serde(deserialize_with = "object")]
     disconnect: Option<Why>,
 }
 

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use touchline_engine::request::History;
 use touchline_engine::{Request, Response};
+use touchline_protocol::data::object;
 use touchline_protocol::{Error, encode};
 
 use super::channels::ChannelRequest;
@@ -17,6 +18,7 @@ pub(super) struct HistoryRequest {
     channel: String,
     #[serde(deserialize_with = "nullable")]
     limit: i64,
+    #[serde(deserialize_with = "object")]
     since: Option<Since>,
     #[serde(deserialize_with = "nullable")]
     reverse: bool,

@@ -75,6 +75,16 @@ fn a_list_is_no_request() {
         let (status, text) = server.http("POST", path, &with_key(), body);
         assert_eq!((status, text.contains("expected an object, found a list")), (400, true), "{path}: {text}");
     }
+    for (path, body) in [
+        ("/api/disconnect", r#"{"user":"u","disconnect":[4321,"x"]}"#),
+        ("/api/history", r#"{"channel":"history:a","since":[1,"x"]}"#),
+        ("/api/subscribe", r#"{"user":"u","channel":"history:a","recover_since":[1,"x"]}"#),
+        ("/api/subscribe", r#"{"user":"u","channel":"history:a","override":[]}"#),
+        ("/api/subscribe", r#"{"user":"u","channel":"history:a","override":{"presence":[true]}}"#),
+    ] {
+        let (status, text) = server.http("POST", path, &with_key(), body);
+        assert_eq!(status, 400, "{body}: {text}");
+    }
 }
 
 #[test]
