@@ -96,7 +96,7 @@ fn silent_sockets_of_one_shard_keep_nobody_out_of_another() {
     for port in second {
         let mut client = WebSocket::over(socket_from(port, server.address).expect("the kernel answers"), "");
         client.must(&json!({"id": 1, "connect": {}}));
-        silent.retain(|socket| is_open(socket));
+        silent.retain(is_open);
         assert!(silent.len() > 100, "{} silent sockets are left: the client had to wait for their end", silent.len());
     }
 }

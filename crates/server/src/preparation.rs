@@ -60,7 +60,7 @@ pub(crate) fn prepare(settings: &Settings) -> Result<Ports, Vec<StartError>> {
     }
     faults.extend(proxies_of(settings).err());
     faults.extend(Origins::parse(&client.allowed_origins).err().map(StartError::Origin));
-    faults.extend(TokenVerifier::new(client).err().map(StartError::Key));
+    faults.extend(TokenVerifier::new(client).err());
     faults.extend(tls::check(settings).into_iter().map(StartError::Tls));
     databases(settings, &mut faults);
     if settings.cluster.is_on() {

@@ -53,7 +53,7 @@ pub(crate) fn has_secrets(written: &Node) -> bool {
 /// Refuses what the server would refuse at its start: files, addresses, ports that are in each other's way.
 pub(crate) fn check_use(settings: &Settings, findings: &mut Vec<Finding>) {
     for fault in touchline_server::check(settings) {
-        if matches!(fault, StartError::PingInterval | StartError::Key(_)) {
+        if matches!(fault, StartError::PingInterval | StartError::Key { .. }) {
             // They have been told by their keys.
             continue;
         }

@@ -6,7 +6,8 @@ use touchline_engine::request::{Epoch, Loaded, Stored};
 use touchline_engine::{ChannelOptions, Request};
 
 use crate::world::{
-    START_MS, World, epoch, give_up, history, load, loaded, payload, publish, publish_with, read, recover, stored, subscribe, unsubscribe,
+    START_MS, World, epoch, give_up, grown, history, load, loaded, payload, publish, publish_with, read, recover, stored, subscribe,
+    unsubscribe,
 };
 
 const UNREACHABLE: &str = "refused: 4009 cluster unreachable";
@@ -124,16 +125,16 @@ fn a_follower_that_is_behind_asks_and_gets_exactly_what_it_lacks() {
 fn an_answer_that_ends_too_early_is_asked_for_again() {
     let mut world = following(5);
     assert_eq!(world.submit(stored(6, 7)), [r#"load a of "" behind 5"#]);
-    assert_eq!(world.submit(Request::Grown(8)), [""; 0], "it is being loaded");
+    assert_eq!(world.submit(grown(8)), [""; 0], "it is being loaded");
     assert_eq!(
         world.submit(load(loaded(5, 6))),
         ["to shard 0, a of 1: 6 at 6", "to shard 0, a of 1: 7 at 7", r#"load a of "" behind 7"#],
         "it has eight"
     );
     assert_eq!(world.submit(load(loaded(7, 8))), ["to shard 0, a of 1: 8 at 8"]);
-    assert_eq!(world.submit(Request::Grown(8)), [""; 0], "it has that");
-    assert_eq!(world.submit(Request::Grown(9)), [r#"load a of "" behind 8"#]);
-    assert_eq!(world.submit_to("b", Request::Grown(9)), [""; 0], "nobody listens to that one");
+    assert_eq!(world.submit(grown(8)), [""; 0], "it has that");
+    assert_eq!(world.submit(grown(9)), [r#"load a of "" behind 8"#]);
+    assert_eq!(world.submit_to("b", grown(9)), [""; 0], "nobody listens to that one");
 }
 
 #[test]

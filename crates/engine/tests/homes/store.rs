@@ -6,7 +6,9 @@ use touchline_engine::channels::Storing;
 use touchline_engine::request::{Loaded, Runs};
 use touchline_engine::{ChannelOptions, Channels, Request};
 
-use crate::world::{START_MS, World, epoch, history, load, loaded, publish, publish_with, read, recover, stored, subscribe, unsubscribe};
+use crate::world::{
+    START_MS, World, epoch, grown, history, load, loaded, publish, publish_with, read, recover, stored, subscribe, unsubscribe,
+};
 
 const UNAVAILABLE: &str = "refused: 4010 store unavailable";
 
@@ -46,9 +48,9 @@ fn a_publication_goes_to_the_store_with_all_that_it_must_know() {
 fn what_is_stored_is_delivered_and_what_has_grown_is_loaded() {
     let mut world = following(2);
     assert_eq!(world.submit(stored(2, 3)), ["to shard 0, a of 1: 3 at 3"]);
-    assert_eq!(world.submit(Request::Grown(3)), [""; 0]);
-    assert_eq!(world.submit(Request::Grown(5)), ["load a behind 3"]);
-    assert_eq!(world.submit(Request::Grown(6)), [""; 0], "one question at a time");
+    assert_eq!(world.submit(grown(3)), [""; 0]);
+    assert_eq!(world.submit(grown(5)), ["load a behind 3"]);
+    assert_eq!(world.submit(grown(6)), [""; 0], "one question at a time");
     let lines = world.submit(load(loaded(3, 5)));
     assert_eq!(lines, ["to shard 0, a of 1: 4 at 4", "to shard 0, a of 1: 5 at 5", "load a behind 5"]);
     assert_eq!(world.submit(load(loaded(5, 6))), ["to shard 0, a of 1: 6 at 6"]);
@@ -90,7 +92,7 @@ fn a_client_ahead_of_all_that_there_is_is_denied_and_asked_about_again_after_a_m
     // It has three, and four is the least that was asked for.
     assert_eq!(world.submit(load(loaded(2, 3))), ["to shard 0, a of 1: 3 at 3".into(), denied.clone(), denied.clone()]);
     world.now_ms += 199;
-    assert_eq!(world.submit(ahead(4)), [denied.clone()]);
+    assert_eq!(world.submit(ahead(4)), std::slice::from_ref(&denied));
     assert_eq!(world.submit(ahead(9)), [denied]);
     world.now_ms += 1;
     assert_eq!(world.submit(ahead(4)), ["waits", "load a behind 3"]);
@@ -112,7 +114,7 @@ fn a_store_that_was_set_back_is_told_and_everybody_begins_anew() {
         if !is_subscribed {
             world.submit(unsubscribe(1));
         }
-        world.submit(Request::Grown(7));
+        world.submit(grown(7));
         let shorter = Loaded { top: 5, ..of_run(6, 6) };
         let broken = is_subscribed.then_some("to shard 0, a of 1: broken".to_owned());
         let expected: Vec<String> = broken.into_iter().chain(["the store was set back in run 41".into()]).collect();
@@ -123,14 +125,14 @@ fn a_store_that_was_set_back_is_told_and_everybody_begins_anew() {
     let mut world = World::with_store(history());
     world.submit(subscribe(1));
     world.submit(load(of_run(0, 6)));
-    world.submit(Request::Grown(7));
+    world.submit(grown(7));
     assert_eq!(world.submit(load(of_run(6, 6))), [""; 0]);
     // A cluster's stream has positions that others' publications took: it is not set back.
     let mut world = World::in_cluster(history());
     world.submit(subscribe(1));
     world.submit(Request::Interested);
     world.submit(load(of_run(0, 6)));
-    world.submit(Request::Grown(7));
+    world.submit(grown(7));
     let shorter = Loaded { top: 5, ..of_run(6, 6) };
     assert_eq!(world.submit(load(shorter)), [""; 0]);
 }

@@ -88,6 +88,11 @@ pub(crate) fn loaded(behind: u64, top: u64) -> Loaded {
     Loaded { epoch: epoch(), behind, kept, top, floor: behind, runs: Runs::default() }
 }
 
+/// A channel of the same life that others have brought to an offset.
+pub(crate) fn grown(top: u64) -> Request {
+    Request::Grown(epoch(), top)
+}
+
 pub(crate) fn load(loaded: Loaded) -> Request {
     Request::Loaded(Some(Box::new(loaded)))
 }
@@ -186,7 +191,7 @@ impl World {
     fn take(&mut self, channel: &Arc<str>, request: Request, lines: &mut Vec<String>) {
         // Nobody is answered who only tells something.
         let is_told =
-            matches!(request, Request::Stored(_) | Request::Loaded(_) | Request::Grown(_) | Request::Interested | Request::Passing(_));
+            matches!(request, Request::Stored(_) | Request::Loaded(_) | Request::Grown(..) | Request::Interested | Request::Passing(_));
         match self.channels.submit(channel, request, self.now_ms) {
             Outcome::Done(Response::Done) if is_told => {}
             Outcome::Done(response) => lines.push(answer(response)),
