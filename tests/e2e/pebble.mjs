@@ -6,7 +6,8 @@ import { spawn } from './processes.mjs';
 import { freePort } from './server.mjs';
 
 const binary = (name) => new URL(`../../target/bin/${name}`, import.meta.url).pathname;
-const start = (name, words) => spawn(binary(name), words, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, PEBBLE_VA_NOSLEEP: '1' } });
+// By itself it refuses one nonce of twenty, now and then three in a row, which no client asks again after.
+const start = (name, words) => spawn(binary(name), words, { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, PEBBLE_VA_NOSLEEP: '1', PEBBLE_WFE_NONCEREJECT: '0' } });
 
 export class Pebble {
   /** `authority` makes the certificate of its own server; names are proved at these ports; `more`: of its configuration. */

@@ -498,7 +498,8 @@ fn schemas_go_up_and_down_by_hand_and_a_newer_one_is_refused() {
     says("down --yes --database stats", "stats   1  not made  connections, events, audience and traffic");
     let server = home.start();
     assert!(home.client().must("publish", &json!({"channel": "kept:0", "data": {"n": 1}}))["result"]["offset"] == 1);
-    says("status", "another process uses");
+    says("status", "primary   1  made      durable history");
+    says("up", "another process uses");
     server.kill();
     says("status", "primary   1  made      durable history");
     let database = rusqlite::Connection::open(home.data().join("primary.db")).expect("it is a database");
@@ -543,5 +544,5 @@ fn a_file_that_is_no_database_is_told_at_the_start() {
     let home = Home::new("broken");
     fs::write(home.data().join("primary.db"), vec![b'x'; 8192]).expect("it is ours");
     let refusal = home.refusal();
-    assert!(refusal.contains("primary.db") && refusal.contains("not a database"), "{refusal}");
+    assert!(refusal.contains("primary.db") && refusal.contains("no SQLite database"), "{refusal}");
 }

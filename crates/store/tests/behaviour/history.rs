@@ -235,7 +235,7 @@ fn any_text_comes_back_as_it_was() {
         let stage = Stage::open(settings);
         let names = ["", "a'b\"c", "日本:чат😀", "x y%_\\"];
         for (n, name) in names.iter().enumerate() {
-            let object = format!(r#"{{"data":"{name} \u0000 \\ € {n}"}}"#);
+            let object = serde_json::json!({"data": format!("{name} \0 \\ € {n}")}).to_string();
             let payload = Bytes::from([&[b'P'; HEAD][..], object.as_bytes()].concat());
             assert_eq!(stage.offset(Append { payload, key: (*name).into(), ..publication(name, 0) }), 1, "{name}");
             assert_eq!(stage.kept(name), [(1, object)]);
