@@ -35,12 +35,19 @@ pub struct Refused {
     pub channel: Box<str>,
 }
 
+/// Whether an error tells how a request came out, and not that it may not be made: the name is taken, the position is gone, the node is busy.
+/// Clients get these in the course of things, so none of them costs a line of the log.
+fn is_outcome(error: &Error) -> bool {
+    error.temporary || matches!(error.code, 105 | 112 | 4002..=4012)
+}
+
 impl Effects {
     /// Answers a command with an error.
     pub(super) fn refuse(&mut self, command: u32, mut error: Error) {
         self.errors.push(error.code);
         match self.cause_of(error.code) {
             Some(cause) => error.message = cause,
+            None if is_outcome(&error) => {}
             None => self.note_unless_noted(error.code, error.message),
         }
         self.messages.reply(command, &Reply::Error(error));
@@ -51,7 +58,7 @@ impl Effects {
         let _ = self.cause_of(code);
     }
 
-    /// A refusal whose cause is no setting and no permission is in the log too, with the text of its number.
+    /// Notes a refusal that has no cause of its own, with the text of its number: the log has a line for each.
     fn note_unless_noted(&mut self, code: u32, text: &'static str) {
         if self.refusals.last().is_none_or(|refused| refused.code != code) {
             self.refusals.push(Refused { code, cause: text, channel: Box::default() });

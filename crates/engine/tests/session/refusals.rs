@@ -212,3 +212,28 @@ fn a_token_with_a_payload_that_cannot_be_is_refused() {
     let token = format!("{{'sub':'ann','channel':'user:a','info':{deep}}}");
     assert_eq!(story.code("client", &format!(r#"{{"id":2,"subscribe":{{"channel":"user:a","token":"{token}"}}}}"#)), 107);
 }
+
+#[test]
+fn every_refusal_has_a_line_and_what_only_comes_out_so_has_none() {
+    let mut story = Story::with(|settings| {
+        node(settings);
+        settings.client.channel_limit = 100;
+        settings.scope("open", |scope| scope.allow_lookup_for_client = true);
+    });
+    story.connect("client", ANN);
+    for (command, code, causes) in [
+        (r#"{"id":2,"subscribe":{"channel":"user:a","type":1}}"#, 108, &["not available"][..]),
+        (
+            r#"{"id":3,"subscribe":{"channel":"user:\n"}}"#,
+            107,
+            &["the name of the channel is empty, longer than channel.max_length, has control characters, or does not fit channel_regex"],
+        ),
+        (r#"{"id":4,"subscribe":{"channel":"user:a"}}"#, 0, &[]),
+        (r#"{"id":5,"subscribe":{"channel":"user:a"}}"#, 105, &[]),
+        (r#"{"id":6,"rpc":{"method":"registry.lookup","data":{"scope":"open","name":"nobody"}}}"#, 4002, &[]),
+    ] {
+        assert_eq!(story.code("client", command), code, "{command}");
+        let found: Vec<_> = story.refused("client").iter().map(|refused| refused.cause).collect();
+        assert_eq!(found, causes, "{command}");
+    }
+}
