@@ -12,19 +12,19 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::{Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel};
 use tokio::task::{JoinHandle, JoinSet};
 
+use crate::gather::gather;
 use crate::history::Streams;
 use crate::link_log::LinkLog;
 use crate::loader::{Checks, Loader};
+use crate::marks::Marks;
 use crate::members::{Hello, Members, Step, Timing, VERSIONS};
-use crate::pieces::{Pieces, split};
+use crate::pieces::split;
 use crate::settings::Settings;
 use crate::subject::{Subjects, name};
 use crate::versions::{say_what_nats_keeps, warn_of_losses};
 use crate::watch::Watch;
-use crate::{Incoming, IsEnough, JoinError, Outgoing, Stored};
+use crate::{Incoming, JoinError, Outgoing, Stored};
 
-/// How long other nodes have for an answer that is gathered.
-const GATHER: Duration = Duration::from_secs(1);
 /// A dead link is noticed within two of these.
 const PING: Duration = Duration::from_secs(2);
 /// Between two attempts to open the streams.
@@ -166,6 +166,7 @@ struct Node {
     subjects: Subjects,
     hand: Hand,
     streams: Option<Open>,
+    marks: Arc<Marks>,
     is_opening: bool,
     checks: Arc<Checks>,
     /// Streams are gone.
@@ -203,6 +204,7 @@ impl Node {
             settings: Arc::new(settings),
             hand,
             streams: None,
+            marks: Arc::default(),
             is_opening: false,
             checks: Arc::default(),
             gone: Arc::default(),
@@ -426,10 +428,10 @@ impl Node {
             return;
         }
         let (client, settings, subjects) = (self.client.clone(), Arc::clone(&self.settings), self.subjects.clone());
-        let is_first = self.streams.is_none();
+        let (is_first, marks) = (self.streams.is_none(), Arc::clone(&self.marks));
         tokio::spawn(async move {
             loop {
-                match Streams::open(client.clone(), Arc::clone(&settings), subjects.clone(), is_first).await {
+                match Streams::open(client.clone(), Arc::clone(&settings), subjects.clone(), (Arc::clone(&marks), is_first)).await {
                     Ok(streams) => {
                         let _ = opened.send(streams);
                         return;
@@ -509,6 +511,16 @@ impl Node {
                 None if load.is_check => {}
                 None => (self.hand)(Incoming::Loaded { channel: load.channel, behind: load.behind, history: None }),
             },
+            Outgoing::BeginRun { namespace, lost } => {
+                let gone = Arc::clone(&self.gone);
+                if let Some(streams) = self.streams() {
+                    tokio::spawn(async move {
+                        if streams.begin_run(&namespace, lost).await {
+                            gone.notify_one();
+                        }
+                    });
+                }
+            }
             Outgoing::Suspect => self.checks.trouble.notify_one(),
             Outgoing::Store { channel, namespace, payload, id, done } => match self.streams() {
                 Some(streams) => {
@@ -538,10 +550,12 @@ impl Node {
     async fn hear_channel(&mut self, channel: Arc<str>) {
         if !self.channels.contains_key(&channel) {
             let (hand, of, subjects) = (Arc::clone(&self.hand), Arc::clone(&channel), self.subjects.clone());
+            let marks = Arc::clone(&self.marks);
             let task = self.hear(self.subjects.happening(&channel), move |message| {
                 let channel = Arc::clone(&of);
                 hand(match place(&subjects, &message) {
                     Some((offset, previous, epoch)) => {
+                        marks.note(epoch, offset, &message.payload);
                         Incoming::Stored { channel, stored: Stored { offset, payload: message.payload }, previous, epoch }
                     }
                     None => Incoming::Passing { channel, payload: message.payload },
@@ -565,24 +579,4 @@ fn place(subjects: &Subjects, message: &Message) -> Option<(u64, u64, u64)> {
     let headers = message.headers.as_ref()?;
     let number = |name: &str| headers.get(name)?.as_str().parse::<u64>().ok();
     Some((number("Nats-Sequence")?, number("Nats-Last-Sequence").unwrap_or_default(), subjects.happened_in(&message.subject)?))
-}
-
-async fn gather(client: &Client, subject: String, message: Bytes, (nodes, is_enough): (usize, IsEnough)) -> Vec<Bytes> {
-    let inbox = client.new_inbox();
-    let Ok(mut subscriber) = client.subscribe(inbox.clone()).await else { return Vec::new() };
-    if client.publish_with_reply(subject, inbox, message).await.is_err() {
-        return Vec::new();
-    }
-    let (mut answers, mut pieces) = (Vec::new(), Pieces::default());
-    let until = tokio::time::Instant::now() + GATHER;
-    while answers.len() < nodes {
-        match tokio::time::timeout_at(until, subscriber.next()).await {
-            Ok(Some(message)) => answers.extend(pieces.take(message.payload)),
-            _ => break,
-        }
-        if answers.last().is_some_and(|answer| is_enough(answer)) {
-            break;
-        }
-    }
-    answers
 }

@@ -12,14 +12,16 @@ use async_nats::jetstream::context::GetStreamErrorKind;
 use async_nats::jetstream::stream::{DirectGetErrorKind, LastRawMessageErrorKind, RawMessageErrorKind, Stream};
 use async_nats::jetstream::{self, Context, ErrorCode};
 use bytes::Bytes;
+use futures_util::StreamExt;
 
-use crate::Stored;
 use crate::loader::Load;
+use crate::marks::Marks;
 use crate::reading::{Answer, Ask, Kept, Reading, Step};
 use crate::settings::Settings;
 use crate::storing::{self, Verdict};
-use crate::stream::{self, Life};
+use crate::stream::{self, Description};
 use crate::subject::Subjects;
+use crate::{Life, Stored};
 
 /// How long a publisher waits for JetStream.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -47,8 +49,8 @@ pub(crate) struct Seen {
 pub(crate) enum Look {
     /// It is there.
     Seen(Seen),
-    /// It is gone, or another has its name.
-    Gone,
+    /// It is gone, another has its name, it is in another run, or was set back: it has to be opened anew.
+    Changed,
     /// Nobody can say now.
     Unknown,
 }
@@ -58,11 +60,13 @@ pub(crate) enum Look {
 pub(crate) struct Streams {
     context: Context,
     subjects: Subjects,
-    open: Arc<HashMap<String, (Stream, Life)>>,
+    open: Arc<HashMap<String, (Stream, Description)>>,
+    marks: Arc<Marks>,
 }
 
 impl Streams {
-    /// Makes the streams that are missing, and the first time adapts those that differ from what is configured.
+    /// Makes the streams that are missing, and the first time adapts those that differ from what is configured. One that lacks its mark begins a
+    /// new run.
     ///
     /// # Errors
     /// NATS's reason, as text.
@@ -70,16 +74,24 @@ impl Streams {
         client: async_nats::Client,
         settings: Arc<Settings>,
         subjects: Subjects,
-        is_first: bool,
+        (marks, is_first): (Arc<Marks>, bool),
     ) -> Result<Self, String> {
         let mut context = jetstream::new(client);
         context.set_timeout(STORE_TIMEOUT);
         let mut open = HashMap::new();
+        // As they are before the streams are asked: what comes meanwhile says nothing.
+        let known = marks.copy();
         for of_namespace in &settings.streams {
-            let opened = stream::open(&context, &settings, &subjects, of_namespace, is_first).await?;
+            let mut opened = stream::open(&context, &settings, &subjects, of_namespace, is_first).await?;
+            if stream::was_set_back(&opened, &known).await? {
+                stream::begin_run(&context, &subjects, &of_namespace.namespace, &opened).await?;
+                opened = stream::open(&context, &settings, &subjects, of_namespace, is_first).await?;
+            }
+            marks.begin(opened.1.life);
             open.insert(of_namespace.namespace.clone(), opened);
         }
-        Ok(Streams { context, subjects, open: Arc::new(open) })
+        marks.keep(&open.values().map(|(_, known)| known.life).collect::<Vec<_>>());
+        Ok(Streams { context, subjects, open: Arc::new(open), marks })
     }
 
     /// Namespaces with history.
@@ -89,25 +101,28 @@ impl Streams {
 
     /// Looks at a namespace's stream.
     pub(crate) async fn look(&self, namespace: &str) -> Look {
-        let Some((stream, life)) = self.open.get(namespace) else { return Look::Unknown };
+        let Some((stream, known)) = self.open.get(namespace) else { return Look::Unknown };
+        // Before the stream is asked: what comes meanwhile says nothing.
+        let mark = self.marks.of(known.life);
         let now = answered(|| self.context.get_stream(&stream.cached_info().config.name)).await;
         match now.as_ref().map(|now| now.as_ref().map(Stream::cached_info)) {
-            Some(Ok(info)) if self.subjects.epoch_of(namespace, &info.config.subjects) == Some(life.epoch) => {
+            Some(Ok(info)) if mark.is_some_and(|mark| mark.is_behind(info.state.last_sequence)) => Look::Changed,
+            Some(Ok(info)) if stream::Seen::of(&self.subjects, namespace, info).is_some_and(|seen| seen.life == known.life) => {
                 let leader = info.cluster.as_ref().and_then(|cluster| cluster.leader.clone());
                 Look::Seen(Seen { last: info.state.last_sequence, leader })
             }
-            Some(Ok(_)) => Look::Gone,
+            Some(Ok(_)) => Look::Changed,
             Some(Err(error)) => match error.kind() {
-                GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND => Look::Gone,
+                GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND => Look::Changed,
                 _ => Look::Unknown,
             },
             None => Look::Unknown,
         }
     }
 
-    /// Stores a publication; the answer is its sequence and epoch, if JetStream has it for certain.
-    pub(crate) async fn store(&self, channel: &str, namespace: &str, payload: Bytes, id: &str) -> Option<(u64, u64)> {
-        let (_, life) = self.open.get(namespace)?;
+    /// Stores a publication; the answer is its sequence and its stream's life, if JetStream has it for certain.
+    pub(crate) async fn store(&self, channel: &str, namespace: &str, payload: Bytes, id: &str) -> Option<(u64, Life)> {
+        let life = self.life(namespace)?;
         let subject = self.subjects.stored(namespace, life.epoch, channel);
         let mut headers = HeaderMap::new();
         if !id.is_empty() {
@@ -118,31 +133,50 @@ impl Streams {
         loop {
             let sent = self.context.publish_with_headers(subject.clone(), headers.clone(), payload.clone()).await;
             let acknowledged = match sent {
-                Ok(answer) => answer.await.ok().map(|acknowledged| acknowledged.sequence),
+                Ok(answer) => answer.await.ok(),
                 Err(_) => None,
             };
-            match storing::verdict(acknowledged, !id.is_empty()) {
-                Verdict::Stored(sequence) => return Some((sequence, life.epoch)),
+            // What was stored before may not have been the same.
+            let is_new = acknowledged.as_ref().is_some_and(|acknowledged| !acknowledged.duplicate);
+            match storing::verdict(acknowledged.map(|acknowledged| acknowledged.sequence), !id.is_empty()) {
+                Verdict::Stored(sequence) => {
+                    if is_new {
+                        self.marks.note(life.epoch, sequence, &payload);
+                    }
+                    return Some((sequence, life));
+                }
                 Verdict::SendAgain if Instant::now() + STORE_PAUSE < until => tokio::time::sleep(STORE_PAUSE).await,
                 Verdict::SendAgain | Verdict::Unknown => return None,
             }
         }
     }
 
+    fn life(&self, namespace: &str) -> Option<Life> {
+        self.open.get(namespace).map(|(_, known)| known.life)
+    }
+
+    /// Begins a new run of a stream in whose run `lost` something is lost; whether another than the known one has begun now.
+    pub(crate) async fn begin_run(&self, namespace: &str, lost: u64) -> bool {
+        let Some(open) = self.open.get(namespace).filter(|(_, known)| known.life.run == lost) else { return false };
+        match stream::begin_run(&self.context, &self.subjects, namespace, open).await {
+            Ok(()) => true,
+            Err(error) => {
+                tracing::warn!(%error, namespace, "a new run can't be begun");
+                false
+            }
+        }
+    }
+
     /// Whether the other's streams are the same, each in the same life.
     pub(crate) fn are(&self, other: &Streams) -> bool {
-        self.open.len() == other.open.len()
-            && self
-                .open
-                .iter()
-                .all(|(namespace, (_, life))| other.open.get(namespace).is_some_and(|(_, theirs)| theirs.epoch == life.epoch))
+        self.open.len() == other.open.len() && self.open.iter().all(|(namespace, (_, known))| other.life(namespace) == Some(known.life))
     }
 
     /// Reads what is kept of a channel behind an offset; `None` = it can't be had now.
     pub(crate) async fn read(&self, Load { channel, namespace, behind, .. }: &Load) -> Option<Kept> {
-        let (stream, life) = self.open.get(&**namespace)?;
-        let subject = self.subjects.stored(namespace, life.epoch, channel);
-        let mut reading = Reading::new(*behind);
+        let (stream, known) = self.open.get(&**namespace)?;
+        let subject = self.subjects.stored(namespace, known.life.epoch, channel);
+        let mut reading = Reading::new(behind.0);
         let mut next = Step::Ask(reading.begin());
         loop {
             let ask = match next {
@@ -151,7 +185,14 @@ impl Streams {
                     tokio::time::sleep(LAG_PAUSE).await;
                     ask
                 }
-                Step::Done(kept) => return Some(kept),
+                Step::Done(kept) => {
+                    match kept.publications.last() {
+                        Some(last) => self.marks.note(known.life.epoch, last.offset, &last.payload),
+                        None if kept.has_nothing() => self.marks.note_end(known.life.epoch, kept.last),
+                        None => {}
+                    }
+                    return Some(kept);
+                }
                 Step::Failed => return None,
             };
             let answer = answer(stream, &subject, ask).await?;
@@ -161,17 +202,17 @@ impl Streams {
 
     /// What is seen of a namespace's stream, if it is in the same life still.
     pub(crate) async fn see(&self, namespace: &str) -> Option<stream::Seen> {
-        let (stream, life) = self.open.get(namespace)?;
+        let (stream, known) = self.open.get(namespace)?;
         let info = answered(|| stream.get_info()).await?.ok()?;
         let seen = stream::Seen::of(&self.subjects, namespace, &info)?;
-        (seen.epoch == life.epoch).then_some(seen)
+        (seen.life == known.life).then_some(seen)
     }
 
     /// Removes what is kept of a channel: what says so is stored behind it, in the channel's order, then what is before that goes. `marker` makes
     /// the payload out of the last offset that is removed.
     pub(crate) async fn purge(&self, channel: &str, namespace: &str, marker: fn(u64) -> Vec<u8>) -> bool {
-        let Some((stream, life)) = self.open.get(namespace) else { return false };
-        let subject = self.subjects.stored(namespace, life.epoch, channel);
+        let Some((stream, known)) = self.open.get(namespace) else { return false };
+        let subject = self.subjects.stored(namespace, known.life.epoch, channel);
         for _ in 0..REMOVAL_TRIES {
             let last = match answer(stream, &subject, Ask::Last).await {
                 Some(Answer::Sequence(last)) => last,
@@ -219,6 +260,15 @@ async fn answer(stream: &Stream, subject: &str, ask: Ask) -> Option<Answer> {
         Ask::Last => match answered(|| stream.get_last_raw_message_by_subject(subject)).await? {
             Ok(message) => Some(Answer::Sequence(message.sequence)),
             Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Some(Answer::Nothing),
+            Err(_) => None,
+        },
+        // What it has of the channel is counted after its state is taken.
+        Ask::End => match answered(|| stream.info_with_subjects(subject)).await? {
+            Ok(mut seen) => match seen.next().await {
+                None => Some(Answer::Sequence(seen.info.state.last_sequence)),
+                Some(Ok(_)) => Some(Answer::Nothing),
+                Some(Err(_)) => None,
+            },
             Err(_) => None,
         },
         Ask::First(sequence) => match answered(|| stream.get_first_raw_message_by_subject(subject, sequence)).await? {

@@ -4,9 +4,11 @@
 //! ever makes a caller wait. The subjects and the bytes on them are in `docs/cluster.md`.
 
 mod connection;
+mod gather;
 mod history;
 mod link_log;
 mod loader;
+mod marks;
 mod members;
 mod pieces;
 mod reading;
@@ -54,11 +56,20 @@ pub struct Stored {
     pub payload: Bytes,
 }
 
+/// One life of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Life {
+    /// Its epoch, 40 bits: made with the stream, and never changed.
+    pub epoch: u64,
+    /// Its run, 40 bits: another one since the stream was last found to be set back to an earlier state; 0 = it never was.
+    pub run: u64,
+}
+
 /// The history of a channel.
 #[derive(Debug, Clone)]
 pub struct History {
-    /// One life of the stream.
-    pub epoch: u64,
+    /// The life of the stream.
+    pub life: Life,
     /// What is kept, oldest first, from the asked offset on.
     pub kept: Vec<Stored>,
     /// The channel's last offset; the stream's, if the channel is empty.
@@ -123,7 +134,7 @@ pub enum Incoming {
         stored: Stored,
         /// The channel's offset before it.
         previous: u64,
-        /// The life of the stream that has stored it.
+        /// The epoch of the stream that has stored it.
         epoch: u64,
     },
     /// More is stored in a namespace than when this was said last. Not all of it may have come in: [`Cluster::check`] finds out.
@@ -140,15 +151,15 @@ pub enum Incoming {
     Loaded {
         /// The channel.
         channel: Arc<str>,
-        /// The offset that was asked behind.
-        behind: u64,
+        /// The offset that was asked behind, and the number that was given with it.
+        behind: (u64, u64),
         /// Its history.
         history: Option<History>,
     },
 }
 
-/// Takes the offset and epoch of a publication that the cluster has; none = it could not be stored.
-pub type OnStored = Box<dyn FnOnce(Option<(u64, u64)>) + Send>;
+/// Takes the offset of a publication that the cluster has, and the life of its stream; none = it could not be stored.
+pub type OnStored = Box<dyn FnOnce(Option<(u64, Life)>) + Send>;
 /// Takes the answers of other nodes.
 pub type OnGathered = Box<dyn FnOnce(Vec<Bytes>) + Send>;
 /// Whether an answer is all that was wanted, so that nobody waits for the other nodes.
@@ -165,6 +176,7 @@ enum Outgoing {
     Interest { channel: Arc<str>, is_wanted: bool },
     Load(Load),
     Suspect,
+    BeginRun { namespace: Arc<str>, lost: u64 },
     Store { channel: Arc<str>, namespace: Arc<str>, payload: Bytes, id: Box<str>, done: OnStored },
     Purge { channel: Arc<str>, namespace: Arc<str>, marker: fn(u64) -> Vec<u8>, done: Box<dyn FnOnce(bool) + Send> },
     Leave { done: std::sync::mpsc::Sender<()> },
@@ -220,19 +232,25 @@ impl Cluster {
         self.send(Outgoing::Interest { channel, is_wanted });
     }
 
-    /// Asks for what is kept of a channel behind an offset.
-    pub fn load(&self, channel: Arc<str>, namespace: Arc<str>, behind: u64) {
+    /// Asks for what is kept of a channel behind an offset; with it a number that the answer carries.
+    pub fn load(&self, channel: Arc<str>, namespace: Arc<str>, behind: (u64, u64)) {
         self.send(Outgoing::Load(Load { channel, namespace, behind, is_check: false }));
     }
 
     /// Asks whether more than up to an offset is kept of a channel; it is answered if there is.
-    pub fn check(&self, channel: Arc<str>, namespace: Arc<str>, behind: u64) {
+    pub fn check(&self, channel: Arc<str>, namespace: Arc<str>, behind: (u64, u64)) {
         self.send(Outgoing::Load(Load { channel, namespace, behind, is_check: true }));
     }
 
     /// Says that something may have been lost on its way: what is kept is looked at soon, and for a while more often.
     pub fn suspect(&self) {
         self.send(Outgoing::Suspect);
+    }
+
+    /// Begins a new run of a namespace's stream, unless the current one is not `lost` any more: as of [`Life::run`]. For whoever remembers what
+    /// the stream has not.
+    pub fn begin_run(&self, namespace: Arc<str>, lost: u64) {
+        self.send(Outgoing::BeginRun { namespace, lost });
     }
 
     /// Publishes into a channel with history; `id` makes it happen once, if it is not empty.

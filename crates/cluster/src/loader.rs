@@ -22,7 +22,8 @@ const CHECKING_MAX: usize = 16;
 pub(crate) struct Load {
     pub(crate) channel: Arc<str>,
     pub(crate) namespace: Arc<str>,
-    pub(crate) behind: u64,
+    /// The offset, and the number of the load.
+    pub(crate) behind: (u64, u64),
     /// It is answered only if there is something.
     pub(crate) is_check: bool,
 }
@@ -111,7 +112,7 @@ async fn have_read((streams, read): (Streams, UnboundedSender<Read>), load: Load
 
 async fn have_checked((streams, read, state): (Streams, UnboundedSender<Read>, Arc<Checks>), load: Load) {
     match streams.read(&load).await {
-        Some(kept) if kept.last <= load.behind => {}
+        Some(kept) if kept.has_nothing() => {}
         Some(kept) => drop(read.send((load, Some(kept)))),
         None => state.fail(),
     }
@@ -128,7 +129,7 @@ async fn hand_in(streams: Streams, mut reads: UnboundedReceiver<Read>, hand: Han
                 Some(seen) => *seen,
                 None => *looks.entry(Arc::clone(&namespace)).or_insert(streams.see(&namespace).await),
             };
-            let history = seen.zip(kept).map(|(seen, kept)| kept.history(behind, &seen));
+            let history = seen.zip(kept).map(|(seen, kept)| kept.history(behind.0, &seen));
             if is_check && history.is_none() {
                 state.fail();
             } else {

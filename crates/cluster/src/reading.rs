@@ -24,13 +24,19 @@ const ROUNDS: u32 = 5;
 pub(crate) struct Kept {
     /// Oldest first, without a gap.
     pub(crate) publications: Vec<Stored>,
-    /// The channel's last sequence; 0 = nothing is kept.
+    /// The channel's last sequence. Where nothing is kept, the stream's: nothing of the channel is missed up to there, whoever was given which
+    /// position of it by another node.
     pub(crate) last: u64,
     /// Nothing behind it, up to the last, is missing, and what was before it is gone. None = nothing has gone while it was read.
     pub(crate) floor: Option<u64>,
 }
 
 impl Kept {
+    /// Whether nothing of the channel was there behind where it was read.
+    pub(crate) fn has_nothing(&self) -> bool {
+        self.publications.is_empty() && self.floor.is_none()
+    }
+
     /// What was read behind a sequence, as a history, by what was seen of the stream after all was read.
     pub(crate) fn history(self, behind: u64, seen: &Seen) -> History {
         let Kept { publications, last, floor } = self;
@@ -42,7 +48,7 @@ impl Kept {
             Some(first) if publications.len() >= seen.size_min => first.offset,
             _ => dropped,
         });
-        History { epoch: seen.epoch, kept: publications, top, floor: floor.min(top).max(behind) }
+        History { life: seen.life, kept: publications, top, floor: floor.min(top).max(behind) }
     }
 }
 
@@ -55,6 +61,8 @@ pub(crate) enum Ask {
     Last,
     /// Of the leader: the sequence of the channel's first publication at or behind one.
     First(u64),
+    /// Of the leader: the last sequence of the stream, if up to it nothing of the channel is there.
+    End,
 }
 
 /// What is answered.
@@ -125,9 +133,9 @@ impl Reading {
             (Ask::Last, Answer::Sequence(last)) if self.publications.is_empty() && self.last == 0 => {
                 Step::Done(Kept { publications: Vec::new(), last, floor: None })
             }
-            (Ask::Last, Answer::Nothing) if self.publications.is_empty() && self.last == 0 => {
-                Step::Done(Kept { publications: Vec::new(), last: 0, floor: None })
-            }
+            (Ask::Last, Answer::Nothing) if self.publications.is_empty() && self.last == 0 => Step::Ask(Ask::End),
+            (Ask::End, Answer::Sequence(end)) => Step::Done(Kept { publications: Vec::new(), last: end, floor: None }),
+            (Ask::End, _) => self.begin_anew(),
             // All that was there is gone, by age or because somebody has removed it.
             (Ask::Last, _) => self.all_gone(),
             (Ask::First(_), Answer::Sequence(first)) => self.finish(first),

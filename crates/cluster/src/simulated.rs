@@ -6,10 +6,10 @@
 
 use std::collections::HashMap;
 
-use crate::Stored;
 use crate::reading::{Answer, Ask, Kept, Reading, Step};
 use crate::storing::{Verdict, verdict};
 use crate::stream::Seen;
+use crate::{Life, Stored};
 
 /// xorshift64* (Vigna, 2014).
 struct Random(u64);
@@ -45,6 +45,7 @@ struct State {
     /// Sequence and channel, in order.
     kept: Vec<(u64, u8)>,
     first: u64,
+    last: u64,
     size: usize,
     life: u64,
 }
@@ -81,6 +82,7 @@ impl Stream {
         let mut next = self.states.last().cloned().unwrap_or_default();
         change(&mut next);
         let last = self.last;
+        next.last = last;
         next.first = next.kept.first().map_or(last + 1, |(sequence, _)| *sequence);
         self.states.push(next);
     }
@@ -137,7 +139,7 @@ impl Stream {
         let lag = if random.chance(30) { random.below(6) as usize } else { 0 };
         let state = match ask {
             Ask::Next(_) => &self.states[leader.saturating_sub(lag)],
-            Ask::Last | Ask::First(_) => &self.states[leader],
+            Ask::Last | Ask::First(_) | Ask::End => &self.states[leader],
         };
         if state.life != life {
             return Answer::Nothing;
@@ -145,6 +147,8 @@ impl Stream {
         let found = match ask {
             Ask::Next(sequence) | Ask::First(sequence) => state.of(READ).find(|kept| *kept >= sequence),
             Ask::Last => state.of(READ).next_back(),
+            Ask::End if state.of(READ).next().is_none() => Some(state.last),
+            Ask::End => None,
         };
         match (ask, found) {
             (_, None) => Answer::Nothing,
@@ -238,7 +242,7 @@ fn judge(stream: &Stream, life: u64, behind: u64, kept: Kept) -> Result<bool, St
     if leader.life != life {
         return Ok(false);
     }
-    let history = kept.history(behind, &Seen { first: leader.first, epoch: 7, size_min: stream.size_min });
+    let history = kept.history(behind, &Seen { first: leader.first, life: Life { epoch: 7, run: 0 }, size_min: stream.size_min });
     let found: Vec<u64> = history.kept.iter().map(|stored| stored.offset).collect();
     // As a channel does: a removal says up to where nothing is there any more.
     let removed = stream.all.iter().filter(|(sequence, _)| found.contains(sequence)).filter_map(|(_, until)| *until).max();
@@ -287,7 +291,7 @@ fn a_channel_that_was_never_trimmed_is_had_from_the_beginning() {
                 Step::Failed => panic!("it is all there"),
             }
         };
-        let history = kept.history(0, &Seen { first: 1, epoch: 7, size_min: 8 });
+        let history = kept.history(0, &Seen { first: 1, life: Life { epoch: 7, run: 0 }, size_min: 8 });
         assert_eq!((history.floor, history.kept.len()), (0, published), "{published}");
     }
 }

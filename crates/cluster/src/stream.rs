@@ -5,9 +5,11 @@ use std::hash::BuildHasher as _;
 use std::time::Duration;
 
 use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamErrorKind};
-use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, Republish, StorageType, Stream};
+use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, RawMessageErrorKind, Republish, StorageType, Stream};
 use async_nats::jetstream::{Context, ErrorCode};
 
+use crate::Life;
+use crate::marks::Marks;
 use crate::settings::{Settings, Storage, StreamSettings};
 use crate::subject::Subjects;
 
@@ -18,23 +20,29 @@ const FORMAT: u32 = 1;
 /// Bits of an epoch: so many are shown, as eight letters.
 const EPOCH_BITS: u32 = 40;
 
-/// One life of a stream.
+/// What a stream says of itself, in its description and its subjects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Life {
-    /// Its epoch, 40 bits: made with the stream, and never changed.
-    pub(crate) epoch: u64,
+pub(crate) struct Description {
+    /// Its life: the epoch is a token of its subjects.
+    pub(crate) life: Life,
     /// The least number of publications that a channel was ever allowed to hold: with fewer, nothing was pushed out by others.
     pub(crate) size_min: usize,
 }
 
-impl Life {
+/// 40 random bits.
+fn new_id() -> u64 {
+    RandomState::new().hash_one(0) >> (u64::BITS - EPOCH_BITS)
+}
+
+impl Description {
     fn new(size: usize) -> Self {
-        Life { epoch: RandomState::new().hash_one(0) >> (u64::BITS - EPOCH_BITS), size_min: size }
+        Description { life: Life { epoch: new_id(), run: 0 }, size_min: size }
     }
 
-    /// What the stream says of itself.
-    fn description(&self) -> String {
-        format!("touchline format={FORMAT} size_min={}", self.size_min)
+    /// As the stream says it.
+    fn text(&self) -> String {
+        let run = if self.life.run > 0 { format!(" run={:010x}", self.life.run) } else { String::new() };
+        format!("touchline format={FORMAT} size_min={}{run}", self.size_min)
     }
 
     /// Reads that.
@@ -51,9 +59,10 @@ impl Life {
             None => return Err(FOREIGN),
         }
         // Words that are not known here are of later versions, and may be passed over.
-        let size_min = words.find_map(|word| word.strip_prefix("size_min=")?.parse().ok());
+        let size_min = words.clone().find_map(|word| word.strip_prefix("size_min=")?.parse().ok());
+        let run = words.find_map(|word| u64::from_str_radix(word.strip_prefix("run=")?, 16).ok()).unwrap_or_default();
         match (epoch, size_min) {
-            (Some(epoch), Some(size_min)) => Ok(Life { epoch, size_min }),
+            (Some(epoch), Some(size_min)) => Ok(Description { life: Life { epoch, run }, size_min }),
             _ => Err(FOREIGN),
         }
     }
@@ -64,9 +73,9 @@ impl Life {
 pub(crate) struct Seen {
     /// The first sequence that it still has, and of an empty one the first that it will have.
     pub(crate) first: u64,
-    /// As of [`Life::epoch`].
-    pub(crate) epoch: u64,
-    /// As of [`Life::size_min`].
+    /// As of [`Description::life`].
+    pub(crate) life: Life,
+    /// As of [`Description::size_min`].
     pub(crate) size_min: usize,
 }
 
@@ -74,8 +83,8 @@ impl Seen {
     /// Out of what NATS says of it.
     pub(crate) fn of(subjects: &Subjects, namespace: &str, info: &Info) -> Option<Self> {
         let epoch = subjects.epoch_of(namespace, &info.config.subjects);
-        let life = Life::read(epoch, info.config.description.as_deref().unwrap_or_default()).ok()?;
-        Some(Seen { first: info.state.first_sequence, epoch: life.epoch, size_min: life.size_min })
+        let known = Description::read(epoch, info.config.description.as_deref().unwrap_or_default()).ok()?;
+        Some(Seen { first: info.state.first_sequence, life: known.life, size_min: known.size_min })
     }
 }
 
@@ -89,11 +98,11 @@ pub(crate) async fn open(
     subjects: &Subjects,
     of_namespace: &StreamSettings,
     is_first: bool,
-) -> Result<(Stream, Life), String> {
+) -> Result<(Stream, Description), String> {
     let name = subjects.stream(&of_namespace.namespace);
     let found = match context.get_stream(&name).await {
         Err(error) if is_missing(&error.kind()) => {
-            let made = config(settings, subjects, of_namespace, &Life::new(of_namespace.size));
+            let made = config(settings, subjects, of_namespace, &Description::new(held(of_namespace)));
             match context.create_stream(made).await {
                 // Another node was first: its epoch holds.
                 Err(error) if !matches!(error.kind(), CreateStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NAME_EXIST) =>
@@ -108,11 +117,11 @@ pub(crate) async fn open(
     let mut stream = found.map_err(|error| error.to_string())?;
     let known = &stream.cached_info().config;
     let epoch = subjects.epoch_of(&of_namespace.namespace, &known.subjects);
-    let life = Life::read(epoch, known.description.as_deref().unwrap_or_default());
-    let mut life = life.map_err(|reason| format!("the stream {name} can't be used: {reason}"))?;
+    let described = Description::read(epoch, known.description.as_deref().unwrap_or_default());
+    let mut described = described.map_err(|reason| format!("the stream {name} can't be used: {reason}"))?;
     if is_first {
-        life.size_min = life.size_min.min(of_namespace.size);
-        let mut wanted = config(settings, subjects, of_namespace, &life);
+        described.size_min = described.size_min.min(held(of_namespace));
+        let mut wanted = config(settings, subjects, of_namespace, &described);
         // NATS can't change it.
         wanted.storage = known.storage;
         if differs(known, &wanted) {
@@ -121,7 +130,54 @@ pub(crate) async fn open(
             stream = context.get_stream(&name).await.map_err(|error| error.to_string())?;
         }
     }
-    Ok((stream, life))
+    Ok((stream, described))
+}
+
+/// Whether a stream that was just opened lacks what this node knew of it before.
+///
+/// # Errors
+/// NATS's reason, as text.
+pub(crate) async fn was_set_back((stream, known): &(Stream, Description), marks: &Marks) -> Result<bool, String> {
+    let Some(mark) = marks.of(known.life) else { return Ok(false) };
+    if mark.is_behind(stream.cached_info().state.last_sequence) {
+        return Ok(true);
+    }
+    match stream.get_raw_message(mark.sequence()).await {
+        Ok(found) => Ok(mark.is_replaced(Some(&found.payload))),
+        Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Ok(mark.is_replaced(None)),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Begins a new run of a stream, unless it is in another life than the known one.
+///
+/// # Errors
+/// NATS's reason, as text.
+pub(crate) async fn begin_run(
+    context: &Context,
+    subjects: &Subjects,
+    namespace: &str,
+    (known_stream, known): &(Stream, Description),
+) -> Result<(), String> {
+    let name = &known_stream.cached_info().config.name;
+    let stream = context.get_stream(name).await.map_err(|error| error.to_string())?;
+    let mut config = stream.cached_info().config.clone();
+    let epoch = subjects.epoch_of(namespace, &config.subjects);
+    let mut described = Description::read(epoch, config.description.as_deref().unwrap_or_default())?;
+    if described.life != known.life {
+        return Ok(());
+    }
+    described.life.run = new_id().max(1);
+    config.description = Some(described.text());
+    context.update_stream(&config).await.map_err(|error| error.to_string())?;
+    tracing::warn!(stream = %name, "the stream was set back to an earlier state: clients that saw what is lost begin anew");
+    Ok(())
+}
+
+/// Publications that the stream holds of a channel: one more than its history has. The offset of that one is where a client stands that has
+/// missed as many as the history has.
+fn held(of_namespace: &StreamSettings) -> usize {
+    of_namespace.size.saturating_add(1)
 }
 
 fn is_missing(kind: &GetStreamErrorKind) -> bool {
@@ -142,12 +198,12 @@ fn differs(known: &Config, wanted: &Config) -> bool {
     of(known) != of(wanted)
 }
 
-fn config(settings: &Settings, subjects: &Subjects, of_namespace: &StreamSettings, life: &Life) -> Config {
+fn config(settings: &Settings, subjects: &Subjects, of_namespace: &StreamSettings, described: &Description) -> Config {
     Config {
         name: subjects.stream(&of_namespace.namespace),
-        description: Some(life.description()),
-        subjects: vec![subjects.stored(&of_namespace.namespace, life.epoch, ">")],
-        max_messages_per_subject: i64::try_from(of_namespace.size).unwrap_or(i64::MAX),
+        description: Some(described.text()),
+        subjects: vec![subjects.stored(&of_namespace.namespace, described.life.epoch, ">")],
+        max_messages_per_subject: i64::try_from(held(of_namespace)).unwrap_or(i64::MAX),
         max_age: of_namespace.ttl,
         max_bytes: match settings.stream_max_bytes {
             0 => -1,
@@ -162,8 +218,8 @@ fn config(settings: &Settings, subjects: &Subjects, of_namespace: &StreamSetting
         duplicate_window: DUPLICATES.min(of_namespace.ttl),
         allow_direct: true,
         republish: Some(Republish {
-            source: subjects.stored(&of_namespace.namespace, life.epoch, ">"),
-            destination: subjects.republished(life.epoch),
+            source: subjects.stored(&of_namespace.namespace, described.life.epoch, ">"),
+            destination: subjects.republished(described.life.epoch),
             headers_only: false,
         }),
         ..Config::default()
@@ -177,14 +233,17 @@ mod tests {
     #[test]
     fn what_a_stream_says_of_itself_is_read_again() {
         // As version 0.1 writes it. Later versions must read it as it stands here.
-        let read = |text| Life::read(Some(7), text);
-        assert_eq!(read("touchline format=1 size_min=60"), Ok(Life { epoch: 7, size_min: 60 }));
-        assert_eq!(Life { epoch: 7, size_min: 60 }.description(), "touchline format=1 size_min=60");
-        assert_eq!(read("touchline format=1 new=x size_min=60 more"), Ok(Life { epoch: 7, size_min: 60 }), "what is new is passed over");
+        let read = |text| Description::read(Some(7), text);
+        let of_run = |run| Description { life: Life { epoch: 7, run }, size_min: 60 };
+        assert_eq!(read("touchline format=1 size_min=60"), Ok(of_run(0)));
+        assert_eq!(of_run(0).text(), "touchline format=1 size_min=60");
+        assert_eq!(read("touchline format=1 new=x size_min=60 more"), Ok(of_run(0)), "what is new is passed over");
+        assert_eq!(read("touchline format=1 size_min=60 run=000000002a"), Ok(of_run(42)));
+        assert_eq!(of_run(42).text(), "touchline format=1 size_min=60 run=000000002a");
         assert!(read("touchline format=2 size_min=60").is_err_and(|reason| reason.contains("later version")));
         for foreign in ["", "orders of the shop", "touchline", "touchline format=1", "touchline size_min=60"] {
             assert!(read(foreign).is_err(), "{foreign}");
         }
-        assert!(Life::read(None, "touchline format=1 size_min=60").is_err(), "its subjects are of something else");
+        assert!(Description::read(None, "touchline format=1 size_min=60").is_err(), "its subjects are of something else");
     }
 }

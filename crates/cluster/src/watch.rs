@@ -67,7 +67,7 @@ impl Watch {
         for namespace in self.streams.namespaces() {
             let now = match self.streams.look(namespace).await {
                 Look::Seen(seen) => seen,
-                Look::Gone => {
+                Look::Changed => {
                     self.gone.notify_one();
                     return false;
                 }

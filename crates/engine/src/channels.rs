@@ -20,7 +20,7 @@ use crate::namespace::{ChannelOptions, Namespaces};
 use elsewhere::{Hearing, Keepers};
 pub use elsewhere::{KeeperAct, Outcome, Storing, clearing, removal};
 use empties::Empties;
-use loading::Question;
+use loading::{Look, Question};
 pub use payload::Unreadable;
 
 use crate::request::{ConnectionId, Delivery, Epoch, Event, History, Position, Publish, Request, Response, ShardId, Subscribe, Subscribed};
@@ -63,6 +63,15 @@ struct Stored {
     empty: u64,
     /// What its log backend was asked because of a client that is ahead of the cache.
     question: Question,
+    /// What its log backend was asked because of something that contradicts the cache.
+    look: Look,
+    /// The life in which its log backend has lost something, and until when what it keeps is not believed while it says that life, Unix
+    /// milliseconds.
+    lost: (Epoch, u64),
+    /// The run that has lost something, and the first offset that is not its any more. The log backend may know it a moment later.
+    ended: Option<(u64, u64)>,
+    /// The last load that is in the cache, by its number; 0 = none, or it is no cache.
+    read: u64,
 }
 
 /// Times and channels, the first on top.
@@ -118,6 +127,7 @@ impl Channels {
             // It was told so, but had not heard it when it left.
             Request::Unsubscribe { connection, is_answered: false } if self.was_refused(connection, channel) => Response::Done,
             Request::Unsubscribe { connection, .. } => self.unsubscribe(channel, connection, now_ms),
+            Request::Again(_, request) => self.execute(channel, *request, now_ms),
             Request::Announce(push) => self.announce(channel, push),
             Request::Passing(_) | Request::Stored(_) | Request::Grown(..) | Request::Interested | Request::Loaded(_) => Response::Done,
             Request::Publish(publish) => self.publish(channel, options, *publish, now_ms),
@@ -132,8 +142,9 @@ impl Channels {
         self.outgoing.drain(..)
     }
 
-    /// Lets go of what has expired. Call it about once a second.
+    /// Lets go of what has expired, and asks log backends what somebody waits for. Call it some times a second.
     pub fn expire(&mut self, now_ms: u64) {
+        self.end_rests(now_ms);
         self.idempotency.forget(now_ms);
         while self.expiries.peek().is_some_and(|Reverse((at, _))| *at <= now_ms) {
             let Some(Reverse((at_ms, name))) = self.expiries.pop() else { return };
@@ -212,10 +223,8 @@ impl Channels {
         if let Some(stored) = &mut channel.history {
             stored.ring.trim(now_ms);
             subscribed.position = stored.ring.position();
-            subscribed.is_denied = subscribe
-                .recover
-                .as_ref()
-                .is_some_and(|from| stored.ring.ahead(from.offset, &from.epoch).is_some_and(|ahead| stored.question.denies(ahead, now_ms)));
+            subscribed.is_denied =
+                subscribe.recover.as_ref().is_some_and(|from| stored.read > 0 && stored.ring.ahead(from.offset, &from.epoch).is_some());
             subscribed.recovered = subscribe.recover.map(|from| stored.ring.recover(&from));
             if let Some(Some(missed)) = &mut subscribed.recovered {
                 missed.retain(|publication| !publication.is_expired(now_ms));
@@ -310,7 +319,7 @@ impl Channels {
         stored.ring.trim(now_ms);
         let position = stored.ring.position();
         let since = history.since.as_ref().map(|(offset, _)| *offset);
-        if history.since.as_ref().is_some_and(|(offset, epoch)| !stored.ring.is_position(*offset, epoch)) {
+        if history.since.as_ref().is_some_and(|(offset, epoch)| !stored.ring.can_read(*offset, epoch, history.reverse)) {
             return Response::Refused(Error::UNRECOVERABLE_POSITION);
         }
         if history.reverse && since == Some(0) {
@@ -439,6 +448,10 @@ impl Stored {
             booked_ms: 0,
             empty: 0,
             question: Question::None,
+            look: Look::default(),
+            lost: Default::default(),
+            ended: None,
+            read: 0,
         }
     }
 

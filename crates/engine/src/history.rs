@@ -161,6 +161,43 @@ impl HistoryRing {
         self.kept.partition_point(|kept| kept.publication.offset <= offset)
     }
 
+    /// Whether what is asked for from a position on is there without a gap. What is before a position, and from the beginning on, may be there
+    /// as far as it is kept.
+    pub(crate) fn can_read(&self, offset: u64, epoch: &str, reverse: bool) -> bool {
+        self.is_position(offset, epoch) && (reverse || offset == 0 || offset <= self.top && offset >= self.floor)
+    }
+
+    /// Whether a publication of an offset up to the top may be missing here, since what was before is gone.
+    pub(crate) fn has_let_go_of(&self, offset: u64) -> bool {
+        offset <= self.floor
+    }
+
+    /// Nothing behind this offset is missing.
+    pub(crate) fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    /// The offset of the newest publication that is kept.
+    pub(crate) fn newest(&self) -> Option<u64> {
+        self.kept.back().map(|kept| kept.publication.offset)
+    }
+
+    /// Behind which offset a log backend has to be read for what it has instead of what is here, if it was set back.
+    pub(crate) fn proof(&self) -> u64 {
+        self.newest().map_or(self.floor, |newest| newest - 1)
+    }
+
+    /// A publication that is kept.
+    pub(crate) fn get(&self, offset: u64) -> Option<&Publication> {
+        let index = self.kept.binary_search_by_key(&offset, |kept| kept.publication.offset).ok()?;
+        self.kept.get(index).map(|kept| &*kept.publication)
+    }
+
+    /// The id of the run that its log backend is in.
+    pub(crate) fn run(&self) -> Option<u64> {
+        self.runs.current()
+    }
+
     /// Whether an offset and an epoch are, or can become, a position of this history. An empty epoch is whichever is current.
     pub(crate) fn is_position(&self, offset: u64, epoch: &str) -> bool {
         if epoch.is_empty() || epoch == self.epoch.as_str() {

@@ -67,6 +67,22 @@ impl Epoch {
         std::str::from_utf8(&self.0[..length]).unwrap_or_default()
     }
 
+    /// The id of its run, 40 bits; 0 = it has none.
+    pub(crate) fn run_id(&self) -> u64 {
+        let value = |letter: &u8| LETTERS.iter().position(|known| known == letter).unwrap_or_default() as u64;
+        self.0[PART + 1..].iter().rev().fold(0, |bits, letter| bits << 5 | value(letter))
+    }
+
+    /// Whether both are of one life of the channel, in whatever run.
+    pub(crate) fn is_same_life(&self, other: &Epoch) -> bool {
+        self.0[..PART] == other.0[..PART]
+    }
+
+    /// Whether another, which may say nothing of a run, can be this one.
+    pub(crate) fn can_be(&self, other: &Epoch) -> bool {
+        self == other || other.0[PART] == 0 && self.0[..PART] == other.0[..PART]
+    }
+
     /// The run of an epoch as it stands on the wire, if it is of the same channel's life as this one.
     pub(crate) fn run_of<'t>(&self, text: &'t str) -> Option<&'t str> {
         let (channel, run) = text.split_once('.')?;
@@ -74,8 +90,9 @@ impl Epoch {
     }
 }
 
+const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyzABCDEF";
+
 fn letters(bits: u64) -> [u8; PART] {
-    const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyzABCDEF";
     std::array::from_fn(|index| LETTERS[(bits >> (index * 5)) as usize & 31])
 }
 
@@ -96,6 +113,22 @@ impl Runs {
         let (number, _) = self.known.iter().rev().find(|(_, id)| is_it(*id))?;
         let next = self.first.get(self.first.partition_point(|(later, _)| later <= number));
         Some(next.map_or(top, |(_, first)| first.saturating_sub(1)))
+    }
+
+    /// A run gave nothing of today's history from an offset on: the next one did.
+    pub(crate) fn end_before(&mut self, id: u64, offset: u64) {
+        let Some((number, _)) = self.known.iter().find(|(_, known)| *known == id) else { return };
+        let index = self.first.partition_point(|(later, _)| later <= number);
+        match (self.first.get_mut(index), self.known.iter().find(|(later, _)| later > number)) {
+            (Some((_, first)), _) => *first = offset.min(*first),
+            (None, Some((next, _))) => self.first.push((*next, offset)),
+            (None, None) => {}
+        }
+    }
+
+    /// The id of the current run.
+    pub(crate) fn current(&self) -> Option<u64> {
+        self.known.last().map(|(_, id)| *id)
     }
 
     /// The current run has given an offset.
@@ -136,6 +169,8 @@ pub enum Request {
     Interested,
     /// Of the cluster or the store: what it keeps of the channel; none = it can't be had now.
     Loaded(Option<Box<Loaded>>),
+    /// One that has waited, with the first load that was asked for after it came.
+    Again(u64, Box<Request>),
     /// Tells the subscribers who want to know that somebody came or went.
     Announce(Arc<Shared>),
     /// Appends a publication.
@@ -146,6 +181,18 @@ pub enum Request {
     HistoryRemove,
 }
 
+impl Request {
+    /// The subscriber that comes or goes.
+    pub fn subscriber(&self) -> Option<ConnectionId> {
+        match self {
+            Request::Subscribe(subscribe) => Some(subscribe.connection),
+            Request::Unsubscribe { connection, .. } => Some(*connection),
+            Request::Again(_, request) => request.subscriber(),
+            _ => None,
+        }
+    }
+}
+
 /// A publication that is safe.
 #[derive(Debug)]
 pub struct Stored {
@@ -153,7 +200,7 @@ pub struct Stored {
     pub offset: u64,
     /// The channel's offset before it.
     pub previous: u64,
-    /// The channel's epoch, where that may change unseen.
+    /// The channel's epoch, where that may change unseen; without a run where it is not known which one stored it.
     pub epoch: Option<Epoch>,
     /// What was published.
     pub payload: Bytes,
@@ -166,6 +213,8 @@ pub struct Loaded {
     pub epoch: Epoch,
     /// The offset that was asked behind.
     pub behind: u64,
+    /// The number of the load, as it was asked for.
+    pub number: u64,
     /// Offsets and payloads, oldest first.
     pub kept: Vec<(u64, Bytes)>,
     /// The channel's last offset.

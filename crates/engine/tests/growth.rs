@@ -32,7 +32,7 @@ struct World {
     name: Arc<str>,
     stored: Vec<(u64, Bytes)>,
     told: VecDeque<u64>,
-    asked: VecDeque<u64>,
+    asked: VecDeque<(u64, u64)>,
     read: VecDeque<Loaded>,
     /// Offsets that the subscriber was given.
     given: usize,
@@ -64,8 +64,8 @@ impl World {
     fn submit(&mut self, request: Request) -> Outcome {
         let outcome = self.channels.submit(&self.name, request, NOW_MS);
         for act in self.channels.keeper_acts() {
-            let KeeperAct::LoadStored(_, behind) = act else { panic!("{act:?}") };
-            self.asked.push_back(behind);
+            let KeeperAct::LoadStored(_, behind, number) = act else { panic!("{act:?}") };
+            self.asked.push_back((behind, number));
         }
         let given = self.channels.deliveries();
         self.given += given.into_iter().filter(|(_, delivery)| matches!(delivery.event, Event::Publication { .. })).count();
@@ -86,10 +86,11 @@ impl World {
             }
             Step::Tell => self.told.pop_front().map(|top| self.submit(Request::Grown(Epoch::from_bits(7), top))).is_some(),
             Step::Read => {
-                let Some(behind) = self.asked.pop_front() else { return false };
+                let Some((behind, number)) = self.asked.pop_front() else { return false };
                 let kept = self.stored.iter().filter(|(offset, _)| *offset > behind).cloned().collect();
                 let top = self.stored.len() as u64;
-                self.read.push_back(Loaded { epoch: Epoch::from_bits(7), behind, kept, top, floor: behind, runs: Runs::default() });
+                let runs = Runs::default();
+                self.read.push_back(Loaded { epoch: Epoch::from_bits(7), behind, number, kept, top, floor: behind, runs });
                 true
             }
             Step::Answer => self.read.pop_front().map(|loaded| self.submit(Request::Loaded(Some(Box::new(loaded))))).is_some(),

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use proptest::prelude::*;
 use touchline_engine::channels::{KeeperAct, Outcome, Storing};
-use touchline_engine::request::{Epoch, Event, Loaded, Recover, Runs, Stored, Subscribe};
+use touchline_engine::request::{Epoch, Event, History, Loaded, Recover, Runs, Stored, Subscribe};
 use touchline_engine::{ChannelOptions, ChannelSettings, Channels, ConnectionId, Namespaces, RecoveryMode, Request, Response};
 use touchline_protocol::Error;
 
@@ -33,7 +34,7 @@ fn object(time_ms: u64) -> Bytes {
 
 fn loaded(behind: u64, top: u64) -> Loaded {
     let kept = (behind + 1..=top).map(|offset| (offset, object(NOW))).collect();
-    Loaded { epoch: epoch(), behind, kept, top, floor: behind, runs: Runs::default() }
+    Loaded { epoch: epoch(), behind, number: u64::MAX, kept, top, floor: behind, runs: Runs::default() }
 }
 
 fn subscribe(slot: u32, recover: Option<u64>, epoch: Epoch) -> Request {
@@ -79,7 +80,7 @@ fn a_node_that_is_behind_asks_once_for_all_who_are_ahead() {
         })
         .collect();
     let asked = channels.keeper_acts();
-    assert!(matches!(&asked[..], [KeeperAct::Load(_, _, 5)]), "one question for all: {asked:?}");
+    assert!(matches!(&asked[..], [KeeperAct::Load(_, _, 5, _)]), "one question for all: {asked:?}");
     channels.submit(&name(), Request::Loaded(Some(Box::new(loaded(5, 10)))), NOW);
     assert_eq!(channels.take_ready().len(), 1);
     for (slot, request) in (1..).zip(waiting) {
@@ -88,22 +89,147 @@ fn a_node_that_is_behind_asks_once_for_all_who_are_ahead() {
     }
 }
 
+/// The number of the load that was asked for, behind an offset.
+fn asked(channels: &mut Channels, behind: u64) -> u64 {
+    match channels.keeper_acts()[..] {
+        [KeeperAct::Load(_, _, from, number)] if from == behind => number,
+        ref acts => panic!("{acts:?}"),
+    }
+}
+
+fn waits(outcome: Outcome) -> Request {
+    let Outcome::Wait(request) = outcome else { panic!("{outcome:?}") };
+    request
+}
+
 #[test]
-fn what_was_just_denied_is_denied_from_memory_for_a_moment_and_charged() {
+fn a_denial_is_for_those_who_came_before_the_question_and_the_next_one_waits_a_moment() {
     let mut channels = at(5);
-    let Outcome::Wait(request) = channels.submit(&name(), subscribe(1, Some(9), epoch()), NOW) else { panic!("it is not known") };
-    channels.keeper_acts();
-    channels.submit(&name(), Request::Loaded(Some(Box::new(loaded(5, 5)))), NOW);
-    assert_eq!(recovered(channels.submit(&name(), request, NOW)), (None, 1));
-    assert_eq!(recovered(channels.submit(&name(), subscribe(2, Some(9_999), epoch()), NOW + 199)), (None, 1));
-    assert!(channels.keeper_acts().is_empty(), "nobody is asked again");
-    assert_eq!(recovered(channels.submit(&name(), subscribe(3, Some(5), epoch()), NOW + 199)), (Some(vec![]), 0), "others are not charged");
-    assert!(matches!(channels.submit(&name(), subscribe(4, Some(8), epoch()), NOW + 199), Outcome::Wait(_)), "less may be there by now");
-    channels.submit(&name(), Request::Loaded(Some(Box::new(loaded(5, 8)))), NOW + 199);
-    assert!(
-        matches!(channels.submit(&name(), subscribe(4, Some(9), epoch()), NOW + 199), Outcome::Wait(_)),
-        "what was had says nothing of more"
-    );
+    let first = waits(channels.submit(&name(), subscribe(1, Some(9), epoch()), NOW));
+    let number = asked(&mut channels, 5);
+    let second = waits(channels.submit(&name(), subscribe(2, Some(7), epoch()), NOW));
+    assert!(channels.keeper_acts().is_empty(), "one question at a time");
+    // What was read before the first came does not answer it.
+    channels.submit(&name(), Request::Loaded(Some(Box::new(Loaded { number: number - 1, ..loaded(5, 5) }))), NOW);
+    let first = waits(channels.submit(&name(), first, NOW));
+    channels.submit(&name(), Request::Loaded(Some(Box::new(Loaded { number, ..loaded(5, 5) }))), NOW);
+    assert_eq!(channels.take_ready().len(), 2);
+    assert_eq!(recovered(channels.submit(&name(), first, NOW)), (None, 1));
+    let second = waits(channels.submit(&name(), second, NOW));
+    let third = waits(channels.submit(&name(), subscribe(3, Some(9_999), epoch()), NOW + 199));
+    channels.expire(NOW + 199);
+    assert!(channels.keeper_acts().is_empty() && channels.take_ready().is_empty(), "nobody asks again so soon");
+    assert_eq!(recovered(channels.submit(&name(), subscribe(4, Some(5), epoch()), NOW + 199)), (Some(vec![]), 0), "others are not charged");
+    channels.expire(NOW + 200);
+    assert_eq!(channels.take_ready().len(), 1);
+    let second = waits(channels.submit(&name(), second, NOW + 200));
+    let third = waits(channels.submit(&name(), third, NOW + 200));
+    let number = asked(&mut channels, 5);
+    channels.submit(&name(), Request::Loaded(Some(Box::new(Loaded { number, ..loaded(5, 7) }))), NOW + 200);
+    assert_eq!(recovered(channels.submit(&name(), second, NOW + 200)), (Some(vec![]), 0), "it is there by now");
+    assert_eq!(recovered(channels.submit(&name(), third, NOW + 200)), (None, 1));
+}
+
+/// A store that is read by several readers, whose answers come in any order.
+struct Readers {
+    channels: Channels,
+    now_ms: u64,
+    top: u64,
+    asked: Vec<(u64, u64)>,
+    read: Vec<Loaded>,
+    waiting: Vec<(Request, u64)>,
+    slots: u32,
+    denied: usize,
+}
+
+/// What no store will ever have.
+const NEVER: u64 = 1_000_000;
+
+impl Readers {
+    fn come(&mut self, offset: u64) {
+        self.slots += 1;
+        self.submit(subscribe(self.slots, Some(offset), epoch()), offset);
+        self.settle();
+    }
+
+    fn submit(&mut self, request: Request, offset: u64) {
+        match self.channels.submit(&name(), request, self.now_ms) {
+            Outcome::Wait(request) => self.waiting.push((request, offset)),
+            done => match recovered(done).0 {
+                None => {
+                    assert_eq!(offset, NEVER, "that is there, and was denied");
+                    self.denied += 1;
+                }
+                Some(found) => assert!(found.iter().copied().eq((offset + 1..).take(found.len())), "{found:?} behind {offset}"),
+            },
+        }
+    }
+
+    fn tell(&mut self, request: Request) {
+        self.channels.submit(&name(), request, self.now_ms);
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        loop {
+            let is_ready = !self.channels.take_ready().is_empty();
+            for (request, offset) in if is_ready { std::mem::take(&mut self.waiting) } else { Vec::new() } {
+                self.submit(request, offset);
+            }
+            for act in self.channels.keeper_acts() {
+                let KeeperAct::LoadStored(_, behind, number) = act else { panic!("{act:?}") };
+                self.asked.push((behind, number));
+            }
+            if !is_ready {
+                return;
+            }
+        }
+    }
+
+    fn step(&mut self, (kind, which): (u8, usize)) {
+        match kind {
+            0 | 1 => self.top += 1,
+            2 => self.tell(Request::Grown(epoch(), self.top)),
+            3 => self.come(self.top),
+            4 => self.come(NEVER),
+            5 | 6 if !self.asked.is_empty() => {
+                let (behind, number) = self.asked.swap_remove(which % self.asked.len());
+                self.read.push(Loaded { number, ..loaded(behind, self.top) });
+            }
+            7 | 8 if !self.read.is_empty() => {
+                let loaded = self.read.swap_remove(which % self.read.len());
+                self.tell(Request::Loaded(Some(Box::new(loaded))));
+            }
+            _ => {
+                self.now_ms += 100;
+                self.channels.expire(self.now_ms);
+                self.settle();
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn nobody_whose_offset_exists_is_denied_whoever_else_asks(steps in prop::collection::vec((0_u8..10, 0_usize..9), 1..80)) {
+        let (asked, read, waiting) = (Vec::new(), Vec::new(), Vec::new());
+        let mut readers = Readers { channels: channels(true), now_ms: NOW, top: 0, asked, read, waiting, slots: 0, denied: 0 };
+        for step in steps {
+            readers.step(step);
+        }
+        // Everybody is answered in the end, those too who ask for what never comes, however many come in between.
+        readers.come(NEVER);
+        for round in 0..100 {
+            if round < 20 {
+                readers.come(NEVER);
+            }
+            for kind in [5, 7, 5, 7, 9] {
+                readers.step((kind, 0));
+            }
+        }
+        prop_assert!(readers.waiting.is_empty(), "{:?}", readers.waiting);
+        prop_assert!(readers.denied > 20);
+    }
 }
 
 #[test]
@@ -148,10 +274,10 @@ fn a_store_that_has_less_than_a_node_remembers_begins_a_new_run() {
     channels.submit(&name(), subscribe(0, None, epoch()), NOW);
     channels.keeper_acts();
     channels.catch_up();
-    assert!(matches!(&channels.keeper_acts()[..], [KeeperAct::LoadStored(_, 10)]));
+    assert!(matches!(&channels.keeper_acts()[..], [KeeperAct::LoadStored(_, 0, _)]));
     let shorter = Loaded { top: 6, ..of_run(1, 10, 10, vec![(1, 1)]) };
     channels.submit(&name(), Request::Loaded(Some(Box::new(shorter))), NOW);
-    assert!(matches!(&channels.keeper_acts()[..], [KeeperAct::SetBack(41)]));
+    assert!(matches!(&channels.keeper_acts()[..], [KeeperAct::SetBack(_, 41, 7)]));
     assert!(channels.deliveries().any(|(_, delivery)| matches!(delivery.event, Event::Broken)), "subscribers begin anew");
     // The second run gives 7 and 8.
     let Outcome::Wait(request) = channels.submit(&name(), subscribe(1, Some(6), epoch().in_run(41)), NOW) else {
@@ -163,4 +289,136 @@ fn a_store_that_has_less_than_a_node_remembers_begins_a_new_run() {
         let outcome = channels.submit(&name(), subscribe(2, Some(offset), epoch().in_run(run)), NOW);
         assert_eq!(recovered(outcome).0, expected, "{offset} of run {run}");
     }
+}
+
+/// A node with a subscriber that has a durable channel up to 10, in run 41.
+fn durable_at_10() -> Channels {
+    let mut channels = channels(true);
+    assert!(matches!(channels.submit(&name(), subscribe(0, None, epoch()), NOW), Outcome::Wait(_)));
+    channels.submit(&name(), Request::Loaded(Some(Box::new(of_run_41(0, 10)))), NOW);
+    channels.submit(&name(), subscribe(0, None, epoch()), NOW);
+    channels.take_ready();
+    channels.keeper_acts();
+    channels
+}
+
+fn of_run_41(behind: u64, top: u64) -> Loaded {
+    let runs = Runs { known: [(1, 41)].into(), first: vec![(1, 1)] };
+    Loaded { epoch: epoch().in_run(41), runs, ..loaded(behind, top) }
+}
+
+fn is_broken(channels: &mut Channels) -> bool {
+    channels.deliveries().any(|(_, delivery)| matches!(delivery.event, Event::Broken))
+}
+
+#[test]
+fn an_offset_that_is_given_a_second_time_shows_that_the_store_was_set_back() {
+    let append = |time_ms| Stored { offset: 6, previous: 5, epoch: Some(epoch().in_run(41)), payload: object(time_ms) };
+    let mut channels = durable_at_10();
+    channels.submit(&name(), Request::Stored(append(NOW)), NOW);
+    assert!(!is_broken(&mut channels) && channels.keeper_acts().is_empty(), "it has been read before it was told");
+    channels.submit(&name(), Request::Stored(append(NOW + 1)), NOW);
+    assert!(matches!(&channels.keeper_acts()[..], [KeeperAct::SetBack(_, 41, 6)]), "from the lowest offset that was seen on");
+    assert!(is_broken(&mut channels), "subscribers begin anew");
+    // What it says in the same run is not believed: positions of it may be lost.
+    let request = waits(channels.submit(&name(), subscribe(1, Some(10), epoch().in_run(41)), NOW));
+    assert!(matches!(&channels.keeper_acts()[..], [KeeperAct::LoadStored(_, 0, _)]));
+    channels.submit(&name(), Request::Loaded(Some(Box::new(of_run_41(0, 12)))), NOW);
+    let outcome = channels.submit(&name(), request, NOW);
+    assert!(matches!(outcome, Outcome::Done(Response::Refused(Error::STORE_UNAVAILABLE))), "{outcome:?}");
+    let request = waits(channels.submit(&name(), subscribe(1, Some(10), epoch().in_run(41)), NOW + 200));
+    let runs = Runs { known: [(1, 41), (2, 42)].into(), first: vec![(1, 1), (2, 6)] };
+    let in_new_run = Loaded { epoch: epoch().in_run(42), runs, ..loaded(0, 12) };
+    channels.submit(&name(), Request::Loaded(Some(Box::new(in_new_run))), NOW + 200);
+    assert_eq!(recovered(channels.submit(&name(), request, NOW + 200)).0, None);
+}
+
+#[test]
+fn a_note_that_contradicts_the_cache_is_looked_at() {
+    // Another life; fewer than are here; others than are here, though there are as many again.
+    let other_life = Loaded { epoch: epoch().in_run(42), ..loaded(10, 11) };
+    let others = Loaded { kept: (6..=12).map(|offset| (offset, object(NOW + 1))).collect(), ..of_run_41(5, 12) };
+    let cases = [
+        (epoch().in_run(42), 11, 10, other_life, None),
+        (epoch().in_run(41), 6, 5, Loaded { kept: vec![(6, object(NOW))], top: 6, ..of_run_41(5, 6) }, Some(7)),
+        (epoch().in_run(41), 6, 5, others, Some(6)),
+        (epoch().in_run(41), 6, 5, of_run_41(5, 10), Some(0)),
+    ];
+    for (life, top, behind, answer, lost_from) in cases {
+        let mut channels = durable_at_10();
+        channels.submit(&name(), Request::Grown(life, top), NOW);
+        assert!(matches!(channels.keeper_acts()[..], [KeeperAct::LoadStored(_, from, _)] if from == behind), "{top}");
+        channels.submit(&name(), Request::Grown(life, top), NOW);
+        assert!(channels.keeper_acts().is_empty(), "one look at a time");
+        channels.submit(&name(), Request::Loaded(Some(Box::new(answer))), NOW);
+        let acts = channels.keeper_acts();
+        match lost_from {
+            Some(0) => {
+                assert!(!is_broken(&mut channels), "it only came late");
+                assert!(matches!(&acts[..], [KeeperAct::LoadStored(..)]), "what came meanwhile is looked at: {acts:?}");
+            }
+            lost_from => {
+                assert!(is_broken(&mut channels), "{lost_from:?}");
+                let told = acts.iter().find_map(|act| if let KeeperAct::SetBack(_, 41, first) = act { Some(*first) } else { None });
+                assert_eq!(told, lost_from);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_stream_that_went_on_from_an_earlier_state_is_seen_when_the_link_comes_back() {
+    let mut channels = at(5);
+    channels.set_linked(false);
+    channels.set_linked(true);
+    let number = asked(&mut channels, 4);
+    let others = Loaded { kept: (5..=7).map(|offset| (offset, object(NOW + 1))).collect(), number, ..loaded(4, 7) };
+    channels.submit(&name(), Request::Loaded(Some(Box::new(others))), NOW);
+    assert!(is_broken(&mut channels));
+    assert!(matches!(&channels.keeper_acts()[..], [KeeperAct::StreamSetBack(_, 0)]));
+}
+
+#[test]
+fn a_history_is_read_from_where_it_is_whole() {
+    let mut channels = Channels::new(
+        Arc::new(Namespaces::new(ChannelSettings {
+            without_namespace: ChannelOptions { history_size: 3, history_ttl: Duration::from_secs(60), ..ChannelOptions::default() },
+            ..ChannelSettings::default()
+        })),
+        1,
+        1,
+    );
+    (0..5).for_each(|_| drop(channels.submit(&name(), Request::Publish(Box::default()), NOW)));
+    let mut read = |offset: u64, reverse: bool| {
+        let history = History { since: Some((offset, "".into())), reverse, ..History::default() };
+        match channels.submit(&name(), Request::History(Box::new(history)), NOW) {
+            Outcome::Done(Response::History { publications, .. }) => Some(publications.iter().map(|p| p.offset).collect::<Vec<_>>()),
+            Outcome::Done(Response::Refused(Error::UNRECOVERABLE_POSITION)) => None,
+            other => panic!("{other:?}"),
+        }
+    };
+    let forward = (0..=6).map(|offset| read(offset, false)).collect::<Vec<_>>();
+    assert_eq!(forward, [Some(vec![3, 4, 5]), None, Some(vec![3, 4, 5]), Some(vec![4, 5]), Some(vec![5]), Some(vec![]), None]);
+    assert_eq!(read(5, true), Some(vec![4, 3]), "what is before it is given as far as it is kept");
+}
+
+#[test]
+fn a_run_that_another_node_has_begun_ends_the_one_before_where_the_store_has_others() {
+    let mut channels = durable_at_10();
+    channels.catch_up();
+    assert!(matches!(&channels.keeper_acts()[..], [KeeperAct::LoadStored(_, 0, _)]), "all that is here is compared");
+    // It was set back to 5, and 6 to 12 were given again before the second run began.
+    let given_again = |offset: u64| (offset, object(if offset > 5 { NOW + 1 } else { NOW }));
+    let of_second = || {
+        let runs = Runs { known: [(1, 41), (2, 42)].into(), first: vec![(1, 1)] };
+        Loaded { epoch: epoch().in_run(42), runs, kept: (1..=12).map(given_again).collect(), ..loaded(0, 12) }
+    };
+    channels.submit(&name(), Request::Loaded(Some(Box::new(of_second()))), NOW);
+    assert!(is_broken(&mut channels));
+    assert!(matches!(&channels.keeper_acts()[..], [KeeperAct::SetBack(_, 41, 6)]));
+    let request = waits(channels.submit(&name(), subscribe(1, Some(10), epoch().in_run(41)), NOW));
+    channels.submit(&name(), Request::Loaded(Some(Box::new(of_second()))), NOW);
+    assert_eq!(recovered(channels.submit(&name(), request, NOW)).0, None, "the store may not know it yet");
+    let whole = channels.submit(&name(), subscribe(2, Some(5), epoch().in_run(41)), NOW);
+    assert_eq!(recovered(whole).0, Some((6..=12).collect()));
 }

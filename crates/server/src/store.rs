@@ -113,10 +113,17 @@ pub(crate) fn remove(node: &Arc<Node>, channel: &Arc<str>, asker: Asker) {
     store.remove(Arc::clone(channel), Box::new(done));
 }
 
-/// Asks for what is kept of a channel.
-pub(crate) fn load(node: &Node, channel: Arc<str>, behind: u64) {
+/// Asks for what is kept of a channel behind an offset; with it the number of the load.
+pub(crate) fn load(node: &Node, channel: Arc<str>, behind: (u64, u64)) {
     let (Some(store), Ok(options)) = (node.store(), node.session.namespaces.resolve(&channel)) else { return };
     store.load(channel, behind, options.history_size, millis(options.history_meta_ttl));
+}
+
+/// Has a new run begun after one that has lost what it acknowledged in a channel, from an offset on.
+pub(crate) fn begin_run(node: &Node, channel: Arc<str>, lost: u64, first: u64) {
+    if let Some(store) = node.store() {
+        store.begin_run(channel, lost, first);
+    }
 }
 
 /// Has a letter kept; whoever asked is told its id.
@@ -176,12 +183,12 @@ fn take(node: &Node, incoming: Incoming) {
             node.leave_home(channel, Request::Stored(Stored { offset, previous: offset.saturating_sub(1), epoch, payload }));
         }
         Incoming::Settled => node.wake(),
-        Incoming::Loaded { channel, behind, history } => {
+        Incoming::Loaded { channel, behind: (behind, number), history } => {
             let loaded = history.map(|History { epoch, top, floor, kept, runs }| {
                 let kept = kept.into_iter().map(|(offset, time_ms, object)| (offset, Storing::payload(time_ms, &object))).collect();
                 let runs = Runs { known: runs.known, first: runs.first };
                 let run = runs.known.last().map(|(_, id)| *id).unwrap_or_default();
-                Box::new(Loaded { epoch: Epoch::from_bits(epoch).in_run(run), behind, kept, top, floor, runs })
+                Box::new(Loaded { epoch: Epoch::from_bits(epoch).in_run(run), behind, number, kept, top, floor, runs })
             });
             node.tell_home(channel, Request::Loaded(loaded));
         }

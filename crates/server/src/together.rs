@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use touchline_cluster::{Cluster, Incoming, Joining, Storage, StreamSettings, join as join_cluster};
+use touchline_cluster::{Cluster, Incoming, Joining, Life, Storage, StreamSettings, join as join_cluster};
 use touchline_engine::Request;
 use touchline_engine::directory::Directory;
 use touchline_engine::request::{Epoch, Loaded, Runs, Stored};
@@ -88,6 +88,12 @@ fn read_emulated(message: &[u8]) -> Option<(&str, &[u8])> {
     Some((std::str::from_utf8(&rest[..end]).ok()?, &rest[end + 1..]))
 }
 
+/// The epoch of channels in one life of their stream.
+pub(crate) fn epoch_of(Life { epoch, run }: Life) -> Epoch {
+    let epoch = Epoch::from_bits(epoch);
+    if run == 0 { epoch } else { epoch.in_run(run) }
+}
+
 /// Hands on what other nodes say.
 pub(crate) fn take(node: &Node, incoming: Incoming) {
     let to_channel = |channel: Arc<str>, request: Request| node.tell_home(channel, request);
@@ -123,11 +129,11 @@ pub(crate) fn take(node: &Node, incoming: Incoming) {
             to_channel(channel, Request::Stored(Stored { offset: stored.offset, previous, epoch, payload: stored.payload }));
         }
         Incoming::Interested { channel } => to_channel(channel, Request::Interested),
-        Incoming::Loaded { channel, behind, history } => {
+        Incoming::Loaded { channel, behind: (behind, number), history } => {
             let loaded = history.map(|history| {
                 let kept = history.kept.into_iter().map(|stored| (stored.offset, stored.payload)).collect();
-                let epoch = Epoch::from_bits(history.epoch);
-                Box::new(Loaded { epoch, behind, kept, top: history.top, floor: history.floor, runs: Runs::default() })
+                let epoch = epoch_of(history.life);
+                Box::new(Loaded { epoch, behind, number, kept, top: history.top, floor: history.floor, runs: Runs::default() })
             });
             to_channel(channel, Request::Loaded(loaded));
         }

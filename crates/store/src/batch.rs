@@ -35,8 +35,12 @@ pub(crate) enum Write {
         ids: Vec<u64>,
         done: OnDone,
     },
-    /// Begins a new run, unless the current one has another id.
-    BeginRun(u64),
+    /// Begins a new run, unless the current one is not this any more. Offsets of a channel from one on are not those of the runs before.
+    BeginRun {
+        channel: Arc<str>,
+        lost: u64,
+        first: u64,
+    },
     Close,
 }
 
@@ -89,7 +93,8 @@ impl Read {
 /// A channel whose history is asked for.
 pub(crate) struct Load {
     pub(crate) channel: Arc<str>,
-    pub(crate) behind: u64,
+    /// The offset, and the number of the load.
+    pub(crate) behind: (u64, u64),
     pub(crate) size: usize,
     pub(crate) meta_ttl_ms: u64,
 }
@@ -120,7 +125,7 @@ pub(crate) enum Done {
     },
     Made {
         channel: Arc<str>,
-        behind: u64,
+        behind: (u64, u64),
         history: Option<History>,
     },
     /// A channel is there, and somebody has published in it meanwhile: it has to be read.
@@ -233,7 +238,7 @@ impl Write {
                 done(Err(refusal));
             }
             Write::Make(Load { channel, behind, .. }) => hand(Incoming::Loaded { channel, behind, history: None }),
-            Write::BeginRun(_) | Write::Close => {}
+            Write::BeginRun { .. } | Write::Close => {}
         }
     }
 }

@@ -217,8 +217,8 @@ pub enum Incoming {
     Loaded {
         /// The channel.
         channel: Arc<str>,
-        /// The offset that was asked behind.
-        behind: u64,
+        /// The offset that was asked behind, and the number that was given with it.
+        behind: (u64, u64),
         /// Its history.
         history: Option<History>,
     },
@@ -332,9 +332,9 @@ impl Store {
         self.write(Write::Append(append));
     }
 
-    /// Asks for what is kept of a channel behind an offset, at most the last `size`; [`Incoming::Loaded`] tells it. One that is not there yet
+    /// Asks for what is kept of a channel behind an offset (with it a number that the answer carries), at most the last `size`; [`Incoming::Loaded`] tells it. One that is not there yet
     /// gets its epoch, and is forgotten after `meta_ttl_ms` milliseconds if nothing is published.
-    pub fn load(&self, channel: Arc<str>, behind: u64, size: usize, meta_ttl_ms: u64) {
+    pub fn load(&self, channel: Arc<str>, behind: (u64, u64), size: usize, meta_ttl_ms: u64) {
         self.read(Read::History(Load { channel, behind, size, meta_ttl_ms: meta_ttl_ms.min(LENGTH_MAX_MS) }));
     }
 
@@ -373,9 +373,10 @@ impl Store {
         self.write(Write::Discard { ids, done });
     }
 
-    /// Begins a new run, unless the current one is not this any more: an id as in [`Placed::run`]. For whoever remembers what the database has not.
-    pub fn begin_run(&self, unless_after: u64) {
-        self.write(Write::BeginRun(unless_after));
+    /// Begins a new run, unless the current one is not `lost` any more: an id as in [`Placed::run`]. For whoever remembers what the database
+    /// has not: what it gave in a channel from the offset `first` on is of the new run.
+    pub fn begin_run(&self, channel: Arc<str>, lost: u64, first: u64) {
+        self.write(Write::BeginRun { channel, lost, first });
     }
 
     fn write(&self, write: Write) {

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use touchline_protocol::{Error, Publication, encode};
 
-use super::loading::Question;
+use super::loading::{Look, Question, position_of};
 use super::payload::{self, Payload};
 use super::{Channel, Channels, give};
 use crate::duration::millis;
 use crate::namespace::ChannelOptions;
-use crate::request::{ConnectionId, Publish, Request, Response, Stored};
+use crate::request::{ConnectionId, Epoch, Publish, Request, Response, Stored};
 
 /// Room for what stands around the data in a publication's object, bytes.
 const OBJECT_ROOM: usize = 64;
@@ -51,6 +51,13 @@ pub(super) struct Loading {
     pub(super) top: u64,
 }
 
+/// Channels by their names: what is done to all is done in an order that can be repeated.
+fn in_order(table: &mut HashMap<Arc<str>, Channel>) -> impl Iterator<Item = (&Arc<str>, &mut Channel)> {
+    let mut all: Vec<_> = table.iter_mut().collect();
+    all.sort_unstable_by_key(|(name, _)| *name);
+    all.into_iter()
+}
+
 /// Who gives a channel its order, and keeps its history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Keeper {
@@ -67,17 +74,19 @@ pub(super) enum Keeper {
 pub enum KeeperAct {
     /// To begin or end hearing a channel.
     Interest(Arc<str>, bool),
-    /// To get what is kept of a channel, of a namespace, behind an offset.
-    Load(Arc<str>, Arc<str>, u64),
+    /// To get what is kept of a channel, of a namespace, behind an offset; last the number of this load, which its answer carries.
+    Load(Arc<str>, Arc<str>, u64, u64),
     /// To get what is there behind an offset, if anything is. An answer may stay away.
-    Check(Arc<str>, Arc<str>, u64),
+    Check(Arc<str>, Arc<str>, u64, u64),
     /// What [`KeeperAct::Load`] is, of a durable channel.
-    LoadStored(Arc<str>, u64),
+    LoadStored(Arc<str>, u64, u64),
     /// To pass something on to all nodes that hear the channel.
     Pass(Arc<str>, Vec<u8>),
-    /// The store has less than it acknowledged: it was set back to an earlier state, and has to begin a new run if the current one still has
-    /// this id.
-    SetBack(u64),
+    /// A log backend does not have what it acknowledged: it was set back to an earlier state. A store has to begin a new run if the current
+    /// one still has this id, and nothing of the channel from this offset on is of the run before.
+    SetBack(Arc<str>, u64, u64),
+    /// The same of a namespace's stream in the cluster, which has to begin a new run if the current one still has this id; 0 = it is the first.
+    StreamSetBack(Arc<str>, u64),
     /// To say in the log that a payload of the channel can't be read.
     Unreadable(Arc<str>, super::Unreadable),
 }
@@ -137,6 +146,11 @@ pub(super) struct Keepers {
     is_linked: bool,
     acts: Vec<KeeperAct>,
     ready: Vec<Arc<str>>,
+    /// Loads that were asked for, of all channels: the number of the last one.
+    pub(super) asked: u64,
+    /// Channels of which a log backend has denied something, with the time when it may be asked again, Unix milliseconds; in the order of
+    /// the times.
+    pub(super) rests: VecDeque<(u64, Arc<str>)>,
     /// Subscribes that were refused lately; their sessions may have unsubscribed before they heard of it.
     refused: HashMap<(ConnectionId, Arc<str>), u64>,
     /// The same in the order of their times; those that are not in the map any more are void.
@@ -182,22 +196,19 @@ impl Channels {
         if keeper == Keeper::Home {
             return Outcome::Done(self.execute(channel, request, now_ms));
         }
+        let came = self.keepers.asked + 1;
         match request {
             Request::Publish(publish) => self.publish_elsewhere(channel, options, keeper, &publish, now_ms),
             Request::HistoryRemove if keeper == Keeper::Store => Outcome::Remove,
             Request::HistoryRemove if options.has_history() => {
                 self.if_linked(|side| Outcome::Purge(side.namespaces.namespace_of(channel).into()))
             }
-            Request::Subscribe(ref subscribe) => {
-                let connection = subscribe.connection;
-                let outcome = self.once_heard(channel, options, keeper, request, now_ms);
-                self.note_refusal(connection, channel, &outcome, now_ms);
-                outcome
-            }
-            Request::History(_) if options.has_history() => self.once_heard(channel, options, keeper, request, now_ms),
+            Request::Subscribe(_) => self.once_heard(channel, options, keeper, (request, came), now_ms),
+            Request::Again(came, request) => self.once_heard(channel, options, keeper, (*request, came), now_ms),
+            Request::History(_) if options.has_history() => self.once_heard(channel, options, keeper, (request, came), now_ms),
             Request::Passing(payload) => self.take_passing(channel, &payload),
             Request::Stored(stored) => self.take_stored(channel, options, stored, now_ms),
-            Request::Grown(_, top) => self.take_growth(channel, top),
+            Request::Grown(epoch, top) => self.take_note(channel, epoch, top),
             Request::Interested => self.take_interest(channel, options),
             Request::Loaded(loaded) => self.take_loaded(channel, options, loaded, now_ms),
             request => Outcome::Done(self.execute(channel, request, now_ms)),
@@ -219,19 +230,27 @@ impl Channels {
         let side = &mut self.keepers;
         side.is_linked = is_linked;
         let namespaces = Arc::clone(&self.namespaces);
-        for (name, channel) in &mut self.table {
+        for (name, channel) in in_order(&mut self.table) {
             if namespaces.resolve(name).is_ok_and(|options| side.keeper(name, options) != Keeper::Cluster) {
                 continue;
             }
             let namespace = || -> Arc<str> { namespaces.namespace_of(name).into() };
             let position = channel.history.as_ref().map(|stored| stored.ring.position());
             match (&mut channel.hearing, position, is_linked) {
-                // What came meanwhile is asked for; so is what was under way when the link went.
+                // What came meanwhile is asked for; so is what was under way when the link went. The newest that is here is read again: the
+                // cluster may have been set back to an earlier state, and have gone on from there.
                 (hearing @ (Hearing::Heard | Hearing::Loading(_)), Some(position), true) => {
                     if matches!(hearing, Hearing::Heard) {
                         *hearing = Hearing::Loading(Loading::default());
                     }
-                    side.acts.push(KeeperAct::Load(Arc::clone(name), namespace(), position.offset));
+                    side.asked += 1;
+                    let mut behind = position.offset;
+                    if let Some(stored) = &mut channel.history {
+                        behind = stored.ring.proof();
+                        let top = stored.ring.newest().unwrap_or_default();
+                        stored.look = Look { load: side.asked, top, next: stored.look.next };
+                    }
+                    side.acts.push(KeeperAct::Load(Arc::clone(name), namespace(), behind, side.asked));
                 }
                 (Hearing::Asked, Some(_), true) => side.acts.push(KeeperAct::Interest(Arc::clone(name), true)),
                 (Hearing::Asked | Hearing::None, None, true) => {
@@ -240,36 +259,72 @@ impl Channels {
                 }
                 // A client that is ahead is refused until the link is back.
                 (Hearing::Heard, _, false)
-                    if channel.history.as_ref().is_some_and(|stored| matches!(stored.question, Question::Asked(_))) =>
+                    if channel.history.as_ref().is_some_and(|stored| matches!(stored.question, Question::Asked { .. })) =>
                 {
                     channel.history.iter_mut().for_each(|stored| stored.question = Question::None);
                     side.ready.push(Arc::clone(name));
                 }
                 (Hearing::Heard, _, _) | (_, _, true) => {}
+                // What came before the link went may be lost when it is back; what is still there is read then.
+                (Hearing::Loading(loading), _, false) => {
+                    *loading = Loading::default();
+                    side.ready.push(Arc::clone(name));
+                }
                 // Whoever waits hears now that it can't be had.
                 (_, _, false) => side.ready.push(Arc::clone(name)),
             }
         }
     }
 
-    /// Other nodes may have stored publications that nobody told of: every cache of a durable channel asks.
+    /// Other nodes may have stored publications that nobody told of, or the store may have been set back: every cache of a durable channel
+    /// asks, and what it has is compared.
     pub fn catch_up(&mut self) {
-        let durable = self.table.keys().filter(|name| self.keeper(name) == Keeper::Store).cloned();
-        durable.collect::<Vec<_>>().iter().for_each(|name| drop(self.take_growth(name, u64::MAX)));
+        let mut durable: Vec<_> = self.table.keys().filter(|name| self.keeper(name) == Keeper::Store).cloned().collect();
+        durable.sort_unstable();
+        durable.iter().for_each(|name| self.catch_up_with(name));
+    }
+
+    fn catch_up_with(&mut self, name: &Arc<str>) {
+        let asked = self.keepers.asked + 1;
+        match self.table.get_mut(name) {
+            Some(Channel { hearing: hearing @ Hearing::Heard, history: Some(stored), .. }) => {
+                *hearing = Hearing::Loading(Loading::default());
+                stored.look = Look { load: asked, top: stored.ring.position().offset, next: stored.look.next };
+                let floor = stored.ring.floor();
+                self.load(name, floor);
+            }
+            _ => drop(self.take_growth(name, u64::MAX)),
+        }
     }
 
     /// A namespace's stream in the cluster has grown: every cache asks whether it has all that it should have heard.
     pub fn check(&mut self, namespace: &Arc<str>) {
-        for (name, channel) in &self.table {
+        for (name, channel) in in_order(&mut self.table) {
             let is_kept_there = self.namespaces.resolve(name).is_ok_and(|options| self.keepers.keeper(name, options) == Keeper::Cluster);
             // What is loading now may have been read before the stream grew; what is only asked for will be read behind it.
             if let (Hearing::Heard | Hearing::Loading(_), Some(stored)) = (&channel.hearing, &channel.history)
                 && is_kept_there
                 && *self.namespaces.namespace_of(name) == **namespace
             {
-                self.keepers.acts.push(KeeperAct::Check(Arc::clone(name), Arc::clone(namespace), stored.ring.position().offset));
+                let (behind, side) = (stored.ring.position().offset, &mut self.keepers);
+                side.asked += 1;
+                side.acts.push(KeeperAct::Check(Arc::clone(name), Arc::clone(namespace), behind, side.asked));
             }
         }
+    }
+
+    /// Another node has stored a publication. What it says of another life, or of an offset that is here, is looked at: it may have come late,
+    /// or the log backend may have been set back to an earlier state.
+    fn take_note(&mut self, channel: &Arc<str>, epoch: Epoch, top: u64) -> Outcome {
+        if let Some(Channel { hearing: Hearing::Heard | Hearing::Loading(_), history: Some(stored), .. }) = self.table.get(channel) {
+            let position = stored.ring.position();
+            let is_of_other = epoch != Epoch::default() && epoch != position.epoch;
+            if is_of_other || top < position.offset {
+                self.look(channel, if is_of_other { position.offset.saturating_add(1) } else { top });
+                return Outcome::Done(Response::Done);
+            }
+        }
+        self.take_growth(channel, top)
     }
 
     /// Loads what a cache does not have of a channel that has grown.
@@ -346,9 +401,11 @@ impl Channels {
 
     /// Asks for what is kept of a channel behind an offset.
     pub(super) fn load(&mut self, channel: &Arc<str>, behind: u64) {
+        self.keepers.asked += 1;
+        let number = self.keepers.asked;
         self.act(match self.keeper(channel) {
-            Keeper::Store => KeeperAct::LoadStored(Arc::clone(channel), behind),
-            _ => KeeperAct::Load(Arc::clone(channel), self.namespaces.namespace_of(channel).into(), behind),
+            Keeper::Store => KeeperAct::LoadStored(Arc::clone(channel), behind, number),
+            _ => KeeperAct::Load(Arc::clone(channel), self.namespaces.namespace_of(channel).into(), behind, number),
         });
     }
 
@@ -393,18 +450,45 @@ impl Channels {
         Outcome::Done(Response::Published(None))
     }
 
-    /// Carries a request out if the channel is heard; else it waits, and the channel is asked for.
-    fn once_heard(&mut self, channel: &Arc<str>, options: &ChannelOptions, keeper: Keeper, request: Request, now_ms: u64) -> Outcome {
+    /// Carries a request out if the channel is heard; else it waits, and the channel is asked for. With the request the first load that was
+    /// asked for after it came.
+    fn once_heard(
+        &mut self,
+        channel: &Arc<str>,
+        options: &ChannelOptions,
+        keeper: Keeper,
+        (request, came): (Request, u64),
+        now_ms: u64,
+    ) -> Outcome {
+        let subscriber = if let Request::Subscribe(subscribe) = &request { Some(subscribe.connection) } else { None };
+        let outcome = match self.answer_or_ask(channel, options, keeper, (request, came), now_ms) {
+            Outcome::Wait(request) if position_of(&request).is_some() => Outcome::Wait(Request::Again(came, Box::new(request))),
+            outcome => outcome,
+        };
+        if let Some(connection) = subscriber {
+            self.note_refusal(connection, channel, &outcome, now_ms);
+        }
+        outcome
+    }
+
+    fn answer_or_ask(
+        &mut self,
+        channel: &Arc<str>,
+        options: &ChannelOptions,
+        keeper: Keeper,
+        (request, came): (Request, u64),
+        now_ms: u64,
+    ) -> Outcome {
         if let Err(error) = self.make_room(channel) {
             return Outcome::Done(Response::Refused(error));
         }
         let is_reachable = keeper == Keeper::Store || self.keepers.is_linked;
         let unreachable = if keeper == Keeper::Store { Error::STORE_UNAVAILABLE } else { Error::CLUSTER_UNREACHABLE };
         match self.table.get(channel).map(|known| &known.hearing) {
-            Some(Hearing::Heard) => match self.question(channel, &request, now_ms) {
+            Some(Hearing::Heard) => match self.question(channel, &request, came, now_ms) {
                 None => return Outcome::Done(self.execute(channel, request, now_ms)),
-                Some(Question::Asked(_)) => {}
                 Some(_) if !is_reachable => return Outcome::Done(Response::Refused(unreachable)),
+                Some(Question::Asked { .. } | Question::Rests(_)) => {}
                 Some(Question::Failed(_)) => return Outcome::Done(Response::Refused(unreachable)),
                 Some(_) => self.ask(channel, &request),
             },
@@ -448,6 +532,11 @@ impl Channels {
             }
         }
         Outcome::Done(Response::Done)
+    }
+
+    /// Whether the cache of a channel can answer: who waits all the same is ahead of it.
+    pub fn is_heard(&self, channel: &str) -> bool {
+        self.table.get(channel).is_some_and(|known| matches!(known.hearing, Hearing::Heard))
     }
 
     pub(super) fn make_ready(&mut self, channel: &Arc<str>) {

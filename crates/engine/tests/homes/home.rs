@@ -83,7 +83,11 @@ fn what_is_kept_is_read_from_any_position() {
     assert_eq!(ask(None, Some(6), true, None), format!("history [5, 4, 3] {at}"));
     assert_eq!(ask(None, Some(1), true, None), format!("history [] {at}"));
     assert_eq!(ask(None, Some(0), true, None), "refused: 107 bad request", "nothing is before the first");
-    assert_eq!(ask(None, Some(0), false, None), format!("history [3, 4, 5, 6, 7] {at}"));
+    assert_eq!(ask(None, Some(0), false, None), format!("history [3, 4, 5, 6, 7] {at}"), "from the beginning of what there is");
+    assert_eq!(ask(None, Some(1), false, None), "refused: 112 unrecoverable position", "2 is gone");
+    assert_eq!(ask(None, Some(2), false, None), format!("history [3, 4, 5, 6, 7] {at}"));
+    assert_eq!(ask(None, Some(7), false, None), format!("history [] {at}"));
+    assert_eq!(ask(None, Some(8), false, None), "refused: 112 unrecoverable position", "it was never given");
     // A size holds at least one publication; two of them exactly, and one of two.
     let publication = |data| {
         touchline_protocol::Publication::encode(

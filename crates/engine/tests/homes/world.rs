@@ -82,10 +82,10 @@ pub(crate) fn stored(previous: u64, offset: u64) -> Request {
     Request::Stored(Stored { offset, previous, epoch: None, payload: payload(offset, START_MS) })
 }
 
-/// All that is kept behind an offset, up to another.
+/// All that is kept behind an offset, up to another, as the log backend has it after all that was asked of it.
 pub(crate) fn loaded(behind: u64, top: u64) -> Loaded {
     let kept = (behind + 1..=top).map(|offset| (offset, payload(offset, START_MS))).collect();
-    Loaded { epoch: epoch(), behind, kept, top, floor: behind, runs: Runs::default() }
+    Loaded { epoch: epoch(), behind, number: u64::MAX, kept, top, floor: behind, runs: Runs::default() }
 }
 
 /// A channel of the same life that others have brought to an offset.
@@ -217,11 +217,12 @@ fn act(act: KeeperAct) -> String {
     match act {
         KeeperAct::Interest(channel, true) => format!("follow {channel}"),
         KeeperAct::Interest(channel, false) => format!("follow {channel} no more"),
-        KeeperAct::Load(channel, namespace, behind) => format!("load {channel} of {namespace:?} behind {behind}"),
-        KeeperAct::Check(channel, namespace, behind) => format!("check {channel} of {namespace:?} behind {behind}"),
-        KeeperAct::LoadStored(channel, behind) => format!("load {channel} behind {behind}"),
+        KeeperAct::Load(channel, namespace, behind, _) => format!("load {channel} of {namespace:?} behind {behind}"),
+        KeeperAct::Check(channel, namespace, behind, _) => format!("check {channel} of {namespace:?} behind {behind}"),
+        KeeperAct::LoadStored(channel, behind, _) => format!("load {channel} behind {behind}"),
         KeeperAct::Pass(channel, payload) => format!("pass on in {channel}: {}", object(&payload)),
-        KeeperAct::SetBack(run) => format!("the store was set back in run {run}"),
+        KeeperAct::SetBack(channel, run, first) => format!("{channel} was set back in run {run} from {first} on"),
+        KeeperAct::StreamSetBack(namespace, run) => format!("the stream of {namespace:?} was set back in run {run}"),
         KeeperAct::Unreadable(channel, unreadable) => format!("{channel} has a payload of format {}", unreadable.format),
     }
 }

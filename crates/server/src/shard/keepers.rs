@@ -5,15 +5,16 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
+use touchline_cluster::Life;
 use touchline_engine::channels::{KeeperAct, Outcome, Unreadable, removal};
-use touchline_engine::request::{Epoch, Position};
+use touchline_engine::request::Position;
 use touchline_engine::{Request, Response};
 use touchline_protocol::Error;
 use touchline_protocol::publication::Content;
 
 use super::Shard;
 use crate::inbox::Asker;
-use crate::store;
+use crate::{store, together};
 
 /// Bytes around what a publication says, on its way to the other nodes: names of fields, numbers, headers.
 const PUBLICATION_AROUND: usize = 1_024;
@@ -33,9 +34,11 @@ fn say_unreadable(channel: &str, Unreadable { format }: Unreadable, now_ms: u64)
 impl Shard {
     /// Carries a request to a channel out, now or as soon as the node hears the channel.
     pub(super) fn submit(&mut self, channel: &Arc<str>, request: Request, asker: Asker) {
-        // What a session says about one channel stays in order.
-        let is_of_session = matches!(request, Request::Subscribe(_) | Request::Unsubscribe { .. });
-        if is_of_session && let Some(waiting) = self.waiting.get_mut(channel) {
+        // What a session says about one channel stays in order. In a channel that is heard only those wait who are ahead of it.
+        if let Some(subscriber) = request.subscriber()
+            && let Some(waiting) = self.waiting.get_mut(channel)
+            && (!self.channels.is_heard(channel) || waiting.iter().any(|(other, _)| other.subscriber() == Some(subscriber)))
+        {
             return waiting.push((request, asker));
         }
         if self.node.cluster.is_some() && self.is_too_large(channel, &request) {
@@ -52,9 +55,9 @@ impl Shard {
             Outcome::Keep(namespace, payload, key) => {
                 let Some(cluster) = &self.node.cluster else { return };
                 let node = Arc::clone(&self.node);
-                let done = move |stored: Option<(u64, u64)>| {
+                let done = move |stored: Option<(u64, Life)>| {
                     let response = stored.map_or(Response::Refused(Error::CLUSTER_UNREACHABLE), |(offset, epoch)| {
-                        Response::Published(Some(Position { offset, epoch: Epoch::from_bits(epoch) }))
+                        Response::Published(Some(Position { offset, epoch: together::epoch_of(epoch) }))
                     });
                     node.answer(asker, response);
                 };
@@ -105,12 +108,17 @@ impl Shard {
             self.send_deliveries();
             for act in self.channels.keeper_acts() {
                 match (act, &self.node.cluster) {
-                    (KeeperAct::LoadStored(channel, behind), _) => store::load(&self.node, channel, behind),
+                    (KeeperAct::LoadStored(channel, behind, number), _) => store::load(&self.node, channel, (behind, number)),
                     (KeeperAct::Interest(channel, is_wanted), Some(cluster)) => cluster.interest(channel, is_wanted),
-                    (KeeperAct::Load(channel, namespace, behind), Some(cluster)) => cluster.load(channel, namespace, behind),
-                    (KeeperAct::Check(channel, namespace, behind), Some(cluster)) => cluster.check(channel, namespace, behind),
+                    (KeeperAct::Load(channel, namespace, behind, number), Some(cluster)) => {
+                        cluster.load(channel, namespace, (behind, number));
+                    }
+                    (KeeperAct::Check(channel, namespace, behind, number), Some(cluster)) => {
+                        cluster.check(channel, namespace, (behind, number));
+                    }
                     (KeeperAct::Pass(channel, payload), Some(cluster)) => cluster.pass(channel, payload),
-                    (KeeperAct::SetBack(run), _) => self.node.store().iter().for_each(|store| store.begin_run(run)),
+                    (KeeperAct::SetBack(channel, run, first), _) => store::begin_run(&self.node, channel, run, first),
+                    (KeeperAct::StreamSetBack(namespace, run), Some(cluster)) => cluster.begin_run(namespace, run),
                     (KeeperAct::Unreadable(channel, unreadable), _) => say_unreadable(&channel, unreadable, self.now_ms),
                     (_, None) => {}
                 }

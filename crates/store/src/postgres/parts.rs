@@ -129,7 +129,7 @@ impl Items<'_> {
             Write::Post(letter, _) => return letters::post(client, letter, self.notifier).await.map(Outcome::Posted),
             Write::Discard { ids, .. } => letters::discard(client, ids).await?,
             // A run begins before the transaction does.
-            Write::Append(_) | Write::BeginRun(_) | Write::Close => {}
+            Write::Append(_) | Write::BeginRun { .. } | Write::Close => {}
         }
         Ok(Outcome::Nothing)
     }
@@ -166,7 +166,7 @@ fn turn(write: &Write) -> (u8, &str, &str) {
     match write {
         Write::Describe { .. } | Write::Forget { .. } => (0, "", ""),
         Write::Post(letter, _) => (1, &letter.scope, &letter.name),
-        Write::Discard { .. } | Write::BeginRun(_) | Write::Close => (2, "", ""),
+        Write::Discard { .. } | Write::BeginRun { .. } | Write::Close => (2, "", ""),
         Write::Make(Load { channel, .. }) | Write::Remove { channel, .. } => (3, channel, ""),
         Write::Append(append) => (4, &append.channel, ""),
     }

@@ -108,7 +108,7 @@ impl Reader {
 /// What is kept of a channel that is there.
 pub(super) async fn history(client: &Client, load: &Load, book: &RunBook) -> Result<Option<History>, Failure> {
     let size = i64::try_from(load.size).unwrap_or(i64::MAX);
-    let rows = client.query(SELECT, &[&&*load.channel, &(load.behind as i64), &size]).await?;
+    let rows = client.query(SELECT, &[&&*load.channel, &(load.behind.0 as i64), &size]).await?;
     let Some(first) = rows.first() else { return Ok(None) };
     let number = |row: &Row, column: usize| row.get::<_, i64>(column) as u64;
     let (epoch, top, floor) = (number(first, 0), number(first, 1), number(first, 2));

@@ -33,6 +33,13 @@ const POSTMAN: i64 = 0x746f_7563_6862_6f78;
 const BEGIN: &str = "BEGIN; SELECT pg_advisory_xact_lock_shared(8390891508474246766)";
 const APPEND: &str = "SELECT place, \"offset\", epoch, run, is_new FROM touchline.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
 
+/// Has the current run begun in a channel at an offset that was given before anybody saw that a new one was needed. One that the channel has not
+/// given yet begins with what it gives next.
+const BEGIN_AT: &str = "WITH begun AS (UPDATE touchline.channel SET run = (SELECT max(number) FROM touchline.run) \
+         WHERE name = $1 AND top >= $2 RETURNING id, run) \
+     INSERT INTO touchline.channel_run AS known (channel, run, first) SELECT id, run, $2 FROM begun \
+     ON CONFLICT (channel, run) DO UPDATE SET first = least(known.first, excluded.first)";
+
 /// The writer's task and all it owns.
 pub(super) struct Writer {
     address: Address,
@@ -178,8 +185,8 @@ impl Writer {
     /// Writes a batch in one transaction. An item that the database refuses for what it holds is left out, and the others are written.
     async fn write(&mut self, batch: &[Write]) -> Result<Vec<Outcome>, Failure> {
         for write in batch {
-            if let Write::BeginRun(after) = write {
-                self.begin_run(*after).await?;
+            if let Write::BeginRun { channel, lost, first } = write {
+                self.begin_run(*lost, Some((channel, *first))).await?;
             }
         }
         match self.try_write(batch, false).await {
@@ -204,10 +211,15 @@ impl Writer {
 
     /// Begins a new run, unless another has begun since the one that is known to be bad (0 = whether one is needed is to be seen). What is in
     /// memory may be of the run before, or behind.
-    async fn begin_run(&mut self, bad_run: u64) -> Result<(), Failure> {
+    async fn begin_run(&mut self, bad_run: u64, at: Option<(&str, u64)>) -> Result<(), Failure> {
         self.link().await?;
         let Some((Link { client }, _)) = &self.link else { return Ok(()) };
+        client.batch_execute("BEGIN").await?;
         let known = self.lease.enter(client, bad_run).await?;
+        if let Some((channel, first)) = at {
+            client.execute(BEGIN_AT, &[&channel, &(first as i64)]).await?;
+        }
+        client.batch_execute("COMMIT").await?;
         if self.runs.set(known) {
             tracing::warn!("PostgreSQL was set back to an earlier state: clients that saw what is lost begin anew");
         }
@@ -317,7 +329,7 @@ impl Writer {
             && !self.lease.renew(client).await?
         {
             // A publication that is under way may have found this node gone. Who enters waits until it is committed, and only then looks.
-            self.begin_run(0).await?;
+            self.begin_run(0, None).await?;
         }
         let (Link { client }, _) = self.link().await?;
         if was_failing {

@@ -80,7 +80,7 @@ pub(super) fn history(connection: &Connection, load: &Load, known: &Known) -> ru
     });
     let Some((id, epoch, top, oldest)) = found.optional()? else { return Ok(None) };
     let first = oldest.max((top + 1).saturating_sub(load.size as u64));
-    let floor = load.behind.max(first.saturating_sub(1));
+    let floor = load.behind.0.max(first.saturating_sub(1));
     let mut first = transaction.prepare_cached("SELECT run, first FROM channel_run WHERE channel = ?1 ORDER BY run")?;
     let first = first.query_map([id], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()?;
     let select = "SELECT offset, time_ms, data, format FROM publication WHERE channel = ?1 AND offset > ?2 ORDER BY offset";

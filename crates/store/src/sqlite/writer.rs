@@ -209,7 +209,7 @@ impl Writer {
                     Outcome::Nothing
                 }
                 // Nobody but this process writes to the file.
-                Write::BeginRun(_) | Write::Close => Outcome::Nothing,
+                Write::BeginRun { .. } | Write::Close => Outcome::Nothing,
             };
         }
         self.ledger.settle(connection)

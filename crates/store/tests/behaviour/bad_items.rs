@@ -112,7 +112,7 @@ fn times_without_end_are_kept_as_long_as_can_be() {
     on_both("for-ever", |settings| {
         let stage = Stage::open(settings);
         assert_eq!(stage.offset(Append { ttl_ms: u64::MAX, meta_ttl_ms: u64::MAX, ..publication("a", 1) }), 1);
-        stage.store.load("b".into(), 0, 10, u64::MAX);
+        stage.store.load("b".into(), (0, 0), 10, u64::MAX);
         assert_eq!(stage.offset(Append { ttl_ms: u64::MAX, meta_ttl_ms: u64::MAX, ..publication("a", 2) }), 2);
         assert_eq!(offsets(&stage.kept("a")), [1, 2]);
         is_untroubled(&stage);

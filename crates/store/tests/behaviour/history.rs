@@ -157,7 +157,7 @@ fn a_channel_that_is_asked_for_while_it_begins_is_told_as_it_is() {
     on_both("begins", |settings| {
         let stage = Stage::open(&Settings { commit_size: 1, ..settings.clone() });
         let names: Vec<String> = (0..100).map(|n| format!("a{n}")).collect();
-        names.iter().for_each(|name| stage.store.load(name.as_str().into(), 0, 10, HOUR_MS));
+        names.iter().for_each(|name| stage.store.load(name.as_str().into(), (0, 0), 10, HOUR_MS));
         names.iter().for_each(|name| stage.store.append(publication(name, 1)));
         let incoming = stage.incoming.lock().expect("nobody panics with it");
         let mut told = 0;

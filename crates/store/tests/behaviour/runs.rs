@@ -82,7 +82,7 @@ fn a_row_of_a_later_version_is_refused_and_not_misread() {
         stage.store.close();
         execute(given, &["UPDATE touchline.publication SET format = 2"]);
         let stage = Stage::open(given);
-        stage.store.load("a".into(), 0, 100, 1_000);
+        stage.store.load("a".into(), (0, 0), 100, 1_000);
         let incoming = stage.incoming.lock().expect("nobody panics with it");
         loop {
             match incoming.recv_timeout(Duration::from_secs(30)).expect("it comes") {

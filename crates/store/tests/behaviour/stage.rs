@@ -92,7 +92,7 @@ impl Stage {
 
     /// The same; none = it is refused.
     pub(crate) fn try_load(&self, of: &str, behind: u64, size: usize) -> Option<History> {
-        self.store.load(of.into(), behind, size, HOUR_MS);
+        self.store.load(of.into(), (behind, 0), size, HOUR_MS);
         let incoming = self.incoming.lock().expect("nobody panics with it");
         loop {
             match incoming.recv_timeout(PATIENCE).expect("it comes") {

@@ -1,0 +1,138 @@
+//! The last sequence that this node knows of each stream, and what is there. A stream that does not have it any more was set back to an earlier state: its
+//! server lost what was not on its disk yet, or was restored. Nobody says so, and the stream goes on from there with the same sequences.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+use crate::Life;
+
+/// A sequence that a stream has had.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mark {
+    sequence: u64,
+    /// Of the publication at that place, if this node knows it.
+    payload: Option<Bytes>,
+}
+
+impl Mark {
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    /// Whether a stream lacks it that ends at a sequence.
+    pub(crate) fn is_behind(&self, last: u64) -> bool {
+        last < self.sequence
+    }
+
+    /// Whether a stream lacks it that has something in its place; none = it was let go of, as every publication is in time.
+    pub(crate) fn is_replaced(&self, found: Option<&[u8]>) -> bool {
+        found.zip(self.payload.as_deref()).is_some_and(|(found, known)| found != known)
+    }
+}
+
+/// What is known of one epoch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Known {
+    run: u64,
+    mark: Option<Mark>,
+}
+
+/// Marks of streams, by their epochs. One for each stream that is open.
+#[derive(Debug, Default)]
+pub(crate) struct Marks(Mutex<HashMap<u64, Known>>);
+
+impl Marks {
+    /// A stream is opened in this life. What is known of another run says nothing of this one.
+    pub(crate) fn begin(&self, life: Life) {
+        let mut known = self.known();
+        let of_epoch = known.entry(life.epoch).or_insert(Known { run: life.run, mark: None });
+        if of_epoch.run != life.run {
+            *of_epoch = Known { run: life.run, mark: None };
+        }
+    }
+
+    /// Lets go of all streams but these.
+    pub(crate) fn keep(&self, lives: &[Life]) {
+        self.known().retain(|epoch, _| lives.iter().any(|life| life.epoch == *epoch));
+    }
+
+    /// A stream that is open has, or had, a publication.
+    pub(crate) fn note(&self, epoch: u64, sequence: u64, payload: &Bytes) {
+        self.note_sequence(epoch, sequence, || Some(payload.clone()));
+    }
+
+    /// A stream that is open has come to a sequence.
+    pub(crate) fn note_end(&self, epoch: u64, sequence: u64) {
+        self.note_sequence(epoch, sequence, || None);
+    }
+
+    fn note_sequence(&self, epoch: u64, sequence: u64, payload: impl FnOnce() -> Option<Bytes>) {
+        if let Some(Known { mark, .. }) = self.known().get_mut(&epoch)
+            && mark.as_ref().is_none_or(|mark| mark.sequence < sequence)
+        {
+            *mark = Some(Mark { sequence, payload: payload() });
+        }
+    }
+
+    /// The same, as they are now.
+    pub(crate) fn copy(&self) -> Self {
+        Marks(Mutex::new(self.known().clone()))
+    }
+
+    /// The mark of a stream in a life.
+    pub(crate) fn of(&self, life: Life) -> Option<Mark> {
+        self.known().get(&life.epoch).filter(|known| known.run == life.run)?.mark.clone()
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<u64, Known>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIFE: Life = Life { epoch: 7, run: 0 };
+
+    fn marks(noted: &[(u64, &'static str)]) -> Marks {
+        let marks = Marks::default();
+        marks.begin(LIFE);
+        noted.iter().for_each(|(sequence, payload)| marks.note(7, *sequence, &Bytes::from_static(payload.as_bytes())));
+        marks
+    }
+
+    #[test]
+    fn the_newest_of_a_life_counts() {
+        let marks = marks(&[(3, "three"), (5, "five"), (4, "four")]);
+        let five = Mark { sequence: 5, payload: Some("five".into()) };
+        assert_eq!(marks.of(LIFE), Some(five.clone()));
+        marks.begin(LIFE);
+        assert_eq!(marks.of(LIFE), Some(five), "opened again");
+        assert_eq!(marks.of(Life { run: 2, ..LIFE }), None);
+        marks.begin(Life { run: 2, ..LIFE });
+        assert_eq!(marks.of(Life { run: 2, ..LIFE }), None, "another run began");
+        assert_eq!(marks.of(LIFE), None);
+        marks.note(8, 1, &"one".into());
+        assert_eq!(marks.of(Life { epoch: 8, run: 0 }), None, "that stream is not open");
+        marks.keep(&[]);
+        marks.note(7, 9, &"nine".into());
+        assert_eq!(marks.of(Life { run: 2, ..LIFE }), None, "nor is this any more");
+    }
+
+    #[test]
+    fn a_stream_lacks_it_if_it_ends_before_or_has_another_in_its_place() {
+        let Some(mark) = marks(&[(5, "five")]).of(LIFE) else { panic!("it was noted") };
+        assert!([0, 4].iter().all(|last| mark.is_behind(*last)) && [5, 6].iter().all(|last| !mark.is_behind(*last)));
+        let found = [Some("five"), Some("other"), Some(""), None];
+        assert_eq!(found.map(|found| mark.is_replaced(found.map(str::as_bytes))), [false, true, true, false]);
+        let marks = marks(&[(5, "five")]);
+        marks.note_end(7, 5);
+        assert_eq!(marks.of(LIFE), Some(mark), "what is there is known already");
+        marks.note_end(7, 6);
+        let Some(end) = marks.of(LIFE) else { panic!("it was noted") };
+        assert!(end.is_behind(5) && !end.is_behind(6) && !end.is_replaced(Some(b"six")));
+    }
+}

@@ -1,0 +1,49 @@
+//! Channels with history on three nodes, against a stream that stores and republishes as JetStream does: messages to nodes are lost, links
+//! are cut, loads fail or come late, subscribers come, go and return; now and then the stream is set back to an earlier state with all links
+//! cut. Whoever is subscribed sees every publication that is not lost once, in order, or is told to begin anew. What is lost can only be told by a
+//! node that knows of it: until one is linked again that knows the last that is lost, others may recover what they should not.
+//!
+//! `TOUCHLINE_SIM_SEEDS` sets how many such days (10,000 unless set), `TOUCHLINE_SIM_SEED` runs one of them. The stream is set back on days with
+//! odd numbers.
+
+mod random;
+mod stream;
+mod world;
+
+use crate::world::World;
+
+/// A day; gives subscribes that were refused, subscriptions that broke, loads that failed, runs that began in time.
+fn day(seed: u64) -> [u64; 4] {
+    let mut world = World::new(seed);
+    for _ in 0..200 {
+        world.disturb();
+        let ms = world.random.below(30);
+        world.pass(ms);
+    }
+    world.calm_down();
+    let sum = |kind: usize| world.nodes.iter().map(|node| node.wrongs[kind]).sum();
+    [sum(0), sum(1), sum(2), if world.has_forgotten { 0 } else { world.stream.run }]
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+#[test]
+fn every_subscriber_sees_every_publication_once_or_is_ignorant() {
+    if let Some(seed) = number("TOUCHLINE_SIM_SEED") {
+        day(seed);
+        return;
+    }
+    let seeds = number("TOUCHLINE_SIM_SEEDS").unwrap_or(10_000);
+    let mut days_with = [0; 4];
+    for seed in 0..seeds {
+        let seen = std::panic::catch_unwind(|| day(seed)).unwrap_or_else(|panic| {
+            eprintln!("the day with TOUCHLINE_SIM_SEED={seed} went wrong");
+            std::panic::resume_unwind(panic)
+        });
+        days_with.iter_mut().zip(seen).for_each(|(days, count)| *days += u64::from(count > 0));
+    }
+    // A simulator whose days are all fine proves nothing.
+    assert!(days_with.iter().all(|days| days * 50 >= seeds), "too few bad days: {days_with:?} of {seeds}");
+}
