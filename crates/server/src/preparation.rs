@@ -1,8 +1,8 @@
-//! What a node finds out about its settings before it binds anything. `touchline check` stops behind it, so that it refuses what a
-//! start would.
+//! What a node finds out about its settings before it listens anywhere. `touchline check` stops behind it, so that it refuses what a
+//! start would. Ports are left alone: a node that serves may have them while a new configuration is checked.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, TcpListener};
 
 use crate::auth::TokenVerifier;
 use crate::origin::Origins;
@@ -116,9 +116,9 @@ fn cluster(settings: &Settings) -> Result<(), StartError> {
 fn ports_of(settings: &Settings, faults: &mut Vec<StartError>) -> Option<Ports> {
     let (http, tcp) = (&settings.http_server, &settings.tcp);
     let mut port = |key, address_key, address: &str, port| {
-        let resolved = resolve(address).map(|ip| Port { key, address: SocketAddr::new(ip, port) });
         let unknown = |source: io::Error| StartError::Address { key: address_key, address: address.to_owned(), source };
-        resolved.map_err(|error| faults.push(unknown(error))).ok()
+        let resolved = resolve(address).map_err(unknown).and_then(|ip| is_local(address_key, ip));
+        resolved.map(|ip| Port { key, address: SocketAddr::new(ip, port) }).map_err(|error| faults.push(error)).ok()
     };
     let outer = port("http_server.port", "http_server.address", &http.address, http.port);
     let lines = tcp.enabled.then(|| port("tcp.port", "tcp.address", &tcp.address, tcp.port));
@@ -134,6 +134,11 @@ fn ports_of(settings: &Settings, faults: &mut Vec<StartError>) -> Option<Ports> 
     }
     let is_missing = |port: &Option<Option<Port>>| matches!(port, Some(None));
     (!is_missing(&lines) && !is_missing(&inner)).then_some(Ports { http: outer?, lines: lines.flatten(), inner: inner.flatten() })
+}
+
+/// The address, if this machine has it.
+fn is_local(key: &'static str, ip: IpAddr) -> Result<IpAddr, StartError> {
+    TcpListener::bind((ip, 0)).map(|_| ip).map_err(|source| StartError::NotLocal { key, ip, source })
 }
 
 #[cfg(test)]

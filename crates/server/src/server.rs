@@ -1,7 +1,7 @@
 //! From settings to a running node: check and bind everything first, then start the shards.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread::JoinHandle;
@@ -48,6 +48,16 @@ pub enum StartError {
         key: &'static str,
         /// What was given.
         address: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// This machine does not have the address.
+    #[error("{key}: this machine can't listen on {ip}")]
+    NotLocal {
+        /// The setting.
+        key: &'static str,
+        /// What was given, resolved.
+        ip: IpAddr,
         /// The system's reason.
         source: io::Error,
     },

@@ -33,7 +33,18 @@ pub(super) fn check(written: &Node, settings: &Settings, findings: &mut Vec<Find
 /// The switch of the connect proxy, if it is on. In the environment its name is not taken apart.
 fn connect_proxy(written: &Node) -> Option<&Node> {
     let switches = ["client.proxy.connect.enabled", "client.proxy.connect_enabled"];
-    switches.iter().find_map(|path| written.get(path)).filter(|node| !is_idle(node))
+    switches.iter().find_map(|path| written.get(path)).filter(|node| !is_idle(node)).or_else(|| proxy_in_text(written))
+}
+
+/// The same where the environment gives all of the section as one text of JSON.
+fn proxy_in_text(written: &Node) -> Option<&Node> {
+    let sections = [("client.proxy", "/connect/enabled"), ("client.proxy.connect", "/enabled"), ("client", "/proxy/connect/enabled")];
+    let is_on = |node: &Node, switch: &str| {
+        let Value::Text(text) = &node.value else { return false };
+        let json = serde_json::from_str::<serde_json::Value>(text).ok();
+        json.and_then(|json| json.pointer(switch).map(|switch| *switch == true || *switch == "true")).unwrap_or_default()
+    };
+    sections.iter().find_map(|(section, switch)| written.get(section).filter(|node| is_on(node, switch)))
 }
 
 /// Nodes that are meant to share their channels would each have their own.

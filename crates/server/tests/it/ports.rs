@@ -122,10 +122,15 @@ fn a_node_listens_on_both_protocols_and_on_host_names() {
     let named = TestServer::with(|settings| settings.http_server.address = "localhost".into());
     assert!(named.address.ip().is_loopback());
     assert_eq!(named.http("GET", "/health", "", "").0, 200);
-    let mut settings = settings();
-    settings.http_server.address = "no.such.host.invalid".into();
-    let error = Server::bind(settings).err().map(|error| error.to_string()).unwrap_or_default();
+    let mut unknown = settings();
+    unknown.http_server.address = "no.such.host.invalid".into();
+    let error = Server::bind(unknown).err().map(|error| error.to_string()).unwrap_or_default();
     assert_eq!(error, "http_server.address: \"no.such.host.invalid\" is neither an IP address nor a host that is known here");
+    // An address for documentation (RFC 5737): nobody has it.
+    let mut foreign = settings();
+    foreign.http_server.address = "192.0.2.1".into();
+    let told: Vec<String> = touchline_server::check(&foreign).iter().map(ToString::to_string).collect();
+    assert_eq!(told, ["http_server.address: this machine can't listen on 192.0.2.1"]);
 }
 
 #[test]
@@ -160,6 +165,11 @@ fn whoever_comes_while_the_node_drains_is_told_so() {
         assert!(status != 503 || text == "draining\n", "{path}: {text}");
     }
     assert!(!is_upgraded(outer, "/connection/websocket"));
+    // Another shard has nobody left, and has an answer for those who come to it until the node has stopped.
+    std::thread::scope(|scope| {
+        let asking: Vec<_> = (0..8).map(|_| scope.spawn(|| (0..40).all(|_| ask(inner, "GET", "/readyz", "", "").0 == 503))).collect();
+        assert!(asking.into_iter().all(|asked| asked.join().expect("it ends")));
+    });
     drop(client);
     stopping.join().expect("it stops");
 }

@@ -111,9 +111,8 @@ impl Items<'_> {
         let client = self.client;
         match write {
             Write::Make(Load { channel, meta_ttl_ms, .. }) => {
-                let due_ms = signed(self.now_ms.saturating_add(*meta_ttl_ms));
-                let made = "SELECT epoch, top FROM touchline.channel_of($1, $2, $3)";
-                let row = client.query_one(made, &[&&**channel, &self.epochs[item], &due_ms]).await?;
+                let made = "SELECT epoch, top FROM touchline.channel_of($1, $2, touchline.now_ms() + $3)";
+                let row = client.query_one(made, &[&&**channel, &self.epochs[item], &signed(*meta_ttl_ms)]).await?;
                 return Ok(Outcome::Made { epoch: row.get::<_, i64>(0) as u64, top: row.get::<_, i64>(1) as u64 });
             }
             Write::Remove { channel, .. } => {
@@ -126,7 +125,7 @@ impl Items<'_> {
             }
             Write::Describe { description, weights, .. } => directory::describe(client, description, weights).await?,
             Write::Forget { channel, .. } => directory::forget(client, channel).await?,
-            Write::Post(letter, _) => return letters::post(client, letter, self.notifier).await.map(Outcome::Posted),
+            Write::Post(letter, _) => return letters::post(client, letter, self.now_ms, self.notifier).await.map(Outcome::Posted),
             Write::Discard { ids, .. } => letters::discard(client, ids).await?,
             // A run begins before the transaction does.
             Write::Append(_) | Write::BeginRun { .. } | Write::Close => {}

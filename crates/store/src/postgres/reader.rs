@@ -11,7 +11,7 @@ use tokio_postgres::{Client, Row};
 
 use super::connection::{Address, Failure, Link, in_time};
 use super::{directory, lease, letters};
-use crate::batch::{Answer, Load, Read, Write, now_ms};
+use crate::batch::{Answer, Load, Read, Write};
 use crate::runs::{Known, RunBook, Runs};
 use crate::{Figures, Hand, History, Refusal, readable};
 
@@ -98,9 +98,7 @@ impl Reader {
                 Answer::History(history(client, load, &self.runs).await?)
             }
             Read::Find(find, _) => Answer::Find(directory::find(client, find).await?),
-            Read::Letters { scope, name, behind, limit } => {
-                Answer::Letters(letters::of(client, scope, name, *behind, *limit, now_ms()).await?)
-            }
+            Read::Letters { scope, name, behind, limit } => Answer::Letters(letters::of(client, scope, name, *behind, *limit).await?),
         })
     }
 }

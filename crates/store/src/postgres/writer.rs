@@ -336,7 +336,7 @@ impl Writer {
             client.execute("UPDATE touchline.migration SET title = title WHERE version = 1", &[]).await?;
         }
         let has_more: bool = client.query_one("SELECT touchline.trim()", &[]).await?.get(0);
-        let expired = letters::expire(client, now_ms(), STEP).await?;
+        let expired = letters::expire(client, STEP).await?;
         self.figures.letters_expired.fetch_add(expired, Relaxed);
         Ok(has_more || expired == STEP)
     }

@@ -255,6 +255,12 @@ fn what_would_let_in_more_than_was_configured_is_refused() {
     }
     let open = File::new("c.toml", "client.insecure = true").read(&[("CENTRIFUGO_CLIENT_PROXY_CONNECT_ENABLED", "true")]);
     assert!(open.configuration.is_none(), "{:?}", texts(&open));
+    for (variable, json) in [("PROXY", r#"{"connect":{"enabled":true}}"#), ("PROXY_CONNECT", r#"{"enabled":true}"#)] {
+        let open = File::new("c.toml", "client.insecure = true").read(&[(&format!("CENTRIFUGO_CLIENT_{variable}"), json)]);
+        assert!(open.configuration.is_none(), "{variable}: {:?}", texts(&open));
+        let closed = File::new("c.toml", "").read(&[(&format!("CENTRIFUGO_CLIENT_{variable}"), json)]);
+        assert!(closed.configuration.is_some(), "{variable}: tokens decide");
+    }
     let blocked = texts(&toml("user_block.persistence_engine = \"redis\""));
     assert!(blocked[0].starts_with("Error") && blocked[0].contains("whom it keeps out would be let in"), "{blocked:?}");
     let proxied = "[[channel.namespaces]]\nname = \"chat\"\npublish_proxy_enabled = true\nallow_publish_for_subscriber = true";
