@@ -1,6 +1,6 @@
 //! Calls of the server API, by those commands that are its clients.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
@@ -103,13 +103,9 @@ pub(crate) fn endpoint(settings: &Settings, scheme: &str) -> Result<String> {
     Ok(format!("{scheme}://{}", reachable(SocketAddr::new(address, server.port))))
 }
 
-/// The address to type. A server that listens on every interface is reached by the loopback address.
+/// The address to type. A server that listens on every interface is reached by the loopback address of IPv4: there `serve --dev` listens too.
 pub(crate) fn reachable(bound: SocketAddr) -> SocketAddr {
-    match bound.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::from(([127, 0, 0, 1], bound.port())),
-        IpAddr::V6(ip) if ip.is_unspecified() => SocketAddr::from((Ipv6Addr::LOCALHOST, bound.port())),
-        _ => bound,
-    }
+    if bound.ip().is_unspecified() { SocketAddr::from((Ipv4Addr::LOCALHOST, bound.port())) } else { bound }
 }
 
 /// The settings of a file, if one is named, and of the environment.

@@ -21,7 +21,7 @@ use crate::members::{Hello, Members, Step, Timing, VERSIONS};
 use crate::pieces::split;
 use crate::settings::Settings;
 use crate::subject::{Subjects, name};
-use crate::versions::{say_what_nats_keeps, warn_of_losses};
+use crate::versions::{remedy, say_what_nats_keeps, warn_of_losses};
 use crate::watch::Watch;
 use crate::{Incoming, JoinError, Outgoing, Stored};
 
@@ -111,7 +111,7 @@ pub(crate) async fn run(
         message_max.store(node.client.max_payload(), Relaxed);
         tokio::select! {
             Some(event) = events.recv() => node.on_event(&event, &stream_sender).await,
-            Some(streams) = opened.recv() => node.on_streams(streams),
+            Some(opened) = opened.recv() => node.on_streams(opened, &stream_sender),
             () = gone.notified() => node.open_streams(stream_sender.clone()),
             Some(heard) = heard.recv() => node.on_heard(heard).await,
             _ = looks.tick() => node.look().await,
@@ -147,6 +147,9 @@ struct Open {
     _watch: JoinSet<()>,
 }
 
+/// Streams, and how often the connection had been lost when they began to be opened.
+type Opened = (u64, Streams);
+
 /// What is heard of other nodes.
 enum Heard {
     Hello(Hello),
@@ -167,7 +170,12 @@ struct Node {
     hand: Hand,
     streams: Option<Open>,
     marks: Arc<Marks>,
+    /// The marks as they were when the connection was lost, until the streams are opened again: what is stored from then on must not hide what
+    /// is lost.
+    marks_before: Option<Arc<Marks>>,
     is_opening: bool,
+    /// How often the connection was lost.
+    lost: u64,
     checks: Arc<Checks>,
     /// Streams are gone.
     gone: Arc<Notify>,
@@ -193,7 +201,7 @@ impl Node {
         };
         let ms = |duration: Duration| duration.as_millis() as u64;
         let timing = Timing { heartbeat_ms: ms(settings.heartbeat), timeout_ms: ms(settings.timeout), grace_ms: ms(settings.grace) };
-        let log = LinkLog::new(&settings.urls);
+        let log = LinkLog::new(&settings.urls, !settings.tls_ca.is_empty() || !settings.tls_cert.is_empty());
         Node {
             members: Members::new(me, timing),
             began: Instant::now(),
@@ -205,7 +213,9 @@ impl Node {
             hand,
             streams: None,
             marks: Arc::default(),
+            marks_before: None,
             is_opening: false,
+            lost: 0,
             checks: Arc::default(),
             gone: Arc::default(),
             echo_sender,
@@ -373,7 +383,7 @@ impl Node {
 
     /// Says that the cluster can be reached, if all that this node needs of it is there.
     fn tell_link(&self) {
-        if self.members.is_joined() && (self.settings.streams.is_empty() || self.streams.is_some()) {
+        if self.members.is_joined() && (self.settings.streams.is_empty() || self.are_open()) {
             (self.hand)(Incoming::Linked(true));
         }
     }
@@ -392,7 +402,7 @@ impl Node {
         }))
     }
 
-    async fn on_event(&mut self, event: &Event, streams: &UnboundedSender<Streams>) {
+    async fn on_event(&mut self, event: &Event, streams: &UnboundedSender<Opened>) {
         match event {
             Event::Connected => {
                 let info = self.client.server_info();
@@ -408,6 +418,8 @@ impl Node {
                 self.log.lost();
                 self.is_joined.store(false, Relaxed);
                 (self.hand)(Incoming::Linked(false));
+                self.marks_before.get_or_insert_with(|| Arc::new(self.marks.copy()));
+                self.lost += 1;
                 let steps = self.members.linked(false, self.now_ms());
                 self.take(steps).await;
             }
@@ -423,29 +435,41 @@ impl Node {
     }
 
     /// Streams in memory are gone with their server, so they are opened whenever a server is there.
-    fn open_streams(&mut self, opened: UnboundedSender<Streams>) {
+    fn open_streams(&mut self, opened: UnboundedSender<Opened>) {
         if std::mem::replace(&mut self.is_opening, true) {
             return;
         }
         let (client, settings, subjects) = (self.client.clone(), Arc::clone(&self.settings), self.subjects.clone());
-        let (is_first, marks) = (self.streams.is_none(), Arc::clone(&self.marks));
+        let (is_first, marks, hand) = (self.streams.is_none(), Arc::clone(&self.marks), Arc::clone(&self.hand));
+        let (known, lost) = (self.marks_before.clone().unwrap_or_else(|| Arc::new(marks.copy())), self.lost);
         tokio::spawn(async move {
+            let mut told = String::new();
             loop {
-                match Streams::open(client.clone(), Arc::clone(&settings), subjects.clone(), (Arc::clone(&marks), is_first)).await {
+                match Streams::open(client.clone(), Arc::clone(&settings), subjects.clone(), (Arc::clone(&marks), &known, is_first)).await {
                     Ok(streams) => {
-                        let _ = opened.send(streams);
+                        let _ = opened.send((lost, streams));
                         return;
                     }
-                    Err(error) => tracing::warn!(%error, "JetStream is not ready; trying again"),
+                    Err(error) if error == told => {}
+                    Err(error) => {
+                        let remedy = remedy(&error);
+                        tracing::warn!(error, remedy, "JetStream can't be used; trying again, /health is 503 until then");
+                        hand(Incoming::NoStreams(format!("{error}{}{remedy}", if remedy.is_empty() { "" } else { ": " })));
+                        told = error;
+                    }
                 }
                 tokio::time::sleep(RETRY).await;
             }
         });
     }
 
-    fn on_streams(&mut self, streams: Streams) {
+    fn on_streams(&mut self, (lost, streams): Opened, opened: &UnboundedSender<Opened>) {
         self.is_opening = false;
-        let is_known = self.streams.as_ref().is_some_and(|known| known.streams.are(&streams));
+        if lost != self.lost {
+            // They were opened before the connection was lost again.
+            return self.open_streams(opened.clone());
+        }
+        let is_known = self.are_open() && self.streams.as_ref().is_some_and(|known| known.streams.are(&streams));
         let loader = Loader::start(streams.clone(), Arc::clone(&self.hand), Arc::clone(&self.checks));
         let watch = Watch {
             streams: streams.clone(),
@@ -455,6 +479,7 @@ impl Node {
             checks: Arc::clone(&self.checks),
         };
         self.streams = Some(Open { streams, loader, _watch: JoinSet::from_iter([watch.run()]) });
+        self.marks_before = None;
         if !is_known {
             self.tell_link();
         }
@@ -507,9 +532,9 @@ impl Node {
                 }
             }
             Outgoing::Load(load) => match &self.streams {
-                Some(Open { loader, .. }) => loader.load(load),
-                None if load.is_check => {}
-                None => (self.hand)(Incoming::Loaded { channel: load.channel, behind: load.behind, history: None }),
+                Some(Open { loader, .. }) if self.marks_before.is_none() => loader.load(load),
+                _ if load.is_check => {}
+                _ => (self.hand)(Incoming::Loaded { channel: load.channel, behind: load.behind, history: None }),
             },
             Outgoing::BeginRun { namespace, lost } => {
                 let gone = Arc::clone(&self.gone);
@@ -543,8 +568,13 @@ impl Node {
         }
     }
 
+    /// Whether the streams were opened since the connection is there.
+    fn are_open(&self) -> bool {
+        self.streams.is_some() && self.marks_before.is_none()
+    }
+
     fn streams(&self) -> Option<Streams> {
-        self.streams.as_ref().map(|open| open.streams.clone())
+        self.streams.as_ref().filter(|_| self.marks_before.is_none()).map(|open| open.streams.clone())
     }
 
     async fn hear_channel(&mut self, channel: Arc<str>) {

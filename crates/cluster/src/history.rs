@@ -66,7 +66,7 @@ pub(crate) struct Streams {
 
 impl Streams {
     /// Makes the streams that are missing, and the first time adapts those that differ from what is configured. One that lacks its mark begins a
-    /// new run.
+    /// new run. `known`: the marks as they were before any stream could have been lost.
     ///
     /// # Errors
     /// NATS's reason, as text.
@@ -74,16 +74,14 @@ impl Streams {
         client: async_nats::Client,
         settings: Arc<Settings>,
         subjects: Subjects,
-        (marks, is_first): (Arc<Marks>, bool),
+        (marks, known, is_first): (Arc<Marks>, &Marks, bool),
     ) -> Result<Self, String> {
         let mut context = jetstream::new(client);
         context.set_timeout(STORE_TIMEOUT);
         let mut open = HashMap::new();
-        // As they are before the streams are asked: what comes meanwhile says nothing.
-        let known = marks.copy();
         for of_namespace in &settings.streams {
             let mut opened = stream::open(&context, &settings, &subjects, of_namespace, is_first).await?;
-            if stream::was_set_back(&opened, &known).await? {
+            if stream::was_set_back(&opened, known).await? {
                 stream::begin_run(&context, &subjects, &of_namespace.namespace, &opened).await?;
                 opened = stream::open(&context, &settings, &subjects, of_namespace, is_first).await?;
             }

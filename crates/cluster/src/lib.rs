@@ -76,6 +76,9 @@ pub struct History {
     pub top: u64,
     /// Nothing behind this offset is missing in `kept`.
     pub floor: u64,
+    /// What may be missing up to the floor has gone by its age, at the end of `history_ttl`: nothing is kept, and nothing but age takes the last
+    /// publication of a channel away.
+    pub is_aged: bool,
 }
 
 /// What comes in.
@@ -84,6 +87,8 @@ pub enum Incoming {
     Linked(bool),
     /// This node takes part from now on, in the sight of these other nodes.
     Joined(Vec<Arc<str>>),
+    /// Channels with history can't be served: why JetStream can't be used, for people. It is tried again.
+    NoStreams(String),
     /// This node stands aside, because it shares no version with another one that was there before; why, for people.
     Aside(String),
     /// A node may be dead, or is not.

@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_nats::{Event, ServerAddr};
+use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 /// How long a server may take to accept a connection while the cause of a failure is looked for.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -16,14 +18,36 @@ pub(crate) struct LinkLog {
     /// The fault that was told since the connection was there last; empty = none.
     told: Arc<Mutex<String>>,
     is_up: bool,
+    /// TLS is demanded of the servers.
+    is_secured: bool,
+}
+
+/// What is wrong, as far as that can be told, with a server that accepts connections: the client says no more than that one has failed.
+async fn suspicion(mut socket: TcpStream, is_secured: bool) -> &'static str {
+    let mut begin = [0; 512];
+    // What it is and wants, a NATS server says first, before TLS.
+    let begin = match timeout(PATIENCE, socket.read(&mut begin)).await {
+        Ok(Ok(length)) => &begin[..length],
+        _ => return "it says nothing, so it may be no NATS server, or one that begins with TLS (handshake_first)",
+    };
+    let Some(info) = begin.strip_prefix(b"INFO ") else { return "it is no NATS server" };
+    let demands_tls = String::from_utf8_lossy(info).contains("\"tls_required\":true");
+    match (demands_tls, is_secured) {
+        (true, _) => {
+            "it demands TLS, so its certificate may not be trusted (cluster.nats_tls_ca) or ours not be the right one (cluster.nats_tls_cert); its own log tells"
+        }
+        (false, true) => "it speaks no TLS, which cluster.nats_url (tls://), cluster.nats_tls_ca or cluster.nats_tls_cert demands",
+        (false, false) => "its own log may tell why",
+    }
 }
 
 impl LinkLog {
-    /// A log of connections to these addresses.
-    pub(crate) fn new(urls: &[String]) -> Self {
+    /// A log of connections to these addresses; whether they have to speak TLS.
+    pub(crate) fn new(urls: &[String], has_tls_keys: bool) -> Self {
+        let is_secured = has_tls_keys || urls.iter().any(|url| url.starts_with("tls://"));
         let servers = urls.iter().filter_map(|url| url.parse::<ServerAddr>().ok());
         let servers = servers.map(|server| (server.host().to_owned(), server.port())).collect();
-        LinkLog { servers, told: Arc::default(), is_up: false }
+        LinkLog { servers, told: Arc::default(), is_up: false, is_secured }
     }
 
     /// The connection is there.
@@ -60,13 +84,13 @@ impl LinkLog {
             }
             told.clone_from(&text);
         }
-        let (servers, told) = (self.servers.clone(), Arc::clone(&self.told));
+        let (servers, told, is_secured) = (self.servers.clone(), Arc::clone(&self.told), self.is_secured);
         // The client of NATS does not say why a connection failed, nor to which server.
         tokio::spawn(async move {
             let mut causes = Vec::with_capacity(servers.len());
             for (host, port) in servers {
-                let cause = match tokio::time::timeout(PATIENCE, TcpStream::connect((host.as_str(), port))).await {
-                    Ok(Ok(_)) => text.clone(),
+                let cause = match timeout(PATIENCE, TcpStream::connect((host.as_str(), port))).await {
+                    Ok(Ok(socket)) => format!("{text}: {}", suspicion(socket, is_secured).await),
                     Ok(Err(error)) => error.to_string(),
                     Err(_) => "no answer".to_owned(),
                 };

@@ -1,12 +1,15 @@
 //! The last sequence that this node knows of each stream, and what is there. A stream that does not have it any more was set back to an earlier state: its
 //! server lost what was not on its disk yet, or was restored. Nobody says so, and the stream goes on from there with the same sequences.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
 use crate::Life;
+
+/// Runs of one stream that are remembered.
+const LEFT_MAX: usize = 1_000;
 
 /// A sequence that a stream has had.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +40,8 @@ impl Mark {
 struct Known {
     run: u64,
     mark: Option<Mark>,
+    /// Runs that were there before, the newest last.
+    left: VecDeque<u64>,
 }
 
 /// Marks of streams, by their epochs. One for each stream that is open.
@@ -47,10 +52,19 @@ impl Marks {
     /// A stream is opened in this life. What is known of another run says nothing of this one.
     pub(crate) fn begin(&self, life: Life) {
         let mut known = self.known();
-        let of_epoch = known.entry(life.epoch).or_insert(Known { run: life.run, mark: None });
+        let of_epoch = known.entry(life.epoch).or_insert(Known { run: life.run, mark: None, left: VecDeque::new() });
         if of_epoch.run != life.run {
-            *of_epoch = Known { run: life.run, mark: None };
+            of_epoch.left.push_back(std::mem::replace(&mut of_epoch.run, life.run));
+            of_epoch.mark = None;
+            if of_epoch.left.len() > LEFT_MAX {
+                of_epoch.left.pop_front();
+            }
         }
+    }
+
+    /// Whether a stream was in another run since it was in this one: what says which run it is in was set back with it.
+    pub(crate) fn has_left(&self, life: Life) -> bool {
+        self.known().get(&life.epoch).is_some_and(|known| known.run != life.run && known.left.contains(&life.run))
     }
 
     /// Lets go of all streams but these.
@@ -115,6 +129,8 @@ mod tests {
         marks.begin(Life { run: 2, ..LIFE });
         assert_eq!(marks.of(Life { run: 2, ..LIFE }), None, "another run began");
         assert_eq!(marks.of(LIFE), None);
+        assert!(marks.has_left(LIFE), "the stream was restored with its description");
+        assert!(!marks.has_left(Life { run: 2, ..LIFE }) && !marks.has_left(Life { run: 3, ..LIFE }));
         marks.note(8, 1, &"one".into());
         assert_eq!(marks.of(Life { epoch: 8, run: 0 }), None, "that stream is not open");
         marks.keep(&[]);

@@ -39,6 +39,7 @@ impl Kept {
 
     /// What was read behind a sequence, as a history, by what was seen of the stream after all was read.
     pub(crate) fn history(self, behind: u64, seen: &Seen) -> History {
+        let is_aged = self.has_nothing() && !seen.is_bounded;
         let Kept { publications, last, floor } = self;
         let dropped = seen.first.saturating_sub(1);
         let top = publications.last().map_or(last.max(behind).max(dropped), |latest| latest.offset);
@@ -48,7 +49,7 @@ impl Kept {
             Some(first) if publications.len() >= seen.size_min => first.offset,
             _ => dropped,
         });
-        History { life: seen.life, kept: publications, top, floor: floor.min(top).max(behind) }
+        History { life: seen.life, kept: publications, top, floor: floor.min(top).max(behind), is_aged }
     }
 }
 

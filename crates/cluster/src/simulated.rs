@@ -242,7 +242,8 @@ fn judge(stream: &Stream, life: u64, behind: u64, kept: Kept) -> Result<bool, St
     if leader.life != life {
         return Ok(false);
     }
-    let history = kept.history(behind, &Seen { first: leader.first, life: Life { epoch: 7, run: 0 }, size_min: stream.size_min });
+    let history =
+        kept.history(behind, &Seen { first: leader.first, life: Life { epoch: 7, run: 0 }, size_min: stream.size_min, is_bounded: false });
     let found: Vec<u64> = history.kept.iter().map(|stored| stored.offset).collect();
     // As a channel does: a removal says up to where nothing is there any more.
     let removed = stream.all.iter().filter(|(sequence, _)| found.contains(sequence)).filter_map(|(_, until)| *until).max();
@@ -291,7 +292,7 @@ fn a_channel_that_was_never_trimmed_is_had_from_the_beginning() {
                 Step::Failed => panic!("it is all there"),
             }
         };
-        let history = kept.history(0, &Seen { first: 1, life: Life { epoch: 7, run: 0 }, size_min: 8 });
+        let history = kept.history(0, &Seen { first: 1, life: Life { epoch: 7, run: 0 }, size_min: 8, is_bounded: false });
         assert_eq!((history.floor, history.kept.len()), (0, published), "{published}");
     }
 }

@@ -77,6 +77,8 @@ pub(crate) struct Seen {
     pub(crate) life: Life,
     /// As of [`Description::size_min`].
     pub(crate) size_min: usize,
+    /// Its size is bounded: the oldest publications of all channels go where it is full.
+    pub(crate) is_bounded: bool,
 }
 
 impl Seen {
@@ -84,7 +86,8 @@ impl Seen {
     pub(crate) fn of(subjects: &Subjects, namespace: &str, info: &Info) -> Option<Self> {
         let epoch = subjects.epoch_of(namespace, &info.config.subjects);
         let known = Description::read(epoch, info.config.description.as_deref().unwrap_or_default()).ok()?;
-        Some(Seen { first: info.state.first_sequence, life: known.life, size_min: known.size_min })
+        let is_bounded = info.config.max_bytes > 0 || info.config.max_messages > 0;
+        Some(Seen { first: info.state.first_sequence, life: known.life, size_min: known.size_min, is_bounded })
     }
 }
 
@@ -138,6 +141,9 @@ pub(crate) async fn open(
 /// # Errors
 /// NATS's reason, as text.
 pub(crate) async fn was_set_back((stream, known): &(Stream, Description), marks: &Marks) -> Result<bool, String> {
+    if marks.has_left(known.life) {
+        return Ok(true);
+    }
     let Some(mark) = marks.of(known.life) else { return Ok(false) };
     if mark.is_behind(stream.cached_info().state.last_sequence) {
         return Ok(true);

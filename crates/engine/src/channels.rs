@@ -72,6 +72,8 @@ struct Stored {
     ended: Option<(u64, u64)>,
     /// The last load that is in the cache, by its number; 0 = none, or it is no cache.
     read: u64,
+    /// When that was put in, or when the link was lost since: until then nothing was missed. Unix milliseconds.
+    sure_ms: u64,
 }
 
 /// Times and channels, the first on top.
@@ -452,6 +454,7 @@ impl Stored {
             lost: Default::default(),
             ended: None,
             read: 0,
+            sure_ms: 0,
         }
     }
 

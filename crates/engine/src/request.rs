@@ -221,6 +221,8 @@ pub struct Loaded {
     pub top: u64,
     /// Nothing behind it is missing in `kept`.
     pub floor: u64,
+    /// What may be missing up to the floor has gone by its age only: whoever knows the channel for a shorter time than that misses nothing.
+    pub is_aged: bool,
     /// Which runs gave its offsets.
     pub runs: Runs,
 }

@@ -90,7 +90,7 @@ impl World {
                 let kept = self.stored.iter().filter(|(offset, _)| *offset > behind).cloned().collect();
                 let top = self.stored.len() as u64;
                 let runs = Runs::default();
-                self.read.push_back(Loaded { epoch: Epoch::from_bits(7), behind, number, kept, top, floor: behind, runs });
+                self.read.push_back(Loaded { epoch: Epoch::from_bits(7), behind, number, kept, top, floor: behind, is_aged: false, runs });
                 true
             }
             Step::Answer => self.read.pop_front().map(|loaded| self.submit(Request::Loaded(Some(Box::new(loaded))))).is_some(),

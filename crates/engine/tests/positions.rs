@@ -34,7 +34,7 @@ fn object(time_ms: u64) -> Bytes {
 
 fn loaded(behind: u64, top: u64) -> Loaded {
     let kept = (behind + 1..=top).map(|offset| (offset, object(NOW))).collect();
-    Loaded { epoch: epoch(), behind, number: u64::MAX, kept, top, floor: behind, runs: Runs::default() }
+    Loaded { epoch: epoch(), behind, number: u64::MAX, kept, top, floor: behind, is_aged: false, runs: Runs::default() }
 }
 
 fn subscribe(slot: u32, recover: Option<u64>, epoch: Epoch) -> Request {
@@ -51,7 +51,7 @@ fn subscribe(slot: u32, recover: Option<u64>, epoch: Epoch) -> Request {
 /// A node of a cluster that follows the channel and has it up to an offset.
 fn at(top: u64) -> Channels {
     let mut channels = channels(false);
-    channels.set_linked(true);
+    channels.set_linked(true, NOW);
     assert!(matches!(channels.submit(&name(), subscribe(0, None, epoch()), NOW), Outcome::Wait(_)));
     channels.submit(&name(), Request::Interested, NOW);
     channels.submit(&name(), Request::Loaded(Some(Box::new(loaded(0, top)))), NOW);
@@ -242,7 +242,7 @@ fn a_node_that_is_cut_off_or_not_answered_refuses_for_now() {
     assert!(unreachable(channels.submit(&name(), request, NOW)), "the log did not answer");
     channels.keeper_acts();
     let Outcome::Wait(request) = channels.submit(&name(), subscribe(1, Some(9), epoch()), NOW + 500) else { panic!("it is asked again") };
-    channels.set_linked(false);
+    channels.set_linked(false, NOW);
     assert_eq!(channels.take_ready().len(), 1, "whoever waits is told");
     assert!(unreachable(channels.submit(&name(), request, NOW + 500)));
     assert_eq!(recovered(channels.submit(&name(), subscribe(2, Some(4), epoch()), NOW)).0, Some(vec![5]), "what is here is given");
@@ -369,8 +369,8 @@ fn a_note_that_contradicts_the_cache_is_looked_at() {
 #[test]
 fn a_stream_that_went_on_from_an_earlier_state_is_seen_when_the_link_comes_back() {
     let mut channels = at(5);
-    channels.set_linked(false);
-    channels.set_linked(true);
+    channels.set_linked(false, NOW);
+    channels.set_linked(true, NOW);
     let number = asked(&mut channels, 4);
     let others = Loaded { kept: (5..=7).map(|offset| (offset, object(NOW + 1))).collect(), number, ..loaded(4, 7) };
     channels.submit(&name(), Request::Loaded(Some(Box::new(others))), NOW);

@@ -103,6 +103,8 @@ pub(crate) struct Node {
     pub(crate) is_settled: AtomicBool,
     /// Why this node takes no part in the cluster, if it stands aside.
     aside: Mutex<Option<String>>,
+    /// Why JetStream could not be used when it was tried last; empty = it was not tried, or could.
+    stream_fault: Mutex<String>,
     /// Other nodes in sight.
     pub(crate) peers: AtomicUsize,
     /// Their ids.
@@ -142,6 +144,7 @@ impl Node {
             is_linked: AtomicBool::new(false),
             is_settled: AtomicBool::new(false),
             aside: Mutex::default(),
+            stream_fault: Mutex::default(),
             peers: AtomicUsize::new(0),
             peer_ids: RwLock::default(),
             hasher: RandomState::new(),
@@ -246,6 +249,16 @@ impl Node {
     /// Whether this node has joined the cluster and the registry's entries of other nodes are still on their way.
     pub(crate) fn is_unsettled(&self) -> bool {
         self.cluster.is_some() && self.is_linked.load(Relaxed) && !self.is_settled.load(Relaxed)
+    }
+
+    /// JetStream can't be used, for a reason. It can when the cluster is linked next.
+    pub(crate) fn set_stream_fault(&self, why: String) {
+        *self.stream_fault.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+
+    /// As of [`Node::set_stream_fault`].
+    pub(crate) fn stream_fault(&self) -> String {
+        self.stream_fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// This node stands aside of the cluster, for a reason, or takes part again.

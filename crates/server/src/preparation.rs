@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::time::Duration;
 
 use crate::auth::TokenVerifier;
 use crate::origin::Origins;
@@ -55,6 +56,7 @@ pub(crate) fn prepare(settings: &Settings) -> Result<Ports, Vec<StartError>> {
     if client.pong_timeout.is_zero() || settings.ping_intervals().any(|(_, interval)| interval <= client.pong_timeout) {
         faults.push(StartError::PingInterval);
     }
+    faults.extend(times(settings).into_iter().filter(|(_, time)| time.is_zero()).map(|(key, _)| StartError::NoTime { key }));
     if let Some(scope) = settings.registry.scopes.iter().find(|scope| scope.name.starts_with('$')) {
         faults.push(StartError::ScopeName { name: scope.name.clone() });
     }
@@ -68,6 +70,20 @@ pub(crate) fn prepare(settings: &Settings) -> Result<Ports, Vec<StartError>> {
     }
     let ports = ports_of(settings, &mut faults);
     ports.filter(|_| faults.is_empty()).ok_or(faults)
+}
+
+/// Times that somebody needs: at zero nothing could be asked, answered or heard.
+fn times(settings: &Settings) -> [(&'static str, Duration); 7] {
+    let (http, store, cluster) = (&settings.http_server, &settings.store, &settings.cluster);
+    [
+        ("http_server.header_timeout", http.header_timeout),
+        ("http_server.request_timeout", http.request_timeout),
+        ("http_server.idle_timeout", http.idle_timeout),
+        ("store.primary.timeout", store.primary.timeout),
+        ("store.stats.timeout", store.stats.timeout),
+        ("cluster.heartbeat_interval", cluster.heartbeat_interval),
+        ("cluster.node_timeout", cluster.node_timeout),
+    ]
 }
 
 /// The proxies that are believed.

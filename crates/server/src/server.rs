@@ -133,6 +133,12 @@ pub enum StartError {
     /// A limit of the settings contradicts another.
     #[error("client.pong_timeout must be above zero, and shorter than every ping_interval")]
     PingInterval,
+    /// A time of which nothing can be done.
+    #[error("{key} must be above zero")]
+    NoTime {
+        /// The key.
+        key: &'static str,
+    },
     /// A scope of the registry is called like one of the server's own.
     #[error("registry.scopes: {name:?} begins with $, as the server's own scopes do")]
     ScopeName {

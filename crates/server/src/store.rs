@@ -188,7 +188,7 @@ fn take(node: &Node, incoming: Incoming) {
                 let kept = kept.into_iter().map(|(offset, time_ms, object)| (offset, Storing::payload(time_ms, &object))).collect();
                 let runs = Runs { known: runs.known, first: runs.first };
                 let run = runs.known.last().map(|(_, id)| *id).unwrap_or_default();
-                Box::new(Loaded { epoch: Epoch::from_bits(epoch).in_run(run), behind, number, kept, top, floor, runs })
+                Box::new(Loaded { epoch: Epoch::from_bits(epoch).in_run(run), behind, number, kept, top, floor, is_aged: false, runs })
             });
             node.tell_home(channel, Request::Loaded(loaded));
         }

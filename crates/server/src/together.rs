@@ -104,6 +104,7 @@ pub(crate) fn take(node: &Node, incoming: Incoming) {
             node.register(Order::Joined(nodes));
         }
         Incoming::Aside(why) => node.set_aside(Some(why)),
+        Incoming::NoStreams(why) => node.set_stream_fault(why),
         Incoming::Suspected { node: other, is_suspected } => node.register(Order::Suspected(other, is_suspected)),
         Incoming::Gone { node: other } => node.register(Order::NodeGone(other)),
         Incoming::Linked(is_linked) => {
@@ -133,7 +134,8 @@ pub(crate) fn take(node: &Node, incoming: Incoming) {
             let loaded = history.map(|history| {
                 let kept = history.kept.into_iter().map(|stored| (stored.offset, stored.payload)).collect();
                 let epoch = epoch_of(history.life);
-                Box::new(Loaded { epoch, behind, number, kept, top: history.top, floor: history.floor, runs: Runs::default() })
+                let (top, floor, is_aged) = (history.top, history.floor, history.is_aged);
+                Box::new(Loaded { epoch, behind, number, kept, top, floor, is_aged, runs: Runs::default() })
             });
             to_channel(channel, Request::Loaded(loaded));
         }

@@ -144,6 +144,8 @@ pub(super) struct Keepers {
     has_cluster: bool,
     has_store: bool,
     is_linked: bool,
+    /// When the link came, Unix milliseconds.
+    pub(super) linked_ms: u64,
     acts: Vec<KeeperAct>,
     ready: Vec<Arc<str>>,
     /// Loads that were asked for, of all channels: the number of the last one.
@@ -226,9 +228,12 @@ impl Channels {
     }
 
     /// The link to the cluster is there, or is gone. When it is back, every cache catches up.
-    pub fn set_linked(&mut self, is_linked: bool) {
+    pub fn set_linked(&mut self, is_linked: bool, now_ms: u64) {
         let side = &mut self.keepers;
         side.is_linked = is_linked;
+        if is_linked {
+            side.linked_ms = now_ms;
+        }
         let namespaces = Arc::clone(&self.namespaces);
         for (name, channel) in in_order(&mut self.table) {
             if namespaces.resolve(name).is_ok_and(|options| side.keeper(name, options) != Keeper::Cluster) {
@@ -236,6 +241,9 @@ impl Channels {
             }
             let namespace = || -> Arc<str> { namespaces.namespace_of(name).into() };
             let position = channel.history.as_ref().map(|stored| stored.ring.position());
+            if !is_linked && matches!(channel.hearing, Hearing::Heard) {
+                channel.history.iter_mut().for_each(|stored| stored.sure_ms = now_ms);
+            }
             match (&mut channel.hearing, position, is_linked) {
                 // What came meanwhile is asked for; so is what was under way when the link went. The newest that is here is read again: the
                 // cluster may have been set back to an earlier state, and have gone on from there.

@@ -24,6 +24,10 @@ const BEHIND_GAP_MAX: usize = 10_000;
 /// How long a log backend that has lost something is given to begin a new life or run, milliseconds.
 const LOST_MS: u64 = 10_000;
 
+/// How much less than `history_ttl` a cache may have been without the link to be sure that nothing has come and gone: loads take time, and
+/// clocks differ.
+const AGE_MARGIN_MS: u64 = 10_000;
+
 /// What a log backend was asked because of a client that is ahead of the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Question {
@@ -229,7 +233,9 @@ impl Channels {
             return false;
         }
         // Another stream, or publications are gone between what is here and what can be had.
-        let is_new = !is_same_epoch || loaded.floor > position.offset;
+        let is_young = now_ms.saturating_add(AGE_MARGIN_MS) < stored.sure_ms.saturating_add(stored.ttl_ms);
+        let is_sure = loaded.is_aged && (is_young || stored.sure_ms >= self.keepers.linked_ms);
+        let is_new = !is_same_epoch || loaded.floor > position.offset && !is_sure;
         if !is_same_epoch && loaded.behind > 0 {
             // It was asked behind an offset of another life or run, which says nothing of this one.
             return self.begin_anew(channel);
@@ -261,6 +267,7 @@ impl Channels {
         stored.ended.iter().for_each(|(run, first)| runs.end_before(*run, *first));
         stored.ring.set_runs(runs);
         known.hearing = Hearing::Heard;
+        stored.sure_ms = now_ms;
         for (offset, payload) in loaded.kept {
             if !self.append_or_fail(channel, options, offset, &payload, now_ms) {
                 return false;

@@ -41,8 +41,9 @@ impl Stream {
             0 => self.last,
             last => last.max(behind).max(if kept.is_empty() { dropped } else { 0 }),
         };
+        let is_aged = kept.is_empty();
         let floor = if kept.len() < HELD { dropped } else { kept[0].0 };
-        Loaded { epoch: self.epoch(), behind, number, kept, top, floor: floor.min(top).max(behind), runs: Runs::default() }
+        Loaded { epoch: self.epoch(), behind, number, kept, top, floor: floor.min(top).max(behind), is_aged, runs: Runs::default() }
     }
 
     /// What is held at a sequence.

@@ -118,7 +118,7 @@ impl World {
         if !is_linked {
             node.inbox.clear();
         }
-        node.channels.set_linked(is_linked);
+        node.channels.set_linked(is_linked, self.now_ms);
         self.settle(index);
     }
 
@@ -142,7 +142,7 @@ impl World {
                 (self.nodes[other].run, self.nodes[other].mark) = (self.stream.run, None);
             }
             if other != index && self.nodes[other].is_linked {
-                self.nodes[other].channels.set_linked(true);
+                self.nodes[other].channels.set_linked(true, self.now_ms);
                 self.settle(other);
             }
         }
@@ -387,7 +387,7 @@ impl World {
             }
             if is_new_run {
                 self.begin_run(index);
-                self.nodes[index].channels.set_linked(true);
+                self.nodes[index].channels.set_linked(true, self.now_ms);
                 continue;
             }
             if ready.is_empty() {

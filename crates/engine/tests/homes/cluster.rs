@@ -391,3 +391,29 @@ fn who_is_refused_again_is_remembered_from_the_second_time_on() {
     world.submit_to("kept:b", give_up(2));
     assert!(world.channels.active().any(|(name, _)| &**name == "kept:b"), "the subscriber is left alone");
 }
+
+#[test]
+fn a_quiet_channel_keeps_its_place_while_publications_of_others_come_and_go() {
+    // Nothing is kept of it, and the stream has let go of all up to 84.
+    let quiet = |behind: u64, is_aged: bool| Loaded { behind, top: 90, floor: 84, is_aged, ..loaded(90, 90) };
+    let minute = 60_000;
+    for (is_aged, away_ms, is_kept) in [(true, 1_000, true), (true, minute - 10_000, false), (true, minute, false), (false, 1_000, false)] {
+        let mut world = following(5);
+        // However long it was there: what is published comes.
+        world.pass(10 * minute);
+        world.submit(load(Loaded { top: 5, ..quiet(0, true) }));
+        world.link(false);
+        world.pass(away_ms);
+        assert_eq!(world.link(true).len(), 1, "it is read again");
+        let told = world.submit(load(quiet(5, is_aged)));
+        assert_eq!(told.is_empty(), is_kept, "{is_aged} after {away_ms} ms: {told:?}");
+        if is_kept {
+            assert_eq!(world.submit(recover(2, 5, epoch().as_str())), [format!("subscribed{}, recovered []", at(90))]);
+        }
+    }
+    // A client that is ahead makes no difference to those who are there, however far it is.
+    let mut world = following(5);
+    world.pass(10 * minute);
+    assert_eq!(world.submit(recover(2, 80, epoch().as_str())), ["waits", r#"load a of "" behind 5"#]);
+    assert_eq!(world.submit(load(quiet(5, true))), [format!("subscribed{}, recovered []", at(90))]);
+}

@@ -85,7 +85,7 @@ pub(crate) fn stored(previous: u64, offset: u64) -> Request {
 /// All that is kept behind an offset, up to another, as the log backend has it after all that was asked of it.
 pub(crate) fn loaded(behind: u64, top: u64) -> Loaded {
     let kept = (behind + 1..=top).map(|offset| (offset, payload(offset, START_MS))).collect();
-    Loaded { epoch: epoch(), behind, number: u64::MAX, kept, top, floor: behind, runs: Runs::default() }
+    Loaded { epoch: epoch(), behind, number: u64::MAX, kept, top, floor: behind, is_aged: false, runs: Runs::default() }
 }
 
 /// A channel of the same life that others have brought to an offset.
@@ -106,7 +106,7 @@ impl World {
     /// One in a cluster that is linked.
     pub(crate) fn in_cluster(options: ChannelOptions) -> Self {
         let mut world = World::with(options, 1, |_| {}, Channels::in_cluster);
-        world.channels.set_linked(true);
+        world.channels.set_linked(true, START_MS);
         world
     }
 
@@ -148,7 +148,7 @@ impl World {
 
     /// The link to the cluster is there, or is gone.
     pub(crate) fn link(&mut self, is_linked: bool) -> Vec<String> {
-        self.channels.set_linked(is_linked);
+        self.channels.set_linked(is_linked, self.now_ms);
         self.rest()
     }
 

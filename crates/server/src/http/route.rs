@@ -161,7 +161,11 @@ fn health(node: &Node) -> Answer {
         return respond::text(StatusCode::SERVICE_UNAVAILABLE, format!("no part of the cluster: {why}\n"));
     }
     if node.cluster.is_some() && !node.is_linked.load(Relaxed) {
-        return respond::text(StatusCode::SERVICE_UNAVAILABLE, "cut off from NATS: clients are served, other nodes can't be reached\n");
+        let text = match node.stream_fault() {
+            fault if fault.is_empty() => "cut off from NATS: clients are served, other nodes can't be reached\n".to_owned(),
+            fault => format!("JetStream can't be used: {fault}\n"),
+        };
+        return respond::text(StatusCode::SERVICE_UNAVAILABLE, text);
     }
     if node.is_unsettled() {
         return respond::text(StatusCode::SERVICE_UNAVAILABLE, "the registry's entries of other nodes are on their way\n");

@@ -289,11 +289,6 @@ impl Shard {
         }
     }
 
-    /// Whether the node drains and nothing is left here: what is read from now on might never be answered.
-    pub(super) fn has_drained(&self) -> bool {
-        self.drain.as_ref().is_some_and(|drain| drain.done.is_none())
-    }
-
     /// Books the wheel for the session's next deadline, unless it will call in time anyway.
     pub(super) fn book(&mut self, slot: u32) {
         let Some(connection) = self.connections.get_mut(slot) else { return };

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::io::{Error, ErrorKind, Read, Write};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -287,7 +288,8 @@ impl Shard {
 
     /// Hears what a visitor has to say. `known` is its token, if the poller has it.
     fn hear(&mut self, mut visitor: Visitor, known: Option<Token>) {
-        if self.has_drained() {
+        // What is read from now on might never be answered.
+        if self.node.is_stopped.load(Relaxed) {
             return;
         }
         let length = match visitor.socket.read(&mut self.scratch) {

@@ -349,7 +349,7 @@ impl Shard {
                 self.deliver(delivery, accepted_us);
             }
             Message::Linked(is_linked) => {
-                self.channels.set_linked(is_linked);
+                self.channels.set_linked(is_linked, self.now_ms);
                 self.settle();
             }
             Message::CatchUp => {

@@ -39,6 +39,14 @@ pub(crate) enum Failure {
     /// It said so, or the connection broke.
     #[error("{}", reason(.0))]
     Database(#[from] tokio_postgres::Error),
+    /// It can't be reached, or does not let us in.
+    #[error("{address}: {}", reason(.source))]
+    Unreachable {
+        /// Host, port and database.
+        address: String,
+        /// Why.
+        source: tokio_postgres::Error,
+    },
     /// It did not answer.
     #[error("no answer in time")]
     Silent(#[from] tokio::time::error::Elapsed),
@@ -57,7 +65,9 @@ impl Failure {
     /// Whether it may pass by itself: the server is away, starts, stops or is full. What it refuses otherwise it will refuse again.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
-            Failure::Database(error) => error.code().is_none_or(|code| code.code().starts_with("57") || code.code().starts_with("53")),
+            Failure::Database(error) | Failure::Unreachable { source: error, .. } => {
+                error.code().is_none_or(|code| code.code().starts_with("57") || code.code().starts_with("53"))
+            }
             Failure::Silent(_) => true,
             Failure::Schema(_) | Failure::Newer(_) | Failure::Panicked(_) => false,
         }
@@ -108,7 +118,21 @@ impl Address {
         };
         config.ssl_mode(if wants_tls { SslMode::Require } else { SslMode::Disable });
         let tls = if wants_tls { Some(tls(tls_ca)?) } else { None };
+        if config.get_hosts().is_empty() {
+            return Err(OpenError::Postgres("the URL names no host: postgres://USER:PASSWORD@HOST/DATABASE".to_owned()));
+        }
         Ok(Address { config, tls, patience })
+    }
+
+    /// Hosts, ports and the database, for people: neither user nor password.
+    fn name(&self) -> String {
+        let port = |index: usize| self.config.get_ports().get(index).or(self.config.get_ports().first()).copied().unwrap_or(5_432);
+        let host = |(index, host): (usize, &Host)| match host {
+            Host::Tcp(name) => format!("{name}:{}", port(index)),
+            Host::Unix(path) => path.display().to_string(),
+        };
+        let hosts: Vec<String> = self.config.get_hosts().iter().enumerate().map(host).collect();
+        format!("{}/{}", hosts.join(","), self.config.get_dbname().unwrap_or_default())
     }
 }
 
@@ -140,21 +164,26 @@ impl Link {
 
     /// Connects, and hands every notification on.
     pub(crate) async fn hearing(address: &Address, hear: impl FnMut(String) + Send + 'static) -> Result<Self, Failure> {
+        let unreachable = |source| Failure::Unreachable { address: address.name(), source };
         let client = match &address.tls {
             Some(tls) => {
-                let (client, connection) = tokio::time::timeout(address.patience, address.config.connect(tls.clone())).await??;
+                let connected = tokio::time::timeout(address.patience, address.config.connect(tls.clone())).await?;
+                let (client, connection) = connected.map_err(unreachable)?;
                 tokio::spawn(drive(connection, hear));
                 client
             }
             None => {
-                let (client, connection) = tokio::time::timeout(address.patience, address.config.connect(NoTls)).await??;
+                let connected = tokio::time::timeout(address.patience, address.config.connect(NoTls)).await?;
+                let (client, connection) = connected.map_err(unreachable)?;
                 tokio::spawn(drive(connection, hear));
                 client
             }
         };
         let settings = format!(
-            "SET synchronous_commit = on; SET statement_timeout = {}; SET client_min_messages = warning",
-            address.patience.as_millis()
+            // A node that is frozen within a transaction must not keep its locks: other nodes wait for them.
+            "SET synchronous_commit = on; SET statement_timeout = {patience}; SET idle_in_transaction_session_timeout = {patience}; \
+             SET client_min_messages = warning",
+            patience = address.patience.as_millis()
         );
         client.batch_execute(&settings).await?;
         Ok(Link { client })

@@ -1,6 +1,6 @@
 //! Hears of what other nodes have written.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::connection::{Address, Failure, Link};
 use super::letters;
@@ -8,14 +8,23 @@ use crate::{Hand, Incoming, Placed};
 
 /// Between two attempts to connect.
 const RETRY: Duration = Duration::from_secs(1);
+/// A connection that was there for so long is news when it breaks.
+const SETTLED: Duration = Duration::from_secs(20);
 /// Between two looks at whether the connection is still there.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// Listens for ever; `me` marks what this node has written itself.
 pub(super) async fn serve(address: Address, me: String, hand: Hand) {
+    let mut told = String::new();
     loop {
+        let began = Instant::now();
         if let Err(error) = listen(&address, me.clone(), Hand::clone(&hand)).await {
-            tracing::warn!(%error, "what other nodes write into PostgreSQL can't be heard of");
+            let error = error.to_string();
+            // It is tried again every moment: one line for each outage.
+            if error != told || began.elapsed() > SETTLED {
+                tracing::warn!(error, "what other nodes write into PostgreSQL can't be heard of");
+                told = error;
+            }
         }
         tokio::time::sleep(RETRY).await;
     }
