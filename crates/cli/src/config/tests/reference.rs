@@ -15,15 +15,25 @@ One file, the environment and flags; each wins over the one before it.
 - **File**: `touchline serve --config FILE` (or `TOUCHLINE_CONFIG=FILE`), TOML or JSON by its extension. `touchline genconfig` prints a
   small one with fresh secrets, `touchline genconfig --all` adds every key as a comment, `touchline check FILE` says what is wrong with one.
 - **Environment**: `TOUCHLINE_` and the key in capitals with `_` for `.`: `TOUCHLINE_HTTP_API_KEY`, `TOUCHLINE_CLIENT_TOKEN_HMAC_SECRET_KEY`.
-  Lists are words separated by spaces, or JSON. `TOUCHLINE_CHANNEL_NAMESPACES='news chat'` (or a JSON list) names the namespaces;
-  `TOUCHLINE_CHANNEL_NAMESPACES_CHAT_HISTORY_SIZE=10` sets an option of one. Names that begin with `CENTRIFUGO_` are read too; ours win.
+  Lists are words separated by spaces, or JSON.
+  `TOUCHLINE_CHANNEL_NAMESPACES='news chat'` (or a JSON list) names the namespaces; those of these names keep the options that the file gives them.
+  `TOUCHLINE_CHANNEL_NAMESPACES_CHAT_HISTORY_SIZE=10` sets an option of one.
+  `TOUCHLINE_REGISTRY_SCOPES` takes names or a JSON list too, but options of scopes have no variables of their own: give them in the JSON list or in the file.
+  Names that begin with `CENTRIFUGO_` are read too; ours win.
 - **Flags**: `--port`, `--address`, `--log-level`, `--shards`, and of `touchline serve` every key by its path: `--http_server.internal_port 9000`,
   `--health.enabled`, `--log.level=debug`. Secrets do not belong there: every account of the machine can read them.
 
-Paths and defaults are those of Centrifugo 6 where the concept is; **own** marks the others. A configuration of Centrifugo 6 can be used as it is:
-keys that are not supported yet are left out with a warning each, and the few that would make the server stricter, or let several nodes serve apart,
+Paths and defaults are those of Centrifugo 6 where the concept is; **own** marks the others.
+A configuration of Centrifugo 6 in TOML or JSON can be used as it is.
+One in YAML is refused: write it as TOML or JSON, the keys stay.
+Keys that are not supported yet are left out with a warning each, and the few that would make the server stricter, or let several nodes serve apart,
 are refused (the lists are below).
-A key that nobody knows is an error that names the nearest one.
+[guides/from-centrifugo.md](guides/from-centrifugo.md) says what else is different.
+
+A key that nobody knows is an error that names the nearest one, in the file and among the flags.
+In the environment it is a warning that does the same, and the server starts.
+
+The TOML of this page shows keys, not whole files: where your file has the section already, write the keys into it.
 
 A duration is text as `25s`, `1h30m`, `500ms` or `7d`; a bare number is seconds. (In Centrifugo a bare number is nanoseconds: one that comes to more
 than a year is questioned. There a negative duration switches pings off; here it is left out with a warning.)
@@ -32,7 +42,9 @@ than a year is questioned. There a negative duration switches pings off; here it
 const OPTIONS_HEAD: &str = r#"
 ## Options of channels
 
-Under `channel.without_namespace` for channels whose name has no namespace, and in each of `channel.namespaces`:
+Under `channel.without_namespace` for channels whose name has no namespace, and in each of `channel.namespaces`.
+The name of a namespace has two or more letters (`a` to `z`, `A` to `Z`), digits, `-`, `_` and `.`, and stands in the list once.
+A fresh file of `touchline genconfig` has the namespace `news` already: write the options there.
 
 ```toml
 [[channel.namespaces]]
@@ -135,17 +147,34 @@ fn theirs(text: &mut String) {
         _ => None,
     });
     text.push_str("- `client.proxy.connect` beside clients without a token (`client.allow_anonymous_connect_without_token`, `client.insecure`): they would get in without asking the backend\n");
-    text.push_str("- without a cluster (`cluster.engine`), an `engine.type` other than `memory`, and `broker`, `presence_manager`, `map_broker` or `controller` that are enabled: nodes would serve apart\n");
+    text.push_str("- without a cluster (`cluster.engine`), an `engine.type` other than `memory`; `broker`, `presence_manager`, `map_broker` or `controller` that are enabled with another `type`; and `brokers`, `presence_managers` or `map_brokers` with an entry: nodes would serve apart. With a cluster they are left out with a warning\n");
     text.push_str("- options `subscribe_proxy_enabled`, `subscribe_stream_proxy_enabled` and `publish_proxy_enabled` beside an `allow_…` permission that would then hold without asking the backend\n");
     text.push_str("\nLeft out in silence, because they change nothing here:\n\n");
     list(text, all(), |fate| if fate == Fate::Moot { Some("") } else { None });
 }
 
+/// Keys that are refused where leaving them out would split a cluster or open a door.
+const ALSO_REFUSED: [&str; 12] = [
+    "client.proxy",
+    "engine",
+    "broker",
+    "brokers",
+    "presence_manager",
+    "presence_managers",
+    "map_broker",
+    "map_brokers",
+    "controller",
+    "subscribe_proxy_enabled",
+    "subscribe_stream_proxy_enabled",
+    "publish_proxy_enabled",
+];
+
 fn list<'a>(text: &mut String, all: impl Iterator<Item = (String, &'a Theirs)>, take: fn(Fate) -> Option<&'static str>) {
     for (prefix, theirs) in all {
         if let Some(note) = take(theirs.fate) {
             let note = if note.is_empty() { String::new() } else { format!(": {note}") };
-            let _ = writeln!(text, "- {prefix}`{}`{note}", theirs.path);
+            let also = if ALSO_REFUSED.contains(&theirs.path) { " (in one case refused, see below)" } else { "" };
+            let _ = writeln!(text, "- {prefix}`{}`{also}{note}", theirs.path);
         }
     }
 }
