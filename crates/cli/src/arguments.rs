@@ -93,7 +93,10 @@ pub(crate) const CONFIG_VARIABLE: &str = "TOUCHLINE_CONFIG";
 pub(crate) enum Command {
     /// Run the server.
     Serve(ServeArguments),
-    /// Say what is wrong with a configuration: all that `serve` would refuse, and what hardly means what it says.
+    /// Say what is wrong with a configuration: what `serve` would refuse because of it, and what hardly means what it says.
+    ///
+    /// What depends on the moment only a start can tell: a port that is taken, a file or a database that cannot be opened, a server that is not
+    /// there.
     Check(CheckArguments),
     /// Print a small configuration with fresh secrets.
     Genconfig(GenconfigArguments),

@@ -14,6 +14,8 @@ One file, the environment and flags; each wins over the one before it.
 
 - **File**: `touchline serve --config FILE` (or `TOUCHLINE_CONFIG=FILE`), TOML or JSON by its extension. `touchline genconfig` prints a
   small one with fresh secrets, `touchline genconfig --all` adds every key as a comment, `touchline check FILE` says what is wrong with one.
+  It refuses what `serve` would refuse because of the configuration itself; a port that is taken, a file or a database that cannot be opened and a
+  server that is not there only a start finds.
 - **Environment**: `TOUCHLINE_` and the key in capitals with `_` for `.`: `TOUCHLINE_HTTP_API_KEY`, `TOUCHLINE_CLIENT_TOKEN_HMAC_SECRET_KEY`.
   Lists are words separated by spaces, or JSON.
   `TOUCHLINE_CHANNEL_NAMESPACES='news chat'` (or a JSON list) names the namespaces; those of these names keep the options that the file gives them.
