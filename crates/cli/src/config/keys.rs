@@ -268,7 +268,7 @@ pub(crate) const KEYS: &[Key] = &[
     ours("cluster.engine", Choice(&["nats", ""]), "", "How nodes find each other; empty: this node is alone."),
     ours("cluster.name", Text, "touchline", "Nodes of one cluster have one name; several clusters may share NATS servers."),
     ours("cluster.nats_url", Texts, "nats://127.0.0.1:4222", "Addresses of NATS servers; `tls://` for TLS."),
-    ours("cluster.nats_no_randomize", Boolean, "false", "Try these addresses in this order; else in a random one, so that nodes spread over the servers."),
+    ours("cluster.nats_no_randomize", Boolean, "false", "Try the addresses of `nats_url` in their order; else in a random one, so that nodes spread over the servers."),
     ours("cluster.nats_user", Text, "", "User for NATS."),
     ours("cluster.nats_password", Secret, "", "Password for NATS."),
     ours("cluster.nats_token", Secret, "", "Token for NATS, instead of `nats_user` and `nats_password`."),
