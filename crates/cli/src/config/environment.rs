@@ -38,7 +38,7 @@ fn apply_one(name: &str, suffix: &str, value: &str, tree: &mut Node, findings: &
         return;
     }
     if let Some(path) = [NAMESPACES, SCOPES].into_iter().find(|path| suffix == variable(path)) {
-        match named_tables(value, &place) {
+        match named_tables(value, &place, tree.get(path)) {
             Some(list) => tree.set(path, list),
             None => findings.push(Finding::error(format!("{path}: expected a JSON list or names"), Some(&place))),
         }
@@ -96,12 +96,17 @@ fn namespace_option<'t>(suffix: &str, tree: &'t mut Node) -> Option<(&'t mut Nod
     })
 }
 
-/// A JSON list of tables, or names separated by spaces.
-pub(super) fn named_tables(text: &str, place: &Place) -> Option<Node> {
+/// A JSON list of tables, or names separated by spaces: of those, what is known so far keeps its options.
+pub(super) fn named_tables(text: &str, place: &Place, known: Option<&Node>) -> Option<Node> {
     if text.trim_start().starts_with('[') {
         return Node::from_json(serde_json::from_str(text).ok()?, place);
     }
+    let known =
+        known.and_then(|known| if let Value::List(items) = &known.value { Some(items.as_slice()) } else { None }).unwrap_or_default();
     let named = |name: &str| {
+        if let Some(item) = known.iter().find(|item| item.text("name") == Some(name)) {
+            return item.clone();
+        }
         let mut item = Node::empty_table(place.clone());
         item.set("name", Node { place: place.clone(), value: Value::Text(name.to_owned()) });
         item

@@ -269,6 +269,17 @@ fn what_would_let_in_more_than_was_configured_is_refused() {
 }
 
 #[test]
+fn names_in_the_environment_choose_among_those_of_the_file() {
+    let file = File::new("c.toml", "[[channel.namespaces]]\nname = \"news\"\nhistory_size = 7\n[[channel.namespaces]]\nname = \"old\"");
+    let read = |value: &str| -> Vec<(String, usize)> {
+        let settings = settings(file.read(&[("TOUCHLINE_CHANNEL_NAMESPACES", value)]));
+        settings.channel.namespaces.into_iter().map(|namespace| (namespace.name, namespace.options.history_size)).collect()
+    };
+    assert_eq!(read("chat news"), [("chat".to_owned(), 0), ("news".to_owned(), 7)]);
+    assert_eq!(read(r#"[{"name": "news"}]"#), [("news".to_owned(), 0)], "a list says all");
+}
+
+#[test]
 fn nodes_that_are_meant_to_be_one_do_not_serve_apart() {
     for (text, is_apart) in [
         ("engine.type = \"redis\"", true),
