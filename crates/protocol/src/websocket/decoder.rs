@@ -86,7 +86,7 @@ impl Assembly {
                     return Ok(None);
                 }
                 let Some((head, mut payload)) = self.take_completed(role)? else { continue };
-                mask(head.key, 0, &mut payload);
+                mask(head.key, &mut payload);
                 match self.accept(head, message_size_max)? {
                     Accepted::Fragment => self.push_fragment(&payload),
                     Accepted::LastFragment => return self.push_last(&payload, message_size_max).map(Some),
@@ -112,7 +112,7 @@ impl Assembly {
             let start = *at + head.length;
             let end = start + head.payload;
             *at = end;
-            mask(head.key, 0, &mut input[start..end]);
+            mask(head.key, &mut input[start..end]);
             match self.accept(head, message_size_max)? {
                 Accepted::Fragment => self.push_fragment(&input[start..end]),
                 Accepted::LastFragment => {

@@ -20,7 +20,7 @@ pub fn encode_masked_frame(opcode: Opcode, payload: &[u8], key: [u8; 4], out: &m
     out.extend_from_slice(&key);
     let start = out.len();
     out.extend_from_slice(payload);
-    mask(key, 0, &mut out[start..]);
+    mask(key, &mut out[start..]);
 }
 
 /// Appends a close frame of a server. The reason is cut, between characters, to the 123 bytes that there is room for.

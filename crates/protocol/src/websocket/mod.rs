@@ -14,10 +14,8 @@ pub use head::{Opcode, Role};
 /// The bit of a frame's first byte that says: compressed (RFC 7692 section 6).
 pub(crate) const RSV1: u8 = 0x40;
 
-/// Applies a mask in place (RFC 6455 section 5.3). `offset` is how many bytes of the payload went before.
-pub fn mask(key: [u8; 4], offset: usize, bytes: &mut [u8]) {
-    let mut key = key;
-    key.rotate_left(offset % 4);
+/// Applies a mask to a whole payload in place (RFC 6455 section 5.3).
+pub fn mask(key: [u8; 4], bytes: &mut [u8]) {
     let wide = u64::from_ne_bytes([key[0], key[1], key[2], key[3], key[0], key[1], key[2], key[3]]);
     if wide == 0 {
         return;

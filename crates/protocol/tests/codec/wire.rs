@@ -18,7 +18,7 @@ pub(crate) fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
     bytes.extend_from_slice(&KEY);
     let start = bytes.len();
     bytes.extend_from_slice(payload);
-    mask(KEY, 0, &mut bytes[start..]);
+    mask(KEY, &mut bytes[start..]);
     bytes
 }
 
@@ -73,7 +73,10 @@ pub(crate) fn decode(role: Role, max: usize, bytes: &[u8], pieces: &[usize]) -> 
         let (mut input, mut at) = (piece.to_vec(), 0);
         loop {
             match assembly.next(role, max, &mut input, &mut at) {
-                Ok(None) => break,
+                Ok(None) => {
+                    assert_eq!(at, input.len(), "all is used up");
+                    break;
+                }
                 Ok(Some(event)) => seen.push(Seen::of(&event)),
                 Err(violation) => return (seen, Some(violation)),
             }
