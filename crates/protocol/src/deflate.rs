@@ -4,7 +4,7 @@
 
 use std::cell::RefCell;
 
-use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
+use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress};
 
 use crate::websocket::{Opcode, RSV1, encode_frame as encode_plain};
 
@@ -77,9 +77,9 @@ fn compress(message: &[u8]) -> Option<Vec<u8>> {
         let mut out = Vec::with_capacity(message.len() / 2 + 64);
         loop {
             let used = compressor.total_in() as usize;
-            let status = compressor.compress_vec(message.get(used..)?, &mut out, FlushCompress::Sync).ok()?;
-            // Room that is left says that all is flushed.
-            if compressor.total_in() as usize == message.len() && out.len() < out.capacity() && status != Status::BufError {
+            compressor.compress_vec(message.get(used..)?, &mut out, FlushCompress::Sync).ok()?;
+            // Room that is left says that all is taken in and flushed.
+            if out.len() < out.capacity() {
                 break;
             }
             out.reserve(message.len() / 2 + 64);
@@ -101,22 +101,16 @@ pub fn inflate(message: &[u8], most: usize) -> Option<Vec<u8>> {
         let before = inflater.total_in();
         loop {
             let used = (inflater.total_in() - before) as usize;
-            let rest = part.get(used..)?;
-            let room = out.capacity() - out.len();
-            let status = inflater.decompress_vec(rest, &mut out, FlushDecompress::Sync).ok()?;
+            inflater.decompress_vec(part.get(used..)?, &mut out, FlushDecompress::Sync).ok()?;
             if out.len() > most {
                 return None;
             }
-            let is_used_up = (inflater.total_in() - before) as usize == part.len();
-            if status == Status::StreamEnd || is_used_up && out.len() < out.capacity() {
+            // Room that is left says that all is taken in, or that the stream has ended.
+            if out.len() < out.capacity() {
                 break;
             }
-            if out.len() == out.capacity() {
-                // One byte more than is allowed shows that it is too long.
-                out.reserve_exact(out.len().max(64).min(most.saturating_sub(out.len()) + 1));
-            } else if room == out.capacity() - out.len() {
-                return None;
-            }
+            // One byte more than is allowed shows that it is too long.
+            out.reserve_exact(out.len().max(64).min(most.saturating_sub(out.len()) + 1));
         }
     }
     Some(out)
@@ -124,7 +118,18 @@ pub fn inflate(message: &[u8], most: usize) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+
+    fn text(length: usize) -> Vec<u8> {
+        (0..length).map(|i| b"{\"score\":[1,2]}"[i % 15]).collect()
+    }
+
+    fn noise(length: usize) -> Vec<u8> {
+        let mixed = |i: u64| (i ^ i >> 31).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (0..length as u64).map(|i| (mixed(i.wrapping_mul(0x9e37_79b9_7f4a_7c15)) >> 56) as u8).collect()
+    }
 
     fn message_of(frame: &[u8]) -> Vec<u8> {
         let (first, length) = (frame[0], usize::from(frame[1]));
@@ -135,7 +140,7 @@ mod tests {
     #[test]
     fn what_is_compressed_comes_back() {
         for length in [1, 10, 300, 5_000, 60_000] {
-            let message: Vec<u8> = (0..length).map(|i| b"{\"score\":[1,2]}"[i % 15]).collect();
+            let message = text(length);
             let mut frame = Vec::new();
             encode_frame(Opcode::Text, &message, &mut frame);
             assert!(length < 300 || frame.len() < message.len() / 4, "{length}: {}", frame.len());
@@ -145,8 +150,6 @@ mod tests {
 
     #[test]
     fn blocks_of_messages_one_behind_the_other_are_one_stream() {
-        let text = |length: usize| (0..length).map(|i| b"{\"score\":[1,2]}"[i % 15]).collect::<Vec<u8>>();
-        let noise = |length: usize| (0..length as u64).map(|i| (i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect();
         let messages = [text(0), text(1), text(300), noise(70_000), text(200_000), text(63), noise(64), text(65)];
         for from in [0, 64, usize::MAX] {
             let (mut stream, mut plain) = (Vec::new(), Vec::new());
@@ -156,6 +159,61 @@ mod tests {
                 assert!(inflate(&stream, 1 << 20).is_some_and(|so_far| so_far == plain), "{from}: every message is whole when it has come");
             }
             assert_eq!(stream.len() < plain.len() / 2, from <= 64, "{from}: {} of {}", stream.len(), plain.len());
+        }
+    }
+
+    #[test]
+    fn what_would_be_no_shorter_is_not_compressed() {
+        let (mut frames, mut blocks) = (BTreeSet::new(), BTreeSet::new());
+        for zeros in 0..40 {
+            let message = [noise(40), vec![b'0'; zeros]].concat();
+            let compressed = compress(&message).expect("it compresses").len();
+            let mut out = Vec::new();
+            encode_frame(Opcode::Text, &message, &mut out);
+            assert_eq!(out.len() - 2, compressed.min(message.len()), "{zeros}");
+            assert_eq!(out[0] & RSV1 != 0, compressed < message.len(), "{zeros}");
+            out.clear();
+            encode_blocks(&message, 0, &mut out);
+            let with_tail = compressed + TAIL.len();
+            assert_eq!(out.len(), if with_tail < message.len() { with_tail } else { message.len() + 5 }, "{zeros}");
+            frames.insert(compressed.cmp(&message.len()));
+            blocks.insert(with_tail.cmp(&message.len()));
+        }
+        assert_eq!((frames.len(), blocks.len()), (3, 3), "longer, as long, and shorter");
+    }
+
+    #[test]
+    fn what_becomes_longer_than_was_reckoned_is_whole() {
+        // Random letters take three quarters of their length.
+        for length in [2_000, 10_000, 100_000] {
+            let message: Vec<u8> = noise(length).iter().map(|byte| b'?' + byte % 64).collect();
+            let compressed = compress(&message).expect("it compresses");
+            assert!(compressed.len() > message.len() / 2 + 64 && compressed.len() < message.len(), "{length}: {}", compressed.len());
+            assert_eq!(inflate(&compressed, length), Some(message), "{length}");
+        }
+    }
+
+    #[test]
+    fn what_is_inflated_may_be_so_long_and_no_longer() {
+        for length in [0, 1, 63, 64, 65, 127, 128, 129, 4_095, 4_096, 4_097, 8_192, 8_193] {
+            for message in [text(length), noise(length)] {
+                let compressed = compress(&message).expect("it compresses");
+                assert_eq!(length.checked_sub(1).and_then(|most| inflate(&compressed, most)), None, "{length}");
+                for most in [length, length + 1, 1 << 20] {
+                    assert_eq!(inflate(&compressed, most).as_ref(), Some(&message), "{length} of {most}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_stands_behind_the_end_of_a_stream_is_passed_over() {
+        for length in [5, 64, 5_000] {
+            let mut compressor = Compress::new(Compression::default(), false);
+            let mut ended = Vec::with_capacity(2 * length + 64);
+            compressor.compress_vec(&text(length), &mut ended, FlushCompress::Finish).expect("it compresses");
+            ended.extend_from_slice(b"more");
+            assert_eq!(inflate(&ended, length), Some(text(length)), "{length}");
         }
     }
 
@@ -174,6 +232,14 @@ mod tests {
             ("permessage-deflate", true),
             ("permessage-deflate; client_max_window_bits", true),
             ("x-webkit-deflate-frame, permessage-deflate; server_no_context_takeover; client_max_window_bits=15", true),
+            ("permessage-deflate; client_max_window_bits=8", true),
+            ("permessage-deflate; client_max_window_bits=7", false),
+            ("permessage-deflate; client_max_window_bits=16", false),
+            ("permessage-deflate; client_max_window_bits=many", false),
+            ("permessage-deflate; client_no_context_takeover", true),
+            ("permessage-deflate; client_no_context_takeover=1", false),
+            ("permessage-deflate; server_max_window_bits = \"15\"", true),
+            ("permessage-deflate; server_max_window_bits", false),
             ("permessage-deflate; server_max_window_bits=10", false),
             ("permessage-deflate; server_max_window_bits=10, permessage-deflate", true),
             ("permessage-deflate; unheard_of", false),
