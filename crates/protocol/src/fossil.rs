@@ -75,7 +75,8 @@ impl Blocks {
             end -= 1;
         }
         // `start` may lie before or behind `at`; the source moves along.
-        (end > start && end > at).then(|| Copy { from: from + start - at, to: start, length: end - start })
+        // Text always has a character at `at` and one behind it; other bytes may have none, and then it must go on nevertheless.
+        (end > at).then(|| Copy { from: from + start - at, to: start, length: end - start })
     }
 }
 
@@ -182,11 +183,26 @@ mod tests {
     #[test]
     fn a_copy_begins_where_the_texts_begin_to_be_the_same() {
         // Before the block that is the same stands another character, which is in the source too, next to where it must not be found.
-        for (source, target) in
-            [("0123456789abcdefghijklmnopqrstuv", "gghijklmnopqrstuv"), ("0123456789abcdegghijklmnopqrstuv", "xghijklmnopqrstuv")]
-        {
+        for (source, target) in [
+            ("0123456789abcdefghijklmnopqrstuv", "gghijklmnopqrstuv"),
+            ("0123456789abcdegghijklmnopqrstuv", "xghijklmnopqrstuv"),
+            ("0123456789abcdefghijklmnopqrstuv", "hghijklmnopqrstuv"),
+        ] {
             let delta = create(source.as_bytes(), target.as_bytes());
             assert_eq!(apply(source.as_bytes(), &delta).as_deref(), Some(target.as_bytes()), "{target}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_come_back_too() {
+        let within = |count: usize| vec![0x80u8; count];
+        for (source, target) in [
+            (within(16), within(17)),
+            ([&b"0123456789abcdef"[..], &within(16)].concat(), [&b"ef"[..], &within(16), &[0x81]].concat()),
+            ([&b"0123456789abcdefg"[..], &within(15)].concat(), [&b"fg"[..], &within(15), &[0x81]].concat()),
+        ] {
+            let delta = create(&source, &target);
+            assert_eq!(apply(&source, &delta).as_ref(), Some(&target), "{delta:?}");
         }
     }
 
