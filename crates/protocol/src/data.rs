@@ -101,10 +101,35 @@ fn depth(text: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use serde::Deserialize;
+
     use super::*;
 
     fn taken(text: &str) -> Result<Bytes, Error> {
         take(&RawValue::from_string(text.to_owned()).expect("the case is JSON"))
+    }
+
+    #[test]
+    fn an_object_is_an_object_or_absent() {
+        #[derive(Deserialize)]
+        struct Holder {
+            #[serde(default, deserialize_with = "object_or_default")]
+            held: Held,
+        }
+        #[derive(Deserialize, Default)]
+        struct Held {
+            value: u32,
+        }
+        let read = |text| serde_json::from_str(text).ok().map(|holder: Holder| holder.held.value);
+        for (text, value) in [
+            (r#"{"held":{"value":7}}"#, Some(7)),
+            (r#"{"held":null}"#, Some(0)),
+            ("{}", Some(0)),
+            (r#"{"held":[7]}"#, None),
+            (r#"{"held":7}"#, None),
+        ] {
+            assert_eq!(read(text), value, "{text}");
+        }
     }
 
     #[test]
@@ -136,6 +161,7 @@ mod tests {
     fn a_payload_nests_so_deep_and_no_deeper() {
         let nested = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
         assert!(taken(&nested(DEPTH_MAX)).is_ok());
+        assert!(taken(&format!("[{},[]]", nested(DEPTH_MAX - 1))).is_ok(), "one bracket more, but no deeper");
         assert_eq!(taken(&nested(DEPTH_MAX + 1)), Err(Error::BAD_REQUEST));
     }
 }

@@ -171,3 +171,17 @@ pub fn history<'p>(out: &mut Vec<u8>, items: impl IntoIterator<Item = &'p Public
     number(object.key("offset"), offset);
     object.close();
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics_say_both_numbers_even_if_they_are_zero() {
+        for (clients, users, json) in [(0, 0, r#"{"num_clients":0,"num_users":0}"#), (3, 2, r#"{"num_clients":3,"num_users":2}"#)] {
+            let mut out = Vec::new();
+            presence_stats(&mut out, clients, users);
+            assert_eq!(out, json.as_bytes());
+        }
+    }
+}

@@ -61,6 +61,7 @@ mod tests {
     fn a_long_line_is_refused_before_it_is_kept() {
         let mut lines = Lines::default();
         assert_eq!(lines.next(&[b'x'; 60], &mut 0, 100), Ok(None));
+        assert_eq!(lines.buffered_bytes(), 60);
         assert_eq!(lines.next(&[b'x'; 60], &mut 0, 100), Err(TooLong));
         assert_eq!(Lines::default().next(b"0123456789\n", &mut 0, 9), Err(TooLong));
     }

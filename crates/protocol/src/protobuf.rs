@@ -190,6 +190,30 @@ mod tests {
     }
 
     #[test]
+    fn fields_of_fixed_width_are_passed_over() {
+        for bytes in [&[0x09, 1, 2, 3, 4, 5, 6, 7, 8, 0x10, 1][..], &[0x0d, 1, 2, 3, 4, 0x10, 1]] {
+            let mut seen = Vec::new();
+            let read = fields(bytes, |tag, value| {
+                seen.push((tag, value.number()));
+                Ok(())
+            });
+            assert_eq!((read, seen), (Ok(()), vec![(1, Err(Malformed)), (2, Ok(1))]), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_flag_is_a_number_other_than_zero() {
+        for (value, flag) in [
+            (Value::Number(0), Ok(false)),
+            (Value::Number(1), Ok(true)),
+            (Value::Number(1 << 40), Ok(true)),
+            (Value::Bytes(&[1]), Err(Malformed)),
+        ] {
+            assert_eq!(value.flag(), flag, "{value:?}");
+        }
+    }
+
+    #[test]
     fn what_is_no_message_is_refused() {
         for bytes in [&[0x0a][..], &[0x0a, 5, 1], &[0x03], &[0x00, 1], &[0x0d, 1, 2], &[0x08]] {
             assert_eq!(fields(bytes, |_, _| Ok(())), Err(Malformed), "{bytes:?}");

@@ -428,6 +428,22 @@ mod tests {
     }
 
     #[test]
+    fn a_publication_that_was_stored_says_the_same_in_its_new_place() {
+        let tags = Tags::from([("league".to_owned(), "serie-a".to_owned())]);
+        for offset in [0, 1, 2] {
+            let content = Content { tags: tags.clone(), ..content("{\"a\":1}") };
+            let place = (offset > 0).then_some(Place { offset, epoch: "abcdefgh", time_ms: 5 });
+            let (made, stored) = (Publication::encode("c", &content, place), Publication::encode("c", &content, None));
+            let wrapped = Publication::wrap("c", stored.json(), place);
+            let said = |publication: &Publication| serde_json::from_slice::<serde_json::Value>(publication.json()).expect("it is JSON");
+            assert_eq!(said(&wrapped), said(&made));
+            assert_eq!((wrapped.offset, wrapped.size()), (offset, made.size()));
+            assert_eq!((made.tags(), wrapped.tags()), (tags.clone(), tags.clone()));
+            assert_eq!(made.size(), made.websocket_json().len());
+        }
+    }
+
+    #[test]
     fn a_publication_expires_at_its_time_and_not_before() {
         for (expires_ms, now_ms, is_expired) in [(5, 4, false), (5, 5, true), (5, 6, true), (0, 0, false), (0, 6, false)] {
             let publication = Publication::encode("c", &Content { expires_ms, ..content("1") }, None);
@@ -488,5 +504,50 @@ mod tests {
         assert!(change["data"].as_str().is_some_and(|delta| delta.len() < 40 && delta.ends_with(';')), "{change}");
         let other = Publication::encode("c", &content("\"short\""), None);
         assert_eq!(json(other.framed(line, Change::From(&first))), serde_json::json!({"data": "\"short\""}));
+    }
+
+    #[test]
+    fn a_payload_as_text_is_the_same_bytes_in_protobuf() {
+        let publication = Publication::encode("c", &content("{\"a\":\"\\n\"}"), None);
+        let wire = Wire { body: Body::Protobuf, envelope: Envelope::Stream(Coding::Identity) };
+        assert_eq!(publication.framed(wire, Change::Whole), publication.framed(wire, Change::None));
+    }
+
+    #[test]
+    fn a_change_as_long_as_the_payload_is_not_sent() {
+        let text = "0123456789abcdefghijklmnopqrstuvwxyz";
+        let mut seen = std::collections::BTreeSet::new();
+        // With the quotation mark before it, the text's second block begins at 15.
+        for end in 31..text.len() {
+            let payloads = [text.to_owned(), format!("!{}!", &text[15..end])];
+            let publications = payloads.map(|text| Publication::encode("c", &content(&format!("\"{text}\"")), None));
+            let [before, publication] = publications;
+            let order = fossil::create(before.data(), publication.data()).len().cmp(&publication.data().len());
+            let line = Wire { body: Body::Push, envelope: Envelope::Stream(Coding::Identity) };
+            let push: serde_json::Value = serde_json::from_slice(&publication.framed(line, Change::From(&before))).expect("it is JSON");
+            assert_eq!(push["pub"].get("delta").is_some(), order.is_lt(), "{push}");
+            seen.insert(order);
+        }
+        assert_eq!(seen.len(), 3, "longer, as long, and shorter");
+    }
+
+    #[test]
+    fn of_what_was_missed_the_first_is_whole_and_the_rest_are_changes() {
+        let state = |goals: u32| format!("{{\"teams\":[\"Roma\",\"Lazio\"],\"stadium\":\"Olimpico\",\"goals\":{goals}}}");
+        let publications = [1, 2, 3].map(|goals| Arc::new(Publication::encode("c", &content(&state(goals)), None)));
+        let said = |is_delta| {
+            Missed { publications: &publications, is_delta }.iter().map(|one| {
+                let mut json = Vec::new();
+                one.write_json(&mut json);
+                serde_json::from_slice::<serde_json::Value>(&json).expect("it is JSON")
+            })
+        };
+        let whole = |goals| serde_json::from_str::<serde_json::Value>(&state(goals)).expect("it is JSON");
+        assert!(said(false).eq([1, 2, 3].map(|goals| serde_json::json!({"data": whole(goals)}))));
+        let deltas: Vec<_> = said(true).collect();
+        assert_eq!(deltas[0], serde_json::json!({"data": state(1)}));
+        assert!(deltas[1..].iter().all(|change| change["delta"] == true), "{deltas:?}");
+        assert!(!Missed { publications: &publications, is_delta: true }.is_empty());
+        assert!(Missed::default().is_empty());
     }
 }

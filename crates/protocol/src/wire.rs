@@ -134,6 +134,25 @@ mod tests {
     }
 
     #[test]
+    fn frames_are_compressed_from_so_many_bytes_on() {
+        let text = "1".repeat(100);
+        for (from, is_compressed) in [(0, true), (99, true), (100, true), (101, false)] {
+            let frame = framed(Body::Json, Envelope::Deflated { from }, &text);
+            assert_eq!(frame.len() < 100, is_compressed, "{from}");
+            assert_eq!(frame[0], if is_compressed { 0xc1 } else { 0x81 }, "{from}");
+        }
+    }
+
+    #[test]
+    fn a_websocket_is_what_has_its_frames() {
+        for (envelope, is_websocket) in
+            [(Envelope::WebSocket, true), (Envelope::Deflated { from: 0 }, true), (PLAIN, false), (EVENTS, false)]
+        {
+            assert_eq!(Wire { body: Body::Json, envelope }.is_websocket(), is_websocket, "{envelope:?}");
+        }
+    }
+
+    #[test]
     fn a_ping_is_the_empty_message() {
         let gzip = Coding::Gzip { from: 64 };
         for envelope in [Envelope::WebSocket, PLAIN, EVENTS, Envelope::Stream(gzip), Envelope::EventStream(gzip)] {

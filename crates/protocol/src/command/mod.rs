@@ -328,6 +328,21 @@ mod tests {
     }
 
     #[test]
+    fn what_has_not_been_read_is_left() {
+        for (body, first, second) in [
+            (Body::Json, &b"{\"id\":1}"[..], &b"\n{\"id\":2"[..]),
+            (Body::Push, b"{}", b"{}"),
+            (Body::Protobuf, b"\x02\x08\x01", b"\x02\x08\x02"),
+        ] {
+            let input = [first, second].concat();
+            let mut commands = Commands::read(body, &input);
+            assert_eq!(commands.rest(), input, "{body:?}");
+            assert!(commands.next().is_some_and(|command| command.is_ok()), "{body:?}");
+            assert_eq!(commands.rest(), second, "{body:?}");
+        }
+    }
+
+    #[test]
     fn text_without_escapes_is_borrowed() {
         let command: Command<'_> = serde_json::from_str(r#"{"unsubscribe":{"channel":"plain"}}"#).expect("valid");
         assert!(matches!(command.operation, Some(Operation::Unsubscribe(ChannelRequest { channel: Cow::Borrowed("plain") }))));

@@ -1,6 +1,6 @@
 //! Our own cases for RFC 6455, by section. Each is decoded whole, byte by byte, and in pieces of many sizes, always with the same outcome.
 
-use touchline_protocol::websocket::Role;
+use touchline_protocol::websocket::{Assembly, Role};
 
 use crate::random::Random;
 use crate::wire::{BINARY, CLOSE, CONTINUATION, FIN, PING, PONG, Seen, TEXT, decode, masked, unmasked};
@@ -120,6 +120,9 @@ fn section_5_4_fragmentation() {
             bad("a continuation of nothing, not the last", &[masked(CONTINUATION, b"a")], vec![], 1002),
             bad("a continuation behind a whole message", &[masked(FIN | TEXT, b"a"), masked(FIN, b"b")], vec![text("a")], 1002),
             bad("a message inside another", &[masked(TEXT, b"a"), masked(FIN | TEXT, b"b")], vec![], 1002),
+            good("a message as large as the limit", &[masked(FIN | BINARY, &vec![0; MAX])], vec![Seen::Binary(vec![0; MAX])]),
+            bad("a message beyond the limit", &[masked(FIN | BINARY, &vec![0; MAX + 1])], vec![], 1009),
+            good("fragments up to the limit", &[masked(BINARY, &vec![0; MAX - 1]), masked(FIN, &[0])], vec![Seen::Binary(vec![0; MAX])]),
             bad("fragments beyond the limit", &[masked(BINARY, &vec![0; MAX]), masked(FIN, b"x")], vec![], 1009),
         ],
     );
@@ -189,13 +192,30 @@ fn section_8_1_text_is_utf_8() {
 
 #[test]
 fn an_idle_decoder_keeps_nothing() {
-    use touchline_protocol::websocket::Assembly;
     let mut assembly = Assembly::default();
     let mut input = [masked(TEXT, b"a"), masked(FIN | PING, b"p"), masked(FIN, b"b")].concat();
     let mut at = 0;
     while assembly.next(Role::Server, MAX, &mut input, &mut at).expect("the case is good").is_some() {}
     assert!(assembly.is_idle());
     assert_eq!(assembly.buffered_bytes(), 0);
+}
+
+#[test]
+fn a_decoder_knows_what_it_keeps() {
+    let mut assembly = Assembly::default();
+    let mut see = |input: &[u8]| {
+        let mut input = input.to_vec();
+        let seen = assembly.next(Role::Server, MAX, &mut input, &mut 0).expect("the case is good").map(|event| Seen::of(&event));
+        (seen, assembly.buffered_bytes(), assembly.is_idle(), assembly.take_fragments())
+    };
+    let last = masked(FIN | CONTINUATION, b"ef");
+    let (cut, rest) = last.split_at(3);
+    assert_eq!(see(&[]), (None, 0, true, 0));
+    assert_eq!(see(&[masked(TEXT, b"ab"), masked(CONTINUATION, b"cd")].concat()), (None, 4, false, 2));
+    assert_eq!(see(cut), (None, 7, false, 0), "a frame of which the rest has not come");
+    assert_eq!(see(rest).0, Some(text("abcdef")));
+    assembly.release();
+    assert_eq!((assembly.buffered_bytes(), assembly.is_idle(), assembly.take_fragments()), (0, true, 0));
 }
 
 /// The bit that says: compressed.

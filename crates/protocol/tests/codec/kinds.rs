@@ -278,6 +278,14 @@ fn subscriptions_within_a_connect_reply_say_all_in_both_forms() {
 }
 
 #[test]
+fn who_only_listens_is_told_of_the_connection_by_a_push() {
+    let mut bare = Messages::default();
+    bare.encode_as(Body::Push);
+    bare.reply(1, &Reply::Connect(ConnectResult { client: "id", version: "1", ..ConnectResult::default() }));
+    assert_eq!(serde_json::from_slice::<Value>(bare.bytes()).expect("JSON"), json!({"connect": {"client": "id", "version": "1"}}));
+}
+
+#[test]
 fn every_kind_of_push_says_all_in_both_forms() {
     let one = publication(1);
     let subscribed = SubscribeResult {
