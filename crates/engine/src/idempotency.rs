@@ -95,6 +95,20 @@ mod tests {
     }
 
     #[test]
+    fn neither_a_channel_nor_a_key_alone_is_enough() {
+        // So many that some have the same place in the table.
+        let mut keys = Idempotency::default();
+        for n in 0..5_000 {
+            keys.put(&format!("channel {n}").into(), "key".into(), None, 0);
+            keys.put(&"channel".into(), format!("key {n}").into(), None, 0);
+        }
+        for n in 5_000..10_000 {
+            assert_eq!(keys.get(&format!("channel {n}"), "key", 0), None, "{n}");
+            assert_eq!(keys.get("channel", &format!("key {n}"), 0), None, "{n}");
+        }
+    }
+
+    #[test]
     fn keys_are_bounded() {
         let mut keys = Idempotency::default();
         for n in 0..KEYS_MAX + 10 {

@@ -164,7 +164,7 @@ pub(crate) fn fits(pattern: &str, name: &str, user: &str) -> bool {
         let Some(at) = rest.find(piece.as_str()) else { return false };
         rest = &rest[at + piece.len()..];
     }
-    rest.len() >= last.len() && rest.ends_with(last.as_str())
+    rest.ends_with(last.as_str())
 }
 
 #[cfg(test)]
