@@ -149,7 +149,7 @@ pub(super) struct Keepers {
     acts: Vec<KeeperAct>,
     ready: Vec<Arc<str>>,
     /// Loads that were asked for, of all channels: the number of the last one.
-    pub(super) asked: u64,
+    asked: u64,
     /// Channels of which a log backend has denied something, with the time when it may be asked again, Unix milliseconds; in the order of
     /// the times.
     pub(super) rests: VecDeque<(u64, Arc<str>)>,
@@ -168,6 +168,22 @@ impl Keepers {
             Keepers { has_cluster: true, .. } => Keeper::Cluster,
             _ => Keeper::Home,
         }
+    }
+
+    /// Loads that were asked for, as the number of the last one.
+    pub(super) fn asked(&self) -> u64 {
+        self.asked
+    }
+
+    /// The number of the load that is asked for next.
+    pub(super) fn next_load(&self) -> u64 {
+        self.asked + 1
+    }
+
+    /// The same, which is asked for now.
+    fn number_load(&mut self) -> u64 {
+        self.asked = self.next_load();
+        self.asked
     }
 }
 
@@ -198,7 +214,7 @@ impl Channels {
         if keeper == Keeper::Home {
             return Outcome::Done(self.execute(channel, request, now_ms));
         }
-        let came = self.keepers.asked + 1;
+        let came = self.keepers.next_load();
         match request {
             Request::Publish(publish) => self.publish_elsewhere(channel, options, keeper, &publish, now_ms),
             Request::HistoryRemove if keeper == Keeper::Store => Outcome::Remove,
@@ -251,14 +267,14 @@ impl Channels {
                     if matches!(hearing, Hearing::Heard) {
                         *hearing = Hearing::Loading(Loading::default());
                     }
-                    side.asked += 1;
+                    let number = side.number_load();
                     let mut behind = position.offset;
                     if let Some(stored) = &mut channel.history {
                         behind = stored.ring.proof();
                         let top = stored.ring.newest().unwrap_or_default();
-                        stored.look = Look { load: side.asked, top, next: stored.look.next };
+                        stored.look = Look { load: number, top, next: stored.look.next };
                     }
-                    side.acts.push(KeeperAct::Load(Arc::clone(name), namespace(), behind, side.asked));
+                    side.acts.push(KeeperAct::Load(Arc::clone(name), namespace(), behind, number));
                 }
                 (Hearing::Asked, Some(_), true) => side.acts.push(KeeperAct::Interest(Arc::clone(name), true)),
                 (Hearing::Asked | Hearing::None, None, true) => {
@@ -293,11 +309,11 @@ impl Channels {
     }
 
     fn catch_up_with(&mut self, name: &Arc<str>) {
-        let asked = self.keepers.asked + 1;
+        let load = self.keepers.next_load();
         match self.table.get_mut(name) {
             Some(Channel { hearing: hearing @ Hearing::Heard, history: Some(stored), .. }) => {
                 *hearing = Hearing::Loading(Loading::default());
-                stored.look = Look { load: asked, top: stored.ring.position().offset, next: stored.look.next };
+                stored.look = Look { load, top: stored.ring.position().offset, next: stored.look.next };
                 let floor = stored.ring.floor();
                 self.load(name, floor);
             }
@@ -315,8 +331,8 @@ impl Channels {
                 && *self.namespaces.namespace_of(name) == **namespace
             {
                 let (behind, side) = (stored.ring.position().offset, &mut self.keepers);
-                side.asked += 1;
-                side.acts.push(KeeperAct::Check(Arc::clone(name), Arc::clone(namespace), behind, side.asked));
+                let number = side.number_load();
+                side.acts.push(KeeperAct::Check(Arc::clone(name), Arc::clone(namespace), behind, number));
             }
         }
     }
@@ -409,8 +425,7 @@ impl Channels {
 
     /// Asks for what is kept of a channel behind an offset.
     pub(super) fn load(&mut self, channel: &Arc<str>, behind: u64) {
-        self.keepers.asked += 1;
-        let number = self.keepers.asked;
+        let number = self.keepers.number_load();
         self.act(match self.keeper(channel) {
             Keeper::Store => KeeperAct::LoadStored(Arc::clone(channel), behind, number),
             _ => KeeperAct::Load(Arc::clone(channel), self.namespaces.namespace_of(channel).into(), behind, number),

@@ -69,7 +69,7 @@ impl Channels {
         }
         // The top of a cluster's channel may be that of its stream.
         let top = if is_of_store { stored.ring.position().offset } else { stored.ring.newest().unwrap_or_default() };
-        stored.look = Look { load: self.keepers.asked + 1, top, next: None };
+        stored.look = Look { load: self.keepers.next_load(), top, next: None };
         self.load(channel, from.saturating_sub(1));
     }
 
@@ -127,7 +127,7 @@ impl Channels {
     pub(super) fn ask(&mut self, channel: &Arc<str>, request: &Request) {
         let Some(stored) = self.table.get_mut(channel).and_then(|known| known.history.as_mut()) else { return };
         let ahead = position_of(request).and_then(|(offset, epoch)| stored.ring.ahead(offset, epoch));
-        stored.question = Question::Asked { load: self.keepers.asked + 1, most: ahead.map_or(u64::MAX, most_of) };
+        stored.question = Question::Asked { load: self.keepers.next_load(), most: ahead.map_or(u64::MAX, most_of) };
         let top = stored.ring.position().offset;
         self.load(channel, top);
     }
@@ -241,7 +241,7 @@ impl Channels {
             return self.begin_anew(channel);
         }
         // Nothing was asked for behind the last one.
-        stored.read = stored.read.max(loaded.number.min(self.keepers.asked));
+        stored.read = stored.read.max(loaded.number.min(self.keepers.asked()));
         if let Question::Asked { load, most } = stored.question
             && stored.read >= load
         {

@@ -316,6 +316,47 @@ fn a_link_that_comes_back_makes_every_cache_catch_up() {
 }
 
 #[test]
+fn who_waits_for_what_was_denied_to_others_is_refused_when_the_rest_is_over_and_the_link_is_gone() {
+    let mut world = following(2);
+    assert_eq!(world.submit(recover(2, 5, epoch().as_str())), ["waits", r#"load a of "" behind 2"#]);
+    assert_eq!(world.submit(recover(3, 4, epoch().as_str())), ["waits"]);
+    let denied = format!("subscribed{}, nothing recovered, denied", at(2));
+    assert_eq!(world.submit(load(loaded(2, 2))), [denied, "waits".into()]);
+    assert_eq!(world.link(false), [""; 0]);
+    assert_eq!(world.pass(199), [""; 0]);
+    assert_eq!(world.pass(1), [UNREACHABLE]);
+}
+
+#[test]
+fn a_top_that_may_be_that_of_the_stream_proves_nothing() {
+    let mut world = World::in_cluster(history());
+    world.submit(subscribe(1));
+    world.submit(Request::Interested);
+    assert!(!world.channels.is_heard("a"));
+    assert_eq!(world.submit(load(Loaded { top: 9, ..loaded(0, 6) })), [format!("subscribed{}", at(9))]);
+    assert!(world.channels.is_heard("a") && !world.channels.is_heard("b"));
+    assert_eq!(world.submit(grown(4)), [r#"load a of "" behind 3"#]);
+    assert_eq!(world.submit(load(Loaded { top: 8, ..loaded(3, 6) })), [""; 0]);
+}
+
+#[test]
+fn a_word_of_another_life_is_looked_at() {
+    let other = Epoch::from_bits(8);
+    for (epoch, top, is_looked_at) in [
+        (other, 4, true),
+        (other, 5, true),
+        (epoch(), 5, false),
+        (epoch(), 4, true),
+        (Epoch::default(), 5, false),
+        (Epoch::default(), 4, true),
+    ] {
+        let mut world = following(5);
+        let lines = world.submit(Request::Grown(epoch, top));
+        assert_eq!(!lines.is_empty(), is_looked_at, "{top} of {:?}: {lines:?}", epoch.as_str());
+    }
+}
+
+#[test]
 fn a_stream_that_has_grown_makes_its_own_caches_look() {
     let mut world = following(5);
     for channel in ["kept:b", "kept:c", "plain:d"] {

@@ -146,6 +146,24 @@ fn a_store_that_was_set_back_is_told_and_everybody_begins_anew() {
 }
 
 #[test]
+fn a_store_that_has_less_than_it_had_when_all_caught_up_was_set_back() {
+    let mut world = following(2);
+    world.channels.catch_up();
+    assert_eq!(world.rest(), ["load a behind 0"]);
+    assert_eq!(world.submit(load(loaded(0, 1))), ["to shard 0, a of 1: broken".to_owned(), "a was set back in run 0 from 2 on".into()]);
+}
+
+#[test]
+fn a_store_has_all_offsets_up_to_its_top_even_if_it_keeps_less() {
+    let mut world = World::with_store(history());
+    world.submit(subscribe(1));
+    assert_eq!(world.submit(load(Loaded { top: 9, ..loaded(0, 6) })), [format!("subscribed{}", at(9))]);
+    assert_eq!(world.submit(grown(4)), ["load a behind 3"]);
+    let shorter = Loaded { top: 8, ..loaded(3, 6) };
+    assert_eq!(world.submit(load(shorter)), ["to shard 0, a of 1: broken", "a was set back in run 0 from 9 on"]);
+}
+
+#[test]
 fn a_publication_tells_where_the_run_before_it_ended() {
     let mut world = World::with_store(history());
     world.submit(subscribe(1));

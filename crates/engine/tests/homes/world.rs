@@ -20,6 +20,8 @@ pub(crate) struct World {
     pub(crate) channels: Channels,
     /// Requests that wait until a channel can be answered for, in order.
     waiting: VecDeque<(Arc<str>, Request)>,
+    /// The number of the last load that was asked for.
+    asked: u64,
 }
 
 /// Options of a channel that keeps the last five publications for a minute.
@@ -127,7 +129,7 @@ impl World {
         let mut settings = ChannelSettings { without_namespace: options, namespaces: vec![plain, kept], ..ChannelSettings::default() };
         change(&mut settings);
         let channels = more(Channels::new(Arc::new(Namespaces::new(settings)), shards, SEED));
-        World { now_ms: START_MS, channels, waiting: VecDeque::new() }
+        World { now_ms: START_MS, channels, waiting: VecDeque::new(), asked: 0 }
     }
 
     /// A request to the channel `a`: all that comes of it.
@@ -173,7 +175,11 @@ impl World {
                 };
                 format!("to shard {shard}, {} of {}: {event}", delivery.channel, delivery.audience)
             }));
-            lines.extend(self.channels.keeper_acts().into_iter().map(act));
+            for (done, number) in self.channels.keeper_acts().into_iter().map(act) {
+                assert!(number.is_none_or(|number| number == self.asked + 1), "loads are numbered in their order: {done}");
+                self.asked = number.unwrap_or(self.asked);
+                lines.push(done);
+            }
             let ready = self.channels.take_ready();
             if ready.is_empty() {
                 return lines;
@@ -213,18 +219,24 @@ impl World {
     }
 }
 
-fn act(act: KeeperAct) -> String {
-    match act {
+/// What is to be done, and the number of the load that it is.
+fn act(act: KeeperAct) -> (String, Option<u64>) {
+    let done = match &act {
         KeeperAct::Interest(channel, true) => format!("follow {channel}"),
         KeeperAct::Interest(channel, false) => format!("follow {channel} no more"),
         KeeperAct::Load(channel, namespace, behind, _) => format!("load {channel} of {namespace:?} behind {behind}"),
         KeeperAct::Check(channel, namespace, behind, _) => format!("check {channel} of {namespace:?} behind {behind}"),
         KeeperAct::LoadStored(channel, behind, _) => format!("load {channel} behind {behind}"),
-        KeeperAct::Pass(channel, payload) => format!("pass on in {channel}: {}", object(&payload)),
+        KeeperAct::Pass(channel, payload) => format!("pass on in {channel}: {}", object(payload)),
         KeeperAct::SetBack(channel, run, first) => format!("{channel} was set back in run {run} from {first} on"),
         KeeperAct::StreamSetBack(namespace, run) => format!("the stream of {namespace:?} was set back in run {run}"),
         KeeperAct::Unreadable(channel, unreadable) => format!("{channel} has a payload of format {}", unreadable.format),
-    }
+    };
+    let number = match act {
+        KeeperAct::Load(.., number) | KeeperAct::Check(.., number) | KeeperAct::LoadStored(.., number) => Some(number),
+        _ => None,
+    };
+    (done, number)
 }
 
 fn answer(response: Response) -> String {
