@@ -340,6 +340,47 @@ fn a_top_that_may_be_that_of_the_stream_proves_nothing() {
 }
 
 #[test]
+fn a_part_of_another_life_is_no_beginning() {
+    let mut world = following(5);
+    world.submit(unsubscribe(1));
+    assert_eq!(world.submit(stored(7, 8)), [r#"load a of "" behind 5"#]);
+    let other = Loaded { epoch: Epoch::from_bits(8), ..loaded(5, 8) };
+    assert_eq!(world.submit(load(other)), [r#"load a of "" behind 0"#]);
+}
+
+#[test]
+fn what_somebody_has_removed_is_not_lost() {
+    for (until, is_lost) in [(5, false), (4, true)] {
+        let mut world = following(5);
+        assert_eq!(world.submit(grown(4)), [r#"load a of "" behind 3"#]);
+        let removed = Loaded { kept: vec![(6, removal(until).into())], top: 6, ..loaded(3, 3) };
+        let lines = world.submit(load(removed));
+        let expected = [r#"to shard 0, a of 1: broken"#, r#"the stream of "" was set back in run 0"#];
+        assert_eq!(lines, if is_lost { &expected[..] } else { &[] }, "{until}");
+    }
+}
+
+#[test]
+fn the_newest_publication_is_lost_if_it_was_read_for_and_not_let_go_of_and_is_not_there() {
+    let cases = [
+        ("not there, and nothing behind it", Loaded { kept: Vec::new(), top: 5, ..loaded(3, 3) }, true),
+        ("not there, and something behind it", Loaded { floor: 3, ..loaded(5, 6) }, true),
+        ("let go of", Loaded { floor: 5, ..loaded(5, 6) }, false),
+        ("there", loaded(3, 6), false),
+    ];
+    for (name, answer, is_lost) in cases {
+        let mut world = following(5);
+        assert_eq!(world.submit(grown(4)), [r#"load a of "" behind 3"#]);
+        let lines = world.submit(load(Loaded { behind: 3, ..answer }));
+        assert_eq!(lines[0] == "to shard 0, a of 1: broken", is_lost, "{name}: {lines:?}");
+    }
+    let mut world = following(5);
+    world.submit(stored(6, 7));
+    let behind_it = Loaded { floor: 0, ..loaded(5, 6) };
+    assert_eq!(world.submit(load(behind_it)), ["to shard 0, a of 1: 6 at 6", "to shard 0, a of 1: 7 at 7"], "it was not read for");
+}
+
+#[test]
 fn a_word_of_another_life_is_looked_at() {
     let other = Epoch::from_bits(8);
     for (epoch, top, is_looked_at) in [

@@ -154,6 +154,52 @@ fn a_store_that_has_less_than_it_had_when_all_caught_up_was_set_back() {
 }
 
 #[test]
+fn what_a_store_has_lost_is_not_believed_for_ten_seconds() {
+    for (later_ms, is_believed) in [(0, false), (9_999, false), (10_000, true)] {
+        let mut world = following(2);
+        world.channels.catch_up();
+        world.submit(load(loaded(0, 1)));
+        world.now_ms += later_ms;
+        assert_eq!(world.submit(subscribe(2)), ["waits", "load a behind 0"]);
+        let answer = if is_believed { format!("subscribed{}", at(1)) } else { UNAVAILABLE.into() };
+        assert_eq!(world.submit(load(loaded(0, 1))).last(), Some(&answer), "{later_ms}");
+    }
+}
+
+#[test]
+fn a_look_that_is_not_answered_is_taken_again() {
+    let mut world = following(2);
+    assert_eq!(world.submit(grown(1)), ["load a behind 0"]);
+    assert_eq!(world.submit(grown(1)), [""; 0], "one look at a time");
+    assert_eq!(world.submit(Request::Loaded(None)), [""; 0]);
+    assert_eq!(world.submit(grown(1)), ["load a behind 0"]);
+}
+
+#[test]
+fn a_look_ends_with_its_own_answer_and_not_with_an_earlier_one() {
+    for (number, next) in [(1, &[][..]), (2, &["load a behind 0"])] {
+        let mut world = following(2);
+        assert_eq!(world.submit(grown(1)), ["load a behind 0"], "the second load");
+        assert_eq!(world.submit(load(Loaded { number, ..loaded(0, 2) })), [""; 0]);
+        assert_eq!(world.submit(grown(1)), next, "{number}");
+    }
+}
+
+#[test]
+fn one_question_is_for_the_highest_of_all_who_wait_for_it() {
+    // The store has as much as everybody asked for, or less: then it is not asked again at once.
+    for (top, next) in [(9, &["waits", "load a behind 9"][..]), (8, &["waits"])] {
+        let mut world = World::with_store(history());
+        world.submit(subscribe(1));
+        assert_eq!(world.submit(recover(2, 4, epoch().as_str())), ["waits"]);
+        assert_eq!(world.submit(recover(3, 9, epoch().as_str())), ["waits"]);
+        assert_eq!(world.submit(load(loaded(0, 2)))[1..], ["waits", "waits", "load a behind 2"].map(String::from));
+        world.submit(load(loaded(2, top)));
+        assert_eq!(world.submit(recover(4, 20, epoch().as_str())), next, "{top}");
+    }
+}
+
+#[test]
 fn a_store_has_all_offsets_up_to_its_top_even_if_it_keeps_less() {
     let mut world = World::with_store(history());
     world.submit(subscribe(1));
