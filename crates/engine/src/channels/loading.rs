@@ -369,7 +369,7 @@ fn first_of_others(channel: &str, stored: &super::Stored, loaded: &Loaded, is_of
         return Some(newest);
     }
     // The top of a cluster's channel may be that of its stream: only what a look began with counts.
-    let of_look = if look.load > 0 && loaded.number >= look.load { look.top } else { 0 };
+    let of_look = if loaded.number >= look.load { look.top } else { 0 };
     let known = if is_of_store { loaded.behind.max(of_look) } else { of_look };
     (loaded.top < known).then_some(loaded.top + 1)
 }

@@ -381,6 +381,32 @@ fn the_newest_publication_is_lost_if_it_was_read_for_and_not_let_go_of_and_is_no
 }
 
 #[test]
+fn an_answer_from_before_a_look_is_not_what_it_looked_for() {
+    for (number, is_lost) in [(1, false), (2, true)] {
+        let mut world = following(5);
+        assert_eq!(world.submit(grown(4)), [r#"load a of "" behind 3"#], "the second load");
+        let lines = world.submit(load(Loaded { number, ..loaded(3, 3) }));
+        assert_eq!(!lines.is_empty(), is_lost, "{number}: {lines:?}");
+    }
+}
+
+#[test]
+fn a_publication_that_is_not_here_was_let_go_of_or_is_new() {
+    // It keeps the last five.
+    let mut world = following(8);
+    assert_eq!(world.submit(grown(2)), [r#"load a of "" behind 1"#]);
+    assert_eq!(world.submit(load(loaded(1, 8))), [""; 0]);
+    // Of these it has heard all.
+    let mut world = World::in_cluster(history());
+    world.submit(subscribe(1));
+    world.submit(Request::Interested);
+    let kept = [1, 2, 5].map(|offset| (offset, payload(offset, START_MS))).to_vec();
+    world.submit(load(Loaded { kept, ..loaded(0, 5) }));
+    assert_eq!(world.submit(grown(4)), [r#"load a of "" behind 3"#]);
+    assert_eq!(world.submit(load(loaded(3, 5))).first().map(String::as_str), Some("to shard 0, a of 1: broken"));
+}
+
+#[test]
 fn a_word_of_another_life_is_looked_at() {
     let other = Epoch::from_bits(8);
     for (epoch, top, is_looked_at) in [
