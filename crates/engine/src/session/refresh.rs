@@ -1,6 +1,7 @@
 //! The ends of tokens: how a client prolongs its connection and subscriptions, and what happens if it doesn't.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use touchline_protocol::command::SubRefreshRequest;
@@ -101,31 +102,30 @@ impl Session {
 
     /// The first time at which something of this session ends, Unix milliseconds; never = the end of time.
     pub(super) fn next_expiry_ms(&self, client: &ClientSettings) -> u64 {
-        let end = |at_s: u32, delay: std::time::Duration| match at_s {
-            0 => u64::MAX,
-            at_s => (u64::from(at_s) * 1_000).saturating_add(millis(delay)),
-        };
-        let subscriptions = self.subscriptions.iter().map(|s| end(s.expire_at_s, client.expired_sub_close_delay));
-        subscriptions.fold(end(self.expire_at_s, client.expired_close_delay), u64::min)
+        let subscriptions = self.subscriptions.iter().map(|s| end_ms(s.expire_at_s, client.expired_sub_close_delay));
+        subscriptions.fold(end_ms(self.expire_at_s, client.expired_close_delay), u64::min)
     }
 
     /// Ends what is past its expiry and the delay after it.
     pub(super) fn expire(&mut self, context: &mut Context<'_>) {
-        let now_ms = context.now_ms;
-        let settings = &context.node.client;
-        if self.next_expiry_ms(settings) > now_ms {
-            return;
-        }
-        let is_over = |at_s: u32, delay: std::time::Duration| at_s > 0 && (u64::from(at_s) * 1_000).saturating_add(millis(delay)) <= now_ms;
-        if is_over(self.expire_at_s, settings.expired_close_delay) {
+        let (now_ms, settings) = (context.now_ms, &context.node.client);
+        if end_ms(self.expire_at_s, settings.expired_close_delay) <= now_ms {
             return context.disconnect(Disconnect::EXPIRED);
         }
         let delay = settings.expired_sub_close_delay;
-        while let Some(index) = self.subscriptions.iter().position(|s| is_over(s.expire_at_s, delay)) {
+        while let Some(index) = self.subscriptions.iter().position(|s| end_ms(s.expire_at_s, delay) <= now_ms) {
             if self.subscriptions[index].is_server_side {
                 return context.disconnect(Disconnect::SUBSCRIPTION_EXPIRED);
             }
             self.end(index, Unsubscribe::EXPIRED, context);
         }
+    }
+}
+
+/// When something ends that expires at a second, 0 = never, and is left for a delay after it, Unix milliseconds.
+fn end_ms(at_s: u32, delay: Duration) -> u64 {
+    match at_s {
+        0 => u64::MAX,
+        at_s => (u64::from(at_s) * 1_000).saturating_add(millis(delay)),
     }
 }
