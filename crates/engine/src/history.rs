@@ -393,6 +393,19 @@ mod tests {
     }
 
     #[test]
+    fn what_was_let_go_of_ends_at_the_floor() {
+        let ring = ring(8, 5);
+        for (offset, has_let_go) in [(0, true), (2, true), (3, true), (4, false), (8, false)] {
+            assert_eq!(ring.has_let_go_of(offset), has_let_go, "{offset}");
+            assert_eq!(ring.get(offset).map(|publication| publication.offset), Some(offset).filter(|offset| *offset > 3), "{offset}");
+        }
+        assert_eq!((ring.newest(), ring.proof()), (Some(8), 7));
+        let mut empty = ring;
+        empty.clear();
+        assert_eq!((empty.newest(), empty.proof()), (None, 8));
+    }
+
+    #[test]
     fn what_is_ahead_may_come_and_anything_else_never_does() {
         let ring = ring(3, 5);
         let epoch = ring.epoch.as_str().to_owned();
@@ -401,5 +414,10 @@ mod tests {
         }
         // A run that is not known here may have begun a moment ago, wherever something is.
         assert_eq!(ring.ahead(1, Epoch::from_bits(1).in_run(9).as_str()), Some(0));
+        let mut ring = ring;
+        ring.epoch = Epoch::from_bits(1).in_run(4);
+        for (run, offset, expected) in [(4, 3, None), (4, 4, Some(4)), (9, 4, Some(0))] {
+            assert_eq!(ring.ahead(offset, Epoch::from_bits(1).in_run(run).as_str()), expected, "{offset} of run {run}");
+        }
     }
 }

@@ -33,16 +33,16 @@ pub(super) fn entry(entry: &Entry) -> Vec<u8> {
     out
 }
 
-pub(super) fn names(entries: &[Entry], next: Option<u32>) -> Vec<u8> {
+pub(super) fn names(entries: &[Entry], next: u32) -> Vec<u8> {
     let mut out = Vec::new();
     let mut object = Object::open(&mut out);
     encode::list(object.key("names"), entries, |out, entry| write_entry(out, entry, "name"));
-    object.number("cursor", next.unwrap_or_default().into());
+    object.number("cursor", next.into());
     object.close();
     out
 }
 
-pub(super) fn groups(groups: &[(Arc<str>, u32)], next: Option<u32>) -> Vec<u8> {
+pub(super) fn groups(groups: &[(Arc<str>, u32)], next: u32) -> Vec<u8> {
     let mut out = Vec::new();
     let mut object = Object::open(&mut out);
     encode::list(object.key("groups"), groups, |out, (group, count)| {
@@ -50,7 +50,7 @@ pub(super) fn groups(groups: &[(Arc<str>, u32)], next: Option<u32>) -> Vec<u8> {
         object.text("group", group).number("count", (*count).into());
         object.close();
     });
-    object.number("cursor", next.unwrap_or_default().into());
+    object.number("cursor", next.into());
     object.close();
     out
 }
@@ -80,12 +80,12 @@ pub(super) fn members(members: &[Entry], count: u64) -> Vec<u8> {
 }
 
 /// A page of the members of a group, which has `count`.
-pub(super) fn member_page(members: &[Entry], count: u64, next: Option<u32>) -> Vec<u8> {
+pub(super) fn member_page(members: &[Entry], count: u64, next: u32) -> Vec<u8> {
     let mut out = Vec::new();
     let mut object = Object::open(&mut out);
     encode::list(object.key("members"), members, write_member);
     encode::number(object.key("count"), count);
-    object.number("cursor", next.unwrap_or_default().into());
+    object.number("cursor", next.into());
     object.close();
     out
 }

@@ -32,14 +32,14 @@ pub(super) enum Listed {
     Presence(Vec<Entry>, u64),
     /// Members of a group, and how many there are.
     Members(Vec<Entry>, u64),
-    /// A page of them, how many there are, and where the next page starts.
-    MemberPage(Vec<Entry>, u64, Option<u32>),
-    /// A page, and where the next one starts.
-    Names(Vec<Entry>, Option<u32>),
+    /// A page of them, how many there are, and where the next page starts, 0 = there is none.
+    MemberPage(Vec<Entry>, u64, u32),
+    /// A page, and where the next one starts, 0 = there is none.
+    Names(Vec<Entry>, u32),
     /// What has changed.
     Changes(Changes),
-    /// A page of groups and their sizes, and where the next one starts.
-    Groups(Vec<(Arc<str>, u32)>, Option<u32>),
+    /// A page of groups and their sizes, and where the next one starts, 0 = there is none.
+    Groups(Vec<(Arc<str>, u32)>, u32),
     /// The answers to a call of a group.
     Replies(Vec<(OwnerId, Reply)>),
 }

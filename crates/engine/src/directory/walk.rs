@@ -147,10 +147,10 @@ impl<A> Directory<A> {
             }
             Way::MemberPage { group, listing, found, .. } => {
                 let count = self.scope(listing.scope).map_or(0, |scope| scope.replica.member_count(&group));
-                Answered::list(Listed::MemberPage(found, count as u64, Some(listing.cursor).filter(|at| *at > 0)), work)
+                Answered::list(Listed::MemberPage(found, count as u64, listing.cursor), work)
             }
-            Way::Names { listing, found, .. } => Answered::list(Listed::Names(found, Some(listing.cursor).filter(|at| *at > 0)), work),
-            Way::Groups { listing, found, .. } => Answered::list(Listed::Groups(found, Some(listing.cursor).filter(|at| *at > 0)), work),
+            Way::Names { listing, found, .. } => Answered::list(Listed::Names(found, listing.cursor), work),
+            Way::Groups { listing, found, .. } => Answered::list(Listed::Groups(found, listing.cursor), work),
             Way::Send { message, elsewhere, .. } => {
                 for (node, clients) in elsewhere {
                     self.acts.push(Act::Node(node, remote::send(&clients, &message)));
