@@ -193,11 +193,6 @@ impl HistoryRing {
         self.kept.get(index).map(|kept| &*kept.publication)
     }
 
-    /// The id of the run that its log backend is in.
-    pub(crate) fn run(&self) -> Option<u64> {
-        self.runs.current()
-    }
-
     /// Whether an offset and an epoch are, or can become, a position of this history. An empty epoch is whichever is current.
     pub(crate) fn is_position(&self, offset: u64, epoch: &str) -> bool {
         if epoch.is_empty() || epoch == self.epoch.as_str() {

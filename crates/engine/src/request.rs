@@ -126,11 +126,6 @@ impl Runs {
         }
     }
 
-    /// The id of the current run.
-    pub(crate) fn current(&self) -> Option<u64> {
-        self.known.last().map(|(_, id)| *id)
-    }
-
     /// The current run has given an offset.
     pub(crate) fn note(&mut self, offset: u64) {
         if let Some((current, _)) = self.known.last()

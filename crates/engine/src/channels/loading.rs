@@ -87,7 +87,7 @@ impl Channels {
     fn set_back(&mut self, channel: &Arc<str>, first: u64, now_ms: u64) {
         if let Some(stored) = self.table.get_mut(channel).and_then(|known| known.history.as_mut()) {
             let position = stored.ring.position();
-            let run = stored.ring.run().unwrap_or_else(|| position.epoch.run_id());
+            let run = position.epoch.run_id();
             stored.question = Question::None;
             stored.look = Look::default();
             stored.lost = (position.epoch, now_ms + LOST_MS);
