@@ -70,6 +70,9 @@ mod tests {
             ("25s", Some(Duration::from_secs(25))),
             ("1h30m", Some(Duration::from_secs(5_400))),
             ("500ms", Some(Duration::from_millis(500))),
+            ("2d", Some(Duration::from_secs(172_800))),
+            ("5us", Some(Duration::from_micros(5))),
+            ("5µs", Some(Duration::from_micros(5))),
             ("0.5s", Some(Duration::from_millis(500))),
             ("720h0m0s", Some(Duration::from_secs(720 * 3_600))),
             ("0", Some(Duration::ZERO)),
@@ -81,6 +84,15 @@ mod tests {
         ];
         for (text, expected) in cases {
             assert_eq!(parse(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_duration_is_text_or_a_number_of_seconds() {
+        let cases = [("\"1h30m\"", Some(5_400)), ("90", Some(90)), ("\"90\"", Some(90)), ("\"soon\"", None), ("-1", None), ("[]", None)];
+        for (json, seconds) in cases {
+            let read = deserialize(&mut serde_json::Deserializer::from_str(json)).ok();
+            assert_eq!(read, seconds.map(Duration::from_secs), "{json}");
         }
     }
 }
