@@ -10,6 +10,7 @@ mod link_log;
 mod loader;
 mod marks;
 mod members;
+mod options;
 mod pieces;
 mod reading;
 mod settings;
@@ -290,7 +291,7 @@ pub struct Joining {
 /// # Errors
 /// [`JoinError::Settings`].
 pub fn check(settings: &Settings) -> Result<(), JoinError> {
-    connection::options(settings).map(drop)
+    options::options(settings).map(drop)
 }
 
 /// Prepares to join: what is sent by the handle waits until [`Joining::start`].
@@ -298,7 +299,7 @@ pub fn check(settings: &Settings) -> Result<(), JoinError> {
 /// # Errors
 /// [`JoinError::Settings`].
 pub fn join(settings: Settings) -> Result<(Cluster, Joining), JoinError> {
-    let options = connection::options(&settings)?;
+    let options = options::options(&settings)?;
     let (sender, outgoing) = unbounded_channel();
     let message_max = Arc::new(AtomicUsize::new(MESSAGE_SIZE));
     Ok((Cluster { outgoing: sender, message_max: Arc::clone(&message_max) }, Joining { settings, options, outgoing, message_max }))

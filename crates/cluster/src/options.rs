@@ -1,0 +1,49 @@
+//! How NATS is connected to.
+
+use std::time::Duration;
+
+use async_nats::{ConnectOptions, ServerAddr};
+
+use crate::JoinError;
+use crate::settings::Settings;
+
+/// A dead link is noticed within two of these.
+const PING: Duration = Duration::from_secs(2);
+
+/// The options of the connection. Files of TLS are read by the client, at each attempt to connect.
+///
+/// # Errors
+/// When the credentials or an address can't be used. The text never has them.
+pub(crate) fn options(settings: &Settings) -> Result<(Vec<ServerAddr>, ConnectOptions), JoinError> {
+    let wrong = |key| move |error: std::io::Error| JoinError::Settings { key, reason: error.to_string() };
+    let servers = settings.urls.iter().map(|url| url.parse::<ServerAddr>()).collect::<Result<Vec<_>, _>>().map_err(wrong("nats_url"))?;
+    if servers.is_empty() {
+        return Err(JoinError::Settings { key: "nats_url", reason: "no address of NATS".to_owned() });
+    }
+    let mut options = ConnectOptions::new()
+        .name(&settings.node)
+        .ping_interval(PING)
+        .connection_timeout(Duration::from_secs(3))
+        .max_reconnects(None)
+        .reconnect_delay_callback(|attempt| Duration::from_millis((attempt as u64 * 50).min(1_000)))
+        .retry_on_initial_connect();
+    if settings.retains_order {
+        options = options.retain_servers_order();
+    }
+    if !settings.user.is_empty() {
+        options = options.user_and_password(settings.user.clone(), settings.password.clone());
+    }
+    if !settings.token.is_empty() {
+        options = options.token(settings.token.clone());
+    }
+    if !settings.credentials.is_empty() {
+        options = options.credentials(&settings.credentials).map_err(wrong("nats_credentials"))?;
+    }
+    if !settings.tls_ca.is_empty() {
+        options = options.add_root_certificates(settings.tls_ca.clone().into()).require_tls(true);
+    }
+    if !settings.tls_cert.is_empty() {
+        options = options.add_client_certificate(settings.tls_cert.clone().into(), settings.tls_key.clone().into()).require_tls(true);
+    }
+    Ok((servers, options))
+}
