@@ -40,7 +40,7 @@ pub(super) enum Routed {
     Stream(Box<Admitted>),
 }
 
-/// Answers one request.
+/// Answers one request. What is rare is boxed: every request of the server API would be as large as the largest of them, and is copied.
 pub(super) async fn answer(origin: &Origin, request: Request<RequestBody>) -> Routed {
     let (node, peer) = (&origin.node, origin.remote);
     let target = request.uri().authority().map(|authority| authority.as_str());
@@ -56,7 +56,7 @@ pub(super) async fn answer(origin: &Origin, request: Request<RequestBody>) -> Ro
         return Routed::Answer(respond::draining());
     }
     if !origin.side.serves_clients() {
-        return Routed::Answer(inner(origin, request).await);
+        return Routed::Answer(Box::pin(inner(origin, request)).await);
     }
     if let Some(transport) = handshake::transport_of(node, path) {
         return match upgrade::answer(node, peer, &request, transport) {
@@ -65,7 +65,7 @@ pub(super) async fn answer(origin: &Origin, request: Request<RequestBody>) -> Ro
         };
     }
     if let Some((transport, way)) = stream::transport_of(node, path) {
-        return match stream::admit(node, peer, transport, &way, request).await {
+        return match Box::pin(stream::admit(node, peer, transport, &way, request)).await {
             Ok(admitted) => Routed::Stream(Box::new(admitted)),
             Err(refusal) => Routed::Answer(*refusal),
         };
@@ -73,7 +73,7 @@ pub(super) async fn answer(origin: &Origin, request: Request<RequestBody>) -> Ro
     if is_api(origin, path) {
         return Routed::Answer(api(origin, request).await);
     }
-    Routed::Answer(plain(origin, request).await)
+    Routed::Answer(Box::pin(plain(origin, request)).await)
 }
 
 /// Answers a request that is for no transport of clients, on a port that serves clients.
