@@ -415,4 +415,22 @@ mod tests {
         left.retain(|slot| slot.is_multiple_of(2));
         assert_eq!(wanting, left);
     }
+
+    #[test]
+    fn room_of_those_who_left_goes_back() {
+        let mut hub = Hub::default();
+        let local = hub.acquire("c");
+        let room = |hub: &mut Hub| hub.audience_mut(local).group(None).capacity();
+        for (most, steps) in [(1_024, &[(256, 1_024), (255, 510), (128, 510), (127, 254), (31, 62), (1, 62)][..]), (64, &[(1, 64)])] {
+            hub.audience_mut(local).group(None).reserve_exact(most);
+            let mut held: Vec<Membership> = (0..most).map(|n| hub.join(local, n as u32, Wish::default())).collect();
+            assert_eq!(room(&mut hub), most);
+            for (left, expected) in steps {
+                held.drain(*left..).for_each(|membership| hub.leave(local, membership));
+                assert_eq!((hub.listener_count(local), room(&mut hub)), (*left, *expected));
+            }
+            held.drain(..).for_each(|membership| hub.leave(local, membership));
+            *hub.audience_mut(local).group(None) = Vec::new();
+        }
+    }
 }

@@ -451,4 +451,43 @@ mod tests {
         let history = |publications| Response::History { publications, position: Position::default() }.work();
         assert_eq!((history(eight), history(large), history(publications(7, 5))), (1, 3, 0));
     }
+
+    #[test]
+    fn an_epoch_tells_its_run_and_which_others_it_can_be() {
+        let life = Epoch::from_bits(1);
+        for run in [0, 1, 31 << 35, 0x12_3456_789a, (1 << 40) - 1] {
+            assert_eq!(life.in_run(run).run_id(), run);
+        }
+        assert_eq!(life.run_id(), 0);
+        let others = [life.in_run(4), life, life.in_run(5), Epoch::from_bits(2), Epoch::from_bits(2).in_run(4)];
+        assert_eq!(others.map(|other| life.in_run(4).can_be(&other)), [true, true, false, false, false]);
+        assert_eq!(others.map(|other| life.can_be(&other)), [false, true, false, false, false]);
+        assert_eq!(others.map(|other| life.is_same_life(&other)), [true, true, true, false, false]);
+    }
+
+    #[test]
+    fn a_run_that_gave_nothing_from_an_offset_on_ends_before_it() {
+        let ended = |first: &[(u64, u64)], id: u64, offset: u64| {
+            let mut runs = Runs { known: [(1, 11), (2, 12), (5, 15)].into(), first: first.to_vec() };
+            runs.end_before(id, offset);
+            runs.first
+        };
+        let two = [(1, 1), (5, 8)];
+        for (id, offset, next) in [(11, 4, 4), (12, 3, 3), (11, 9, 8), (15, 2, 8), (99, 2, 8)] {
+            assert_eq!(ended(&two, id, offset), [(1, 1), (5, next)], "run {id} before {offset}");
+        }
+        for (id, next) in [(11, &[(2, 6)][..]), (12, &[(5, 6)]), (15, &[])] {
+            assert_eq!(ended(&two[..1], id, 6), [&two[..1], next].concat(), "run {id}, where no later one has given an offset");
+        }
+    }
+
+    #[test]
+    fn a_request_is_of_the_subscriber_that_comes_or_goes() {
+        let connection = ConnectionId { shard: 1, slot: 2, generation: 3 };
+        let subscribe = || Request::Subscribe(Box::new(Subscribe { connection, recover: None }));
+        assert_eq!(subscribe().subscriber(), Some(connection));
+        assert_eq!(Request::Unsubscribe { connection, is_answered: true }.subscriber(), Some(connection));
+        assert_eq!(Request::Again(1, Box::new(subscribe())).subscriber(), Some(connection));
+        assert_eq!(Request::HistoryRemove.subscriber(), None);
+    }
 }

@@ -198,3 +198,22 @@ pub struct PersonalChannel {
     /// Namespace of those channels; empty = none.
     pub personal_channel_namespace: String,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subscription_tokens_have_keys_of_their_own() {
+        let settings = SubscriptionTokenSettings {
+            enabled: true,
+            hmac_secret_key: "secret".into(),
+            rsa_public_key: "rsa".into(),
+            ecdsa_public_key: "ecdsa".into(),
+            audience: "all".into(),
+            issuer: "one".into(),
+        };
+        let TokenSettings { hmac_secret_key, rsa_public_key, ecdsa_public_key, audience, issuer } = settings.keys();
+        assert_eq!([hmac_secret_key, rsa_public_key, ecdsa_public_key, audience, issuer], ["secret", "rsa", "ecdsa", "all", "one"]);
+    }
+}

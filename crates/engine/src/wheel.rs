@@ -138,4 +138,17 @@ mod tests {
     fn a_wheel_without_time_is_none() {
         Wheel::new(0, 2, 0);
     }
+
+    #[test]
+    fn a_bucket_that_was_large_gives_its_room_back() {
+        for (keys, is_kept) in [(1_024, true), (1_025, false)] {
+            let mut wheel = Wheel::new(100, 2, 0);
+            wheel.buckets[1].reserve_exact(keys);
+            assert_eq!(wheel.buckets[1].capacity(), keys);
+            (0..keys).for_each(|key| assert_eq!(wheel.book(key as u32, 100), 100));
+            let mut due = Vec::new();
+            wheel.advance(100, &mut due);
+            assert_eq!((due.len(), wheel.buckets[1].capacity()), (keys, if is_kept { keys } else { 0 }));
+        }
+    }
 }

@@ -53,3 +53,24 @@ impl Empties {
         None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_that_are_void_are_cleared_away_when_they_are_many() {
+        let mut empties = Empties::new(1_000);
+        // Ten that stay.
+        let mut enter = || empties.enter(&"a".into(), |_, number| number <= 10);
+        (1..=10).for_each(|number| assert_eq!(enter(), number));
+        // With twice as many, and the slack, it is not cleared yet.
+        for (entered, kept) in [(74, 84), (1, 85), (1, 11), (1, 12)] {
+            for _ in 0..entered {
+                empties.enter(&"b".into(), |_, number| number <= 10);
+                empties.leave();
+            }
+            assert_eq!(empties.order.len(), kept);
+        }
+    }
+}

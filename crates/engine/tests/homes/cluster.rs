@@ -525,3 +525,14 @@ fn a_quiet_channel_keeps_its_place_while_publications_of_others_come_and_go() {
     assert_eq!(world.submit(recover(2, 80, epoch().as_str())), ["waits", r#"load a of "" behind 5"#]);
     assert_eq!(world.submit(load(quiet(5, true))), [format!("subscribed{}, recovered []", at(90))]);
 }
+
+#[test]
+fn what_has_expired_is_let_go_of_while_somebody_listens() {
+    let mut world = following(0);
+    // It is looked at while there is nothing in it.
+    (0..20).for_each(|_| assert_eq!(world.pass(1_000), [""; 0]));
+    world.submit(stored(0, 5));
+    (0..60).for_each(|_| assert_eq!(world.pass(1_000), [""; 0]));
+    world.link(false);
+    assert_eq!(world.link(true), [r#"load a of "" behind 5"#], "nothing is left that could be compared");
+}

@@ -125,4 +125,18 @@ fn so_many_empty_channels_are_kept_and_the_oldest_goes_first() {
     assert_eq!(world.channels.len(), 1, "a's time is over");
     (0..50).for_each(|_| drop(world.pass(SECOND)));
     assert_eq!(world.channels.len(), 0);
+    ["d", "e"].iter().for_each(|name| drop(look(&mut world, name)));
+    assert_eq!(world.channels.len(), 2, "those that went in time take nobody's place");
+}
+
+#[test]
+fn a_position_goes_with_its_last_publication_at_the_earliest() {
+    let short = Duration::from_millis(60_500);
+    let mut world = World::alone(ChannelOptions { history_ttl: short, ..with_meta_ttl(10) });
+    world.submit(publish(1));
+    (0..60).for_each(|_| drop(world.pass(SECOND)));
+    world.pass(499);
+    assert_eq!(world.channels.len(), 1);
+    world.pass(1);
+    assert_eq!(world.channels.len(), 0, "it is looked at when the publication is due, and no more often");
 }

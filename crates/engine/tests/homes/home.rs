@@ -265,3 +265,12 @@ fn audiences_are_told_with_their_peaks_since_the_last_time() {
     world.submit(unsubscribe(1));
     assert_eq!(told(&mut world), []);
 }
+
+#[test]
+fn what_keeps_nothing_needs_no_room() {
+    let mut world = World::with(history(), 1, |_| {}, |channels| channels.limited(1));
+    world.submit(subscribe(1));
+    assert_eq!(world.submit_to("b", publish(1)), ["refused: 106 limit exceeded"]);
+    assert_eq!(world.submit_to("b", publish_with(1, |publish| publish.skip_history = true)), ["published"]);
+    assert_eq!(world.submit_to("plain:b", publish(1)), ["published"]);
+}

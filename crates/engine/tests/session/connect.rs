@@ -224,7 +224,8 @@ fn a_listener_gets_the_channels_that_it_asks_for_and_may_have() {
     story.publish("open:a", "1");
     story.play(r#"ann< {"channel":"open:a","pub":{"data":1}}"#);
     story.open("bob", Link::Listening);
-    story.play("bob> {\"subs\":{\"nothing:a\":{}}}\nbob< disconnect 3501 bad request");
+    story.play("bob> {\"subs\":{\"nothing:a\":{},\"nothing:b\":{}}}\nbob< disconnect 3501 bad request");
+    assert_eq!(story.refused("bob").len(), 1, "the first one ends it");
     // What it may not have for another reason than a permission it does not get either; the connect goes on.
     for (asked, code) in [(r#""open:a":{"delta":"other"}"#, 107), (r#""open:a":{"type":1}"#, 108)] {
         let mut story = Story::with(|settings| settings.namespace("open", |options| options.allow_subscribe_for_client = true));
@@ -242,6 +243,7 @@ fn publications_that_come_before_the_reply_stand_behind_it() {
     story.say("ann", r#"{"id":1,"connect":{"token":"{'sub':'ann','channels':['room:a','room:b']}"}}"#);
     // The answer of one home, its next publication, then the answer of the other home.
     story.arrive();
+    assert_eq!(story.session("ann").buffered_bytes(), "room:a{}".len(), "a name, and what is said of its subscription");
     story.publish("room:a", "1");
     while story.under_way() > 2 {
         story.arrive();

@@ -256,3 +256,19 @@ fn the_end_of_a_line_is_no_command_that_waits() {
     story.say("ann", " \n");
     assert!(!story.session("ann").is_deferring());
 }
+
+#[test]
+fn what_is_sent_ahead_of_a_connect_that_is_refused_is_not_carried_out() {
+    let mut story = Story::with(|settings| {
+        node(settings);
+        settings.scopes[0].conflict_policy = touchline_engine::directory::ConflictPolicy::Reject;
+    });
+    story.connect("bob", "{'names':[{'scope':'devices','name':'bike'}]}");
+    story.is_slow = true;
+    story.say("ann", r#"{"id":1,"connect":{"token":"{'sub':'ann','names':[{'scope':'devices','name':'bike'}]}"}}"#);
+    story.say("ann", &publish(2));
+    assert!(story.session("ann").is_deferring());
+    story.arrive();
+    story.play("ann< {\"id\":1,\"error\":{\"code\":4001,\"message\":\"name taken\",\"temporary\":true}}");
+    assert_eq!(story.decide("ann", |session, context| session.resume(context)), 0, "there would be room");
+}

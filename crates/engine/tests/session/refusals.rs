@@ -237,3 +237,21 @@ fn every_refusal_has_a_line_and_what_only_comes_out_so_has_none() {
         assert_eq!(found, causes, "{command}");
     }
 }
+
+#[test]
+fn a_connection_that_may_not_come_back_has_a_line_and_any_other_has_none() {
+    for (command, code, cause) in [("x", 3501, "bad request"), (r#"{"id":2,"send":{}}"#, 3508, "not available")] {
+        let mut story = Story::with(node);
+        story.connect("client", ANN);
+        assert_eq!(story.code("client", command), u64::from(code));
+        let found: Vec<_> = story.refused("client").iter().map(|refused| (refused.code, refused.cause)).collect();
+        assert_eq!(found, [(code, cause)]);
+    }
+    let mut story = Story::with(node);
+    story.connect("client", ANN);
+    for expected in ["ping", "disconnect 3012 no pong"] {
+        story.at(story.deadline("client"));
+        assert_eq!(story.heard("client"), [expected]);
+    }
+    assert_eq!(story.refused("client"), []);
+}
