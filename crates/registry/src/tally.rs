@@ -87,3 +87,19 @@ fn is_kind(member: &Member, group: u32, kind: &[u8], classify: Classify) -> bool
 fn hash_of(hasher: &DefaultHashBuilder, member: &Member, classify: Classify) -> u64 {
     hasher.hash_one((member.group, classify(member.entry.meta()).unwrap_or_default()))
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::{OwnerId, Replica, Settings};
+
+    #[test]
+    fn a_kind_is_found_again_however_many_there_are() {
+        let settings = Settings { classify: Some(|meta| Some(meta)), ..Settings::default() };
+        let mut replica = Replica::new("here", 1, settings, 1_000);
+        for number in 0..1_000_u32 {
+            let (owner, kind) = (OwnerId(u128::from(number).to_le_bytes()), (number % 500).to_string());
+            replica.join(owner, "group", kind.as_bytes(), 1_000).expect("within limits");
+            assert_eq!(replica.tally("group"), (u64::from(number) + 1, u64::from(number.min(499)) + 1));
+        }
+    }
+}

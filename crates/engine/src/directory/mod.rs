@@ -507,3 +507,23 @@ fn error_json(out: &mut Vec<u8>, error: &CallError) {
         CallError::Theirs(json) => out.extend_from_slice(json),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use touchline_registry::Timing;
+
+    #[test]
+    fn the_room_of_a_mass_change_is_given_back_once_all_is_carried_out() {
+        let mut directory = Directory::<()>::new("here", &[], &Timing::default(), 7, false, 1_000);
+        for (room, is_kept) in [(1, true), (SPARE_ACTS, true), (SPARE_ACTS + 1, false)] {
+            directory.acts = Vec::with_capacity(room);
+            directory.acts.push(Act::Drop(OwnerId([1; 16])));
+            directory.release_spare();
+            assert_eq!(directory.acts.capacity(), room, "what waits is kept");
+            assert_eq!(directory.acts().count(), 1);
+            directory.release_spare();
+            assert_eq!(directory.acts.capacity(), if is_kept { room } else { 0 });
+        }
+    }
+}

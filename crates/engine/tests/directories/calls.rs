@@ -273,3 +273,22 @@ fn a_large_answer_costs_its_caller_by_its_bytes() {
     let Some(Act::Answer(2, Ok(answered))) = world.node("a").acts().next() else { panic!("an answer") };
     assert_eq!(answered.work(), 2);
 }
+
+#[test]
+fn a_call_ends_when_its_node_has_left_all_scopes() {
+    let mut world = far();
+    world.ask("a", 2, "call", &call(300));
+    world.node("b").goodbye();
+    let link = |act| if let Act::Link { scope, message, .. } = act { Some((scope, message)) } else { None };
+    let words: Vec<_> = world.node("b").acts().filter_map(link).collect();
+    world.cut_off("b");
+    let now_ms = world.now_ms;
+    let told: Vec<_> = words
+        .iter()
+        .map(|(scope, message)| {
+            world.node("a").receive(scope, message, now_ms);
+            world.settle().join("")
+        })
+        .collect();
+    assert_eq!(told, ["", "", "a refuses 2: 4006 callee gone"]);
+}
