@@ -196,3 +196,17 @@ fn a_clock_that_goes_back_holds_nothing_back() {
     register(&mut world, 4, 200_000);
     assert_eq!(told(&mut world), [(4, None)]);
 }
+
+#[test]
+fn many_small_changes_are_pushed_like_a_large_one() {
+    let mut world = watched(16_000_000);
+    for (offset, size) in [(200, 250), (400, 251)] {
+        (0..200).for_each(|name| register(&mut world, name, size));
+        assert_eq!(told(&mut world), [(offset, Some(200))]);
+    }
+    register(&mut world, 1, 300);
+    assert_eq!(told(&mut world), [(401, Some(1))]);
+    // All of them in one moment, in which there is no more room than in the rest of the second.
+    register(&mut world, 2, 128 * 1_024 - 200 * (250 + 251) - 299);
+    assert_eq!(told(&mut world), [(402, None)]);
+}

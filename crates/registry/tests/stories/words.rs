@@ -263,6 +263,8 @@ fn what_the_carrier_does_not_take_is_refused() {
         here.set_message_max(700);
         let longest = (1..=255).take_while(|length| here.may_join(id(1), &"k".repeat(*length), &[0; 200]).is_ok()).last();
         let longest = longest.expect("some fit");
+        // Reckoned with are 160 bytes and the node's name for a message, and 48 for an entry besides its key and metadata.
+        assert_eq!(longest, (700 - 160 - node.len() - 48 - 200).min(255));
         here.join(id(1), &"k".repeat(longest), &[0; 200], START_MS).expect("it fits");
         here.register(id(1), &"k".repeat(longest), &[0; 200], false, START_MS).expect("it fits");
         here.flush();
