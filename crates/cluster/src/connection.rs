@@ -15,7 +15,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::gather::gather;
 use crate::history::Streams;
 use crate::link_log::LinkLog;
-use crate::loader::{Checks, Loader};
+use crate::loader::{Checks, Load, Loader};
 use crate::marks::Marks;
 use crate::members::{Hello, Members, Step, Timing, VERSIONS};
 use crate::pieces::split;
@@ -133,6 +133,8 @@ struct Node {
     /// The marks as they were when the connection was lost, until the streams are opened again: what is stored from then on must not hide what
     /// is lost.
     marks_before: Option<Arc<Marks>>,
+    /// What is to be read as soon as the streams are opened again.
+    held: Vec<Load>,
     is_opening: bool,
     /// How often the connection was lost.
     lost: u64,
@@ -174,6 +176,7 @@ impl Node {
             streams: None,
             marks: Arc::default(),
             marks_before: None,
+            held: Vec::new(),
             is_opening: false,
             lost: 0,
             checks: Arc::default(),
@@ -343,7 +346,7 @@ impl Node {
 
     /// Says that the cluster can be reached, if all that this node needs of it is there.
     fn tell_link(&self) {
-        if self.members.is_joined() && (self.settings.streams.is_empty() || self.are_open()) {
+        if self.members.is_joined() && (self.settings.streams.is_empty() || self.streams.is_some()) {
             (self.hand)(Incoming::Linked(true));
         }
     }
@@ -380,6 +383,8 @@ impl Node {
                 (self.hand)(Incoming::Linked(false));
                 self.marks_before.get_or_insert_with(|| Arc::new(self.marks.copy()));
                 self.lost += 1;
+                // When the link is back, it is asked for again.
+                self.held.clear();
                 let steps = self.members.linked(false, self.now_ms());
                 self.take(steps).await;
             }
@@ -429,7 +434,7 @@ impl Node {
             // They were opened before the connection was lost again.
             return self.open_streams(opened.clone());
         }
-        let is_known = self.are_open() && self.streams.as_ref().is_some_and(|known| known.streams.are(&streams));
+        let is_known = self.streams.as_ref().is_some_and(|known| known.streams.are(&streams));
         let loader = Loader::start(streams.clone(), Arc::clone(&self.hand), Arc::clone(&self.checks));
         let watch = Watch {
             streams: streams.clone(),
@@ -440,6 +445,9 @@ impl Node {
         };
         self.streams = Some(Open { streams, loader, _watch: JoinSet::from_iter([watch.run()]) });
         self.marks_before = None;
+        if let Some(Open { loader, .. }) = &self.streams {
+            self.held.drain(..).for_each(|load| loader.load(load));
+        }
         if !is_known {
             self.tell_link();
         }
@@ -494,7 +502,8 @@ impl Node {
             Outgoing::Load(load) => match &self.streams {
                 Some(Open { loader, .. }) if self.marks_before.is_none() => loader.load(load),
                 _ if load.is_check => {}
-                _ => (self.hand)(Incoming::Loaded { channel: load.channel, behind: load.behind, history: None }),
+                Some(_) => self.held.push(load),
+                None => (self.hand)(Incoming::Loaded { channel: load.channel, behind: load.behind, history: None }),
             },
             Outgoing::BeginRun { namespace, lost } => {
                 let gone = Arc::clone(&self.gone);
@@ -528,11 +537,7 @@ impl Node {
         }
     }
 
-    /// Whether the streams were opened since the connection is there.
-    fn are_open(&self) -> bool {
-        self.streams.is_some() && self.marks_before.is_none()
-    }
-
+    /// The streams, if they were opened since the connection is there.
     fn streams(&self) -> Option<Streams> {
         self.streams.as_ref().filter(|_| self.marks_before.is_none()).map(|open| open.streams.clone())
     }

@@ -112,8 +112,9 @@ pub(crate) fn take(node: &Node, incoming: Incoming) {
                 node.is_settled.store(false, Relaxed);
                 node.register(Order::Parted);
             }
-            node.is_linked.store(is_linked, Relaxed);
+            // Shards first: whoever sees that the node is cut off, and publishes then, reaches its subscribers.
             node.tell_shards(|| Message::Linked(is_linked));
+            node.is_linked.store(is_linked, Relaxed);
         }
         Incoming::Grown { namespace } => node.tell_shards(|| Message::Grown(Arc::clone(&namespace))),
         Incoming::Link { scope, message } => node.register(Order::Link { scope, message }),

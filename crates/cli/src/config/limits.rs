@@ -189,6 +189,7 @@ pub(crate) const NO_FIXED: &[(&str, &str)] = &[
     ("engine/src/session/refusal.rs", "REASON_LEN_MAX"),
     ("server/src/refusals.rs", "LINES_MAX"),
     ("server/src/refusals.rs", "ORIGIN_SHOWN_MAX"),
+    ("cluster/src/marks.rs", "LEFT_MAX"),
     ("cluster/src/loader.rs", "READING_MAX"),
     ("cluster/src/loader.rs", "CHECKING_MAX"),
     ("protocol/src/deflate.rs", "STORED_MAX"),
