@@ -1,5 +1,6 @@
 // A cluster on a NATS server that carries little in one message: what does not fit is refused at once, and nothing is said to be sent that cannot arrive.
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 import { Centrifuge } from 'centrifuge';
 import WebSocket from 'ws';
@@ -94,6 +95,9 @@ describe('a cluster on a NATS server with a small max_payload', () => {
     const far = await connect(1, 'far');
     nodes[2].process.kill('SIGSTOP');
     try {
+      // It stops when the system comes to it, and may answer until then.
+      const state = () => readFileSync(`/proc/${nodes[2].process.pid}/stat`, 'utf8').split(') ')[1][0];
+      await eventually(() => state() === 'T', 'the node to stand still');
       let isOver = false;
       const slow = nodes[0].api('info').then(() => { isOver = true; });
       const joined = await nodes[0].api('join', { scope: 'devices', group: 'some', client: far.id });
