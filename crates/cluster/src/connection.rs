@@ -1,10 +1,11 @@
 //! The connection to NATS: what goes out, what comes in, and whether it is there.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use async_nats::connection::State;
 use async_nats::{Client, ConnectOptions, Event, Message, ServerAddr, Subscriber};
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -29,6 +30,8 @@ use crate::{Incoming, Outgoing, Stored};
 const RETRY: Duration = Duration::from_secs(1);
 /// Hellos and answers to questions that wait. What does not fit is lost: each node says hello again at once.
 const HEARD_MAX: usize = 4_096;
+/// How long a read waits for streams that have to be looked at first; then it can't be had now.
+const HOLD: Duration = Duration::from_secs(5);
 /// Between two looks at who is there.
 const LOOK: Duration = Duration::from_millis(50);
 /// How long a node has to say that it is there. Whether it listens at all, NATS says at once.
@@ -133,8 +136,8 @@ struct Node {
     /// The marks as they were when the connection was lost, until the streams are opened again: what is stored from then on must not hide what
     /// is lost.
     marks_before: Option<Arc<Marks>>,
-    /// What is to be read as soon as the streams are opened again.
-    held: Vec<Load>,
+    /// What is to be read as soon as the streams are opened again, and since when it waits. Each channel of this node asks once.
+    held: VecDeque<(Instant, Load)>,
     is_opening: bool,
     /// How often the connection was lost.
     lost: u64,
@@ -176,7 +179,7 @@ impl Node {
             streams: None,
             marks: Arc::default(),
             marks_before: None,
-            held: Vec::new(),
+            held: VecDeque::new(),
             is_opening: false,
             lost: 0,
             checks: Arc::default(),
@@ -280,6 +283,9 @@ impl Node {
     }
 
     async fn look(&mut self) {
+        while let Some((_, load)) = self.held.pop_front_if(|(since, _)| since.elapsed() >= HOLD) {
+            self.refuse(load);
+        }
         let steps = self.members.tick(self.now_ms());
         self.take(steps).await;
     }
@@ -415,13 +421,20 @@ impl Node {
                         let _ = opened.send((lost, streams));
                         return;
                     }
-                    Err(error) if error == told => {}
-                    Err(error) => {
+                    // Without the connection it says nothing of JetStream.
+                    Err(error) if client.connection_state() == State::Connected => {
                         let remedy = remedy(&error);
-                        tracing::warn!(error, remedy, "JetStream can't be used; trying again, /health is 503 until then");
                         hand(Incoming::NoStreams(format!("{error}{}{remedy}", if remedy.is_empty() { "" } else { ": " })));
-                        told = error;
+                        if error != told {
+                            tracing::warn!(
+                                error,
+                                remedy,
+                                "JetStream can't be used: channels with history can't be published to; trying again"
+                            );
+                            told = error;
+                        }
                     }
+                    Err(_) => {}
                 }
                 tokio::time::sleep(RETRY).await;
             }
@@ -446,7 +459,7 @@ impl Node {
         self.streams = Some(Open { streams, loader, _watch: JoinSet::from_iter([watch.run()]) });
         self.marks_before = None;
         if let Some(Open { loader, .. }) = &self.streams {
-            self.held.drain(..).for_each(|load| loader.load(load));
+            self.held.drain(..).for_each(|(_, load)| loader.load(load));
         }
         if !is_known {
             self.tell_link();
@@ -502,8 +515,8 @@ impl Node {
             Outgoing::Load(load) => match &self.streams {
                 Some(Open { loader, .. }) if self.marks_before.is_none() => loader.load(load),
                 _ if load.is_check => {}
-                Some(_) => self.held.push(load),
-                None => (self.hand)(Incoming::Loaded { channel: load.channel, behind: load.behind, history: None }),
+                Some(_) => self.held.push_back((Instant::now(), load)),
+                None => self.refuse(load),
             },
             Outgoing::BeginRun { namespace, lost } => {
                 let gone = Arc::clone(&self.gone);
@@ -535,6 +548,11 @@ impl Node {
             },
             Outgoing::Leave { .. } => {}
         }
+    }
+
+    /// Says that something can't be read now.
+    fn refuse(&self, load: Load) {
+        (self.hand)(Incoming::Loaded { channel: load.channel, behind: load.behind, history: None });
     }
 
     /// The streams, if they were opened since the connection is there.

@@ -253,8 +253,8 @@ impl Cluster {
         self.send(Outgoing::Suspect);
     }
 
-    /// Begins a new run of a namespace's stream, unless the current one is not `lost` any more: as of [`Life::run`]. For whoever remembers what
-    /// the stream has not.
+    /// Begins a new run of a namespace's stream if its current run is `lost`, an id as in [`Life::run`]. The caller knows of a publication that
+    /// the stream lacks.
     pub fn begin_run(&self, namespace: Arc<str>, lost: u64) {
         self.send(Outgoing::BeginRun { namespace, lost });
     }

@@ -28,15 +28,15 @@ async fn suspicion(mut socket: TcpStream, is_secured: bool) -> &'static str {
     // What it is and wants, a NATS server says first, before TLS.
     let begin = match timeout(PATIENCE, socket.read(&mut begin)).await {
         Ok(Ok(length)) => &begin[..length],
-        _ => return "it says nothing, so it may be no NATS server, or one that begins with TLS (handshake_first)",
+        _ => return "it sends nothing: it may not be a NATS server, or it begins with TLS (handshake_first)",
     };
-    let Some(info) = begin.strip_prefix(b"INFO ") else { return "it is no NATS server" };
+    let Some(info) = begin.strip_prefix(b"INFO ") else { return "it is not a NATS server" };
     let demands_tls = String::from_utf8_lossy(info).contains("\"tls_required\":true");
     match (demands_tls, is_secured) {
         (true, _) => {
             "it demands TLS, so its certificate may not be trusted (cluster.nats_tls_ca) or ours not be the right one (cluster.nats_tls_cert); its own log tells"
         }
-        (false, true) => "it speaks no TLS, which cluster.nats_url (tls://), cluster.nats_tls_ca or cluster.nats_tls_cert demands",
+        (false, true) => "it does not speak TLS, which cluster.nats_url (tls://), cluster.nats_tls_ca or cluster.nats_tls_cert demands",
         (false, false) => "its own log may tell why",
     }
 }

@@ -133,6 +133,10 @@ async fn hand_in(streams: Streams, mut reads: UnboundedReceiver<Read>, hand: Han
             if is_check && history.is_none() {
                 state.fail();
             } else {
+                if history.is_none() {
+                    // The stream may be in another life or run, which a look finds out.
+                    state.trouble.notify_one();
+                }
                 hand(Incoming::Loaded { channel, behind, history });
             }
         }

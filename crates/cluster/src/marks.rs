@@ -1,5 +1,5 @@
-//! The last sequence that this node knows of each stream, and what is there. A stream that does not have it any more was set back to an earlier state: its
-//! server lost what was not on its disk yet, or was restored. Nobody says so, and the stream goes on from there with the same sequences.
+//! A mark is the last sequence of a stream that this node knows, with its publication. If the stream lacks it, the stream was set back to an
+//! earlier state: its server lost what was not on disk yet, or was restored. NATS does not report that, and gives the same sequences again.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,12 +24,13 @@ impl Mark {
         self.sequence
     }
 
-    /// Whether a stream lacks it that ends at a sequence.
+    /// Whether the stream ends before the mark.
     pub(crate) fn is_behind(&self, last: u64) -> bool {
         last < self.sequence
     }
 
-    /// Whether a stream lacks it that has something in its place; none = it was let go of, as every publication is in time.
+    /// Whether the stream has another publication at the mark's sequence. None = the stream has nothing there, which is no evidence: it lets go of
+    /// each publication in time.
     pub(crate) fn is_replaced(&self, found: Option<&[u8]>) -> bool {
         found.zip(self.payload.as_deref()).is_some_and(|(found, known)| found != known)
     }
@@ -49,7 +50,7 @@ struct Known {
 pub(crate) struct Marks(Mutex<HashMap<u64, Known>>);
 
 impl Marks {
-    /// A stream is opened in this life. What is known of another run says nothing of this one.
+    /// Notes the life in which a stream is opened. The mark of another run is dropped.
     pub(crate) fn begin(&self, life: Life) {
         let mut known = self.known();
         let of_epoch = known.entry(life.epoch).or_insert(Known { run: life.run, mark: None, left: VecDeque::new() });
@@ -62,7 +63,7 @@ impl Marks {
         }
     }
 
-    /// Whether a stream was in another run since it was in this one: what says which run it is in was set back with it.
+    /// Whether this node has seen the stream leave this run: then the stream's description was set back with it.
     pub(crate) fn has_left(&self, life: Life) -> bool {
         self.known().get(&life.epoch).is_some_and(|known| known.run != life.run && known.left.contains(&life.run))
     }

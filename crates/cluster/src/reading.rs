@@ -24,8 +24,7 @@ const ROUNDS: u32 = 5;
 pub(crate) struct Kept {
     /// Oldest first, without a gap.
     pub(crate) publications: Vec<Stored>,
-    /// The channel's last sequence. Where nothing is kept, the stream's: nothing of the channel is missed up to there, whoever was given which
-    /// position of it by another node.
+    /// The channel's last sequence; the stream's last sequence if the stream has no publication of the channel.
     pub(crate) last: u64,
     /// Nothing behind it, up to the last, is missing, and what was before it is gone. None = nothing has gone while it was read.
     pub(crate) floor: Option<u64>,

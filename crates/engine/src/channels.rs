@@ -70,7 +70,7 @@ struct Stored {
     lost: (Epoch, u64),
     /// The run that has lost something, and the first offset that is not its any more. The log backend may know it a moment later.
     ended: Option<(u64, u64)>,
-    /// The last load that is in the cache, by its number; 0 = none, or it is no cache.
+    /// The number of the last load that is in the cache; 0 = nothing was loaded, or the log is in memory.
     read: u64,
     /// When that was put in, or when the link was lost since: until then nothing was missed. Unix milliseconds.
     sure_ms: u64,

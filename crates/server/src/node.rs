@@ -103,7 +103,7 @@ pub(crate) struct Node {
     pub(crate) is_settled: AtomicBool,
     /// Why this node takes no part in the cluster, if it stands aside.
     aside: Mutex<Option<String>>,
-    /// Why JetStream could not be used when it was tried last; empty = it was not tried, or could.
+    /// Why JetStream could not be used since the link last came or went; empty = nothing is known against it.
     stream_fault: Mutex<String>,
     /// Other nodes in sight.
     pub(crate) peers: AtomicUsize,
@@ -251,7 +251,7 @@ impl Node {
         self.cluster.is_some() && self.is_linked.load(Relaxed) && !self.is_settled.load(Relaxed)
     }
 
-    /// JetStream can't be used, for a reason. It can when the cluster is linked next.
+    /// JetStream can't be used, for a reason; empty = nothing is known against it.
     pub(crate) fn set_stream_fault(&self, why: String) {
         *self.stream_fault.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }

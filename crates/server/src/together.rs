@@ -112,6 +112,8 @@ pub(crate) fn take(node: &Node, incoming: Incoming) {
                 node.is_settled.store(false, Relaxed);
                 node.register(Order::Parted);
             }
+            // Another reason than that the link is gone is told anew.
+            node.set_stream_fault(String::new());
             // Shards first: whoever sees that the node is cut off, and publishes then, reaches its subscribers.
             node.tell_shards(|| Message::Linked(is_linked));
             node.is_linked.store(is_linked, Relaxed);

@@ -332,8 +332,8 @@ impl Store {
         self.write(Write::Append(append));
     }
 
-    /// Asks for what is kept of a channel behind an offset (with it a number that the answer carries), at most the last `size`; [`Incoming::Loaded`] tells it. One that is not there yet
-    /// gets its epoch, and is forgotten after `meta_ttl_ms` milliseconds if nothing is published.
+    /// Reads what is kept of a channel behind an offset, at most the last `size`; [`Incoming::Loaded`] tells it. `behind` is the offset, and a
+    /// number that the answer carries. A channel that is not there yet gets its epoch, and is forgotten after `meta_ttl_ms` milliseconds if nothing is published.
     pub fn load(&self, channel: Arc<str>, behind: (u64, u64), size: usize, meta_ttl_ms: u64) {
         self.read(Read::History(Load { channel, behind, size, meta_ttl_ms: meta_ttl_ms.min(LENGTH_MAX_MS) }));
     }
@@ -373,8 +373,8 @@ impl Store {
         self.write(Write::Discard { ids, done });
     }
 
-    /// Begins a new run, unless the current one is not `lost` any more: an id as in [`Placed::run`]. For whoever remembers what the database
-    /// has not: what it gave in a channel from the offset `first` on is of the new run.
+    /// Begins a new run if the current run is `lost`, an id as in [`Placed::run`]. The caller knows of a publication that the database lacks:
+    /// offsets of the channel from `first` on are of the new run.
     pub fn begin_run(&self, channel: Arc<str>, lost: u64, first: u64) {
         self.write(Write::BeginRun { channel, lost, first });
     }

@@ -51,7 +51,7 @@ pub(super) struct Loading {
     pub(super) top: u64,
 }
 
-/// Channels by their names: what is done to all is done in an order that can be repeated.
+/// All channels, sorted by name. A hash map iterates in another order in each process; a simulation must repeat.
 fn in_order(table: &mut HashMap<Arc<str>, Channel>) -> impl Iterator<Item = (&Arc<str>, &mut Channel)> {
     let mut all: Vec<_> = table.iter_mut().collect();
     all.sort_unstable_by_key(|(name, _)| *name);
@@ -74,7 +74,7 @@ pub(super) enum Keeper {
 pub enum KeeperAct {
     /// To begin or end hearing a channel.
     Interest(Arc<str>, bool),
-    /// To get what is kept of a channel, of a namespace, behind an offset; last the number of this load, which its answer carries.
+    /// To read a channel's log: channel, namespace, the offset behind which, and the number of this load, which the answer carries.
     Load(Arc<str>, Arc<str>, u64, u64),
     /// To get what is there behind an offset, if anything is. An answer may stay away.
     Check(Arc<str>, Arc<str>, u64, u64),

@@ -238,7 +238,8 @@ impl Channels {
         let is_new = !is_same_epoch || loaded.floor > position.offset && !is_sure;
         if !is_same_epoch && loaded.behind > 0 {
             // It was asked behind an offset of another life or run, which says nothing of this one.
-            return self.begin_anew(channel);
+            self.begin_anew(channel);
+            return false;
         }
         // Nothing was asked for behind the last one.
         stored.read = stored.read.max(loaded.number.min(self.keepers.asked()));
@@ -285,11 +286,10 @@ impl Channels {
         true
     }
 
-    /// The cache is of another life or run: its subscribers begin anew, or it is loaded from the beginning for those who wait. Whether there is
-    /// a cache now: never.
-    fn begin_anew(&mut self, channel: &Arc<str>) -> bool {
-        let Some(known) = self.table.get_mut(channel) else { return false };
-        let Some(stored) = &mut known.history else { return false };
+    /// The cache is of another life or run. If it has subscribers, they are told to begin anew; else it is loaded from the beginning.
+    fn begin_anew(&mut self, channel: &Arc<str>) {
+        let Some(known) = self.table.get_mut(channel) else { return };
+        let Some(stored) = &mut known.history else { return };
         stored.question = Question::None;
         stored.look = Look::default();
         stored.ring = HistoryRing::new(Epoch::default());
@@ -299,7 +299,6 @@ impl Channels {
             known.hearing = Hearing::Loading(Loading::default());
             self.load(channel, 0);
         }
-        false
     }
 
     /// The channel's cache is worth nothing any more: its subscribers begin anew.

@@ -1,5 +1,6 @@
 //! Channels at home here that the cluster or the store keeps: what these have to do before a request is answered, and what they do unasked.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,7 +9,7 @@ use bytes::Bytes;
 use touchline_cluster::Life;
 use touchline_engine::channels::{KeeperAct, Outcome, Unreadable, removal};
 use touchline_engine::request::Position;
-use touchline_engine::{Request, Response};
+use touchline_engine::{ConnectionId, Request, Response};
 use touchline_protocol::Error;
 use touchline_protocol::publication::Content;
 
@@ -31,15 +32,30 @@ fn say_unreadable(channel: &str, Unreadable { format }: Unreadable, now_ms: u64)
     }
 }
 
+/// Requests to one channel that wait, in order.
+#[derive(Default)]
+pub(super) struct Waiting {
+    requests: Vec<(Request, Asker)>,
+    /// The subscribers that come or go by one of them: who asks next is not compared with all that wait.
+    subscribers: HashSet<ConnectionId>,
+}
+
+impl Waiting {
+    fn push(&mut self, request: Request, asker: Asker) {
+        self.subscribers.extend(request.subscriber());
+        self.requests.push((request, asker));
+    }
+}
+
 impl Shard {
     /// Carries a request to a channel out, now or as soon as the node hears the channel.
     pub(super) fn submit(&mut self, channel: &Arc<str>, request: Request, asker: Asker) {
         // What a session says about one channel stays in order. In a channel that is heard only those wait who are ahead of it.
         if let Some(subscriber) = request.subscriber()
             && let Some(waiting) = self.waiting.get_mut(channel)
-            && (!self.channels.is_heard(channel) || waiting.iter().any(|(other, _)| other.subscriber() == Some(subscriber)))
+            && (!self.channels.is_heard(channel) || waiting.subscribers.contains(&subscriber))
         {
-            return waiting.push((request, asker));
+            return waiting.push(request, asker);
         }
         if self.node.cluster.is_some() && self.is_too_large(channel, &request) {
             return self.node.answer(asker, Response::Refused(Error::BAD_REQUEST));
@@ -51,7 +67,7 @@ impl Shard {
                 }
                 self.node.answer(asker, response);
             }
-            Outcome::Wait(request) => self.waiting.entry(Arc::clone(channel)).or_default().push((request, asker)),
+            Outcome::Wait(request) => self.waiting.entry(Arc::clone(channel)).or_default().push(request, asker),
             Outcome::Keep(namespace, payload, key) => {
                 let Some(cluster) = &self.node.cluster else { return };
                 let node = Arc::clone(&self.node);
@@ -101,7 +117,7 @@ impl Shard {
         loop {
             let ready = self.channels.take_ready();
             for channel in &ready {
-                for (request, asker) in self.waiting.remove(channel).unwrap_or_default() {
+                for (request, asker) in self.waiting.remove(channel).unwrap_or_default().requests {
                     self.submit(channel, request, asker);
                 }
             }

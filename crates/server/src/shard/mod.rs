@@ -38,10 +38,10 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use touchline_engine::tracker::Tracker;
 use touchline_engine::wheel::Wheel;
-use touchline_engine::{Channels, Delivery, Effects, Hub, Request, ShardId};
+use touchline_engine::{Channels, Delivery, Effects, Hub, ShardId};
 
 use crate::admission::Place;
-use crate::inbox::{Asker, Message};
+use crate::inbox::Message;
 use crate::metrics::ShardMetrics;
 use crate::node::Node;
 use crate::operation;
@@ -54,6 +54,7 @@ pub(crate) use door::Listeners;
 use half_open::HalfOpen;
 pub(crate) use half_open::Pass;
 pub(crate) use handle::ShardHandle;
+use keepers::Waiting;
 use outbox::Outbox;
 pub(crate) use poller::Poller;
 use probe::Look;
@@ -111,7 +112,7 @@ pub(crate) struct Shard {
     hub: Hub,
     channels: Channels,
     /// Requests that wait until the node hears their channel.
-    waiting: HashMap<Arc<str>, Vec<(Request, Asker)>>,
+    waiting: HashMap<Arc<str>, Waiting>,
     outbox: Outbox,
     wheel: Wheel,
     /// Keys due in the current tick.

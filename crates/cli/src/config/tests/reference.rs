@@ -45,7 +45,7 @@ const OPTIONS_HEAD: &str = r#"
 ## Options of channels
 
 Under `channel.without_namespace` for channels whose name has no namespace, and in each of `channel.namespaces`.
-The name of a namespace has two or more letters (`a` to `z`, `A` to `Z`), digits, `-`, `_` and `.`, and stands in the list once.
+The name of a namespace is unique, and consists of at least two characters: letters (`a` to `z`, `A` to `Z`), digits, `-`, `_` and `.`.
 A fresh file of `touchline genconfig` has the namespace `news` already: write the options there.
 
 ```toml
