@@ -1,4 +1,5 @@
-//! Answers that are much larger than their questions: they are made only when there is room, and nobody is ended for asking.
+//! Answers that are much larger than their questions: they are made only when there is room, and nobody is ended for
+//! asking.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -26,8 +27,9 @@ fn fill(server: &Server, channel: &str) {
 
 /// One message that asks for a history again and again.
 fn questions(limit: usize) -> String {
-    let message: Vec<String> =
-        (2..ASKED + 2).map(|id| format!("{{\"id\":{id},\"history\":{{\"channel\":\"big:a\",\"limit\":{limit}}}}}")).collect();
+    let message: Vec<String> = (2..ASKED + 2)
+        .map(|id| format!("{{\"id\":{id},\"history\":{{\"channel\":\"big:a\",\"limit\":{limit}}}}}"))
+        .collect();
     let message = message.join("");
     assert!(message.len() <= 65_536, "it is one message");
     message
@@ -53,7 +55,11 @@ fn a_message_of_60_kb_that_asks_for_histories_and_does_not_read_costs_one_answer
     watch.told(format!("{:?} when read", first.as_ref().map(|reply| reply["error"]["code"].clone())));
     // One answer is being sent, one is made ahead, and each is text before it is a frame.
     watch.end(4 * 6 * MIB + SLACK);
-    assert_eq!(first.map(|reply| reply["history"]["publications"].as_array().map(Vec::len)), Ok(Some(300)), "it was made");
+    assert_eq!(
+        first.map(|reply| reply["history"]["publications"].as_array().map(Vec::len)),
+        Ok(Some(300)),
+        "it was made"
+    );
 }
 
 #[test]
@@ -64,7 +70,9 @@ fn a_client_that_asks_for_1100_histories_at_once_and_reads_gets_them_all() {
     let mut client = WebSocket::connected(server.address);
     let mut watch = Watch::begin("1,100 histories in a message, read", &server);
     client.send(&text(&questions(size(20, 300))));
-    let answered = (2..ASKED + 2).take_while(|id| client.reply(&json!(id)).is_ok_and(|reply| reply["history"].is_object())).count();
+    let answered = (2..ASKED + 2)
+        .take_while(|id| client.reply(&json!(id)).is_ok_and(|reply| reply["history"].is_object()))
+        .count();
     watch.told(format!("{answered} answers"));
     watch.end(4 * 6 * MIB + SLACK);
     assert_eq!(answered, ASKED);
@@ -82,7 +90,9 @@ fn a_client_that_recovers_30_channels_of_300_kb_at_once_gets_all_and_stays() {
         }
     }
     let epochs: Vec<Value> = (0..30)
-        .map(|channel| http.api("history", &json!({"channel": format!("big:{channel}"), "limit": 0}))["result"]["epoch"].clone())
+        .map(|channel| {
+            http.api("history", &json!({"channel": format!("big:{channel}"), "limit": 0}))["result"]["epoch"].clone()
+        })
         .collect();
     let mut client = narrow(server.address);
     let mut watch = Watch::begin("30 channels of 300 KB recovered at once", &server);
@@ -107,14 +117,19 @@ fn presence_of_3000_asked_1000_times_and_not_read_costs_one_answer() {
     let server = Server::start();
     let _crowd = crowd(server.address, 3_000, &text(r#"{"id":2,"subscribe":{"channel":"room:a"}}"#), r#""id":2"#);
     let mut attacker = narrow(server.address);
-    let message: String = (2..1_300).map(|id| format!("{{\"id\":{id},\"presence\":{{\"channel\":\"room:a\"}}}}")).collect();
+    let message: String =
+        (2..1_300).map(|id| format!("{{\"id\":{id},\"presence\":{{\"channel\":\"room:a\"}}}}")).collect();
     let mut watch = Watch::begin("1,300 presences of 3,000 in a message, not read", &server);
     attacker.send(&text(&message));
     std::thread::sleep(FLOOD);
     let first = attacker.next();
     watch.told(format!("{:?} when read", first.as_ref().map(|reply| reply["error"]["code"].clone())));
     watch.end(4 * MIB + SLACK);
-    assert_eq!(first.map(|reply| reply["presence"]["presence"].as_object().map(serde_json::Map::len)), Ok(Some(3_000)), "it was made");
+    assert_eq!(
+        first.map(|reply| reply["presence"]["presence"].as_object().map(serde_json::Map::len)),
+        Ok(Some(3_000)),
+        "it was made"
+    );
 }
 
 #[test]
@@ -139,7 +154,11 @@ fn names_with_metadata_asked_900_times_and_not_read_cost_one_answer() {
     let first = attacker.next();
     watch.told(format!("{:?} when read", first.as_ref().map(|reply| reply["error"]["code"].clone())));
     watch.end(4 * 5 * MIB + SLACK);
-    assert_eq!(first.map(|reply| reply["rpc"]["data"]["names"].as_array().map(Vec::len)), Ok(Some(1_000)), "it was made");
+    assert_eq!(
+        first.map(|reply| reply["rpc"]["data"]["names"].as_array().map(Vec::len)),
+        Ok(Some(1_000)),
+        "it was made"
+    );
 }
 
 /// Whether it was let in, as far as it has been told.
@@ -152,8 +171,8 @@ fn is_upgraded(mut socket: &TcpStream) -> bool {
 const BUDGET: u64 = 256;
 /// What a connection costs besides: slots, sessions, subscriptions, sockets.
 const EACH: u64 = 4 * 1024;
-/// What the budget does not see: on each shard an answer of 6 MB while it is made, framed and gathered, and what the allocator keeps between large
-/// blocks. Half of the budget here.
+/// What the budget does not see: on each shard an answer of 6 MB while it is made, framed and gathered, and what the
+/// allocator keeps between large blocks. Half of the budget here.
 const UNSEEN: u64 = BUDGET * MIB / 2;
 
 #[test]

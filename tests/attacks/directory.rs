@@ -74,12 +74,16 @@ fn a_message_to_a_group_of_500_is_there_once() {
     let _crowd = crowd(server.address, 500, &text(join), r#""id":2"#);
     let mut attacker = WebSocket::connected(server.address);
     let data = "d".repeat(60_000);
-    let send =
-        |id: u32| format!(r#"{{"id":{id},"rpc":{{"method":"registry.send","data":{{"scope":"devices","group":"all","data":"{data}"}}}}}}"#);
+    let send = |id: u32| {
+        format!(
+            r#"{{"id":{id},"rpc":{{"method":"registry.send","data":{{"scope":"devices","group":"all","data":"{data}"}}}}}}"#
+        )
+    };
     let mut watch = Watch::begin("20 messages of 60 KB to a group of 500 that does not read", &server);
     (2..22).for_each(|id| attacker.send(&text(&send(id))));
-    let last =
-        attacker.reply(&json!(21)).map(|reply| if reply["error"].is_null() { json!("sent") } else { reply["error"]["code"].clone() });
+    let last = attacker
+        .reply(&json!(21))
+        .map(|reply| if reply["error"].is_null() { json!("sent") } else { reply["error"]["code"].clone() });
     std::thread::sleep(Duration::from_millis(500));
     watch.told(format!("{last:?}"));
     // The messages themselves, once each, and what the sockets of the members take of them.
@@ -91,7 +95,9 @@ fn calls_that_nobody_answers_are_bounded_for_each_caller() {
     let _alone = alone();
     let server = Server::start();
     let mut silent = WebSocket::connected(server.address);
-    silent.must(&json!({"id": 2, "rpc": {"method": "registry.register", "data": {"scope": "devices", "name": "silent"}}}));
+    silent.must(
+        &json!({"id": 2, "rpc": {"method": "registry.register", "data": {"scope": "devices", "name": "silent"}}}),
+    );
     let mut attacker = WebSocket::connected(server.address);
     let call = |id: u32| json!({"id": id, "rpc": {"method": "registry.call", "data": {"scope": "devices", "name": "silent", "data": 1, "timeout_ms": 60_000}}});
     let mut watch = Watch::begin("500 calls that nobody answers", &server);
@@ -102,7 +108,8 @@ fn calls_that_nobody_answers_are_bounded_for_each_caller() {
     let refused = attacker.next();
     watch.told(format!("{:?}", refused.as_ref().map(|reply| reply["error"]["code"].clone())));
     let mut other = WebSocket::connected(server.address);
-    let count = other.told(&json!({"id": 2, "rpc": {"method": "registry.lookup", "data": {"scope": "devices", "name": "silent"}}}));
+    let count = other
+        .told(&json!({"id": 2, "rpc": {"method": "registry.lookup", "data": {"scope": "devices", "name": "silent"}}}));
     watch.end(4 * MIB + SLACK);
     assert_eq!(count, Told::Done);
     assert_eq!(refused.expect("it stays")["error"]["code"], json!(4007), "a caller's waiting calls have a limit");
@@ -117,7 +124,8 @@ fn names_of_the_server_itself_are_out_of_reach() {
     member.must(&json!({"id": 2, "subscribe": {"channel": "room:a"}}));
     let mut watch = Watch::begin("operations on the scope of presence", &server);
     let scope = json!({"scope": "$presence", "group": "room:a", "name": "room:a", "prefix": "", "data": 1, "client": "00000000-0000-4000-8000-000000000000"});
-    for operation in ["members", "groups", "names", "count", "send", "lookup", "register", "join", "call", "multi_call"] {
+    for operation in ["members", "groups", "names", "count", "send", "lookup", "register", "join", "call", "multi_call"]
+    {
         let reply = http.api(operation, &scope);
         watch.told(&reply["error"]["code"]);
         assert!(reply["error"]["code"].is_u64(), "{operation}: {reply}");
@@ -125,7 +133,9 @@ fn names_of_the_server_itself_are_out_of_reach() {
     watch.end(SLACK);
     let insecure = Server::with(&json!({"client": {"insecure": true}}));
     let mut attacker = WebSocket::connected(insecure.address);
-    let told = attacker.told(&json!({"id": 2, "rpc": {"method": "registry.members", "data": {"scope": "$presence", "group": "room:a"}}}));
+    let told = attacker.told(
+        &json!({"id": 2, "rpc": {"method": "registry.members", "data": {"scope": "$presence", "group": "room:a"}}}),
+    );
     assert_eq!(told, Told::Error(4003), "in insecure mode too");
 }
 
@@ -160,9 +170,14 @@ fn many_filters_that_are_nearly_the_same_cost_others_nothing() {
     let mut attackers: Vec<WebSocket> = (0..clients).map(|_| WebSocket::connected(server.address)).collect();
     let mut watch = Watch::begin("filters that differ in their last word", &server);
     for (last, attacker) in attackers.iter_mut().enumerate() {
-        attacker.send_json(&json!({"id": 2, "subscribe": {"channel": "filtered:a", "tf": filter(last, &"x".repeat(50), 60)}}));
+        attacker.send_json(
+            &json!({"id": 2, "subscribe": {"channel": "filtered:a", "tf": filter(last, &"x".repeat(50), 60)}}),
+        );
     }
-    let taken = attackers.iter_mut().filter_map(|attacker| attacker.reply(&json!(2)).ok()).filter(|reply| reply["subscribe"].is_object());
+    let taken = attackers
+        .iter_mut()
+        .filter_map(|attacker| attacker.reply(&json!(2)).ok())
+        .filter(|reply| reply["subscribe"].is_object());
     let taken = taken.count();
     let mut http = Http::new(server.address);
     for _ in 0..1_000 {
@@ -176,12 +191,15 @@ fn many_filters_that_are_nearly_the_same_cost_others_nothing() {
 #[test]
 fn channels_that_were_only_looked_at_leave_next_to_nothing() {
     let _alone = alone();
-    let server = Server::with(&merged(with_namespace(&json!({"name": "seen"})), &json!({"client": {"command_rate_limit": 0}})));
+    let server =
+        Server::with(&merged(with_namespace(&json!({"name": "seen"})), &json!({"client": {"command_rate_limit": 0}})));
     let mut attacker = WebSocket::connected(server.address);
     let mut watch = Watch::begin("200,000 channels that are only asked about", &server);
     let rounds = size(200, 1_000);
     for round in 0..rounds {
-        let message: String = (0..1_000).map(|n| format!("{{\"id\":{},\"history\":{{\"channel\":\"big:{round}-{n}\"}}}}", n + 2)).collect();
+        let message: String = (0..1_000)
+            .map(|n| format!("{{\"id\":{},\"history\":{{\"channel\":\"big:{round}-{n}\"}}}}", n + 2))
+            .collect();
         attacker.send(&text(&message));
         attacker.reply(&json!(1_001)).expect("it is answered");
     }
@@ -198,10 +216,16 @@ fn subscribing_to_ever_new_names_leaves_next_to_nothing() {
     let rounds = size(2_000, 5_000);
     for round in 0..rounds {
         let names = || (0..100).map(|n| format!("big:{round}-{n}"));
-        let enter = names().enumerate().map(|(n, name)| format!("{{\"id\":{},\"subscribe\":{{\"channel\":\"{name}\"}}}}", n + 2));
-        let leave = names().enumerate().map(|(n, name)| format!("{{\"id\":{},\"unsubscribe\":{{\"channel\":\"{name}\"}}}}", n + 102));
+        let enter = names()
+            .enumerate()
+            .map(|(n, name)| format!("{{\"id\":{},\"subscribe\":{{\"channel\":\"{name}\"}}}}", n + 2));
+        let leave = names()
+            .enumerate()
+            .map(|(n, name)| format!("{{\"id\":{},\"unsubscribe\":{{\"channel\":\"{name}\"}}}}", n + 102));
         attacker.send(&text(&enter.collect::<String>()));
-        let entered = (2..102).map(|_| attacker.next()).filter(|reply| reply.as_ref().is_ok_and(|reply| reply["subscribe"].is_object()));
+        let entered = (2..102)
+            .map(|_| attacker.next())
+            .filter(|reply| reply.as_ref().is_ok_and(|reply| reply["subscribe"].is_object()));
         let entered = entered.count();
         attacker.send(&text(&leave.collect::<String>()));
         let left = (102..202).map(|_| attacker.next()).filter(Result::is_ok).count();

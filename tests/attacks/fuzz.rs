@@ -1,4 +1,5 @@
-//! Sequences of commands and of nonsense on every transport, from `arbitrary`; first what is in `corpus/`. The oracle is the watch.
+//! Sequences of commands and of nonsense on every transport, from `arbitrary`; first what is in `corpus/`. The oracle
+//! is the watch.
 //!
 //! TOUCHLINE_FUZZ_SECONDS says how long (2 without it), TOUCHLINE_FUZZ_SEED where to begin.
 
@@ -20,7 +21,8 @@ use crate::support::{MIB, alone};
 
 /// Connections of earlier sequences that stay open, read or not.
 const OPEN: usize = 12;
-/// What those may hold: a queue and an answer of 6 MB each at the worst, and what is left of the memory that such answers were made in.
+/// What those may hold: a queue and an answer of 6 MB each at the worst, and what is left of the memory that such
+/// answers were made in.
 const MOST: u64 = OPEN as u64 * 9 * MIB + 32 * MIB;
 /// Bytes that a sequence is made of.
 const INPUT: usize = 400;
@@ -121,11 +123,14 @@ impl Step {
             Step::Connect { has_token: true } => (4, "connect", json!({"token": token(&json!({"sub": "ann"}))})),
             Step::Connect { .. } => (4, "connect", json!({})),
             Step::Subscribe { channel, recover, has_filter } => {
-                let filter = if *has_filter { json!({"key": "k", "cmp": "in", "vals": ["a", "b"]}) } else { Value::Null };
+                let filter =
+                    if *has_filter { json!({"key": "k", "cmp": "in", "vals": ["a", "b"]}) } else { Value::Null };
                 (5, "subscribe", json!({"channel": channel.name(), "recover": recover, "epoch": "e", "tf": filter}))
             }
             Step::Unsubscribe { channel } => (6, "unsubscribe", json!({"channel": channel.name()})),
-            Step::Publish { channel, size } => (7, "publish", json!({"channel": channel.name(), "data": "p".repeat((*size).into())})),
+            Step::Publish { channel, size } => {
+                (7, "publish", json!({"channel": channel.name(), "data": "p".repeat((*size).into())}))
+            }
             Step::Presence { channel, is_count: true } => (9, "presence_stats", json!({"channel": channel.name()})),
             Step::Presence { channel, .. } => (8, "presence", json!({"channel": channel.name()})),
             Step::History { channel, limit, reverse } => {
@@ -149,12 +154,18 @@ fn protobuf(id: u32, kind: u8, request: &Value) -> Vec<u8> {
     let text = |name: &str| request[name].as_str().unwrap_or_default().to_owned();
     let body = match kind {
         4 => protobuf::field(1, text("token").as_bytes()),
-        7 => [protobuf::field(1, text("channel").as_bytes()), protobuf::field(2, request["data"].to_string().as_bytes())].concat(),
+        7 => {
+            [protobuf::field(1, text("channel").as_bytes()), protobuf::field(2, request["data"].to_string().as_bytes())]
+                .concat()
+        }
         10 => {
             let limit = [&[2 << 3][..], &protobuf::varint(request["limit"].as_i64().unwrap_or(0) as u64)].concat();
             [protobuf::field(1, text("channel").as_bytes()), limit].concat()
         }
-        13 => [protobuf::field(1, request["data"].to_string().as_bytes()), protobuf::field(2, text("method").as_bytes())].concat(),
+        13 => {
+            [protobuf::field(1, request["data"].to_string().as_bytes()), protobuf::field(2, text("method").as_bytes())]
+                .concat()
+        }
         14 => protobuf::field(1, text("token").as_bytes()),
         _ => protobuf::field(1, text("channel").as_bytes()),
     };
@@ -189,7 +200,10 @@ impl Client {
     fn stream(server: &Server) -> (TcpStream, Option<(Value, Value, Http)>) {
         let mut socket = http::narrow_socket(server.address);
         let body = r#"{"id":1,"connect":{}}"#;
-        let request = format!("POST /connection/http_stream HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        let request = format!(
+            "POST /connection/http_stream HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
         socket.write_all(request.as_bytes()).expect("the server reads");
         let _head = websocket::head(&mut socket);
         let (mut line, mut byte) = (Vec::new(), [0]);
@@ -316,7 +330,11 @@ fn sequences_of_commands_cost_nobody_else_anything() {
             open.pop_front();
         }
         let growth = server.memory().saturating_sub(before);
-        assert!(growth < MOST, "+{growth} bytes after {sequence:?}: run on with TOUCHLINE_FUZZ_SEED={}", seed.saturating_sub(OPEN as u64));
+        assert!(
+            growth < MOST,
+            "+{growth} bytes after {sequence:?}: run on with TOUCHLINE_FUZZ_SEED={}",
+            seed.saturating_sub(OPEN as u64)
+        );
         cases += 1;
     }
     watch.told(format!("{cases} sequences from seed {first}"));
@@ -326,7 +344,8 @@ fn sequences_of_commands_cost_nobody_else_anything() {
 /// The files below a directory of the corpus.
 fn corpus(name: &str) -> Vec<Vec<u8>> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/attacks/corpus").join(name);
-    let mut files: Vec<_> = std::fs::read_dir(&directory).expect("the corpus is there").flatten().map(|entry| entry.path()).collect();
+    let mut files: Vec<_> =
+        std::fs::read_dir(&directory).expect("the corpus is there").flatten().map(|entry| entry.path()).collect();
     files.sort();
     files.iter().map(|file| std::fs::read(file).expect("it is a file")).collect()
 }
@@ -355,7 +374,10 @@ fn the_corpus_costs_nobody_else_anything() {
         let offered = http::socket(server.address);
         offered.set_nodelay(true).expect("sockets have this option");
         let client = WebSocket::over(offered, "Sec-WebSocket-Protocol: centrifuge-protobuf\r\n");
-        send(client.socket, &[websocket::frame(0x82, &protobuf(1, 4, &json!({}))), websocket::frame(0x82, &input)].concat());
+        send(
+            client.socket,
+            &[websocket::frame(0x82, &protobuf(1, 4, &json!({}))), websocket::frame(0x82, &input)].concat(),
+        );
         send(http::socket(server.lines), &[b"{\"id\":1,\"connect\":{}}\n", &line[..]].concat());
         send(http::socket(server.lines), &line);
     }

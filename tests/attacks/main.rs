@@ -1,4 +1,5 @@
-//! Attacks on the real server over real sockets, one test each: what each cost the server and others, and what the attacker was told.
+//! Attacks on the real server over real sockets, one test each: what each cost the server and others, and what the
+//! attacker was told.
 //!
 //! A hostile client costs only itself. TOUCHLINE_ATTACKS_LONG carries the attacks out at full size.
 

@@ -52,7 +52,8 @@ fn silent_sockets_keep_nobody_out_when_descriptors_are_short() {
     assert!(errors < 10, "{errors} log lines in some seconds");
 }
 
-/// A socket from a local port, which decides the shard that accepts it. It ends by a reset, so that the port can be used again.
+/// A socket from a local port, which decides the shard that accepts it. It ends by a reset, so that the port can be
+/// used again.
 fn socket_from(port: u16, address: SocketAddr) -> std::io::Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.set_linger(Some(Duration::ZERO))?;
@@ -68,7 +69,8 @@ fn is_open(socket: &TcpStream) -> bool {
     socket.peek(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
 }
 
-/// Local ports by the shard, of two, that accepts who comes from them: a client id has the number of its shard in its last bytes.
+/// Local ports by the shard, of two, that accepts who comes from them: a client id has the number of its shard in its
+/// last bytes.
 fn ports_by_shard(address: SocketAddr, of_first: usize, of_second: usize) -> [Vec<u16>; 2] {
     let mut ports = [Vec::new(), Vec::new()];
     for port in 20_000..30_000 {
@@ -87,7 +89,8 @@ fn ports_by_shard(address: SocketAddr, of_first: usize, of_second: usize) -> [Ve
 #[test]
 fn silent_sockets_of_one_shard_keep_nobody_out_of_another() {
     let _alone = alone();
-    let server = Server::in_shell("ulimit -n 256 && exec \"$0\" serve --config \"$1\"", &json!({"node": {"shards": 2}}));
+    let server =
+        Server::in_shell("ulimit -n 256 && exec \"$0\" serve --config \"$1\"", &json!({"node": {"shards": 2}}));
     let [first, second] = ports_by_shard(server.address, 300, 3);
     let mut silent: Vec<TcpStream> = first.iter().filter_map(|port| socket_from(*port, server.address).ok()).collect();
     assert!(silent.len() > 256, "{} sockets", silent.len());
@@ -127,7 +130,11 @@ fn databases_are_their_owners_alone() {
 fn a_configuration_that_others_can_read_is_warned_of() {
     let _alone = alone();
     let server = Server::in_shell("chmod 644 \"$1\" && exec \"$0\" serve --config \"$1\"", &json!({}));
-    assert!(server.log().iter().any(|line| line.contains("WARN") && line.contains("config.json")), "{:?}", server.log());
+    assert!(
+        server.log().iter().any(|line| line.contains("WARN") && line.contains("config.json")),
+        "{:?}",
+        server.log()
+    );
 }
 
 /// A NATS server; it ends when it is dropped.
@@ -184,7 +191,10 @@ fn a_stranger_with_a_session_id_commands_nobodys_stream() {
     let mut watch = Watch::begin("forged sessions of emulation", &server);
     let mut stream = socket(server.address);
     let body = json!({"id": 1, "connect": {"token": token(&json!({"sub": "ann"}))}}).to_string();
-    let request = format!("POST /connection/http_stream HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let request = format!(
+        "POST /connection/http_stream HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
     stream.write_all(request.as_bytes()).expect("the server reads");
     let answer = crate::support::http::rest(&mut stream, Duration::from_secs(1));
     let reply = answer.lines().find(|line| line.contains("\"session\"")).unwrap_or_else(|| panic!("{answer}"));

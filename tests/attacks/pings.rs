@@ -1,4 +1,5 @@
-//! Control frames, fragments and empty lines: what is no command is charged too, and what it makes the server say is bounded.
+//! Control frames, fragments and empty lines: what is no command is charged too, and what it makes the server say is
+//! bounded.
 
 use std::io::Write as _;
 use std::net::TcpStream;

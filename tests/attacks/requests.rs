@@ -1,4 +1,5 @@
-//! HTTP/1.1 and the port of lines: requests that mean two things, heads and bodies that come late or never, and pages of elsewhere.
+//! HTTP/1.1 and the port of lines: requests that mean two things, heads and bodies that come late or never, and pages
+//! of elsewhere.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
@@ -33,7 +34,9 @@ fn a_refusal_is_written_although_the_body_comes_later() {
     for round in 0..size(5, 30) {
         for (request, headers, expected) in cases {
             let mut socket = socket(server.address);
-            let head = format!("{request} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n{headers}Content-Length: 20000\r\n\r\n");
+            let head = format!(
+                "{request} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n{headers}Content-Length: 20000\r\n\r\n"
+            );
             let _ = socket.write_all(head.as_bytes());
             // At once, and half a millisecond later.
             std::thread::sleep(Duration::from_micros(500) * (round % 2) as u32);
@@ -73,8 +76,9 @@ fn nothing_is_smuggled_behind_a_request_with_two_lengths() {
     let server = Server::start();
     let mut watch = Watch::begin("smuggled requests", &server);
     let smuggled = "GET /health HTTP/1.1\r\nHost: a\r\n\r\n";
-    let post =
-        |headers: &str, body: &str| format!("POST /api/info HTTP/1.1\r\nHost: a\r\nX-API-Key: {KEY}\r\n{headers}\r\n{body}{smuggled}");
+    let post = |headers: &str, body: &str| {
+        format!("POST /api/info HTTP/1.1\r\nHost: a\r\nX-API-Key: {KEY}\r\n{headers}\r\n{body}{smuggled}")
+    };
     let cases = [
         post("Content-Length: 4\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n"),
         post("Content-Length: 2\r\nContent-Length: 3\r\n", "{}"),
@@ -154,7 +158,10 @@ fn the_port_of_lines_ends_at_the_first_line_of_http() {
     let commands = "{\"id\":1,\"connect\":{}}\n{\"id\":2,\"publish\":{\"channel\":\"big:a\",\"data\":\"of a page\"}}\n";
     for method in ["POST", "GET", "PUT", "OPTIONS", "HEAD"] {
         let mut page = Lines::open(server.lines);
-        page.send(&format!("{method} / HTTP/1.1\r\nHost: lan.test\r\nContent-Length: {}\r\n\r\n{commands}", commands.len()));
+        page.send(&format!(
+            "{method} / HTTP/1.1\r\nHost: lan.test\r\nContent-Length: {}\r\n\r\n{commands}",
+            commands.len()
+        ));
         let heard = page.rest(SHORTLY);
         watch.told(format!("{method}: {} lines", heard.len()));
         assert!(!heard.iter().any(|line| line.contains("\"connect\"")), "{method}: {heard:?}");

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::support::server::Server;
-use crate::support::two::{self, ACK, CONTINUATION, END_HEADERS, END_STREAM, GOAWAY, HEADERS, RST_STREAM, SETTINGS, Two, WINDOW_UPDATE};
+use crate::support::two::{
+    self, ACK, CONTINUATION, END_HEADERS, END_STREAM, GOAWAY, HEADERS, RST_STREAM, SETTINGS, Two, WINDOW_UPDATE,
+};
 use crate::support::watch::Watch;
 use crate::support::websocket::flood;
 use crate::support::{FLOOD, MIB, alone};

@@ -1,4 +1,5 @@
-//! Texts that a database can't hold, and keys that are too long: their sender is told, and nobody else's publication fails.
+//! Texts that a database can't hold, and keys that are too long: their sender is told, and nobody else's publication
+//! fails.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -17,7 +18,8 @@ const SLACK: u64 = 24 * MIB;
 
 /// A server with a durable namespace and an inbox, on a database.
 fn durable(url: &Value) -> Server {
-    let namespace = with_namespace(&json!({"name": "kept", "durable": true, "history_size": 1_000, "history_ttl": "1h"}));
+    let namespace =
+        with_namespace(&json!({"name": "kept", "durable": true, "history_size": 1_000, "history_ttl": "1h"}));
     let mut scopes = configuration()["registry"]["scopes"].clone();
     scopes[0]["allow_store"] = json!(["*"]);
     scopes[0]["inbox_size"] = json!(100);
@@ -55,7 +57,10 @@ fn poison(name: &'static str, server: &Server) {
             told.push(attacker.told(&json!({"id": 7, "rpc": {"method": "registry.send", "data": data}})));
         }
         for extra in [json!({"idempotency_key": "a\u{0}"}), json!({"version": 1, "version_epoch": "e\u{0}"})] {
-            answers.push(backend.api("publish", &merged(json!({"channel": "kept:0", "data": 1}), &extra))["error"]["code"].to_string());
+            answers.push(
+                backend.api("publish", &merged(json!({"channel": "kept:0", "data": 1}), &extra))["error"]["code"]
+                    .to_string(),
+            );
         }
         let letter = json!({"scope": "devices", "name": "b\u{0}", "data": 1, "store_for": 60});
         answers.push(backend.api("send", &letter)["error"]["code"].to_string());
@@ -142,8 +147,14 @@ fn line_breaks_in_names_of_the_registry_are_refused() {
     let mut watch = Watch::begin("control characters in names and groups", &server);
     let mut told = Vec::new();
     for text in ["a\u{0}", "a\nb", "\u{7f}", "\u{1b}[31m"] {
-        told.push(attacker.told(&json!({"id": 2, "rpc": {"method": "registry.register", "data": {"scope": "devices", "name": text}}})));
-        told.push(attacker.told(&json!({"id": 3, "rpc": {"method": "registry.join", "data": {"scope": "devices", "group": text}}})));
+        told.push(attacker.told(
+            &json!({"id": 2, "rpc": {"method": "registry.register", "data": {"scope": "devices", "name": text}}}),
+        ));
+        told.push(
+            attacker.told(
+                &json!({"id": 3, "rpc": {"method": "registry.join", "data": {"scope": "devices", "group": text}}}),
+            ),
+        );
     }
     watch.told(format!("{told:?}"));
     watch.end(SLACK);

@@ -26,7 +26,8 @@ fn no_forged_token_opens_a_connection() {
     let claims = json!({"sub": "ann", "exp": FAR});
     let good = token(&claims);
     let mut parts = good.split('.');
-    let (head, body, tag) = (parts.next().expect("head"), parts.next().expect("claims"), parts.next().expect("signature"));
+    let (head, body, tag) =
+        (parts.next().expect("head"), parts.next().expect("claims"), parts.next().expect("signature"));
     let with = |header: Value| signed(&header, &claims, SECRET.as_bytes());
     let of = |claims: Value| signed(&hs256(), &claims, SECRET.as_bytes());
     let forged = [
@@ -59,7 +60,8 @@ fn no_forged_token_opens_a_connection() {
     let mut watch = Watch::begin("forged connection tokens", &server);
     assert_eq!(connect(&server, &good), Told::Done, "the good one is good");
     let told: Vec<Told> = forged.iter().map(|forged| connect(&server, forged)).collect();
-    let let_in: Vec<&String> = forged.iter().zip(&told).filter(|(_, told)| **told == Told::Done).map(|(forged, _)| forged).collect();
+    let let_in: Vec<&String> =
+        forged.iter().zip(&told).filter(|(_, told)| **told == Told::Done).map(|(forged, _)| forged).collect();
     watch.told(format!("{} of {} let in", let_in.len(), forged.len()));
     let mut codes = told.clone();
     codes.sort();
@@ -147,7 +149,8 @@ fn a_users_connection_limit_holds_over_the_node_and_before_the_reply() {
     let token = token(&json!({"sub": "ann", "exp": FAR}));
     let mut watch = Watch::begin("12 connections of a user who may have 2", &server);
     let mut clients: Vec<WebSocket> = (0..12).map(|_| WebSocket::open(server.address)).collect();
-    let told: Vec<Told> = clients.iter_mut().map(|client| client.told(&json!({"id": 1, "connect": {"token": token}}))).collect();
+    let told: Vec<Told> =
+        clients.iter_mut().map(|client| client.told(&json!({"id": 1, "connect": {"token": token}}))).collect();
     let let_in = told.iter().filter(|told| **told == Told::Done).count();
     watch.told(format!("{let_in} let in, the others {:?}", told.last()));
     watch.end(SLACK);

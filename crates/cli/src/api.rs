@@ -57,12 +57,15 @@ impl Api {
         let answer = http_client::post(&url, &self.key, request.to_string().as_bytes())?;
         match answer.status {
             200..=299 => {}
-            401 => bail!("the server at {} refused the key (401): give it by --key, --config or TOUCHLINE_HTTP_API_KEY", url.authority()),
+            401 => bail!(
+                "the server at {} refused the key (401): give it by --key, --config or TOUCHLINE_HTTP_API_KEY",
+                url.authority()
+            ),
             404 => bail!("there is no server API at {} (404)", url.authority()),
             status => bail!("the server answered {status}: {}", excerpt(&answer.body)),
         }
-        let mut reply: Json =
-            serde_json::from_slice(&answer.body).with_context(|| format!("what answers is no server API: {}", excerpt(&answer.body)))?;
+        let mut reply: Json = serde_json::from_slice(&answer.body)
+            .with_context(|| format!("what answers is no server API: {}", excerpt(&answer.body)))?;
         if let Some(error) = reply.get("error") {
             let number = error["code"].as_u64().unwrap_or_default();
             bail!("error {number}: {}", error["message"].as_str().unwrap_or_default());
@@ -85,7 +88,9 @@ fn api_endpoint(settings: &Settings) -> Result<String> {
     let internal = server.internal_bind_address().context("http_server.internal_address")?;
     let Some(address) = internal.filter(|_| !settings.http_api.external) else { return endpoint(settings, "http") };
     if server.has_internal_tls() {
-        bail!("the internal port of this configuration speaks TLS, and this command does not: give the http:// URL of a port without TLS");
+        bail!(
+            "the internal port of this configuration speaks TLS, and this command does not: give the http:// URL of a port without TLS"
+        );
     }
     Ok(format!("http://{}", reachable(address)))
 }
@@ -97,13 +102,16 @@ fn api_endpoint(settings: &Settings) -> Result<String> {
 pub(crate) fn endpoint(settings: &Settings, scheme: &str) -> Result<String> {
     let server = &settings.http_server;
     if server.tls.enabled || server.tls_autocert.enabled {
-        bail!("the server of this configuration speaks TLS, and this command does not: give the {scheme}:// URL of a port without TLS");
+        bail!(
+            "the server of this configuration speaks TLS, and this command does not: give the {scheme}:// URL of a port without TLS"
+        );
     }
     let address = server.bind_address().unwrap_or(Ipv4Addr::LOCALHOST.into());
     Ok(format!("{scheme}://{}", reachable(SocketAddr::new(address, server.port))))
 }
 
-/// The address to type. A server that listens on every interface is reached by the loopback address of IPv4: there `serve --dev` listens too.
+/// The address to type. A server that listens on every interface is reached by the loopback address of IPv4: there
+/// `serve --dev` listens too.
 pub(crate) fn reachable(bound: SocketAddr) -> SocketAddr {
     if bound.ip().is_unspecified() { SocketAddr::from((Ipv4Addr::LOCALHOST, bound.port())) } else { bound }
 }
@@ -141,7 +149,10 @@ mod tests {
         assert_eq!(asked(with_tls), None);
         type Change = fn(&mut Settings);
         let cases: [(Change, Option<&str>); 4] = [
-            (|s| (s.http_server.internal_port, s.http_api.external) = (Some(9000), true), Some("http://127.0.0.1:8000")),
+            (
+                |s| (s.http_server.internal_port, s.http_api.external) = (Some(9000), true),
+                Some("http://127.0.0.1:8000"),
+            ),
             (|s| s.http_server.internal_address = "127.0.0.2".into(), Some("http://127.0.0.2:8000")),
             (|s| (s.http_server.internal_port, s.http_server.tls.enabled) = (Some(9000), true), None),
             (

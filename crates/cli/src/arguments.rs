@@ -1,4 +1,5 @@
-//! What can be typed. A bare `touchline` is `touchline serve --dev`; with a configuration it is `touchline serve`, as people of Centrifugo type it.
+//! What can be typed. A bare `touchline` is `touchline serve --dev`; with a configuration it is `touchline serve`, as
+//! people of Centrifugo type it.
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -25,16 +26,17 @@ pub(crate) struct Arguments {
     serve: ServeArguments,
 }
 
-/// Takes words such as `--http_server.internal_port 9000`, `--health.enabled` and `--log.level=debug` out: keys of the configuration with their
-/// values, as Centrifugo takes them. One without a value is switched on. The word behind a key that is ours and no switch is its value,
-/// whatever it begins with; behind others, one that begins with two hyphens is a flag, and one with more, as PEM does, a value. Words that no
-/// text can be made of stay.
+/// Takes words such as `--http_server.internal_port 9000`, `--health.enabled` and `--log.level=debug` out: keys of the
+/// configuration with their values, as Centrifugo takes them. One without a value is switched on. The word behind a key
+/// that is ours and no switch is its value, whatever it begins with; behind others, one that begins with two hyphens is
+/// a flag, and one with more, as PEM does, a value. Words that no text can be made of stay.
 pub(crate) fn take_keys(words: impl Iterator<Item = OsString>) -> (Vec<OsString>, Vec<(String, String)>) {
     let (mut rest, mut keys) = (Vec::new(), Vec::new());
     let mut words = words.peekable();
     while let Some(word) = words.next() {
         let flag = word.to_str().and_then(|word| word.strip_prefix("--"));
-        let (path, value) = flag.map_or(("", None), |flag| flag.split_once('=').map_or((flag, None), |(path, value)| (path, Some(value))));
+        let (path, value) = flag
+            .map_or(("", None), |flag| flag.split_once('=').map_or((flag, None), |(path, value)| (path, Some(value))));
         if !path.contains('.') {
             rest.push(word);
             continue;
@@ -93,10 +95,11 @@ pub(crate) const CONFIG_VARIABLE: &str = "TOUCHLINE_CONFIG";
 pub(crate) enum Command {
     /// Run the server.
     Serve(ServeArguments),
-    /// Say what is wrong with a configuration: what `serve` would refuse because of it, and what hardly means what it says.
+    /// Say what is wrong with a configuration: what `serve` would refuse because of it, and what hardly means what it
+    /// says.
     ///
-    /// What depends on the moment only a start can tell: a port that is taken, a file or a database that cannot be opened, a server that is not
-    /// there.
+    /// What depends on the moment only a start can tell: a port that is taken, a file or a database that cannot be
+    /// opened, a server that is not there.
     Check(CheckArguments),
     /// Print a small configuration with fresh secrets.
     Genconfig(GenconfigArguments),
@@ -132,7 +135,8 @@ pub(crate) struct ServeArguments {
     /// With --dev: don't play the recorded match.
     #[arg(long)]
     pub(crate) no_match: bool,
-    /// With --dev: let everybody in who reaches this machine, from other machines and phones too. Only the key publishes.
+    /// With --dev: let everybody in who reaches this machine, from other machines and phones too. Only the key
+    /// publishes.
     #[arg(long)]
     pub(crate) open_to_network: bool,
     /// Port to listen on (http_server.port).
@@ -180,7 +184,8 @@ pub(crate) struct TokenArguments {
     /// The user's id; empty for an anonymous one.
     #[arg(long, short, required_unless_present = "check", default_value = "", hide_default_value = true)]
     pub(crate) user: String,
-    /// Instead of making one: say whether a server would take this token, and if not, why. `-` reads it from standard input.
+    /// Instead of making one: say whether a server would take this token, and if not, why. `-` reads it from standard
+    /// input.
     #[arg(long, value_name = "TOKEN", conflicts_with_all = ["user", "claims"])]
     pub(crate) check: Option<String>,
     /// How long it is good; 0 is for ever.
@@ -231,7 +236,8 @@ pub(crate) struct PublishArguments {
 pub(crate) struct WatchArguments {
     /// The channel.
     pub(crate) channel: String,
-    /// The server's WebSocket endpoint; else that of the configuration, which is ws://127.0.0.1:8000/connection/websocket if it says nothing.
+    /// The server's WebSocket endpoint; else that of the configuration, which is
+    /// ws://127.0.0.1:8000/connection/websocket if it says nothing.
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
     /// Configuration file of the server, with its port; else the one that TOUCHLINE_CONFIG names.
@@ -325,7 +331,11 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 fn speed(text: &str) -> Result<f64, String> {
     let speed: f64 = text.parse().map_err(|_| "expected a number".to_owned())?;
-    if (0.01..=100_000.0).contains(&speed) { Ok(speed) } else { Err("expected a number from 0.01 to 100000".to_owned()) }
+    if (0.01..=100_000.0).contains(&speed) {
+        Ok(speed)
+    } else {
+        Err("expected a number from 0.01 to 100000".to_owned())
+    }
 }
 
 #[cfg(test)]
@@ -349,7 +359,10 @@ mod tests {
         ] {
             let arguments = Arguments::try_parse_from(line.split(' ')).expect("the line is good");
             let command = arguments.meant();
-            assert!(matches!(command, Command::Serve(ServeArguments { dev, .. }) if dev == expected), "{line}: {command:?}");
+            assert!(
+                matches!(command, Command::Serve(ServeArguments { dev, .. }) if dev == expected),
+                "{line}: {command:?}"
+            );
         }
     }
 
@@ -358,7 +371,12 @@ mod tests {
         let line = "centrifugo serve --health.enabled --http_server.port 8000 -c x.toml --log.level=debug --engine.type memory --port 1";
         let (words, keys) = take_keys(line.split(' ').map(OsString::from));
         assert_eq!(words, ["centrifugo", "serve", "-c", "x.toml", "--port", "1"]);
-        let expected = [("health.enabled", "true"), ("http_server.port", "8000"), ("log.level", "debug"), ("engine.type", "memory")];
+        let expected = [
+            ("health.enabled", "true"),
+            ("http_server.port", "8000"),
+            ("log.level", "debug"),
+            ("engine.type", "memory"),
+        ];
         assert_eq!(keys, expected.map(|(path, value)| (path.to_owned(), value.to_owned())));
     }
 

@@ -9,7 +9,8 @@ pub(crate) const CHANNEL: &str = "match:live";
 pub(crate) const RECORDING: &str = include_str!("../../../examples/match/matches/city-united.json");
 
 /// An event to paste, as the body of a publish request.
-pub(crate) const PUBLICATION: &str = r#"{"channel":"match:live","data":{"type":"text","text":"Hello from the terminal"}}"#;
+pub(crate) const PUBLICATION: &str =
+    r#"{"channel":"match:live","data":{"type":"text","text":"Hello from the terminal"}}"#;
 
 const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";

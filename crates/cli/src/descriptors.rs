@@ -3,7 +3,8 @@
 /// Descriptors kept for the rest of the process: databases, other nodes, logs and what comes and goes.
 const RESERVE: u64 = 32;
 
-/// Asks the system for as many descriptors as this process may have, and tells how many that is. A system that refuses leaves what there was.
+/// Asks the system for as many descriptors as this process may have, and tells how many that is. A system that refuses
+/// leaves what there was.
 pub(crate) fn raise() -> u64 {
     rlimit::increase_nofile_limit(u64::MAX).or_else(|_| rlimit::Resource::NOFILE.get_soft()).unwrap_or_default()
 }

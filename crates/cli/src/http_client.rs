@@ -32,14 +32,18 @@ impl Url {
     pub(crate) fn parse(text: &str, scheme: &str) -> Result<Self> {
         let Some(rest) = text.strip_prefix(scheme).and_then(|rest| rest.strip_prefix("://")) else {
             if text.starts_with(&format!("{scheme}s://")) {
-                bail!("{scheme}s:// is not spoken here yet: reach the server itself by {scheme}://, or go through a local TLS tunnel");
+                bail!(
+                    "{scheme}s:// is not spoken here yet: reach the server itself by {scheme}://, or go through a local TLS tunnel"
+                );
             }
             bail!("{text:?} is no {scheme}:// URL");
         };
         let at = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(at);
         let (host, port) = match authority.rsplit_once(':') {
-            Some((host, port)) if !port.ends_with(']') => (host, port.parse().with_context(|| format!("{text:?} has no good port"))?),
+            Some((host, port)) if !port.ends_with(']') => {
+                (host, port.parse().with_context(|| format!("{text:?} has no good port"))?)
+            }
             _ => (authority, 80),
         };
         let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -53,7 +57,11 @@ impl Url {
 
     /// `host:port` as a Host header has it.
     pub(crate) fn authority(&self) -> String {
-        if self.host.contains(':') { format!("[{}]:{}", self.host, self.port) } else { format!("{}:{}", self.host, self.port) }
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
     }
 
     /// Connects to the first address that answers.
@@ -62,7 +70,9 @@ impl Url {
     /// When none does, in time.
     pub(crate) fn connect(&self) -> Result<TcpStream> {
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-        let addresses = (self.host.as_str(), self.port).to_socket_addrs().with_context(|| format!("failed to find {}", self.host))?;
+        let addresses = (self.host.as_str(), self.port)
+            .to_socket_addrs()
+            .with_context(|| format!("failed to find {}", self.host))?;
         for address in addresses {
             match TcpStream::connect_timeout(&address, TIMEOUT) {
                 Ok(stream) => {
@@ -184,7 +194,9 @@ mod tests {
 
     #[test]
     fn answers_are_read_to_their_length() {
-        let answer = |text: &str| read_answer(text.as_bytes()).map(|a| (a.status, String::from_utf8_lossy(&a.body).into_owned())).ok();
+        let answer = |text: &str| {
+            read_answer(text.as_bytes()).map(|a| (a.status, String::from_utf8_lossy(&a.body).into_owned())).ok()
+        };
         for (text, expected) in [
             ("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}more", Some((200, "{}".to_owned()))),
             ("HTTP/1.0 401 No\r\n\r\nto the end", Some((401, "to the end".to_owned()))),

@@ -68,7 +68,11 @@ impl Server {
             line.clear();
             assert!(log.read_line(&mut line).expect("it logs") > 0, "the server ended");
         }
-        let address = line.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next()).expect("it tells its address");
+        let address = line
+            .split("address=")
+            .nth(1)
+            .and_then(|rest| rest.split_whitespace().next())
+            .expect("it tells its address");
         Server { child, log, file, address: address.to_owned() }
     }
 
@@ -88,7 +92,8 @@ impl Server {
         let token = text(&run(&["token", "--user", "42", "--config", &self.path()]).stdout);
         let url = format!("ws://{}/connection/websocket", self.address);
         let mut command = touchline(&["watch", "news:a", "--url", &url, "--token", token.trim()]);
-        let mut child = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
+        let mut child =
+            command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary runs");
         let out = BufReader::new(child.stdout.take().expect("it is piped"));
         (child, out)
     }
@@ -208,7 +213,8 @@ fn what_fails_says_so_and_exits_with_one() {
 fn a_recorded_match_is_played_in_order_and_in_time() {
     let server = Server::start("match");
     let recording = server.file.with_extension("json");
-    let events = r#"{"events": [{"at": 0, "data": "kick-off"}, {"at": 10, "data": "goal"}, {"at": 20, "data": "end"}]}"#;
+    let events =
+        r#"{"events": [{"at": 0, "data": "kick-off"}, {"at": 10, "data": "goal"}, {"at": 20, "data": "end"}]}"#;
     std::fs::write(&recording, events).expect("the temporary directory is writable");
     assert!(server.publish("news:a", "\"of the match before\"").status.success());
     let (mut watcher, mut out) = server.watch(&["--count", "3"]);
@@ -248,7 +254,9 @@ fn ask(address: &str, request: &str) -> String {
 fn every_refusal_is_logged_with_its_cause_and_without_secrets() {
     let mut server = Server::start("refusals");
     let (url, path) = (format!("ws://{}/connection/websocket", server.address), server.path());
-    let token = |more: &[&str]| text(&run(&[&["token", "--user", "42", "--config", &path], more].concat()).stdout).trim().to_owned();
+    let token = |more: &[&str]| {
+        text(&run(&[&["token", "--user", "42", "--config", &path], more].concat()).stdout).trim().to_owned()
+    };
     let forged = text(&run(&["token", "--user", "42", "--secret", "guess"]).stdout).trim().to_owned();
     let number = token(&["--claims", r#"{"sub": 42}"#]);
     let old = token(&["--claims", r#"{"exp": 100}"#]);
@@ -269,21 +277,33 @@ fn every_refusal_is_logged_with_its_cause_and_without_secrets() {
     let handshake = "GET /connection/websocket HTTP/1.1\nHost: here\nOrigin: https://elsewhere.example\nConnection: Upgrade\nUpgrade: websocket\n\
         Sec-WebSocket-Version: 13\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\n\n";
     assert!(ask(&server.address, &handshake.replace("Upgrade\n", "Upgrade, close\n")).contains(" 403 "));
-    assert!(ask(&server.address, "POST /api/info HTTP/1.1\nHost: here\nConnection: close\nContent-Length: 2\n\n{}").contains(" 401 "));
+    assert!(
+        ask(&server.address, "POST /api/info HTTP/1.1\nHost: here\nConnection: close\nContent-Length: 2\n\n{}")
+            .contains(" 401 ")
+    );
     server.stop();
     let mut log = String::new();
     server.log.read_to_string(&mut log).expect("it logs text");
     for (cause, more) in [
-        ("no token was sent, and client.allow_anonymous_connect_without_token is off", "code=3507 address=127.0.0.1 client="),
+        (
+            "no token was sent, and client.allow_anonymous_connect_without_token is off",
+            "code=3507 address=127.0.0.1 client=",
+        ),
         ("the signature of the token does not match the configured key", "code=3500 address=127.0.0.1"),
         ("sub of the token is a number", "code=3500"),
         ("exp of the token has passed", "code=109"),
-        ("the namespace lacks allow_subscribe_for_client, and no subscription token was sent", r#"code=103 address=127.0.0.1 client="#),
+        (
+            "the namespace lacks allow_subscribe_for_client, and no subscription token was sent",
+            r#"code=103 address=127.0.0.1 client="#,
+        ),
         ("the namespace of the channel is not in channel.namespaces", r#"channel="nothing:a""#),
         ("server API: the key that was sent is not http_api.key", "code=401 address=127.0.0.1"),
         ("server API: no key was sent (header X-API-Key)", "code=401"),
         ("server API: the namespace of the channel is not in channel.namespaces", r#"operation="publish""#),
-        ("the origin of the page is not in client.allowed_origins", r#"code=403 address=127.0.0.1 origin="https://elsewhere.example""#),
+        (
+            "the origin of the page is not in client.allowed_origins",
+            r#"code=403 address=127.0.0.1 origin="https://elsewhere.example""#,
+        ),
     ] {
         assert!(log.lines().any(|line| line.contains(cause) && line.contains(more)), "{cause}: {log}");
     }
@@ -305,40 +325,62 @@ fn in_development_the_client_is_told_the_cause_too() {
         line.clear();
         assert!(log.read_line(&mut line).expect("it logs") > 0, "the server ended");
     }
-    let address = line.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next()).expect("it tells its address").to_owned();
+    let address = line
+        .split("address=")
+        .nth(1)
+        .and_then(|rest| rest.split_whitespace().next())
+        .expect("it tells its address")
+        .to_owned();
     let url = format!("ws://{address}/connection/websocket");
     let forged = text(&run(&["token", "--user", "42", "--secret", "guess"]).stdout).trim().to_owned();
     let refused = text(&run(&["watch", "news", "--url", &url, "--token", &forged]).stderr);
     let unknown = text(&run(&["watch", "nothing:a", "--url", &url]).stderr);
     child.kill().expect("it still runs");
     child.wait().expect("it is ours");
-    assert!(refused.contains("invalid token: the signature of the token does not match the configured key"), "{refused}");
+    assert!(
+        refused.contains("invalid token: the signature of the token does not match the configured key"),
+        "{refused}"
+    );
     assert!(unknown.contains("the namespace of the channel is not in channel.namespaces"), "{unknown}");
 }
 
 #[test]
 fn a_token_is_told_what_is_wrong_with_it() {
-    let made = |arguments: &[&str]| text(&run(&[&["token", "--secret", SECRET], arguments].concat()).stdout).trim().to_owned();
+    let made =
+        |arguments: &[&str]| text(&run(&[&["token", "--secret", SECRET], arguments].concat()).stdout).trim().to_owned();
     let good = made(&["--user", "42"]);
     let output = run(&["token", "--check", &good, "--secret", SECRET]);
     let said = text(&output.stdout);
-    assert!(output.status.success() && said.starts_with(r#"good: user "42", expires in 3"#), "{said} {}", text(&output.stderr));
-    let (old, early) =
-        (made(&["--user", "42", "--claims", r#"{"exp": 100}"#]), made(&["--user", "42", "--claims", r#"{"nbf": 99999999999}"#]));
-    let (number, channel) = (made(&["--user", "42", "--claims", r#"{"sub": 42}"#]), made(&["--user", "42", "--channel", "a"]));
+    assert!(
+        output.status.success() && said.starts_with(r#"good: user "42", expires in 3"#),
+        "{said} {}",
+        text(&output.stderr)
+    );
+    let (old, early) = (
+        made(&["--user", "42", "--claims", r#"{"exp": 100}"#]),
+        made(&["--user", "42", "--claims", r#"{"nbf": 99999999999}"#]),
+    );
+    let (number, channel) =
+        (made(&["--user", "42", "--claims", r#"{"sub": 42}"#]), made(&["--user", "42", "--channel", "a"]));
     let cases: &[(&[&str], &str)] = &[
         (&["--check", &good, "--secret", "another secret"], "the signature of the token does not match"),
         (&["--check", &old, "--secret", SECRET], "exp of the token has passed"),
         (&["--check", &early, "--secret", SECRET], "nbf of the token is in the future"),
         (&["--check", &number, "--secret", SECRET], "sub of the token is a number"),
         (&["--check", "<html>", "--secret", SECRET], "is not a JWT"),
-        (&["--check", &channel, "--secret", SECRET], "a subscription token was shown where a connection token is wanted"),
+        (
+            &["--check", &channel, "--secret", SECRET],
+            "a subscription token was shown where a connection token is wanted",
+        ),
         (&["--check", &channel, "--channel", "b", "--secret", SECRET], r#"is for channel "a", not for "b""#),
     ];
     for (arguments, expected) in cases {
         let output = run(&[&["token"], *arguments].concat());
         let said = text(&output.stderr);
-        assert!(output.status.code() == Some(1) && said.contains(expected) && !said.contains(SECRET), "{arguments:?}: {said}");
+        assert!(
+            output.status.code() == Some(1) && said.contains(expected) && !said.contains(SECRET),
+            "{arguments:?}: {said}"
+        );
     }
 }
 
@@ -357,7 +399,10 @@ fn a_token_is_good_only_where_a_client_with_it_would_be_let_in() {
         (&["--claims", r#"{"subs": {"zz:1": {}}}"#], "(3501)"),
         (&["--claims", &long], "(3501)"),
         (&["--claims", r#"{"names": [{"scope": "nope", "name": "x"}]}"#], "must be in registry.scopes (3501)"),
-        (&["--claims", r#"{"channels": ["news:1", "news:2", "news:3", "news:4"]}"#], "more channels than client.channel_limit"),
+        (
+            &["--claims", r#"{"channels": ["news:1", "news:2", "news:3", "news:4"]}"#],
+            "more channels than client.channel_limit",
+        ),
         (&["--channel", "zz:1"], "(102)"),
         (&["--claims", r#"{"names": [{"scope": "devices", "name": "x"}], "channels": ["news:1"]}"#], "good: user"),
         (&["--channel", "news:1"], "good: user"),
@@ -368,7 +413,8 @@ fn a_token_is_good_only_where_a_client_with_it_would_be_let_in() {
         (output.status.success(), text(&output.stdout) + &text(&output.stderr))
     };
     for (arguments, expected) in cases {
-        let token = text(&run(&[&["token", "--user", "42", "--secret", SECRET], *arguments].concat()).stdout).trim().to_owned();
+        let token =
+            text(&run(&[&["token", "--user", "42", "--secret", SECRET], *arguments].concat()).stdout).trim().to_owned();
         let channel: &[&str] = if arguments[0] == "--channel" { &arguments[..2] } else { &[] };
         let (is_good, said) = check(&[&["--check", &token], channel].concat());
         assert!(said.contains(expected) && is_good == expected.starts_with("good"), "{arguments:?}: {said}");
@@ -386,7 +432,10 @@ fn a_check_tells_good_from_bad() {
     assert!(text(&readable.stdout).contains("everybody on this machine can read"), "{}", text(&readable.stdout));
     std::fs::set_permissions(&server.file, std::fs::Permissions::from_mode(0o600)).expect("it is ours");
     let good = run(&["check", &server.path()]);
-    assert_eq!((good.status.code(), text(&good.stdout).lines().last()), (Some(0), Some("ok: 0 errors, 0 warnings, 1 notes")));
+    assert_eq!(
+        (good.status.code(), text(&good.stdout).lines().last()),
+        (Some(0), Some("ok: 0 errors, 0 warnings, 1 notes"))
+    );
     let bad = server.file.with_extension("bad.toml");
     std::fs::write(&bad, "client.chanel_limit = 3").expect("the temporary directory is writable");
     let output = run(&["check", &bad.display().to_string()]);

@@ -1,4 +1,5 @@
-//! The rules of the house: licences, what pure crates may not know, sizes, leftovers. A rule that is broken names the place.
+//! The rules of the house: licences, what pure crates may not know, sizes, leftovers. A rule that is broken names the
+//! place.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,8 @@ const LICENCES: &[&str] = &[
 /// Crates with a better one in the graph, or with an open advisory.
 const BANNED: &[&str] = &["ring", "openssl", "native-tls", "rsa", "chrono", "async-std", "rand_core_06"];
 /// What a pure crate may not use: runtimes, clocks, randomness, sockets, threads.
-const IMPURE: &[&str] = &["tokio", "mio::", "std::net", "Instant::now", "SystemTime", "thread::spawn", "rand::", "std::fs"];
+const IMPURE: &[&str] =
+    &["tokio", "mio::", "std::net", "Instant::now", "SystemTime", "thread::spawn", "rand::", "std::fs"];
 const PURE: &[&str] = &["protocol", "registry", "engine"];
 const FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 70;
@@ -87,7 +89,17 @@ fn every_dependency_has_a_licence_that_we_may_link() {
 #[test]
 fn banned_crates_are_absent() {
     // Not the metadata: its graph holds optional crates that nothing builds.
-    let arguments = ["tree", "--locked", "--workspace", "--target", "x86_64-unknown-linux-gnu", "--prefix", "none", "--format", "{p}"];
+    let arguments = [
+        "tree",
+        "--locked",
+        "--workspace",
+        "--target",
+        "x86_64-unknown-linux-gnu",
+        "--prefix",
+        "none",
+        "--format",
+        "{p}",
+    ];
     let output = Command::new(env!("CARGO")).args(arguments).current_dir(root()).output().expect("cargo runs");
     let tree = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && tree.contains("tokio v"), "{tree}");
@@ -103,12 +115,16 @@ fn pure_crates_know_no_runtime_no_clock_no_socket() {
         assert!(directory.join("lib.rs").is_file(), "{name} is not there");
     }
     for (path, text) in sources() {
-        let is_pure =
-            PURE.iter().any(|name| path.components().any(|c| c.as_os_str() == *name)) && path.components().any(|c| c.as_os_str() == "src");
+        let is_pure = PURE.iter().any(|name| path.components().any(|c| c.as_os_str() == *name))
+            && path.components().any(|c| c.as_os_str() == "src");
         for (number, line) in text.lines().enumerate().filter(|_| is_pure) {
             let code = line.split("//").next().unwrap_or_default();
-            broken
-                .extend(IMPURE.iter().filter(|word| code.contains(*word)).map(|word| format!("{}:{} {word}", path.display(), number + 1)));
+            broken.extend(
+                IMPURE
+                    .iter()
+                    .filter(|word| code.contains(*word))
+                    .map(|word| format!("{}:{} {word}", path.display(), number + 1)),
+            );
         }
     }
     report("impure", &broken);
@@ -142,7 +158,8 @@ fn functions(text: &str) -> Vec<(usize, usize)> {
         let qualifiers = code.split("fn ").next().filter(|qualifiers| qualifiers.len() < code.len());
         let is_function = qualifiers.is_some_and(|qualifiers| {
             let known = ["pub", "pub(crate)", "pub(super)", "async", "const", "unsafe", "extern", "\"C\""];
-            qualifiers.is_empty() || qualifiers.ends_with(' ') && qualifiers.split_whitespace().all(|word| known.contains(&word))
+            qualifiers.is_empty()
+                || qualifiers.ends_with(' ') && qualifiers.split_whitespace().all(|word| known.contains(&word))
         });
         if is_function && !code.ends_with(';') && !code.ends_with('}') {
             open.insert(indent, number);

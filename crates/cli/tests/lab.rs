@@ -1,4 +1,5 @@
-//! The lab in the small: every scenario runs, nothing is lost, and the figures are there. Their size is not looked at here.
+//! The lab in the small: every scenario runs, nothing is lost, and the figures are there. Their size is not looked at
+//! here.
 
 use std::process::Command;
 
@@ -16,8 +17,12 @@ struct Figure {
 /// Runs a scenario once.
 fn figures(arguments: &[&str]) -> Vec<Figure> {
     let binary = env!("CARGO_BIN_EXE_touchline");
-    let output =
-        Command::new(binary).arg("lab").args(arguments).args(["--runs", "1", "--json", "--quiet"]).output().expect("the binary runs");
+    let output = Command::new(binary)
+        .arg("lab")
+        .args(arguments)
+        .args(["--runs", "1", "--json", "--quiet"])
+        .output()
+        .expect("the binary runs");
     let lines: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{arguments:?}: {error}: {}", String::from_utf8_lossy(&output.stderr)));
     let figure = |line: &Value| Figure {
@@ -33,27 +38,51 @@ const WRONGS: &str = "lost, doubled, out of order, closed";
 
 /// Scenarios: their arguments, figures that are above zero, and all figures that count faults, by their whole names.
 const CASES: &[(&[&str], &[&str], &[&str])] = &[
-    (&["floor", "--preset", "burst", "--connections", "50", "--messages", "20", "--coalesce", "5"], &["CPU per delivery"], &[WRONGS]),
+    (
+        &["floor", "--preset", "burst", "--connections", "50", "--messages", "20", "--coalesce", "5"],
+        &["CPU per delivery"],
+        &[WRONGS],
+    ),
     (
         &["fanout", "--preset", "burst", "--connections", "100", "--messages", "20"],
         &["CPU per delivery / floor", "mean latency", "events a read"],
         &[WRONGS],
     ),
     (
-        &["fanout", "--preset", "sparse", "--connections", "100", "--channels", "10", "--messages", "100", "--rate", "200"],
+        &[
+            "fanout",
+            "--preset",
+            "sparse",
+            "--connections",
+            "100",
+            "--channels",
+            "10",
+            "--messages",
+            "100",
+            "--rate",
+            "200",
+        ],
         &["CPU per delivery", "floor of as many sockets"],
         &[WRONGS],
     ),
     (&["idle", "--connections", "200", "--seconds", "1"], &["RSS per connection, fresh"], &[WRONGS]),
     (&["connect", "--connections", "200", "--concurrency", "20"], &["server CPU per connection", "p99 to open"], &[]),
     (&["storm", "--connections", "200", "--concurrency", "100"], &["all open after"], &["failed to open"]),
-    (&["recovery", "--connections", "50", "--publications", "10"], &["CPU per recovered publication, connecting included"], &[WRONGS]),
+    (
+        &["recovery", "--connections", "50", "--publications", "10"],
+        &["CPU per recovered publication, connecting included"],
+        &[WRONGS],
+    ),
     (
         &["statistics", "--connections", "50", "--rows", "1000", "--seconds", "1"],
         &["rows written", "CPU per delivery without rows"],
         &["rows dropped", WRONGS],
     ),
-    (&["slow", "--concurrency", "5", "--one-in", "5", "--seconds", "1"], &["fast ones beside them", "slow ones", "fast ones remain"], &[]),
+    (
+        &["slow", "--concurrency", "5", "--one-in", "5", "--seconds", "1"],
+        &["fast ones beside them", "slow ones", "fast ones remain"],
+        &[],
+    ),
     (
         &["ladder", "--steps", "50:5,100:20", "--messages", "2", "--rate", "10"],
         &["average time of one event to all"],
@@ -73,11 +102,16 @@ fn every_scenario_measures_and_loses_nothing() {
         for name in *faults {
             let found: Vec<_> = figures.iter().filter(|figure| figure.name == *name).collect();
             assert!(!found.is_empty(), "{arguments:?}: nothing counts `{name}`: {figures:?}");
-            assert!(found.iter().all(|figure| figure.value == 0.0 && figure.must == Some(0.0)), "{arguments:?}: {found:?}");
+            assert!(
+                found.iter().all(|figure| figure.value == 0.0 && figure.must == Some(0.0)),
+                "{arguments:?}: {found:?}"
+            );
         }
         // One that is new, or has another name, has to be written into the list.
-        let unlisted: Vec<_> =
-            figures.iter().filter(|figure| figure.must == Some(0.0) && !faults.contains(&figure.name.as_str())).collect();
+        let unlisted: Vec<_> = figures
+            .iter()
+            .filter(|figure| figure.must == Some(0.0) && !faults.contains(&figure.name.as_str()))
+            .collect();
         assert!(unlisted.is_empty(), "{arguments:?}: faults that the list does not have: {unlisted:?}");
     }
 }
@@ -85,11 +119,20 @@ fn every_scenario_measures_and_loses_nothing() {
 #[test]
 fn whoever_publishes_or_subscribes_does_so_over_tls_too() {
     let cases: [(&[&str], &str); 7] = [
-        (&["floor", "--preset", "burst", "--connections", "50", "--messages", "20", "--coalesce", "5"], "CPU per delivery"),
-        (&["fanout", "--preset", "burst", "--connections", "100", "--messages", "20", "--shards", "2"], "CPU per delivery / floor"),
+        (
+            &["floor", "--preset", "burst", "--connections", "50", "--messages", "20", "--coalesce", "5"],
+            "CPU per delivery",
+        ),
+        (
+            &["fanout", "--preset", "burst", "--connections", "100", "--messages", "20", "--shards", "2"],
+            "CPU per delivery / floor",
+        ),
         (&["connect", "--connections", "200", "--concurrency", "20"], "server CPU per connection"),
         (&["publish", "--connections", "4", "--seconds", "1"], "publishes"),
-        (&["recovery", "--connections", "50", "--publications", "10"], "CPU per recovered publication, connecting included"),
+        (
+            &["recovery", "--connections", "50", "--publications", "10"],
+            "CPU per recovered publication, connecting included",
+        ),
         (&["noisy", "--connections", "50", "--seconds", "1"], "its commands that were taken"),
         (&["statistics", "--connections", "50", "--rows", "1000", "--seconds", "1"], "rows written"),
     ];
@@ -104,7 +147,10 @@ fn whoever_publishes_or_subscribes_does_so_over_tls_too() {
 
 #[test]
 fn a_server_of_another_kind_can_be_measured_by_its_address() {
-    let output = Command::new(env!("CARGO_BIN_EXE_touchline")).args(["lab", "storm", "--server", "127.0.0.1:1"]).output().expect("it runs");
+    let output = Command::new(env!("CARGO_BIN_EXE_touchline"))
+        .args(["lab", "storm", "--server", "127.0.0.1:1"])
+        .output()
+        .expect("it runs");
     assert!(!output.status.success());
     assert!(String::from_utf8_lossy(&output.stderr).contains("--pid"), "its process has to be named");
 }

@@ -1,4 +1,5 @@
-//! The process at its limit of open files: who is in stays in, who can't come in costs nothing, and room is used as soon as there is some.
+//! The process at its limit of open files: who is in stays in, who can't come in costs nothing, and room is used as
+//! soon as there is some.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -10,7 +11,8 @@ const BINARY: &str = env!("CARGO_BIN_EXE_touchline");
 const OPEN_FILES: usize = 128;
 const CROWD: usize = 400;
 const PATIENCE: Duration = Duration::from_secs(60);
-const HANDSHAKE: &[u8] = b"GET /connection/websocket HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+const HANDSHAKE: &[u8] =
+    b"GET /connection/websocket HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
 
 struct Server {
@@ -20,17 +22,27 @@ struct Server {
 
 impl Server {
     fn start() -> Self {
-        let script = format!("ulimit -n {OPEN_FILES} && exec \"$0\" serve --dev --no-match --port 0 --shards 2 --log-level info");
-        let mut child =
-            Command::new("sh").args(["-c", &script, BINARY]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("sh runs");
+        let script = format!(
+            "ulimit -n {OPEN_FILES} && exec \"$0\" serve --dev --no-match --port 0 --shards 2 --log-level info"
+        );
+        let mut child = Command::new("sh")
+            .args(["-c", &script, BINARY])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("sh runs");
         let mut log = BufReader::new(child.stderr.take().expect("it is piped"));
         let mut line = String::new();
         while !line.contains("ready address=") {
             line.clear();
             assert!(log.read_line(&mut line).expect("it logs") > 0, "the server ended");
         }
-        let address =
-            line.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next()).expect("it tells its address").to_owned();
+        let address = line
+            .split("address=")
+            .nth(1)
+            .and_then(|rest| rest.split_whitespace().next())
+            .expect("it tells its address")
+            .to_owned();
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
         Server { child, address }
     }
@@ -80,7 +92,8 @@ fn a_crowd_beyond_the_open_files_waits_outside_and_costs_nothing() {
     // Who has not connected makes room for others.
     first.write_all(b"\x81\x95\0\0\0\0{\"id\":1,\"connect\":{}}").expect("the kernel takes it");
     let mut crowd: Vec<TcpStream> = (0..CROWD).map(|_| server.connect()).collect();
-    // Once it has taken in whom it can, it waits. A loop that tries again at once would use all of two threads, for ever: 200 ticks a second.
+    // Once it has taken in whom it can, it waits. A loop that tries again at once would use all of two threads, for
+    // ever: 200 ticks a second.
     let used_in_a_second = || {
         let before = server.ticks();
         std::thread::sleep(Duration::from_secs(1));

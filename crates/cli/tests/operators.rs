@@ -1,4 +1,5 @@
-//! What an operator types: commands that take a configuration's word, starts that fail, copies of databases, schemas that go.
+//! What an operator types: commands that take a configuration's word, starts that fail, copies of databases, schemas
+//! that go.
 
 use std::io::{BufRead, BufReader, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -43,7 +44,12 @@ impl Place {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(BINARY);
-        command.args(arguments).env_clear().env("TOUCHLINE_CONFIG", "touchline.toml").current_dir(&self.0).stdin(Stdio::null());
+        command
+            .args(arguments)
+            .env_clear()
+            .env("TOUCHLINE_CONFIG", "touchline.toml")
+            .current_dir(&self.0)
+            .stdin(Stdio::null());
         command
     }
 
@@ -74,7 +80,11 @@ impl Place {
             line.clear();
             assert!(log.read_line(&mut line).expect("it logs") > 0, "the server ended");
         }
-        let address = line.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next()).expect("it tells its address");
+        let address = line
+            .split("address=")
+            .nth(1)
+            .and_then(|rest| rest.split_whitespace().next())
+            .expect("it tells its address");
         let port = address.rsplit(':').next().expect("it has a port");
         std::thread::spawn(move || log.read_to_end(&mut Vec::new()));
         self.write("touchline.toml", &CONFIGURATION.replace("port = 0", &format!("port = {port}")));
@@ -126,8 +136,13 @@ fn every_command_takes_the_word_of_the_configuration() {
     assert_eq!(place.offset(), 1);
     let path = place.0.join("touchline.toml").display().to_string();
     let mut published = Command::new(BINARY);
-    let published = published.args(["publish", "orders:1", "2", "--config", &path]).env_clear().output().expect("the binary runs");
-    assert!(published.status.success() && text(&published.stdout).contains(r#""offset":2"#), "{}", text(&published.stderr));
+    let published =
+        published.args(["publish", "orders:1", "2", "--config", &path]).env_clear().output().expect("the binary runs");
+    assert!(
+        published.status.success() && text(&published.stdout).contains(r#""offset":2"#),
+        "{}",
+        text(&published.stderr)
+    );
     assert!(place.good(&["check"]).contains("ok: 0 errors"));
     assert!(place.good(&["check", "--config", &path]).contains("ok: 0 errors"));
     let token = place.good(&["token", "--user", "42"]);
@@ -150,7 +165,10 @@ fn a_running_database_is_copied_and_put_back() {
     let said = place.good(&["backup", "copy.db"]);
     assert!(said.contains("copy.db: a copy of data/primary.db"), "{said}");
     assert_eq!(mode(&place.0.join("copy.db")), 0o600);
-    assert!(place.bad(&["backup", "copy.db"]).contains("copy.db can't be used: File exists"), "nothing is written over");
+    assert!(
+        place.bad(&["backup", "copy.db"]).contains("copy.db can't be used: File exists"),
+        "nothing is written over"
+    );
     assert_eq!(place.offset(), 3);
     let refused = place.bad(&["restore", "copy.db"]);
     assert!(refused.contains("another process uses data/primary.db"), "{refused}");
@@ -163,7 +181,14 @@ fn a_running_database_is_copied_and_put_back() {
     server.stop();
     // What was there before is whole, too, however often and fast copies are put back.
     let others: Vec<String> = (0..3)
-        .map(|_| place.good(&["restore", "copy.db"]).split("what was there before is ").nth(1).expect("it is kept").to_owned())
+        .map(|_| {
+            place
+                .good(&["restore", "copy.db"])
+                .split("what was there before is ")
+                .nth(1)
+                .expect("it is kept")
+                .to_owned()
+        })
         .collect();
     assert!(others.iter().all(|other| *other != kept && place.0.join(other).exists()), "{others:?}");
     let refused = place.bad(&["restore", "data/primary.db"]);
@@ -198,9 +223,11 @@ fn what_is_no_copy_is_not_put_in_the_place_of_anything() {
     place.write("text", "this is no database, and it is long enough to be looked at by anybody who wants to know");
     place.write("empty", "");
     let of_stats = CONFIGURATION.replace("[[channel", "store.stats.url = \"sqlite:data/primary.db\"\n[[channel");
-    for (copy, expected) in
-        [("text", "file is not a database"), ("empty", "is not a copy of the primary database"), ("nothing", "No such file")]
-    {
+    for (copy, expected) in [
+        ("text", "file is not a database"),
+        ("empty", "is not a copy of the primary database"),
+        ("nothing", "No such file"),
+    ] {
         let said = place.bad(&["restore", copy]);
         assert!(said.contains(expected), "{copy}: {said}");
     }
@@ -256,8 +283,9 @@ fn a_start_that_fails_names_its_cause() {
     if std::fs::metadata("/proc/self").map(|me| std::os::unix::fs::MetadataExt::uid(&me)).ok() != Some(0) {
         return eprintln!("only root can try what another account is refused");
     }
-    let permit =
-        |name: &str, mode| std::fs::set_permissions(place.0.join(name), std::fs::Permissions::from_mode(mode)).expect("it is ours");
+    let permit = |name: &str, mode| {
+        std::fs::set_permissions(place.0.join(name), std::fs::Permissions::from_mode(mode)).expect("it is ours")
+    };
     permit("", 0o755);
     permit("database.toml", 0o644);
     permit("certificate.toml", 0o644);
@@ -272,7 +300,8 @@ fn a_start_that_fails_names_its_cause() {
 #[test]
 fn a_start_that_fails_says_its_cause_once_and_no_secret() {
     let place = Place::new("starts");
-    let internal = "internal_port = 0\n[http_server.internal_tls]\nenabled = true\ncert_pem = \"no.pem\"\nkey_pem = \"no.pem\"";
+    let internal =
+        "internal_port = 0\n[http_server.internal_tls]\nenabled = true\ncert_pem = \"no.pem\"\nkey_pem = \"no.pem\"";
     let (first, rest) = CONFIGURATION.split_once("[[").expect("it has namespaces");
     let with = |more: &str| place.write("start.toml", &format!("{first}{more}\n[[{rest}"));
     let serve = |arguments: &[&str]| place.bad(&[&["serve", "--config", "start.toml"], arguments].concat());
@@ -282,7 +311,10 @@ fn a_start_that_fails_says_its_cause_once_and_no_secret() {
     assert_eq!(said.matches("No such file").count(), said.matches("_pem: ").count(), "{said}");
     with("tcp.enabled = true");
     let said = serve(&["--port", "27501", "--tcp.port", "27501"]);
-    assert!(said.contains("tcp.port: ") && said.contains("http_server.port's") && !said.contains("stop who has it"), "{said}");
+    assert!(
+        said.contains("tcp.port: ") && said.contains("http_server.port's") && !said.contains("stop who has it"),
+        "{said}"
+    );
     let key = "-----BEGIN PRIVATE KEY-----\nMIGHAgEAMBMGByqGSM49AgEGCCqGSM49\n-----END PRIVATE KEY-----";
     for arguments in [
         &["--http_server.tls.enabled", "--http_server.tls.key_pem", key, "--http_server.tls.cert_pem", key][..],
@@ -301,11 +333,26 @@ fn a_start_that_fails_says_its_cause_once_and_no_secret() {
 fn a_demo_that_is_open_says_its_address_and_lets_others_in() {
     for (arguments, expected, is_open) in [
         (&["serve", "--dev", "--no-match", "--port", "0"][..], "Only this machine sees it", false),
-        (&["serve", "--dev", "--no-match", "--port", "0", "--address", "0.0.0.0"], "Clients of other machines are refused", false),
-        (&["serve", "--dev", "--no-match", "--port", "0", "--open-to-network"], "Everybody who reaches this address can watch", true),
+        (
+            &["serve", "--dev", "--no-match", "--port", "0", "--address", "0.0.0.0"],
+            "Clients of other machines are refused",
+            false,
+        ),
+        (
+            &["serve", "--dev", "--no-match", "--port", "0", "--open-to-network"],
+            "Everybody who reaches this address can watch",
+            true,
+        ),
     ] {
-        let mut server =
-            Server(Command::new(BINARY).args(arguments).env_clear().stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it runs"));
+        let mut server = Server(
+            Command::new(BINARY)
+                .args(arguments)
+                .env_clear()
+                .stdout(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("it runs"),
+        );
         let mut out = BufReader::new(server.0.stdout.take().expect("it is piped"));
         let mut banner = String::new();
         while !banner.contains("Stop with Ctrl-C") {
@@ -316,14 +363,16 @@ fn a_demo_that_is_open_says_its_address_and_lets_others_in() {
         let address = fans.trim_start_matches("http://").trim_end_matches('/').to_owned();
         if is_open {
             // The address that it says is one that other machines can go to, and clients are let in there.
-            let own = Command::new("hostname").arg("-I").output().map(|output| text(&output.stdout)).unwrap_or_default();
+            let own =
+                Command::new("hostname").arg("-I").output().map(|output| text(&output.stdout)).unwrap_or_default();
             let host = address.split(':').next().unwrap_or_default().to_owned();
             assert!(own.trim().is_empty() || own.split_whitespace().any(|own| own == host), "{address} of {own}");
         }
         let url = format!("ws://{address}/connection/websocket");
         let mut watcher = Command::new(BINARY);
-        let mut watcher =
-            Server(watcher.args(["watch", "news", "--url", &url]).env_clear().stderr(Stdio::piped()).spawn().expect("it runs"));
+        let mut watcher = Server(
+            watcher.args(["watch", "news", "--url", &url]).env_clear().stderr(Stdio::piped()).spawn().expect("it runs"),
+        );
         let mut line = String::new();
         BufReader::new(watcher.0.stderr.take().expect("it is piped")).read_line(&mut line).expect("it tells");
         assert!(line.contains("watching news"), "{line}");
@@ -343,7 +392,8 @@ fn open_files_are_raised_to_the_limit_and_their_want_is_told_once_with_its_remed
         assert!(log.read_line(&mut said).expect("it logs") > 0, "{said}");
     }
     assert!(said.contains("descriptors=96 connections="), "{said}");
-    let address = said.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next()).expect("it tells its address");
+    let address =
+        said.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next()).expect("it tells its address");
     let address: std::net::SocketAddr = address.parse().expect("an address");
     // Each is closed by the server to make room for the next, so there is a failure for each beyond the limit.
     let sockets: Vec<_> = (0..300).filter_map(|_| std::net::TcpStream::connect(address).ok()).collect();

@@ -86,7 +86,11 @@ fn a_bare_start_shows_the_pages_and_a_line_that_works_when_pasted() {
     assert!(get(&address, "/demo/fan.js").contains("text/javascript"));
     let pasted = Command::new("sh").args(["-c", &curl]).output().expect("sh runs");
     let answer = String::from_utf8_lossy(&pasted.stdout).into_owned();
-    assert!(answer.contains(r#""result":{"offset":1"#), "{curl} gave {answer} {}", String::from_utf8_lossy(&pasted.stderr));
+    assert!(
+        answer.contains(r#""result":{"offset":1"#),
+        "{curl} gave {answer} {}",
+        String::from_utf8_lossy(&pasted.stderr)
+    );
 }
 
 #[test]

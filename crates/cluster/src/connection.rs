@@ -133,10 +133,11 @@ struct Node {
     hand: Hand,
     streams: Option<Open>,
     marks: Arc<Marks>,
-    /// The marks as they were when the connection was lost, until the streams are opened again: what is stored from then on must not hide what
-    /// is lost.
+    /// The marks as they were when the connection was lost, until the streams are opened again: what is stored from
+    /// then on must not hide what is lost.
     marks_before: Option<Arc<Marks>>,
-    /// What is to be read as soon as the streams are opened again, and since when it waits. Each channel of this node asks once.
+    /// What is to be read as soon as the streams are opened again, and since when it waits. Each channel of this node
+    /// asks once.
     held: VecDeque<(Instant, Load)>,
     is_opening: bool,
     /// How often the connection was lost.
@@ -155,7 +156,13 @@ struct Node {
 }
 
 impl Node {
-    fn new(client: Client, settings: Settings, hand: Hand, echo_sender: UnboundedSender<u64>, heard_sender: Sender<Heard>) -> Self {
+    fn new(
+        client: Client,
+        settings: Settings,
+        hand: Hand,
+        echo_sender: UnboundedSender<u64>,
+        heard_sender: Sender<Heard>,
+    ) -> Self {
         let me = Hello {
             node: settings.node.clone(),
             started_ms: settings.started_ms,
@@ -165,7 +172,11 @@ impl Node {
             aside: false,
         };
         let ms = |duration: Duration| duration.as_millis() as u64;
-        let timing = Timing { heartbeat_ms: ms(settings.heartbeat), timeout_ms: ms(settings.timeout), grace_ms: ms(settings.grace) };
+        let timing = Timing {
+            heartbeat_ms: ms(settings.heartbeat),
+            timeout_ms: ms(settings.timeout),
+            grace_ms: ms(settings.grace),
+        };
         let log = LinkLog::new(&settings.urls, !settings.tls_ca.is_empty() || !settings.tls_cert.is_empty());
         Node {
             members: Members::new(me, timing),
@@ -234,7 +245,10 @@ impl Node {
             let scope: Arc<str> = scope.as_str().into();
             for subject in [self.subjects.link(version, &scope, None), self.subjects.link(version, &scope, Some(me))] {
                 let (scope, hand) = (Arc::clone(&scope), self.hand_if_joined());
-                self.hear(subject, move |message| hand(Incoming::Link { scope: Arc::clone(&scope), message: message.payload })).await?;
+                self.hear(subject, move |message| {
+                    hand(Incoming::Link { scope: Arc::clone(&scope), message: message.payload })
+                })
+                .await?;
             }
         }
         let hand = self.hand_if_joined();
@@ -317,7 +331,9 @@ impl Node {
                     (self.hand)(Incoming::Aside(why));
                     (self.hand)(Incoming::Linked(false));
                 }
-                Step::Refused(other) => tracing::warn!("{}: that node takes no part in the cluster", self.no_common_version(&other)),
+                Step::Refused(other) => {
+                    tracing::warn!("{}: that node takes no part in the cluster", self.no_common_version(&other))
+                }
                 Step::Suspect(node, is_suspected) => (self.hand)(Incoming::Suspected { node, is_suspected }),
                 Step::Gone(node) => (self.hand)(Incoming::Gone { node }),
             }
@@ -326,7 +342,10 @@ impl Node {
 
     fn no_common_version(&self, other: &Hello) -> String {
         let ((low, high), (from, to)) = (self.members.me().versions, other.versions);
-        format!("node {} (Touchline {}) speaks versions {from} to {to} between nodes, this one {low} to {high}", other.node, other.program)
+        format!(
+            "node {} (Touchline {}) speaks versions {from} to {to} between nodes, this one {low} to {high}",
+            other.node, other.program
+        )
     }
 
     async fn say_hello(&self, leaves: bool) {
@@ -416,7 +435,14 @@ impl Node {
         tokio::spawn(async move {
             let mut told = String::new();
             loop {
-                match Streams::open(client.clone(), Arc::clone(&settings), subjects.clone(), (Arc::clone(&marks), &known, is_first)).await {
+                match Streams::open(
+                    client.clone(),
+                    Arc::clone(&settings),
+                    subjects.clone(),
+                    (Arc::clone(&marks), &known, is_first),
+                )
+                .await
+                {
                     Ok(streams) => {
                         let _ = opened.send((lost, streams));
                         return;
@@ -424,7 +450,10 @@ impl Node {
                     // Without the connection it says nothing of JetStream.
                     Err(error) if client.connection_state() == State::Connected => {
                         let remedy = remedy(&error);
-                        hand(Incoming::NoStreams(format!("{error}{}{remedy}", if remedy.is_empty() { "" } else { ": " })));
+                        hand(Incoming::NoStreams(format!(
+                            "{error}{}{remedy}",
+                            if remedy.is_empty() { "" } else { ": " }
+                        )));
                         if error != told {
                             tracing::warn!(
                                 error,
@@ -468,7 +497,8 @@ impl Node {
 
     /// The server has heard all that came before: the channels that waited are heard.
     fn on_echo(&mut self, number: u64) {
-        let (heard, unheard) = std::mem::take(&mut self.unheard).into_iter().partition(|(waiting, _)| *waiting <= number);
+        let (heard, unheard) =
+            std::mem::take(&mut self.unheard).into_iter().partition(|(waiting, _)| *waiting <= number);
         self.unheard = unheard;
         for (_, channel) in heard {
             (self.hand)(Incoming::Interested { channel });
@@ -493,14 +523,20 @@ impl Node {
         let version = self.members.version();
         match command {
             // A node that takes no part says nothing. What is asked of it is answered as when NATS can't be reached.
-            Outgoing::Link { .. } | Outgoing::Node { .. } | Outgoing::Order { .. } | Outgoing::Pass { .. } if !self.members.is_joined() => {
-            }
+            Outgoing::Link { .. } | Outgoing::Node { .. } | Outgoing::Order { .. } | Outgoing::Pass { .. }
+                if !self.members.is_joined() => {}
             Outgoing::Gather { done, .. } if !self.members.is_joined() => done(Vec::new()),
             Outgoing::Store { done, .. } if !self.members.is_joined() => done(None),
             Outgoing::Purge { done, .. } if !self.members.is_joined() => done(false),
-            Outgoing::Link { scope, to, message } => self.publish(self.subjects.link(version, &scope, to.as_deref()), message).await,
-            Outgoing::Node { to, message } => self.publish(self.subjects.node(version, &to, &self.settings.node), message).await,
-            Outgoing::Order { message } => self.publish(self.subjects.order(version, &self.settings.node), message).await,
+            Outgoing::Link { scope, to, message } => {
+                self.publish(self.subjects.link(version, &scope, to.as_deref()), message).await
+            }
+            Outgoing::Node { to, message } => {
+                self.publish(self.subjects.node(version, &to, &self.settings.node), message).await
+            }
+            Outgoing::Order { message } => {
+                self.publish(self.subjects.order(version, &self.settings.node), message).await
+            }
             Outgoing::Gather { message, nodes, is_enough, done } => {
                 let (client, subject) = (self.client.clone(), self.subjects.order(version, &self.settings.node));
                 tokio::spawn(async move { done(gather(&client, subject, message, (nodes, is_enough)).await) });
@@ -543,7 +579,9 @@ impl Node {
                 None => done(None),
             },
             Outgoing::Purge { channel, namespace, marker, done } => match self.streams() {
-                Some(streams) => drop(tokio::spawn(async move { done(streams.purge(&channel, &namespace, marker).await) })),
+                Some(streams) => {
+                    drop(tokio::spawn(async move { done(streams.purge(&channel, &namespace, marker).await) }))
+                }
                 None => done(false),
             },
             Outgoing::Leave { .. } => {}
@@ -569,7 +607,12 @@ impl Node {
                 hand(match place(&subjects, &message) {
                     Some((offset, previous, epoch)) => {
                         marks.note(epoch, offset, &message.payload);
-                        Incoming::Stored { channel, stored: Stored { offset, payload: message.payload }, previous, epoch }
+                        Incoming::Stored {
+                            channel,
+                            stored: Stored { offset, payload: message.payload },
+                            previous,
+                            epoch,
+                        }
                     }
                     None => Incoming::Passing { channel, payload: message.payload },
                 });
@@ -591,5 +634,9 @@ fn last_name(message: &Message) -> Option<String> {
 fn place(subjects: &Subjects, message: &Message) -> Option<(u64, u64, u64)> {
     let headers = message.headers.as_ref()?;
     let number = |name: &str| headers.get(name)?.as_str().parse::<u64>().ok();
-    Some((number("Nats-Sequence")?, number("Nats-Last-Sequence").unwrap_or_default(), subjects.happened_in(&message.subject)?))
+    Some((
+        number("Nats-Sequence")?,
+        number("Nats-Last-Sequence").unwrap_or_default(),
+        subjects.happened_in(&message.subject)?,
+    ))
 }

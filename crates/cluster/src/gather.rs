@@ -14,7 +14,12 @@ use crate::pieces::Pieces;
 const GATHER: Duration = Duration::from_secs(1);
 
 /// Asks; what has come when so many nodes have answered, one answer is enough, or the time is over.
-pub(crate) async fn gather(client: &Client, subject: String, message: Bytes, (nodes, is_enough): (usize, IsEnough)) -> Vec<Bytes> {
+pub(crate) async fn gather(
+    client: &Client,
+    subject: String,
+    message: Bytes,
+    (nodes, is_enough): (usize, IsEnough),
+) -> Vec<Bytes> {
     let inbox = client.new_inbox();
     let Ok(mut subscriber) = client.subscribe(inbox.clone()).await else { return Vec::new() };
     if client.publish_with_reply(subject, inbox, message).await.is_err() {

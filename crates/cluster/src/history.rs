@@ -1,7 +1,8 @@
 //! Channels with history: one JetStream stream for each namespace, which republishes what it has stored.
 //!
-//! A stream's epoch, one life of it, is a token of its subjects. So nothing can be stored in, read from or acknowledged by another life of the
-//! stream than the one that was meant: after a stream is deleted and made anew, nobody answers to the old subjects.
+//! A stream's epoch, one life of it, is a token of its subjects. So nothing can be stored in, read from or acknowledged
+//! by another life of the stream than the one that was meant: after a stream is deleted and made anew, nobody answers
+//! to the old subjects.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,7 +31,8 @@ const STORE_PAUSE: Duration = Duration::from_millis(100);
 /// How often a removal of a history is tried while the channel is published to.
 const REMOVAL_TRIES: usize = 10;
 
-/// After how long a read is asked again, and how often: what was on its way when a link broke is lost, and nobody says so.
+/// After how long a read is asked again, and how often: what was on its way when a link broke is lost, and nobody says
+/// so.
 const READ_TIMEOUT: Duration = Duration::from_millis(1_500);
 const READ_TRIES: usize = 3;
 
@@ -65,8 +67,9 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// Makes the streams that are missing, and the first time adapts those that differ from what is configured. One that lacks its mark begins a
-    /// new run. `known`: the marks as they were before any stream could have been lost.
+    /// Makes the streams that are missing, and the first time adapts those that differ from what is configured. One
+    /// that lacks its mark begins a new run. `known`: the marks as they were before any stream could have been
+    /// lost.
     ///
     /// # Errors
     /// NATS's reason, as text.
@@ -105,13 +108,17 @@ impl Streams {
         let now = answered(|| self.context.get_stream(&stream.cached_info().config.name)).await;
         match now.as_ref().map(|now| now.as_ref().map(Stream::cached_info)) {
             Some(Ok(info)) if mark.is_some_and(|mark| mark.is_behind(info.state.last_sequence)) => Look::Changed,
-            Some(Ok(info)) if stream::Seen::of(&self.subjects, namespace, info).is_some_and(|seen| seen.life == known.life) => {
+            Some(Ok(info))
+                if stream::Seen::of(&self.subjects, namespace, info).is_some_and(|seen| seen.life == known.life) =>
+            {
                 let leader = info.cluster.as_ref().and_then(|cluster| cluster.leader.clone());
                 Look::Seen(Seen { last: info.state.last_sequence, leader })
             }
             Some(Ok(_)) => Look::Changed,
             Some(Err(error)) => match error.kind() {
-                GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND => Look::Changed,
+                GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND => {
+                    Look::Changed
+                }
                 _ => Look::Unknown,
             },
             None => Look::Unknown,
@@ -153,7 +160,8 @@ impl Streams {
         self.open.get(namespace).map(|(_, known)| known.life)
     }
 
-    /// Begins a new run of a stream in whose run `lost` something is lost; whether another than the known one has begun now.
+    /// Begins a new run of a stream in whose run `lost` something is lost; whether another than the known one has begun
+    /// now.
     pub(crate) async fn begin_run(&self, namespace: &str, lost: u64) -> bool {
         let Some(open) = self.open.get(namespace).filter(|(_, known)| known.life.run == lost) else { return false };
         match stream::begin_run(&self.context, &self.subjects, namespace, open).await {
@@ -167,7 +175,8 @@ impl Streams {
 
     /// Whether the other's streams are the same, each in the same life.
     pub(crate) fn are(&self, other: &Streams) -> bool {
-        self.open.len() == other.open.len() && self.open.iter().all(|(namespace, (_, known))| other.life(namespace) == Some(known.life))
+        self.open.len() == other.open.len()
+            && self.open.iter().all(|(namespace, (_, known))| other.life(namespace) == Some(known.life))
     }
 
     /// Reads what is kept of a channel behind an offset; `None` = it can't be had now.
@@ -206,8 +215,8 @@ impl Streams {
         (seen.life == known.life).then_some(seen)
     }
 
-    /// Removes what is kept of a channel: what says so is stored behind it, in the channel's order, then what is before that goes. `marker` makes
-    /// the payload out of the last offset that is removed.
+    /// Removes what is kept of a channel: what says so is stored behind it, in the channel's order, then what is before
+    /// that goes. `marker` makes the payload out of the last offset that is removed.
     pub(crate) async fn purge(&self, channel: &str, namespace: &str, marker: fn(u64) -> Vec<u8>) -> bool {
         let Some((stream, known)) = self.open.get(namespace) else { return false };
         let subject = self.subjects.stored(namespace, known.life.epoch, channel);

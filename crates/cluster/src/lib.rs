@@ -1,7 +1,8 @@
 //! Nodes joined by NATS: links between registries, messages between nodes, channels across them.
 //!
-//! [`join`] gives a [`Cluster`] to send with, and [`Joining::start`] hands all that comes in to one function. It runs on a thread of its own: nothing here
-//! ever makes a caller wait. The subjects and the bytes on them are in `docs/cluster.md`.
+//! [`join`] gives a [`Cluster`] to send with, and [`Joining::start`] hands all that comes in to one function. It runs
+//! on a thread of its own: nothing here ever makes a caller wait. The subjects and the bytes on them are in
+//! `docs/cluster.md`.
 
 mod connection;
 mod gather;
@@ -62,7 +63,8 @@ pub struct Stored {
 pub struct Life {
     /// Its epoch, 40 bits: made with the stream, and never changed.
     pub epoch: u64,
-    /// Its run, 40 bits: another one since the stream was last found to be set back to an earlier state; 0 = it never was.
+    /// Its run, 40 bits: another one since the stream was last found to be set back to an earlier state; 0 = it never
+    /// was.
     pub run: u64,
 }
 
@@ -77,8 +79,8 @@ pub struct History {
     pub top: u64,
     /// Nothing behind this offset is missing in `kept`.
     pub floor: u64,
-    /// What may be missing up to the floor has gone by its age, at the end of `history_ttl`: nothing is kept, and nothing but age takes the last
-    /// publication of a channel away.
+    /// What may be missing up to the floor has gone by its age, at the end of `history_ttl`: nothing is kept, and
+    /// nothing but age takes the last publication of a channel away.
     pub is_aged: bool,
 }
 
@@ -143,7 +145,8 @@ pub enum Incoming {
         /// The epoch of the stream that has stored it.
         epoch: u64,
     },
-    /// More is stored in a namespace than when this was said last. Not all of it may have come in: [`Cluster::check`] finds out.
+    /// More is stored in a namespace than when this was said last. Not all of it may have come in: [`Cluster::check`]
+    /// finds out.
     Grown {
         /// The namespace.
         namespace: Arc<str>,
@@ -201,8 +204,8 @@ impl Cluster {
         let _ = self.outgoing.send(outgoing);
     }
 
-    /// Bytes that one message to other nodes may have, by the server that the node is connected to, or was last: 1 MiB before the first
-    /// one, and another number perhaps after each reconnect. Larger ones are not sent.
+    /// Bytes that one message to other nodes may have, by the server that the node is connected to, or was last: 1 MiB
+    /// before the first one, and another number perhaps after each reconnect. Larger ones are not sent.
     pub fn message_max(&self) -> usize {
         self.message_max.load(Relaxed)
     }
@@ -222,8 +225,8 @@ impl Cluster {
         self.send(Outgoing::Order { message: message.into() });
     }
 
-    /// To all other nodes, and collects what they say: at most `nodes` answers, those up to one that is enough, or what came within a second.
-    /// An answer may be larger than one message.
+    /// To all other nodes, and collects what they say: at most `nodes` answers, those up to one that is enough, or what
+    /// came within a second. An answer may be larger than one message.
     pub fn gather(&self, message: Vec<u8>, nodes: usize, is_enough: IsEnough, done: OnGathered) {
         self.send(Outgoing::Gather { message: message.into(), nodes, is_enough, done });
     }
@@ -253,8 +256,8 @@ impl Cluster {
         self.send(Outgoing::Suspect);
     }
 
-    /// Begins a new run of a namespace's stream if its current run is `lost`, an id as in [`Life::run`]. The caller knows of a publication that
-    /// the stream lacks.
+    /// Begins a new run of a namespace's stream if its current run is `lost`, an id as in [`Life::run`]. The caller
+    /// knows of a publication that the stream lacks.
     pub fn begin_run(&self, namespace: Arc<str>, lost: u64) {
         self.send(Outgoing::BeginRun { namespace, lost });
     }
@@ -264,9 +267,15 @@ impl Cluster {
         self.send(Outgoing::Store { channel, namespace, payload: payload.into(), id, done });
     }
 
-    /// Drops what is kept of a channel, and stores in its place what says so to all who hear the channel: `marker` makes that payload out of the
-    /// last offset that is dropped.
-    pub fn purge(&self, channel: Arc<str>, namespace: Arc<str>, marker: fn(u64) -> Vec<u8>, done: Box<dyn FnOnce(bool) + Send>) {
+    /// Drops what is kept of a channel, and stores in its place what says so to all who hear the channel: `marker`
+    /// makes that payload out of the last offset that is dropped.
+    pub fn purge(
+        &self,
+        channel: Arc<str>,
+        namespace: Arc<str>,
+        marker: fn(u64) -> Vec<u8>,
+        done: Box<dyn FnOnce(bool) + Send>,
+    ) {
         self.send(Outgoing::Purge { channel, namespace, marker, done });
     }
 
@@ -302,7 +311,10 @@ pub fn join(settings: Settings) -> Result<(Cluster, Joining), JoinError> {
     let options = options::options(&settings)?;
     let (sender, outgoing) = unbounded_channel();
     let message_max = Arc::new(AtomicUsize::new(MESSAGE_SIZE));
-    Ok((Cluster { outgoing: sender, message_max: Arc::clone(&message_max) }, Joining { settings, options, outgoing, message_max }))
+    Ok((
+        Cluster { outgoing: sender, message_max: Arc::clone(&message_max) },
+        Joining { settings, options, outgoing, message_max },
+    ))
 }
 
 impl Joining {

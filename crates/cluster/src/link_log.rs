@@ -1,4 +1,5 @@
-//! What the log says of the connection to NATS: a line when it changes, with the address and the cause, and none for each try.
+//! What the log says of the connection to NATS: a line when it changes, with the address and the cause, and none for
+//! each try.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -22,7 +23,8 @@ pub(crate) struct LinkLog {
     is_secured: bool,
 }
 
-/// What is wrong, as far as that can be told, with a server that accepts connections: the client says no more than that one has failed.
+/// What is wrong, as far as that can be told, with a server that accepts connections: the client says no more than that
+/// one has failed.
 async fn suspicion(mut socket: TcpStream, is_secured: bool) -> &'static str {
     let mut begin = [0; 512];
     // What it is and wants, a NATS server says first, before TLS.
@@ -36,7 +38,9 @@ async fn suspicion(mut socket: TcpStream, is_secured: bool) -> &'static str {
         (true, _) => {
             "it demands TLS, so its certificate may not be trusted (cluster.nats_tls_ca) or ours not be the right one (cluster.nats_tls_cert); its own log tells"
         }
-        (false, true) => "it does not speak TLS, which cluster.nats_url (tls://), cluster.nats_tls_ca or cluster.nats_tls_cert demands",
+        (false, true) => {
+            "it does not speak TLS, which cluster.nats_url (tls://), cluster.nats_tls_ca or cluster.nats_tls_cert demands"
+        }
         (false, false) => "its own log may tell why",
     }
 }
@@ -71,7 +75,8 @@ impl LinkLog {
         }
     }
 
-    /// Something else happened. While the connection is there that is told; while it is not, only a fault that was not told yet is.
+    /// Something else happened. While the connection is there that is told; while it is not, only a fault that was not
+    /// told yet is.
     pub(crate) fn note(&self, event: &Event) {
         if self.is_up {
             return tracing::warn!(%event, "NATS reports an error");
@@ -98,7 +103,10 @@ impl LinkLog {
             }
             let is_still = *told.lock().unwrap_or_else(PoisonError::into_inner) == text;
             if is_still {
-                tracing::warn!("NATS can't be reached ({}); trying again, /health is 503 until then", causes.join("; "));
+                tracing::warn!(
+                    "NATS can't be reached ({}); trying again, /health is 503 until then",
+                    causes.join("; ")
+                );
             }
         });
     }

@@ -1,4 +1,5 @@
-//! Loads what is kept of channels: many at a time, so many and no more, with one look at a stream for all that came back together.
+//! Loads what is kept of channels: many at a time, so many and no more, with one look at a stream for all that came
+//! back together.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +13,8 @@ use crate::connection::Hand;
 use crate::history::Streams;
 use crate::reading::Kept;
 
-/// Channels that are read at a time: more would only wait in the queues of the NATS server, which drops what does not fit.
+/// Channels that are read at a time: more would only wait in the queues of the NATS server, which drops what does not
+/// fit.
 const READING_MAX: usize = 256;
 /// Channels that are checked at a time: nobody waits for them, so they leave room for those that somebody waits for.
 const CHECKING_MAX: usize = 16;

@@ -1,5 +1,6 @@
-//! A mark is the last sequence of a stream that this node knows, with its publication. If the stream lacks it, the stream was set back to an
-//! earlier state: its server lost what was not on disk yet, or was restored. NATS does not report that, and gives the same sequences again.
+//! A mark is the last sequence of a stream that this node knows, with its publication. If the stream lacks it, the
+//! stream was set back to an earlier state: its server lost what was not on disk yet, or was restored. NATS does not
+//! report that, and gives the same sequences again.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -29,8 +30,8 @@ impl Mark {
         last < self.sequence
     }
 
-    /// Whether the stream has another publication at the mark's sequence. None = the stream has nothing there, which is no evidence: it lets go of
-    /// each publication in time.
+    /// Whether the stream has another publication at the mark's sequence. None = the stream has nothing there, which is
+    /// no evidence: it lets go of each publication in time.
     pub(crate) fn is_replaced(&self, found: Option<&[u8]>) -> bool {
         found.zip(self.payload.as_deref()).is_some_and(|(found, known)| found != known)
     }

@@ -1,9 +1,12 @@
-//! Which nodes there are, what they speak, and whether they live. Pure: what comes in and the time go in, [`Step`]s come out.
+//! Which nodes there are, what they speak, and whether they live. Pure: what comes in and the time go in, [`Step`]s
+//! come out.
 //!
-//! Each node says [`Hello`] several times a second. A hello that is late is no proof, so the node is asked whether it is there: if NATS says
-//! that nobody listens, the node's connection is closed, and after a grace it is gone. A node that is only silent is gone after a longer time.
+//! Each node says [`Hello`] several times a second. A hello that is late is no proof, so the node is asked whether it
+//! is there: if NATS says that nobody listens, the node's connection is closed, and after a grace it is gone. A node
+//! that is only silent is gone after a longer time.
 //!
-//! Two nodes that share no version can't be in one cluster: the one that started later stands aside until the other has gone.
+//! Two nodes that share no version can't be in one cluster: the one that started later stands aside until the other has
+//! gone.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -24,7 +27,8 @@ const MEMBERS_MAX: usize = 1_024;
 /// Between two questions to a node whose hello is late, milliseconds.
 const PROBE_MS: u64 = 200;
 
-/// What each node says of itself. Every version of Touchline must be able to read this: fields are added, never changed.
+/// What each node says of itself. Every version of Touchline must be able to read this: fields are added, never
+/// changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Hello {
     pub(crate) node: String,
@@ -188,7 +192,9 @@ impl Members {
         match self.members.get_mut(&node) {
             Some(member) => {
                 (member.heard_ms, member.is_heard, member.deserted_ms) = (now_ms, true, None);
-                steps.extend(std::mem::take(&mut member.is_suspected).then_some(Step::Suspect(Arc::clone(&node), false)));
+                steps.extend(
+                    std::mem::take(&mut member.is_suspected).then_some(Step::Suspect(Arc::clone(&node), false)),
+                );
                 if hello.aside && !member.hello.aside {
                     // It has no entries here any more.
                     steps.push(Step::Gone(node));
@@ -199,14 +205,21 @@ impl Members {
                 if !is_shared && self.me.is_before(&hello) {
                     steps.push(Step::Refused(hello.clone()));
                 }
-                let member =
-                    Member { hello: hello.clone(), heard_ms: now_ms, is_heard: true, deserted_ms: None, is_suspected: false, probed_ms: 0 };
+                let member = Member {
+                    hello: hello.clone(),
+                    heard_ms: now_ms,
+                    is_heard: true,
+                    deserted_ms: None,
+                    is_suspected: false,
+                    probed_ms: 0,
+                };
                 self.members.insert(node, member);
                 // It learns of this node at once.
                 steps.push(Step::SayHello);
             }
         }
-        if !is_shared && !hello.aside && hello.is_before(&self.me) && !matches!(self.state, State::Aside | State::Away) {
+        if !is_shared && !hello.aside && hello.is_before(&self.me) && !matches!(self.state, State::Aside | State::Away)
+        {
             self.state = State::Aside;
             steps.push(Step::StandAside(hello));
         }
@@ -225,7 +238,11 @@ impl Members {
             return Vec::new();
         }
         member.deserted_ms.get_or_insert(now_ms);
-        if std::mem::replace(&mut member.is_suspected, true) { Vec::new() } else { vec![Step::Suspect(node.into(), true)] }
+        if std::mem::replace(&mut member.is_suspected, true) {
+            Vec::new()
+        } else {
+            vec![Step::Suspect(node.into(), true)]
+        }
     }
 
     /// Does what is due. Call it ten times a second or more.
@@ -298,7 +315,10 @@ mod tests {
         let mut members = Members::new(hello("me", 500, (1, 1)), TIMING);
         members.linked(true, 500);
         assert_eq!(members.hello(hello("other", 1, (1, 1)), 600), [Step::SayHello]);
-        assert_eq!(members.tick(1_000), [Step::SayHello, Step::Probe("other".into()), Step::Join(vec!["other".into()])]);
+        assert_eq!(
+            members.tick(1_000),
+            [Step::SayHello, Step::Probe("other".into()), Step::Join(vec!["other".into()])]
+        );
         members.hello(hello("other", 1, (1, 1)), 1_000);
         members
     }

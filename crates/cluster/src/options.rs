@@ -16,7 +16,12 @@ const PING: Duration = Duration::from_secs(2);
 /// When the credentials or an address can't be used. The text never has them.
 pub(crate) fn options(settings: &Settings) -> Result<(Vec<ServerAddr>, ConnectOptions), JoinError> {
     let wrong = |key| move |error: std::io::Error| JoinError::Settings { key, reason: error.to_string() };
-    let servers = settings.urls.iter().map(|url| url.parse::<ServerAddr>()).collect::<Result<Vec<_>, _>>().map_err(wrong("nats_url"))?;
+    let servers = settings
+        .urls
+        .iter()
+        .map(|url| url.parse::<ServerAddr>())
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(wrong("nats_url"))?;
     if servers.is_empty() {
         return Err(JoinError::Settings { key: "nats_url", reason: "no address of NATS".to_owned() });
     }
@@ -43,7 +48,9 @@ pub(crate) fn options(settings: &Settings) -> Result<(Vec<ServerAddr>, ConnectOp
         options = options.add_root_certificates(settings.tls_ca.clone().into()).require_tls(true);
     }
     if !settings.tls_cert.is_empty() {
-        options = options.add_client_certificate(settings.tls_cert.clone().into(), settings.tls_key.clone().into()).require_tls(true);
+        options = options
+            .add_client_certificate(settings.tls_cert.clone().into(), settings.tls_key.clone().into())
+            .require_tls(true);
     }
     Ok((servers, options))
 }

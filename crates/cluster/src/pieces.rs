@@ -9,7 +9,8 @@ const PIECE: u8 = b'P';
 /// Bytes that are kept free for the head of a piece.
 const HEAD: usize = 128;
 
-/// An answer as messages of at most `most` bytes each: as it is, or in pieces that say who they are from, which they are and of how many.
+/// An answer as messages of at most `most` bytes each: as it is, or in pieces that say who they are from, which they
+/// are and of how many.
 pub(crate) fn split(from: &str, answer: Vec<u8>, most: usize) -> Vec<Bytes> {
     if answer.len() <= most {
         return vec![answer.into()];
@@ -28,14 +29,16 @@ pub(crate) fn split(from: &str, answer: Vec<u8>, most: usize) -> Vec<Bytes> {
 pub(crate) struct Pieces(HashMap<String, Vec<Bytes>>);
 
 impl Pieces {
-    /// Takes a message; gives an answer that is whole. What cannot be read, or does not fit what came before, is left alone.
+    /// Takes a message; gives an answer that is whole. What cannot be read, or does not fit what came before, is left
+    /// alone.
     pub(crate) fn take(&mut self, message: Bytes) -> Option<Bytes> {
         if message.first() != Some(&PIECE) {
             return Some(message);
         }
         let end = message.iter().position(|byte| *byte == b'\n')?;
         let mut words = std::str::from_utf8(message.get(1..end)?).ok()?.split(' ');
-        let (from, index, parts) = (words.next()?, words.next()?.parse::<usize>().ok()?, words.next()?.parse::<usize>().ok()?);
+        let (from, index, parts) =
+            (words.next()?, words.next()?.parse::<usize>().ok()?, words.next()?.parse::<usize>().ok()?);
         let pieces = self.0.entry(from.to_owned()).or_default();
         // One node's messages come in order, or not at all.
         if index != pieces.len() || index >= parts {
@@ -60,7 +63,9 @@ mod tests {
     #[test]
     fn answers_of_several_nodes_come_whole_whatever_their_size() {
         for size in [0, 1, 999, 1_000, 1_001, 5_000, 100_000] {
-            let answer = |node: u8| (0..size).map(|at| if at == 0 { b'{' } else { (at % 251) as u8 ^ node }).collect::<Vec<u8>>();
+            let answer = |node: u8| {
+                (0..size).map(|at| if at == 0 { b'{' } else { (at % 251) as u8 ^ node }).collect::<Vec<u8>>()
+            };
             let [ours, theirs] = [1, 2].map(|node| split(&format!("node-{node}"), answer(node), 1_000));
             assert!(ours.iter().all(|message| message.len() <= 1_000));
             let (mut pieces, mut whole) = (Pieces::default(), Vec::new());

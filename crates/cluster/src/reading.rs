@@ -1,14 +1,17 @@
-//! How a channel's history is read from a stream that is published to, trimmed and replicated meanwhile. This is the logic alone: it says what
-//! to ask and takes the answers, so that a test can put anything between two of them.
+//! How a channel's history is read from a stream that is published to, trimmed and replicated meanwhile. This is the
+//! logic alone: it says what to ask and takes the answers, so that a test can put anything between two of them.
 //!
-//! What is claimed in the end: *of all publications behind the floor, up to the last one, none is missing*. How many were read says nothing of
-//! that by itself, since between two answers some go and others come. What is relied on instead:
+//! What is claimed in the end: *of all publications behind the floor, up to the last one, none is missing*. How many
+//! were read says nothing of that by itself, since between two answers some go and others come. What is relied on
+//! instead:
 //!
-//! - A stream that is full for a channel stays full while nothing but new publications push old ones out. So if a channel was ever trimmed by
-//!   their number, then at any later moment it holds as many as it may, or age or size have taken the oldest of the *stream*, in order.
-//! - The first publication is read, *then* the leader is asked for the last, then what is between is read, and last the leader is asked for the
-//!   first. If that still is the one read first, nothing in between can have gone. Fewer than there may be were then fewer at one moment, and
-//!   nothing was pushed out before it. Else only what the leader still has counts, and the floor is the first of that.
+//! - A stream that is full for a channel stays full while nothing but new publications push old ones out. So if a
+//!   channel was ever trimmed by their number, then at any later moment it holds as many as it may, or age or size have
+//!   taken the oldest of the *stream*, in order.
+//! - The first publication is read, *then* the leader is asked for the last, then what is between is read, and last the
+//!   leader is asked for the first. If that still is the one read first, nothing in between can have gone. Fewer than
+//!   there may be were then fewer at one moment, and nothing was pushed out before it. Else only what the leader still
+//!   has counts, and the floor is the first of that.
 //! - How many there may be is the least number that was ever configured, and it is asked for behind all this.
 
 use crate::stream::Seen;
@@ -26,7 +29,8 @@ pub(crate) struct Kept {
     pub(crate) publications: Vec<Stored>,
     /// The channel's last sequence; the stream's last sequence if the stream has no publication of the channel.
     pub(crate) last: u64,
-    /// Nothing behind it, up to the last, is missing, and what was before it is gone. None = nothing has gone while it was read.
+    /// Nothing behind it, up to the last, is missing, and what was before it is gone. None = nothing has gone while it
+    /// was read.
     pub(crate) floor: Option<u64>,
 }
 

@@ -1,6 +1,6 @@
-//! A JetStream that is simulated: between any two questions it is published to, trimmed by number, by age and by hand, reconfigured, made anew;
-//! replicas lag; answers come late; leaders are lost with what they alone had. What a reading claims and what an acknowledgement says must hold
-//! all the same.
+//! A JetStream that is simulated: between any two questions it is published to, trimmed by number, by age and by hand,
+//! reconfigured, made anew; replicas lag; answers come late; leaders are lost with what they alone had. What a reading
+//! claims and what an acknowledgement says must hold all the same.
 //!
 //! `TOUCHLINE_SIM_SEEDS` sets how many such days (10,000 unless set), `TOUCHLINE_SIM_SEED` runs one of them.
 
@@ -67,7 +67,8 @@ struct Stream {
     states: Vec<State>,
     last: u64,
     size_min: usize,
-    /// All that was ever stored in the channel that is read, in this life: sequence, and up to which one a removal goes.
+    /// All that was ever stored in the channel that is read, in this life: sequence, and up to which one a removal
+    /// goes.
     all: Vec<(u64, Option<u64>)>,
 }
 
@@ -75,7 +76,12 @@ const READ: u8 = 0;
 
 impl Stream {
     fn new(size: usize) -> Self {
-        Stream { states: vec![State { first: 1, size, life: 1, ..State::default() }], last: 0, size_min: size, all: Vec::new() }
+        Stream {
+            states: vec![State { first: 1, size, life: 1, ..State::default() }],
+            last: 0,
+            size_min: size,
+            all: Vec::new(),
+        }
     }
 
     fn change(&mut self, change: impl FnOnce(&mut State)) {
@@ -117,7 +123,9 @@ impl Stream {
                 });
             }
             95..98 => self.remove(),
-            98..99 => self.change(|state| *state = State { size: state.size, life: state.life + 1, ..State::default() }),
+            98..99 => {
+                self.change(|state| *state = State { size: state.size, life: state.life + 1, ..State::default() })
+            }
             _ => {}
         }
     }
@@ -202,7 +210,8 @@ impl Reader for Counting {
     }
 }
 
-/// One reading of a stream that is busy; what is wrong with what it claims, if anything. None = it can't be had, or nothing is wrong.
+/// One reading of a stream that is busy; what is wrong with what it claims, if anything. None = it can't be had, or
+/// nothing is wrong.
 fn read(seed: u64, reader: impl Fn(u64) -> Box<dyn Reader>) -> Result<bool, String> {
     let mut random = Random::of(seed);
     let mut stream = Stream::new(1 + random.below(8) as usize);
@@ -242,14 +251,18 @@ fn judge(stream: &Stream, life: u64, behind: u64, kept: Kept) -> Result<bool, St
     if leader.life != life {
         return Ok(false);
     }
-    let history =
-        kept.history(behind, &Seen { first: leader.first, life: Life { epoch: 7, run: 0 }, size_min: stream.size_min, is_bounded: false });
+    let history = kept.history(
+        behind,
+        &Seen { first: leader.first, life: Life { epoch: 7, run: 0 }, size_min: stream.size_min, is_bounded: false },
+    );
     let found: Vec<u64> = history.kept.iter().map(|stored| stored.offset).collect();
     // As a channel does: a removal says up to where nothing is there any more.
-    let removed = stream.all.iter().filter(|(sequence, _)| found.contains(sequence)).filter_map(|(_, until)| *until).max();
+    let removed =
+        stream.all.iter().filter(|(sequence, _)| found.contains(sequence)).filter_map(|(_, until)| *until).max();
     let floor = history.floor.max(removed.unwrap_or_default());
     let is_due = |sequence: u64| sequence > floor && sequence <= history.top;
-    let missing: Vec<u64> = stream.all.iter().map(|(sequence, _)| *sequence).filter(|s| is_due(*s) && !found.contains(s)).collect();
+    let missing: Vec<u64> =
+        stream.all.iter().map(|(sequence, _)| *sequence).filter(|s| is_due(*s) && !found.contains(s)).collect();
     if !missing.is_empty() {
         return Err(format!("behind {floor} up to {} {missing:?} are missing in {found:?}", history.top));
     }
@@ -292,7 +305,8 @@ fn a_channel_that_was_never_trimmed_is_had_from_the_beginning() {
                 Step::Failed => panic!("it is all there"),
             }
         };
-        let history = kept.history(0, &Seen { first: 1, life: Life { epoch: 7, run: 0 }, size_min: 8, is_bounded: false });
+        let history =
+            kept.history(0, &Seen { first: 1, life: Life { epoch: 7, run: 0 }, size_min: 8, is_bounded: false });
         assert_eq!((history.floor, history.kept.len()), (0, published), "{published}");
     }
 }
@@ -344,7 +358,8 @@ impl Leader {
     }
 }
 
-/// Publishes with keys, each until it is acknowledged or given up; whether all that was acknowledged is there, once, where it was said to be.
+/// Publishes with keys, each until it is acknowledged or given up; whether all that was acknowledged is there, once,
+/// where it was said to be.
 fn publish_all(seed: u64, judge: impl Fn(Option<u64>) -> Verdict) -> bool {
     let mut random = Random::of(seed);
     let mut leader = Leader::default();
@@ -364,7 +379,8 @@ fn publish_all(seed: u64, judge: impl Fn(Option<u64>) -> Verdict) -> bool {
     }
     leader.is_lost();
     acknowledged.iter().all(|(id, sequence)| {
-        leader.stored.iter().filter(|stored| *stored == id).count() == 1 && leader.stored.get(*sequence as usize - 1) == Some(id)
+        leader.stored.iter().filter(|stored| *stored == id).count() == 1
+            && leader.stored.get(*sequence as usize - 1) == Some(id)
     })
 }
 
@@ -373,6 +389,7 @@ fn what_is_acknowledged_is_there_once_at_its_position() {
     for seed in seeds() {
         assert!(publish_all(seed, |answer| verdict(answer, true)), "TOUCHLINE_SIM_SEED={seed}");
     }
-    let believes_all = |answer: Option<u64>| answer.map_or(Verdict::Unknown, |sequence| Verdict::Stored(sequence.max(1)));
+    let believes_all =
+        |answer: Option<u64>| answer.map_or(Verdict::Unknown, |sequence| Verdict::Stored(sequence.max(1)));
     assert!((0..100).any(|seed| !publish_all(seed, believes_all)), "the simulation would not have found the mistake");
 }

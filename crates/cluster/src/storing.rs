@@ -1,5 +1,6 @@
-//! What an answer of JetStream to a publication is worth. An acknowledgement without a sequence is none: a repeated publication is answered so
-//! while the first one is still on its way to the other replicas, and may be lost with its leader.
+//! What an answer of JetStream to a publication is worth. An acknowledgement without a sequence is none: a repeated
+//! publication is answered so while the first one is still on its way to the other replicas, and may be lost with its
+//! leader.
 
 /// What is known of a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -25,7 +25,8 @@ const EPOCH_BITS: u32 = 40;
 pub(crate) struct Description {
     /// Its life: the epoch is a token of its subjects.
     pub(crate) life: Life,
-    /// The least number of publications that a channel was ever allowed to hold: with fewer, nothing was pushed out by others.
+    /// The least number of publications that a channel was ever allowed to hold: with fewer, nothing was pushed out by
+    /// others.
     pub(crate) size_min: usize,
 }
 
@@ -54,7 +55,9 @@ impl Description {
         let mut words = description.split(' ');
         let (Some("touchline"), Some(format)) = (words.next(), words.next()) else { return Err(FOREIGN) };
         match format.strip_prefix("format=").and_then(|number| number.parse::<u32>().ok()) {
-            Some(format) if format > FORMAT => return Err("a later version of this program has made it: run that version"),
+            Some(format) if format > FORMAT => {
+                return Err("a later version of this program has made it: run that version");
+            }
             Some(_) => {}
             None => return Err(FOREIGN),
         }
@@ -180,8 +183,8 @@ pub(crate) async fn begin_run(
     Ok(())
 }
 
-/// Publications that the stream holds of a channel: one more than its history has. The offset of that one is where a client stands that has
-/// missed as many as the history has.
+/// Publications that the stream holds of a channel: one more than its history has. The offset of that one is where a
+/// client stands that has missed as many as the history has.
 fn held(of_namespace: &StreamSettings) -> usize {
     of_namespace.size.saturating_add(1)
 }
@@ -190,11 +193,12 @@ fn is_missing(kind: &GetStreamErrorKind) -> bool {
     matches!(kind, GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND)
 }
 
-/// Whether a stream has to be changed: only what this program sets counts. A change without need is not harmless, since NATS then writes anew
-/// what it knows of the stream.
+/// Whether a stream has to be changed: only what this program sets counts. A change without need is not harmless, since
+/// NATS then writes anew what it knows of the stream.
 fn differs(known: &Config, wanted: &Config) -> bool {
     let of = |config: &Config| {
-        let republish = config.republish.as_ref().map(|republish| (republish.source.clone(), republish.destination.clone()));
+        let republish =
+            config.republish.as_ref().map(|republish| (republish.source.clone(), republish.destination.clone()));
         (
             (config.subjects.clone(), config.description.clone(), republish, config.allow_direct),
             (config.max_messages_per_subject, config.max_age, config.max_bytes, config.duplicate_window),
@@ -250,6 +254,9 @@ mod tests {
         for foreign in ["", "orders of the shop", "touchline", "touchline format=1", "touchline size_min=60"] {
             assert!(read(foreign).is_err(), "{foreign}");
         }
-        assert!(Description::read(None, "touchline format=1 size_min=60").is_err(), "its subjects are of something else");
+        assert!(
+            Description::read(None, "touchline format=1 size_min=60").is_err(),
+            "its subjects are of something else"
+        );
     }
 }

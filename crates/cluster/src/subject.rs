@@ -21,7 +21,8 @@ fn epoch(token: &str) -> Option<u64> {
     u64::from_str_radix(token, 16).ok().filter(|_| token.len() == 10)
 }
 
-/// The subjects of one cluster. Those of messages between nodes name the version of the messages: who does not speak it does not get them.
+/// The subjects of one cluster. Those of messages between nodes name the version of the messages: who does not speak it
+/// does not get them.
 #[derive(Debug, Clone)]
 pub(crate) struct Subjects {
     prefix: String,

@@ -1,5 +1,5 @@
-//! What an acknowledgement is worth depends on NATS: on its version, on how it is set up, and on how many servers there are. What can be seen of
-//! that is said at the start.
+//! What an acknowledgement is worth depends on NATS: on its version, on how it is set up, and on how many servers there
+//! are. What can be seen of that is said at the start.
 
 use crate::settings::{Settings, Storage};
 
@@ -52,10 +52,14 @@ fn what_is_kept(settings: &Settings, version: &str) -> Result<&'static str, &'st
     })
 }
 
-/// What the operator can do about a refusal of JetStream, by its text: the client has no numbers for all of them. Empty = nothing is known.
+/// What the operator can do about a refusal of JetStream, by its text: the client has no numbers for all of them. Empty
+/// = nothing is known.
 pub(crate) fn remedy(refusal: &str) -> &'static str {
     let known = [
-        ("replicas > 1 not supported", "set cluster.stream_replicas to 1, or let NATS be a cluster of that many servers"),
+        (
+            "replicas > 1 not supported",
+            "set cluster.stream_replicas to 1, or let NATS be a cluster of that many servers",
+        ),
         ("no suitable peers", "set cluster.stream_replicas to no more than there are NATS servers"),
         ("resource does not exist", "switch JetStream on in NATS (jetstream {} in its configuration, or --jetstream)"),
         ("jetstream not enabled", "switch JetStream on in NATS (jetstream {} in its configuration, or --jetstream)"),

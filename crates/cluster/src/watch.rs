@@ -1,5 +1,6 @@
-//! Looks after the streams. A publication that is stored may never be handed on: the server that led its stream was lost or cut off, a route
-//! between servers broke, a queue was full. Nobody says so, and its channel shows no gap until the next one comes; so a node looks.
+//! Looks after the streams. A publication that is stored may never be handed on: the server that led its stream was
+//! lost or cut off, a route between servers broke, a queue was full. Nobody says so, and its channel shows no gap until
+//! the next one comes; so a node looks.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +14,8 @@ use crate::connection::Hand;
 use crate::history::{Look, Seen, Streams};
 use crate::loader::Checks;
 
-/// How soon a node looks when something may have been lost. It looks again after twice that, and so on up to the delay of calm times.
+/// How soon a node looks when something may have been lost. It looks again after twice that, and so on up to the delay
+/// of calm times.
 const SOON: Duration = Duration::from_secs(1);
 
 /// What a watch needs.

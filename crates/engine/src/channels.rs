@@ -1,5 +1,6 @@
 //! The channels whose home is one shard. The home gives each publication its place, so a channel has one total order,
-//! and it answers a subscribe in that same order: nothing can fall between what is recovered and what is delivered live.
+//! and it answers a subscribe in that same order: nothing can fall between what is recovered and what is delivered
+//! live.
 
 mod elsewhere;
 mod empties;
@@ -23,9 +24,12 @@ use empties::Empties;
 use loading::{Look, Question};
 pub use payload::Unreadable;
 
-use crate::request::{ConnectionId, Delivery, Epoch, Event, History, Position, Publish, Request, Response, ShardId, Subscribe, Subscribed};
+use crate::request::{
+    ConnectionId, Delivery, Epoch, Event, History, Position, Publish, Request, Response, ShardId, Subscribe, Subscribed,
+};
 
-/// Shortest time between two looks at a channel's expiry, milliseconds: busy channels trim themselves when they publish.
+/// Shortest time between two looks at a channel's expiry, milliseconds: busy channels trim themselves when they
+/// publish.
 const EXPIRY_STEP_MS: u64 = 1_000;
 
 #[derive(Debug)]
@@ -65,10 +69,11 @@ struct Stored {
     question: Question,
     /// What its log backend was asked because of something that contradicts the cache.
     look: Look,
-    /// The life in which its log backend has lost something, and until when what it keeps is not believed while it says that life, Unix
-    /// milliseconds.
+    /// The life in which its log backend has lost something, and until when what it keeps is not believed while it
+    /// says that life, Unix milliseconds.
     lost: (Epoch, u64),
-    /// The run that has lost something, and the first offset that is not its any more. The log backend may know it a moment later.
+    /// The run that has lost something, and the first offset that is not its any more. The log backend may know it a
+    /// moment later.
     ended: Option<(u64, u64)>,
     /// The number of the last load that is in the cache; 0 = nothing was loaded, or the log is in memory.
     read: u64,
@@ -117,7 +122,8 @@ impl Channels {
         }
     }
 
-    /// Carries a request out. The answer goes to the asker first, then what [`Channels::deliveries`] gives to the shards.
+    /// Carries a request out. The answer goes to the asker first, then what [`Channels::deliveries`] gives to the
+    /// shards.
     pub fn execute(&mut self, channel: &Arc<str>, request: Request, now_ms: u64) -> Response {
         let namespaces = Arc::clone(&self.namespaces);
         let options = match namespaces.resolve(channel) {
@@ -127,13 +133,21 @@ impl Channels {
         match request {
             Request::Subscribe(subscribe) => self.subscribe(channel, options, *subscribe, now_ms),
             // It was told so, but had not heard it when it left.
-            Request::Unsubscribe { connection, is_answered: false } if self.was_refused(connection, channel) => Response::Done,
+            Request::Unsubscribe { connection, is_answered: false } if self.was_refused(connection, channel) => {
+                Response::Done
+            }
             Request::Unsubscribe { connection, .. } => self.unsubscribe(channel, connection, now_ms),
             Request::Again(_, request) => self.execute(channel, *request, now_ms),
             Request::Announce(push) => self.announce(channel, push),
-            Request::Passing(_) | Request::Stored(_) | Request::Grown(..) | Request::Interested | Request::Loaded(_) => Response::Done,
+            Request::Passing(_)
+            | Request::Stored(_)
+            | Request::Grown(..)
+            | Request::Interested
+            | Request::Loaded(_) => Response::Done,
             Request::Publish(publish) => self.publish(channel, options, *publish, now_ms),
-            Request::History(_) | Request::HistoryRemove if !options.has_history() => Response::Refused(Error::NOT_AVAILABLE),
+            Request::History(_) | Request::HistoryRemove if !options.has_history() => {
+                Response::Refused(Error::NOT_AVAILABLE)
+            }
             Request::History(history) => self.history(channel, options, &history, now_ms),
             Request::HistoryRemove => self.history_remove(channel),
         }
@@ -176,7 +190,8 @@ impl Channels {
     /// Channels that had a subscriber since the last call: how many they have, and had at most.
     pub fn audiences(&mut self) -> HashMap<Arc<str>, (u64, u64)> {
         let gone = self.gone.as_mut().map(std::mem::take).unwrap_or_default();
-        let mut all: HashMap<Arc<str>, (u64, u64)> = gone.into_iter().map(|(name, peak)| (name, (0, u64::from(peak)))).collect();
+        let mut all: HashMap<Arc<str>, (u64, u64)> =
+            gone.into_iter().map(|(name, peak)| (name, (0, u64::from(peak)))).collect();
         for channel in self.table.values_mut() {
             let current = channel.listeners.iter().sum();
             let peak = std::mem::replace(&mut channel.peak, current);
@@ -207,7 +222,9 @@ impl Channels {
             return Ok(());
         }
         let Channels { table, empties, .. } = self;
-        let gone = empties.next_to_go(|name, number| has_number(table, name, number), |_| true).ok_or(Error::LIMIT_EXCEEDED)?;
+        let gone = empties
+            .next_to_go(|name, number| has_number(table, name, number), |_| true)
+            .ok_or(Error::LIMIT_EXCEEDED)?;
         self.empties.leave();
         self.forget(&gone);
         Ok(())
@@ -225,8 +242,10 @@ impl Channels {
         if let Some(stored) = &mut channel.history {
             stored.ring.trim(now_ms);
             subscribed.position = stored.ring.position();
-            subscribed.is_denied =
-                subscribe.recover.as_ref().is_some_and(|from| stored.read > 0 && stored.ring.ahead(from.offset, &from.epoch).is_some());
+            subscribed.is_denied = subscribe
+                .recover
+                .as_ref()
+                .is_some_and(|from| stored.read > 0 && stored.ring.ahead(from.offset, &from.epoch).is_some());
             subscribed.recovered = subscribe.recover.map(|from| stored.ring.recover(&from));
             if let Some(Some(missed)) = &mut subscribed.recovered {
                 missed.retain(|publication| !publication.is_expired(now_ms));
@@ -283,7 +302,13 @@ impl Channels {
         Response::Published(position)
     }
 
-    fn publish_stored(&mut self, name: &Arc<str>, options: &ChannelOptions, publish: &Publish, now_ms: u64) -> Position {
+    fn publish_stored(
+        &mut self,
+        name: &Arc<str>,
+        options: &ChannelOptions,
+        publish: &Publish,
+        now_ms: u64,
+    ) -> Position {
         self.channel(name, options, now_ms);
         let Some(channel) = self.table.get_mut(name) else { return Default::default() };
         let Some(stored) = &mut channel.history else { return Default::default() };
@@ -321,14 +346,19 @@ impl Channels {
         stored.ring.trim(now_ms);
         let position = stored.ring.position();
         let since = history.since.as_ref().map(|(offset, _)| *offset);
-        if history.since.as_ref().is_some_and(|(offset, epoch)| !stored.ring.can_read(*offset, epoch, history.reverse)) {
+        if history.since.as_ref().is_some_and(|(offset, epoch)| !stored.ring.can_read(*offset, epoch, history.reverse))
+        {
             return Response::Refused(Error::UNRECOVERABLE_POSITION);
         }
         if history.reverse && since == Some(0) {
             return Response::Refused(Error::BAD_REQUEST);
         }
-        let mut publications =
-            stored.ring.read(since, history.reverse, history.limit.unwrap_or(usize::MAX), history.size_max.unwrap_or(usize::MAX));
+        let mut publications = stored.ring.read(
+            since,
+            history.reverse,
+            history.limit.unwrap_or(usize::MAX),
+            history.size_max.unwrap_or(usize::MAX),
+        );
         publications.retain(|publication| !publication.is_expired(now_ms));
         Response::History { publications, position }
     }
@@ -371,8 +401,8 @@ impl Channels {
         channel
     }
 
-    /// What becomes of a channel that was used: one that nobody listens to goes at once, or is kept for its history, or, if it has none yet,
-    /// among the empty ones.
+    /// What becomes of a channel that was used: one that nobody listens to goes at once, or is kept for its history,
+    /// or, if it has none yet, among the empty ones.
     fn rest(&mut self, name: &Arc<str>, now_ms: u64) {
         let Channels { table, empties, expiries, .. } = self;
         let Some(channel) = table.get_mut(name) else { return };
@@ -397,9 +427,11 @@ impl Channels {
     fn trim_empties(&mut self, now_ms: u64) {
         loop {
             let Channels { table, empties, .. } = self;
-            let forgotten_ms =
-                |name: &str| table.get(name).and_then(|channel| channel.history.as_ref()).map_or(0, |stored| stored.forgotten_ms);
-            let gone = empties.next_to_go(|name, number| has_number(table, name, number), |name| forgotten_ms(name) <= now_ms);
+            let forgotten_ms = |name: &str| {
+                table.get(name).and_then(|channel| channel.history.as_ref()).map_or(0, |stored| stored.forgotten_ms)
+            };
+            let gone =
+                empties.next_to_go(|name, number| has_number(table, name, number), |name| forgotten_ms(name) <= now_ms);
             let Some(name) = gone else { return };
             self.empties.leave();
             self.forget(&name);
@@ -426,7 +458,9 @@ impl Channels {
             Some(_) if is_cache && !is_listened && stored.forgotten_ms <= now_ms => return self.forget(&name),
             Some(at) if is_cache => at.min(stored.forgotten_ms),
             Some(at) => at,
-            None if is_listened && stored.meta_ttl_ms == elsewhere::UNUSED_MS => now_ms.saturating_add(stored.meta_ttl_ms),
+            None if is_listened && stored.meta_ttl_ms == elsewhere::UNUSED_MS => {
+                now_ms.saturating_add(stored.meta_ttl_ms)
+            }
             // A publication, or the end of the last subscription, books it again.
             None if is_listened => return,
             None if stored.forgotten_ms > now_ms => stored.forgotten_ms,
@@ -472,8 +506,8 @@ fn has_number(table: &HashMap<Arc<str>, Channel>, name: &str, number: u64) -> bo
     table.get(name).and_then(|channel| channel.history.as_ref()).is_some_and(|stored| stored.empty == number)
 }
 
-/// Gives a publication to all subscribers, with the one before it if some of them may want changes only. What stands beside the history is
-/// no change, and nothing to be changed: who recovers has never seen it.
+/// Gives a publication to all subscribers, with the one before it if some of them may want changes only. What stands
+/// beside the history is no change, and nothing to be changed: who recovers has never seen it.
 fn give(outgoing: &mut Vec<(ShardId, Delivery)>, channel: &mut Channel, publication: Arc<Publication>) {
     let is_in_line = channel.history.is_some() == (publication.offset > 0);
     let previous = channel.latest.take().filter(|_| is_in_line);
@@ -486,7 +520,10 @@ fn deliver(outgoing: &mut Vec<(ShardId, Delivery)>, channel: &Channel, event: Ev
     let audience = channel.listeners.iter().sum();
     for (shard, listeners) in channel.listeners.iter().enumerate() {
         if *listeners > 0 {
-            outgoing.push((shard as ShardId, Delivery { channel: Arc::clone(&channel.name), event: event.clone(), audience }));
+            outgoing.push((
+                shard as ShardId,
+                Delivery { channel: Arc::clone(&channel.name), event: event.clone(), audience },
+            ));
         }
     }
 }

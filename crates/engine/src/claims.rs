@@ -36,8 +36,8 @@ pub trait Verifier {
 /// Verifies a connection token, and that it can be one.
 ///
 /// # Errors
-/// See [`TokenError`]. [`TokenError::Invalid`] also for a subscription token (whoever was given one channel must not get a connection by it),
-/// and for a user with control characters, which no database and no log can keep.
+/// See [`TokenError`]. [`TokenError::Invalid`] also for a subscription token (whoever was given one channel must not
+/// get a connection by it), and for a user with control characters, which no database and no log can keep.
 pub fn connection_claims(verifier: &dyn Verifier, token: &str, now_s: u64) -> Result<ConnectionClaims, TokenError> {
     let claims = verifier.connection(token, now_s)?;
     let is_for_a_channel = claims.channel.as_ref().is_some_and(|channel| !channel.is_empty());

@@ -1,4 +1,5 @@
-//! Durations of the configuration: `"25s"`, `"1h30m"`, `"500ms"`, as Go and Centrifugo write them; a bare number is seconds.
+//! Durations of the configuration: `"25s"`, `"1h30m"`, `"500ms"`, as Go and Centrifugo write them; a bare number is
+//! seconds.
 
 use std::time::Duration;
 
@@ -17,9 +18,9 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duratio
     }
     match Written::deserialize(deserializer)? {
         Written::Seconds(seconds) => Ok(Duration::from_secs(seconds)),
-        Written::Text(text) => {
-            parse(&text).ok_or_else(|| de::Error::custom(format!("{text:?} is not a duration such as \"25s\", \"1h30m\" or \"500ms\"")))
-        }
+        Written::Text(text) => parse(&text).ok_or_else(|| {
+            de::Error::custom(format!("{text:?} is not a duration such as \"25s\", \"1h30m\" or \"500ms\""))
+        }),
     }
 }
 
@@ -61,7 +62,10 @@ mod tests {
 
     #[test]
     fn a_duration_without_end_stays_one() {
-        assert_eq!([millis(Duration::ZERO), millis(Duration::from_secs(2)), millis(Duration::MAX)], [0, 2_000, u64::MAX]);
+        assert_eq!(
+            [millis(Duration::ZERO), millis(Duration::from_secs(2)), millis(Duration::MAX)],
+            [0, 2_000, u64::MAX]
+        );
     }
 
     #[test]
@@ -89,7 +93,14 @@ mod tests {
 
     #[test]
     fn a_duration_is_text_or_a_number_of_seconds() {
-        let cases = [("\"1h30m\"", Some(5_400)), ("90", Some(90)), ("\"90\"", Some(90)), ("\"soon\"", None), ("-1", None), ("[]", None)];
+        let cases = [
+            ("\"1h30m\"", Some(5_400)),
+            ("90", Some(90)),
+            ("\"90\"", Some(90)),
+            ("\"soon\"", None),
+            ("-1", None),
+            ("[]", None),
+        ];
         for (json, seconds) in cases {
             let read = deserialize(&mut serde_json::Deserializer::from_str(json)).ok();
             assert_eq!(read, seconds.map(Duration::from_secs), "{json}");

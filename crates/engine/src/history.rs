@@ -8,8 +8,8 @@ use touchline_protocol::Publication;
 use crate::namespace::RecoveryMode;
 use crate::request::{Epoch, Position, Recover, Runs};
 
-/// A ring of publications with rising offsets that ends at the channel's top. In a cluster offsets are those of a stream that many channels
-/// share, so they have gaps; what matters is that nothing behind `floor` is missing.
+/// A ring of publications with rising offsets that ends at the channel's top. In a cluster offsets are those of a
+/// stream that many channels share, so they have gaps; what matters is that nothing behind `floor` is missing.
 #[derive(Debug)]
 pub(crate) struct HistoryRing {
     epoch: Epoch,
@@ -84,7 +84,8 @@ impl HistoryRing {
         self.floor = self.top;
     }
 
-    /// Somebody has removed the history up to one offset, which took a later one: who has all up to the first has missed nothing.
+    /// Somebody has removed the history up to one offset, which took a later one: who has all up to the first has
+    /// missed nothing.
     pub(crate) fn clear_at(&mut self, until: u64, offset: u64) {
         self.kept = VecDeque::new();
         self.floor = self.floor.max(until);
@@ -132,8 +133,15 @@ impl HistoryRing {
         }
     }
 
-    /// Publications on one side of an offset (all, if none is given), at most `limit`, and of those as many as `size_max` bytes hold, but one.
-    pub(crate) fn read(&self, since: Option<u64>, reverse: bool, limit: usize, size_max: usize) -> Vec<Arc<Publication>> {
+    /// Publications on one side of an offset (all, if none is given), at most `limit`, and of those as many as
+    /// `size_max` bytes hold, but one.
+    pub(crate) fn read(
+        &self,
+        since: Option<u64>,
+        reverse: bool,
+        limit: usize,
+        size_max: usize,
+    ) -> Vec<Arc<Publication>> {
         let mut found = self.range(since, reverse, limit);
         let mut size = 0;
         let fits = found.iter().take_while(|publication| {
@@ -161,8 +169,8 @@ impl HistoryRing {
         self.kept.partition_point(|kept| kept.publication.offset <= offset)
     }
 
-    /// Whether what is asked for from a position on is there without a gap. What is before a position, and from the beginning on, may be there
-    /// as far as it is kept.
+    /// Whether what is asked for from a position on is there without a gap. What is before a position, and from the
+    /// beginning on, may be there as far as it is kept.
     pub(crate) fn can_read(&self, offset: u64, epoch: &str, reverse: bool) -> bool {
         self.is_position(offset, epoch) && (reverse || offset == 0 || offset <= self.top && offset >= self.floor)
     }
@@ -193,7 +201,8 @@ impl HistoryRing {
         self.kept.get(index).map(|kept| &*kept.publication)
     }
 
-    /// Whether an offset and an epoch are, or can become, a position of this history. An empty epoch is whichever is current.
+    /// Whether an offset and an epoch are, or can become, a position of this history. An empty epoch is whichever is
+    /// current.
     pub(crate) fn is_position(&self, offset: u64, epoch: &str) -> bool {
         if epoch.is_empty() || epoch == self.epoch.as_str() {
             return true;
@@ -201,8 +210,8 @@ impl HistoryRing {
         self.epoch.run_of(epoch).and_then(|run| self.runs.end(run, self.top)).is_some_and(|end| offset <= end)
     }
 
-    /// What is not here yet of a position that may be one of this history: its offset, or 0 where its run is not known here. None = all is here,
-    /// or it never comes.
+    /// What is not here yet of a position that may be one of this history: its offset, or 0 where its run is not known
+    /// here. None = all is here, or it never comes.
     pub(crate) fn ahead(&self, offset: u64, epoch: &str) -> Option<u64> {
         let may_come = match self.epoch.run_of(epoch) {
             Some(run) if epoch != self.epoch.as_str() => match self.runs.end(run, self.top) {
@@ -242,7 +251,14 @@ mod tests {
     #[test]
     fn a_client_gets_exactly_what_it_missed_or_the_word_that_it_cannot() {
         let ring = ring(10, 5);
-        let cases = [(10, Some(vec![])), (9, Some(vec![10])), (5, Some(vec![6, 7, 8, 9, 10])), (4, None), (0, None), (11, None)];
+        let cases = [
+            (10, Some(vec![])),
+            (9, Some(vec![10])),
+            (5, Some(vec![6, 7, 8, 9, 10])),
+            (4, None),
+            (0, None),
+            (11, None),
+        ];
         for (offset, expected) in cases {
             assert_eq!(recover(&ring, offset, RecoveryMode::Stream), expected, "from {offset}");
         }
@@ -251,7 +267,13 @@ mod tests {
     #[test]
     fn another_epoch_is_not_recovered_and_an_empty_one_is() {
         let ring = ring(3, 5);
-        let from = |epoch: &str| Recover { offset: 1, epoch: epoch.into(), mode: RecoveryMode::Stream, limit: 300, size_max: usize::MAX };
+        let from = |epoch: &str| Recover {
+            offset: 1,
+            epoch: epoch.into(),
+            mode: RecoveryMode::Stream,
+            limit: 300,
+            size_max: usize::MAX,
+        };
         assert!(ring.recover(&from("other")).is_none());
         assert_eq!(ring.recover(&from("")).map(|f| f.len()), Some(2));
     }
@@ -262,7 +284,10 @@ mod tests {
         let channel = Epoch::from_bits(1);
         let mut ring = ring(10, 20);
         ring.epoch = channel.in_run(4);
-        ring.set_runs(Runs { known: (1..=4).map(|number| (number, number)).collect(), first: vec![(1, 1), (2, 4), (4, 8)] });
+        ring.set_runs(Runs {
+            known: (1..=4).map(|number| (number, number)).collect(),
+            first: vec![(1, 1), (2, 4), (4, 8)],
+        });
         let ends = [(1, Some(3)), (2, Some(7)), (3, Some(7)), (4, Some(10)), (9, None)];
         for (run, end) in ends {
             for offset in 0..=11 {
@@ -290,7 +315,8 @@ mod tests {
     #[test]
     fn more_than_the_limit_is_not_recovered() {
         let ring = ring(10, 10);
-        let from = |limit| Recover { offset: 5, epoch: "".into(), mode: RecoveryMode::Stream, limit, size_max: usize::MAX };
+        let from =
+            |limit| Recover { offset: 5, epoch: "".into(), mode: RecoveryMode::Stream, limit, size_max: usize::MAX };
         assert!(ring.recover(&from(4)).is_none());
         assert!(ring.recover(&from(5)).is_some());
     }
@@ -320,7 +346,11 @@ mod tests {
             (Some(6), true, 9, &[]),
         ];
         for (since, reverse, limit, expected) in cases {
-            assert_eq!(offsets(&ring.read(*since, *reverse, *limit, usize::MAX)), *expected, "{since:?} {reverse} {limit}");
+            assert_eq!(
+                offsets(&ring.read(*since, *reverse, *limit, usize::MAX)),
+                *expected,
+                "{since:?} {reverse} {limit}"
+            );
         }
     }
 
@@ -351,7 +381,8 @@ mod tests {
         // They are due at 101, 102 and 103.
         let mut ring = ring(3, 5);
         assert_eq!(ring.next_expiry_ms(), Some(101));
-        for (now_ms, next_ms, floor) in [(100, Some(101), 0), (101, Some(102), 1), (102, Some(103), 2), (103, None, 3)] {
+        for (now_ms, next_ms, floor) in [(100, Some(101), 0), (101, Some(102), 1), (102, Some(103), 2), (103, None, 3)]
+        {
             ring.trim(now_ms);
             assert_eq!((ring.next_expiry_ms(), ring.floor, ring.position().offset), (next_ms, floor, 3), "{now_ms}");
         }
@@ -377,9 +408,13 @@ mod tests {
         let ring = ring(4, 5);
         let size = ring.kept[0].publication.size();
         let recover = |size_max| {
-            ring.recover(&Recover { offset: 1, epoch: "".into(), mode: RecoveryMode::Stream, limit: 3, size_max }).map(|found| found.len())
+            ring.recover(&Recover { offset: 1, epoch: "".into(), mode: RecoveryMode::Stream, limit: 3, size_max })
+                .map(|found| found.len())
         };
-        let (all, last) = (ring.kept.iter().skip(1).map(|kept| kept.publication.size()).sum::<usize>(), ring.kept[3].publication.size());
+        let (all, last) = (
+            ring.kept.iter().skip(1).map(|kept| kept.publication.size()).sum::<usize>(),
+            ring.kept[3].publication.size(),
+        );
         assert_eq!((recover(all), recover(all - 1)), (Some(3), None));
         assert!(last <= size, "the first one carries the epoch");
         let read = |size_max| offsets(&ring.read(Some(1), false, 9, size_max));
@@ -392,7 +427,11 @@ mod tests {
         let ring = ring(8, 5);
         for (offset, has_let_go) in [(0, true), (2, true), (3, true), (4, false), (8, false)] {
             assert_eq!(ring.has_let_go_of(offset), has_let_go, "{offset}");
-            assert_eq!(ring.get(offset).map(|publication| publication.offset), Some(offset).filter(|offset| *offset > 3), "{offset}");
+            assert_eq!(
+                ring.get(offset).map(|publication| publication.offset),
+                Some(offset).filter(|offset| *offset > 3),
+                "{offset}"
+            );
         }
         assert_eq!((ring.newest(), ring.proof()), (Some(8), 7));
         let mut empty = ring;
@@ -404,7 +443,9 @@ mod tests {
     fn what_is_ahead_may_come_and_anything_else_never_does() {
         let ring = ring(3, 5);
         let epoch = ring.epoch.as_str().to_owned();
-        for (offset, of, expected) in [(3, "", None), (4, "", Some(4)), (3, &*epoch, None), (4, &*epoch, Some(4)), (4, "other", None)] {
+        for (offset, of, expected) in
+            [(3, "", None), (4, "", Some(4)), (3, &*epoch, None), (4, &*epoch, Some(4)), (4, "other", None)]
+        {
             assert_eq!(ring.ahead(offset, of), expected, "{offset} of {of}");
         }
         // A run that is not known here may have begun a moment ago, wherever something is.

@@ -229,9 +229,15 @@ impl Hub {
         self.audience(channel).all().map(Member::slot)
     }
 
-    /// Gives a publication to everyone who is to have it. `has_previous`: the one before it is known. `tags` are asked for once, if some filter
-    /// needs them; each filter is asked once.
-    pub fn give(&mut self, channel: LocalChannel, has_previous: bool, tags: impl FnOnce() -> Tags, mut to: impl FnMut(u32, Giving)) {
+    /// Gives a publication to everyone who is to have it. `has_previous`: the one before it is known. `tags` are asked
+    /// for once, if some filter needs them; each filter is asked once.
+    pub fn give(
+        &mut self,
+        channel: LocalChannel,
+        has_previous: bool,
+        tags: impl FnOnce() -> Tags,
+        mut to: impl FnMut(u32, Giving),
+    ) {
         let audience = self.audience_mut(channel);
         let mut give = |member: &mut Member| {
             let giving = match member.slot & (WANTS_CHANGES | HAS_LAST) {
@@ -318,7 +324,8 @@ mod tests {
 
     /// None for 0, else a filter that wants the tag `n` to be this number.
     fn wanted(n: u32) -> Option<Arc<Filter>> {
-        (n > 0).then(|| Arc::new(Filter::Tag("n".into(), touchline_protocol::filter::Comparison::Equals(n.to_string()))))
+        (n > 0)
+            .then(|| Arc::new(Filter::Tag("n".into(), touchline_protocol::filter::Comparison::Equals(n.to_string()))))
     }
 
     #[test]
@@ -326,7 +333,8 @@ mod tests {
         let mut hub = Hub::default();
         let local = hub.acquire("c");
         let groups = |hub: &Hub| hub.audience(local).filtered.as_ref().map_or(0, |filtered| filtered.groups.len());
-        let join = |hub: &mut Hub, slot, filter| hub.join(local, slot, Wish { filter: wanted(filter), ..Wish::default() });
+        let join =
+            |hub: &mut Hub, slot, filter| hub.join(local, slot, Wish { filter: wanted(filter), ..Wish::default() });
         let held: Vec<Membership> = (1..=200).map(|n| join(&mut hub, n, n)).collect();
         assert_eq!(groups(&hub), 200);
         let again: Vec<Membership> = (1..=200).map(|n| join(&mut hub, 1_000 + n, n)).collect();
@@ -421,7 +429,9 @@ mod tests {
         let mut hub = Hub::default();
         let local = hub.acquire("c");
         let room = |hub: &mut Hub| hub.audience_mut(local).group(None).capacity();
-        for (most, steps) in [(1_024, &[(256, 1_024), (255, 510), (128, 510), (127, 254), (31, 62), (1, 62)][..]), (64, &[(1, 64)])] {
+        for (most, steps) in
+            [(1_024, &[(256, 1_024), (255, 510), (128, 510), (127, 254), (31, 62), (1, 62)][..]), (64, &[(1, 64)])]
+        {
             hub.audience_mut(local).group(None).reserve_exact(most);
             let mut held: Vec<Membership> = (0..most).map(|n| hub.join(local, n as u32, Wish::default())).collect();
             assert_eq!(room(&mut hub), most);

@@ -1,7 +1,7 @@
 //! Channels and sessions: order, history, recovery, presence, permissions.
 //!
-//! Pure: no runtime, no clock, no randomness, no sockets. `now_ms` (Unix milliseconds) and a seed come in, values come out;
-//! so tests and fuzzers can drive whole sessions without a network.
+//! Pure: no runtime, no clock, no randomness, no sockets. `now_ms` (Unix milliseconds) and a seed come in, values come
+//! out; so tests and fuzzers can drive whole sessions without a network.
 //!
 //! - [`Channels`] owns the channels whose home is one shard: their order, history, presence.
 //! - [`Hub`] knows which connections of one shard listen to which channel.

@@ -165,8 +165,8 @@ pub struct ChannelSettings {
     pub tags_filter_max_nodes: usize,
     /// Texts of such a filter: keys, comparisons and values together, bytes.
     pub tags_filter_max_size: usize,
-    /// Channels with history that were looked at and never published to, and that nobody is subscribed to: so many keep their epoch on this
-    /// node, the oldest goes first. 0 = none.
+    /// Channels with history that were looked at and never published to, and that nobody is subscribed to: so many
+    /// keep their epoch on this node, the oldest goes first. 0 = none.
     pub empty_channels_max: usize,
 }
 
@@ -217,7 +217,8 @@ impl Namespaces {
     /// The options of a channel.
     ///
     /// # Errors
-    /// 107 for an empty, too long or ill-formed name or one that its namespace's pattern refuses, 102 for an unknown namespace.
+    /// 107 for an empty, too long or ill-formed name or one that its namespace's pattern refuses, 102 for an unknown
+    /// namespace.
     pub fn resolve(&self, channel: &str) -> Result<&ChannelOptions, Error> {
         let settings = &self.settings;
         if channel.is_empty() || channel.len() > settings.max_length || !is_plain_text(channel) {
@@ -272,7 +273,8 @@ impl Namespaces {
     }
 }
 
-/// Splits a name at the first boundary. An empty boundary is nowhere. To look for one character costs a quarter of what a text does.
+/// Splits a name at the first boundary. An empty boundary is nowhere. To look for one character costs a quarter of what
+/// a text does.
 fn split_once<'n>(name: &'n str, boundary: &str) -> Option<(&'n str, &'n str)> {
     match boundary.as_bytes() {
         [] => None,
@@ -362,7 +364,10 @@ mod tests {
     fn names_are_split_as_the_settings_say() {
         let with = |boundary: &str, prefix: &str, user_boundary: &str| {
             Namespaces::new(ChannelSettings {
-                namespaces: vec![Namespace { name: "match".into(), options: ChannelOptions { presence: true, ..Default::default() } }],
+                namespaces: vec![Namespace {
+                    name: "match".into(),
+                    options: ChannelOptions { presence: true, ..Default::default() },
+                }],
                 namespace_boundary: boundary.into(),
                 private_prefix: prefix.into(),
                 user_boundary: user_boundary.into(),
@@ -375,7 +380,11 @@ mod tests {
                 ":",
                 "$",
                 "#",
-                &[("match:1", "match", false, None), ("$match:1:2", "match", true, None), ("match::#7", "match", false, Some(true))],
+                &[
+                    ("match:1", "match", false, None),
+                    ("$match:1:2", "match", true, None),
+                    ("match::#7", "match", false, Some(true)),
+                ],
             ),
             (
                 "::",
@@ -394,7 +403,11 @@ mod tests {
             let namespaces = with(boundary, prefix, users);
             for (channel, namespace, is_private, is_allowed) in channels {
                 assert_eq!(namespaces.namespace_of(channel), *namespace, "{channel}");
-                assert_eq!(namespaces.resolve(channel).map(|options| options.presence), Ok(!namespace.is_empty()), "{channel}");
+                assert_eq!(
+                    namespaces.resolve(channel).map(|options| options.presence),
+                    Ok(!namespace.is_empty()),
+                    "{channel}"
+                );
                 assert_eq!(
                     (namespaces.is_private(channel), namespaces.is_user_allowed(channel, "7")),
                     (*is_private, *is_allowed),
@@ -432,7 +445,8 @@ mod tests {
     #[test]
     fn a_history_needs_a_size_and_a_time() {
         let has = |history_size, seconds| {
-            ChannelOptions { history_size, history_ttl: Duration::from_secs(seconds), ..Default::default() }.has_history()
+            ChannelOptions { history_size, history_ttl: Duration::from_secs(seconds), ..Default::default() }
+                .has_history()
         };
         assert_eq!([has(0, 0), has(1, 0), has(0, 1), has(1, 1)], [false, false, false, true]);
     }

@@ -33,8 +33,8 @@ pub struct Position {
     pub epoch: Epoch,
 }
 
-/// One life of a channel's history: eight letters; in a channel whose log backend may be set back to an earlier state, these, a dot and the
-/// eight letters of the run that gave the offset.
+/// One life of a channel's history: eight letters; in a channel whose log backend may be set back to an earlier state,
+/// these, a dot and the eight letters of the run that gave the offset.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Epoch([u8; EPOCH_LENGTH]);
 
@@ -96,18 +96,20 @@ fn letters(bits: u64) -> [u8; PART] {
     std::array::from_fn(|index| LETTERS[(bits >> (index * 5)) as usize & 31])
 }
 
-/// The runs of a log backend: in each it gave offsets without being set back to an earlier state. A position is one of today's history if its
-/// run is known, and did not end before its offset.
+/// The runs of a log backend: in each it gave offsets without being set back to an earlier state. A position is one of
+/// today's history if its run is known, and did not end before its offset.
 #[derive(Debug, Clone, Default)]
 pub struct Runs {
-    /// Those that the backend knows: number and id, by rising number. The last is the current one. Empty = the backend has no runs.
+    /// Those that the backend knows: number and id, by rising number. The last is the current one. Empty = the backend
+    /// has no runs.
     pub known: Arc<[(u64, u64)]>,
     /// Numbers of runs and the first offset that each gave in the channel, by rising number.
     pub first: Vec<(u64, u64)>,
 }
 
 impl Runs {
-    /// The last offset of a run in a channel whose last offset is `top`; none = the run is not known. A run that gave none ends where it began.
+    /// The last offset of a run in a channel whose last offset is `top`; none = the run is not known. A run that gave
+    /// none ends where it began.
     pub(crate) fn end(&self, run: &str, top: u64) -> Option<u64> {
         let is_it = |id: u64| letters(id) == *run.as_bytes();
         let (number, _) = self.known.iter().rev().find(|(_, id)| is_it(*id))?;
@@ -158,7 +160,8 @@ pub enum Request {
     Passing(Bytes),
     /// Of the cluster or the store: a publication that it has stored.
     Stored(Stored),
-    /// Of the store: somebody else has stored something in this life and run of the channel, and its last offset is this or higher.
+    /// Of the store: somebody else has stored something in this life and run of the channel, and its last offset is
+    /// this or higher.
     Grown(Epoch, u64),
     /// Of the cluster: the channel is heard from now on.
     Interested,
@@ -216,7 +219,8 @@ pub struct Loaded {
     pub top: u64,
     /// Nothing behind it is missing in `kept`.
     pub floor: u64,
-    /// What may be missing up to the floor has gone by its age only: whoever knows the channel for a shorter time than that misses nothing.
+    /// What may be missing up to the floor has gone by its age only: whoever knows the channel for a shorter time than
+    /// that misses nothing.
     pub is_aged: bool,
     /// Which runs gave its offsets.
     pub runs: Runs,
@@ -270,7 +274,8 @@ pub struct History {
     pub since: Option<(u64, Box<str>)>,
     /// Newest first.
     pub reverse: bool,
-    /// Bytes of publications, JSON: the answer ends before the publication that goes beyond, but holds one. None = any.
+    /// Bytes of publications, JSON: the answer ends before the publication that goes beyond, but holds one. None =
+    /// any.
     pub size_max: Option<usize>,
 }
 
@@ -297,7 +302,8 @@ pub enum Response {
 }
 
 impl Response {
-    /// The same without what makes it large, when there is no memory for it: error 111. A subscription begins all the same.
+    /// The same without what makes it large, when there is no memory for it: error 111. A subscription begins all the
+    /// same.
     pub(crate) fn without_contents(self) -> Self {
         match self {
             Response::History { .. } | Response::Answer(_) => Response::Refused(Error::TOO_MANY_REQUESTS),
@@ -321,12 +327,14 @@ impl Response {
         self
     }
 
-    /// What the answer costs whoever has asked, besides the command itself, in units of commands: one for 8 publications, members or
-    /// entries, one for each copy of a message, one for 4,096 bytes. A small answer costs nothing.
+    /// What the answer costs whoever has asked, besides the command itself, in units of commands: one for 8
+    /// publications, members or entries, one for each copy of a message, one for 4,096 bytes. A small answer costs
+    /// nothing.
     pub fn work(&self) -> u32 {
         match self {
             Response::Subscribed(subscribed) => {
-                subscribed.recovered.iter().flatten().map(|missed| work_of(missed)).sum::<u32>() + u32::from(subscribed.is_denied)
+                subscribed.recovered.iter().flatten().map(|missed| work_of(missed)).sum::<u32>()
+                    + u32::from(subscribed.is_denied)
             }
             Response::History { publications, .. } => work_of(publications),
             Response::Answer(answered) => answered.work(),
@@ -347,7 +355,8 @@ pub struct Subscribed {
     pub position: Position,
     /// What came of recovery, if it was asked for: everything missed, or `None` = it can't be had.
     pub recovered: Option<Option<Vec<Arc<Publication>>>>,
-    /// The client's position is ahead of all that the log backend has: the backend was asked, now or a moment ago. It costs a unit of work.
+    /// The client's position is ahead of all that the log backend has: the backend was asked, now or a moment ago. It
+    /// costs a unit of work.
     pub is_denied: bool,
 }
 
@@ -400,14 +409,22 @@ mod tests {
         let epoch = Epoch::from_bits(0).in_run(31 << 35);
         assert_eq!((epoch.as_str(), format!("{epoch:?}")), ("aaaaaaaa.aaaaaaaF", "aaaaaaaa.aaaaaaaF".into()));
         let of = |text| Epoch::from_bits(0).in_run(5).run_of(text);
-        assert_eq!((of("aaaaaaaa.baaaaaaa"), of("baaaaaaa.baaaaaaa"), of("aaaaaaaa"), of("")), (Some("baaaaaaa"), None, None, None));
+        assert_eq!(
+            (of("aaaaaaaa.baaaaaaa"), of("baaaaaaa.baaaaaaa"), of("aaaaaaaa"), of("")),
+            (Some("baaaaaaa"), None, None, None)
+        );
     }
 
     #[test]
     fn a_run_ends_where_the_next_one_began() {
         let mut runs = Runs { known: [(1, 11), (2, 12), (5, 15)].into(), first: vec![(1, 1), (5, 8)] };
-        let end = |runs: &Runs, id: u64| runs.end(Epoch::from_bits(0).in_run(id).as_str().split_once('.').map_or("", |(_, run)| run), 20);
-        assert_eq!([end(&runs, 11), end(&runs, 12), end(&runs, 15), end(&runs, 16)], [Some(7), Some(7), Some(20), None]);
+        let end = |runs: &Runs, id: u64| {
+            runs.end(Epoch::from_bits(0).in_run(id).as_str().split_once('.').map_or("", |(_, run)| run), 20)
+        };
+        assert_eq!(
+            [end(&runs, 11), end(&runs, 12), end(&runs, 15), end(&runs, 16)],
+            [Some(7), Some(7), Some(20), None]
+        );
         // The current run notes the first offset that it gives, once.
         runs.first.truncate(1);
         runs.note(8);
@@ -422,11 +439,14 @@ mod tests {
     fn an_answer_without_room_loses_what_makes_it_large() {
         let history = || Response::History { publications: publications(1, 5), position: Position::default() };
         assert!(matches!(history().without_contents(), Response::Refused(Error::TOO_MANY_REQUESTS)));
-        assert!(matches!(Response::Answer(Vec::new().into()).without_contents(), Response::Refused(Error::TOO_MANY_REQUESTS)));
+        assert!(matches!(
+            Response::Answer(Vec::new().into()).without_contents(),
+            Response::Refused(Error::TOO_MANY_REQUESTS)
+        ));
         assert!(matches!(recovered(None).without_contents(), Response::Subscribed(_)));
         assert!(matches!(Response::Refused(Error::EXPIRED).without_contents(), Response::Refused(Error::EXPIRED)));
-        let has =
-            [recovered(None), recovered(Some(None)), recovered(Some(Some(Vec::new()))), history()].map(|response| response.has_recovered());
+        let has = [recovered(None), recovered(Some(None)), recovered(Some(Some(Vec::new()))), history()]
+            .map(|response| response.has_recovered());
         assert_eq!((has, recovered(Some(Some(publications(1, 5)))).has_recovered()), ([false; 4], true));
     }
 
@@ -435,10 +455,15 @@ mod tests {
         let size = 2 * publications(1, 5)[0].size();
         for (bytes, is_left) in [(size, true), (size - 1, false)] {
             let response = recovered(Some(Some(publications(2, 5)))).recovering_at_most(bytes);
-            let Response::Subscribed(Subscribed { recovered: Some(missed), .. }) = response else { panic!("{response:?}") };
+            let Response::Subscribed(Subscribed { recovered: Some(missed), .. }) = response else {
+                panic!("{response:?}")
+            };
             assert_eq!(missed.map(|missed| missed.len()), is_left.then_some(2));
         }
-        assert!(matches!(recovered(None).recovering_at_most(0), Response::Subscribed(Subscribed { recovered: None, .. })));
+        assert!(matches!(
+            recovered(None).recovering_at_most(0),
+            Response::Subscribed(Subscribed { recovered: None, .. })
+        ));
         assert!(matches!(Response::Done.recovering_at_most(0), Response::Done));
     }
 
@@ -477,7 +502,11 @@ mod tests {
             assert_eq!(ended(&two, id, offset), [(1, 1), (5, next)], "run {id} before {offset}");
         }
         for (id, next) in [(11, &[(2, 6)][..]), (12, &[(5, 6)]), (15, &[])] {
-            assert_eq!(ended(&two[..1], id, 6), [&two[..1], next].concat(), "run {id}, where no later one has given an offset");
+            assert_eq!(
+                ended(&two[..1], id, 6),
+                [&two[..1], next].concat(),
+                "run {id}, where no later one has given an offset"
+            );
         }
     }
 

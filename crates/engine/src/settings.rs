@@ -10,7 +10,8 @@ use crate::duration;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ClientSettings {
-    /// Origins a browser may come from: `*`, or `scheme://host[:port]` with `*` as a wildcard. Requests without an Origin pass.
+    /// Origins a browser may come from: `*`, or `scheme://host[:port]` with `*` as a wildcard. Requests without an
+    /// Origin pass.
     pub allowed_origins: Vec<String>,
     /// How connection tokens are verified.
     pub token: TokenSettings,
@@ -24,7 +25,8 @@ pub struct ClientSettings {
     pub disallow_anonymous_connection_tokens: bool,
     /// No token is needed and every channel of every namespace is open. For development.
     pub insecure: bool,
-    /// A client that is refused is told what is missing or wrong, in the text of the error or the disconnect; `serve --dev` sets it.
+    /// A client that is refused is told what is missing or wrong, in the text of the error or the disconnect; `serve
+    /// --dev` sets it.
     pub tell_refusal_cause: bool,
     /// Channels a connection may have at once.
     pub channel_limit: usize,
@@ -32,27 +34,32 @@ pub struct ClientSettings {
     pub user_connection_limit: usize,
     /// Connections this node takes; 0 = as many as it can.
     pub connection_limit: usize,
-    /// Connections that clients of one address may have at once on this node, of IPv6 those of one /64; 0 = any number.
+    /// Connections that clients of one address may have at once on this node, of IPv6 those of one /64; 0 = any
+    /// number.
     pub connection_limit_by_address: usize,
     /// New client connections that this node takes in a second; 0 = any number.
     pub connection_rate_limit: usize,
-    /// Connections of this node whose client has not connected yet: silent ones, requests, TLS handshakes, sessions before their connect
-    /// command. Beyond it the oldest are closed. 0 = any number.
+    /// Connections of this node whose client has not connected yet: silent ones, requests, TLS handshakes, sessions
+    /// before their connect command. Beyond it the oldest are closed. 0 = any number.
     pub unauthenticated_connection_limit: usize,
     /// Commands that a connection may send in a second; one that sends more is read more slowly. 0 = any number.
     pub command_rate_limit: usize,
     /// Bytes that a connection may send in a second, in the same way.
     pub byte_rate_limit: usize,
-    /// Bytes of publications and messages that may wait for one slow connection before it is ended with 3008: full lengths, and the queue's own.
+    /// Bytes of publications and messages that may wait for one slow connection before it is ended with 3008: full
+    /// lengths, and the queue's own.
     pub queue_max_size: usize,
     /// Publications and messages that may wait for it, whatever their size.
     pub queue_max_entries: usize,
-    /// Commands of one connection that may be under way; with so many, its next ones are not read. Calls have a limit of their own.
+    /// Commands of one connection that may be under way; with so many, its next ones are not read. Calls have a limit
+    /// of their own.
     pub commands_in_flight_max: usize,
-    /// Time for which a client may leave the answers that it has asked for in its socket, before a missing pong ends it.
+    /// Time for which a client may leave the answers that it has asked for in its socket, before a missing pong ends
+    /// it.
     #[serde(with = "duration")]
     pub answer_timeout: Duration,
-    /// Bytes of publications in one answer: a page of history is shorter, a recovery that is larger is told as not recovered.
+    /// Bytes of publications in one answer: a page of history is shorter, a recovery that is larger is told as not
+    /// recovered.
     pub answer_max_size: usize,
     /// Time between two pings to a connection.
     #[serde(with = "duration")]
@@ -79,7 +86,8 @@ pub struct ClientSettings {
     pub subscribe_to_user_personal_channel: PersonalChannel,
     /// The connect reply carries the server's time.
     pub connect_include_server_time: bool,
-    /// In a cluster: how often a node looks whether its channels with history have all that is kept. At least a second.
+    /// In a cluster: how often a node looks whether its channels with history have all that is kept. At least a
+    /// second.
     #[serde(with = "duration")]
     pub channel_position_check_delay: Duration,
 }
@@ -214,6 +222,9 @@ mod tests {
             issuer: "one".into(),
         };
         let TokenSettings { hmac_secret_key, rsa_public_key, ecdsa_public_key, audience, issuer } = settings.keys();
-        assert_eq!([hmac_secret_key, rsa_public_key, ecdsa_public_key, audience, issuer], ["secret", "rsa", "ecdsa", "all", "one"]);
+        assert_eq!(
+            [hmac_secret_key, rsa_public_key, ecdsa_public_key, audience, issuer],
+            ["secret", "rsa", "ecdsa", "all", "one"]
+        );
     }
 }

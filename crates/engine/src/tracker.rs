@@ -51,7 +51,14 @@ impl Tracker {
     ///
     /// # Errors
     /// 107 if it is malformed or too large, 108 if nothing may be reported, 111 if the client reports too much.
-    pub(crate) fn track(&mut self, slot: u32, user: &str, params: &str, limits: TrackLimits, now_ms: u64) -> Result<(), Error> {
+    pub(crate) fn track(
+        &mut self,
+        slot: u32,
+        user: &str,
+        params: &str,
+        limits: TrackLimits,
+        now_ms: u64,
+    ) -> Result<(), Error> {
         if limits.rate == 0 {
             return Err(Error::NOT_AVAILABLE);
         }
@@ -140,6 +147,9 @@ mod tests {
         let mut track = |now_ms| tracker.track(1, "", r#"{"event":"a"}"#, LIMITS, now_ms);
         assert_eq!([track(0), track(0), track(0)], [Ok(()), Ok(()), Err(Error::TOO_MANY_REQUESTS)]);
         // A clock that goes back begins another second as well.
-        assert_eq!([track(5_000), track(4_999), track(4_999), track(4_999)], [Ok(()), Ok(()), Ok(()), Err(Error::TOO_MANY_REQUESTS)]);
+        assert_eq!(
+            [track(5_000), track(4_999), track(4_999), track(4_999)],
+            [Ok(()), Ok(()), Ok(()), Err(Error::TOO_MANY_REQUESTS)]
+        );
     }
 }

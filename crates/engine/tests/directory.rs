@@ -6,7 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use proptest::prelude::*;
 use touchline_engine::directory::{
-    Act, Answered, Ask, Claim, ConflictPolicy, Directory, Listing, ScopeId, ScopeOptions, Target, Walk, Who, client_text, read,
+    Act, Answered, Ask, Claim, ConflictPolicy, Directory, Listing, ScopeId, ScopeOptions, Target, Walk, Who,
+    client_text, read,
 };
 use touchline_engine::request::Subscribed;
 use touchline_engine::{Position, Response, directory};
@@ -44,7 +45,8 @@ fn join(directory: &mut Directory<Asked>, number: u32, group: &str) {
 }
 
 fn enter(directory: &mut Directory<Asked>, number: u32, user: &str, is_shown: bool) {
-    let info = ClientInfo { user: user.into(), client: client_text(owner(number)).into(), conn_info: None, chan_info: None };
+    let info =
+        ClientInfo { user: user.into(), client: client_text(owner(number)).into(), conn_info: None, chan_info: None };
     let ask = Ask::Enter { channel: "room".into(), info: Arc::new(info), is_shown, is_announced: false };
     directory.ask(&who(number), ask, None, NOW);
 }
@@ -106,7 +108,10 @@ fn state(directory: &mut Directory<Asked>) -> serde_json::Value {
     for scope in 0..2 {
         shown.push(answer_of(directory, 99, Ask::Names(list(scope, "")))["names"].clone());
         for group in ["a", "b", "c", "d"] {
-            shown.push(answer_of(directory, 99, Ask::Members { scope: ScopeId(scope), group: group.into() })["members"].clone());
+            shown.push(
+                answer_of(directory, 99, Ask::Members { scope: ScopeId(scope), group: group.into() })["members"]
+                    .clone(),
+            );
         }
     }
     shown.into()
@@ -189,7 +194,10 @@ fn a_large_channel_is_shown_in_part_and_touched_in_part() {
     let answered = answer.expect("an answer").expect("no refusal");
     assert!(answered.work() < 10, "{} units for ten members", answered.work());
     let shown = json(answered);
-    assert_eq!((shown["presence"].as_object().map(|shown| shown.len()), &shown["num_clients"]), (Some(10), &serde_json::json!(3_000)));
+    assert_eq!(
+        (shown["presence"].as_object().map(|shown| shown.len()), &shown["num_clients"]),
+        (Some(10), &serde_json::json!(3_000))
+    );
     let (answer, _) = ask(&mut directory, 1, Ask::Presence { channel: "room".into(), limit: 10_000 });
     let answered = answer.expect("an answer").expect("no refusal");
     assert!(answered.work() >= 3_000 / 8, "{} units for three thousand members", answered.work());
@@ -212,7 +220,9 @@ fn a_walk_is_made_in_steps_and_members_may_go_between_them() {
         walk = directory.step(begun, NOW);
     }
     assert!(steps >= 3, "{steps} steps");
-    let Some(Act::Answer(1, Ok(answered))) = directory.acts().find(|act| matches!(act, Act::Answer(..))) else { panic!("an answer") };
+    let Some(Act::Answer(1, Ok(answered))) = directory.acts().find(|act| matches!(act, Act::Answer(..))) else {
+        panic!("an answer")
+    };
     let answer = json(answered);
     let shown = answer["members"].as_array().map(Vec::len).expect("a list");
     assert!((2_000 - steps as usize..=2_000).contains(&shown), "{shown} members");
@@ -263,11 +273,17 @@ fn another_node_gets_one_message_for_all_its_members() {
     assert_eq!(json(answer.expect("an answer").expect("no refusal")), serde_json::json!({"sent": 1_500}));
     let messages: Vec<Vec<u8>> =
         acts.into_iter().map(|act| if let Act::Node(_, message) = act { message } else { panic!("{act:?}") }).collect();
-    assert!(messages.len() <= 2 && messages.iter().map(Vec::len).sum::<usize>() < 200_000, "{} messages", messages.len());
+    assert!(
+        messages.len() <= 2 && messages.iter().map(Vec::len).sum::<usize>() < 200_000,
+        "{} messages",
+        messages.len()
+    );
     messages.iter().for_each(|message| there.receive_from_node("here", message, NOW));
-    let reached: usize = there.acts().map(|act| if let Act::Spread(clients, _) = act { clients.len() } else { 0 }).sum();
+    let reached: usize =
+        there.acts().map(|act| if let Act::Spread(clients, _) = act { clients.len() } else { 0 }).sum();
     assert_eq!(reached, 1_500);
-    let (_, acts) = ask(&mut here, 7, Ask::Call { target: target("all"), data: Bytes::from_static(b"1"), timeout_ms: 1 });
+    let (_, acts) =
+        ask(&mut here, 7, Ask::Call { target: target("all"), data: Bytes::from_static(b"1"), timeout_ms: 1 });
     assert!(acts.is_empty(), "a call of so many is refused");
 }
 
@@ -275,11 +291,19 @@ fn another_node_gets_one_message_for_all_its_members() {
 fn nodes_of_an_earlier_version_are_understood() {
     let mut directory = directory_with(|_| {});
     let id = client_text(owner(5));
-    directory.receive_from_node("old", format!("{{\"client\":\"{id}\",\"message\":{{\"from\":{{}},\"data\":1}}}}").as_bytes(), NOW);
+    directory.receive_from_node(
+        "old",
+        format!("{{\"client\":\"{id}\",\"message\":{{\"from\":{{}},\"data\":1}}}}").as_bytes(),
+        NOW,
+    );
     let acts: Vec<Act<Asked>> = directory.acts().collect();
     let [Act::Spread(clients, push)] = &acts[..] else { panic!("{acts:?}") };
-    assert_eq!((&clients[..], push.json()), (&[owner(5)][..], &br#"{"push":{"message":{"data":{"from":{},"data":1}}}}"#[..]));
-    let call = format!("{{\"client\":\"{id}\",\"call\":9,\"timeout_ms\":18446744073709551615,\"message\":{{\"from\":{{}}}}}}");
+    assert_eq!(
+        (&clients[..], push.json()),
+        (&[owner(5)][..], &br#"{"push":{"message":{"data":{"from":{},"data":1}}}}"#[..])
+    );
+    let call =
+        format!("{{\"client\":\"{id}\",\"call\":9,\"timeout_ms\":18446744073709551615,\"message\":{{\"from\":{{}}}}}}");
     directory.receive_from_node("old", call.as_bytes(), NOW);
     let acts: Vec<Act<Asked>> = directory.acts().collect();
     let [Act::Call(client, call, message)] = &acts[..] else { panic!("{acts:?}") };
@@ -295,13 +319,19 @@ fn calls_of_other_nodes_have_a_limit() {
     let mut directory = directory_with(|options| options.calls_limit = 1);
     let mut directory_limit = 0;
     for call in 1..20_000u32 {
-        let message = format!("{{\"client\":\"{}\",\"call\":{call},\"timeout_ms\":1000,\"message\":{{}}}}", client_text(owner(5)));
+        let message = format!(
+            "{{\"client\":\"{}\",\"call\":{call},\"timeout_ms\":1000,\"message\":{{}}}}",
+            client_text(owner(5))
+        );
         directory.receive_from_node("there", message.as_bytes(), NOW);
         directory_limit = directory_limit.max(directory.calls_waiting());
     }
     // The most generous scope decides, and presence has the default.
     assert_eq!(directory_limit, 10_000);
-    let refused = directory.acts().filter(|act| matches!(act, Act::Node(_, message) if message.ends_with(b"\"code\":4007}"))).count();
+    let refused = directory
+        .acts()
+        .filter(|act| matches!(act, Act::Node(_, message) if message.ends_with(b"\"code\":4007}")))
+        .count();
     assert_eq!(refused, 19_999 - 10_000);
 }
 
@@ -335,7 +365,9 @@ fn the_servers_own_scopes_and_odd_names_are_out_of_reach() {
         assert_eq!(read(method, params, &scopes).err(), Some(Error::NO_SUCH_SCOPE), "{method}");
     }
     for odd in ["a\\u0000", "a\\nb", "\\u007f", "\\u0085", "\\u009f"] {
-        for (method, key) in [("register", "name"), ("join", "group"), ("send", "name"), ("members", "group"), ("names", "prefix")] {
+        for (method, key) in
+            [("register", "name"), ("join", "group"), ("send", "name"), ("members", "group"), ("names", "prefix")]
+        {
             let params = format!(r#"{{"scope":"devices","{key}":"{odd}","data":1}}"#);
             assert_eq!(read(method, &params, &scopes).err(), Some(Error::BAD_REQUEST), "{method} {odd}");
         }

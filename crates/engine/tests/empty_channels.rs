@@ -1,4 +1,5 @@
-//! Channels with history that were only looked at: few of them are kept, and what anybody needs is never among those that go.
+//! Channels with history that were only looked at: few of them are kept, and what anybody needs is never among those
+//! that go.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,8 +16,12 @@ const NOW_MS: u64 = 1_700_000_000_000;
 const META_TTL_MS: u64 = 3_600_000;
 
 fn channels(most: usize) -> Channels {
-    let options =
-        ChannelOptions { history_size: 10, history_ttl: Duration::from_secs(60), force_recovery: true, ..ChannelOptions::default() };
+    let options = ChannelOptions {
+        history_size: 10,
+        history_ttl: Duration::from_secs(60),
+        force_recovery: true,
+        ..ChannelOptions::default()
+    };
     let settings = ChannelSettings {
         without_namespace: options,
         empty_channels_max: most,
@@ -32,8 +37,13 @@ fn subscriber(slot: u32) -> ConnectionId {
 
 /// Subscribes: the channel's epoch, and whether what was asked for could be recovered.
 fn subscribe(channels: &mut Channels, name: &str, slot: u32, from: Option<Epoch>, now_ms: u64) -> (Epoch, bool) {
-    let recover =
-        from.map(|epoch| Recover { offset: 0, epoch: epoch.as_str().into(), mode: Default::default(), limit: 100, size_max: usize::MAX });
+    let recover = from.map(|epoch| Recover {
+        offset: 0,
+        epoch: epoch.as_str().into(),
+        mode: Default::default(),
+        limit: 100,
+        size_max: usize::MAX,
+    });
     let request = Request::Subscribe(Box::new(Subscribe { connection: subscriber(slot), recover }));
     match channels.execute(&name.into(), request, now_ms) {
         Response::Subscribed(subscribed) => (subscribed.position.epoch, subscribed.recovered.flatten().is_some()),
@@ -57,7 +67,8 @@ fn ask(channels: &mut Channels, name: &str, since: Option<(u64, Box<str>)>, now_
 
 fn publish(channels: &mut Channels, name: &str, now_ms: u64) -> u64 {
     let content = Content { data: Bytes::from_static(b"1"), ..Content::default() };
-    match channels.execute(&name.into(), Request::Publish(Box::new(Publish { content, ..Publish::default() })), now_ms) {
+    match channels.execute(&name.into(), Request::Publish(Box::new(Publish { content, ..Publish::default() })), now_ms)
+    {
         Response::Published(Some(position)) => position.offset,
         other => panic!("{other:?}"),
     }
@@ -149,7 +160,11 @@ fn there_are_so_many_channels_and_no_more() {
     assert_eq!(channels.len(), 3);
     let name: Arc<str> = "more".into();
     let recover = None;
-    assert!(refused(channels.execute(&name, Request::Subscribe(Box::new(Subscribe { connection: subscriber(3), recover })), NOW_MS)));
+    assert!(refused(channels.execute(
+        &name,
+        Request::Subscribe(Box::new(Subscribe { connection: subscriber(3), recover })),
+        NOW_MS
+    )));
     assert!(refused(channels.execute(&name, Request::Publish(Box::default()), NOW_MS)));
     assert!(refused(channels.execute(&name, Request::History(Box::default()), NOW_MS)));
     // What is there goes on, and who was refused and leaves before hearing it takes nobody's place.

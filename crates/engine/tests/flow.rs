@@ -1,6 +1,6 @@
-//! What a client can make its session do: random commands, answered late and in any order, with much room, little or none. Whatever it sends,
-//! the requests under way stay below their limit, at most one of them has a large answer, what is made in advance is at most the room and one
-//! answer, and in the end each command has exactly one reply.
+//! What a client can make its session do: random commands, answered late and in any order, with much room, little or
+//! none. Whatever it sends, the requests under way stay below their limit, at most one of them has a large answer, what
+//! is made in advance is at most the room and one answer, and in the end each command has exactly one reply.
 
 #[expect(dead_code, reason = "the codecs use more of it")]
 #[path = "../../protocol/tests/codec/random.rs"]
@@ -16,8 +16,8 @@ use touchline_engine::request::{Publish, Request};
 use touchline_engine::session::{Link, Node, Room, Sealer, Ticket, Weight};
 use touchline_engine::tracker::{TrackLimits, Tracker};
 use touchline_engine::{
-    ChannelOptions, ChannelSettings, Channels, ClientSettings, ConnectionClaims, ConnectionId, Context, Effects, Hub, Namespaces, Response,
-    Session, SubscriptionClaims, TokenError, Verifier,
+    ChannelOptions, ChannelSettings, Channels, ClientSettings, ConnectionClaims, ConnectionId, Context, Effects, Hub,
+    Namespaces, Response, Session, SubscriptionClaims, TokenError, Verifier,
 };
 use touchline_protocol::publication::Content;
 use touchline_registry::OwnerId;
@@ -89,8 +89,13 @@ impl World {
         let mut channels = Channels::new(Arc::clone(&node.namespaces), 1, 1);
         for channel in ["a", "b", "c"] {
             for _ in 0..PUBLICATIONS {
-                let content = Content { data: format!("\"{}\"", "x".repeat(PUBLICATION_SIZE)).into(), ..Content::default() };
-                channels.execute(&channel.into(), Request::Publish(Box::new(Publish { content, ..Publish::default() })), 1);
+                let content =
+                    Content { data: format!("\"{}\"", "x".repeat(PUBLICATION_SIZE)).into(), ..Content::default() };
+                channels.execute(
+                    &channel.into(),
+                    Request::Publish(Box::new(Publish { content, ..Publish::default() })),
+                    1,
+                );
             }
         }
         let session = Session::new([1; 16], Link::Duplex, true, 1, &node.client);

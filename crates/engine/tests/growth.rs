@@ -1,5 +1,6 @@
-//! A durable channel that another node publishes to: the store tells that the channel has grown, and what it has then is read a while later.
-//! However the two meet, the cache ends with all that was stored, and a subscriber is given each publication once.
+//! A durable channel that another node publishes to: the store tells that the channel has grown, and what it has then
+//! is read a while later. However the two meet, the cache ends with all that was stored, and a subscriber is given each
+//! publication once.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -52,7 +53,9 @@ impl World {
         let (stored, told, asked, read) = Default::default();
         let mut world = World { channels, name: "a".into(), stored, told, asked, read, given: 0 };
         let connection = ConnectionId { shard: 0, slot: 1, generation: 1 };
-        let Outcome::Wait(request) = world.submit(Request::Subscribe(Box::new(Subscribe { connection, recover: None }))) else {
+        let Outcome::Wait(request) =
+            world.submit(Request::Subscribe(Box::new(Subscribe { connection, recover: None })))
+        else {
             panic!("nothing is known of the channel yet");
         };
         world.take(Step::Read);
@@ -68,7 +71,8 @@ impl World {
             self.asked.push_back((behind, number));
         }
         let given = self.channels.deliveries();
-        self.given += given.into_iter().filter(|(_, delivery)| matches!(delivery.event, Event::Publication { .. })).count();
+        self.given +=
+            given.into_iter().filter(|(_, delivery)| matches!(delivery.event, Event::Publication { .. })).count();
         outcome
     }
 
@@ -84,16 +88,29 @@ impl World {
                 self.told.push_back(offset);
                 true
             }
-            Step::Tell => self.told.pop_front().map(|top| self.submit(Request::Grown(Epoch::from_bits(7), top))).is_some(),
+            Step::Tell => {
+                self.told.pop_front().map(|top| self.submit(Request::Grown(Epoch::from_bits(7), top))).is_some()
+            }
             Step::Read => {
                 let Some((behind, number)) = self.asked.pop_front() else { return false };
                 let kept = self.stored.iter().filter(|(offset, _)| *offset > behind).cloned().collect();
                 let top = self.stored.len() as u64;
                 let runs = Runs::default();
-                self.read.push_back(Loaded { epoch: Epoch::from_bits(7), behind, number, kept, top, floor: behind, is_aged: false, runs });
+                self.read.push_back(Loaded {
+                    epoch: Epoch::from_bits(7),
+                    behind,
+                    number,
+                    kept,
+                    top,
+                    floor: behind,
+                    is_aged: false,
+                    runs,
+                });
                 true
             }
-            Step::Answer => self.read.pop_front().map(|loaded| self.submit(Request::Loaded(Some(Box::new(loaded))))).is_some(),
+            Step::Answer => {
+                self.read.pop_front().map(|loaded| self.submit(Request::Loaded(Some(Box::new(loaded))))).is_some()
+            }
         }
     }
 
@@ -111,7 +128,8 @@ impl World {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let step = prop_oneof![3 => Just(Step::Store), 3 => Just(Step::Tell), 2 => Just(Step::Read), 2 => Just(Step::Answer)];
+    let step =
+        prop_oneof![3 => Just(Step::Store), 3 => Just(Step::Tell), 2 => Just(Step::Read), 2 => Just(Step::Answer)];
     prop::collection::vec(step, 1..60)
 }
 

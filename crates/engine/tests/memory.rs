@@ -1,5 +1,6 @@
-//! What a mass change costs in memory when it is over. By the resident size of this process, which runs nothing else. The allocator keeps some
-//! of what was freed for later; what must not be is that closing takes more than holding, or that it adds up.
+//! What a mass change costs in memory when it is over. By the resident size of this process, which runs nothing else.
+//! The allocator keeps some of what was freed for later; what must not be is that closing takes more than holding, or
+//! that it adds up.
 
 use touchline_engine::directory::{Act, Ask, Directory, ScopeId, ScopeOptions, Who};
 use touchline_registry::{OwnerId, Timing};
@@ -36,7 +37,12 @@ fn names_that_all_go_at_once_leave_nothing_behind_though_somebody_watches() {
         let now_ms = NOW + cycle * 100_000;
         for number in 0..NAMES {
             let name = format!("name-{number:07}").into();
-            directory.ask(&who, Ask::Register { scope: ScopeId(0), name, meta: "1".into(), take_over: false }, None, now_ms);
+            directory.ask(
+                &who,
+                Ask::Register { scope: ScopeId(0), name, meta: "1".into(), take_over: false },
+                None,
+                now_ms,
+            );
             if number % 1_000 == 0 {
                 end_batch(&mut directory);
             }

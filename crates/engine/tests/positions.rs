@@ -7,7 +7,9 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use touchline_engine::channels::{KeeperAct, Outcome, Storing};
 use touchline_engine::request::{Epoch, Event, History, Loaded, Recover, Runs, Stored, Subscribe};
-use touchline_engine::{ChannelOptions, ChannelSettings, Channels, ConnectionId, Namespaces, RecoveryMode, Request, Response};
+use touchline_engine::{
+    ChannelOptions, ChannelSettings, Channels, ConnectionId, Namespaces, RecoveryMode, Request, Response,
+};
 use touchline_protocol::Error;
 
 const NOW: u64 = 1_000_000;
@@ -119,7 +121,11 @@ fn a_denial_is_for_those_who_came_before_the_question_and_the_next_one_waits_a_m
     let third = waits(channels.submit(&name(), subscribe(3, Some(9_999), epoch()), NOW + 199));
     channels.expire(NOW + 199);
     assert!(channels.keeper_acts().is_empty() && channels.take_ready().is_empty(), "nobody asks again so soon");
-    assert_eq!(recovered(channels.submit(&name(), subscribe(4, Some(5), epoch()), NOW + 199)), (Some(vec![]), 0), "others are not charged");
+    assert_eq!(
+        recovered(channels.submit(&name(), subscribe(4, Some(5), epoch()), NOW + 199)),
+        (Some(vec![]), 0),
+        "others are not charged"
+    );
     channels.expire(NOW + 200);
     assert_eq!(channels.take_ready().len(), 1);
     let second = waits(channels.submit(&name(), second, NOW + 200));
@@ -160,7 +166,9 @@ impl Readers {
                     assert_eq!(offset, NEVER, "that is there, and was denied");
                     self.denied += 1;
                 }
-                Some(found) => assert!(found.iter().copied().eq((offset + 1..).take(found.len())), "{found:?} behind {offset}"),
+                Some(found) => {
+                    assert!(found.iter().copied().eq((offset + 1..).take(found.len())), "{found:?} behind {offset}")
+                }
             },
         }
     }
@@ -236,17 +244,28 @@ proptest! {
 fn a_node_that_is_cut_off_or_not_answered_refuses_for_now() {
     let unreachable = |outcome| matches!(outcome, Outcome::Done(Response::Refused(Error::CLUSTER_UNREACHABLE)));
     let mut channels = at(5);
-    let Outcome::Wait(request) = channels.submit(&name(), subscribe(1, Some(9), epoch()), NOW) else { panic!("it is not known") };
+    let Outcome::Wait(request) = channels.submit(&name(), subscribe(1, Some(9), epoch()), NOW) else {
+        panic!("it is not known")
+    };
     channels.submit(&name(), Request::Loaded(None), NOW);
     assert_eq!(channels.take_ready().len(), 1, "whoever waits is told");
     assert!(unreachable(channels.submit(&name(), request, NOW)), "the log did not answer");
     channels.keeper_acts();
-    let Outcome::Wait(request) = channels.submit(&name(), subscribe(1, Some(9), epoch()), NOW + 500) else { panic!("it is asked again") };
+    let Outcome::Wait(request) = channels.submit(&name(), subscribe(1, Some(9), epoch()), NOW + 500) else {
+        panic!("it is asked again")
+    };
     channels.set_linked(false, NOW);
     assert_eq!(channels.take_ready().len(), 1, "whoever waits is told");
     assert!(unreachable(channels.submit(&name(), request, NOW + 500)));
-    assert_eq!(recovered(channels.submit(&name(), subscribe(2, Some(4), epoch()), NOW)).0, Some(vec![5]), "what is here is given");
-    assert!(!channels.deliveries().any(|(_, delivery)| matches!(delivery.event, Event::Broken)), "who listens is left alone");
+    assert_eq!(
+        recovered(channels.submit(&name(), subscribe(2, Some(4), epoch()), NOW)).0,
+        Some(vec![5]),
+        "what is here is given"
+    );
+    assert!(
+        !channels.deliveries().any(|(_, delivery)| matches!(delivery.event, Event::Broken)),
+        "who listens is left alone"
+    );
 }
 
 #[test]
@@ -278,14 +297,19 @@ fn a_store_that_has_less_than_a_node_remembers_begins_a_new_run() {
     let shorter = Loaded { top: 6, ..of_run(1, 10, 10, vec![(1, 1)]) };
     channels.submit(&name(), Request::Loaded(Some(Box::new(shorter))), NOW);
     assert!(matches!(&channels.keeper_acts()[..], [KeeperAct::SetBack(_, 41, 7)]));
-    assert!(channels.deliveries().any(|(_, delivery)| matches!(delivery.event, Event::Broken)), "subscribers begin anew");
+    assert!(
+        channels.deliveries().any(|(_, delivery)| matches!(delivery.event, Event::Broken)),
+        "subscribers begin anew"
+    );
     // The second run gives 7 and 8.
     let Outcome::Wait(request) = channels.submit(&name(), subscribe(1, Some(6), epoch().in_run(41)), NOW) else {
         panic!("it is not known")
     };
     channels.submit(&name(), Request::Loaded(Some(Box::new(of_run(2, 0, 8, vec![(1, 1), (2, 7)])))), NOW);
     assert_eq!(recovered(channels.submit(&name(), request, NOW)).0, Some(vec![7, 8]));
-    for (offset, run, expected) in [(7, 41, None), (10, 41, None), (7, 42, Some(vec![8])), (3, 42, Some((4..=8).collect()))] {
+    for (offset, run, expected) in
+        [(7, 41, None), (10, 41, None), (7, 42, Some(vec![8])), (3, 42, Some((4..=8).collect()))]
+    {
         let outcome = channels.submit(&name(), subscribe(2, Some(offset), epoch().in_run(run)), NOW);
         assert_eq!(recovered(outcome).0, expected, "{offset} of run {run}");
     }
@@ -318,7 +342,10 @@ fn an_offset_that_is_given_a_second_time_shows_that_the_store_was_set_back() {
     channels.submit(&name(), Request::Stored(append(NOW)), NOW);
     assert!(!is_broken(&mut channels) && channels.keeper_acts().is_empty(), "it has been read before it was told");
     channels.submit(&name(), Request::Stored(append(NOW + 1)), NOW);
-    assert!(matches!(&channels.keeper_acts()[..], [KeeperAct::SetBack(_, 41, 6)]), "from the lowest offset that was seen on");
+    assert!(
+        matches!(&channels.keeper_acts()[..], [KeeperAct::SetBack(_, 41, 6)]),
+        "from the lowest offset that was seen on"
+    );
     assert!(is_broken(&mut channels), "subscribers begin anew");
     // What it says in the same run is not believed: positions of it may be lost.
     let request = waits(channels.submit(&name(), subscribe(1, Some(10), epoch().in_run(41)), NOW));
@@ -359,7 +386,9 @@ fn a_note_that_contradicts_the_cache_is_looked_at() {
             }
             lost_from => {
                 assert!(is_broken(&mut channels), "{lost_from:?}");
-                let told = acts.iter().find_map(|act| if let KeeperAct::SetBack(_, 41, first) = act { Some(*first) } else { None });
+                let told = acts
+                    .iter()
+                    .find_map(|act| if let KeeperAct::SetBack(_, 41, first) = act { Some(*first) } else { None });
                 assert_eq!(told, lost_from);
             }
         }
@@ -382,7 +411,11 @@ fn a_stream_that_went_on_from_an_earlier_state_is_seen_when_the_link_comes_back(
 fn a_history_is_read_from_where_it_is_whole() {
     let mut channels = Channels::new(
         Arc::new(Namespaces::new(ChannelSettings {
-            without_namespace: ChannelOptions { history_size: 3, history_ttl: Duration::from_secs(60), ..ChannelOptions::default() },
+            without_namespace: ChannelOptions {
+                history_size: 3,
+                history_ttl: Duration::from_secs(60),
+                ..ChannelOptions::default()
+            },
             ..ChannelSettings::default()
         })),
         1,
@@ -392,13 +425,18 @@ fn a_history_is_read_from_where_it_is_whole() {
     let mut read = |offset: u64, reverse: bool| {
         let history = History { since: Some((offset, "".into())), reverse, ..History::default() };
         match channels.submit(&name(), Request::History(Box::new(history)), NOW) {
-            Outcome::Done(Response::History { publications, .. }) => Some(publications.iter().map(|p| p.offset).collect::<Vec<_>>()),
+            Outcome::Done(Response::History { publications, .. }) => {
+                Some(publications.iter().map(|p| p.offset).collect::<Vec<_>>())
+            }
             Outcome::Done(Response::Refused(Error::UNRECOVERABLE_POSITION)) => None,
             other => panic!("{other:?}"),
         }
     };
     let forward = (0..=6).map(|offset| read(offset, false)).collect::<Vec<_>>();
-    assert_eq!(forward, [Some(vec![3, 4, 5]), None, Some(vec![3, 4, 5]), Some(vec![4, 5]), Some(vec![5]), Some(vec![]), None]);
+    assert_eq!(
+        forward,
+        [Some(vec![3, 4, 5]), None, Some(vec![3, 4, 5]), Some(vec![4, 5]), Some(vec![5]), Some(vec![]), None]
+    );
     assert_eq!(read(5, true), Some(vec![4, 3]), "what is before it is given as far as it is kept");
 }
 

@@ -1,9 +1,12 @@
-//! The directory's requests as clients and backends write them: what they say, how large they may be, and what becomes of calls.
+//! The directory's requests as clients and backends write them: what they say, how large they may be, and what becomes
+//! of calls.
 
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use touchline_engine::directory::{Act, Answered, Ask, Directory, METHODS, ScopeOptions, Who, client_text, numbered, read};
+use touchline_engine::directory::{
+    Act, Answered, Ask, Directory, METHODS, ScopeOptions, Who, client_text, numbered, read,
+};
 use touchline_protocol::Error;
 use touchline_registry::{OwnerId, Timing};
 
@@ -30,13 +33,18 @@ impl Heard {
 
 impl Nodes {
     fn new(names: &[&'static str], change: impl Fn(&mut ScopeOptions)) -> Self {
-        let mut options =
-            ScopeOptions { name: "devices".into(), meta_max_size: 1_000_000, members_limit: 100_000, ..ScopeOptions::default() };
+        let mut options = ScopeOptions {
+            name: "devices".into(),
+            meta_max_size: 1_000_000,
+            members_limit: 100_000,
+            ..ScopeOptions::default()
+        };
         options.call_members_limit = 100_000;
         options.client_calls_limit = 100_000;
         change(&mut options);
-        let node =
-            |(birth, name): (u64, &&'static str)| (*name, Directory::new(name, &[options.clone()], &Timing::default(), birth, true, NOW));
+        let node = |(birth, name): (u64, &&'static str)| {
+            (*name, Directory::new(name, &[options.clone()], &Timing::default(), birth, true, NOW))
+        };
         let mut nodes = Nodes((1..).zip(names).map(node).collect(), NOW);
         (0..8).for_each(|_| drop(nodes.settle()));
         nodes
@@ -59,16 +67,23 @@ impl Nodes {
             for (from, act) in acts {
                 match act {
                     Act::Answer(asker, answer) => heard.answers.push((asker, answer.map(value))),
-                    Act::Push(client, message) => heard.messages.push((client, serde_json::from_slice(&message).expect("JSON"))),
+                    Act::Push(client, message) => {
+                        heard.messages.push((client, serde_json::from_slice(&message).expect("JSON")))
+                    }
                     Act::Spread(clients, push) => {
                         let push: Value = serde_json::from_slice(push.json()).expect("JSON");
-                        heard.messages.extend(clients.into_iter().map(|client| (client, push["push"]["message"]["data"].clone())));
+                        heard.messages.extend(
+                            clients.into_iter().map(|client| (client, push["push"]["message"]["data"].clone())),
+                        );
                     }
                     Act::Call(client, call, message) => {
                         heard.messages.push((client, serde_json::from_slice(&numbered(call, &message)).expect("JSON")));
                     }
                     Act::Link { scope, to, message } => {
-                        let others = self.0.iter_mut().filter(|(name, _)| to.as_ref().map_or(*name != from, |to| **to == **name));
+                        let others = self
+                            .0
+                            .iter_mut()
+                            .filter(|(name, _)| to.as_ref().map_or(*name != from, |to| **to == **name));
                         others.for_each(|(_, node)| node.receive(&scope, &message, now_ms));
                     }
                     Act::Node(to, message) => {
@@ -124,16 +139,27 @@ fn null_is_a_message_and_an_answer() {
         nodes.ask(home, 1, "register", &named(name, Value::Null)).answer().expect("a free name");
         let heard = nodes.ask("here", 2, "send", &named(name, Value::Null));
         assert_eq!((heard.messages.len(), &heard.messages[0].1["data"]), (1, &Value::Null));
-        for reply in [json!({"data": null}), json!({}), json!({"data": null, "error": null}), json!({"data": 0}), json!({"error": "no"})] {
+        for reply in [
+            json!({"data": null}),
+            json!({}),
+            json!({"data": null, "error": null}),
+            json!({"data": 0}),
+            json!({"error": "no"}),
+        ] {
             let heard = nodes.ask("here", 2, "call", &named(name, Value::Null));
-            assert!(heard.answers.is_empty() && heard.messages[0].1.get("data") == Some(&Value::Null), "{:?}", heard.messages);
+            assert!(
+                heard.answers.is_empty() && heard.messages[0].1.get("data") == Some(&Value::Null),
+                "{:?}",
+                heard.messages
+            );
             let mut answer = reply.clone();
             answer["call"] = heard.messages[0].1["call"].clone();
             let heard = nodes.ask(home, 1, "reply", &answer);
             let [answered] = &heard.answers.iter().filter(|(asker, _)| *asker == 2).collect::<Vec<_>>()[..] else {
                 panic!("{name} {reply}")
             };
-            let expected = if reply["error"].is_null() { json!({"data": reply["data"]}) } else { json!({"error": "no"}) };
+            let expected =
+                if reply["error"].is_null() { json!({"data": reply["data"]}) } else { json!({"error": "no"}) };
             assert_eq!(answered.1, Ok(expected), "{name} {reply}");
         }
         nodes.ask(home, 1, "join", &json!({"scope": "devices", "group": "all"})).answer().expect("a member");
@@ -142,7 +168,11 @@ fn null_is_a_message_and_an_answer() {
     assert_eq!(heard.messages.len(), 2);
     for method in ["send", "call", "multi_call"] {
         let nothing = json!({"scope": "devices", "name": "near"});
-        assert_eq!(nodes.ask("here", 2, method, &nothing).answer(), Err(Error::BAD_REQUEST), "{method} of nothing at all");
+        assert_eq!(
+            nodes.ask("here", 2, method, &nothing).answer(),
+            Err(Error::BAD_REQUEST),
+            "{method} of nothing at all"
+        );
     }
 }
 
@@ -153,8 +183,14 @@ fn metadata_is_cleared_on_purpose_only() {
     nodes.ask("here", 1, "register", &named(json!({"a": 1}))).answer().expect("a free name");
     let without = json!({"scope": "devices", "name": "a"});
     assert_eq!(nodes.ask("here", 1, "update_meta", &without).answer(), Err(Error::BAD_REQUEST));
-    assert_eq!(nodes.ask("here", 1, "update_meta", &named(json!(2))).answer().map(|entry| entry["meta"].clone()), Ok(json!(2)));
-    assert_eq!(nodes.ask("here", 1, "update_meta", &named(Value::Null)).answer().map(|entry| entry["meta"].clone()), Ok(Value::Null));
+    assert_eq!(
+        nodes.ask("here", 1, "update_meta", &named(json!(2))).answer().map(|entry| entry["meta"].clone()),
+        Ok(json!(2))
+    );
+    assert_eq!(
+        nodes.ask("here", 1, "update_meta", &named(Value::Null)).answer().map(|entry| entry["meta"].clone()),
+        Ok(Value::Null)
+    );
 }
 
 #[test]
@@ -178,7 +214,11 @@ fn nothing_is_accepted_that_other_nodes_cannot_be_told() {
                     if is_accepted {
                         assert!(refused.is_empty() && !heard.messages.is_empty(), "{method} {target} {size}");
                     } else {
-                        assert_eq!((refused, heard.messages.len()), (vec![Error::BAD_REQUEST], 0), "{method} {target} {size}");
+                        assert_eq!(
+                            (refused, heard.messages.len()),
+                            (vec![Error::BAD_REQUEST], 0),
+                            "{method} {target} {size}"
+                        );
                     }
                 }
             }
@@ -195,7 +235,9 @@ fn nothing_is_accepted_that_other_nodes_cannot_be_told() {
             let call = heard.messages[0].1["call"].clone();
             let heard = nodes.ask("there", 2, "reply", &json!({"call": call, "data": text}));
             assert!(heard.largest <= most, "{} bytes to another node", heard.largest);
-            let of = |client: u32| heard.answers.iter().find(|(asker, _)| *asker == client).map(|(_, answer)| answer.clone());
+            let of = |client: u32| {
+                heard.answers.iter().find(|(asker, _)| *asker == client).map(|(_, answer)| answer.clone())
+            };
             if is_accepted {
                 assert!(of(3).is_some_and(|answer| answer.is_ok()));
             } else {
@@ -212,7 +254,8 @@ fn many_members_of_another_node_are_told_in_messages_that_fit() {
     let mut nodes = Nodes::new(&["here", "there"], |_| {});
     nodes.0.iter_mut().for_each(|(_, node)| node.set_message_max(64 * 1_024));
     for client in 10..3_010 {
-        let ask = read("join", r#"{"scope": "devices", "group": "all"}"#, &nodes.node("there").scopes()).expect("a request");
+        let ask =
+            read("join", r#"{"scope": "devices", "group": "all"}"#, &nodes.node("there").scopes()).expect("a request");
         nodes.node("there").ask(&who(client), ask, None, NOW);
     }
     nodes.settle();
@@ -235,9 +278,17 @@ fn calls_at_other_nodes_end_with_their_caller() {
     assert_eq!((nodes.node("here").calls_waiting(), nodes.node("there").calls_waiting()), (3, 3));
     nodes.node("here").ask(&who(2), Ask::Close, None, NOW);
     nodes.settle();
-    assert_eq!((nodes.node("here").calls_waiting(), nodes.node("there").calls_waiting()), (1, 1), "the other caller's is left");
+    assert_eq!(
+        (nodes.node("here").calls_waiting(), nodes.node("there").calls_waiting()),
+        (1, 1),
+        "the other caller's is left"
+    );
     let answer = |call: &Heard| json!({"call": call.messages[0].1["call"], "data": 1});
-    assert_eq!(nodes.ask("there", 1, "reply", &answer(&one)).answer(), Err(Error::NO_SUCH_CALL), "nobody waits for that");
+    assert_eq!(
+        nodes.ask("there", 1, "reply", &answer(&one)).answer(),
+        Err(Error::NO_SUCH_CALL),
+        "nobody waits for that"
+    );
     assert_eq!(nodes.ask("there", 1, "reply", &answer(&other)).answers.len(), 2);
 }
 
@@ -257,12 +308,17 @@ fn a_member_is_found_wherever_it_lives() {
     let of = |client: Option<u32>| json!({"scope": "devices", "group": "all", "meta": {"a": 1}, "client": client.map(|c| client_text(owner(c))).unwrap_or_default()});
     nodes.ask("here", 1, "join", &of(None)).answer().expect("a member");
     nodes.ask("there", 2, "join", &of(None)).answer().expect("a member");
-    for (asker, client, node) in
-        [(1, None, Some("here")), (1, Some(1), Some("here")), (1, Some(2), Some("there")), (3, None, None), (1, Some(3), None)]
-    {
+    for (asker, client, node) in [
+        (1, None, Some("here")),
+        (1, Some(1), Some("here")),
+        (1, Some(2), Some("there")),
+        (3, None, None),
+        (1, Some(3), None),
+    ] {
         let found = nodes.ask("here", asker, "member", &of(client)).answer();
         let id = client_text(owner(client.unwrap_or(asker)));
-        let expected = node.map(|node| json!({"client": id, "node": node, "meta": {"a": 1}})).ok_or(Error::NOT_REGISTERED);
+        let expected =
+            node.map(|node| json!({"client": id, "node": node, "meta": {"a": 1}})).ok_or(Error::NOT_REGISTERED);
         assert_eq!(found, expected, "{client:?}");
     }
     let odd = json!({"scope": "devices", "group": "all", "client": "nobody"});

@@ -1,5 +1,6 @@
-//! Many sessions and their channels without a network: random lives from seeds. Clients subscribe, leave, break off, return with recovery and publish while
-//! others do. What the home of a channel says arrives in order, what different homes say in any order, as between shards. To each client nothing may be missing, doubled or out of order, and each
+//! Many sessions and their channels without a network: random lives from seeds. Clients subscribe, leave, break off,
+//! return with recovery and publish while others do. What the home of a channel says arrives in order, what different
+//! homes say in any order, as between shards. To each client nothing may be missing, doubled or out of order, and each
 //! of its commands has one reply.
 
 #[expect(dead_code, reason = "the codecs use more of it")]
@@ -15,8 +16,8 @@ use touchline_engine::request::Event;
 use touchline_engine::session::{Link, Node, Room, Sealer, Ticket};
 use touchline_engine::tracker::{TrackLimits, Tracker};
 use touchline_engine::{
-    ChannelOptions, ChannelSettings, Channels, ClientSettings, ConnectionClaims, ConnectionId, Context, Delivery, Effects, Hub, Namespace,
-    Namespaces, Request, Response, Session, SubscriptionClaims, TokenError, Verifier,
+    ChannelOptions, ChannelSettings, Channels, ClientSettings, ConnectionClaims, ConnectionId, Context, Delivery,
+    Effects, Hub, Namespace, Namespaces, Request, Response, Session, SubscriptionClaims, TokenError, Verifier,
 };
 
 use touchline_registry::OwnerId;
@@ -61,7 +62,8 @@ fn node() -> Node {
     };
     // So short that recovery must fail at times.
     let short = ChannelOptions { history_size: 3, ..open.clone() };
-    let namespaces = vec![Namespace { name: "h".into(), options: open.clone() }, Namespace { name: "short".into(), options: short }];
+    let namespaces =
+        vec![Namespace { name: "h".into(), options: open.clone() }, Namespace { name: "short".into(), options: short }];
     let settings = ChannelSettings { without_namespace: open, namespaces, ..ChannelSettings::default() };
     let client = ClientSettings { allow_anonymous_connect_without_token: true, ..ClientSettings::default() };
     Node {
@@ -224,7 +226,9 @@ impl World {
             let home = random.below(self.mail.len());
             match self.mail.values_mut().nth(home).and_then(VecDeque::pop_front) {
                 None => {}
-                Some(Mail::Answer(slot, generation, ticket, response)) if self.clients[slot].generation == generation => {
+                Some(Mail::Answer(slot, generation, ticket, response))
+                    if self.clients[slot].generation == generation =>
+                {
                     self.with(slot, |session, context| session.answer(ticket, response, context));
                 }
                 Some(Mail::Answer(..)) => {}
@@ -339,8 +343,10 @@ impl Client {
 
     /// A subscription begins: what was missed since `from` comes first.
     fn begin(&mut self, channel: &str, from: u64, result: &Value) {
-        let (epoch, offset) = (result["epoch"].as_str().unwrap_or_default().to_owned(), result["offset"].as_u64().unwrap_or(0));
-        let missed: Vec<u64> = result["publications"].as_array().into_iter().flatten().filter_map(|p| p["offset"].as_u64()).collect();
+        let (epoch, offset) =
+            (result["epoch"].as_str().unwrap_or_default().to_owned(), result["offset"].as_u64().unwrap_or(0));
+        let missed: Vec<u64> =
+            result["publications"].as_array().into_iter().flatten().filter_map(|p| p["offset"].as_u64()).collect();
         // What was recovered leads from the offset that was asked for to the top.
         let top = missed.last().copied().unwrap_or(offset);
         if result["recovered"] == true {
@@ -378,7 +384,8 @@ fn nothing_is_missing_doubled_or_out_of_order() {
         }
         // Everybody is where the channels are.
         for channel in CHANNELS {
-            let top = match world.channels.execute(&channel.into(), Request::History(Default::default()), world.now_ms) {
+            let top = match world.channels.execute(&channel.into(), Request::History(Default::default()), world.now_ms)
+            {
                 Response::History { position, .. } => position.offset,
                 other => panic!("{other:?}"),
             };

@@ -11,8 +11,14 @@ use touchline_registry::{OwnerId, Timing};
 const NOW: u64 = 1_000_000;
 
 fn directory(watch_log_size: usize) -> Directory<u32> {
-    let open = ScopeOptions { watch_log_size, client_entries_limit: 1_000_000, allow_watch_for_client: true, ..ScopeOptions::default() };
-    let scopes = [ScopeOptions { name: "open".into(), ..open }, ScopeOptions { name: "mute".into(), ..ScopeOptions::default() }];
+    let open = ScopeOptions {
+        watch_log_size,
+        client_entries_limit: 1_000_000,
+        allow_watch_for_client: true,
+        ..ScopeOptions::default()
+    };
+    let scopes =
+        [ScopeOptions { name: "open".into(), ..open }, ScopeOptions { name: "mute".into(), ..ScopeOptions::default() }];
     Directory::new("here", &scopes, &Timing::default(), 0xfeed, false, NOW)
 }
 
@@ -68,7 +74,8 @@ impl Watcher {
         self.lists += 1;
         let mut cursor = 0;
         loop {
-            let page = question(directory, "names", &json!({"scope": "open", "limit": 7, "cursor": cursor}), now_ms).expect("a page");
+            let page = question(directory, "names", &json!({"scope": "open", "limit": 7, "cursor": cursor}), now_ms)
+                .expect("a page");
             for entry in page["names"].as_array().into_iter().flatten() {
                 self.names.insert(text(&entry["name"]), text(&entry["client"]));
             }
@@ -85,7 +92,10 @@ impl Watcher {
 
     fn push(&mut self, push: &Value, directory: &mut Directory<u32>, now_ms: u64) {
         let changes = push["changes"].as_array().cloned().unwrap_or_default();
-        if push["epoch"] == self.epoch.as_str() && !changes.is_empty() && push["offset"] == self.offset + changes.len() as u64 {
+        if push["epoch"] == self.epoch.as_str()
+            && !changes.is_empty()
+            && push["offset"] == self.offset + changes.len() as u64
+        {
             self.apply(&changes);
         } else if push["offset"].as_u64() > Some(self.offset) {
             self.catch_up(directory, now_ms);
@@ -99,8 +109,12 @@ impl Watcher {
             let client = text(&change["client"]);
             match (change["change"].as_str(), change["name"].as_str()) {
                 (Some("registered" | "updated"), Some(name)) => drop(self.names.insert(name.into(), client)),
-                (Some("unregistered"), Some(name)) if self.names.get(name) == Some(&client) => drop(self.names.remove(name)),
-                (kind, name) => assert!(name.is_none() && change["group"].is_string() || kind == Some("unregistered"), "{change}"),
+                (Some("unregistered"), Some(name)) if self.names.get(name) == Some(&client) => {
+                    drop(self.names.remove(name))
+                }
+                (kind, name) => {
+                    assert!(name.is_none() && change["group"].is_string() || kind == Some("unregistered"), "{change}")
+                }
             }
         }
     }
@@ -188,10 +202,12 @@ fn a_mass_change_is_told_in_one_word_and_given_in_pieces() {
     assert_eq!(pushed, [json!({"offset": 2 * NAMES, "epoch": "feed"})]);
     watcher.push(&pushed[0], &mut directory, NOW);
     assert_eq!((watcher.names.len(), watcher.given.len(), watcher.lists), (0, NAMES as usize, 1));
-    let first = question(&mut directory, "changes", &json!({"scope": "open", "offset": NAMES, "epoch": "feed"}), NOW).expect("changes");
+    let first = question(&mut directory, "changes", &json!({"scope": "open", "offset": NAMES, "epoch": "feed"}), NOW)
+        .expect("changes");
     let changes = first["changes"].as_array().expect("a list");
     assert!((100..=512).contains(&changes.len()) && first.to_string().len() < 200_000);
-    let expected = json!({"change": "unregistered", "client": client_text(who(1).owner), "node": "here", "reason": "closed"});
+    let expected =
+        json!({"change": "unregistered", "client": client_text(who(1).owner), "node": "here", "reason": "closed"});
     let mut change = changes[0].clone();
     change.as_object_mut().expect("an object").remove("name");
     assert_eq!(change, expected);
@@ -212,6 +228,10 @@ fn only_who_may_watch_is_told_of_changes() {
     for lost in [json!({"epoch": "beef", "offset": 0}), json!({"epoch": "feed", "offset": 9})] {
         let mut params = lost.clone();
         params["scope"] = json!("open");
-        assert_eq!(question(&mut directory, "changes", &params, NOW), Ok(json!({"offset": 0, "epoch": "feed", "list": true})), "{lost}");
+        assert_eq!(
+            question(&mut directory, "changes", &params, NOW),
+            Ok(json!({"offset": 0, "epoch": "feed", "list": true})),
+            "{lost}"
+        );
     }
 }

@@ -40,7 +40,8 @@ pub(crate) enum Part {
 pub(crate) enum Scenario {
     /// Every figure that has a bound, one after the other.
     All,
-    /// The bare machine: one thread, plain sockets, one prebuilt frame, one send each; over TLS the frame is encrypted for each.
+    /// The bare machine: one thread, plain sockets, one prebuilt frame, one send each; over TLS the frame is encrypted
+    /// for each.
     Floor(Fanout),
     /// Publications to many subscribers, beside the floor.
     Fanout(Fanout),
@@ -60,7 +61,8 @@ pub(crate) enum Scenario {
     Reopen(Reopen),
     /// Clients that recover right after their server was killed and started again, from disk.
     Cold(Recovery),
-    /// History of a warm channel while others wait for a database that takes a second, beside event loops that wait for it themselves.
+    /// History of a warm channel while others wait for a database that takes a second, beside event loops that wait for
+    /// it themselves.
     Slow(Slow),
     /// Bytes on the wire: publications as they are, compressed, and as changes to the one before.
     Bytes,
@@ -76,7 +78,8 @@ pub(crate) enum Scenario {
     Channels(Channels),
     /// More and more connections, over as many server processes as they need, joined by NATS.
     Ladder(Ladder),
-    /// Names on one node and on four, each a process that embeds the registry, joined by NATS; and names of clients on WebSocket.
+    /// Names on one node and on four, each a process that embeds the registry, joined by NATS; and names of clients on
+    /// WebSocket.
     Registry(Registry),
 }
 
@@ -110,7 +113,8 @@ pub(crate) struct Options {
     /// Path of its WebSocket endpoint.
     #[arg(long, global = true, default_value = "/connection/websocket")]
     pub(crate) path: String,
-    /// What it speaks: the Centrifugal protocol, or `raw` (a text frame with a channel's name subscribes, the first frame acknowledges).
+    /// What it speaks: the Centrifugal protocol, or `raw` (a text frame with a channel's name subscribes, the first
+    /// frame acknowledges).
     #[arg(long, global = true, value_enum, default_value_t = Dialect::Centrifugal)]
     pub(crate) dialect: Dialect,
     /// How subscribers come. A server that runs already has to be open for it at its address.

@@ -1,4 +1,5 @@
-//! The certificate that servers and floors of the lab's own show. It is made anew for each, and nobody but the lab's clients believes it.
+//! The certificate that servers and floors of the lab's own show. It is made anew for each, and nobody but the lab's
+//! clients believes it.
 
 use std::sync::Arc;
 
@@ -21,7 +22,8 @@ impl Certificate {
         json!({"enabled": true, "cert_pem": self.0.cert.pem(), "key_pem": self.0.signing_key.serialize_pem()})
     }
 
-    /// A session's configuration by the library that the server stands on: both choose the same cipher for the same client.
+    /// A session's configuration by the library that the server stands on: both choose the same cipher for the same
+    /// client.
     pub(crate) fn sessions(&self) -> Result<Arc<ServerConfig>> {
         let key = PrivateKeyDer::try_from(self.0.signing_key.serialize_der()).map_err(anyhow::Error::msg)?;
         let chain = vec![self.0.cert.der().clone()];

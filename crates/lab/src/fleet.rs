@@ -124,7 +124,9 @@ impl Fleet {
         self.order(&Order::Open { concurrency: each })?;
         let mut all = Opened::default();
         self.gather("opening", |report| {
-            let Report::Opened { failed, first_failure, recovered, wrongs, times, seconds, .. } = report else { return false };
+            let Report::Opened { failed, first_failure, recovered, wrongs, times, seconds, .. } = report else {
+                return false;
+            };
             all.failed += failed;
             all.first_failure = all.first_failure.take().or(first_failure);
             all.recovered += recovered;
@@ -140,7 +142,11 @@ impl Fleet {
     pub(crate) fn open_all(&mut self, concurrency: usize) -> Result<Opened> {
         let opened = self.open(concurrency)?;
         if opened.failed > 0 {
-            bail!("{} connections failed to open; the first: {}", opened.failed, opened.first_failure.unwrap_or_default());
+            bail!(
+                "{} connections failed to open; the first: {}",
+                opened.failed,
+                opened.first_failure.unwrap_or_default()
+            );
         }
         Ok(opened)
     }
@@ -226,7 +232,8 @@ fn give(orders: &mut ChildStdin, order: &Order) -> Result<()> {
     Ok(orders.flush()?)
 }
 
-/// Another loopback network for each fleet, beginning somewhere else in each process: closed connections keep their ports for a minute.
+/// Another loopback network for each fleet, beginning somewhere else in each process: closed connections keep their
+/// ports for a minute.
 fn network() -> u8 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     1 + ((std::process::id() + NEXT.fetch_add(1, Relaxed)) % 250) as u8

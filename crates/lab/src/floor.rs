@@ -1,6 +1,6 @@
-//! The floor: what the bare machine takes for a delivery. One thread, plain sockets, one prebuilt frame an event, one send each. Where
-//! readers come over TLS, each has a session of its own: the frame is encrypted for each of them, as one record, and there may be several
-//! threads.
+//! The floor: what the bare machine takes for a delivery. One thread, plain sockets, one prebuilt frame an event, one
+//! send each. Where readers come over TLS, each has a session of its own: the frame is encrypted for each of them, as
+//! one record, and there may be several threads.
 
 use std::io::{BufRead as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -92,7 +92,8 @@ fn accept(listener: &Socket, connections: usize, way: Way) -> Result<Vec<Reader>
     (0..connections).map(accept_one).collect()
 }
 
-/// Threads that send. They stay when they have sent, because the kernel accounts to a process only what its living threads have used.
+/// Threads that send. They stay when they have sent, because the kernel accounts to a process only what its living
+/// threads have used.
 #[derive(Default)]
 struct Crew {
     orders: Vec<Sender<Sending>>,
@@ -110,7 +111,9 @@ impl Crew {
             let mut mine = std::mem::replace(&mut readers, others);
             let (order, ordered) = channel::<Sending>();
             let outcome = outcome.clone();
-            let work = move || ordered.iter().map(|sending| send(&mut mine, first, &sending)).try_for_each(|sent| outcome.send(sent));
+            let work = move || {
+                ordered.iter().map(|sending| send(&mut mine, first, &sending)).try_for_each(|sent| outcome.send(sent))
+            };
             std::thread::Builder::new().name("sender".into()).spawn(work).context("failed to start a thread")?;
             orders.push(order);
             first += share;
@@ -169,8 +172,9 @@ fn send(readers: &mut [Reader], first_reader: usize, sending: &Sending) -> Resul
         let (channel, first) = (round % channels, round / channels * coalesce + 1);
         let posted_us = now_us();
         let name = channel_name(prefix, channel);
-        let frames: Vec<u8> =
-            (first..first + coalesce).flat_map(|number| way.publication(&name, &wire::data(number as u64, posted_us, size))).collect();
+        let frames: Vec<u8> = (first..first + coalesce)
+            .flat_map(|number| way.publication(&name, &wire::data(number as u64, posted_us, size)))
+            .collect();
         // A reader's channel is the remainder of its number.
         let skipped = (channel + channels - first_reader % channels) % channels;
         for reader in readers.iter_mut().skip(skipped).step_by(channels) {

@@ -1,4 +1,5 @@
-//! What subscribers were due and what they got. A publication that is missing, doubled or out of order is never hidden by an average.
+//! What subscribers were due and what they got. A publication that is missing, doubled or out of order is never hidden
+//! by an average.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};

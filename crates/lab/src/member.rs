@@ -1,5 +1,5 @@
-//! A process that embeds the registry with its NATS transport, as a Rust service would. Orders come as JSON lines on standard input,
-//! reports go out on standard output; times are Unix microseconds, the clock that all processes share.
+//! A process that embeds the registry with its NATS transport, as a Rust service would. Orders come as JSON lines on
+//! standard input, reports go out on standard output; times are Unix microseconds, the clock that all processes share.
 
 use std::io::{BufRead as _, Write as _};
 use std::sync::Arc;
@@ -196,7 +196,13 @@ impl Member {
     }
 
     /// Does something with each number, at a time, as fast as it goes.
-    fn each(&mut self, at_us: u64, first: u32, count: u32, act: impl Fn(&mut Replica, u32, u64) -> Result<()>) -> Result<()> {
+    fn each(
+        &mut self,
+        at_us: u64,
+        first: u32,
+        count: u32,
+        act: impl Fn(&mut Replica, u32, u64) -> Result<()>,
+    ) -> Result<()> {
         while now_us() < at_us {
             std::thread::sleep(Duration::from_micros(100));
         }
@@ -216,7 +222,8 @@ impl Member {
         let now_us = now_us();
         let due = ((now_us - trickle.from_us) / 1_000) as u32 * trickle.per_ms;
         while trickle.done < due && trickle.next < trickle.end {
-            let registered = self.replica.register(owner(trickle.next), &name(trickle.next), META, false, now_us / 1_000);
+            let registered =
+                self.replica.register(owner(trickle.next), &name(trickle.next), META, false, now_us / 1_000);
             registered.map_err(|refusal| anyhow::anyhow!("{refusal:?}"))?;
             trickle.next += 1;
             trickle.done += 1;

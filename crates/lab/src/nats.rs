@@ -34,9 +34,16 @@ impl Nats {
     pub(crate) fn start() -> Result<Self> {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let store = std::env::temp_dir().join(format!("touchline-lab-nats-{}-{port}", std::process::id()));
-        let arguments =
-            ["--addr".into(), "127.0.0.1".into(), "--port".into(), port.to_string(), "--jetstream".into(), "--store_dir".into()];
-        let child = Command::new("nats-server").args(arguments).arg(&store).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let arguments = [
+            "--addr".into(),
+            "127.0.0.1".into(),
+            "--port".into(),
+            port.to_string(),
+            "--jetstream".into(),
+            "--store_dir".into(),
+        ];
+        let child =
+            Command::new("nats-server").args(arguments).arg(&store).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let child = child.context("no nats-server on the path; Debian has it as the package nats-server")?;
         let mut server = Part(child);
         let began = Instant::now();

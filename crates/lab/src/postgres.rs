@@ -1,4 +1,5 @@
-//! A PostgreSQL server of its own for a test or a scenario, run as a user that it accepts, which can be killed. It ends when it is dropped.
+//! A PostgreSQL server of its own for a test or a scenario, run as a user that it accepts, which can be killed. It ends
+//! when it is dropped.
 
 use std::fs;
 use std::hash::{BuildHasher as _, RandomState};
@@ -53,9 +54,15 @@ impl Postgres {
             return;
         }
         let Postgres { port, options, .. } = self;
-        let options = format!("-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=200 {options}");
+        let options = format!(
+            "-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c max_connections=200 {options}"
+        );
         let (data, log) = (self.data.display().to_string(), self.data.join("log").display().to_string());
-        self.run("pg_ctl", &self.variables, &["--pgdata", &data, "--log", &log, "--options", &options, "--wait", "start"]);
+        self.run(
+            "pg_ctl",
+            &self.variables,
+            &["--pgdata", &data, "--log", &log, "--options", &options, "--wait", "start"],
+        );
     }
 
     /// Ends it at once, as a crash would.
@@ -71,7 +78,10 @@ impl Postgres {
 
     /// Runs SQL as an application would; what it gives.
     pub(crate) fn sql(&self, sql: &str) -> String {
-        let output = Command::new(self.programs.join("psql")).args([&self.url(), "-qAt", "-c", sql]).output().expect("psql runs");
+        let output = Command::new(self.programs.join("psql"))
+            .args([&self.url(), "-qAt", "-c", sql])
+            .output()
+            .expect("psql runs");
         assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
@@ -115,7 +125,8 @@ impl Drop for Postgres {
     }
 }
 
-/// A port that nobody has, below those that the kernel gives to connections: these come and go all the time beside whoever uses it.
+/// A port that nobody has, below those that the kernel gives to connections: these come and go all the time beside
+/// whoever uses it.
 pub(crate) fn free_port() -> u16 {
     loop {
         let port = 10_000 + (RandomState::new().hash_one(()) % 20_000) as u16;
@@ -127,7 +138,8 @@ pub(crate) fn free_port() -> u16 {
 
 /// Where PostgreSQL's programs are: Debian keeps them out of the path.
 fn programs() -> Option<PathBuf> {
-    let debian = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|version| version.path().join("bin"));
+    let debian =
+        fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|version| version.path().join("bin"));
     let path = std::env::var("PATH").unwrap_or_default();
     debian.chain(path.split(':').map(PathBuf::from)).find(|directory| directory.join("initdb").exists())
 }

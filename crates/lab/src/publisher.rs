@@ -49,7 +49,8 @@ impl Api {
 pub(crate) fn answer(bytes: &[u8]) -> Result<Option<usize>> {
     let Some(end) = wire::find(bytes, b"\r\n\r\n") else { return Ok(None) };
     let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
-    let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok()).unwrap_or(0);
+    let length =
+        head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok()).unwrap_or(0);
     let whole = end + 4 + length;
     let Some(body) = bytes.get(end + 4..whole) else { return Ok(None) };
     if !head.starts_with("http/1.1 200") || wire::find(body, b"\"error\"").is_some() {

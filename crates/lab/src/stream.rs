@@ -1,4 +1,5 @@
-//! A socket of the lab's clients, perhaps with TLS. They trust whatever certificate they are shown: they talk to servers on loopback.
+//! A socket of the lab's clients, perhaps with TLS. They trust whatever certificate they are shown: they talk to
+//! servers on loopback.
 
 use std::io::{ErrorKind, Read, Result, Write};
 use std::net::SocketAddr;

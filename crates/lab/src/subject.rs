@@ -107,7 +107,11 @@ impl Subject {
     ///
     /// # Errors
     /// When it does not start.
-    pub(crate) fn start_durable(options: &Options, database: &Arc<Database>, commit_size: Option<usize>) -> Result<Self> {
+    pub(crate) fn start_durable(
+        options: &Options,
+        database: &Arc<Database>,
+        commit_size: Option<usize>,
+    ) -> Result<Self> {
         Subject::launch(options, &Ground { database: Some(database), commit_size, ..Ground::default() })
     }
 
@@ -140,7 +144,8 @@ impl Subject {
     /// # Errors
     /// When one does not start.
     pub(crate) fn start_joined(options: &Options, nats: &Nats, count: usize) -> Result<Vec<Self>> {
-        let subjects = (0..count).map(|_| Subject::launch(options, &Ground { nats: Some(nats), ..Ground::default() })).collect();
+        let subjects =
+            (0..count).map(|_| Subject::launch(options, &Ground { nats: Some(nats), ..Ground::default() })).collect();
         std::thread::sleep(JOINING);
         subjects
     }
@@ -149,7 +154,11 @@ impl Subject {
         if let (Some(address), Some(pid)) = (options.server, options.pid) {
             return Ok(Subject {
                 address,
-                api: Api { address: options.api.unwrap_or(address), key: options.key.clone(), is_tls: options.way == Way::Tls },
+                api: Api {
+                    address: options.api.unwrap_or(address),
+                    key: options.key.clone(),
+                    is_tls: options.way == Way::Tls,
+                },
                 pid,
                 token_secret: options.token_secret.clone(),
                 path: options.path.clone(),
@@ -201,7 +210,14 @@ impl Subject {
     }
 
     /// Subscribers of this server. With `has_tokens` they come with a token each, where the server has a secret.
-    pub(crate) fn plan(&self, connections: usize, prefix: &str, channels: usize, data_size: usize, has_tokens: bool) -> Plan {
+    pub(crate) fn plan(
+        &self,
+        connections: usize,
+        prefix: &str,
+        channels: usize,
+        data_size: usize,
+        has_tokens: bool,
+    ) -> Plan {
         Plan {
             servers: vec![self.door],
             path: self.path.clone(),
@@ -242,7 +258,8 @@ fn serve(configuration: &Configuration, options: &Options, address: SocketAddr) 
         words.extend(["--shards".to_owned(), shards.to_string()]);
     }
     let program = std::env::current_exe().context("this program has no path")?;
-    let child: Child = Command::new(program).args(&words).stdin(Stdio::null()).spawn().context("failed to start a server")?;
+    let child: Child =
+        Command::new(program).args(&words).stdin(Stdio::null()).spawn().context("failed to start a server")?;
     let mut own = Part(child);
     let began = Instant::now();
     while TcpStream::connect(address).is_err() {

@@ -1,4 +1,5 @@
-//! The ways in which subscribers come to a server: what they send until they are subscribed, and how what they are sent is taken apart.
+//! The ways in which subscribers come to a server: what they send until they are subscribed, and how what they are sent
+//! is taken apart.
 
 use std::borrow::Cow;
 
@@ -124,7 +125,8 @@ impl Way {
         }
     }
 
-    /// One message at the beginning of `bytes`: the first byte of its frame (0 where there are none), its payload and its whole length.
+    /// One message at the beginning of `bytes`: the first byte of its frame (0 where there are none), its payload and
+    /// its whole length.
     pub(crate) fn message(self, bytes: &[u8]) -> Option<(u8, Cow<'_, [u8]>, usize)> {
         match self {
             Way::HttpStream | Way::Sse | Way::Tcp => {

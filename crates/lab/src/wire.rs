@@ -23,7 +23,8 @@ pub(crate) const CLOSE: u8 = 0x88;
 pub(crate) enum Dialect {
     /// The Centrifugal client protocol over WebSocket: connect, its reply, subscribe, its reply.
     Centrifugal,
-    /// WebSocket without a protocol: a text frame with the channel's name subscribes, the first frame back acknowledges.
+    /// WebSocket without a protocol: a text frame with the channel's name subscribes, the first frame back
+    /// acknowledges.
     Raw,
     /// The frames of a WebSocket on a bare socket, as the floor sends them; the first one acknowledges.
     #[value(skip)]
@@ -53,7 +54,8 @@ pub(crate) fn pong(payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// The data of a publication: its number in its channel, when it was posted (Unix microseconds), and padding up to `size` bytes.
+/// The data of a publication: its number in its channel, when it was posted (Unix microseconds), and padding up to
+/// `size` bytes.
 pub(crate) fn data(number: u64, posted_us: u64, size: usize) -> String {
     let mut data = format!("{{\"n\":{},\"t\":{posted_us},\"p\":\"", NUMBER_BASE + number);
     while data.len() + 2 < size {

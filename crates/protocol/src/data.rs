@@ -46,7 +46,9 @@ pub fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -
 ///
 /// # Errors
 /// When it holds something else.
-pub fn object_or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(deserializer: D) -> Result<T, D::Error> {
+pub fn object_or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
     Ok(object(deserializer)?.unwrap_or_default())
 }
 
@@ -72,7 +74,8 @@ pub fn take(value: &RawValue) -> Result<Bytes, Error> {
 
 /// Whether a text has no control characters (C0 with NUL, DEL, C1: U+0000–U+001F, U+007F–U+009F).
 ///
-/// Names, keys and users must be so: databases can't keep NUL, and a line break in a name forges lines of logs. Empty is plain.
+/// Names, keys and users must be so: databases can't keep NUL, and a line break in a name forges lines of logs. Empty
+/// is plain.
 pub fn is_plain_text(text: &str) -> bool {
     // Almost every name is ASCII: one pass that the compiler makes wide.
     text.bytes().all(|byte| (0x20..0x7f).contains(&byte)) || !text.chars().any(char::is_control)

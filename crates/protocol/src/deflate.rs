@@ -1,6 +1,6 @@
-//! Compression of one message at a time: one compressed form serves everybody who has negotiated it, and a connection holds neither a
-//! compressor nor a window. In WebSocket frames it is permessage-deflate (RFC 7692) without context takeover on either side, in HTTP
-//! streams it is gzip (RFC 1952).
+//! Compression of one message at a time: one compressed form serves everybody who has negotiated it, and a connection
+//! holds neither a compressor nor a window. In WebSocket frames it is permessage-deflate (RFC 7692) without context
+//! takeover on either side, in HTTP streams it is gzip (RFC 1952).
 
 use std::cell::RefCell;
 
@@ -22,16 +22,20 @@ thread_local! {
     static COMPRESSOR: RefCell<Compress> = RefCell::new(Compress::new(Compression::default(), false));
 }
 
-/// Whether a client offers the extension in a form that can be granted: it names no window smaller than the usual one for us.
+/// Whether a client offers the extension in a form that can be granted: it names no window smaller than the usual one
+/// for us.
 pub fn is_offered(extensions: &str) -> bool {
     extensions.split(',').any(|offer| {
         let mut parts = offer.split(';').map(str::trim);
         let known = |part: &str| {
-            let (name, value) =
-                part.split_once('=').map_or((part, None), |(name, value)| (name.trim_end(), Some(value.trim().trim_matches('"'))));
+            let (name, value) = part
+                .split_once('=')
+                .map_or((part, None), |(name, value)| (name.trim_end(), Some(value.trim().trim_matches('"'))));
             match name {
                 "server_no_context_takeover" | "client_no_context_takeover" => value.is_none(),
-                "client_max_window_bits" => value.is_none_or(|bits| bits.parse().is_ok_and(|bits: u8| (8..=15).contains(&bits))),
+                "client_max_window_bits" => {
+                    value.is_none_or(|bits| bits.parse().is_ok_and(|bits: u8| (8..=15).contains(&bits)))
+                }
                 "server_max_window_bits" => value == Some("15"),
                 _ => false,
             }
@@ -52,8 +56,8 @@ pub(crate) fn encode_frame(opcode: Opcode, message: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a message as blocks that end at a byte and refer to nothing before them: compressed ones if it is as long as `from` and they are
-/// shorter, else stored ones.
+/// Appends a message as blocks that end at a byte and refer to nothing before them: compressed ones if it is as long as
+/// `from` and they are shorter, else stored ones.
 pub(crate) fn encode_blocks(message: &[u8], from: usize, out: &mut Vec<u8>) {
     if message.len() >= from
         && let Some(compressed) = compress(message).filter(|compressed| compressed.len() + TAIL.len() < message.len())
@@ -156,7 +160,10 @@ mod tests {
             for message in &messages {
                 encode_blocks(message, from, &mut stream);
                 plain.extend_from_slice(message);
-                assert!(inflate(&stream, 1 << 20).is_some_and(|so_far| so_far == plain), "{from}: every message is whole when it has come");
+                assert!(
+                    inflate(&stream, 1 << 20).is_some_and(|so_far| so_far == plain),
+                    "{from}: every message is whole when it has come"
+                );
             }
             assert_eq!(stream.len() < plain.len() / 2, from <= 64, "{from}: {} of {}", stream.len(), plain.len());
         }
@@ -188,7 +195,11 @@ mod tests {
         for length in [2_000, 10_000, 100_000] {
             let message: Vec<u8> = noise(length).iter().map(|byte| b'?' + byte % 64).collect();
             let compressed = compress(&message).expect("it compresses");
-            assert!(compressed.len() > message.len() / 2 + 64 && compressed.len() < message.len(), "{length}: {}", compressed.len());
+            assert!(
+                compressed.len() > message.len() / 2 + 64 && compressed.len() < message.len(),
+                "{length}: {}",
+                compressed.len()
+            );
             assert_eq!(inflate(&compressed, length), Some(message), "{length}");
         }
     }

@@ -1,4 +1,5 @@
-//! What a client that listens to an endless answer sends by requests of its own: commands, and whose they are (`EmulationRequest`).
+//! What a client that listens to an endless answer sends by requests of its own: commands, and whose they are
+//! (`EmulationRequest`).
 
 use std::borrow::Cow;
 

@@ -80,7 +80,11 @@ impl<'a> Object<'a> {
 }
 
 /// Values with commas between them.
-pub(crate) fn separated<T>(out: &mut Vec<u8>, items: impl IntoIterator<Item = T>, mut write: impl FnMut(&mut Vec<u8>, T)) {
+pub(crate) fn separated<T>(
+    out: &mut Vec<u8>,
+    items: impl IntoIterator<Item = T>,
+    mut write: impl FnMut(&mut Vec<u8>, T),
+) {
     for (index, item) in items.into_iter().enumerate() {
         if index > 0 {
             out.push(b',');
@@ -178,7 +182,9 @@ mod tests {
 
     #[test]
     fn statistics_say_both_numbers_even_if_they_are_zero() {
-        for (clients, users, json) in [(0, 0, r#"{"num_clients":0,"num_users":0}"#), (3, 2, r#"{"num_clients":3,"num_users":2}"#)] {
+        for (clients, users, json) in
+            [(0, 0, r#"{"num_clients":0,"num_users":0}"#), (3, 2, r#"{"num_clients":3,"num_users":2}"#)]
+        {
             let mut out = Vec::new();
             presence_stats(&mut out, clients, users);
             assert_eq!(out, json.as_bytes());

@@ -36,7 +36,8 @@ pub struct FilterLimits {
 }
 
 impl FilterLimits {
-    /// Takes what a node has, with all below it, off what is left; none when it is more. It ends at the first that is too much.
+    /// Takes what a node has, with all below it, off what is left; none when it is more. It ends at the first that is
+    /// too much.
     fn take(&mut self, node: &FilterNode) -> Option<()> {
         self.nodes = self.nodes.checked_sub(1)?.checked_sub(node.vals.len())?;
         let texts = [&node.op, &node.key, &node.cmp, &node.val].into_iter().chain(&node.vals);
@@ -104,7 +105,10 @@ impl Decimal {
     fn read(text: &str) -> Option<Self> {
         // Words that Rust takes for numbers ("inf", "nan") are none here.
         let is_decimal = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E'));
-        text.parse::<f64>().ok().filter(|number| is_decimal && number.is_finite()).map(|number| Decimal(number.to_bits()))
+        text.parse::<f64>()
+            .ok()
+            .filter(|number| is_decimal && number.is_finite())
+            .map(|number| Decimal(number.to_bits()))
     }
 
     fn value(self) -> f64 {
@@ -113,7 +117,8 @@ impl Decimal {
 }
 
 impl Filter {
-    /// Makes a filter of a client's wish; none when it makes no sense, or is larger than the limits, which is seen before anything is copied.
+    /// Makes a filter of a client's wish; none when it makes no sense, or is larger than the limits, which is seen
+    /// before anything is copied.
     pub fn check(node: &FilterNode, mut limits: FilterLimits) -> Option<Self> {
         limits.take(node)?;
         Self::check_to(node, DEPTH_MAX)
@@ -121,7 +126,8 @@ impl Filter {
 
     fn check_to(node: &FilterNode, depth: usize) -> Option<Self> {
         let depth = depth.checked_sub(1)?;
-        let all = |nodes: &[FilterNode]| nodes.iter().map(|node| Self::check_to(node, depth)).collect::<Option<Vec<_>>>();
+        let all =
+            |nodes: &[FilterNode]| nodes.iter().map(|node| Self::check_to(node, depth)).collect::<Option<Vec<_>>>();
         Some(match &*node.op {
             "and" if !node.nodes.is_empty() => Filter::And(all(&node.nodes)?),
             "or" if !node.nodes.is_empty() => Filter::Or(all(&node.nodes)?),
@@ -293,7 +299,12 @@ mod tests {
     fn a_filter_nests_so_deep_and_no_deeper() {
         let nested = |nodes: usize| {
             let around = nodes - 1;
-            format!("{}{}{}", r#"{"op":"not","nodes":["#.repeat(around), r#"{"key":"a","cmp":"ex"}"#, "]}".repeat(around))
+            format!(
+                "{}{}{}",
+                r#"{"op":"not","nodes":["#.repeat(around),
+                r#"{"key":"a","cmp":"ex"}"#,
+                "]}".repeat(around)
+            )
         };
         assert!(filter(&nested(DEPTH_MAX)).is_some());
         assert!(filter(&nested(DEPTH_MAX + 1)).is_none());

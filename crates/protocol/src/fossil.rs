@@ -1,6 +1,7 @@
 //! Deltas in Fossil's format (fossil-scm.org, "Delta Format"): how to make a text out of the one before it.
 //!
-//! Copies begin and end between characters, so that a delta between two UTF-8 texts is UTF-8 itself and can stand in a JSON string.
+//! Copies begin and end between characters, so that a delta between two UTF-8 texts is UTF-8 itself and can stand in a
+//! JSON string.
 
 /// Bytes of the source that are looked up at once.
 const BLOCK: usize = 16;
@@ -75,7 +76,8 @@ impl Blocks {
             end -= 1;
         }
         // `start` may lie before or behind `at`; the source moves along.
-        // Text always has a character at `at` and one behind it; other bytes may have none, and then it must go on nevertheless.
+        // Text always has a character at `at` and one behind it; other bytes may have none, and then it must go on
+        // nevertheless.
         (end > at).then(|| Copy { from: from + start - at, to: start, length: end - start })
     }
 }
@@ -124,7 +126,9 @@ mod tests {
         let mut next = |out: &mut Vec<u8>| -> Option<u8> {
             let digits = rest.iter().take_while(|byte| DIGITS.contains(byte)).count();
             let (text, behind) = rest.split_at(digits);
-            let value = text.iter().fold(0u64, |value, digit| value << 6 | DIGITS.iter().position(|d| d == digit).unwrap_or(0) as u64);
+            let value = text
+                .iter()
+                .fold(0u64, |value, digit| value << 6 | DIGITS.iter().position(|d| d == digit).unwrap_or(0) as u64);
             let (kind, behind) = behind.split_first()?;
             rest = behind;
             match kind {
@@ -136,7 +140,8 @@ mod tests {
                 b'@' => {
                     let digits = rest.iter().take_while(|byte| DIGITS.contains(byte)).count();
                     let (text, behind) = rest.split_at(digits);
-                    let from = text.iter().fold(0, |v, digit| v << 6 | DIGITS.iter().position(|d| d == digit).unwrap_or(0));
+                    let from =
+                        text.iter().fold(0, |v, digit| v << 6 | DIGITS.iter().position(|d| d == digit).unwrap_or(0));
                     rest = behind.strip_prefix(b",")?;
                     out.extend_from_slice(source.get(from..from + value as usize)?);
                 }
@@ -182,7 +187,8 @@ mod tests {
 
     #[test]
     fn a_copy_begins_where_the_texts_begin_to_be_the_same() {
-        // Before the block that is the same stands another character, which is in the source too, next to where it must not be found.
+        // Before the block that is the same stands another character, which is in the source too, next to where it must
+        // not be found.
         for (source, target) in [
             ("0123456789abcdefghijklmnopqrstuv", "gghijklmnopqrstuv"),
             ("0123456789abcdegghijklmnopqrstuv", "xghijklmnopqrstuv"),

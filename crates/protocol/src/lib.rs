@@ -1,7 +1,8 @@
 //! The words on the wire: commands, replies, codes, and the WebSocket envelope.
 //!
 //! Pure: slices in, values, events or bytes out. No runtime, no clock, no randomness, no sockets.
-//! Source of the client protocol: `client.proto` of the Centrifugal protocol, version 2, in its JSON and its Protobuf form.
+//! Source of the client protocol: `client.proto` of the Centrifugal protocol, version 2, in its JSON and its Protobuf
+//! form.
 
 pub mod code;
 pub mod command;

@@ -9,7 +9,8 @@ pub struct Lines(Vec<u8>);
 pub struct TooLong;
 
 impl Lines {
-    /// Gives the next whole line in `input`, of which `at` bytes are used up already, without its end; moves `at` on. What is incomplete is kept.
+    /// Gives the next whole line in `input`, of which `at` bytes are used up already, without its end; moves `at` on.
+    /// What is incomplete is kept.
     ///
     /// # Errors
     /// [`TooLong`] above `most` bytes; then nothing more of the connection can be understood.

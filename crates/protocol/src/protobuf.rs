@@ -1,4 +1,5 @@
-//! The Protobuf wire format (protobuf.dev, "Encoding"), as much of it as the client protocol needs: fields in, fields out, no schema of their own.
+//! The Protobuf wire format (protobuf.dev, "Encoding"), as much of it as the client protocol needs: fields in, fields
+//! out, no schema of their own.
 
 /// The bytes are no Protobuf message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,7 +139,10 @@ impl<'a> Value<'a> {
 ///
 /// # Errors
 /// When the message is malformed, or `read` says so.
-pub fn fields<'a>(mut message: &'a [u8], mut read: impl FnMut(u32, Value<'a>) -> Result<(), Malformed>) -> Result<(), Malformed> {
+pub fn fields<'a>(
+    mut message: &'a [u8],
+    mut read: impl FnMut(u32, Value<'a>) -> Result<(), Malformed>,
+) -> Result<(), Malformed> {
     while !message.is_empty() {
         let key = take_varint(&mut message)?.ok_or(Malformed)?;
         let tag = u32::try_from(key >> 3).ok().filter(|tag| (1..1 << 29).contains(tag)).ok_or(Malformed)?;

@@ -1,4 +1,5 @@
-//! A publication in all the forms in which it leaves the server. Each form is made once, when the first who needs it is there.
+//! A publication in all the forms in which it leaves the server. Each form is made once, when the first who needs it is
+//! there.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -79,7 +80,8 @@ const AROUND: (usize, usize) = (8, 1);
 impl Shared {
     /// Frames a push whose JSON, without `{"push":…}` around it, the closure writes.
     pub fn encode(size: usize, write: impl FnOnce(&mut Vec<u8>)) -> Self {
-        // The head's length depends on the body's, so the body is written behind the longest head and the head put right before it.
+        // The head's length depends on the body's, so the body is written behind the longest head and the head put
+        // right before it.
         const HEAD_MAX: usize = 10;
         let mut buffer = Vec::with_capacity(HEAD_MAX + 96 + size);
         buffer.resize(HEAD_MAX, 0);
@@ -153,7 +155,8 @@ enum Kind {
 
 impl Forms {
     fn get(&self, form: Form, make: impl FnOnce() -> Bytes) -> Bytes {
-        let found = |forms: &Vec<(Form, Bytes)>| forms.iter().find(|(made, _)| *made == form).map(|(_, bytes)| bytes.clone());
+        let found =
+            |forms: &Vec<(Form, Bytes)>| forms.iter().find(|(made, _)| *made == form).map(|(_, bytes)| bytes.clone());
         if let Some(bytes) = found(&self.0.lock().unwrap_or_else(PoisonError::into_inner)) {
             return bytes;
         }
@@ -186,7 +189,9 @@ pub struct Publication {
 impl Publication {
     /// Encodes a publication of `channel`; `place` is none in a channel without history.
     pub fn encode(channel: &str, content: &Content, place: Option<Place<'_>>) -> Self {
-        let publication = Publication::frame(channel, place, content.data.len(), |buffer| encode::publication(buffer, content, place));
+        let publication = Publication::frame(channel, place, content.data.len(), |buffer| {
+            encode::publication(buffer, content, place)
+        });
         Publication { expires_ms: content.expires_ms, ..publication }
     }
 
@@ -264,7 +269,9 @@ impl Publication {
         self.shared.forms.get(Form::Json(kind), || {
             let (push, data) = (self.shared.push(), self.data());
             let delta = match change {
-                Change::From(before) => Some(fossil::create(before.data(), data)).filter(|delta| delta.len() < data.len()),
+                Change::From(before) => {
+                    Some(fossil::create(before.data(), data)).filter(|delta| delta.len() < data.len())
+                }
                 Change::None | Change::Whole => None,
             };
             // Our own object begins with its payload.
@@ -309,7 +316,8 @@ struct Parts<'a> {
     tags: Tags,
 }
 
-/// When a publication expires, by its object without a place: nothing stands behind `expires_at` there. 0 = it does not.
+/// When a publication expires, by its object without a place: nothing stands behind `expires_at` there. 0 = it does
+/// not.
 fn expiry_of(object: &[u8]) -> u64 {
     let members = object.strip_suffix(b"}").unwrap_or_default();
     let digits = members.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
@@ -418,7 +426,9 @@ mod tests {
 
     #[test]
     fn a_publication_that_was_stored_expires_when_it_did_before() {
-        for (data, expires_ms) in [("1", 0), ("{\"expires_at\":5}", 0), ("\",\\\"expires_at\\\":7\"", 0), ("1", 1_700_000_000_123)] {
+        for (data, expires_ms) in
+            [("1", 0), ("{\"expires_at\":5}", 0), ("\",\\\"expires_at\\\":7\"", 0), ("1", 1_700_000_000_123)]
+        {
             let content = Content { expires_ms, ..content(data) };
             let mut object = Vec::new();
             encode::publication(&mut object, &content, None);
@@ -435,7 +445,9 @@ mod tests {
             let place = (offset > 0).then_some(Place { offset, epoch: "abcdefgh", time_ms: 5 });
             let (made, stored) = (Publication::encode("c", &content, place), Publication::encode("c", &content, None));
             let wrapped = Publication::wrap("c", stored.json(), place);
-            let said = |publication: &Publication| serde_json::from_slice::<serde_json::Value>(publication.json()).expect("it is JSON");
+            let said = |publication: &Publication| {
+                serde_json::from_slice::<serde_json::Value>(publication.json()).expect("it is JSON")
+            };
             assert_eq!(said(&wrapped), said(&made));
             assert_eq!((wrapped.offset, wrapped.size()), (offset, made.size()));
             assert_eq!((made.tags(), wrapped.tags()), (tags.clone(), tags.clone()));
@@ -445,7 +457,9 @@ mod tests {
 
     #[test]
     fn a_publication_expires_at_its_time_and_not_before() {
-        for (expires_ms, now_ms, is_expired) in [(5, 4, false), (5, 5, true), (5, 6, true), (0, 0, false), (0, 6, false)] {
+        for (expires_ms, now_ms, is_expired) in
+            [(5, 4, false), (5, 5, true), (5, 6, true), (0, 0, false), (0, 6, false)]
+        {
             let publication = Publication::encode("c", &Content { expires_ms, ..content("1") }, None);
             assert_eq!(publication.is_expired(now_ms), is_expired, "{expires_ms} at {now_ms}");
         }
@@ -494,10 +508,14 @@ mod tests {
 
     #[test]
     fn a_change_is_sent_where_it_is_shorter() {
-        let state = |goals: u32| format!("{{\"teams\":[\"Roma\",\"Lazio\"],\"stadium\":\"Olimpico\",\"goals\":{goals}}}");
-        let (first, second) = (Publication::encode("c", &content(&state(1)), None), Publication::encode("c", &content(&state(2)), None));
+        let state =
+            |goals: u32| format!("{{\"teams\":[\"Roma\",\"Lazio\"],\"stadium\":\"Olimpico\",\"goals\":{goals}}}");
+        let (first, second) =
+            (Publication::encode("c", &content(&state(1)), None), Publication::encode("c", &content(&state(2)), None));
         let line = Wire { body: Body::Json, envelope: Envelope::Stream(Coding::Identity) };
-        let json = |bytes: Bytes| serde_json::from_slice::<serde_json::Value>(&bytes).expect("it is JSON")["push"]["pub"].clone();
+        let json = |bytes: Bytes| {
+            serde_json::from_slice::<serde_json::Value>(&bytes).expect("it is JSON")["push"]["pub"].clone()
+        };
         assert_eq!(json(first.framed(line, Change::Whole)), serde_json::json!({"data": state(1)}));
         let change = json(second.framed(line, Change::From(&first)));
         assert_eq!(change["delta"], true);
@@ -524,7 +542,8 @@ mod tests {
             let [before, publication] = publications;
             let order = fossil::create(before.data(), publication.data()).len().cmp(&publication.data().len());
             let line = Wire { body: Body::Push, envelope: Envelope::Stream(Coding::Identity) };
-            let push: serde_json::Value = serde_json::from_slice(&publication.framed(line, Change::From(&before))).expect("it is JSON");
+            let push: serde_json::Value =
+                serde_json::from_slice(&publication.framed(line, Change::From(&before))).expect("it is JSON");
             assert_eq!(push["pub"].get("delta").is_some(), order.is_lt(), "{push}");
             seen.insert(order);
         }
@@ -533,7 +552,8 @@ mod tests {
 
     #[test]
     fn of_what_was_missed_the_first_is_whole_and_the_rest_are_changes() {
-        let state = |goals: u32| format!("{{\"teams\":[\"Roma\",\"Lazio\"],\"stadium\":\"Olimpico\",\"goals\":{goals}}}");
+        let state =
+            |goals: u32| format!("{{\"teams\":[\"Roma\",\"Lazio\"],\"stadium\":\"Olimpico\",\"goals\":{goals}}}");
         let publications = [1, 2, 3].map(|goals| Arc::new(Publication::encode("c", &content(&state(goals)), None)));
         let said = |is_delta| {
             Missed { publications: &publications, is_delta }.iter().map(|one| {

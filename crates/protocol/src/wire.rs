@@ -27,8 +27,9 @@ pub enum Coding {
     /// Not at all.
     #[default]
     Identity,
-    /// By gzip (RFC 1952), each message for itself: so all who have the same form share the bytes, and a connection holds no compressor.
-    /// The stream begins with [`crate::deflate::GZIP_HEAD`] and has no end, so no trailer either.
+    /// By gzip (RFC 1952), each message for itself: so all who have the same form share the bytes, and a connection
+    /// holds no compressor. The stream begins with [`crate::deflate::GZIP_HEAD`] and has no end, so no trailer
+    /// either.
     Gzip {
         /// Shorter messages stay as they are, in a stored block.
         from: u32,

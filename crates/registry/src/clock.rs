@@ -1,4 +1,5 @@
-//! A hybrid logical clock (Kulkarni, Demirbas et al., 2014): close to wall time, and later than everything that was heard of.
+//! A hybrid logical clock (Kulkarni, Demirbas et al., 2014): close to wall time, and later than everything that was
+//! heard of.
 
 /// A moment of the cluster: Unix milliseconds in the upper 48 bits, a counter in the lower 16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -41,7 +42,8 @@ impl Clock {
         Stamp(self.last.max(now_ms << 16))
     }
 
-    /// Takes notice of another node's stamp. One beyond the bound is counted and left alone, so a clock that jumped drags nobody along.
+    /// Takes notice of another node's stamp. One beyond the bound is counted and left alone, so a clock that jumped
+    /// drags nobody along.
     pub fn observe(&mut self, stamp: Stamp, now_ms: u64) {
         if stamp.millis() > now_ms + self.drift_max_ms {
             self.drifted += 1;
@@ -89,7 +91,11 @@ mod tests {
         }
         let mut clock = Clock::new(1_000);
         clock.observe(Stamp(10_900 << 16), 10_000);
-        assert_eq!(clock.stamp(Some(Stamp(now)), 10_000), Stamp((10_900 << 16) + 1), "the clock is far later than what is replaced");
+        assert_eq!(
+            clock.stamp(Some(Stamp(now)), 10_000),
+            Stamp((10_900 << 16) + 1),
+            "the clock is far later than what is replaced"
+        );
     }
 
     #[test]

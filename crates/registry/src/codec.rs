@@ -1,8 +1,8 @@
 //! Messages between nodes as bytes. The format is in `docs/registry.md`.
 //!
-//! Numbers are LEB128, strings and blobs have their length before them. A message is: the version, its kind, the sender's node and
-//! incarnation, the sender's clock and policy, then what the kind holds. Bytes behind a known body are fields of a later version that
-//! this one may skip; a body that this version can't read has another version byte.
+//! Numbers are LEB128, strings and blobs have their length before them. A message is: the version, its kind, the
+//! sender's node and incarnation, the sender's clock and policy, then what the kind holds. Bytes behind a known body
+//! are fields of a later version that this one may skip; a body that this version can't read has another version byte.
 
 use std::sync::Arc;
 
@@ -16,9 +16,11 @@ use crate::settings::Policy;
 const VERSION: u8 = 1;
 /// Bytes of a node's name: it is a part of subjects.
 const NODE_LEN_MAX: usize = 255;
-/// Bytes of a message besides operations and the sender's name, at most: two single bytes, the policy and fourteen numbers.
+/// Bytes of a message besides operations and the sender's name, at most: two single bytes, the policy and fourteen
+/// numbers.
 pub(crate) const HEAD_ROOM: usize = 160;
-/// Bytes of an operation besides key and metadata, at most: its kind, its rank, a length and the fixed part of a record.
+/// Bytes of an operation besides key and metadata, at most: its kind, its rank, a length and the fixed part of a
+/// record.
 pub(crate) const ENTRY_OVERHEAD: usize = 48;
 
 /// What every message begins with.
@@ -37,16 +39,18 @@ pub(crate) struct Head<'a> {
 pub(crate) enum Body<'a> {
     /// Operations from a number on.
     Delta { first: u64, count: u64, operations: &'a [u8] },
-    /// All is well: the number of the last operation, a digest of everything, the limits of keys and metadata, and the lives of other nodes
-    /// whose entries the sender has ([`lives`]).
+    /// All is well: the number of the last operation, a digest of everything, the limits of keys and metadata, and the
+    /// lives of other nodes whose entries the sender has ([`lives`]).
     Heartbeat { last: u64, digest: u64, entries: u64, limits: (u64, u64), lives: &'a [u8] },
     /// Please send operations from a number on; 0 = a snapshot, which repeats the `nonce`.
     Want { to: &'a str, incarnation: Incarnation, first: u64, nonce: u64 },
-    /// A piece of a snapshot that is true up to the operation `last`. Entries up to the stamp `doubt` had been purged elsewhere.
+    /// A piece of a snapshot that is true up to the operation `last`. Entries up to the stamp `doubt` had been purged
+    /// elsewhere.
     Snapshot { last: u64, doubt: Stamp, nonce: u64, part: u64, parts: u64, operations: &'a [u8] },
     /// The sender leaves.
     Goodbye,
-    /// The sender has purged the incarnation `past` of the receiver, or knows a later one: only one above `known` is heard.
+    /// The sender has purged the incarnation `past` of the receiver, or knows a later one: only one above `known` is
+    /// heard.
     Outdated { to: &'a str, past: Incarnation, known: Incarnation },
 }
 
@@ -243,7 +247,9 @@ impl<'a> Reader<'a> {
             1 => Operation::Claim { rank: self.byte()?, record: self.bytes()? },
             2 => Operation::Unclaim { name: self.text()?, reason: Reason::from_byte(self.byte()?)? },
             3 => Operation::Join { record: self.bytes()? },
-            4 => Operation::Leave { group: self.text()?, owner: self.owner()?, reason: Reason::from_byte(self.byte()?)? },
+            4 => {
+                Operation::Leave { group: self.text()?, owner: self.owner()?, reason: Reason::from_byte(self.byte()?)? }
+            }
             5 => Operation::Close { owner: self.owner()?, reason: Reason::from_byte(self.byte()?)? },
             6 => Operation::Trust,
             _ => return None,
@@ -288,7 +294,12 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Head<'_>, Body<'_>)> {
             limits: (reader.number()?, reader.number()?),
             lives: reader.bytes()?,
         },
-        3 => Body::Want { to: reader.text()?, incarnation: reader.incarnation()?, first: reader.number()?, nonce: reader.number()? },
+        3 => Body::Want {
+            to: reader.text()?,
+            incarnation: reader.incarnation()?,
+            first: reader.number()?,
+            nonce: reader.number()?,
+        },
         4 => Body::Snapshot {
             last: reader.number()?,
             doubt: Stamp(reader.number()?),

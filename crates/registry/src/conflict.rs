@@ -8,9 +8,11 @@ use crate::settings::Policy;
 /// What of a claim decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Standing<'a> {
-    /// Its node was away and others have purged it, or the node is suspected to be dead. Such a claim never beats another.
+    /// Its node was away and others have purged it, or the node is suspected to be dead. Such a claim never beats
+    /// another.
     pub(crate) is_doubtful: bool,
-    /// Raised when the backend decided for it, or when it took the name over from a node that was suspected to be dead.
+    /// Raised when the backend decided for it, or when it took the name over from a node that was suspected to be
+    /// dead.
     pub(crate) rank: u8,
     pub(crate) stamp: Stamp,
     pub(crate) node: &'a str,
@@ -34,7 +36,9 @@ mod tests {
     fn every_policy_is_a_total_order() {
         let all: Vec<Standing<'_>> = (0..3)
             .flat_map(|rank| (0..3).flat_map(move |time| ["a", "b"].map(|node| (rank, time, node))))
-            .flat_map(|(rank, time, node)| [false, true].map(|is_doubtful| Standing { is_doubtful, rank, stamp: Stamp(time), node }))
+            .flat_map(|(rank, time, node)| {
+                [false, true].map(|is_doubtful| Standing { is_doubtful, rank, stamp: Stamp(time), node })
+            })
             .collect();
         for policy in [Policy::Newest, Policy::Oldest, Policy::Reject, Policy::Hook] {
             for a in &all {

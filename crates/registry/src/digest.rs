@@ -2,7 +2,8 @@
 
 use crate::entry::Entry;
 
-/// Hashes bytes the same way on every machine: eight at a time, folded by a wide multiplication (as wyhash does; Wang Yi, 2019).
+/// Hashes bytes the same way on every machine: eight at a time, folded by a wide multiplication (as wyhash does; Wang
+/// Yi, 2019).
 fn fold(state: u64, bytes: &[u8]) -> u64 {
     const K: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut state = state ^ (bytes.len() as u64).wrapping_mul(K);

@@ -1,5 +1,5 @@
-//! An owned name or a membership as one run of bytes behind one thin pointer, shared by the table, the view, events and messages: nothing
-//! of it is kept twice.
+//! An owned name or a membership as one run of bytes behind one thin pointer, shared by the table, the view, events and
+//! messages: nothing of it is kept twice.
 
 use std::sync::Arc;
 

@@ -104,8 +104,8 @@ pub enum Output {
         /// Whether they are here now.
         is_up: bool,
     },
-    /// Other nodes have purged this one while it stood still: some of its owners may be gone. The host looks at its connections, closes
-    /// the dead ones and calls [`crate::Replica::probed`]. Until then nothing is sent.
+    /// Other nodes have purged this one while it stood still: some of its owners may be gone. The host looks at its
+    /// connections, closes the dead ones and calls [`crate::Replica::probed`]. Until then nothing is sent.
     Probe,
     /// Another node has other options for this scope. All nodes follow the strictest policy and the smallest limits.
     Differs {

@@ -78,8 +78,16 @@ impl Groups {
     pub(crate) fn insert(&mut self, group: u32, owner: u32, entry: Entry, mark: u8) -> u32 {
         let next_of_group = self.groups[group].first;
         let (previous_of_group, next_of_owner, previous_of_owner) = (NONE, NONE, NONE);
-        let index =
-            self.members.insert(Member { entry, owner, group, next_of_group, previous_of_group, next_of_owner, previous_of_owner, mark });
+        let index = self.members.insert(Member {
+            entry,
+            owner,
+            group,
+            next_of_group,
+            previous_of_group,
+            next_of_owner,
+            previous_of_owner,
+            mark,
+        });
         if let Some(neighbour) = self.members.get_mut(next_of_group) {
             neighbour.previous_of_group = index;
         }
@@ -105,7 +113,9 @@ impl Groups {
     }
 
     fn count_out(&mut self, index: u32) {
-        let Some(is_last_of_kind) = self.tally.as_mut().and_then(|tally| tally.remove(index, &self.members)) else { return };
+        let Some(is_last_of_kind) = self.tally.as_mut().and_then(|tally| tally.remove(index, &self.members)) else {
+            return;
+        };
         let (members, kinds) = &mut self.groups[self.members[index].group].tally;
         *members -= 1;
         *kinds -= u32::from(is_last_of_kind);
@@ -116,7 +126,8 @@ impl Groups {
         self.walk = self.find(key).map_or(NONE, |group| self.groups[group].first);
     }
 
-    /// The next member of the walk. Who is there from its beginning to its end is met once; who comes meanwhile is not met.
+    /// The next member of the walk. Who is there from its beginning to its end is met once; who comes meanwhile is not
+    /// met.
     pub(crate) fn step(&mut self) -> Option<&Member> {
         let member = self.members.get(self.walk)?;
         self.walk = member.next_of_group;

@@ -1,4 +1,5 @@
-//! Whether commands would be refused, without carrying them out: for who wants all of several, or none. And questions about members.
+//! Whether commands would be refused, without carrying them out: for who wants all of several, or none. And questions
+//! about members.
 
 use std::collections::VecDeque;
 
@@ -12,8 +13,8 @@ use crate::table::SELF;
 const SPARE_EVENTS: usize = 4_096;
 
 impl Replica {
-    /// Whether [`Replica::register`] would give the name to the owner now; the limit of entries is left out, which the caller has to count
-    /// ([`Replica::entries_of`]). Gives whether the owner would have one entry more.
+    /// Whether [`Replica::register`] would give the name to the owner now; the limit of entries is left out, which the
+    /// caller has to count ([`Replica::entries_of`]). Gives whether the owner would have one entry more.
     ///
     /// # Errors
     /// [`Refusal::Taken`], [`Refusal::TooLong`].
@@ -44,9 +45,9 @@ impl Replica {
         self.table.member(owner, group)
     }
 
-    /// Members of a group: a page from `cursor` on (0 = the first), and where the next one starts. A page may be short. Who is a member
-    /// during the whole listing is listed exactly once. The listing of a group that fits into its first page costs the size of the group,
-    /// any other the size of the scope.
+    /// Members of a group: a page from `cursor` on (0 = the first), and where the next one starts. A page may be short.
+    /// Who is a member during the whole listing is listed exactly once. The listing of a group that fits into its
+    /// first page costs the size of the group, any other the size of the scope.
     pub fn member_page(&self, group: &str, cursor: u32, limit: usize) -> (Vec<Entry>, Option<u32>) {
         self.table.member_page(group, cursor, limit)
     }
@@ -79,7 +80,9 @@ mod tests {
         let room = |replica: &Replica| (replica.table.events.capacity(), replica.outputs.capacity());
         for number in 0..1_000_u32 {
             for group in 0..10 {
-                replica.join(OwnerId(u128::from(number).to_le_bytes()), &group.to_string(), b"", 1_000).expect("within limits");
+                replica
+                    .join(OwnerId(u128::from(number).to_le_bytes()), &group.to_string(), b"", 1_000)
+                    .expect("within limits");
             }
         }
         replica.release_spare();

@@ -1,8 +1,9 @@
-//! The protocol, model-checked: three real replicas, two names, and every order in which commands, messages, losses and restarts can come
-//! within a budget. In every state that can be reached: once nothing disturbs any more, all replicas agree with what owners were told.
+//! The protocol, model-checked: three real replicas, two names, and every order in which commands, messages, losses and
+//! restarts can come within a budget. In every state that can be reached: once nothing disturbs any more, all replicas
+//! agree with what owners were told.
 //!
-//! A replica can't be compared as it is, so a state is the way that leads to it, and states are told apart by a print of all in them that
-//! matters.
+//! A replica can't be compared as it is, so a state is the way that leads to it, and states are told apart by a print
+//! of all in them that matters.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -164,7 +165,8 @@ impl World {
                 self.replicas[node].tick(self.now_ms);
             }
             // It stays in the socket of a node that stands still.
-            Action::Arrive { message } | Action::Double { message } if self.frozen.contains(&self.messages[message].0) => {}
+            Action::Arrive { message } | Action::Double { message }
+                if self.frozen.contains(&self.messages[message].0) => {}
             Action::Arrive { message } => {
                 let (to, message) = self.messages.remove(message);
                 self.replicas[to].receive(&message, self.now_ms);
@@ -211,7 +213,8 @@ impl World {
             for output in self.replicas[node].outputs().collect::<Vec<_>>() {
                 match output {
                     Output::Send { to, message } => {
-                        let receives = |other: &usize| *other != node && to.as_ref().is_none_or(|to| **to == *NODES[*other]);
+                        let receives =
+                            |other: &usize| *other != node && to.as_ref().is_none_or(|to| **to == *NODES[*other]);
                         self.messages.extend((0..NODES.len()).filter(receives).map(|to| (to, Arc::clone(&message))));
                     }
                     Output::Lost { lost, .. } => {
@@ -251,8 +254,10 @@ impl World {
             let (holder, second) = (holders.next(), holders.next());
             let expected = holder.map(|node| (owner(node), NODES[node].to_owned()));
             let sees = |replica: &Replica| replica.lookup(name).map(|entry| (entry.owner(), entry.node().to_string()));
-            let shows = |replica: &Replica| replica.view().lookup(name).map(|entry| (entry.owner(), entry.node().to_string()));
-            second.is_none() && self.replicas.iter().all(|replica| sees(replica) == expected && shows(replica) == expected)
+            let shows =
+                |replica: &Replica| replica.view().lookup(name).map(|entry| (entry.owner(), entry.node().to_string()));
+            second.is_none()
+                && self.replicas.iter().all(|replica| sees(replica) == expected && shows(replica) == expected)
         })
     }
 
@@ -260,7 +265,8 @@ impl World {
     fn print(&self, way: &[Action]) -> u64 {
         let mut hasher = DefaultHasher::new();
         for replica in &self.replicas {
-            (replica.incarnation.order, replica.incarnation.birth, replica.last, replica.clock.latest(0)).hash(&mut hasher);
+            (replica.incarnation.order, replica.incarnation.birth, replica.last, replica.clock.latest(0))
+                .hash(&mut hasher);
             let mut peers: Vec<_> = replica.peers.values().collect();
             peers.sort_by(|a, b| a.name.cmp(&b.name));
             for peer in peers {
@@ -332,7 +338,9 @@ impl Model for Protocol {
             actions.push(Action::Thaw { node });
             actions.extend(Some(Action::Die { node }).filter(|action| is_new(*action)));
             let others = (0..NODES.len()).filter(|other| !state.frozen.contains(other));
-            actions.extend(others.map(|other| Action::Purge { node: other, other: node }).filter(|action| is_new(*action)));
+            actions.extend(
+                others.map(|other| Action::Purge { node: other, other: node }).filter(|action| is_new(*action)),
+            );
         }
         if losses < self.budget.losses {
             actions.extend(messages.clone().map(|message| Action::Lose { message }));
@@ -348,7 +356,11 @@ impl Model for Protocol {
                 // Names are alike, so the first command may be about the first.
                 for name in 0..if commands == 0 { 1 } else { NAMES.len() } {
                     let take_overs = if self.policy == Policy::Newest { &[false, true][..] } else { &[false] };
-                    actions.extend(take_overs.iter().map(|take_over| Action::Register { node, name, take_over: *take_over }));
+                    actions.extend(take_overs.iter().map(|take_over| Action::Register {
+                        node,
+                        name,
+                        take_over: *take_over,
+                    }));
                     actions.extend(state.held.contains(&(node, name)).then_some(Action::Unregister { node, name }));
                 }
             }
@@ -369,11 +381,14 @@ impl Model for Protocol {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("after quiet all replicas see what owners were told", |protocol: &Protocol, state: &State| {
-                let mut world = protocol.replay(&state.way);
-                world.calm_down(ROUNDS);
-                world.is_right()
-            }),
+            Property::always(
+                "after quiet all replicas see what owners were told",
+                |protocol: &Protocol, state: &State| {
+                    let mut world = protocol.replay(&state.way);
+                    world.calm_down(ROUNDS);
+                    world.is_right()
+                },
+            ),
             Property::sometimes("a conflict was resolved", |protocol: &Protocol, state: &State| {
                 protocol.replay(&state.way).replicas.iter().any(|replica| replica.counters().conflicts_lost > 0)
             }),
@@ -428,7 +443,8 @@ fn restarts_in_any_order() {
     check(Protocol { policy: Policy::Newest, log_max: 0, budget }, 7, 10_000);
 }
 
-/// A node stands still, its owner's connection closes, others purge it and give its names away, and it comes back: in every order.
+/// A node stands still, its owner's connection closes, others purge it and give its names away, and it comes back: in
+/// every order.
 #[test]
 fn freezes_purges_and_thaws_in_any_order() {
     let budget = Budget { commands: 2, beats: 0, losses: 0, doubles: 0, restarts: 0, freezes: 1 };

@@ -1,4 +1,5 @@
-//! Claims of names. Most names have one; while a conflict lasts there is one for each authority, the one that counts first.
+//! Claims of names. Most names have one; while a conflict lasts there is one for each authority, the one that counts
+//! first.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;

@@ -1,4 +1,5 @@
-//! Owners: the connections, or whatever else lives on a node, that hold names and memberships. Indexed by id and by authority.
+//! Owners: the connections, or whatever else lives on a node, that hold names and memberships. Indexed by id and by
+//! authority.
 
 use std::hash::BuildHasher;
 use std::num::NonZeroU32;
@@ -60,7 +61,15 @@ impl Owners {
         }
         let next = *first;
         let authority = NonZeroU32::MIN.saturating_add(authority);
-        let index = self.slab.insert(Owner { id, authority, first_claim: NONE, first_member: NONE, entries: 0, next, previous: NONE });
+        let index = self.slab.insert(Owner {
+            id,
+            authority,
+            first_claim: NONE,
+            first_member: NONE,
+            entries: 0,
+            next,
+            previous: NONE,
+        });
         if let Some(neighbour) = self.slab.get_mut(next) {
             neighbour.previous = index;
         }

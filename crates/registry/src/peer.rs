@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use crate::settings::Policy;
 
-/// One life of a node. Later lives have greater orders, as far as clocks and others' memory tell; the birth number keeps all lives apart.
+/// One life of a node. Later lives have greater orders, as far as clocks and others' memory tell; the birth number
+/// keeps all lives apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Incarnation {
     pub(crate) order: u64,
@@ -18,7 +19,8 @@ pub(crate) struct Peer {
     pub(crate) incarnation: Incarnation,
     /// Its place in the table.
     pub(crate) authority: u32,
-    /// Its entries are in the table and operations are applied. Until then a snapshot is awaited, and operations are not applied.
+    /// Its entries are in the table and operations are applied. Until then a snapshot is awaited, and operations are
+    /// not applied.
     pub(crate) is_live: bool,
     /// The host was told that the node is up.
     pub(crate) is_announced: bool,

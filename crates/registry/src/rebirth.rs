@@ -1,6 +1,8 @@
-//! A node that others have purged: it finds out which of its connections live, begins a new incarnation, and marks what it had before.
+//! A node that others have purged: it finds out which of its connections live, begins a new incarnation, and marks what
+//! it had before.
 //!
-//! An entry that others had purged never beats one that they had not: its name may have been given to somebody else meanwhile.
+//! An entry that others had purged never beats one that they had not: its name may have been given to somebody else
+//! meanwhile.
 
 use crate::clock::Stamp;
 use crate::codec::{self, Operation};
@@ -105,7 +107,8 @@ impl Replica {
 
     /// Another node tells whose entries it has.
     pub(crate) fn take_lives(&mut self, node: &str, lives: &[u8]) {
-        let has_ours = codec::lives(lives).any(|(name, incarnation)| *name == *self.node && incarnation == self.incarnation);
+        let has_ours =
+            codec::lives(lives).any(|(name, incarnation)| *name == *self.node && incarnation == self.incarnation);
         if let Some(peer) = self.peers.get_mut(node) {
             peer.has_ours = has_ours;
         }

@@ -111,7 +111,8 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// A replica that knows nobody yet. `node` must differ from all other nodes' names; `birth` is a random number, new in every life of a node.
+    /// A replica that knows nobody yet. `node` must differ from all other nodes' names; `birth` is a random number, new
+    /// in every life of a node.
     pub fn new(node: &str, birth: u64, settings: Settings, now_ms: u64) -> Self {
         Replica {
             node: node.into(),
@@ -137,12 +138,20 @@ impl Replica {
         }
     }
 
-    /// Gives a name to an owner on this node, or replaces its metadata if the owner has it already. With `take_over` the name goes from
-    /// whoever has it, where the scope keeps the newest, or where the other's node is suspected to be dead ([`Replica::suspect`]).
+    /// Gives a name to an owner on this node, or replaces its metadata if the owner has it already. With `take_over`
+    /// the name goes from whoever has it, where the scope keeps the newest, or where the other's node is suspected
+    /// to be dead ([`Replica::suspect`]).
     ///
     /// # Errors
     /// [`Refusal::Taken`], [`Refusal::TooLong`], [`Refusal::TooMany`].
-    pub fn register(&mut self, owner: OwnerId, name: &str, meta: &[u8], take_over: bool, now_ms: u64) -> Result<Registered, Refusal> {
+    pub fn register(
+        &mut self,
+        owner: OwnerId,
+        name: &str,
+        meta: &[u8],
+        take_over: bool,
+        now_ms: u64,
+    ) -> Result<Registered, Refusal> {
         self.check(name, meta)?;
         let counting = self.table.counting(name);
         let (mut seen, mut rank) = (None, 0);
@@ -197,7 +206,13 @@ impl Replica {
     ///
     /// # Errors
     /// [`Refusal::Undefined`], [`Refusal::Changed`], [`Refusal::TooLong`].
-    pub fn update_meta(&mut self, owner: OwnerId, name: &str, meta: &[u8], expected: Option<(Stamp, u32)>) -> Result<Entry, Refusal> {
+    pub fn update_meta(
+        &mut self,
+        owner: OwnerId,
+        name: &str,
+        meta: &[u8],
+        expected: Option<(Stamp, u32)>,
+    ) -> Result<Entry, Refusal> {
         self.check(name, meta)?;
         let (entry, rank) = self.own(owner, name)?;
         if expected.is_some_and(|expected| expected != (entry.stamp(), entry.revision())) {
@@ -211,7 +226,8 @@ impl Replica {
         Ok(entry)
     }
 
-    /// Makes an owner on this node a member of a group; joining again replaces its metadata. Gives whether it is new there.
+    /// Makes an owner on this node a member of a group; joining again replaces its metadata. Gives whether it is new
+    /// there.
     ///
     /// # Errors
     /// [`Refusal::TooLong`], [`Refusal::TooMany`].
@@ -250,7 +266,8 @@ impl Replica {
         }
     }
 
-    /// The backend's answer to [`Output::Resolve`]: whether this node's claim stays. `None` = it failed, and the later claim stays.
+    /// The backend's answer to [`Output::Resolve`]: whether this node's claim stays. `None` = it failed, and the later
+    /// claim stays.
     pub fn resolve(&mut self, name: &str, keep_mine: Option<bool>, now_ms: u64) {
         let Some((key, pending)) = self.pending.remove_entry(name) else { return };
         self.counters.hooks_failed += u64::from(keep_mine.is_none());
@@ -285,9 +302,9 @@ impl Replica {
         self.table.tally(group)
     }
 
-    /// Begins a walk through a group's members, to be made in steps by [`Replica::walk`]. A scope has one walk at a time: one that is under
-    /// way is given up. Between steps anything may happen: who is a member from the beginning to the end is met once, who joins meanwhile
-    /// is not met.
+    /// Begins a walk through a group's members, to be made in steps by [`Replica::walk`]. A scope has one walk at a
+    /// time: one that is under way is given up. Between steps anything may happen: who is a member from the
+    /// beginning to the end is met once, who joins meanwhile is not met.
     pub fn begin_walk(&mut self, group: &str) {
         self.table.begin_walk(group);
     }
@@ -302,8 +319,8 @@ impl Replica {
         self.table.own_member(group, owner).is_some()
     }
 
-    /// Names that start with `prefix`: a page from `cursor` on (0 = the first), and where the next one starts. A page may be short.
-    /// What stays registered during the whole listing is listed exactly once.
+    /// Names that start with `prefix`: a page from `cursor` on (0 = the first), and where the next one starts. A page
+    /// may be short. What stays registered during the whole listing is listed exactly once.
     pub fn names(&self, prefix: &str, cursor: u32, limit: usize) -> (Vec<Entry>, Option<u32>) {
         self.table.names(prefix, cursor, limit)
     }
@@ -408,7 +425,8 @@ impl Replica {
         self.outputs.push_back(Output::Lost { lost, winner, reason });
     }
 
-    /// This node's claim has lost: takes it back as a numbered operation, so that it can't come back, and tells its owner.
+    /// This node's claim has lost: takes it back as a numbered operation, so that it can't come back, and tells its
+    /// owner.
     pub(crate) fn withdraw(&mut self, name: &str) {
         let Some((mine, _)) = self.table.own_claim(name) else { return };
         self.counters.conflicts_lost += 1;

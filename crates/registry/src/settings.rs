@@ -15,7 +15,8 @@ pub enum Policy {
 }
 
 impl Policy {
-    /// Which of two policies is the stricter one: nodes whose scopes differ all follow the strictest. Also its byte in messages.
+    /// Which of two policies is the stricter one: nodes whose scopes differ all follow the strictest. Also its byte in
+    /// messages.
     pub(crate) fn strictness(self) -> u8 {
         match self {
             Policy::Newest => 0,
@@ -80,7 +81,8 @@ impl Default for Timing {
     }
 }
 
-/// Tells by a member's metadata of which kind it is; `None` = it does not count. The same metadata must always give the same.
+/// Tells by a member's metadata of which kind it is; `None` = it does not count. The same metadata must always give the
+/// same.
 pub type Classify = fn(&[u8]) -> Option<&[u8]>;
 
 /// A scope on a node.

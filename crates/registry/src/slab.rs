@@ -1,4 +1,5 @@
-//! Slots by number, in pieces of fixed size: growing moves nothing and wastes little; an empty slab gives its memory back.
+//! Slots by number, in pieces of fixed size: growing moves nothing and wastes little; an empty slab gives its memory
+//! back.
 
 const PIECE: usize = 1_024;
 

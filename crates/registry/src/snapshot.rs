@@ -23,7 +23,8 @@ impl Replica {
             self.life.nonces += 1;
             peer.nonce = self.incarnation.birth.wrapping_add(self.life.nonces).max(1);
         }
-        let (name, incarnation, nonce) = (Arc::clone(&peer.name), peer.incarnation, if first == 0 { peer.nonce } else { 0 });
+        let (name, incarnation, nonce) =
+            (Arc::clone(&peer.name), peer.incarnation, if first == 0 { peer.nonce } else { 0 });
         self.send(Some(Arc::clone(&name)), Body::Want { to: &name, incarnation, first, nonce });
     }
 
@@ -33,7 +34,9 @@ impl Replica {
         let Some(to) = self.peers.get(node).map(|peer| Arc::clone(&peer.name)) else { return };
         let from = self.log.partition_point(|batch| batch.first + batch.count <= first);
         let is_logged = first > 0 && first <= self.last && self.log.front().is_some_and(|oldest| oldest.first <= first);
-        if !is_logged || self.log.range(from..).any(|batch| batch.count > 1 && batch.operations.len() > self.operations_max()) {
+        if !is_logged
+            || self.log.range(from..).any(|batch| batch.count > 1 && batch.operations.len() > self.operations_max())
+        {
             return self.send_snapshot(&to, nonce, now_ms);
         }
         for index in from..self.log.len() {

@@ -1,9 +1,9 @@
-//! How replicas keep up with each other. Each node numbers its operations; a receiver applies them without a gap or asks for what it
-//! lacks; a heartbeat tells the last number and a digest, so that nothing stays lost. A claim that loses is taken back by its own
-//! authority, as a numbered operation.
+//! How replicas keep up with each other. Each node numbers its operations; a receiver applies them without a gap or
+//! asks for what it lacks; a heartbeat tells the last number and a digest, so that nothing stays lost. A claim that
+//! loses is taken back by its own authority, as a numbered operation.
 //!
-//! A node is met by a snapshot, never by its past: operations count only behind a snapshot that was asked for since the node came into
-//! sight, or since this one stood still. Until then nothing of it is told or decided.
+//! A node is met by a snapshot, never by its past: operations count only behind a snapshot that was asked for since the
+//! node came into sight, or since this one stood still. Until then nothing of it is told or decided.
 
 use std::sync::Arc;
 
@@ -65,8 +65,8 @@ impl Replica {
         self.concede();
     }
 
-    /// Sends what is due, and purges nodes that have been out of step for too long: silent, or heard but not followed. Call it a few times a
-    /// second, and [`Replica::flush`] more often.
+    /// Sends what is due, and purges nodes that have been out of step for too long: silent, or heard but not followed.
+    /// Call it a few times a second, and [`Replica::flush`] more often.
     pub fn tick(&mut self, now_ms: u64) {
         let timing = self.settings.timing.clone();
         self.wake(now_ms);
@@ -76,13 +76,17 @@ impl Replica {
             self.heartbeat_due_ms = now_ms + timing.heartbeat_ms;
             self.send_heartbeat(now_ms);
         }
-        let is_silent = |peer: &&Peer| !self.life.is_silent() && peer.in_step_ms + timing.timeout_ms + timing.heartbeat_ms <= now_ms;
-        let mut silent: Vec<Arc<str>> = self.peers.values().filter(is_silent).map(|peer| Arc::clone(&peer.name)).collect();
+        let is_silent = |peer: &&Peer| {
+            !self.life.is_silent() && peer.in_step_ms + timing.timeout_ms + timing.heartbeat_ms <= now_ms
+        };
+        let mut silent: Vec<Arc<str>> =
+            self.peers.values().filter(is_silent).map(|peer| Arc::clone(&peer.name)).collect();
         silent.sort_unstable();
         for name in silent {
             self.forget(&name, now_ms);
         }
-        let overdue = self.pending.iter().filter(|(_, pending)| pending.until_ms <= now_ms).map(|(name, _)| Arc::clone(name));
+        let overdue =
+            self.pending.iter().filter(|(_, pending)| pending.until_ms <= now_ms).map(|(name, _)| Arc::clone(name));
         let mut overdue: Vec<Arc<str>> = overdue.collect();
         overdue.sort_unstable();
         for name in overdue {
@@ -91,8 +95,8 @@ impl Replica {
         self.concede();
     }
 
-    /// Suspects a node to be dead, or no longer. Of such a node nothing is told, and nobody gives way to its claims: it comes back, or it
-    /// is gone ([`Replica::gone`]) soon.
+    /// Suspects a node to be dead, or no longer. Of such a node nothing is told, and nobody gives way to its claims: it
+    /// comes back, or it is gone ([`Replica::gone`]) soon.
     pub fn suspect(&mut self, node: &str, is_suspected: bool, now_ms: u64) {
         self.wake(now_ms);
         let Some(authority) = self.peers.get(node).map(|peer| peer.authority) else { return };
@@ -123,8 +127,8 @@ impl Replica {
         self.peers.values_mut().for_each(|peer| peer.in_step_ms = now_ms);
     }
 
-    /// A node is dead: its entries are purged at once. While this node is silent nothing happens: the dead is purged when it has not been
-    /// heard for the timeout after that.
+    /// A node is dead: its entries are purged at once. While this node is silent nothing happens: the dead is purged
+    /// when it has not been heard for the timeout after that.
     pub fn gone(&mut self, node: &str, now_ms: u64) {
         self.wake(now_ms);
         if !self.life.is_silent() {
@@ -133,7 +137,8 @@ impl Replica {
         }
     }
 
-    /// Notices whether this node stood still. Call it after each wait, before anything that came meanwhile is carried out.
+    /// Notices whether this node stood still. Call it after each wait, before anything that came meanwhile is carried
+    /// out.
     pub fn wake(&mut self, now_ms: u64) {
         if now_ms < self.ticked_ms || now_ms > self.ticked_ms + self.settings.timing.timeout_ms / 2 {
             self.stood_still(now_ms);
@@ -141,7 +146,8 @@ impl Replica {
         self.ticked_ms = now_ms;
     }
 
-    /// This node stood still, so the others had no chance to be heard; or its clock jumped, so that old times mean nothing.
+    /// This node stood still, so the others had no chance to be heard; or its clock jumped, so that old times mean
+    /// nothing.
     fn stood_still(&mut self, now_ms: u64) {
         self.life.stood_still_ms = Some(now_ms);
         // A clock that went back hides for how long.
@@ -203,7 +209,10 @@ impl Replica {
         live.iter().for_each(|peer| codec::put_life(&mut lives, &peer.name, peer.incarnation));
         let Limits { key_max, meta_max, .. } = self.settings.limits;
         let limits = (key_max as u64, meta_max as u64);
-        let message = codec::encode(self.head(stamp), Body::Heartbeat { last: self.last, digest, entries, limits, lives: &lives });
+        let message = codec::encode(
+            self.head(stamp),
+            Body::Heartbeat { last: self.last, digest, entries, limits, lives: &lives },
+        );
         self.put_message(None, message);
     }
 
@@ -280,8 +289,11 @@ impl Replica {
 
     fn depart(&mut self, name: Arc<str>, incarnation: crate::peer::Incarnation, now_ms: u64) {
         if self.departed.len() >= DEPARTED_MAX
-            && let Some(oldest) =
-                self.departed.iter().min_by_key(|(name, (_, at_ms))| (*at_ms, Arc::clone(name))).map(|(name, _)| Arc::clone(name))
+            && let Some(oldest) = self
+                .departed
+                .iter()
+                .min_by_key(|(name, (_, at_ms))| (*at_ms, Arc::clone(name)))
+                .map(|(name, _)| Arc::clone(name))
         {
             self.departed.remove(&oldest);
         }
@@ -311,10 +323,13 @@ impl Replica {
         let own = &self.settings;
         let policies = self.peers.values().map(|peer| peer.policy);
         let policy = policies.fold(own.policy, |a, b| if b.strictness() > a.strictness() { b } else { a });
-        let (key_max, meta_max) =
-            self.peers.values().fold((u64::MAX, u64::MAX), |(key, meta), peer| (key.min(peer.limits.0), meta.min(peer.limits.1)));
+        let (key_max, meta_max) = self
+            .peers
+            .values()
+            .fold((u64::MAX, u64::MAX), |(key, meta), peer| (key.min(peer.limits.0), meta.min(peer.limits.1)));
         let fit = |own: usize, others: u64| own.min(usize::try_from(others).unwrap_or(usize::MAX));
-        (self.limits.key_max, self.limits.meta_max) = (fit(own.limits.key_max, key_max), fit(own.limits.meta_max, meta_max));
+        (self.limits.key_max, self.limits.meta_max) =
+            (fit(own.limits.key_max, key_max), fit(own.limits.meta_max, meta_max));
         self.table.set_policy(policy);
     }
 
@@ -366,7 +381,9 @@ impl Replica {
         let why = |own: Reason| reason.unwrap_or(own);
         match operation {
             Operation::Claim { rank, record } => {
-                let Some(entry) = Entry::parse(self.table.node(authority), record) else { return self.counters.malformed += 1 };
+                let Some(entry) = Entry::parse(self.table.node(authority), record) else {
+                    return self.counters.malformed += 1;
+                };
                 self.clock.observe(entry.stamp(), now_ms);
                 self.table.put_claim(authority, entry, rank, why(Reason::Normal));
             }
@@ -374,7 +391,9 @@ impl Replica {
                 self.table.drop_claim(authority, name, why(reason));
             }
             Operation::Join { record } => {
-                let Some(entry) = Entry::parse(self.table.node(authority), record) else { return self.counters.malformed += 1 };
+                let Some(entry) = Entry::parse(self.table.node(authority), record) else {
+                    return self.counters.malformed += 1;
+                };
                 self.table.put_member(authority, entry, why(Reason::Normal));
             }
             Operation::Leave { group, owner, reason } => {
@@ -387,9 +406,9 @@ impl Replica {
         }
     }
 
-    /// Lets go of this node's claims that have lost; or asks the backend first, where the scope wants that. Nobody gives way to a node of
-    /// which something is missing or that may be dead, nor while this node does not know which of its own connections live: these names
-    /// are elected again when that has changed.
+    /// Lets go of this node's claims that have lost; or asks the backend first, where the scope wants that. Nobody
+    /// gives way to a node of which something is missing or that may be dead, nor while this node does not know
+    /// which of its own connections live: these names are elected again when that has changed.
     pub(crate) fn concede(&mut self) {
         if self.life.is_silent() {
             self.table.beaten.clear();
@@ -397,7 +416,9 @@ impl Replica {
         }
         while let Some(beaten) = self.table.beaten.pop() {
             let name = beaten.key();
-            let (Some((mine, rank)), Some((other, authority, other_rank))) = (self.table.own_claim(name), self.table.counting(name)) else {
+            let (Some((mine, rank)), Some((other, authority, other_rank))) =
+                (self.table.own_claim(name), self.table.counting(name))
+            else {
                 continue;
             };
             let winner = self.table.authority(authority);
@@ -405,7 +426,10 @@ impl Replica {
             if mine == other || !winner.is_settled || winner.is_suspected {
                 continue;
             }
-            if self.table.policy() != Policy::Hook || other_rank > rank || is_doubtful(SELF, &mine) && !is_doubtful(authority, &other) {
+            if self.table.policy() != Policy::Hook
+                || other_rank > rank
+                || is_doubtful(SELF, &mine) && !is_doubtful(authority, &other)
+            {
                 self.pending.remove(name);
                 self.withdraw(name);
             } else if !self.pending.contains_key(name) {

@@ -1,4 +1,5 @@
-//! The replica's table: what each authority says, and what counts of it. It only keeps and compares; it knows neither time nor messages.
+//! The replica's table: what each authority says, and what counts of it. It only keeps and compares; it knows neither
+//! time nor messages.
 
 mod read;
 
@@ -112,8 +113,8 @@ impl Table {
         }
     }
 
-    /// What is here of a node may be of long ago, until the next snapshot. Its claims that count stay; those that don't, or that cease to,
-    /// are dropped: they must not come to count by what happens to others.
+    /// What is here of a node may be of long ago, until the next snapshot. Its claims that count stay; those that
+    /// don't, or that cease to, are dropped: they must not come to count by what happens to others.
     pub(crate) fn set_stale(&mut self, authority: u32) {
         (self.authorities[authority].is_stale, self.authorities[authority].is_settled) = (true, false);
         self.names.contested().into_iter().for_each(|head| self.drop_stale_rivals(head));
@@ -353,7 +354,8 @@ impl Table {
         self.owners.release(owner, &mut self.authorities[authority].first_owner);
     }
 
-    /// Elects the claim that counts of a name, and tells what changed against `before`. `head`: one of its claims, if there are any.
+    /// Elects the claim that counts of a name, and tells what changed against `before`. `head`: one of its claims, if
+    /// there are any.
     fn settle(&mut self, head: Option<u32>, before: Option<Entry>, reason: Reason) {
         let Some(mut head) = head else {
             if let Some(entry) = before {

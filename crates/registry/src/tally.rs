@@ -1,5 +1,6 @@
-//! Counts that are kept of groups: members that count, and the kinds of them. A member's kind is a part of its metadata (of a presence, the
-//! user), and members of one kind in one group stand in a list, so that a count is never made by walking the group.
+//! Counts that are kept of groups: members that count, and the kinds of them. A member's kind is a part of its metadata
+//! (of a presence, the user), and members of one kind in one group stand in a list, so that a count is never made by
+//! walking the group.
 
 use std::hash::BuildHasher;
 
@@ -54,7 +55,8 @@ impl Tally {
         Some(true)
     }
 
-    /// Counts a member out that is still there. `None` = it does not count; else whether it was the last of its kind in its group.
+    /// Counts a member out that is still there. `None` = it does not count; else whether it was the last of its kind in
+    /// its group.
     pub(crate) fn remove(&mut self, index: u32, members: &Slab<Member>) -> Option<bool> {
         let member = members.get(index)?;
         let kind = (self.classify)(member.entry.meta())?;

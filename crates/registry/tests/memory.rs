@@ -1,4 +1,5 @@
-//! What names cost in memory, and that they cost nothing when they are gone. By the resident size of this process, which runs nothing else.
+//! What names cost in memory, and that they cost nothing when they are gone. By the resident size of this process,
+//! which runs nothing else.
 
 use touchline_registry::{OwnerId, Replica, Settings};
 

@@ -1,4 +1,5 @@
-//! A server inside another program: `cargo run --example embed -p touchline-server`, then open a WebSocket to `/connection/websocket`.
+//! A server inside another program: `cargo run --example embed -p touchline-server`, then open a WebSocket to
+//! `/connection/websocket`.
 
 use touchline_server::{ChannelOptions, Namespace, Server, Settings};
 
@@ -10,7 +11,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     settings.client.allowed_origins = vec!["*".into()];
     settings.health.enabled = true;
     settings.prometheus.enabled = true;
-    let open = ChannelOptions { allow_subscribe_for_client: true, allow_subscribe_for_anonymous: true, ..Default::default() };
+    let open =
+        ChannelOptions { allow_subscribe_for_client: true, allow_subscribe_for_anonymous: true, ..Default::default() };
     settings.channel.without_namespace = open.clone();
     let options = ChannelOptions {
         history_size: 100,

@@ -1,4 +1,5 @@
-//! Who may come in: limits on new client connections that hold for the whole node. Each that is off costs one comparison.
+//! Who may come in: limits on new client connections that hold for the whole node. Each that is off costs one
+//! comparison.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -65,7 +66,8 @@ pub(crate) struct Entry {
     pub(crate) handshakes: Rate,
 }
 
-/// Something that may happen so often in a second, counted by all threads together: the generic cell rate algorithm (ITU-T I.371).
+/// Something that may happen so often in a second, counted by all threads together: the generic cell rate algorithm
+/// (ITU-T I.371).
 #[derive(Debug, Default)]
 pub(crate) struct Rate {
     /// When what has happened is made up for, nanoseconds of the node's clock.
@@ -83,7 +85,8 @@ impl Rate {
         (due_ns > allowed_ns).then(|| (due_ns - allowed_ns).div_ceil(1_000))
     }
 
-    /// Lets it happen once. `limit` in a second, 0 = any number; of these, what fits into `burst_us` at once, and always one.
+    /// Lets it happen once. `limit` in a second, 0 = any number; of these, what fits into `burst_us` at once, and
+    /// always one.
     ///
     /// False = it may not now.
     pub(crate) fn take(&self, limit: usize, burst_us: u64, now_us: u64) -> bool {
@@ -91,8 +94,10 @@ impl Rate {
             return true;
         }
         let (each_ns, allowed_ns) = bounds(limit, burst_us, now_us);
-        let next =
-            |due_ns: u64| Some(due_ns.max(now_us.saturating_mul(1_000)).saturating_add(each_ns)).filter(|due_ns| *due_ns <= allowed_ns);
+        let next = |due_ns: u64| {
+            Some(due_ns.max(now_us.saturating_mul(1_000)).saturating_add(each_ns))
+                .filter(|due_ns| *due_ns <= allowed_ns)
+        };
         self.due_ns.fetch_update(Relaxed, Relaxed, next).is_ok()
     }
 }

@@ -27,7 +27,14 @@ impl Agent {
         let has = |word: &str| says.windows(word.len()).any(|part| part == word.as_bytes());
         match () {
             () if has("bot") || has("crawler") || has("spider") || has("headless") => Agent::Bot,
-            () if has("mobile") || has("android") || has("iphone") || has("ipad") || has("cfnetwork") || has("okhttp") || has("dart") => {
+            () if has("mobile")
+                || has("android")
+                || has("iphone")
+                || has("ipad")
+                || has("cfnetwork")
+                || has("okhttp")
+                || has("dart") =>
+            {
                 Agent::Mobile
             }
             () if has("mozilla/") => Agent::Desktop,
@@ -56,7 +63,10 @@ mod tests {
     fn programs_are_told_apart() {
         for (says, agent) in [
             ("Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0", Agent::Desktop),
-            ("Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 Mobile/15E148 Safari/604.1", Agent::Mobile),
+            (
+                "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 Mobile/15E148 Safari/604.1",
+                Agent::Mobile,
+            ),
             ("okhttp/4.12.0", Agent::Mobile),
             ("Mozilla/5.0 (compatible; Googlebot/2.1)", Agent::Bot),
             ("Python/3.11 websockets/12.0", Agent::Library),

@@ -1,8 +1,8 @@
 //! Verifies JSON Web Tokens (RFC 7519) and the key of the server API.
 
 use aws_lc_rs::signature::{
-    ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ECDSA_P521_SHA512_FIXED, EcdsaVerificationAlgorithm, ParsedPublicKey,
-    RSA_PKCS1_2048_8192_SHA256, RsaParameters,
+    ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ECDSA_P521_SHA512_FIXED, EcdsaVerificationAlgorithm,
+    ParsedPublicKey, RSA_PKCS1_2048_8192_SHA256, RsaParameters,
 };
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
@@ -184,7 +184,11 @@ impl Keys {
 
     /// The claims, if one of the keys has signed them.
     fn signed(&self, token: &str) -> Result<Box<RawValue>, TokenError> {
-        let mut cause = if self.keys.is_empty() { "no key for tokens is configured" } else { "alg of the token fits no configured key" };
+        let mut cause = if self.keys.is_empty() {
+            "no key for tokens is configured"
+        } else {
+            "alg of the token fits no configured key"
+        };
         for key in &self.keys {
             match key.claims(token) {
                 Ok(claims) => return Ok(claims),
@@ -214,7 +218,8 @@ fn misshapen(claims: &RawValue) -> &'static str {
     }
 }
 
-/// Whether the header names extensions that must be understood (`crit`): we know none, so the token has to be refused (RFC 7515, 4.1.11).
+/// Whether the header names extensions that must be understood (`crit`): we know none, so the token has to be refused
+/// (RFC 7515, 4.1.11).
 ///
 /// # Errors
 /// [`TokenError::Invalid`] when there is no header.
@@ -276,7 +281,8 @@ impl TokenVerifier {
     pub(crate) fn new(settings: &ClientSettings) -> Result<Self, StartError> {
         let connection = || Keys::new("client.token", &settings.token);
         let own = &settings.subscription_token;
-        let subscription = if own.enabled { Keys::new("client.subscription_token", &own.keys())? } else { connection()? };
+        let subscription =
+            if own.enabled { Keys::new("client.subscription_token", &own.keys())? } else { connection()? };
         Ok(TokenVerifier { connection: connection()?, subscription })
     }
 }
@@ -291,14 +297,21 @@ impl Verifier for TokenVerifier {
     }
 }
 
-/// Says whether a server with these settings would take a token at a time (Unix seconds), as a connection token or as a subscription token.
+/// Says whether a server with these settings would take a token at a time (Unix seconds), as a connection token or as a
+/// subscription token.
 ///
 /// Gives the user that it names.
 ///
 /// # Errors
 /// Why it would not; never with anything of the token or of a key.
-pub fn check_token(client: &ClientSettings, token: &str, is_subscription: bool, now_s: u64) -> Result<String, TokenError> {
-    let verifier = TokenVerifier::new(client).map_err(|_| TokenError::Invalid("no token can be verified by a configured public key"))?;
+pub fn check_token(
+    client: &ClientSettings,
+    token: &str,
+    is_subscription: bool,
+    now_s: u64,
+) -> Result<String, TokenError> {
+    let verifier = TokenVerifier::new(client)
+        .map_err(|_| TokenError::Invalid("no token can be verified by a configured public key"))?;
     if is_subscription {
         verifier.subscription(token, now_s).map(|claims| claims.sub)
     } else {
@@ -365,15 +378,18 @@ mod tests {
         assert_eq!(verifier.connection(&sign("ES512"), 50).map(|claims| claims.sub), Ok("u".into()));
         assert!(matches!(verifier.connection(&sign("ES384"), 50), Err(TokenError::Invalid(_))));
         let (good, other) = (sign("ES512"), sign("ES512"));
-        let mixed = format!("{}.{}", &good[..good.rfind('.').unwrap_or(0)], &other[other.rfind('.').unwrap_or(0) + 1..other.len() - 4]);
+        let mixed = format!(
+            "{}.{}",
+            &good[..good.rfind('.').unwrap_or(0)],
+            &other[other.rfind('.').unwrap_or(0) + 1..other.len() - 4]
+        );
         assert!(matches!(verifier.connection(&mixed, 50), Err(TokenError::Invalid(_))));
     }
 
     #[test]
     fn a_key_of_a_curve_that_signs_no_tokens_is_refused() {
         // secp256k1, of `openssl ecparam -name secp256k1 -genkey | openssl ec -pubout`.
-        let unknown =
-            "MFYwEAYHKoZIzj0CAQYFK4EEAAoDQgAEAAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIjJCUmJygpKissLS4vMDEyMzQ1Njc4OTo7PD0+Pw==";
+        let unknown = "MFYwEAYHKoZIzj0CAQYFK4EEAAoDQgAEAAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIjJCUmJygpKissLS4vMDEyMzQ1Njc4OTo7PD0+Pw==";
         assert!(with_key(format!("-----BEGIN PUBLIC KEY-----\n{unknown}\n-----END PUBLIC KEY-----\n")).is_err());
         assert!(with_key("nonsense".into()).is_err());
     }
@@ -389,8 +405,9 @@ mod tests {
         let long = public_pem(der.as_ref());
         // The identifier of the curve (RFC 5480), and an uncompressed point that is not on it.
         let no_point = |identifier: &str, coordinates: usize| {
-            let identifier =
-                (0..identifier.len()).step_by(2).map(|at| u8::from_str_radix(&identifier[at..at + 2], 16).expect("hexadecimal"));
+            let identifier = (0..identifier.len())
+                .step_by(2)
+                .map(|at| u8::from_str_radix(&identifier[at..at + 2], 16).expect("hexadecimal"));
             public_pem(&identifier.chain([4]).chain(std::iter::repeat_n(1, coordinates)).collect::<Vec<_>>())
         };
         let p256 = no_point("3059301306072a8648ce3d020106082a8648ce3d030107034200", 64);
@@ -403,8 +420,10 @@ mod tests {
             ("", p256.as_str(), Some("client.token.ecdsa_public_key: the point")),
             ("", p521.as_str(), Some("client.token.ecdsa_public_key: the point")),
         ] {
-            let token = TokenSettings { rsa_public_key: rsa.into(), ecdsa_public_key: ecdsa.into(), ..Default::default() };
-            let found = check_token_keys(&ClientSettings { token, ..Default::default() }).err().map(|error| error.to_string());
+            let token =
+                TokenSettings { rsa_public_key: rsa.into(), ecdsa_public_key: ecdsa.into(), ..Default::default() };
+            let found =
+                check_token_keys(&ClientSettings { token, ..Default::default() }).err().map(|error| error.to_string());
             match (&found, expected) {
                 (Some(found), Some(expected)) => assert!(found.starts_with(expected), "{found}"),
                 _ => assert_eq!(found.as_deref(), expected),
@@ -453,10 +472,18 @@ mod tests {
             ("other audience", hs(&with("aud", json!("press"))), Err("aud")),
             ("other secret", token(Algorithm::HS256, "guess", &good), Err("signature")),
             ("alg none", none, Err("not a JWT")),
-            ("an extension that must be understood", with_head(&json!({"alg": "HS256", "crit": ["exp"], "exp": 1})), Err("crit")),
+            (
+                "an extension that must be understood",
+                with_head(&json!({"alg": "HS256", "crit": ["exp"], "exp": 1})),
+                Err("crit"),
+            ),
             ("of no extensions", with_head(&json!({"alg": "HS256", "crit": []})), Err("crit")),
             ("and of nothing", with_head(&json!({"alg": "HS256", "crit": null})), Err("crit")),
-            ("an extension that need not be", with_head(&json!({"alg": "HS256", "typ": "JWT", "b64": true, "Crit": ["exp"]})), Ok("u")),
+            (
+                "an extension that need not be",
+                with_head(&json!({"alg": "HS256", "typ": "JWT", "b64": true, "Crit": ["exp"]})),
+                Ok("u"),
+            ),
             ("no token", "abc".into(), Err("not a JWT")),
             ("wrong type", hs(&with("sub", json!(7))), Err("a number")),
         ];

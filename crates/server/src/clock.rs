@@ -1,5 +1,5 @@
-//! The node's clock. Durations are told by the monotonic clock. Unix time is carried by it too, and follows the system's clock: forwards at
-//! once, backwards by running slower, so that it never goes back.
+//! The node's clock. Durations are told by the monotonic clock. Unix time is carried by it too, and follows the
+//! system's clock: forwards at once, backwards by running slower, so that it never goes back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -12,14 +12,16 @@ pub(crate) const TENTH_US: u64 = 100_000;
 const LOOK_US: u64 = 1_000_000;
 /// How far the system's clock may be off before it is followed, microseconds.
 const TOLERANCE_US: u64 = 10_000;
-/// While it runs slower, the clock loses one part in so many: other nodes and clients must not miss heartbeats and pings.
+/// While it runs slower, the clock loses one part in so many: other nodes and clients must not miss heartbeats and
+/// pings.
 const SLOWER: u64 = 10;
 /// A slower stretch begins so much later than it is decided, microseconds: by then every thread knows of it.
 const NOTICE_US: u64 = 1_000_000;
 /// What is lost meanwhile.
 const SOON_US: u64 = NOTICE_US / SLOWER;
 
-/// A time of the node's clock, microseconds, in tenths of a second: for what needs few bytes and lasts seconds. Good for 13 years.
+/// A time of the node's clock, microseconds, in tenths of a second: for what needs few bytes and lasts seconds. Good
+/// for 13 years.
 pub(crate) fn tenths(elapsed_us: u64) -> u32 {
     (elapsed_us / TENTH_US) as u32
 }
@@ -82,13 +84,20 @@ struct Shared {
 impl Shared {
     fn new(line: Line) -> Self {
         let Line { from, unix, loss } = line;
-        Shared { version: AtomicU64::new(0), from: from.into(), unix: unix.into(), loss: loss.into(), look_at: AtomicU64::new(LOOK_US) }
+        Shared {
+            version: AtomicU64::new(0),
+            from: from.into(),
+            unix: unix.into(),
+            loss: loss.into(),
+            look_at: AtomicU64::new(LOOK_US),
+        }
     }
 
     fn read(&self) -> Line {
         loop {
             let before = self.version.load(Ordering::Acquire);
-            let line = Line { from: self.from.load(Relaxed), unix: self.unix.load(Relaxed), loss: self.loss.load(Relaxed) };
+            let line =
+                Line { from: self.from.load(Relaxed), unix: self.unix.load(Relaxed), loss: self.loss.load(Relaxed) };
             fence(Ordering::Acquire);
             if before.is_multiple_of(2) && self.version.load(Relaxed) == before {
                 return line;
@@ -133,7 +142,8 @@ impl Clock {
         Clock { ticks, line: Arc::new(Shared::new(Line { from: 0, unix: system_us(), loss: 0 })) }
     }
 
-    /// Looks at the system's clock from time to time, and follows it. Only for one thread at a time: the first shard's tick.
+    /// Looks at the system's clock from time to time, and follows it. Only for one thread at a time: the first shard's
+    /// tick.
     pub(crate) fn follow(&self, elapsed_us: u64) {
         if elapsed_us < self.line.look_at.load(Relaxed) {
             return;
@@ -145,7 +155,10 @@ impl Clock {
         let next = line.follow(elapsed_us, system);
         if next != line {
             let off_ms = (system as i64).saturating_sub(line.unix_at(elapsed_us) as i64) / 1_000;
-            tracing::warn!(off_ms, "the system's clock was set; this node follows it, forwards at once, backwards slowly");
+            tracing::warn!(
+                off_ms,
+                "the system's clock was set; this node follows it, forwards at once, backwards slowly"
+            );
             self.line.write(next);
         }
     }
@@ -236,9 +249,17 @@ mod tests {
         let begun = HOUR + NOTICE_US;
         assert_eq!(slower.unix_at(begun), START + begun, "it begins later");
         assert_eq!(slower.unix_at(begun + HOUR), START + begun + HOUR - HOUR / SLOWER);
-        assert_eq!(slower.unix_at(begun + 20 * HOUR), START + begun + 19 * HOUR, "and ends when the system's time is met");
+        assert_eq!(
+            slower.unix_at(begun + 20 * HOUR),
+            START + begun + 19 * HOUR,
+            "and ends when the system's time is met"
+        );
         let back = slower.follow(begun + HOUR, START + begun + HOUR - HOUR / SLOWER);
-        assert_eq!(back.unix_at(begun + 2 * HOUR), START + begun + 2 * HOUR - HOUR / SLOWER, "set right again meanwhile");
+        assert_eq!(
+            back.unix_at(begun + 2 * HOUR),
+            START + begun + 2 * HOUR - HOUR / SLOWER,
+            "set right again meanwhile"
+        );
     }
 
     #[test]

@@ -7,8 +7,9 @@ const PATTERN_MAX: usize = 1_024;
 /// Memory that a compiled pattern may take, bytes.
 const COMPILED_SIZE: usize = 1 << 20;
 
-/// A pattern: `*` and `**` stand for any run of characters, `?` for any one, `[ab]` and `[a-z]` for one of these, `[!ab]` for one of all
-/// others, `{news,sport:*}` for any of these patterns; `\` before a character takes its meaning away.
+/// A pattern: `*` and `**` stand for any run of characters, `?` for any one, `[ab]` and `[a-z]` for one of these,
+/// `[!ab]` for one of all others, `{news,sport:*}` for any of these patterns; `\` before a character takes its meaning
+/// away.
 #[derive(Debug)]
 pub(crate) struct Glob(Regex);
 

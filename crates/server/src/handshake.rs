@@ -4,8 +4,8 @@ use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hyper::header::{
-    CONNECTION, HOST, HeaderMap, HeaderName, ORIGIN, SEC_WEBSOCKET_EXTENSIONS, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
-    SEC_WEBSOCKET_VERSION, UPGRADE,
+    CONNECTION, HOST, HeaderMap, HeaderName, ORIGIN, SEC_WEBSOCKET_EXTENSIONS, SEC_WEBSOCKET_KEY,
+    SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 
 use touchline_protocol::message::Body;
@@ -88,7 +88,8 @@ pub(crate) struct Entrance {
 /// The WebSocket endpoint of a path, if it is served.
 pub(crate) fn transport_of(node: &Node, path: &str) -> Option<Transport> {
     let (duplex, listening) = (&node.settings.websocket, &node.settings.uni_websocket);
-    let listening_path = if listening.handler_prefix.is_empty() { "/connection/uni_websocket" } else { &listening.handler_prefix };
+    let listening_path =
+        if listening.handler_prefix.is_empty() { "/connection/uni_websocket" } else { &listening.handler_prefix };
     match path {
         _ if !duplex.disabled && path == duplex.handler_prefix => Some(Transport::WebSocket),
         _ if listening.enabled && path == listening_path => Some(Transport::UniWebSocket),
@@ -133,7 +134,13 @@ impl From<Ambiguous> for Refusal {
 }
 
 /// Grants the handshake of a `GET` request of HTTP/1.1 that has come over the connection of `peer`, or says why not.
-pub(crate) fn examine(node: &Node, peer: Remote, transport: Transport, query: &str, headers: &impl Headers) -> Result<Granted, Refusal> {
+pub(crate) fn examine(
+    node: &Node,
+    peer: Remote,
+    transport: Transport,
+    query: &str,
+    headers: &impl Headers,
+) -> Result<Granted, Refusal> {
     host::check(headers, None, true, &node.settings.http_server.allowed_hosts).map_err(Refusal::Host)?;
     if !headers.has_token(&CONNECTION, "upgrade") || !headers.has_token(&UPGRADE, "websocket") {
         return Err(Refusal::NoUpgrade);
@@ -176,7 +183,8 @@ fn grant(
         }
     }
     let admission = node.admit(node.proxies.client(peer, headers)?)?;
-    let offers = |subprotocol: &'static str| headers.has_token(&SEC_WEBSOCKET_PROTOCOL, subprotocol).then_some(subprotocol);
+    let offers =
+        |subprotocol: &'static str| headers.has_token(&SEC_WEBSOCKET_PROTOCOL, subprotocol).then_some(subprotocol);
     let subprotocol = offers(PROTOBUF).or_else(|| offers(JSON));
     let is_asked = query.split('&').any(|pair| matches!(pair, "format=protobuf" | "cf_protocol=protobuf"));
     let body = match transport {
@@ -185,8 +193,9 @@ fn grant(
         _ => Body::Json,
     };
     let endpoint = &node.settings.websocket;
-    let offers_deflate =
-        || headers.values(&SEC_WEBSOCKET_EXTENSIONS).any(|offer| std::str::from_utf8(offer).is_ok_and(deflate::is_offered));
+    let offers_deflate = || {
+        headers.values(&SEC_WEBSOCKET_EXTENSIONS).any(|offer| std::str::from_utf8(offer).is_ok_and(deflate::is_offered))
+    };
     let envelope = match transport {
         Transport::WebSocket if endpoint.compression && offers_deflate() => {
             Envelope::Deflated { from: endpoint.compression_min_size as u32 }

@@ -1,5 +1,6 @@
-//! Which host a request is for (RFC 9112 section 3.2), and whether this node answers for it: `http_server.allowed_hosts`. A page whose own name
-//! has been pointed at this node's address comes with that name as the host, so a list of names keeps such pages out.
+//! Which host a request is for (RFC 9112 section 3.2), and whether this node answers for it:
+//! `http_server.allowed_hosts`. A page whose own name has been pointed at this node's address comes with that name as
+//! the host, so a list of names keeps such pages out.
 
 use std::net::IpAddr;
 
@@ -20,17 +21,25 @@ pub(crate) enum HostRefusal {
 /// Why a request is refused, for the log.
 pub(crate) const NOT_ALLOWED: &str = "the host of the request is not in http_server.allowed_hosts";
 
-/// Checks the host of a request. `target`: the authority of its target; where there are both, both must be allowed. `is_needed`: there must be a `Host`.
+/// Checks the host of a request. `target`: the authority of its target; where there are both, both must be allowed.
+/// `is_needed`: there must be a `Host`.
 ///
 /// # Errors
 /// See [`HostRefusal`].
-pub(crate) fn check(headers: &impl Headers, target: Option<&str>, is_needed: bool, allowed: &[String]) -> Result<(), HostRefusal> {
+pub(crate) fn check(
+    headers: &impl Headers,
+    target: Option<&str>,
+    is_needed: bool,
+    allowed: &[String],
+) -> Result<(), HostRefusal> {
     let mut fields = headers.values(&HOST);
     let field = fields.next();
     if fields.next().is_some() || is_needed && field.is_none() {
         return Err(HostRefusal::Malformed);
     }
-    let field = field.map(|host| std::str::from_utf8(host).ok().filter(|host| is_host(host)).ok_or(HostRefusal::Malformed)).transpose()?;
+    let field = field
+        .map(|host| std::str::from_utf8(host).ok().filter(|host| is_host(host)).ok_or(HostRefusal::Malformed))
+        .transpose()?;
     let is_told = target.is_some() || field.is_some();
     let are_allowed = [target, field].into_iter().flatten().all(|host| is_allowed(host, allowed));
     if are_allowed && (is_told || allowed.is_empty()) { Ok(()) } else { Err(HostRefusal::NotAllowed) }
@@ -41,7 +50,8 @@ fn is_host(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=:[]".contains(&byte))
 }
 
-/// Whether the list holds this host, with its port or without. An empty list holds all, and every list holds all IP addresses.
+/// Whether the list holds this host, with its port or without. An empty list holds all, and every list holds all IP
+/// addresses.
 fn is_allowed(host: &str, allowed: &[String]) -> bool {
     if allowed.is_empty() {
         return true;
@@ -64,7 +74,8 @@ mod tests {
     use super::*;
 
     fn checked(hosts: &[&str], target: Option<&str>, allowed: &[&str]) -> Result<(), HostRefusal> {
-        let headers: Vec<_> = hosts.iter().map(|host| httparse::Header { name: "Host", value: host.as_bytes() }).collect();
+        let headers: Vec<_> =
+            hosts.iter().map(|host| httparse::Header { name: "Host", value: host.as_bytes() }).collect();
         let allowed: Vec<String> = allowed.iter().map(|host| (*host).to_owned()).collect();
         check(&&headers[..], target, true, &allowed)
     }
@@ -82,12 +93,27 @@ mod tests {
     #[test]
     fn a_list_of_hosts_holds_names_and_every_address() {
         let allowed = ["localhost", "*.live.test", "one.test:8000"];
-        for host in ["localhost", "LOCALHOST:1", "a.live.test", "127.0.0.1:8000", "[::1]:8000", "[::1]", "192.0.2.1", "one.test:8000"] {
+        for host in [
+            "localhost",
+            "LOCALHOST:1",
+            "a.live.test",
+            "127.0.0.1:8000",
+            "[::1]:8000",
+            "[::1]",
+            "192.0.2.1",
+            "one.test:8000",
+        ] {
             assert_eq!(checked(&[host], None, &allowed), Ok(()), "{host}");
         }
-        for host in ["evil.test", "localhost.evil.test", "live.test.evil", "one.test", "one.test:80", "127.0.0.1.evil.test", ""] {
+        for host in
+            ["evil.test", "localhost.evil.test", "live.test.evil", "one.test", "one.test:80", "127.0.0.1.evil.test", ""]
+        {
             assert_eq!(checked(&[host], None, &allowed), Err(HostRefusal::NotAllowed), "{host}");
         }
-        assert_eq!(checked(&["localhost"], Some("evil.test"), &allowed), Err(HostRefusal::NotAllowed), "the target counts");
+        assert_eq!(
+            checked(&["localhost"], Some("evil.test"), &allowed),
+            Err(HostRefusal::NotAllowed),
+            "the target counts"
+        );
     }
 }

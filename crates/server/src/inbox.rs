@@ -1,4 +1,5 @@
-//! All that can reach a shard from elsewhere. Each shard has one inbox, served in order; it is the only door to the shard's state.
+//! All that can reach a shard from elsewhere. Each shard has one inbox, served in order; it is the only door to the
+//! shard's state.
 
 use std::sync::Arc;
 
@@ -30,7 +31,8 @@ pub(crate) enum Message {
     Answer { connection: ConnectionId, ticket: Ticket, response: Response },
     /// To an operation that waits on this shard's thread, which alone wakes it without a system call.
     Reply { reply: oneshot::Sender<Response>, response: Response },
-    /// From the home of a channel to its subscribers here. The time is when it was accepted, microseconds of the node's clock.
+    /// From the home of a channel to its subscribers here. The time is when it was accepted, microseconds of the node's
+    /// clock.
     Delivery { delivery: Delivery, accepted_us: u64 },
     /// From the server API, to every connection of a user.
     User(Box<UserOrder>),
@@ -50,7 +52,8 @@ pub(crate) enum Message {
     Inspect(Inspection),
     /// Find out which connections live: each is sent a ping, and the dead ones are closed.
     Probe(Arc<Probe>),
-    /// From a shard that has no descriptor left: close so many of the oldest connections whose client has not connected yet.
+    /// From a shard that has no descriptor left: close so many of the oldest connections whose client has not connected
+    /// yet.
     MakeRoom { closes: usize, asker: ShardId },
     /// The answer: they are closed, or will be when their tasks run.
     RoomIsMade,

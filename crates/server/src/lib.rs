@@ -49,10 +49,10 @@ pub use preparation::check;
 pub use proxies::BadNetwork;
 pub use server::{Running, Server, StartError};
 pub use settings::{
-    AutocertSettings, ChannelOptions, ChannelSettings, ClientAuth, ClientSettings, ClientUser, ClusterSettings, ConflictPolicy,
-    EmulationSettings, EndpointSettings, HttpApiSettings, HttpServerSettings, InternalTlsSettings, Namespace, NodeSettings, Page,
-    PrimarySettings, RegistrySettings, ScopeOptions, Settings, ShutdownSettings, StoreSettings, StreamSettings, TcpSettings, TlsSettings,
-    UniWebSocketSettings, WebSocketSettings,
+    AutocertSettings, ChannelOptions, ChannelSettings, ClientAuth, ClientSettings, ClientUser, ClusterSettings,
+    ConflictPolicy, EmulationSettings, EndpointSettings, HttpApiSettings, HttpServerSettings, InternalTlsSettings,
+    Namespace, NodeSettings, Page, PrimarySettings, RegistrySettings, ScopeOptions, Settings, ShutdownSettings,
+    StoreSettings, StreamSettings, TcpSettings, TlsSettings, UniWebSocketSettings, WebSocketSettings,
 };
 pub use tls::{TlsError, is_inline_pem, read_pem};
 pub use touchline_engine::{PersonalChannel, Refused, SubscriptionTokenSettings, TokenError, TokenSettings};

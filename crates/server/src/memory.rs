@@ -10,7 +10,8 @@ const UNKNOWN: usize = 1 << 30;
 /// Bytes that the process may use: the machine's memory, or the limit of its control group if that is less.
 pub(crate) fn available() -> usize {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| total(&text));
-    let limits = LIMITS.iter().filter_map(|path| fs::read_to_string(path).ok()).filter_map(|text| text.trim().parse().ok());
+    let limits =
+        LIMITS.iter().filter_map(|path| fs::read_to_string(path).ok()).filter_map(|text| text.trim().parse().ok());
     limits.chain(machine).min().unwrap_or(UNKNOWN)
 }
 

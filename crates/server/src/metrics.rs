@@ -44,7 +44,8 @@ impl Count {
 }
 
 /// Upper bounds of the latency buckets, microseconds.
-const BOUNDS_US: [u64; 14] = [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000];
+const BOUNDS_US: [u64; 14] =
+    [50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000, 5_000_000];
 
 /// A latency histogram with one writer.
 #[derive(Debug, Default)]
@@ -60,7 +61,8 @@ impl Latency {
     }
 }
 
-/// Numbers on the wire that are counted by themselves: errors 100–119 and 4001–4019, disconnects 3000–3019, 3500–3519 and 4000–4019.
+/// Numbers on the wire that are counted by themselves: errors 100–119 and 4001–4019, disconnects 3000–3019, 3500–3519
+/// and 4000–4019.
 const ERRORS: [u32; 2] = [100, 4_000];
 /// Numbers in each of these ranges.
 const RANGE: u32 = 20;
@@ -185,8 +187,12 @@ impl Collector for NodeCollector {
                 }
             }
         }
-        let mut family =
-            encoder.encode_descriptor("transport_connections", "Open client connections by transport", None, MetricType::Gauge)?;
+        let mut family = encoder.encode_descriptor(
+            "transport_connections",
+            "Open client connections by transport",
+            None,
+            MetricType::Gauge,
+        )?;
         for transport in Transport::ALL {
             let open = ConstGauge::new(self.sum(|m| m.transports[transport as usize].get()) as i64);
             open.encode(family.encode_family(&[("transport", transport.as_str())])?)?;
@@ -203,7 +209,8 @@ impl Collector for NodeCollector {
             let labels = [("client_name", &**name), ("client_version", &**version)];
             ConstGauge::new(*open as i64).encode(family.encode_family(&labels)?)?;
         }
-        let mut family = encoder.encode_descriptor("errors", "Errors told to clients, by number", None, MetricType::Counter)?;
+        let mut family =
+            encoder.encode_descriptor("errors", "Errors told to clients, by number", None, MetricType::Counter)?;
         for (range, first) in ERRORS.into_iter().enumerate() {
             for code in first..first + RANGE {
                 let count = self.sum(|m| m.errors[range][(code - first) as usize].get());
@@ -212,8 +219,12 @@ impl Collector for NodeCollector {
                 }
             }
         }
-        let mut family =
-            encoder.encode_descriptor("disconnects", "Connections ended by the server, by number", None, MetricType::Counter)?;
+        let mut family = encoder.encode_descriptor(
+            "disconnects",
+            "Connections ended by the server, by number",
+            None,
+            MetricType::Counter,
+        )?;
         for code in (3000..3020u16).chain(3500..3520).chain(4000..4020) {
             let Some((kind, number)) = disconnect_index(code) else { continue };
             let count = self.sum(|m| m.disconnects[kind][number].get());
@@ -224,7 +235,9 @@ impl Collector for NodeCollector {
         type Pick = fn(&ShardMetrics) -> &Latency;
         let latencies: [(&str, &str, Pick); 2] = [
             ("publish_seconds", "From a publish request's arrival to its answer", |m| &m.publish_latency),
-            ("delivery_seconds", "From a publication's acceptance to its last write on a shard", |m| &m.delivery_latency),
+            ("delivery_seconds", "From a publication's acceptance to its last write on a shard", |m| {
+                &m.delivery_latency
+            }),
         ];
         for (name, help, pick) in latencies {
             let latency = self.latency(pick);
@@ -258,12 +271,18 @@ const OF_SCOPE: &[OfScope] = &[
     }),
     ("registry_gaps", "Times that operations of another node were found missing", Kind::Counter, |f| f.counters.gaps),
     ("registry_snapshots_sent", "Snapshots sent to other nodes", Kind::Counter, |f| f.counters.snapshots_sent),
-    ("registry_snapshots_installed", "Snapshots of other nodes installed", Kind::Counter, |f| f.counters.snapshots_installed),
-    ("registry_digests_wrong", "Digests that differed although nothing was missing", Kind::Counter, |f| f.counters.digests_wrong),
+    ("registry_snapshots_installed", "Snapshots of other nodes installed", Kind::Counter, |f| {
+        f.counters.snapshots_installed
+    }),
+    ("registry_digests_wrong", "Digests that differed although nothing was missing", Kind::Counter, |f| {
+        f.counters.digests_wrong
+    }),
     ("registry_purges", "Nodes forgotten", Kind::Counter, |f| f.counters.purges),
     ("registry_malformed", "Messages of other nodes that could not be read", Kind::Counter, |f| f.counters.malformed),
     ("registry_drifted", "Stamps of clocks that are too far ahead", Kind::Counter, |f| f.counters.drifted),
-    ("registry_reincarnations", "Times that this node took a new incarnation", Kind::Counter, |f| f.counters.reincarnations),
+    ("registry_reincarnations", "Times that this node took a new incarnation", Kind::Counter, |f| {
+        f.counters.reincarnations
+    }),
 ];
 
 impl Collector for RegistryCollector {
@@ -331,7 +350,11 @@ impl Collector for StatsCollector {
         let figures = &self.0;
         let counters = [
             ("stats_written", "Rows of statistics written", &figures.written),
-            ("stats_dropped", "Rows of statistics dropped, because too many waited or the database failed", &figures.dropped),
+            (
+                "stats_dropped",
+                "Rows of statistics dropped, because too many waited or the database failed",
+                &figures.dropped,
+            ),
             ("stats_failures", "Batches of statistics that failed", &figures.failures),
         ];
         counters.into_iter().try_for_each(|(name, help, count)| counter(&mut encoder, name, help, count))?;
@@ -344,7 +367,12 @@ impl Collector for StatsCollector {
     }
 }
 
-fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, count: &AtomicU64) -> Result<(), std::fmt::Error> {
+fn counter(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    count: &AtomicU64,
+) -> Result<(), std::fmt::Error> {
     let metric = ConstCounter::new(count.load(Relaxed));
     metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)
 }

@@ -1,5 +1,5 @@
-//! From OpenMetrics to the text format 0.0.4 of Prometheus, for those who do not take the newer one: a counter is named with its `_total` in its
-//! own lines too, there are no units, and the end is not marked.
+//! From OpenMetrics to the text format 0.0.4 of Prometheus, for those who do not take the newer one: a counter is named
+//! with its `_total` in its own lines too, there are no units, and the end is not marked.
 
 /// The same metrics in the older format.
 pub(crate) fn text_format(open_metrics: &str) -> String {

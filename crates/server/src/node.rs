@@ -119,7 +119,8 @@ impl Node {
     pub(crate) fn new(settings: Settings, session: session::Node, clock: Clock, id: String, ways: Ways) -> Self {
         let draining = watch::Sender::new(false);
         let Ways { shards, registrar, cluster, seals, tls, proxies, origins } = ways;
-        let buffer_max_size = if settings.node.buffer_max_size == 0 { memory::available() / 4 } else { settings.node.buffer_max_size };
+        let buffer_max_size =
+            if settings.node.buffer_max_size == 0 { memory::available() / 4 } else { settings.node.buffer_max_size };
         let buffer_slice = buffer_max_size / shards.len().max(1);
         Node {
             settings,
@@ -213,12 +214,14 @@ impl Node {
     /// Asks the home of a channel. Only for threads of shards.
     pub(crate) async fn ask(&self, channel: &str, request: Request) -> Response {
         let (reply, answer) = oneshot::channel();
-        let message = Message::Request { channel: channel.into(), request, asker: Asker::Operation(shard::here(), reply) };
+        let message =
+            Message::Request { channel: channel.into(), request, asker: Asker::Operation(shard::here(), reply) };
         self.bring(self.home(channel), message);
         answer.await.unwrap_or(Response::Refused(Error::INTERNAL))
     }
 
-    /// Asks all other nodes to run an operation, and gives what they answer up to an answer that is enough, and how many were asked.
+    /// Asks all other nodes to run an operation, and gives what they answer up to an answer that is enough, and how
+    /// many were asked.
     pub(crate) async fn gather(&self, method: &str, params: &[u8], is_enough: IsEnough) -> (Vec<Bytes>, usize) {
         let (Some(cluster), peers @ 1..) = (&self.cluster, self.peers.load(Relaxed)) else { return (Vec::new(), 0) };
         let (done, gathered) = oneshot::channel();
@@ -319,7 +322,9 @@ impl Node {
     /// The same, served by the shard where it is waited for; [`Node::wake`] must follow.
     pub(crate) fn leave_answer(&self, asker: Asker, response: Response) {
         match asker {
-            Asker::Session(connection, ticket) => self.leave(connection.shard, Message::Answer { connection, ticket, response }),
+            Asker::Session(connection, ticket) => {
+                self.leave(connection.shard, Message::Answer { connection, ticket, response })
+            }
             Asker::Operation(Some(shard), reply) => self.leave(shard, Message::Reply { reply, response }),
             asker => self.answer(asker, response),
         }

@@ -25,12 +25,14 @@ impl Origins {
     /// The first one that is none.
     pub(crate) fn parse(allowed: &[String]) -> Result<Self, BadOrigin> {
         let named = allowed.iter().filter(|pattern| *pattern != "*");
-        let named =
-            named.map(|pattern| Glob::parse(&canonical(pattern)).ok_or_else(|| BadOrigin(pattern.clone()))).collect::<Result<_, _>>()?;
+        let named = named
+            .map(|pattern| Glob::parse(&canonical(pattern)).ok_or_else(|| BadOrigin(pattern.clone())))
+            .collect::<Result<_, _>>()?;
         Ok(Origins { is_any: allowed.iter().any(|pattern| pattern == "*"), named })
     }
 
-    /// Whether a browser from `origin` may connect. A request without an Origin is no browser's; one from the server's own host is its own page.
+    /// Whether a browser from `origin` may connect. A request without an Origin is no browser's; one from the server's
+    /// own host is its own page.
     pub(crate) fn allow(&self, origin: Option<&str>, host: Option<&str>) -> bool {
         self.is_any || self.name(origin, host)
     }
@@ -80,7 +82,8 @@ mod tests {
     use super::*;
 
     fn origins(allowed: &[&str]) -> Origins {
-        Origins::parse(&allowed.iter().map(|pattern| (*pattern).to_owned()).collect::<Vec<_>>()).expect("the patterns are good")
+        Origins::parse(&allowed.iter().map(|pattern| (*pattern).to_owned()).collect::<Vec<_>>())
+            .expect("the patterns are good")
     }
 
     #[test]

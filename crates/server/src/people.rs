@@ -9,8 +9,8 @@ use hashbrown::HashTable;
 /// Parts with a lock each, so that shards seldom wait for each other.
 const PARTS: usize = 1_024;
 
-/// Counts the users of a node. Of a user only a hash is kept, 42 bits: of a million users about one in ten nodes has two that are taken for
-/// one. A node with one shard keeps nothing at all.
+/// Counts the users of a node. Of a user only a hash is kept, 42 bits: of a million users about one in ten nodes has
+/// two that are taken for one. A node with one shard keeps nothing at all.
 #[derive(Debug)]
 pub(crate) struct People {
     hasher: RandomState,

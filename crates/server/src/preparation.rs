@@ -1,5 +1,6 @@
-//! What a node finds out about its settings before it listens anywhere. `touchline check` stops behind it, so that it refuses what a
-//! start would. Ports are left alone: a node that serves may have them while a new configuration is checked.
+//! What a node finds out about its settings before it listens anywhere. `touchline check` stops behind it, so that it
+//! refuses what a start would. Ports are left alone: a node that serves may have them while a new configuration is
+//! checked.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -41,7 +42,8 @@ impl Port {
     }
 }
 
-/// All that keeps a node from starting with these settings, as far as that is known before addresses are bound and databases opened.
+/// All that keeps a node from starting with these settings, as far as that is known before addresses are bound and
+/// databases opened.
 pub fn check(settings: &Settings) -> Vec<StartError> {
     prepare(settings).err().unwrap_or_default()
 }
@@ -56,7 +58,9 @@ pub(crate) fn prepare(settings: &Settings) -> Result<Ports, Vec<StartError>> {
     if client.pong_timeout.is_zero() || settings.ping_intervals().any(|(_, interval)| interval <= client.pong_timeout) {
         faults.push(StartError::PingInterval);
     }
-    faults.extend(times(settings).into_iter().filter(|(_, time)| time.is_zero()).map(|(key, _)| StartError::NoTime { key }));
+    faults.extend(
+        times(settings).into_iter().filter(|(_, time)| time.is_zero()).map(|(key, _)| StartError::NoTime { key }),
+    );
     if let Some(scope) = settings.registry.scopes.iter().find(|scope| scope.name.starts_with('$')) {
         faults.push(StartError::ScopeName { name: scope.name.clone() });
     }
@@ -145,11 +149,20 @@ fn ports_of(settings: &Settings, faults: &mut Vec<StartError>) -> Option<Ports> 
     let known: Vec<Port> = [outer, lines.flatten(), inner.flatten()].into_iter().flatten().collect();
     for (index, one) in known.iter().enumerate() {
         if let Some(first) = known[..index].iter().find(|first| first.overlaps(one)) {
-            faults.push(StartError::Shared { key: one.key, address: one.address, first_key: first.key, first: first.address });
+            faults.push(StartError::Shared {
+                key: one.key,
+                address: one.address,
+                first_key: first.key,
+                first: first.address,
+            });
         }
     }
     let is_missing = |port: &Option<Option<Port>>| matches!(port, Some(None));
-    (!is_missing(&lines) && !is_missing(&inner)).then_some(Ports { http: outer?, lines: lines.flatten(), inner: inner.flatten() })
+    (!is_missing(&lines) && !is_missing(&inner)).then_some(Ports {
+        http: outer?,
+        lines: lines.flatten(),
+        inner: inner.flatten(),
+    })
 }
 
 /// The address, if this machine has it.

@@ -57,7 +57,10 @@ impl Programs {
 
 /// What of a client's word may be a label.
 fn told(word: &str) -> Box<str> {
-    word.chars().filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ' ' | '/')).take(NAME_MAX).collect()
+    word.chars()
+        .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ' ' | '/'))
+        .take(NAME_MAX)
+        .collect()
 }
 
 #[cfg(test)]
@@ -78,7 +81,10 @@ mod tests {
         programs.leave(go);
         programs.leave(js);
         programs.leave(UNKNOWN);
-        assert_eq!(counts(&programs), BTreeMap::from([(("js".into(), "5.8".into()), 1), (("go".into(), "".into()), 0)]));
+        assert_eq!(
+            counts(&programs),
+            BTreeMap::from([(("js".into(), "5.8".into()), 1), (("go".into(), "".into()), 0)])
+        );
     }
 
     #[test]

@@ -28,7 +28,9 @@ impl Network {
         let prefix = match prefix {
             None => bits,
             // `parse` would take a sign.
-            Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => digits.parse().ok().filter(|prefix| *prefix <= bits)?,
+            Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+                digits.parse().ok().filter(|prefix| *prefix <= bits)?
+            }
             Some(_) => return None,
         };
         Some(Network { address, prefix })
@@ -67,16 +69,19 @@ impl Proxies {
     /// Who has sent a request with these headers over the connection of `peer`.
     ///
     /// # Errors
-    /// `X-Forwarded-For` and `Forwarded` are both there and tell of different clients: a client has written the one that the proxy does not
-    /// write, and nobody can say which one that is.
+    /// `X-Forwarded-For` and `Forwarded` are both there and tell of different clients: a client has written the one
+    /// that the proxy does not write, and nobody can say which one that is.
     pub(crate) fn client(&self, peer: Remote, headers: &impl Headers) -> Result<Remote, Ambiguous> {
         if self.0.is_empty() || !self.contains(peer.address) {
             return Ok(peer);
         }
         let listed: Vec<&[u8]> = headers.values(&X_FORWARDED_FOR).collect();
         let elements: Vec<&[u8]> = headers.values(&FORWARDED).collect();
-        let by_list = || self.walk(peer, listed.iter().rev().flat_map(|line| line.rsplit(|byte| *byte == b',')).map(bare_address));
-        let by_elements = || self.walk(peer, elements.iter().rev().flat_map(|line| SplitBack::at(line, b',')).map(forwarded_for));
+        let by_list = || {
+            self.walk(peer, listed.iter().rev().flat_map(|line| line.rsplit(|byte| *byte == b',')).map(bare_address))
+        };
+        let by_elements =
+            || self.walk(peer, elements.iter().rev().flat_map(|line| SplitBack::at(line, b',')).map(forwarded_for));
         match (listed.is_empty(), elements.is_empty()) {
             (_, true) => Ok(by_list()),
             (true, false) => Ok(by_elements()),
@@ -84,8 +89,8 @@ impl Proxies {
         }
     }
 
-    /// Goes from hop to hop, the nearest first, as long as who tells of the next one is a proxy. What can't be read ends the way: what stands
-    /// left of it may be anybody's.
+    /// Goes from hop to hop, the nearest first, as long as who tells of the next one is a proxy. What can't be read
+    /// ends the way: what stands left of it may be anybody's.
     fn walk(&self, peer: Remote, hops: impl Iterator<Item = Option<IpAddr>>) -> Remote {
         // A proxy that tells of nobody speaks for somebody who may be anywhere.
         let mut client = Remote { is_loopback: false, ..peer };
@@ -167,8 +172,8 @@ fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
     found
 }
 
-/// The parts of a text between separators outside of quotes, from the right: a quote that was left open further left must not swallow what
-/// a proxy has added.
+/// The parts of a text between separators outside of quotes, from the right: a quote that was left open further left
+/// must not swallow what a proxy has added.
 struct SplitBack<'a> {
     rest: Option<&'a [u8]>,
     separator: u8,

@@ -1,4 +1,5 @@
-//! The PROXY protocol (HAProxy, version 1 and 2): before anything else a proxy says for whom it has opened a connection.
+//! The PROXY protocol (HAProxy, version 1 and 2): before anything else a proxy says for whom it has opened a
+//! connection.
 
 use std::net::IpAddr;
 
@@ -10,7 +11,8 @@ use crate::proxies::Remote;
 
 /// Longest header of version 1, bytes with the line's end.
 const TEXT_MAX: usize = 107;
-/// Longest header of version 2, bytes with what it holds besides addresses (TLVs); such with a certificate's name have some hundred.
+/// Longest header of version 2, bytes with what it holds besides addresses (TLVs); such with a certificate's name have
+/// some hundred.
 const BINARY_MAX: usize = 2_048;
 /// How the versions begin.
 const TEXT_BEGINS: &[u8] = b"PROXY ";
@@ -118,7 +120,11 @@ mod tests {
         let four = [&[203, 0, 113, 9, 10, 0, 0, 2][..], &[0, 1, 0, 2]].concat();
         let six = [[0x20; 16], [0xfd; 16]].concat();
         assert_eq!(read_of(&binary(0x21, 0x11, &four)).as_deref(), Some("203.0.113.9"));
-        assert_eq!(read_of(&binary(0x21, 0x11, &[&four[..], &[4, 0, 1, 0]].concat())).as_deref(), Some("203.0.113.9"), "with TLVs");
+        assert_eq!(
+            read_of(&binary(0x21, 0x11, &[&four[..], &[4, 0, 1, 0]].concat())).as_deref(),
+            Some("203.0.113.9"),
+            "with TLVs"
+        );
         let six = [&six[..], &[0, 1, 0, 2]].concat();
         assert_eq!(read_of(&binary(0x21, 0x21, &six)).as_deref(), Some("2020:2020:2020:2020:2020:2020:2020:2020"));
         assert_eq!(read_of(&binary(0x20, 0x00, &[])).as_deref(), Some("-"), "LOCAL");

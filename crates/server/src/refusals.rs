@@ -1,4 +1,5 @@
-//! Says in the log why clients and backends were refused: some lines for each cause, so that nobody fills a disk by asking in vain.
+//! Says in the log why clients and backends were refused: some lines for each cause, so that nobody fills a disk by
+//! asking in vain.
 
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
@@ -81,7 +82,8 @@ impl Node {
         tracing::info!(
             code = refused.code,
             address = refused.address.map(tracing::field::display),
-            client = refused.client.map(|client| tracing::field::display(touchline_engine::directory::client_text(client))),
+            client =
+                refused.client.map(|client| tracing::field::display(touchline_engine::directory::client_text(client))),
             origin = text(&refused.origin[..refused.origin.floor_char_boundary(ORIGIN_SHOWN_MAX)]),
             channel = text(refused.channel),
             operation = text(refused.operation),
@@ -95,7 +97,13 @@ impl Node {
     pub(crate) fn log_refused_request(&self, peer: Remote, headers: &HeaderMap, code: u16, cause: &'static str) {
         let remote = self.proxies.client(peer, headers).unwrap_or(peer);
         let origin = headers.value(&ORIGIN).and_then(|origin| std::str::from_utf8(origin).ok()).unwrap_or_default();
-        self.log_refusal(&Refused { cause, code: code.into(), address: Some(remote.address), origin, ..Refused::default() });
+        self.log_refusal(&Refused {
+            cause,
+            code: code.into(),
+            address: Some(remote.address),
+            origin,
+            ..Refused::default()
+        });
     }
 }
 

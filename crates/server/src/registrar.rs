@@ -1,5 +1,6 @@
-//! The thread that owns the node's directory: names, groups, presence and calls. Orders come in through one queue, in batches; whatever
-//! the directory wants done is done here. Orders that touch many entries are put aside and served a step at a time between batches.
+//! The thread that owns the node's directory: names, groups, presence and calls. Orders come in through one queue, in
+//! batches; whatever the directory wants done is done here. Orders that touch many entries are put aside and served a
+//! step at a time between batches.
 
 mod steps;
 mod walks;
@@ -89,8 +90,20 @@ pub(crate) struct Figures {
 ///
 /// # Errors
 /// When the system refuses it.
-pub(crate) fn start(node: Arc<Node>, directory: Directory<Asker>, orders: Receiver<Order>) -> io::Result<JoinHandle<()>> {
-    let registrar = Registrar { node, directory, walks: Walks::default(), told_ms: 0, has_news: true, message_max: 0, awaited: None };
+pub(crate) fn start(
+    node: Arc<Node>,
+    directory: Directory<Asker>,
+    orders: Receiver<Order>,
+) -> io::Result<JoinHandle<()>> {
+    let registrar = Registrar {
+        node,
+        directory,
+        walks: Walks::default(),
+        told_ms: 0,
+        has_news: true,
+        message_max: 0,
+        awaited: None,
+    };
     std::thread::Builder::new().name("registry".into()).spawn(move || registrar.run(&orders))
 }
 
@@ -159,9 +172,14 @@ impl Registrar {
         }
     }
 
-    /// Has the directory know what one message to another node may carry now: that depends on the server that the node is connected to.
+    /// Has the directory know what one message to another node may carry now: that depends on the server that the node
+    /// is connected to.
     fn note_message_max(&mut self) {
-        let Some(bytes) = self.node.cluster.as_ref().map(Cluster::message_max).filter(|bytes| *bytes != self.message_max) else { return };
+        let Some(bytes) =
+            self.node.cluster.as_ref().map(Cluster::message_max).filter(|bytes| *bytes != self.message_max)
+        else {
+            return;
+        };
         self.message_max = bytes;
         self.directory.set_message_max(bytes);
         for scope in self.directory.oversized_scopes() {
@@ -233,7 +251,9 @@ impl Registrar {
         let Registrar { node, directory, .. } = self;
         for act in directory.acts() {
             match act {
-                Act::Answer(asker, answer) => node.answer(asker, answer.map_or_else(Response::Refused, Response::Answer)),
+                Act::Answer(asker, answer) => {
+                    node.answer(asker, answer.map_or_else(Response::Refused, Response::Answer))
+                }
                 Act::Push(owner, message) => node.order_client(owner, ClientOrder::Push(message)),
                 Act::Spread(clients, push) => spread(node, &clients, &push),
                 Act::Call(owner, call, message) => node.order_client(owner, ClientOrder::Call { call, message }),

@@ -9,7 +9,8 @@ use touchline_registry::OwnerId;
 /// Bytes of a proof: too many to be guessed.
 const PROOF: usize = 16;
 
-/// Makes and breaks the seals of one life of a node: the client id, and a proof of it by a key that nobody else knows. So a shard keeps nothing.
+/// Makes and breaks the seals of one life of a node: the client id, and a proof of it by a key that nobody else knows.
+/// So a shard keeps nothing.
 pub(crate) struct Seals(hmac::Key);
 
 impl Seals {
@@ -22,7 +23,8 @@ impl Seals {
     pub(crate) fn open(&self, seal: &str) -> Option<OwnerId> {
         let bytes = URL_SAFE_NO_PAD.decode(seal).ok()?;
         let (id, proof) = bytes.split_first_chunk::<16>()?;
-        let is_good = proof.len() == PROOF && aws_lc_rs::constant_time::verify_slices_are_equal(proof, &self.prove(*id)).is_ok();
+        let is_good =
+            proof.len() == PROOF && aws_lc_rs::constant_time::verify_slices_are_equal(proof, &self.prove(*id)).is_ok();
         is_good.then_some(OwnerId(*id))
     }
 

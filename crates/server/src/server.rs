@@ -210,7 +210,8 @@ impl Server {
             probe_timeout_ms: client.pong_timeout.as_millis() as u64 + 2_000,
             ..Timing::default()
         };
-        let directory = Directory::new(&id, &settings.registry.scopes, &timing, random_number()?, cluster.is_on(), clock.now_ms());
+        let directory =
+            Directory::new(&id, &settings.registry.scopes, &timing, random_number()?, cluster.is_on(), clock.now_ms());
         let (registrar, orders) = std::sync::mpsc::channel();
         let stats = &settings.store.stats;
         let mut key = [0; 32];
@@ -233,7 +234,13 @@ impl Server {
         let statistics = store::stats_opening(&settings)?;
         let (shards, inboxes) = (0..shards).map(|_| ShardHandle::new()).unzip();
         let (cluster, joining) = together::join(&settings, (&id, clock.now_ms()), &directory)?.unzip();
-        let node = Arc::new(Node::new(settings, session, clock, id, Ways { shards, registrar, cluster, seals, tls, proxies, origins }));
+        let node = Arc::new(Node::new(
+            settings,
+            session,
+            clock,
+            id,
+            Ways { shards, registrar, cluster, seals, tls, proxies, origins },
+        ));
         if let Some(databases) = databases {
             store::open(&node, &databases).map_err(|source| StartError::Database { database: "primary", source })?;
         }
@@ -314,8 +321,8 @@ impl Running {
         self.addresses.inner
     }
 
-    /// Drains and stops: accepts no more, tells clients to go (3001) spread over `shutdown.spread`, answers the requests that are under way.
-    /// Blocks until all have gone, or `shutdown.timeout` is over.
+    /// Drains and stops: accepts no more, tells clients to go (3001) spread over `shutdown.spread`, answers the
+    /// requests that are under way. Blocks until all have gone, or `shutdown.timeout` is over.
     pub fn stop(self) {
         let settings = &self.node.settings.shutdown;
         let until = Instant::now() + settings.timeout;
@@ -327,7 +334,9 @@ impl Running {
             self.node.send(shard as ShardId, Message::Drain { over_ms, done });
             drains.push(drained);
         }
-        while Instant::now() < until && drains.iter_mut().any(|drained| drained.try_recv() == Err(oneshot::error::TryRecvError::Empty)) {
+        while Instant::now() < until
+            && drains.iter_mut().any(|drained| drained.try_recv() == Err(oneshot::error::TryRecvError::Empty))
+        {
             std::thread::sleep(Duration::from_millis(10));
         }
         self.node.is_stopped.store(true, Relaxed);
@@ -349,9 +358,17 @@ impl Running {
 }
 
 /// One shard's thread: its runtime, its poller, its listener, its loop.
-fn run_shard(node: &Arc<Node>, id: ShardId, inbox: UnboundedReceiver<Message>, listeners: Listeners, seed: u64) -> io::Result<()> {
-    let runtime: LocalRuntime =
-        Builder::new_current_thread().enable_all().event_interval(TASKS_PER_LOOK).build_local(LocalOptions::default())?;
+fn run_shard(
+    node: &Arc<Node>,
+    id: ShardId,
+    inbox: UnboundedReceiver<Message>,
+    listeners: Listeners,
+    seed: u64,
+) -> io::Result<()> {
+    let runtime: LocalRuntime = Builder::new_current_thread()
+        .enable_all()
+        .event_interval(TASKS_PER_LOOK)
+        .build_local(LocalOptions::default())?;
     runtime.block_on(async {
         let poller = Poller::new()?;
         let registry = poller.registry()?;
@@ -363,7 +380,10 @@ fn run_shard(node: &Arc<Node>, id: ShardId, inbox: UnboundedReceiver<Message>, l
 /// Bytes of commands that may wait in a session: twice the largest message that any transport takes.
 fn deferred_max(settings: &Settings) -> usize {
     let streams = [&settings.http_stream, &settings.sse, &settings.uni_http_stream, &settings.uni_sse];
-    let bodies = streams.into_iter().map(|stream| stream.max_request_body_size()).chain([settings.emulation.max_request_body_size()]);
+    let bodies = streams
+        .into_iter()
+        .map(|stream| stream.max_request_body_size())
+        .chain([settings.emulation.max_request_body_size()]);
     let largest = bodies.chain([settings.websocket.message_size_limit, settings.tcp.message_size_limit]).max();
     largest.unwrap_or_default().saturating_mul(2)
 }
@@ -404,7 +424,8 @@ fn listen_everywhere(ports: &Ports, backlog: u32, shards: usize) -> Result<(Vec<
     let (lines, lines_address) = ports.lines.map(listen_at).transpose()?.unzip();
     let (inner, inner_address) = ports.inner.map(listen_at).transpose()?.unzip();
     let (mut lines, mut inner) = (lines.unwrap_or_default().into_iter(), inner.unwrap_or_default().into_iter());
-    let listeners = https.into_iter().map(|http| Listeners { http, lines: lines.next(), inner: inner.next() }).collect();
+    let listeners =
+        https.into_iter().map(|http| Listeners { http, lines: lines.next(), inner: inner.next() }).collect();
     Ok((listeners, Addresses { http: address, lines: lines_address, inner: inner_address }))
 }
 

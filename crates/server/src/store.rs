@@ -1,4 +1,5 @@
-//! Durable channels and the inbox: how the node opens its databases, what it has them do, and where what comes of it goes.
+//! Durable channels and the inbox: how the node opens its databases, what it has them do, and where what comes of it
+//! goes.
 
 use std::sync::Arc;
 
@@ -8,7 +9,9 @@ use touchline_engine::request::{Epoch, Loaded, Position, Runs, Stored};
 use touchline_engine::{Namespaces, Request, Response};
 use touchline_protocol::Error;
 use touchline_store::stats::StatsSettings as StatsOpening;
-use touchline_store::{Append, History, Incoming, Letter, Limits, LimitsOf, OpenError, Placed, Refusal, Settings as Opening, Store};
+use touchline_store::{
+    Append, History, Incoming, Letter, Limits, LimitsOf, OpenError, Placed, Refusal, Settings as Opening, Store,
+};
 
 use crate::inbox::{Asker, Message};
 use crate::node::Node;
@@ -21,13 +24,21 @@ use crate::tls::read_pem;
 ///
 /// # Errors
 /// When an address is none, or the authorities can't be read.
-pub(crate) fn opening(settings: &Settings, namespaces: &Arc<Namespaces>, id: &str) -> Result<Option<Opening>, StartError> {
+pub(crate) fn opening(
+    settings: &Settings,
+    namespaces: &Arc<Namespaces>,
+    id: &str,
+) -> Result<Option<Opening>, StartError> {
     if !settings.needs_primary() {
         return Ok(None);
     }
     let store = &settings.store;
     Ok(Some(Opening {
-        primary: store.primary.url.parse().map_err(|source| StartError::DatabaseAddress { database: "primary", source })?,
+        primary: store
+            .primary
+            .url
+            .parse()
+            .map_err(|source| StartError::DatabaseAddress { database: "primary", source })?,
         tls_ca: read_pem("store.primary.tls_ca", &store.primary.tls_ca)?,
         notifier: id.to_owned(),
         timeout: store.primary.timeout,
@@ -44,7 +55,11 @@ pub(crate) fn opening(settings: &Settings, namespaces: &Arc<Namespaces>, id: &st
 fn limits_of(namespaces: Arc<Namespaces>) -> LimitsOf {
     Arc::new(move |channel| {
         let options = namespaces.resolve(channel).ok().filter(|options| options.durable)?;
-        Some(Limits { size: options.history_size, ttl_ms: millis(options.history_ttl), meta_ttl_ms: millis(options.history_meta_ttl) })
+        Some(Limits {
+            size: options.history_size,
+            ttl_ms: millis(options.history_ttl),
+            meta_ttl_ms: millis(options.history_meta_ttl),
+        })
     })
 }
 
@@ -83,7 +98,8 @@ pub(crate) fn append(node: &Arc<Node>, channel: &Arc<str>, storing: Storing, ask
     let Some(store) = node.store() else { return };
     let of_node = Arc::clone(node);
     let done = move |outcome: Result<Placed, Refusal>| {
-        let placed = |placed: Placed| Response::Published(Some(Position { offset: placed.offset, epoch: epoch_of(placed) }));
+        let placed =
+            |placed: Placed| Response::Published(Some(Position { offset: placed.offset, epoch: epoch_of(placed) }));
         of_node.leave_answer(asker, outcome.map_or_else(|refusal| Response::Refused(refused(refusal)), placed));
     };
     store.append(Append {
@@ -131,7 +147,8 @@ pub(crate) fn post(node: &Arc<Node>, letter: Letter, asker: Option<Asker>) {
     let Some(store) = node.store() else { return };
     let (of_node, expires_ms) = (Arc::clone(node), letter.expires_ms);
     let done = move |outcome: Result<u64, Refusal>| {
-        let posted = |id| Response::Answer(format!("{{\"id\":\"{id}\",\"expires_at\":{expires_ms}}}").into_bytes().into());
+        let posted =
+            |id| Response::Answer(format!("{{\"id\":\"{id}\",\"expires_at\":{expires_ms}}}").into_bytes().into());
         if let Some(asker) = asker {
             of_node.answer(asker, outcome.map_or_else(|refusal| Response::Refused(refused(refusal)), posted));
         }
@@ -148,7 +165,10 @@ pub(crate) fn discard(node: &Arc<Node>, ids: Vec<u64>, asker: Option<Asker>) {
             of_node.register(Order::Discarded(of_ids));
         }
         if let Some(asker) = asker {
-            let answer = outcome.map_or_else(|refusal| Response::Refused(refused(refusal)), |()| Response::Answer(b"{}".to_vec().into()));
+            let answer = outcome.map_or_else(
+                |refusal| Response::Refused(refused(refusal)),
+                |()| Response::Answer(b"{}".to_vec().into()),
+            );
             of_node.answer(asker, answer);
         }
     };
@@ -180,15 +200,30 @@ fn take(node: &Node, incoming: Incoming) {
         Incoming::Letters { scope, name, letters } => node.register(Order::Letters { scope, name, letters }),
         Incoming::Stored { channel, placed, payload } => {
             let (offset, epoch) = (placed.offset, Some(epoch_of(placed)));
-            node.leave_home(channel, Request::Stored(Stored { offset, previous: offset.saturating_sub(1), epoch, payload }));
+            node.leave_home(
+                channel,
+                Request::Stored(Stored { offset, previous: offset.saturating_sub(1), epoch, payload }),
+            );
         }
         Incoming::Settled => node.wake(),
         Incoming::Loaded { channel, behind: (behind, number), history } => {
             let loaded = history.map(|History { epoch, top, floor, kept, runs }| {
-                let kept = kept.into_iter().map(|(offset, time_ms, object)| (offset, Storing::payload(time_ms, &object))).collect();
+                let kept = kept
+                    .into_iter()
+                    .map(|(offset, time_ms, object)| (offset, Storing::payload(time_ms, &object)))
+                    .collect();
                 let runs = Runs { known: runs.known, first: runs.first };
                 let run = runs.known.last().map(|(_, id)| *id).unwrap_or_default();
-                Box::new(Loaded { epoch: Epoch::from_bits(epoch).in_run(run), behind, number, kept, top, floor, is_aged: false, runs })
+                Box::new(Loaded {
+                    epoch: Epoch::from_bits(epoch).in_run(run),
+                    behind,
+                    number,
+                    kept,
+                    top,
+                    floor,
+                    is_aged: false,
+                    runs,
+                })
             });
             node.tell_home(channel, Request::Loaded(loaded));
         }

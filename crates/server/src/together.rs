@@ -45,8 +45,10 @@ pub(crate) fn joining(
     let channel = &settings.channel;
     let without = [(String::new(), &channel.without_namespace)];
     let namespaces = channel.namespaces.iter().map(|namespace| (namespace.name.clone(), &namespace.options));
-    let with_history = without.into_iter().chain(namespaces).filter(|(_, options)| options.has_history() && !options.durable);
-    let streams = with_history.map(|(namespace, o)| StreamSettings { namespace, size: o.history_size, ttl: o.history_ttl });
+    let with_history =
+        without.into_iter().chain(namespaces).filter(|(_, options)| options.has_history() && !options.durable);
+    let streams =
+        with_history.map(|(namespace, o)| StreamSettings { namespace, size: o.history_size, ttl: o.history_ttl });
     Ok(touchline_cluster::Settings {
         urls: cluster.nats_url.clone(),
         retains_order: cluster.nats_no_randomize,
@@ -130,7 +132,10 @@ pub(crate) fn take(node: &Node, incoming: Incoming) {
         Incoming::Passing { channel, payload } => to_channel(channel, Request::Passing(payload)),
         Incoming::Stored { channel, stored, previous, epoch } => {
             let epoch = Some(Epoch::from_bits(epoch));
-            to_channel(channel, Request::Stored(Stored { offset: stored.offset, previous, epoch, payload: stored.payload }));
+            to_channel(
+                channel,
+                Request::Stored(Stored { offset: stored.offset, previous, epoch, payload: stored.payload }),
+            );
         }
         Incoming::Interested { channel } => to_channel(channel, Request::Interested),
         Incoming::Loaded { channel, behind: (behind, number), history } => {

@@ -1,4 +1,5 @@
-//! Whether a client with a token would be let in: a session of its own is asked, as a client would ask it. Nothing else of a node runs.
+//! Whether a client with a token would be let in: a session of its own is asked, as a client would ask it. Nothing else
+//! of a node runs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,12 +25,17 @@ impl Sealer for Unsealed {
     }
 }
 
-/// Connects with a token at a time (Unix milliseconds) to a node with these settings; with a channel and the token's user, subscribes
-/// with it. Why this is refused, if it is. What other connections have is not known.
+/// Connects with a token at a time (Unix milliseconds) to a node with these settings; with a channel and the token's
+/// user, subscribes with it. Why this is refused, if it is. What other connections have is not known.
 ///
 /// # Errors
 /// When a configured public key can't be used.
-pub fn try_token(settings: &Settings, token: &str, channel: Option<(&str, String)>, now_ms: u64) -> Result<Option<Refused>, StartError> {
+pub fn try_token(
+    settings: &Settings,
+    token: &str,
+    channel: Option<(&str, String)>,
+    now_ms: u64,
+) -> Result<Option<Refused>, StartError> {
     let mut client = settings.client.clone();
     if channel.is_some() {
         // The connection is not what is tried.
@@ -76,5 +82,10 @@ pub fn try_token(settings: &Settings, token: &str, channel: Option<(&str, String
     }
     let code = effects.disconnect.map(|why| why.code.into()).or(effects.errors.first().copied());
     let unknown = "the server would not say why";
-    Ok(code.map(|code| effects.refusals.pop().map_or(Refused { code, cause: unknown, channel: "".into() }, |why| Refused { code, ..why })))
+    Ok(code.map(|code| {
+        effects
+            .refusals
+            .pop()
+            .map_or(Refused { code, cause: unknown, channel: "".into() }, |why| Refused { code, ..why })
+    }))
 }

@@ -1,4 +1,5 @@
-//! How many connections each user has on this node, over all shards; used only where `client.user_connection_limit` is set.
+//! How many connections each user has on this node, over all shards; used only where `client.user_connection_limit` is
+//! set.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -62,7 +63,10 @@ mod tests {
     #[test]
     fn each_user_has_so_many_and_who_is_gone_is_forgotten() {
         let counts = UserCounts::new(2);
-        assert_eq!([counts.take("ann"), counts.take("ann"), counts.take("ann"), counts.take("bob")], [true, true, false, true]);
+        assert_eq!(
+            [counts.take("ann"), counts.take("ann"), counts.take("ann"), counts.take("bob")],
+            [true, true, false, true]
+        );
         counts.give_back("ann");
         assert_eq!([counts.take("ann"), counts.take("ann")], [true, false]);
         ["ann", "ann", "bob"].iter().for_each(|user| counts.give_back(user));

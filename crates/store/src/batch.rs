@@ -35,7 +35,8 @@ pub(crate) enum Write {
         ids: Vec<u64>,
         done: OnDone,
     },
-    /// Begins a new run, unless the current one is not this any more. Offsets of a channel from one on are not those of the runs before.
+    /// Begins a new run, unless the current one is not this any more. Offsets of a channel from one on are not those of
+    /// the runs before.
     BeginRun {
         channel: Arc<str>,
         lost: u64,
@@ -70,7 +71,9 @@ impl Read {
     pub(crate) fn tell(self, answer: Answer, hand: &Hand) -> Option<Load> {
         match (self, answer) {
             (Read::History(load), Answer::History(None)) => return Some(load),
-            (Read::History(Load { channel, behind, .. }), Answer::History(history)) => hand(Incoming::Loaded { channel, behind, history }),
+            (Read::History(Load { channel, behind, .. }), Answer::History(history)) => {
+                hand(Incoming::Loaded { channel, behind, history })
+            }
             (Read::Find(_, done), Answer::Find(found)) => done(found),
             (Read::Letters { scope, name, .. }, Answer::Letters(letters)) => {
                 hand(Incoming::Letters { scope, name, letters: Some(letters) })
@@ -149,13 +152,21 @@ impl Done {
             }
             (Write::Make(Load { channel, behind, .. }), Outcome::Made { epoch, top: 0 }) => {
                 let runs = Runs { known: Known::clone(known), first: Vec::new() };
-                Done::Made { channel, behind, history: Some(History { epoch, top: 0, floor: 0, kept: Vec::new(), runs }) }
+                Done::Made {
+                    channel,
+                    behind,
+                    history: Some(History { epoch, top: 0, floor: 0, kept: Vec::new(), runs }),
+                }
             }
             (Write::Make(load), Outcome::Made { .. }) => Done::Unread(load),
             (Write::Post(letter, done), Outcome::Posted(id)) => Done::Posted { letter, id, done },
-            (Write::Remove { done, .. } | Write::Describe { done, .. } | Write::Forget { done, .. } | Write::Discard { done, .. }, _) => {
-                Done::Plain(done)
-            }
+            (
+                Write::Remove { done, .. }
+                | Write::Describe { done, .. }
+                | Write::Forget { done, .. }
+                | Write::Discard { done, .. },
+                _,
+            ) => Done::Plain(done),
             _ => return None,
         })
     }
@@ -234,7 +245,10 @@ impl Write {
         match self {
             Write::Append(append) => (append.done)(Err(refusal)),
             Write::Post(_, done) => done(Err(refusal)),
-            Write::Remove { done, .. } | Write::Describe { done, .. } | Write::Forget { done, .. } | Write::Discard { done, .. } => {
+            Write::Remove { done, .. }
+            | Write::Describe { done, .. }
+            | Write::Forget { done, .. }
+            | Write::Discard { done, .. } => {
                 done(Err(refusal));
             }
             Write::Make(Load { channel, behind, .. }) => hand(Incoming::Loaded { channel, behind, history: None }),

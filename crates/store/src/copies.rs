@@ -16,8 +16,8 @@ use crate::sqlite::lock;
 /// The files of a database, the log before what it belongs to.
 const PARTS: [&str; 3] = ["-wal", "-shm", ""];
 
-/// Copies a database into a new file, which only this account can read. Who writes meanwhile does not wait, and the copy has all that was
-/// committed before it began. Gives its size, bytes.
+/// Copies a database into a new file, which only this account can read. Who writes meanwhile does not wait, and the
+/// copy has all that was committed before it began. Gives its size, bytes.
 ///
 /// # Errors
 /// See [`OpenError`]; no file is left behind.
@@ -31,10 +31,12 @@ pub fn backup(from: &Path, to: &Path) -> Result<u64, OpenError> {
     })
 }
 
-/// Puts a copy in the place of a database that no node uses. What was there is kept beside it, under the name that is given back.
+/// Puts a copy in the place of a database that no node uses. What was there is kept beside it, under the name that is
+/// given back.
 ///
 /// # Errors
-/// See [`OpenError`]: also when the copy is damaged, or is not of this database and of a schema that this program knows.
+/// See [`OpenError`]: also when the copy is damaged, or is not of this database and of a schema that this program
+/// knows.
 pub fn restore(from: &Path, to: &Path, database: &Database) -> Result<Option<PathBuf>, OpenError> {
     if let (Ok(copy), Ok(current)) = (from.canonicalize(), to.canonicalize())
         && copy == current
@@ -69,7 +71,8 @@ fn open(path: &Path) -> Result<Connection, OpenError> {
     let of_file = |source| OpenError::File { path: path.display().to_string(), source };
     File::open(path).map_err(of_file)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    Connection::open_with_flags(path, flags).map_err(|source| OpenError::Sqlite { path: path.display().to_string(), source })
+    Connection::open_with_flags(path, flags)
+        .map_err(|source| OpenError::Sqlite { path: path.display().to_string(), source })
 }
 
 /// Copies all pages in one reading transaction, checks the copy, and waits until it is on disk.
@@ -77,7 +80,10 @@ fn copy(source: &Connection, from: &Path, to: &Path) -> Result<u64, OpenError> {
     let of_file = |source| OpenError::File { path: to.display().to_string(), source };
     // The copy needs room; what else fails while pages are copied fails at their source.
     let while_copying = |source: rusqlite::Error| {
-        let is_of_copy = matches!(source.sqlite_error_code(), Some(ErrorCode::DiskFull | ErrorCode::ReadOnly | ErrorCode::CannotOpen));
+        let is_of_copy = matches!(
+            source.sqlite_error_code(),
+            Some(ErrorCode::DiskFull | ErrorCode::ReadOnly | ErrorCode::CannotOpen)
+        );
         OpenError::Sqlite { path: if is_of_copy { to } else { from }.display().to_string(), source }
     };
     let in_copy = |source| OpenError::Sqlite { path: to.display().to_string(), source };
@@ -106,8 +112,9 @@ fn is_of(connection: &Connection, database: &Database) -> rusqlite::Result<bool>
     Ok(connection.query_row(count, [table.trim_end_matches('(')], |row| row.get::<_, u64>(0))? > 0)
 }
 
-/// Renames a database and the files beside it, the log first: a database must never stand beside a log that is not its own. Nothing that
-/// has been put aside before is replaced; the caller holds the database's lock, so nobody else puts it aside meanwhile.
+/// Renames a database and the files beside it, the log first: a database must never stand beside a log that is not its
+/// own. Nothing that has been put aside before is replaced; the caller holds the database's lock, so nobody else puts
+/// it aside meanwhile.
 fn put_aside(path: &Path) -> std::io::Result<Option<PathBuf>> {
     if !path.exists() {
         return Ok(None);
@@ -115,7 +122,8 @@ fn put_aside(path: &Path) -> std::io::Result<Option<PathBuf>> {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let is_free = |kept: &PathBuf| PARTS.iter().all(|suffix| !beside(kept, suffix).exists());
     let kept = (seconds..).map(|number| beside(path, &format!(".before-{number}"))).find(is_free);
-    let kept = kept.ok_or_else(|| Error::new(ErrorKind::AlreadyExists, "no name is left for the database that was there"))?;
+    let kept =
+        kept.ok_or_else(|| Error::new(ErrorKind::AlreadyExists, "no name is left for the database that was there"))?;
     for suffix in PARTS {
         let from = beside(path, suffix);
         if from.exists() {

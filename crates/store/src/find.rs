@@ -62,7 +62,8 @@ pub(crate) const COMPARED_MAX: usize = 10_000;
 
 /// The words by which channels like one are looked for: from the rarest on, as long as not too many channels have them.
 pub(crate) fn rarest(weights: &Weights, count: impl Fn(&str) -> u64) -> Vec<&str> {
-    let mut terms: Vec<(u64, &str)> = weights.iter().filter(|(term, _)| !term.is_empty()).map(|(term, _)| (count(term), &**term)).collect();
+    let mut terms: Vec<(u64, &str)> =
+        weights.iter().filter(|(term, _)| !term.is_empty()).map(|(term, _)| (count(term), &**term)).collect();
     terms.sort_unstable();
     let mut room = COMPARED_MAX as u64;
     let mut fits = |n: u64, is_first: bool| {

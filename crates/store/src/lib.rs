@@ -1,8 +1,8 @@
-//! What must not be lost: the history of durable channels, on disk before a publisher is acknowledged; what is known of channels; letters to
-//! names that nobody has now.
+//! What must not be lost: the history of durable channels, on disk before a publisher is acknowledged; what is known of
+//! channels; letters to names that nobody has now.
 //!
-//! [`Store::open`] gives a handle to ask with, and hands what comes of it to one function. The databases have threads of their own: nothing
-//! here makes a caller wait. What is asked beyond the room of the queue is refused at once.
+//! [`Store::open`] gives a handle to ask with, and hands what comes of it to one function. The databases have threads
+//! of their own: nothing here makes a caller wait. What is asked beyond the room of the queue is refused at once.
 
 mod batch;
 pub mod copies;
@@ -71,7 +71,8 @@ pub enum Refusal {
     NoRoom,
     /// Nothing is said of that channel.
     Unknown,
-    /// The database can't keep what it holds, and never will: a text with NUL, one that is too long for an index, a number out of range.
+    /// The database can't keep what it holds, and never will: a text with NUL, one that is too long for an index, a
+    /// number out of range.
     Invalid,
 }
 
@@ -100,7 +101,8 @@ pub type OnPosted = Box<dyn FnOnce(Result<u64, Refusal>) + Send>;
 pub struct Append {
     /// The channel.
     pub channel: Arc<str>,
-    /// Handed back as it is by [`Incoming::Stored`]: a head of [`HEAD`] bytes and the publication's JSON object, which is what is stored.
+    /// Handed back as it is by [`Incoming::Stored`]: a head of [`HEAD`] bytes and the publication's JSON object, which
+    /// is what is stored.
     pub payload: Bytes,
     /// When it was published, Unix milliseconds.
     pub time_ms: u64,
@@ -135,7 +137,8 @@ pub struct Letter {
     pub most: usize,
 }
 
-/// Bytes before the JSON object in a payload: format, kind, and length of the rest, which is the time as eight bytes, little-endian.
+/// Bytes before the JSON object in a payload: format, kind, and length of the rest, which is the time as eight bytes,
+/// little-endian.
 pub const HEAD: usize = 12;
 
 /// The format of rows that hold what applications or clients have said. A row of a higher one is not read.
@@ -158,7 +161,8 @@ struct DamagedRow {
     place: String,
 }
 
-/// What a row holds, if it can be a JSON object that was stored. A database finds damage in its own pages only where it breaks their structure.
+/// What a row holds, if it can be a JSON object that was stored. A database finds damage in its own pages only where it
+/// breaks their structure.
 fn intact(object: Vec<u8>, place: impl FnOnce() -> String) -> Result<Bytes, DamagedRow> {
     let text = std::str::from_utf8(&object).ok().filter(|text| text.starts_with('{'));
     match text.map(serde_json::from_str::<IgnoredAny>) {
@@ -189,7 +193,8 @@ impl History {
     /// The same without what is before a hole: a history has none.
     fn whole(mut self) -> Self {
         let expected = (1..=self.top).rev();
-        let whole = self.kept.iter().rev().zip(expected).take_while(|((offset, ..), expected)| offset == expected).count();
+        let whole =
+            self.kept.iter().rev().zip(expected).take_while(|((offset, ..), expected)| offset == expected).count();
         if (whole as u64) < self.top.saturating_sub(self.floor) {
             self.kept.drain(..self.kept.len() - whole);
             self.floor = self.top - whole as u64;
@@ -210,8 +215,8 @@ pub enum Incoming {
         /// As in [`Append::payload`].
         payload: Bytes,
     },
-    /// All that one commit came to has been told, or that something was refused: whoever gathers [`Incoming::Stored`] and what the
-    /// [`OnPlaced`] say may act on it. It comes after every one of them.
+    /// All that one commit came to has been told, or that something was refused: whoever gathers [`Incoming::Stored`]
+    /// and what the [`OnPlaced`] say may act on it. It comes after every one of them.
     Settled,
     /// An answer to [`Store::load`]; none = it can't be had now.
     Loaded {
@@ -288,7 +293,8 @@ impl Figures {
         !self.is_failing() && !self.is_damaged.load(Relaxed)
     }
 
-    /// Whether the last write failed: it is tried again. A damaged database is written to all the same, where that succeeds.
+    /// Whether the last write failed: it is tried again. A damaged database is written to all the same, where that
+    /// succeeds.
     fn is_failing(&self) -> bool {
         self.is_failing.load(Relaxed)
     }
@@ -315,10 +321,17 @@ impl Store {
     pub fn open(settings: &Settings, hand: impl Fn(Incoming) + Send + Sync + 'static) -> Result<Self, OpenError> {
         let (figures, hand): (_, Hand) = (Arc::<Figures>::default(), Arc::new(hand));
         let primary = match &settings.primary {
-            Url::Sqlite(path) => Primary::Sqlite(sqlite::Primary::open(path, settings, Hand::clone(&hand), Arc::clone(&figures))?),
+            Url::Sqlite(path) => {
+                Primary::Sqlite(sqlite::Primary::open(path, settings, Hand::clone(&hand), Arc::clone(&figures))?)
+            }
             Url::Postgres(url) => {
                 let address = postgres::Address::new(url, &settings.tls_ca, settings.timeout)?;
-                Primary::Postgres(postgres::Primary::open(&address, settings, Hand::clone(&hand), Arc::clone(&figures))?)
+                Primary::Postgres(postgres::Primary::open(
+                    &address,
+                    settings,
+                    Hand::clone(&hand),
+                    Arc::clone(&figures),
+                )?)
             }
         };
         Ok(Store { primary, figures, hand, read_queue: settings.read_queue as u64 })
@@ -332,8 +345,9 @@ impl Store {
         self.write(Write::Append(append));
     }
 
-    /// Reads what is kept of a channel behind an offset, at most the last `size`; [`Incoming::Loaded`] tells it. `behind` is the offset, and a
-    /// number that the answer carries. A channel that is not there yet gets its epoch, and is forgotten after `meta_ttl_ms` milliseconds if nothing is published.
+    /// Reads what is kept of a channel behind an offset, at most the last `size`; [`Incoming::Loaded`] tells it.
+    /// `behind` is the offset, and a number that the answer carries. A channel that is not there yet gets its
+    /// epoch, and is forgotten after `meta_ttl_ms` milliseconds if nothing is published.
     pub fn load(&self, channel: Arc<str>, behind: (u64, u64), size: usize, meta_ttl_ms: u64) {
         self.read(Read::History(Load { channel, behind, size, meta_ttl_ms: meta_ttl_ms.min(LENGTH_MAX_MS) }));
     }
@@ -373,8 +387,8 @@ impl Store {
         self.write(Write::Discard { ids, done });
     }
 
-    /// Begins a new run if the current run is `lost`, an id as in [`Placed::run`]. The caller knows of a publication that the database lacks:
-    /// offsets of the channel from `first` on are of the new run.
+    /// Begins a new run if the current run is `lost`, an id as in [`Placed::run`]. The caller knows of a publication
+    /// that the database lacks: offsets of the channel from `first` on are of the new run.
     pub fn begin_run(&self, channel: Arc<str>, lost: u64, first: u64) {
         self.write(Write::BeginRun { channel, lost, first });
     }

@@ -139,7 +139,8 @@ pub fn newest(migrations: &[Migration]) -> u32 {
     migrations.last().map_or(0, |last| last.version)
 }
 
-/// Makes the changes up to a version that are not made yet, or takes back those above it. Who comes second finds it done.
+/// Makes the changes up to a version that are not made yet, or takes back those above it. Who comes second finds it
+/// done.
 ///
 /// # Errors
 /// SQLite's; the schema is then at the last change that succeeded.
@@ -193,11 +194,17 @@ mod tests {
 
     #[test]
     fn a_change_that_fails_leaves_nothing_behind() {
-        let bad = [TWO[0], Migration { version: 2, title: "bad", up: "CREATE TABLE half (a); CREATE TABLE one (a)", down: "" }];
+        let bad = [
+            TWO[0],
+            Migration { version: 2, title: "bad", up: "CREATE TABLE half (a); CREATE TABLE one (a)", down: "" },
+        ];
         let mut connection = Connection::open_in_memory().expect("memory is there");
         assert!(go_to(&mut connection, &bad, 2).is_err());
         assert_eq!(version(&connection), Ok(1));
-        assert_eq!(connection.query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'half'", [], |row| row.get(0)), Ok(0));
+        assert_eq!(
+            connection.query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'half'", [], |row| row.get(0)),
+            Ok(0)
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! Runs of the primary database. Within a run the database only goes forward; when it may have been set back to an earlier state (a backup was
-//! restored, a standby took over), a new run begins. Each channel notes the first offset that a run gave, so a position that was given by a
-//! state that is lost can be told from one of today's history.
+//! Runs of the primary database. Within a run the database only goes forward; when it may have been set back to an
+//! earlier state (a backup was restored, a standby took over), a new run begins. Each channel notes the first offset
+//! that a run gave, so a position that was given by a state that is lost can be told from one of today's history.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};

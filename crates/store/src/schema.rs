@@ -47,7 +47,8 @@ impl Schema {
         }
     }
 
-    /// Opens the database at an address to look at it: nothing is made or changed, and nodes may run. A file that is not there is empty.
+    /// Opens the database at an address to look at it: nothing is made or changed, and nodes may run. A file that is
+    /// not there is empty.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -55,7 +56,8 @@ impl Schema {
         match url {
             Url::Sqlite(path) => {
                 let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-                let found = if path.exists() { Connection::open_with_flags(path, flags) } else { Connection::open_in_memory() };
+                let found =
+                    if path.exists() { Connection::open_with_flags(path, flags) } else { Connection::open_in_memory() };
                 let path = path.display().to_string();
                 let connection = found.map_err(|source| OpenError::Sqlite { path: path.clone(), source })?;
                 Ok(Schema { database, of: Of::Sqlite { connection, path, _lock: None } })
@@ -75,7 +77,8 @@ impl Schema {
         let lock = lock(path)?;
         let path_text = path.display().to_string();
         sqlite::make_database(path).map_err(|source| OpenError::File { path: path_text.clone(), source })?;
-        let connection = sqlite::connect(path).map_err(|source| OpenError::Sqlite { path: path_text.clone(), source })?;
+        let connection =
+            sqlite::connect(path).map_err(|source| OpenError::Sqlite { path: path_text.clone(), source })?;
         Ok(Schema { database, of: Of::Sqlite { connection, path: path_text, _lock: Some(lock) } })
     }
 
@@ -111,9 +114,8 @@ impl Schema {
             return Err(SchemaError::Newer { database: self.database.name, found, known }.into());
         }
         match &mut self.of {
-            Of::Sqlite { connection, path, .. } => {
-                migrate::go_to(connection, migrations, version).map_err(|source| OpenError::Sqlite { path: path.clone(), source })
-            }
+            Of::Sqlite { connection, path, .. } => migrate::go_to(connection, migrations, version)
+                .map_err(|source| OpenError::Sqlite { path: path.clone(), source }),
             Of::Postgres { link, runtime } => {
                 runtime.block_on(link.go_to(self.database, version)).map_err(|failure: Failure| failure.into())
             }

@@ -27,7 +27,10 @@ impl std::str::FromStr for Url {
     fn from_str(text: &str) -> Result<Self, UrlError> {
         if text.starts_with("postgres://") || text.starts_with("postgresql://") {
             // What its client can't read would fail at the start only, with less to say.
-            return text.parse::<tokio_postgres::Config>().map(|_| Url::Postgres(text.to_owned())).map_err(|_| UrlError);
+            return text
+                .parse::<tokio_postgres::Config>()
+                .map(|_| Url::Postgres(text.to_owned()))
+                .map_err(|_| UrlError);
         }
         match text.strip_prefix("sqlite:").map(|rest| rest.strip_prefix("//").unwrap_or(rest)) {
             Some(path) if !path.is_empty() => Ok(Url::Sqlite(path.into())),
@@ -102,11 +105,13 @@ pub struct Settings {
     pub timeout: Duration,
     /// This node, where others write into the same PostgreSQL; empty = none do.
     pub notifier: String,
-    /// How much of a channel is kept; none = it is not durable. Asked for publications that applications put into PostgreSQL themselves.
+    /// How much of a channel is kept; none = it is not durable. Asked for publications that applications put into
+    /// PostgreSQL themselves.
     pub limits: LimitsOf,
     /// Bring the schema up to date at the start.
     pub migrates: bool,
-    /// How long a batch of publications waits for more before it is committed. Zero commits at once; what comes during a commit is one batch.
+    /// How long a batch of publications waits for more before it is committed. Zero commits at once; what comes during
+    /// a commit is one batch.
     pub commit_delay: Duration,
     /// Publications in one commit, at most.
     pub commit_size: usize,
@@ -128,7 +133,9 @@ mod tests {
         assert_eq!(path("sqlite:a/b.db").as_deref(), Ok("sqlite:a/b.db"));
         assert_eq!(path("sqlite:///var/lib/touchline.db").as_deref(), Ok("sqlite:/var/lib/touchline.db"));
         assert_eq!(path("postgres://me:secret@db/touchline").as_deref(), Ok("postgres:…"), "no secret is shown");
-        for bad in ["", "sqlite:", "mysql://x", "/var/lib/touchline.db", "postgres://db:port/x", "postgres://db/x?no_such=1"] {
+        for bad in
+            ["", "sqlite:", "mysql://x", "/var/lib/touchline.db", "postgres://db:port/x", "postgres://db/x?no_such=1"]
+        {
             assert_eq!(path(bad), Err(UrlError), "{bad}");
         }
     }
@@ -160,9 +167,14 @@ mod tests {
         rusqlite::Connection::open(directory.join("good.db"))
             .and_then(|good| good.execute_batch("CREATE TABLE t (c)"))
             .expect("it is made");
-        for (name, is_one) in
-            [("good.db", true), ("empty.db", true), ("new/and/deep.db", true), ("junk.db", false), ("", false), ("junk.db/below.db", false)]
-        {
+        for (name, is_one) in [
+            ("good.db", true),
+            ("empty.db", true),
+            ("new/and/deep.db", true),
+            ("junk.db", false),
+            ("", false),
+            ("junk.db/below.db", false),
+        ] {
             let found = url(&format!("sqlite:{}", directory.join(name).display())).inspect();
             assert_eq!(found.is_ok(), is_one, "{name}: {found:?}");
         }

@@ -1,5 +1,6 @@
-//! How many different users there were, without keeping who: exact up to 128, then HyperLogLog (Flajolet, Fusy, Gandouet, Meunier 2007) with
-//! 2,048 registers, whose standard error is 2.3 %. Sketches of shards, nodes and minutes can be united.
+//! How many different users there were, without keeping who: exact up to 128, then HyperLogLog (Flajolet, Fusy,
+//! Gandouet, Meunier 2007) with 2,048 registers, whose standard error is 2.3 %. Sketches of shards, nodes and minutes
+//! can be united.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +30,9 @@ impl Default for Sketch {
 
 /// The same number for the same user on every node, at any time: FNV-1a, spread by the finisher of SplitMix64.
 pub fn hash(user: &[u8]) -> u64 {
-    let fnv = user.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3));
+    let fnv = user
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3));
     let z = (fnv ^ (fnv >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
@@ -60,7 +63,9 @@ impl Sketch {
     pub fn unite(&mut self, other: &Sketch) {
         match (&mut self.0, &other.0) {
             (_, Kind::Few(hashes)) => hashes.iter().for_each(|hash| self.add(*hash)),
-            (Kind::Many(mine), Kind::Many(theirs)) => mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine = *theirs.max(mine)),
+            (Kind::Many(mine), Kind::Many(theirs)) => {
+                mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine = *theirs.max(mine))
+            }
             (Kind::Few(hashes), Kind::Many(theirs)) => {
                 let hashes = std::mem::take(hashes);
                 self.0 = Kind::Many(theirs.clone());
@@ -133,7 +138,9 @@ mod tests {
 
     #[test]
     fn a_union_is_the_sketch_of_all_however_it_came_about() {
-        for (a, b) in [(0..10, 5..20), (0..100, 50..150), (0..100, 0..1_000), (0..1_000, 990..1_010), (0..5_000, 4_000..9_000)] {
+        for (a, b) in
+            [(0..10, 5..20), (0..100, 50..150), (0..100, 0..1_000), (0..1_000, 990..1_010), (0..5_000, 4_000..9_000)]
+        {
             let whole = of(a.start..b.end.max(a.end));
             let (mut one, mut two) = (of(a.clone()), of(b.clone()));
             one.unite(&two);

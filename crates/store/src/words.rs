@@ -1,5 +1,5 @@
-//! Words of texts, and how much channels have in common by them: TF-IDF and cosine (Salton, Wong, Yang: A vector space model for automatic
-//! indexing, 1975). Pure, so both databases come to the same.
+//! Words of texts, and how much channels have in common by them: TF-IDF and cosine (Salton, Wong, Yang: A vector space
+//! model for automatic indexing, 1975). Pure, so both databases come to the same.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,13 +17,15 @@ const STEM_MAX: usize = 64;
 
 /// English words that say nothing of a channel.
 const STOP_WORDS: &[&str] = &[
-    "a", "about", "above", "after", "again", "against", "all", "also", "am", "an", "and", "any", "are", "as", "at", "be", "because",
-    "been", "before", "being", "below", "between", "both", "but", "by", "can", "could", "did", "do", "does", "doing", "down", "during",
-    "each", "few", "for", "from", "further", "had", "has", "have", "having", "he", "her", "here", "hers", "him", "his", "how", "i", "if",
-    "in", "into", "is", "it", "its", "just", "me", "more", "most", "my", "no", "nor", "not", "now", "of", "off", "on", "once", "only",
-    "or", "other", "our", "ours", "out", "over", "own", "same", "she", "should", "so", "some", "such", "than", "that", "the", "their",
-    "theirs", "them", "then", "there", "these", "they", "this", "those", "through", "to", "too", "under", "until", "up", "very", "was",
-    "we", "were", "what", "when", "where", "which", "while", "who", "whom", "why", "will", "with", "would", "you", "your", "yours",
+    "a", "about", "above", "after", "again", "against", "all", "also", "am", "an", "and", "any", "are", "as", "at",
+    "be", "because", "been", "before", "being", "below", "between", "both", "but", "by", "can", "could", "did", "do",
+    "does", "doing", "down", "during", "each", "few", "for", "from", "further", "had", "has", "have", "having", "he",
+    "her", "here", "hers", "him", "his", "how", "i", "if", "in", "into", "is", "it", "its", "just", "me", "more",
+    "most", "my", "no", "nor", "not", "now", "of", "off", "on", "once", "only", "or", "other", "our", "ours", "out",
+    "over", "own", "same", "she", "should", "so", "some", "such", "than", "that", "the", "their", "theirs", "them",
+    "then", "there", "these", "they", "this", "those", "through", "to", "too", "under", "until", "up", "very", "was",
+    "we", "were", "what", "when", "where", "which", "while", "who", "whom", "why", "will", "with", "would", "you",
+    "your", "yours",
 ];
 
 /// The stems of a text's words, in order. Words are runs of letters and digits; case and stop words don't count.
@@ -77,8 +79,13 @@ impl Counts {
 /// A channel by its words.
 pub(crate) type Weights = Vec<(String, u64)>;
 
-/// Channels in the order of the cosine between them and what is asked for, the likest first; those that are equally like, by name.
-pub(crate) fn rank(asked: &Weights, channels: impl IntoIterator<Item = (String, Weights)>, counts: &Counts) -> Vec<(String, f64)> {
+/// Channels in the order of the cosine between them and what is asked for, the likest first; those that are equally
+/// like, by name.
+pub(crate) fn rank(
+    asked: &Weights,
+    channels: impl IntoIterator<Item = (String, Weights)>,
+    counts: &Counts,
+) -> Vec<(String, f64)> {
     let asked: HashMap<&str, f64> = counts.vector(asked).collect();
     let length = |of: &mut dyn Iterator<Item = f64>| of.map(|x| x * x).sum::<f64>().sqrt();
     let of_asked = length(&mut asked.values().copied());
@@ -92,7 +99,8 @@ pub(crate) fn rank(asked: &Weights, channels: impl IntoIterator<Item = (String, 
     ranked
 }
 
-/// Channels by their words, and the counts of these words, out of rows of both: channel, term, weight, count; those of one channel together.
+/// Channels by their words, and the counts of these words, out of rows of both: channel, term, weight, count; those of
+/// one channel together.
 pub(crate) fn gather(rows: impl IntoIterator<Item = (String, String, u64, u64)>) -> (Vec<(String, Weights)>, Counts) {
     let (mut channels, mut counts) = (Vec::<(String, Weights)>::new(), Counts::default());
     for (channel, term, weight, count) in rows {
@@ -118,7 +126,10 @@ mod tests {
 
     #[test]
     fn words_come_down_to_their_stems() {
-        assert_eq!(stems("The Matches: matching, matched — in Zürich 2026!"), ["match", "match", "match", "zürich", "2026"]);
+        assert_eq!(
+            stems("The Matches: matching, matched — in Zürich 2026!"),
+            ["match", "match", "match", "zürich", "2026"]
+        );
         assert_eq!(stems("of the and"), [""; 0]);
         assert_eq!(stems(&"ü".repeat(100)), ["ü".repeat(32)]);
     }
@@ -139,7 +150,9 @@ mod tests {
 
     #[test]
     fn the_likest_comes_first_and_itself_is_one() {
-        let of = |words: &[(&str, u64)]| words.iter().map(|(word, weight)| ((*word).to_owned(), *weight)).collect::<Weights>();
+        let of = |words: &[(&str, u64)]| {
+            words.iter().map(|(word, weight)| ((*word).to_owned(), *weight)).collect::<Weights>()
+        };
         let counts = Counts([("", 3), ("a", 2), ("b", 1), ("c", 2)].map(|(word, n)| (word.to_owned(), n)).into());
         let channels = [("z", of(&[("a", 1), ("b", 1)])), ("y", of(&[("a", 1), ("c", 1)])), ("x", of(&[("c", 5)]))];
         let channels = channels.map(|(name, weights)| (name.to_owned(), weights));

@@ -78,7 +78,8 @@ impl Http {
 
     /// An operation of the server API.
     pub(crate) fn api(&mut self, operation: &str, body: &Value) -> Value {
-        let answer = self.request("POST", &format!("/api/{operation}"), &format!("X-API-Key: {KEY}\r\n"), &body.to_string());
+        let answer =
+            self.request("POST", &format!("/api/{operation}"), &format!("X-API-Key: {KEY}\r\n"), &body.to_string());
         let (_, text) = answer.unwrap_or_else(|| panic!("no answer to {operation}"));
         serde_json::from_str(&text).unwrap_or_else(|_| panic!("{operation}: no JSON: {text}"))
     }
@@ -100,7 +101,8 @@ impl Http {
             Some(socket) => socket,
             none => none.insert(TcpStream::connect(self.address).and_then(with_deadlines).ok()?),
         };
-        let head = format!("{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{headers}Content-Length: {}\r\n\r\n", body.len());
+        let head =
+            format!("{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{headers}Content-Length: {}\r\n\r\n", body.len());
         socket.write_all((head + body).as_bytes()).ok()?;
         let (mut answer, mut some) = (Vec::new(), [0; 64 * 1024]);
         loop {

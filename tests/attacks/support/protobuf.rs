@@ -19,7 +19,8 @@ pub(crate) fn varint(mut number: u64) -> Vec<u8> {
     out
 }
 
-/// A command with its length before it; `kind` is its field: 4 connect, 5 subscribe, 6 unsubscribe, 7 publish, 8 presence, 10 history, 13 rpc.
+/// A command with its length before it; `kind` is its field: 4 connect, 5 subscribe, 6 unsubscribe, 7 publish, 8
+/// presence, 10 history, 13 rpc.
 pub(crate) fn command(id: u32, kind: u8, request: &[u8]) -> Vec<u8> {
     let mut body = vec![1 << 3];
     body.extend(varint(id.into()));

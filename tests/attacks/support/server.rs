@@ -109,9 +109,11 @@ fn write(changes: &Value) -> (PathBuf, PathBuf) {
 /// What `touchline serve` says of a configuration that it must refuse.
 pub(crate) fn refusal(changes: &Value) -> Option<String> {
     let (directory, file) = write(changes);
-    let output = Command::new(BINARY).arg("check").arg(&file).current_dir(&directory).output().expect("the binary runs");
+    let output =
+        Command::new(BINARY).arg("check").arg(&file).current_dir(&directory).output().expect("the binary runs");
     let _ = fs::remove_dir_all(&directory);
-    (!output.status.success()).then(|| String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout))
+    (!output.status.success())
+        .then(|| String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout))
 }
 
 impl Server {

@@ -1,4 +1,5 @@
-//! HTTP/2 by hand (RFC 9113): frames, heads without compression, WebSockets over streams (RFC 8441), and the windows of what we send.
+//! HTTP/2 by hand (RFC 9113): frames, heads without compression, WebSockets over streams (RFC 8441), and the windows of
+//! what we send.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -132,13 +133,17 @@ impl Two {
             return None;
         }
         let stream = u32::from_be_bytes([self.read[5], self.read[6], self.read[7], self.read[8]]) & 0x7fff_ffff;
-        let frame = Frame { kind: self.read[3], flags: self.read[4], stream, payload: self.read[9..9 + length].to_vec() };
+        let frame =
+            Frame { kind: self.read[3], flags: self.read[4], stream, payload: self.read[9..9 + length].to_vec() };
         self.read.drain(..9 + length);
         match frame.kind {
             SETTINGS if frame.flags & ACK == 0 => {
                 for setting in frame.payload.chunks_exact(6).filter(|setting| setting[..2] == [0, 4]) {
                     let value = i64::from(u32::from_be_bytes([setting[2], setting[3], setting[4], setting[5]]));
-                    self.windows.iter_mut().filter(|(stream, _)| **stream != 0).for_each(|(_, window)| *window += value - self.initial);
+                    self.windows
+                        .iter_mut()
+                        .filter(|(stream, _)| **stream != 0)
+                        .for_each(|(_, window)| *window += value - self.initial);
                     self.initial = value;
                 }
                 self.unsent.extend(self::frame(SETTINGS, ACK, 0, &[]));

@@ -1,4 +1,5 @@
-//! What an attack costs others, looked at while it goes on: the server's memory, `/health`, and a neighbour who gets what is published.
+//! What an attack costs others, looked at while it goes on: the server's memory, `/health`, and a neighbour who gets
+//! what is published.
 
 use std::fmt::Display;
 use std::io::{Read as _, Write as _};
@@ -17,7 +18,8 @@ use super::{MIB, PATIENCE, comes};
 
 /// Between two looks.
 const INTERVAL: Duration = Duration::from_millis(20);
-/// Nine of ten looks at `/health` take no longer on a machine of one's own. Where work takes longer because cores are shared, so may they; and what this machine needs for an echo, `FLOORS` times, comes on top.
+/// Nine of ten looks at `/health` take no longer on a machine of one's own. Where work takes longer because cores are
+/// shared, so may they; and what this machine needs for an echo, `FLOORS` times, comes on top.
 const HEALTH_MOST: Duration = Duration::from_millis(100);
 /// None takes longer, with the same on top.
 const HEALTH_WORST: Duration = Duration::from_secs(1);
@@ -86,7 +88,21 @@ impl<'a> Watch<'a> {
         comes(PATIENCE, || delivered.load(Relaxed) > 0);
         server.forget_peak();
         let before = server.memory();
-        Watch { name, server, before, is_over, is_heard, guard, health, floor, share, publisher, subscriber, delivered, told: Vec::new() }
+        Watch {
+            name,
+            server,
+            before,
+            is_over,
+            is_heard,
+            guard,
+            health,
+            floor,
+            share,
+            publisher,
+            subscriber,
+            delivered,
+            told: Vec::new(),
+        }
     }
 
     /// Notes what the attacker was told.
@@ -94,11 +110,16 @@ impl<'a> Watch<'a> {
         self.told.push(what.to_string());
     }
 
-    /// Ends the watch: tells what it saw, and asserts that nobody else paid, and that the server took no more than so many bytes. Tells
-    /// how many times as long work took as on a machine of one's own.
+    /// Ends the watch: tells what it saw, and asserts that nobody else paid, and that the server took no more than so
+    /// many bytes. Tells how many times as long work took as on a machine of one's own.
     pub(crate) fn end(self, memory: u64) -> f64 {
         self.is_over.0.store(true, Relaxed);
-        assert!(!self.guard.join().expect("it ends"), "{}: the server took more than {} MiB and was killed", self.name, CEILING / MIB);
+        assert!(
+            !self.guard.join().expect("it ends"),
+            "{}: the server took more than {} MiB and was killed",
+            self.name,
+            CEILING / MIB
+        );
         let (published, refused) = self.publisher.join().expect("the publisher ends");
         let stretch = self.share.join().expect("it ends");
         let has_all = comes(DELIVERY.mul_f64(stretch), || self.delivered.load(Relaxed) >= published);
@@ -121,7 +142,11 @@ impl<'a> Watch<'a> {
         let _ = std::io::stderr().write_all(line.as_bytes());
         assert!(growth <= memory, "{}: the server took {growth} bytes more, {memory} are allowed", self.name);
         assert!(most <= HEALTH_MOST.mul_f64(stretch) + floor_most * FLOORS, "{}: /health takes {most:?}", self.name);
-        assert!(worst <= HEALTH_WORST.mul_f64(stretch) + floor_worst * FLOORS, "{}: /health takes {worst:?} at worst", self.name);
+        assert!(
+            worst <= HEALTH_WORST.mul_f64(stretch) + floor_worst * FLOORS,
+            "{}: /health takes {worst:?} at worst",
+            self.name
+        );
         assert_eq!(wrong, None, "{}: the neighbour", self.name);
         assert_eq!(Http::new(self.server.address).metric("touchline_panics_total"), 0, "{}", self.name);
         stretch
@@ -153,7 +178,8 @@ fn look(address: SocketAddr, is_over: &AtomicBool) -> Vec<Duration> {
     let mut times = Vec::new();
     while !is_over.load(Relaxed) {
         let began = Instant::now();
-        // A connection that was kept may have been closed meanwhile: then the request is sent again, on a fresh one (RFC 9112 section 9.3.1).
+        // A connection that was kept may have been closed meanwhile: then the request is sent again, on a fresh one
+        // (RFC 9112 section 9.3.1).
         let answer = http.request("GET", "/health", "", "").or_else(|| http.request("GET", "/health", "", ""));
         let is_well = answer.is_some_and(|(status, _)| status == 200);
         times.push(if is_well { began.elapsed() } else { PATIENCE });
@@ -183,11 +209,15 @@ fn echo(is_over: &AtomicBool) -> Vec<Duration> {
     times
 }
 
-/// How many times as long work takes as it takes of a core: the shards' threads, too, have to share cores with attackers and neighbours.
+/// How many times as long work takes as it takes of a core: the shards' threads, too, have to share cores with
+/// attackers and neighbours.
 fn stretch(is_over: &AtomicBool) -> f64 {
     let used = || {
         let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-        text.split(' ').next().and_then(|nanoseconds| nanoseconds.parse().ok()).map_or(Duration::ZERO, Duration::from_nanos)
+        text.split(' ')
+            .next()
+            .and_then(|nanoseconds| nanoseconds.parse().ok())
+            .map_or(Duration::ZERO, Duration::from_nanos)
     };
     let (mut of_core, mut of_clock) = (Duration::ZERO, Duration::ZERO);
     while !is_over.load(Relaxed) {

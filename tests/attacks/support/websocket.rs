@@ -129,7 +129,10 @@ impl WebSocket {
             0x82 => Heard::Binary(payload),
             0x8a => Heard::Pong,
             0x88 if payload.len() < 2 => Heard::Close(1005, String::new()),
-            0x88 => Heard::Close(u16::from_be_bytes([payload[0], payload[1]]), String::from_utf8_lossy(&payload[2..]).into_owned()),
+            0x88 => Heard::Close(
+                u16::from_be_bytes([payload[0], payload[1]]),
+                String::from_utf8_lossy(&payload[2..]).into_owned(),
+            ),
             other => panic!("unexpected frame {other:#x}"),
         })
     }
@@ -250,7 +253,8 @@ pub(crate) fn crowd(address: SocketAddr, size: usize, messages: &[u8], words: &s
     sockets
 }
 
-/// Sends the same bytes on all sockets as fast as they are taken, and reads what comes if it is to. Gives the bytes sent, and how many sockets have ended.
+/// Sends the same bytes on all sockets as fast as they are taken, and reads what comes if it is to. Gives the bytes
+/// sent, and how many sockets have ended.
 pub(crate) fn flood(sockets: &[TcpStream], bytes: &[u8], lasting: Duration, is_reading: bool) -> (u64, usize) {
     let began = Instant::now();
     let (mut sent, mut ended, mut some) = (0, vec![false; sockets.len()], vec![0; 64 * 1024]);

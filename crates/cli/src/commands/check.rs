@@ -10,7 +10,8 @@ use crate::api::named;
 use crate::arguments::CheckArguments;
 use crate::config::{Reading, Severity, Sources, process_variables, read_to_serve};
 
-/// Prints the findings; fails if `touchline serve` would because of the configuration itself. What depends on the moment it does not try.
+/// Prints the findings; fails if `touchline serve` would because of the configuration itself. What depends on the
+/// moment it does not try.
 pub(crate) fn run(arguments: &CheckArguments) -> Result<ExitCode> {
     let file = named(arguments.file.as_deref().or(arguments.config.as_deref()));
     let file = file.context("which configuration? Name the file, or set TOUCHLINE_CONFIG")?;

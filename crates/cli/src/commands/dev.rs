@@ -36,10 +36,13 @@ pub(crate) fn begin(settings: &Settings, running: &Running, arguments: &ServeArg
     let mut out = std::io::stdout().lock();
     write!(out, "{}", banner(&shown, if api == bound { &shown } else { &api_base }, key, recording.is_some(), reach))?;
     out.flush()?;
-    recording.map(|recording| Player::start(Api::new(&api_base, key.clone())?, demo::CHANNEL.to_owned(), recording, SPEED)).transpose()
+    recording
+        .map(|recording| Player::start(Api::new(&api_base, key.clone())?, demo::CHANNEL.to_owned(), recording, SPEED))
+        .transpose()
 }
 
-/// The address to type on another machine: of every interface, the one that packets to others leave by. Nothing is sent to find it.
+/// The address to type on another machine: of every interface, the one that packets to others leave by. Nothing is sent
+/// to find it.
 fn from_elsewhere(bound: SocketAddr) -> SocketAddr {
     if !bound.ip().is_unspecified() {
         return bound;

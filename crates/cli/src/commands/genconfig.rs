@@ -72,7 +72,8 @@ fn configuration(token_secret: &str, api_key: &str) -> String {
     text + NAMESPACE
 }
 
-/// The same with every other key as a comment in its own table: a line that begins with # and a letter is a key, and can be used without the #.
+/// The same with every other key as a comment in its own table: a line that begins with # and a letter is a key, and
+/// can be used without the #.
 fn configuration_with_all(token_secret: &str, api_key: &str) -> String {
     let mut text = String::from(
         "# Made by `touchline genconfig --all`. Every key is here with its default: take the # away before a name to set it.\n",
@@ -88,7 +89,9 @@ fn configuration_with_all(token_secret: &str, api_key: &str) -> String {
         for key in KEYS {
             let Some((_, name)) = key.path.rsplit_once('.').filter(|(of, _)| *of == section) else { continue };
             match SET.iter().find(|(path, ..)| *path == key.path) {
-                Some((path, value, about)) => text.push_str(&set(name, &secret_or(path, value, token_secret, api_key), about)),
+                Some((path, value, about)) => {
+                    text.push_str(&set(name, &secret_or(path, value, token_secret, api_key), about))
+                }
                 None => text.push_str(&comment(name, key)),
             }
         }
@@ -147,7 +150,8 @@ mod tests {
     #[test]
     fn each_key_can_be_used_by_taking_its_comment_away() {
         let all = configuration_with_all("a secret of this test, long enough for HS256", "a-key-of-twenty-bytes");
-        let is_key = |line: &str| line.strip_prefix('#').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic()));
+        let is_key =
+            |line: &str| line.strip_prefix('#').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic()));
         assert_eq!(errors("none", &all), Vec::<String>::new());
         let lines: Vec<&str> = all.lines().collect();
         let mut count = 0;
@@ -157,7 +161,8 @@ mod tests {
             assert_eq!(errors("one", &changed.join("\n")), Vec::<String>::new(), "{line}");
             count += 1;
         }
-        let set = SET.len() + NAMESPACE.lines().filter(|line| line.contains(" = ") && !line.starts_with("name")).count();
+        let set =
+            SET.len() + NAMESPACE.lines().filter(|line| line.contains(" = ") && !line.starts_with("name")).count();
         let scopes = SCOPE_OPTIONS.iter().filter(|key| key.path != "name").count();
         assert_eq!(count + set, KEYS.len() + 2 * OPTIONS.len() + scopes);
         let everything: Vec<&str> = lines.iter().map(|line| if is_key(line) { &line[1..] } else { line }).collect();
@@ -182,16 +187,22 @@ mod tests {
         std::fs::write(&path, configuration(&secret, "a-key-of-twenty-bytes")).expect("the directory is writable");
         let findings_at = |mode: u32| {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("it is ours");
-            let (_, findings) =
-                read_to_serve(&Sources { file: Some(path.clone()), ..Sources::default() }).into_result().expect("no faults");
-            findings.iter().filter(|finding| finding.severity == Severity::Warning).map(ToString::to_string).collect::<Vec<_>>()
+            let (_, findings) = read_to_serve(&Sources { file: Some(path.clone()), ..Sources::default() })
+                .into_result()
+                .expect("no faults");
+            findings
+                .iter()
+                .filter(|finding| finding.severity == Severity::Warning)
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
         };
         let warnings = findings_at(0o644);
         assert!(warnings.len() == 1 && warnings[0].starts_with("the configuration file: everybody"), "{warnings:?}");
         assert!(!warnings[0].contains(&secret));
         assert!(findings_at(0o640).is_empty() && findings_at(0o600).is_empty());
-        let (configuration, findings) =
-            read_to_serve(&Sources { file: Some(path.clone()), ..Sources::default() }).into_result().expect("no faults");
+        let (configuration, findings) = read_to_serve(&Sources { file: Some(path.clone()), ..Sources::default() })
+            .into_result()
+            .expect("no faults");
         std::fs::remove_file(path).expect("it was written");
         assert_eq!(configuration.settings.client.token.hmac_secret_key, secret);
         assert!(findings.iter().all(|finding| finding.severity == Severity::Note), "{findings:?}");

@@ -28,7 +28,11 @@ pub(crate) fn run(arguments: &MatchArguments) -> Result<ExitCode> {
     let api = Api::from_arguments(&arguments.api)?;
     let (_never, stop) = channel();
     loop {
-        eprintln!("touchline: playing {} events in {:.0?}", recording.events.len(), recording.length().div_f64(arguments.speed));
+        eprintln!(
+            "touchline: playing {} events in {:.0?}",
+            recording.events.len(),
+            recording.length().div_f64(arguments.speed)
+        );
         recording.play(&api, &arguments.channel, arguments.speed, &stop)?;
         if !arguments.again {
             return Ok(ExitCode::SUCCESS);
@@ -129,7 +133,8 @@ mod tests {
 
     #[test]
     fn a_recording_is_events_in_order() {
-        let good = Recording::parse(r#"{"events": [{"at": 0, "data": 1}, {"at": 2.5, "data": {"type": "goal"}}]}"#).expect("it is one");
+        let good = Recording::parse(r#"{"events": [{"at": 0, "data": 1}, {"at": 2.5, "data": {"type": "goal"}}]}"#)
+            .expect("it is one");
         assert_eq!(good.length(), Duration::from_millis(2_500));
         for bad in [
             "",

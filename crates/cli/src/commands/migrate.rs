@@ -59,7 +59,9 @@ fn go_down(schema: &mut Schema, is_sure: bool) -> Result<bool> {
         eprintln!("touchline: {table}: {rows} rows {}", if is_sure { "go" } else { "would go" });
     }
     if !is_sure {
-        eprintln!("touchline: nothing was changed. Make a backup, then give --yes to delete these tables and what is in them");
+        eprintln!(
+            "touchline: nothing was changed. Make a backup, then give --yes to delete these tables and what is in them"
+        );
         return Ok(false);
     }
     schema.go_to(version - 1)?;

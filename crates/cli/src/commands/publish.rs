@@ -13,7 +13,8 @@ use crate::arguments::PublishArguments;
 pub(crate) fn run(arguments: &PublishArguments) -> Result<ExitCode> {
     let data = read_data(&arguments.data)?;
     let api = Api::from_arguments(&arguments.api)?;
-    let result = api.call("publish", &json!({"channel": arguments.channel, "data": data})).context("failed to publish")?;
+    let result =
+        api.call("publish", &json!({"channel": arguments.channel, "data": data})).context("failed to publish")?;
     writeln!(std::io::stdout(), "{result}")?;
     Ok(ExitCode::SUCCESS)
 }

@@ -22,7 +22,9 @@ const STOPPED_AT_ONCE: u8 = 130;
 pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
     for (flag, is_there) in [("--open-to-network", arguments.open_to_network), ("--no-match", arguments.no_match)] {
         if is_there && !arguments.dev {
-            bail!("{flag} is for `serve --dev`: without it, the configuration says who is let in, and no match is played");
+            bail!(
+                "{flag} is for `serve --dev`: without it, the configuration says who is let in, and no match is played"
+            );
         }
     }
     let sources = sources(&arguments)?;
@@ -35,7 +37,8 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
     if arguments.dev {
         settings.pages = crate::demo::pages();
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().context("failed to start the signal loop")?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_io().build().context("failed to start the signal loop")?;
     runtime.block_on(async {
         let mut signals = Signals::listen()?;
         let running = start(settings.clone())?;
@@ -121,11 +124,16 @@ fn bind_remedy(key: &str, port: u16, kind: io::ErrorKind) -> Option<String> {
 /// What a file's path is relative to, which account was refused, and what to do.
 fn file_remedy(path: &str, kind: io::ErrorKind, permit: &str) -> String {
     let directory = std::env::current_dir().map(|directory| directory.display().to_string()).unwrap_or_default();
-    let place = if Path::new(path).is_absolute() { String::new() } else { format!(" in {directory}, where the server was started") };
+    let place = if Path::new(path).is_absolute() {
+        String::new()
+    } else {
+        format!(" in {directory}, where the server was started")
+    };
     let remedy = if place.is_empty() { permit.to_owned() } else { format!("{permit}, or write an absolute path") };
     match kind {
         io::ErrorKind::PermissionDenied => {
-            let account = std::fs::metadata("/proc/self").map_or_else(|_| "this account".to_owned(), |me| format!("uid {}", me.uid()));
+            let account = std::fs::metadata("/proc/self")
+                .map_or_else(|_| "this account".to_owned(), |me| format!("uid {}", me.uid()));
             format!("{path}{place} is not for {account}: {remedy}")
         }
         io::ErrorKind::NotFound => format!("{path}{place} is not there"),

@@ -61,12 +61,16 @@ fn check(token: &str, arguments: &TokenArguments, now: Duration) -> Result<ExitC
     // A secret alone says nothing of channels and scopes.
     if arguments.secret.is_none() {
         let channel = arguments.channel.as_deref().map(|channel| (channel, user.clone()));
-        if let Some(Refused { code, cause, channel }) = touchline_server::try_token(&settings, token, channel, now.as_millis() as u64)? {
+        if let Some(Refused { code, cause, channel }) =
+            touchline_server::try_token(&settings, token, channel, now.as_millis() as u64)?
+        {
             let of = if channel.is_empty() { String::new() } else { format!(": channel {channel:?}") };
             bail!("no: {cause}{of} ({code})");
         }
     }
-    let end = claims["exp"].as_f64().map_or("never expires".to_owned(), |exp| format!("expires in {:.0} s", exp - now.as_secs_f64()));
+    let end = claims["exp"]
+        .as_f64()
+        .map_or("never expires".to_owned(), |exp| format!("expires in {:.0} s", exp - now.as_secs_f64()));
     let who = if user.is_empty() { "the anonymous user".to_owned() } else { format!("user {user:?}") };
     writeln!(std::io::stdout(), "good: {who}, {end}")?;
     Ok(ExitCode::SUCCESS)
@@ -101,7 +105,8 @@ fn claims(arguments: &TokenArguments, settings: &TokenSettings, now: Duration) -
     if !arguments.exp.is_zero() {
         claims.insert("exp".into(), json!((now + arguments.exp).as_secs()));
     }
-    let from_settings = [("aud", Some(&settings.audience)), ("iss", Some(&settings.issuer)), ("channel", arguments.channel.as_ref())];
+    let from_settings =
+        [("aud", Some(&settings.audience)), ("iss", Some(&settings.issuer)), ("channel", arguments.channel.as_ref())];
     for (name, value) in from_settings {
         if let Some(value) = value.filter(|value| !value.is_empty()) {
             claims.insert(name.into(), json!(value));
@@ -143,8 +148,9 @@ mod tests {
         let token = sign("secret", &json!({"sub": "42"}));
         let (signed, signature) = token.rsplit_once('.').expect("it has three parts");
         let signature = URL_SAFE_NO_PAD.decode(signature).expect("it is base64");
-        let verifies =
-            |secret: &str| hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), signed.as_bytes(), &signature).is_ok();
+        let verifies = |secret: &str| {
+            hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), signed.as_bytes(), &signature).is_ok()
+        };
         assert!(verifies("secret") && !verifies("guess"));
     }
 
@@ -152,7 +158,10 @@ mod tests {
     #[test]
     fn a_token_is_what_others_make_of_the_same_claims() {
         let token = sign("secret", &json!({"sub": "42"}));
-        assert_eq!(token, "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiI0MiJ9.79CVgMIG_JB921dVUeJDWNJubJojFodH3-XtC_1C408");
+        assert_eq!(
+            token,
+            "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiI0MiJ9.79CVgMIG_JB921dVUeJDWNJubJojFodH3-XtC_1C408"
+        );
     }
 
     #[test]

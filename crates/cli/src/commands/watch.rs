@@ -39,7 +39,8 @@ pub(crate) fn run(arguments: &WatchArguments) -> Result<ExitCode> {
         }
     };
     let url = Url::parse(&url, "ws")?;
-    let mut follower = Follower::new(arguments.channel.clone(), arguments.token.clone(), arguments.subscription_token.clone());
+    let mut follower =
+        Follower::new(arguments.channel.clone(), arguments.token.clone(), arguments.subscription_token.clone());
     let mut left = arguments.count.unwrap_or(u64::MAX);
     let mut pause = PAUSE_MIN;
     loop {
@@ -90,7 +91,9 @@ fn follow(url: &Url, follower: &mut Follower, left: &mut u64, has_subscribed: &m
                     }
                 }
                 Effect::Pings(0) => socket.expect_within(None)?,
-                Effect::Pings(seconds) => socket.expect_within(Some(Duration::from_secs(seconds.into()) + SILENCE_SLACK))?,
+                Effect::Pings(seconds) => {
+                    socket.expect_within(Some(Duration::from_secs(seconds.into()) + SILENCE_SLACK))?
+                }
                 Effect::Reconnect(reason) => return Ok(End::Lost(reason)),
                 Effect::Fail(reason) => bail!(reason),
             }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use touchline_server::{ChannelOptions, ClientAuth, ClientSettings, ClientUser, HttpServerSettings, Settings, TokenSettings};
+use touchline_server::{
+    ChannelOptions, ClientAuth, ClientSettings, ClientUser, HttpServerSettings, Settings, TokenSettings,
+};
 
 use super::finding::Finding;
 use super::keys::{NAMESPACES, WITHOUT_NAMESPACE};
@@ -35,7 +37,10 @@ fn pings(settings: &Settings, findings: &mut Vec<Finding>) {
     for (section, interval) in settings.ping_intervals() {
         // What they all inherit is checked once.
         if interval != client.ping_interval && interval <= client.pong_timeout {
-            findings.push(Finding::error(format!("{section}.ping_interval: must be longer than client.pong_timeout"), None));
+            findings.push(Finding::error(
+                format!("{section}.ping_interval: must be longer than client.pong_timeout"),
+                None,
+            ));
         }
     }
 }
@@ -43,7 +48,10 @@ fn pings(settings: &Settings, findings: &mut Vec<Finding>) {
 fn addresses(settings: &Settings, findings: &mut Vec<Finding>) {
     let server = &settings.http_server;
     if let Err(error) = server.bind_address() {
-        let text = format!("http_server.address: {:?} is neither an IP address nor a host that is known here ({error})", server.address);
+        let text = format!(
+            "http_server.address: {:?} is neither an IP address nor a host that is known here ({error})",
+            server.address
+        );
         findings.push(Finding::error(text, None));
     }
     if let Some(bad) = server.bad_proxy() {
@@ -57,8 +65,10 @@ fn addresses(settings: &Settings, findings: &mut Vec<Finding>) {
     }
     let autocert = &server.tls_autocert;
     if autocert.enabled && autocert.host_whitelist.is_empty() {
-        findings
-            .push(Finding::error("http_server.tls_autocert.host_whitelist: missing, so there is no name to order a certificate for", None));
+        findings.push(Finding::error(
+            "http_server.tls_autocert.host_whitelist: missing, so there is no name to order a certificate for",
+            None,
+        ));
     }
     if let Some(host) = autocert.unusable_host() {
         let text = "is no host name, or a wildcard, which can't be proved by TLS or HTTP";
@@ -75,17 +85,27 @@ fn addresses(settings: &Settings, findings: &mut Vec<Finding>) {
         if tls.enabled && !has_one && (tls.cert_pem.is_empty() || tls.key_pem.is_empty()) {
             findings.push(Finding::error(format!("{section}.tls: needs cert_pem and key_pem"), None));
         }
-        if tls.client_ca_pem.is_empty() && (tls.client_auth != Default::default() || tls.client_user != Default::default()) {
-            findings.push(Finding::error(format!("{section}.tls: client_auth and client_user do nothing without client_ca_pem"), None));
+        if tls.client_ca_pem.is_empty()
+            && (tls.client_auth != Default::default() || tls.client_user != Default::default())
+        {
+            findings.push(Finding::error(
+                format!("{section}.tls: client_auth and client_user do nothing without client_ca_pem"),
+                None,
+            ));
         }
-        if tls.enabled && !tls.client_ca_pem.is_empty() && tls.client_auth == ClientAuth::Request && tls.client_user == ClientUser::None {
+        if tls.enabled
+            && !tls.client_ca_pem.is_empty()
+            && tls.client_auth == ClientAuth::Request
+            && tls.client_user == ClientUser::None
+        {
             let text = "clients without a certificate are let in too; client_auth = \"require\" refuses them, as Centrifugo does";
             findings.push(Finding::warning(format!("{section}.tls.client_ca_pem: {text}"), None));
         }
     }
     internal(server, findings);
     let streams = [&settings.http_stream, &settings.sse, &settings.uni_http_stream, &settings.uni_sse];
-    let has_others = streams.iter().any(|stream| stream.enabled) || settings.uni_websocket.enabled || settings.tcp.enabled;
+    let has_others =
+        streams.iter().any(|stream| stream.enabled) || settings.uni_websocket.enabled || settings.tcp.enabled;
     if settings.websocket.disabled && !has_others {
         findings.push(Finding::warning("websocket.disabled: clients have no other way in", None));
     }
@@ -97,7 +117,8 @@ fn internal(server: &HttpServerSettings, findings: &mut Vec<Finding>) {
         findings.push(Finding::error("http_server.internal_tls: needs cert_pem and key_pem", None));
     }
     if server.internal().is_none() && inner.enabled {
-        findings.push(Finding::warning("http_server.internal_tls: does nothing without http_server.internal_port", None));
+        findings
+            .push(Finding::warning("http_server.internal_tls: does nothing without http_server.internal_port", None));
     }
 }
 
@@ -106,7 +127,10 @@ fn api(settings: &Settings, findings: &mut Vec<Finding>) {
     if api.insecure && !api.disabled {
         findings.push(Finding::warning("http_api.insecure: whoever reaches the port can publish and disconnect", None));
     } else if !api.key.is_empty() && api.key.len() < API_KEY_LEN_MIN {
-        findings.push(Finding::warning(format!("http_api.key: shorter than {API_KEY_LEN_MIN} bytes, it can be guessed"), None));
+        findings.push(Finding::warning(
+            format!("http_api.key: shorter than {API_KEY_LEN_MIN} bytes, it can be guessed"),
+            None,
+        ));
     }
 }
 
@@ -114,16 +138,21 @@ fn client(client: &ClientSettings, findings: &mut Vec<Finding>) {
     if client.ping_interval.is_zero() {
         findings.push(Finding::error("client.ping_interval: must be above zero", None));
     } else if client.pong_timeout.is_zero() || client.pong_timeout >= client.ping_interval {
-        findings.push(Finding::error("client.pong_timeout: must be above zero and shorter than client.ping_interval", None));
+        findings.push(Finding::error(
+            "client.pong_timeout: must be above zero and shorter than client.ping_interval",
+            None,
+        ));
     }
     if client.channel_position_check_delay < CHECK_DELAY_MIN {
         findings.push(Finding::error("client.channel_position_check_delay: must be at least 1s", None));
     }
     if client.insecure && !client.anonymous_on_loopback_only {
-        findings.push(Finding::warning("client.insecure: whoever reaches the port may read and write every channel", None));
+        findings
+            .push(Finding::warning("client.insecure: whoever reaches the port may read and write every channel", None));
     }
     if client.allowed_origins.is_empty() {
-        findings.push(Finding::note("client.allowed_origins: empty, so browsers may come from the server's own host only"));
+        findings
+            .push(Finding::note("client.allowed_origins: empty, so browsers may come from the server's own host only"));
     }
     for origin in client.allowed_origins.iter().filter(|origin| *origin != "*") {
         if !origin.contains("://") || origin.ends_with('/') {
@@ -145,12 +174,16 @@ fn client(client: &ClientSettings, findings: &mut Vec<Finding>) {
 
 fn tokens(section: &str, token: &TokenSettings, findings: &mut Vec<Finding>) {
     if !token.hmac_secret_key.is_empty() && token.hmac_secret_key.len() < SECRET_LEN_MIN {
-        let text = format!("{section}.hmac_secret_key: shorter than {SECRET_LEN_MIN} bytes, so tokens can be forged by guessing");
+        let text = format!(
+            "{section}.hmac_secret_key: shorter than {SECRET_LEN_MIN} bytes, so tokens can be forged by guessing"
+        );
         findings.push(Finding::warning(text, None));
     }
     for (name, pem) in [("rsa_public_key", &token.rsa_public_key), ("ecdsa_public_key", &token.ecdsa_public_key)] {
         if !pem.is_empty() && !is_public_key(pem) {
-            let text = format!("{section}.{name}: expected a public key in PEM (\"-----BEGIN PUBLIC KEY-----\" …), found something else");
+            let text = format!(
+                "{section}.{name}: expected a public key in PEM (\"-----BEGIN PUBLIC KEY-----\" …), found something else"
+            );
             findings.push(Finding::error(text, None));
         }
     }
@@ -233,9 +266,21 @@ fn options(path: &str, options: &ChannelOptions, history_meta_ttl: std::time::Du
     }
     let anonymous = [
         (options.allow_subscribe_for_anonymous, options.allow_subscribe_for_client, "subscribe"),
-        (options.allow_publish_for_anonymous, options.allow_publish_for_client || options.allow_publish_for_subscriber, "publish"),
-        (options.allow_history_for_anonymous, options.allow_history_for_client || options.allow_history_for_subscriber, "history"),
-        (options.allow_presence_for_anonymous, options.allow_presence_for_client || options.allow_presence_for_subscriber, "presence"),
+        (
+            options.allow_publish_for_anonymous,
+            options.allow_publish_for_client || options.allow_publish_for_subscriber,
+            "publish",
+        ),
+        (
+            options.allow_history_for_anonymous,
+            options.allow_history_for_client || options.allow_history_for_subscriber,
+            "history",
+        ),
+        (
+            options.allow_presence_for_anonymous,
+            options.allow_presence_for_client || options.allow_presence_for_subscriber,
+            "presence",
+        ),
     ];
     for (_, _, verb) in anonymous.iter().filter(|(anonymous, client, _)| *anonymous && !*client) {
         warn(&format!("allow_{verb}_for_anonymous does nothing without allow_{verb}_for_client"));
@@ -254,18 +299,29 @@ mod tests {
     fn only_a_public_key_in_pem_passes() {
         let good = "-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE\nAAAA\n-----END PUBLIC KEY-----\n";
         assert!(is_public_key(good));
-        for bad in
-            ["", "key", "/etc/key.pem", &good.replace("PUBLIC", "PRIVATE"), &good.replace("AAAA", "?"), &good.replace("-----END", "END")]
-        {
+        for bad in [
+            "",
+            "key",
+            "/etc/key.pem",
+            &good.replace("PUBLIC", "PRIVATE"),
+            &good.replace("AAAA", "?"),
+            &good.replace("-----END", "END"),
+        ] {
             assert!(!is_public_key(bad), "{bad}");
         }
     }
 
     #[test]
     fn namespace_names_are_those_of_centrifugo() {
-        for (name, expected) in
-            [("match", true), ("a.b-c_1", true), ("a", false), ("", false), ("a b", false), ("чат", false), ("a:b", false)]
-        {
+        for (name, expected) in [
+            ("match", true),
+            ("a.b-c_1", true),
+            ("a", false),
+            ("", false),
+            ("a b", false),
+            ("чат", false),
+            ("a:b", false),
+        ] {
             assert_eq!(is_namespace_name(name), expected, "{name}");
         }
     }

@@ -6,7 +6,8 @@ use touchline_server::ChannelOptions;
 use super::keys::Kind;
 use super::low::Value;
 
-/// Brings a value to its key's kind. Text that says it is as good as the thing itself: the environment knows nothing else.
+/// Brings a value to its key's kind. Text that says it is as good as the thing itself: the environment knows nothing
+/// else.
 ///
 /// # Errors
 /// What was found instead, without the value of a secret.
@@ -21,8 +22,12 @@ pub(super) fn coerce(kind: Kind, value: &Value) -> Result<Json, String> {
         (Kind::Integer(least, most), Value::Integer(number)) => within(u64::try_from(*number).ok(), least, most),
         (Kind::Integer(least, most), Value::Text(text)) => within(text.parse().ok(), least, most),
         (Kind::Optional(..), Value::Text(text)) if text.is_empty() => Some(Json::Null),
-        (Kind::Optional(least, most), value) => return coerce(Kind::Integer(least, most), value).map_err(|_| found(kind, value)),
-        (Kind::Duration, Value::Integer(seconds)) => u64::try_from(*seconds).ok().map(|seconds| json!(format!("{seconds}s"))),
+        (Kind::Optional(least, most), value) => {
+            return coerce(Kind::Integer(least, most), value).map_err(|_| found(kind, value));
+        }
+        (Kind::Duration, Value::Integer(seconds)) => {
+            u64::try_from(*seconds).ok().map(|seconds| json!(format!("{seconds}s")))
+        }
         (Kind::Duration, Value::Text(text)) => touchline_engine::duration::parse(text).map(|_| json!(text)),
         (Kind::Text | Kind::Secret | Kind::Pem, Value::Text(text)) => Some(json!(text)),
         (Kind::Pattern, Value::Text(text)) => {
@@ -32,8 +37,10 @@ pub(super) fn coerce(kind: Kind, value: &Value) -> Result<Json, String> {
         (Kind::Choice(words), Value::Text(text)) => words.contains(&text.as_str()).then(|| json!(text)),
         (Kind::Texts, Value::Text(text)) => texts(text),
         (Kind::Texts, Value::List(items)) => {
-            let items: Option<Vec<&str>> =
-                items.iter().map(|item| if let Value::Text(text) = &item.value { Some(text.as_str()) } else { None }).collect();
+            let items: Option<Vec<&str>> = items
+                .iter()
+                .map(|item| if let Value::Text(text) = &item.value { Some(text.as_str()) } else { None })
+                .collect();
             items.map(|items| json!(items))
         }
         _ => None,

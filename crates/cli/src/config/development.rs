@@ -65,8 +65,8 @@ pub(crate) fn fill(secrets: &DevelopmentSecrets, tree: &mut Node) {
     };
     fill("http_server.address", text(if secrets.is_open { "0.0.0.0" } else { "127.0.0.1" }));
     fill("tcp.address", text("127.0.0.1"));
-    // A page of another site, whose name an attacker lets resolve to this machine, must not count as a page of this machine.
-    // One that is open to everybody has nothing to hide from them.
+    // A page of another site, whose name an attacker lets resolve to this machine, must not count as a page of this
+    // machine. One that is open to everybody has nothing to hide from them.
     let hosts: &[&str] = if secrets.is_open { &[] } else { &["localhost", "*.localhost"] };
     fill("http_server.allowed_hosts", Value::List(hosts.iter().map(|host| node(text(host))).collect()));
     for transport in ["http_stream", "sse", "uni_websocket", "uni_http_stream", "uni_sse"] {

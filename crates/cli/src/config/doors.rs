@@ -1,5 +1,5 @@
-//! What a configuration of Centrifugo says that must not be left out where it stands beside something else: it would open a door, or let nodes
-//! serve apart that are meant to be one.
+//! What a configuration of Centrifugo says that must not be left out where it stands beside something else: it would
+//! open a door, or let nodes serve apart that are meant to be one.
 
 use touchline_server::Settings;
 
@@ -21,8 +21,9 @@ pub(super) fn check(written: &Node, settings: &Settings, findings: &mut Vec<Find
         (client.insecure, "client.insecure"),
     ];
     if let (Some(proxy), Some((_, key))) = (connect_proxy(written), without_token.iter().find(|(is_on, _)| *is_on)) {
-        let text =
-            format!("client.proxy.connect is not supported yet, and {key} would let in whom your backend refuses; switch one of them off");
+        let text = format!(
+            "client.proxy.connect is not supported yet, and {key} would let in whom your backend refuses; switch one of them off"
+        );
         findings.push(Finding::error(text, Some(&proxy.place)));
     }
     if !settings.cluster.is_on() {
@@ -38,11 +39,16 @@ fn connect_proxy(written: &Node) -> Option<&Node> {
 
 /// The same where the environment gives all of the section as one text of JSON.
 fn proxy_in_text(written: &Node) -> Option<&Node> {
-    let sections = [("client.proxy", "/connect/enabled"), ("client.proxy.connect", "/enabled"), ("client", "/proxy/connect/enabled")];
+    let sections = [
+        ("client.proxy", "/connect/enabled"),
+        ("client.proxy.connect", "/enabled"),
+        ("client", "/proxy/connect/enabled"),
+    ];
     let is_on = |node: &Node, switch: &str| {
         let Value::Text(text) = &node.value else { return false };
         let json = serde_json::from_str::<serde_json::Value>(text).ok();
-        json.and_then(|json| json.pointer(switch).map(|switch| *switch == true || *switch == "true")).unwrap_or_default()
+        json.and_then(|json| json.pointer(switch).map(|switch| *switch == true || *switch == "true"))
+            .unwrap_or_default()
     };
     sections.iter().find_map(|(section, switch)| written.get(section).filter(|node| is_on(node, switch)))
 }
@@ -60,7 +66,10 @@ fn split(written: &Node, findings: &mut Vec<Finding>) {
         };
         let is_off = has_switch && node.get("enabled").is_none_or(is_idle);
         let kind = node.get("type");
-        let is_memory = kind.map_or(!has_switch, |kind| matches!(&kind.value, Value::Text(kind) if kind == "memory" || kind.is_empty()));
+        let is_memory = kind.map_or(
+            !has_switch,
+            |kind| matches!(&kind.value, Value::Text(kind) if kind == "memory" || kind.is_empty()),
+        );
         if !is_off && !is_memory {
             findings.push(Finding::error(format!("{section}: {APART}"), Some(&kind.unwrap_or(node).place)));
         }

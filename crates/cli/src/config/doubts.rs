@@ -30,6 +30,8 @@ pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
         ));
     }
     for origin in settings.client.allowed_origins.iter().filter(|origin| origin.contains(',')) {
-        warn(format!("client.allowed_origins: {origin:?} is one origin, and matches nothing; several are a list, or separated by spaces"));
+        warn(format!(
+            "client.allowed_origins: {origin:?} is one origin, and matches nothing; several are a list, or separated by spaces"
+        ));
     }
 }

@@ -1,4 +1,5 @@
-//! Environment variables: `TOUCHLINE_<SECTION>_<KEY>`, and `CENTRIFUGO_…` by the same rule for those who come from there.
+//! Environment variables: `TOUCHLINE_<SECTION>_<KEY>`, and `CENTRIFUGO_…` by the same rule for those who come from
+//! there.
 //!
 //! An option of a namespace that the file names is `TOUCHLINE_CHANNEL_NAMESPACES_<NAME>_<OPTION>`.
 
@@ -48,7 +49,8 @@ fn apply_one(name: &str, suffix: &str, value: &str, tree: &mut Node, findings: &
         item.set(&option, node);
     } else {
         let known = KEYS.iter().map(|key| key.path);
-        let hint = nearest(suffix, known).map_or(String::new(), |path| format!("; did you mean {}{}?", PREFIXES[1], variable(path)));
+        let hint = nearest(suffix, known)
+            .map_or(String::new(), |path| format!("; did you mean {}{}?", PREFIXES[1], variable(path)));
         findings.push(Finding::warning(format!("no key has this name{hint}"), Some(&place)));
     }
 }
@@ -67,7 +69,9 @@ fn path_of(suffix: &str) -> Option<String> {
         return Some((*path).to_owned());
     }
     let theirs = THEIRS.iter().map(|theirs| (theirs.path, variable(theirs.path)));
-    let (path, rest) = theirs.filter_map(|(path, name)| Some((path, suffix.strip_prefix(&name)?))).max_by_key(|(path, _)| path.len())?;
+    let (path, rest) = theirs
+        .filter_map(|(path, name)| Some((path, suffix.strip_prefix(&name)?)))
+        .max_by_key(|(path, _)| path.len())?;
     match rest.strip_prefix('_') {
         Some(inner) => Some(format!("{path}.{}", inner.to_ascii_lowercase())),
         None => rest.is_empty().then(|| path.to_owned()),
@@ -101,8 +105,9 @@ pub(super) fn named_tables(text: &str, place: &Place, known: Option<&Node>) -> O
     if text.trim_start().starts_with('[') {
         return Node::from_json(serde_json::from_str(text).ok()?, place);
     }
-    let known =
-        known.and_then(|known| if let Value::List(items) = &known.value { Some(items.as_slice()) } else { None }).unwrap_or_default();
+    let known = known
+        .and_then(|known| if let Value::List(items) = &known.value { Some(items.as_slice()) } else { None })
+        .unwrap_or_default();
     let named = |name: &str| {
         if let Some(item) = known.iter().find(|item| item.text("name") == Some(name)) {
             return item.clone();
@@ -114,8 +119,9 @@ pub(super) fn named_tables(text: &str, place: &Place, known: Option<&Node>) -> O
     Some(Node { place: place.clone(), value: Value::List(text.split_whitespace().map(named).collect()) })
 }
 
-/// Kubernetes writes `TOUCHLINE_SERVICE_HOST`, `TOUCHLINE_SERVICE_PORT…`, `TOUCHLINE_PORT=tcp://…` and `TOUCHLINE_PORT_8000_TCP…` for a
-/// service of that name, and `TOUCHLINE_API_…` for one that is called `touchline-api`. `…_VAR_…` is free.
+/// Kubernetes writes `TOUCHLINE_SERVICE_HOST`, `TOUCHLINE_SERVICE_PORT…`, `TOUCHLINE_PORT=tcp://…` and
+/// `TOUCHLINE_PORT_8000_TCP…` for a service of that name, and `TOUCHLINE_API_…` for one that is called `touchline-api`.
+/// `…_VAR_…` is free.
 fn is_someone_elses(suffix: &str, value: &str) -> bool {
     if suffix.starts_with("VAR_") {
         return true;

@@ -27,7 +27,10 @@ pub(crate) fn read(path: &Path, findings: &mut Vec<Finding>) -> Node {
     let read = match extension.as_str() {
         "toml" => from_toml(&text, &name),
         "json" => from_json(&text, &name),
-        "yaml" | "yml" => Err(Finding::error("YAML is not read here: write it as TOML or JSON (one to one, the keys stay)", Some(&whole))),
+        "yaml" | "yml" => Err(Finding::error(
+            "YAML is not read here: write it as TOML or JSON (one to one, the keys stay)",
+            Some(&whole),
+        )),
         _ => Err(Finding::error("the name of a configuration must end in .toml or .json", Some(&whole))),
     };
     read.unwrap_or_else(|finding| {
@@ -76,8 +79,10 @@ impl Places<'_> {
     }
 
     fn table(&self, table: &DeTable<'_>, place: Place) -> Node {
-        let fields: BTreeMap<String, Node> =
-            table.iter().map(|(key, value)| (key.get_ref().to_string(), self.node(value, self.at(key.span().start)))).collect();
+        let fields: BTreeMap<String, Node> = table
+            .iter()
+            .map(|(key, value)| (key.get_ref().to_string(), self.node(value, self.at(key.span().start))))
+            .collect();
         Node { place, value: Value::Table(fields) }
     }
 
@@ -85,7 +90,9 @@ impl Places<'_> {
     fn node(&self, value: &Spanned<DeValue<'_>>, place: Place) -> Node {
         let value = match value.get_ref() {
             DeValue::Table(table) => return self.table(table, place),
-            DeValue::Array(items) => Value::List(items.iter().map(|item| self.node(item, self.at(item.span().start))).collect()),
+            DeValue::Array(items) => {
+                Value::List(items.iter().map(|item| self.node(item, self.at(item.span().start))).collect())
+            }
             DeValue::String(text) => Value::Text(text.to_string()),
             DeValue::Boolean(value) => Value::Boolean(*value),
             DeValue::Integer(digits) => match i64::from_str_radix(digits.as_str(), digits.radix()) {

@@ -15,8 +15,8 @@ const READABLE_BY_OTHERS: u32 = 0o004;
 /// The ends of keys that are secrets, or the paths of files with secrets.
 const PATHS: [&str; 3] = ["key_pem", "nats_credentials", "nats_tls_key"];
 
-/// Warns of a configuration file that holds secrets, and of keys of certificates, if everybody may read them. Nothing is changed: these
-/// files are somebody's own.
+/// Warns of a configuration file that holds secrets, and of keys of certificates, if everybody may read them. Nothing
+/// is changed: these files are somebody's own.
 pub(crate) fn check(file: Option<(&Path, bool)>, settings: &Settings, findings: &mut Vec<Finding>) {
     if let Some((path, true)) = file {
         check_one("the configuration file", path, findings);
@@ -38,7 +38,9 @@ pub(crate) fn check(file: Option<(&Path, bool)>, settings: &Settings, findings: 
 /// Whether a configuration file has a secret in it.
 pub(crate) fn has_secrets(written: &Node) -> bool {
     KEYS.iter().filter(|key| matches!(key.kind, Kind::Secret)).any(|key| {
-        let Some(Node { place: Place::File(..), value: Value::Text(text) }) = written.get(key.path) else { return false };
+        let Some(Node { place: Place::File(..), value: Value::Text(text) }) = written.get(key.path) else {
+            return false;
+        };
         // Addresses of databases are secrets for the passwords in them.
         let is_secret = match key.path {
             path if path.ends_with(".url") => text.contains('@'),

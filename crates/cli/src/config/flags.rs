@@ -25,7 +25,11 @@ pub(crate) struct Flags {
 pub(crate) fn apply(flags: &Flags, tree: &mut Node) {
     for (path, value) in &flags.keys {
         let place = Place::Variable(format!("--{path}"));
-        let list = if [NAMESPACES, SCOPES].contains(&path.as_str()) { named_tables(value, &place, tree.get(path)) } else { None };
+        let list = if [NAMESPACES, SCOPES].contains(&path.as_str()) {
+            named_tables(value, &place, tree.get(path))
+        } else {
+            None
+        };
         tree.set(path, list.unwrap_or(Node { place, value: Value::Text(value.clone()) }));
     }
     let mut set = |path, flag, value| {

@@ -1,7 +1,7 @@
 //! What the written tree means: the settings of the server and of the logger.
 //!
-//! Every key is found in a table of [`keys`] or of [`theirs`], or is an error that names the nearest known one. Values are
-//! brought to the type of their key, then each section goes through its own `Deserialize`.
+//! Every key is found in a table of [`keys`] or of [`theirs`], or is an error that names the nearest known one. Values
+//! are brought to the type of their key, then each section goes through its own `Deserialize`.
 
 use std::time::Duration;
 
@@ -22,7 +22,13 @@ const YEAR: Duration = Duration::from_secs(366 * 86_400);
 
 /// Interprets the tree. `None` if something in it has no meaning; the findings tell what.
 pub(crate) fn interpret(tree: &Node, findings: &mut Vec<Finding>) -> Option<Configuration> {
-    let mut reader = Reader { findings, sections: Map::new(), without_namespace: Map::new(), namespaces: Vec::new(), scopes: Vec::new() };
+    let mut reader = Reader {
+        findings,
+        sections: Map::new(),
+        without_namespace: Map::new(),
+        namespaces: Vec::new(),
+        scopes: Vec::new(),
+    };
     if let Value::Table(table) = &tree.value {
         table.iter().for_each(|(key, node)| reader.read(key, node));
     }
@@ -107,7 +113,10 @@ impl Reader<'_> {
             };
             match item.text("name") {
                 Some(name) => named.push((name.to_owned(), item)),
-                None => self.findings.push(Finding::error(format!("{path}[{index}].name: expected text, found none"), Some(&item.place))),
+                None => self.findings.push(Finding::error(
+                    format!("{path}[{index}].name: expected text, found none"),
+                    Some(&item.place),
+                )),
             }
         }
         named
@@ -173,8 +182,9 @@ impl Reader<'_> {
         let found = value.as_str().filter(|_| kind == Kind::Duration).and_then(touchline_engine::duration::parse);
         if let Some(found) = found.filter(|found| *found > YEAR) {
             let days = found.as_secs() / 86_400;
-            let text =
-                format!("{path}: {days} days, is that meant? A number without a unit is seconds here, and nanoseconds in Centrifugo");
+            let text = format!(
+                "{path}: {days} days, is that meant? A number without a unit is seconds here, and nanoseconds in Centrifugo"
+            );
             self.findings.push(Finding::warning(text, Some(&node.place)));
         }
     }
@@ -192,7 +202,9 @@ impl Reader<'_> {
                 let names = theirs::names_within(node);
                 self.findings.push(Finding::warning(format!("not supported yet: {path}{names}{consequence}"), place));
             }
-            Fate::Refused(reason) => self.findings.push(Finding::error(format!("not supported yet: {path}; {reason}"), place)),
+            Fate::Refused(reason) => {
+                self.findings.push(Finding::error(format!("not supported yet: {path}; {reason}"), place))
+            }
         }
     }
 
@@ -201,8 +213,9 @@ impl Reader<'_> {
         let theirs = THEIRS.iter().map(|theirs| theirs.path);
         let shape = without_names(path);
         let above = shape.match_indices('.').map(|(at, _)| &shape[at + 1..]);
-        if let Some(whole) =
-            above.into_iter().find(|whole| keys::is_section(whole) || whole.contains('.') && keys::find(KEYS, whole).is_some())
+        if let Some(whole) = above
+            .into_iter()
+            .find(|whole| keys::is_section(whole) || whole.contains('.') && keys::find(KEYS, whole).is_some())
         {
             let text = format!(
                 "{path}: unknown key; {whole} does not belong to the table around it: write it above the first [section], or below in its own"
@@ -243,7 +256,8 @@ impl Reader<'_> {
     }
 
     fn finish(mut self) -> Option<Configuration> {
-        let is_faulty = |reader: &Self| reader.findings.iter().any(|finding| finding.severity == super::Severity::Error);
+        let is_faulty =
+            |reader: &Self| reader.findings.iter().any(|finding| finding.severity == super::Severity::Error);
         let settings = Settings {
             http_server: self.section("http_server"),
             http_api: self.section("http_api"),
@@ -289,7 +303,8 @@ impl Reader<'_> {
         }
         let defaults = ChannelSettings::default();
         let number = |path: &str| self.sections.get(path).and_then(Json::as_u64).and_then(|n| usize::try_from(n).ok());
-        let duration = |path: &str| self.sections.get(path).and_then(Json::as_str).and_then(touchline_engine::duration::parse);
+        let duration =
+            |path: &str| self.sections.get(path).and_then(Json::as_str).and_then(touchline_engine::duration::parse);
         ChannelSettings {
             history_meta_ttl: duration("channel.history_meta_ttl").unwrap_or(defaults.history_meta_ttl),
             max_length: number("channel.max_length").unwrap_or(defaults.max_length),
@@ -297,7 +312,8 @@ impl Reader<'_> {
             namespace_boundary: self.text("channel.namespace_boundary", &defaults.namespace_boundary),
             user_boundary: self.text("channel.user_boundary", &defaults.user_boundary),
             user_separator: self.text("channel.user_separator", &defaults.user_separator),
-            idempotency_key_max_length: number("channel.idempotency_key_max_length").unwrap_or(defaults.idempotency_key_max_length),
+            idempotency_key_max_length: number("channel.idempotency_key_max_length")
+                .unwrap_or(defaults.idempotency_key_max_length),
             tags_filter_max_nodes: number("channel.tags_filter_max_nodes").unwrap_or(defaults.tags_filter_max_nodes),
             tags_filter_max_size: number("channel.tags_filter_max_size").unwrap_or(defaults.tags_filter_max_size),
             empty_channels_max: number("channel.empty_channels_max").unwrap_or(defaults.empty_channels_max),

@@ -1,4 +1,5 @@
-//! The tree of a JSON text, with the place of every key. serde_json has found the text good before, and tells no places.
+//! The tree of a JSON text, with the place of every key. serde_json has found the text good before, and tells no
+//! places.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -42,7 +42,9 @@ impl Kind {
             Secret => "text (a secret)".into(),
             Pem => "a public key in PEM".into(),
             Pattern => "a regular expression".into(),
-            Choice(words) => format!("one of {}", words.iter().map(|w| format!("\"{w}\"")).collect::<Vec<_>>().join(", ")),
+            Choice(words) => {
+                format!("one of {}", words.iter().map(|w| format!("\"{w}\"")).collect::<Vec<_>>().join(", "))
+            }
             Texts => "a list of texts".into(),
         }
     }
@@ -391,8 +393,9 @@ pub(crate) fn is_section(path: &str) -> bool {
 
 /// Every path that can be written, for suggestions.
 pub(crate) fn paths() -> Vec<String> {
-    let options =
-        OPTIONS.iter().flat_map(|option| [format!("{WITHOUT_NAMESPACE}.{}", option.path), format!("{NAMESPACES}[].{}", option.path)]);
+    let options = OPTIONS
+        .iter()
+        .flat_map(|option| [format!("{WITHOUT_NAMESPACE}.{}", option.path), format!("{NAMESPACES}[].{}", option.path)]);
     let sections = KEYS.iter().filter_map(|key| key.path.rsplit_once('.')).map(|(section, _)| section.to_owned());
     let mut all: Vec<String> = KEYS.iter().map(|key| key.path.to_owned()).chain(options).chain(sections).collect();
     all.extend(SCOPE_OPTIONS.iter().map(|option| format!("{SCOPES}[].{}", option.path)));

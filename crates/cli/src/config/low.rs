@@ -88,7 +88,8 @@ impl Node {
         })
     }
 
-    /// Where the key stands that a text begins with, as `channel.namespaces[news].durable: …`, or the nearest table around it.
+    /// Where the key stands that a text begins with, as `channel.namespaces[news].durable: …`, or the nearest table
+    /// around it.
     pub(crate) fn place_of(&self, text: &str) -> Option<Place> {
         let key = text.split(": ").next().unwrap_or_default();
         let (mut node, mut place) = (self, None);
@@ -106,7 +107,8 @@ impl Node {
         place
     }
 
-    /// Writes a value at a dotted path over what is there; makes the tables on the way. A value that is in the way gives way.
+    /// Writes a value at a dotted path over what is there; makes the tables on the way. A value that is in the way
+    /// gives way.
     pub(crate) fn set(&mut self, path: &str, node: Node) {
         let (key, rest) = path.split_once('.').map_or((path, None), |(key, rest)| (key, Some(rest)));
         if !matches!(self.value, Value::Table(_)) {
@@ -156,10 +158,12 @@ impl Node {
                 None => Value::Float(number.as_f64().unwrap_or(f64::MAX)),
             },
             Json::String(text) => Value::Text(text),
-            Json::Array(items) => Value::List(items.into_iter().filter_map(|item| Node::from_json(item, place)).collect()),
-            Json::Object(fields) => {
-                Value::Table(fields.into_iter().filter_map(|(key, value)| Some((key, Node::from_json(value, place)?))).collect())
+            Json::Array(items) => {
+                Value::List(items.into_iter().filter_map(|item| Node::from_json(item, place)).collect())
             }
+            Json::Object(fields) => Value::Table(
+                fields.into_iter().filter_map(|(key, value)| Some((key, Node::from_json(value, place)?))).collect(),
+            ),
         };
         Some(Node { place: place.clone(), value })
     }

@@ -1,7 +1,7 @@
 //! From what was written (file, environment, flags) to what the server is told.
 //!
-//! [`low`] holds what was written and where; [`high`] says what it means; [`keys`] is the list of every key that we know.
-//! Nothing stops at the first fault: a reading gathers all its findings.
+//! [`low`] holds what was written and where; [`high`] says what it means; [`keys`] is the list of every key that we
+//! know. Nothing stops at the first fault: a reading gathers all its findings.
 
 mod checks;
 mod coerce;
@@ -51,7 +51,9 @@ pub(crate) struct Sources {
 
 /// The process's environment, without what is no text.
 pub(crate) fn process_variables() -> Vec<(String, String)> {
-    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))).collect()
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
 }
 
 /// What the process is to do.

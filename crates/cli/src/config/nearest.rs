@@ -2,7 +2,8 @@
 
 /// The candidate that a mistyped name most likely means, if any is near enough.
 ///
-/// A candidate that ends in the whole name is the nearest of all, the first one of several: old configurations write `api_key` for `http_api.key`.
+/// A candidate that ends in the whole name is the nearest of all, the first one of several: old configurations write
+/// `api_key` for `http_api.key`.
 pub(crate) fn nearest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let name = plain(name);
     let allowed = (name.chars().count() / 4).max(2);
@@ -51,9 +52,14 @@ mod tests {
 
     #[test]
     fn distances_are_counted_in_edits() {
-        for (a, b, expected) in
-            [("", "", 0), ("", "abc", 3), ("port", "prot", 1), ("kitten", "sitting", 3), ("key", "key", 0), ("ключ", "клюв", 1)]
-        {
+        for (a, b, expected) in [
+            ("", "", 0),
+            ("", "abc", 3),
+            ("port", "prot", 1),
+            ("kitten", "sitting", 3),
+            ("key", "key", 0),
+            ("ключ", "клюв", 1),
+        ] {
             assert_eq!(distance(a, b), expected, "{a} {b}");
             assert_eq!(distance(b, a), expected, "{b} {a}");
         }
@@ -61,7 +67,13 @@ mod tests {
 
     #[test]
     fn the_nearest_key_is_the_one_that_was_meant() {
-        let keys = ["client.channel_limit", "client.connection_limit", "http_api.key", "http_server.port", "client.token.hmac_secret_key"];
+        let keys = [
+            "client.channel_limit",
+            "client.connection_limit",
+            "http_api.key",
+            "http_server.port",
+            "client.token.hmac_secret_key",
+        ];
         for (written, expected) in [
             ("client.chanel_limit", Some("client.channel_limit")),
             ("cliet.channel_limit", Some("client.channel_limit")),

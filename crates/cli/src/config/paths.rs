@@ -22,7 +22,13 @@ pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
         ("sse", s.sse.enabled, &s.sse.handler_prefix, "/connection/sse", false),
         ("emulation", s.http_stream.enabled || s.sse.enabled, &s.emulation.handler_prefix, "/emulation", false),
         ("uni_websocket", s.uni_websocket.enabled, &s.uni_websocket.handler_prefix, "/connection/uni_websocket", false),
-        ("uni_http_stream", s.uni_http_stream.enabled, &s.uni_http_stream.handler_prefix, "/connection/uni_http_stream", false),
+        (
+            "uni_http_stream",
+            s.uni_http_stream.enabled,
+            &s.uni_http_stream.handler_prefix,
+            "/connection/uni_http_stream",
+            false,
+        ),
         ("uni_sse", s.uni_sse.enabled, &s.uni_sse.handler_prefix, "/connection/uni_sse", false),
         ("health", s.health.enabled, &s.health.handler_prefix, "/health", true),
         ("prometheus", s.prometheus.enabled, &s.prometheus.handler_prefix, "/metrics", true),
@@ -31,7 +37,10 @@ pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
     let mut served: Vec<Served<'_>> = Vec::new();
     for (section, is_on, prefix, default, is_internal) in all {
         if !prefix.is_empty() && !prefix.starts_with('/') {
-            findings.push(Finding::error(format!("{section}.handler_prefix: a path begins with \"/\", found {prefix:?}"), None));
+            findings.push(Finding::error(
+                format!("{section}.handler_prefix: a path begins with \"/\", found {prefix:?}"),
+                None,
+            ));
         }
         if !is_on {
             continue;
@@ -41,10 +50,15 @@ pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
         let other = served.iter().find(|other| other.path == path && other.is_internal == is_internal);
         let has_api = !s.http_api.disabled && is_internal == (has_internal && !s.http_api.external);
         if let Some(other) = other {
-            let text = format!("{section}.handler_prefix: {} is served at {path:?}, too: one of them is never reached", other.section);
+            let text = format!(
+                "{section}.handler_prefix: {} is served at {path:?}, too: one of them is never reached",
+                other.section
+            );
             findings.push(Finding::warning(text, None));
         } else if has_api && (path == "/api" || path.starts_with("/api/")) {
-            let text = format!("{section}.handler_prefix: the server API is served beneath \"/api\", too: one of them is never reached");
+            let text = format!(
+                "{section}.handler_prefix: the server API is served beneath \"/api\", too: one of them is never reached"
+            );
             findings.push(Finding::warning(text, None));
         }
         served.push(Served { section, path, is_internal });

@@ -9,9 +9,13 @@ const PACKED: &str = "LS0tLS1CRUdJTi";
 /// What is shown in its place.
 const HIDDEN: &str = "(PEM, not shown)";
 
-/// The text up to the first PEM in it, or base64 of PEM. Our own texts name the head of a public key, which is no secret.
+/// The text up to the first PEM in it, or base64 of PEM. Our own texts name the head of a public key, which is no
+/// secret.
 pub(crate) fn redact(text: &str) -> Cow<'_, str> {
-    let begins = text.match_indices(BEGIN).map(|(at, _)| at).find(|at| !text[at + BEGIN.len()..].starts_with("PUBLIC KEY-----\" …"));
+    let begins = text
+        .match_indices(BEGIN)
+        .map(|(at, _)| at)
+        .find(|at| !text[at + BEGIN.len()..].starts_with("PUBLIC KEY-----\" …"));
     match [begins, text.find(PACKED)].into_iter().flatten().min() {
         Some(at) => Cow::Owned(format!("{}{HIDDEN}", &text[..at])),
         None => Cow::Borrowed(text),

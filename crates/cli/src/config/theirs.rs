@@ -38,7 +38,8 @@ const fn with(path: &'static str, fate: Fate) -> Theirs {
 }
 
 /// Where channels of several nodes would meet. Without a cluster these are refused by [`super::doors`].
-const NOT_SHARED: Fate = LeftOut("channels and presence are in the memory of the nodes, which meet through NATS (`[cluster]`)");
+const NOT_SHARED: Fate =
+    LeftOut("channels and presence are in the memory of the nodes, which meet through NATS (`[cluster]`)");
 const BLOCKED: Fate = Refused("without it, whom it keeps out would be let in");
 const NOT_ASKED: Fate = LeftOut("what it would allow is refused, unless an `allow_…` permission holds");
 const STRICTER_TOKENS: Fate = Refused("without it, tokens that it refuses would be good");
@@ -60,7 +61,10 @@ pub(crate) const THEIRS: &[Theirs] = &[
     with("client.presence_update_interval", Moot),
     with("client.concurrency", Moot),
     with("client.batch_periodic_events", Moot),
-    with("client.rate_limit", LeftOut("`client.command_rate_limit` and `client.byte_rate_limit` slow clients down, all commands alike")),
+    with(
+        "client.rate_limit",
+        LeftOut("`client.command_rate_limit` and `client.byte_rate_limit` slow clients down, all commands alike"),
+    ),
     left_out("client.singleflight"),
     left_out("client.connections_api"),
     left_out("client.write_delay"),
@@ -202,7 +206,9 @@ pub(crate) const PROXIED: &[(&str, &[&str])] = &[
 
 /// The entry that covers this path.
 pub(crate) fn find(table: &'static [Theirs], path: &str) -> Option<&'static Theirs> {
-    table.iter().find(|theirs| path.strip_prefix(theirs.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
+    table
+        .iter()
+        .find(|theirs| path.strip_prefix(theirs.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
 }
 
 /// Whether a value says nothing: off, empty or what holds here anyway. A whole default configuration is written so.

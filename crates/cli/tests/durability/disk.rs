@@ -1,4 +1,5 @@
-//! A disk that can lose its power or fail: `disk.c` laid under a server or a database, and what is left when the power is gone.
+//! A disk that can lose its power or fail: `disk.c` laid under a server or a database, and what is left when the power
+//! is gone.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -39,7 +40,11 @@ impl Disk {
 
     /// What whoever writes to it needs in its environment.
     pub(crate) fn variables(&self) -> [(&'static str, PathBuf); 3] {
-        [("LD_PRELOAD", self.library.clone()), ("DISK_DIRECTORY", self.directory.clone()), ("DISK_NOTES", self.notes.clone())]
+        [
+            ("LD_PRELOAD", self.library.clone()),
+            ("DISK_DIRECTORY", self.directory.clone()),
+            ("DISK_NOTES", self.notes.clone()),
+        ]
     }
 
     /// From now on writes fail with this error, or syncs (`s` before it); none = all is well.
@@ -51,7 +56,8 @@ impl Disk {
         }
     }
 
-    /// Whoever wrote is dead and the power gone: of what was not synced, some has reached the disk, some not, some in part. The writes lost.
+    /// Whoever wrote is dead and the power gone: of what was not synced, some has reached the disk, some not, some in
+    /// part. The writes lost.
     pub(crate) fn lose_power(&self, random: &mut Random) -> usize {
         let mut lost = 0;
         for entry in fs::read_dir(&self.notes).expect("the directory is ours").flatten() {
@@ -117,7 +123,8 @@ fn parse(mut bytes: &[u8]) -> Vec<Note> {
     let mut notes = Vec::new();
     // The last note may be cut off by the kill: its write had not begun.
     while let Some(note) = (|| {
-        let (offset, length, old_length, old_size) = (number(&mut bytes)?, number(&mut bytes)?, number(&mut bytes)?, number(&mut bytes)?);
+        let (offset, length, old_length, old_size) =
+            (number(&mut bytes)?, number(&mut bytes)?, number(&mut bytes)?, number(&mut bytes)?);
         let old = take(&mut bytes, old_length)?;
         let new = if length == u64::MAX { None } else { Some(take(&mut bytes, length)?) };
         Some(Note { offset, new, old, old_size })

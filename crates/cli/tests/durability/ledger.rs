@@ -30,11 +30,13 @@ impl Ledger {
     /// Publishes one, with a key of its own, and notes what is said.
     pub(crate) fn publish(&self, client: &mut Client, of: usize, number: u64) -> bool {
         let key = format!("key-{number}");
-        let answer = client.call("publish", &json!({"channel": channel(of), "data": {"n": number}, "idempotency_key": key}));
+        let answer =
+            client.call("publish", &json!({"channel": channel(of), "data": {"n": number}, "idempotency_key": key}));
         let fate = match answer.as_ref().map(|answer| &answer["result"]) {
-            Some(result @ Value::Object(_)) => {
-                Fate::Acknowledged(result["offset"].as_u64().expect("an offset"), result["epoch"].as_str().expect("an epoch").to_owned())
-            }
+            Some(result @ Value::Object(_)) => Fate::Acknowledged(
+                result["offset"].as_u64().expect("an offset"),
+                result["epoch"].as_str().expect("an epoch").to_owned(),
+            ),
             _ => Fate::Unknown,
         };
         let is_known = fate != Fate::Unknown;
@@ -90,7 +92,12 @@ pub(crate) fn history(client: &mut Client, of: usize) -> Found {
     let result = &answer["result"];
     let publications = result["publications"].as_array().unwrap_or_else(|| panic!("no history: {answer}"));
     let pair = |publication: &Value| Some((publication["offset"].as_u64()?, publication["data"]["n"].as_u64()?));
-    let kept: BTreeMap<u64, u64> = publications.iter().map(|publication| pair(publication).expect("an offset and a number")).collect();
+    let kept: BTreeMap<u64, u64> =
+        publications.iter().map(|publication| pair(publication).expect("an offset and a number")).collect();
     assert_eq!(kept.len(), publications.len(), "no offset is there twice");
-    Found { epoch: result["epoch"].as_str().expect("an epoch").to_owned(), top: result["offset"].as_u64().expect("an offset"), kept }
+    Found {
+        epoch: result["epoch"].as_str().expect("an epoch").to_owned(),
+        top: result["offset"].as_u64().expect("an offset"),
+        kept,
+    }
 }

@@ -43,7 +43,13 @@ fn publish_until_the_end(ledger: &Ledger, home: &Home, next: &AtomicU64) {
 }
 
 /// Lives of one server: each is published to from all sides, and ends at some moment by `end`.
-fn lives(home: &Home, ledger: &Ledger, count: usize, random: &mut Random, mut end: impl FnMut(server::Server, &mut Random)) {
+fn lives(
+    home: &Home,
+    ledger: &Ledger,
+    count: usize,
+    random: &mut Random,
+    mut end: impl FnMut(server::Server, &mut Random),
+) {
     let next = AtomicU64::new(0);
     for life in 0..count {
         let server = home.start();
@@ -100,8 +106,10 @@ fn kill_again_and_again(home: &Home, count: usize) {
     let began = Instant::now();
     loop {
         let seen = fs::read_to_string(&seen).expect("it is text");
-        let offsets: Vec<u64> =
-            seen.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok()?["offset"].as_u64()).collect();
+        let offsets: Vec<u64> = seen
+            .lines()
+            .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok()?["offset"].as_u64())
+            .collect();
         if offsets.last() == Some(&found.top) {
             let first = offsets[0];
             assert_eq!(offsets, (first..=found.top).collect::<Vec<_>>(), "a follower saw everything once and in order");
@@ -174,7 +182,8 @@ fn what_an_application_commits_in_postgresql_is_published_once_and_in_order_thro
     let publish = |of: usize, number: usize| format!("SELECT touchline_publish('kept:{of}', '{{\"n\": {number}}}'); ");
     let rounds = 12;
     for round in 0..rounds {
-        // Transactions side by side, each with its own channel; some are rolled back, and the server is killed among them.
+        // Transactions side by side, each with its own channel; some are rolled back, and the server is killed among
+        // them.
         std::thread::scope(|scope| {
             for of in 0..4 {
                 let numbers = (0..5).map(|n| publish(of, round * 10 + n)).collect::<String>();
@@ -215,7 +224,8 @@ fn nodes_of_a_cluster_share_postgresql() {
     let scratch = Home::new("shared-postgres-data");
     let postgres = Postgres::start(&scratch.directory);
     let (_nats, nats) = server::nats();
-    let homes = ["one", "two"].map(|name| Home::new(&format!("shared-postgres-{name}")).on(postgres.url()).joined(&nats));
+    let homes =
+        ["one", "two"].map(|name| Home::new(&format!("shared-postgres-{name}")).on(postgres.url()).joined(&nats));
     let _servers = homes.each_ref().map(Home::start);
     let outs = homes.each_ref().map(|home| home.directory.join("seen"));
     let _watches: Vec<_> = homes.iter().zip(&outs).map(|(home, out)| home.watch("kept:0", out)).collect();
@@ -274,11 +284,11 @@ fn a_slow_postgresql_stops_only_those_who_need_it() {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            postgres.sql("BEGIN; LOCK TABLE touchline.publication IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(6); COMMIT;");
+            postgres
+                .sql("BEGIN; LOCK TABLE touchline.publication IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(6); COMMIT;");
             is_over.store(true, Relaxed);
         });
-        let locks =
-            "SELECT count(*) FROM pg_locks WHERE relation = 'touchline.publication'::regclass AND mode = 'AccessExclusiveLock' AND granted";
+        let locks = "SELECT count(*) FROM pg_locks WHERE relation = 'touchline.publication'::regclass AND mode = 'AccessExclusiveLock' AND granted";
         while postgres.sql(locks) == "0" {
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -354,7 +364,11 @@ fn lost_power_loses_nothing_that_was_acknowledged() {
 fn lost_power_under_postgresql_too_though_it_would_not_wait_for_the_disk_by_itself() {
     let scratch = Home::new("power-postgres-data");
     let disk = Disk::new(&scratch.directory, &scratch.directory.join("postgres"));
-    let postgres = Postgres::start_with(&scratch.directory, &disk.variables(), "-c synchronous_commit=off -c wal_writer_delay=10s");
+    let postgres = Postgres::start_with(
+        &scratch.directory,
+        &disk.variables(),
+        "-c synchronous_commit=off -c wal_writer_delay=10s",
+    );
     let home = Home::new("power-postgres").on(postgres.url());
     let ledger = Ledger::default();
     let mut lost = 0;
@@ -430,7 +444,12 @@ fn fail_and_work_again(home: &Home, disk: &Disk, fault: &str, ledger: &Ledger, l
     ledger.check(&mut home.client(), 1);
     let found = history(&mut home.client(), 0);
     while watched(&out).last().is_none_or(|(offset, _)| *offset < found.top) {
-        assert!(began.elapsed() < PATIENCE, "{fault}: a follower does not see all of {}: {:?}", found.top, watched(&out).last());
+        assert!(
+            began.elapsed() < PATIENCE,
+            "{fault}: a follower does not see all of {}: {:?}",
+            found.top,
+            watched(&out).last()
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
     let seen = watched(&out);
@@ -521,13 +540,15 @@ fn a_file_with_a_damaged_page_is_told_and_stays_so() {
     let database = rusqlite::Connection::open(&file).expect("it is a database");
     database.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).expect("nobody has it open");
     let root = "SELECT rootpage, page_size FROM sqlite_schema, pragma_page_size WHERE name = 'publication'";
-    let (page, size): (usize, usize) = database.query_row(root, [], |row| Ok((row.get(0)?, row.get(1)?))).expect("the table is there");
+    let (page, size): (usize, usize) =
+        database.query_row(root, [], |row| Ok((row.get(0)?, row.get(1)?))).expect("the table is there");
     drop(database);
     let mut bytes = fs::read(&file).expect("it can be read");
     bytes[(page - 1) * size..page * size].fill(0xa5);
     fs::write(&file, bytes).expect("it is ours");
     let _server = home.start();
-    let refused = client.call("publish", &publication).or_else(|| client.call("publish", &publication)).expect("an answer");
+    let refused =
+        client.call("publish", &publication).or_else(|| client.call("publish", &publication)).expect("an answer");
     assert_eq!(refused["error"]["code"], 4010, "{refused}");
     assert_eq!(client.must("history", &json!({"channel": "kept:0", "limit": -1}))["error"]["code"], 4010);
     assert!(client.must("publish", &json!({"channel": "plain", "data": 1}))["result"].is_object());

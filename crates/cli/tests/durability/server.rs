@@ -132,8 +132,12 @@ impl Home {
 
     /// What `touchline migrate` says.
     pub(crate) fn migrate(&self, action: &str) -> String {
-        let output =
-            Command::new(BINARY).arg("migrate").args(action.split(' ')).arg("--config").arg(self.directory.join("config.json")).output();
+        let output = Command::new(BINARY)
+            .arg("migrate")
+            .args(action.split(' '))
+            .arg("--config")
+            .arg(self.directory.join("config.json"))
+            .output();
         let output = output.expect("the binary runs");
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
     }
@@ -164,7 +168,11 @@ impl Drop for Home {
 pub(crate) fn nats() -> (Server, String) {
     let port = free_port().to_string();
     let mut command = Command::new("nats-server");
-    command.args(["--addr", "127.0.0.1", "--port", &port]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .args(["--addr", "127.0.0.1", "--port", &port])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let child = command.spawn().expect("nats-server is installed (Debian package nats-server)");
     (Server { child }, format!("nats://127.0.0.1:{port}"))
 }
@@ -226,7 +234,10 @@ impl Client {
             }
         };
         let body = body.to_string();
-        let head = format!("POST /api/{method} HTTP/1.1\r\nHost: a\r\nX-API-Key: key\r\nContent-Length: {}\r\n\r\n", body.len());
+        let head = format!(
+            "POST /api/{method} HTTP/1.1\r\nHost: a\r\nX-API-Key: key\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
         socket.write_all((head + &body).as_bytes()).ok()?;
         let (mut answer, mut some) = (Vec::new(), [0; 64 * 1024]);
         loop {

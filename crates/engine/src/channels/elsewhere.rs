@@ -1,8 +1,9 @@
-//! Channels whose order and history are somebody else's, a cluster's or a store's; a home is a cache of them for the subscribers of its node.
+//! Channels whose order and history are somebody else's, a cluster's or a store's; a home is a cache of them for the
+//! subscribers of its node.
 //!
-//! A channel is *heard* before anybody subscribes: the home asks for interest, then (with history) for what is kept. Requests wait
-//! meanwhile. A publication carries the offset before it, so a gap is seen at once and filled before anything behind it is delivered.
-//! A store needs no interest: it tells of everything that it has stored.
+//! A channel is *heard* before anybody subscribes: the home asks for interest, then (with history) for what is kept.
+//! Requests wait meanwhile. A publication carries the offset before it, so a gap is seen at once and filled before
+//! anything behind it is delivered. A store needs no interest: it tells of everything that it has stored.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -47,7 +48,8 @@ pub(super) enum Hearing {
 pub(super) struct Loading {
     /// Publications that are applied after the history, by offset.
     pub(super) waiting: BTreeMap<u64, Stored>,
-    /// The highest offset that the channel is known to have. If the answer ends below it, the history is requested again.
+    /// The highest offset that the channel is known to have. If the answer ends below it, the history is requested
+    /// again.
     pub(super) top: u64,
 }
 
@@ -74,7 +76,8 @@ pub(super) enum Keeper {
 pub enum KeeperAct {
     /// To begin or end hearing a channel.
     Interest(Arc<str>, bool),
-    /// To read a channel's log: channel, namespace, the offset behind which, and the number of this load, which the answer carries.
+    /// To read a channel's log: channel, namespace, the offset behind which, and the number of this load, which the
+    /// answer carries.
     Load(Arc<str>, Arc<str>, u64, u64),
     /// To get what is there behind an offset, if anything is. An answer may stay away.
     Check(Arc<str>, Arc<str>, u64, u64),
@@ -82,10 +85,12 @@ pub enum KeeperAct {
     LoadStored(Arc<str>, u64, u64),
     /// To pass something on to all nodes that hear the channel.
     Pass(Arc<str>, Vec<u8>),
-    /// A log backend does not have what it acknowledged: it was set back to an earlier state. A store has to begin a new run if the current
-    /// one still has this id, and nothing of the channel from this offset on is of the run before.
+    /// A log backend does not have what it acknowledged: it was set back to an earlier state. A store has to begin a
+    /// new run if the current one still has this id, and nothing of the channel from this offset on is of the run
+    /// before.
     SetBack(Arc<str>, u64, u64),
-    /// The same of a namespace's stream in the cluster, which has to begin a new run if the current one still has this id; 0 = it is the first.
+    /// The same of a namespace's stream in the cluster, which has to begin a new run if the current one still has this
+    /// id; 0 = it is the first.
     StreamSetBack(Arc<str>, u64),
     /// To say in the log that a payload of the channel can't be read.
     Unreadable(Arc<str>, super::Unreadable),
@@ -150,8 +155,8 @@ pub(super) struct Keepers {
     ready: Vec<Arc<str>>,
     /// Loads that were asked for, of all channels: the number of the last one.
     asked: u64,
-    /// Channels of which a log backend has denied something, with the time when it may be asked again, Unix milliseconds; in the order of
-    /// the times.
+    /// Channels of which a log backend has denied something, with the time when it may be asked again, Unix
+    /// milliseconds; in the order of the times.
     pub(super) rests: VecDeque<(u64, Arc<str>)>,
     /// Subscribes that were refused lately; their sessions may have unsubscribed before they heard of it.
     refused: HashMap<(ConnectionId, Arc<str>), u64>,
@@ -223,7 +228,9 @@ impl Channels {
             }
             Request::Subscribe(_) => self.once_heard(channel, options, keeper, (request, came), now_ms),
             Request::Again(came, request) => self.once_heard(channel, options, keeper, (*request, came), now_ms),
-            Request::History(_) if options.has_history() => self.once_heard(channel, options, keeper, (request, came), now_ms),
+            Request::History(_) if options.has_history() => {
+                self.once_heard(channel, options, keeper, (request, came), now_ms)
+            }
             Request::Passing(payload) => self.take_passing(channel, &payload),
             Request::Stored(stored) => self.take_stored(channel, options, stored, now_ms),
             Request::Grown(epoch, top) => self.take_note(channel, epoch, top),
@@ -261,8 +268,9 @@ impl Channels {
                 channel.history.iter_mut().for_each(|stored| stored.sure_ms = now_ms);
             }
             match (&mut channel.hearing, position, is_linked) {
-                // What came meanwhile is asked for; so is what was under way when the link went. The newest that is here is read again: the
-                // cluster may have been set back to an earlier state, and have gone on from there.
+                // What came meanwhile is asked for; so is what was under way when the link went. The newest that is
+                // here is read again: the cluster may have been set back to an earlier state, and have
+                // gone on from there.
                 (hearing @ (Hearing::Heard | Hearing::Loading(_)), Some(position), true) => {
                     if matches!(hearing, Hearing::Heard) {
                         *hearing = Hearing::Loading(Loading::default());
@@ -283,7 +291,10 @@ impl Channels {
                 }
                 // A client that is ahead is refused until the link is back.
                 (Hearing::Heard, _, false)
-                    if channel.history.as_ref().is_some_and(|stored| matches!(stored.question, Question::Asked { .. })) =>
+                    if channel
+                        .history
+                        .as_ref()
+                        .is_some_and(|stored| matches!(stored.question, Question::Asked { .. })) =>
                 {
                     channel.history.iter_mut().for_each(|stored| stored.question = Question::None);
                     side.ready.push(Arc::clone(name));
@@ -300,10 +311,11 @@ impl Channels {
         }
     }
 
-    /// Other nodes may have stored publications that nobody told of, or the store may have been set back: every cache of a durable channel
-    /// asks, and what it has is compared.
+    /// Other nodes may have stored publications that nobody told of, or the store may have been set back: every cache
+    /// of a durable channel asks, and what it has is compared.
     pub fn catch_up(&mut self) {
-        let mut durable: Vec<_> = self.table.keys().filter(|name| self.keeper(name) == Keeper::Store).cloned().collect();
+        let mut durable: Vec<_> =
+            self.table.keys().filter(|name| self.keeper(name) == Keeper::Store).cloned().collect();
         durable.sort_unstable();
         durable.iter().for_each(|name| self.catch_up_with(name));
     }
@@ -324,8 +336,12 @@ impl Channels {
     /// A namespace's stream in the cluster has grown: every cache asks whether it has all that it should have heard.
     pub fn check(&mut self, namespace: &Arc<str>) {
         for (name, channel) in in_order(&mut self.table) {
-            let is_kept_there = self.namespaces.resolve(name).is_ok_and(|options| self.keepers.keeper(name, options) == Keeper::Cluster);
-            // What is loading now may have been read before the stream grew; what is only asked for will be read behind it.
+            let is_kept_there = self
+                .namespaces
+                .resolve(name)
+                .is_ok_and(|options| self.keepers.keeper(name, options) == Keeper::Cluster);
+            // What is loading now may have been read before the stream grew; what is only asked for will be read behind
+            // it.
             if let (Hearing::Heard | Hearing::Loading(_), Some(stored)) = (&channel.hearing, &channel.history)
                 && is_kept_there
                 && *self.namespaces.namespace_of(name) == **namespace
@@ -337,10 +353,12 @@ impl Channels {
         }
     }
 
-    /// Another node has stored a publication. What it says of another life, or of an offset that is here, is looked at: it may have come late,
-    /// or the log backend may have been set back to an earlier state.
+    /// Another node has stored a publication. What it says of another life, or of an offset that is here, is looked at:
+    /// it may have come late, or the log backend may have been set back to an earlier state.
     fn take_note(&mut self, channel: &Arc<str>, epoch: Epoch, top: u64) -> Outcome {
-        if let Some(Channel { hearing: Hearing::Heard | Hearing::Loading(_), history: Some(stored), .. }) = self.table.get(channel) {
+        if let Some(Channel { hearing: Hearing::Heard | Hearing::Loading(_), history: Some(stored), .. }) =
+            self.table.get(channel)
+        {
             let position = stored.ring.position();
             let is_of_other = epoch != Epoch::default() && epoch != position.epoch;
             if is_of_other || top < position.offset {
@@ -445,7 +463,8 @@ impl Channels {
         let key = publish.idempotency_key.clone();
         if options.has_history() && !publish.skip_history {
             if keeper == Keeper::Cluster {
-                return self.if_linked(|side| Outcome::Keep(side.namespaces.namespace_of(channel).into(), payload, key));
+                return self
+                    .if_linked(|side| Outcome::Keep(side.namespaces.namespace_of(channel).into(), payload, key));
             }
             return Outcome::Store(Storing {
                 payload,
@@ -473,8 +492,8 @@ impl Channels {
         Outcome::Done(Response::Published(None))
     }
 
-    /// Carries a request out if the channel is heard; else it waits, and the channel is asked for. With the request the first load that was
-    /// asked for after it came.
+    /// Carries a request out if the channel is heard; else it waits, and the channel is asked for. With the request the
+    /// first load that was asked for after it came.
     fn once_heard(
         &mut self,
         channel: &Arc<str>,
@@ -485,7 +504,9 @@ impl Channels {
     ) -> Outcome {
         let subscriber = if let Request::Subscribe(subscribe) = &request { Some(subscribe.connection) } else { None };
         let outcome = match self.answer_or_ask(channel, options, keeper, (request, came), now_ms) {
-            Outcome::Wait(request) if position_of(&request).is_some() => Outcome::Wait(Request::Again(came, Box::new(request))),
+            Outcome::Wait(request) if position_of(&request).is_some() => {
+                Outcome::Wait(Request::Again(came, Box::new(request)))
+            }
             outcome => outcome,
         };
         if let Some(connection) = subscriber {
@@ -515,7 +536,9 @@ impl Channels {
                 Some(Question::Failed(_)) => return Outcome::Done(Response::Refused(unreachable)),
                 Some(_) => self.ask(channel, &request),
             },
-            Some(Hearing::Failed(until_ms)) if now_ms < *until_ms => return Outcome::Done(Response::Refused(unreachable)),
+            Some(Hearing::Failed(until_ms)) if now_ms < *until_ms => {
+                return Outcome::Done(Response::Refused(unreachable));
+            }
             _ if !is_reachable && options.has_history() => {
                 self.forget_unheard(channel);
                 return Outcome::Done(Response::Refused(unreachable));
@@ -537,7 +560,8 @@ impl Channels {
 
     /// Gives up a channel that was asked for and that nobody has.
     pub(super) fn forget_unheard(&mut self, channel: &Arc<str>) {
-        let is_unheard = |known: &Channel| !matches!(known.hearing, Hearing::Heard) && known.listeners.iter().all(|n| *n == 0);
+        let is_unheard =
+            |known: &Channel| !matches!(known.hearing, Hearing::Heard) && known.listeners.iter().all(|n| *n == 0);
         if self.table.get(channel).is_some_and(is_unheard) {
             self.forget(channel);
         }

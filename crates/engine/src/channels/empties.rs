@@ -1,5 +1,6 @@
-//! Channels with history that were only looked at: nobody has published to them, and nobody is subscribed. They are kept, so that who comes
-//! back to (offset 0, epoch) misses nothing, but only so many, and the oldest goes first: what looking makes is small.
+//! Channels with history that were only looked at: nobody has published to them, and nobody is subscribed. They are
+//! kept, so that who comes back to (offset 0, epoch) misses nothing, but only so many, and the oldest goes first: what
+//! looking makes is small.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,7 +8,8 @@ use std::sync::Arc;
 /// Entries that may have become void, beyond as many as there are valid ones, before they are cleared away.
 const SLACK: usize = 64;
 
-/// The order in which such channels became empty. Who is meant by an entry has its number; an entry whose number nobody has is void.
+/// The order in which such channels became empty. Who is meant by an entry has its number; an entry whose number nobody
+/// has is void.
 #[derive(Debug, Default)]
 pub(super) struct Empties {
     most: usize,
@@ -22,7 +24,8 @@ impl Empties {
         Empties { most, ..Empties::default() }
     }
 
-    /// Enters a channel: its number, never 0. `is_valid` tells whether a channel still has a number. O(1), seen over many calls.
+    /// Enters a channel: its number, never 0. `is_valid` tells whether a channel still has a number. O(1), seen over
+    /// many calls.
     pub(super) fn enter(&mut self, name: &Arc<str>, is_valid: impl Fn(&str, u64) -> bool) -> u64 {
         if self.order.len() > 2 * self.valid + SLACK {
             self.order.retain(|(number, name)| is_valid(name, *number));
@@ -38,8 +41,13 @@ impl Empties {
         self.valid = self.valid.saturating_sub(1);
     }
 
-    /// The oldest channel that has to go because there are too many, or because it `is_over`. The caller forgets it, and calls [`Empties::leave`].
-    pub(super) fn next_to_go(&mut self, is_valid: impl Fn(&str, u64) -> bool, is_over: impl Fn(&str) -> bool) -> Option<Arc<str>> {
+    /// The oldest channel that has to go because there are too many, or because it `is_over`. The caller forgets it,
+    /// and calls [`Empties::leave`].
+    pub(super) fn next_to_go(
+        &mut self,
+        is_valid: impl Fn(&str, u64) -> bool,
+        is_over: impl Fn(&str) -> bool,
+    ) -> Option<Arc<str>> {
         while let Some((number, name)) = self.order.front() {
             let is_valid = is_valid(name, *number);
             if is_valid && self.valid <= self.most && !is_over(name) {

@@ -1,8 +1,9 @@
 //! What log backends tell: publications that they have stored, and what they keep of a channel.
 //!
-//! A client may be ahead of this node's cache: another node gave it its position a moment ago. The cache never answers for the log backend
-//! then; it asks, one question for a channel at a time, and everybody who is ahead waits for that answer. Loads are numbered in the order in
-//! which they are asked for: one that was asked for before a request came says nothing about what the request asks for.
+//! A client may be ahead of this node's cache: another node gave it its position a moment ago. The cache never answers
+//! for the log backend then; it asks, one question for a channel at a time, and everybody who is ahead waits for that
+//! answer. Loads are numbered in the order in which they are asked for: one that was asked for before a request came
+//! says nothing about what the request asks for.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,8 +25,8 @@ const BEHIND_GAP_MAX: usize = 10_000;
 /// How long a log backend that has lost something is given to begin a new life or run, milliseconds.
 const LOST_MS: u64 = 10_000;
 
-/// How much less than `history_ttl` a cache may have been without the link to be sure that nothing has come and gone: loads take time, and
-/// clocks differ.
+/// How much less than `history_ttl` a cache may have been without the link to be sure that nothing has come and gone:
+/// loads take time, and clocks differ.
 const AGE_MARGIN_MS: u64 = 10_000;
 
 /// What a log backend was asked because of a client that is ahead of the cache.
@@ -38,16 +39,19 @@ pub(super) enum Question {
     Asked {
         /// The number of the load that answers it, as any later one does.
         load: u64,
-        /// The most of what is asked for, as of [`HistoryRing::ahead`]; where a run is not known here, the highest number.
+        /// The most of what is asked for, as of [`HistoryRing::ahead`]; where a run is not known here, the highest
+        /// number.
         most: u64,
     },
-    /// It did not have what was asked for. It is not asked again before this time, Unix milliseconds: whoever is ahead meanwhile waits.
+    /// It did not have what was asked for. It is not asked again before this time, Unix milliseconds: whoever is ahead
+    /// meanwhile waits.
     Rests(u64),
     /// It did not answer. It is not asked again before this time, Unix milliseconds.
     Failed(u64),
 }
 
-/// A look at a log backend because of something that contradicts the cache: it may have been set back to an earlier state.
+/// A look at a log backend because of something that contradicts the cache: it may have been set back to an earlier
+/// state.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Look {
     /// The number of the load that is it, as any later one is; 0 = none is under way.
@@ -73,7 +77,8 @@ impl Channels {
         self.load(channel, from.saturating_sub(1));
     }
 
-    /// Takes a publication that is not behind the cache's top: it is here already, or the log backend was set back and gives offsets again.
+    /// Takes a publication that is not behind the cache's top: it is here already, or the log backend was set back and
+    /// gives offsets again.
     fn take_again(&mut self, channel: &Arc<str>, new: &Stored, now_ms: u64) {
         let Some(stored) = self.table.get(channel).and_then(|known| known.history.as_ref()) else { return };
         if contradicts(&stored.ring, channel, new.offset, &new.payload) {
@@ -83,7 +88,8 @@ impl Channels {
         }
     }
 
-    /// The log backend has lost what was acknowledged, from an offset on: subscribers begin anew, and so does the cache.
+    /// The log backend has lost what was acknowledged, from an offset on: subscribers begin anew, and so does the
+    /// cache.
     fn set_back(&mut self, channel: &Arc<str>, first: u64, now_ms: u64) {
         if let Some(stored) = self.table.get_mut(channel).and_then(|known| known.history.as_mut()) {
             let position = stored.ring.position();
@@ -101,9 +107,16 @@ impl Channels {
         self.break_off(channel, Hearing::None);
     }
 
-    /// What stands between a request and its answer, in a channel that is heard; none = the cache can answer. [`Question::None`] = the log
-    /// backend has to be asked. `came` is the first load that was asked for after the request came.
-    pub(super) fn question(&mut self, channel: &Arc<str>, request: &Request, came: u64, now_ms: u64) -> Option<Question> {
+    /// What stands between a request and its answer, in a channel that is heard; none = the cache can answer.
+    /// [`Question::None`] = the log backend has to be asked. `came` is the first load that was asked for after the
+    /// request came.
+    pub(super) fn question(
+        &mut self,
+        channel: &Arc<str>,
+        request: &Request,
+        came: u64,
+        now_ms: u64,
+    ) -> Option<Question> {
         let stored = self.table.get_mut(channel)?.history.as_mut()?;
         let (offset, epoch) = position_of(request)?;
         let ahead = stored.ring.ahead(offset, epoch)?;
@@ -143,12 +156,20 @@ impl Channels {
     }
 
     /// Takes a publication that a log backend has stored.
-    pub(super) fn take_stored(&mut self, channel: &Arc<str>, options: &ChannelOptions, new: Stored, now_ms: u64) -> Outcome {
+    pub(super) fn take_stored(
+        &mut self,
+        channel: &Arc<str>,
+        options: &ChannelOptions,
+        new: Stored,
+        now_ms: u64,
+    ) -> Outcome {
         let done = Outcome::Done(Response::Done);
         let Some(Channel { hearing, history: Some(stored), .. }) = self.table.get_mut(channel) else { return done };
         let top = stored.ring.position();
         match hearing {
-            Hearing::Heard if new.epoch.is_some_and(|epoch| !top.epoch.can_be(&epoch)) => self.break_off(channel, Hearing::None),
+            Hearing::Heard if new.epoch.is_some_and(|epoch| !top.epoch.can_be(&epoch)) => {
+                self.break_off(channel, Hearing::None)
+            }
             Hearing::Heard if new.offset <= top.offset => self.take_again(channel, &new, now_ms),
             Hearing::Heard if new.previous > top.offset => {
                 *hearing = Hearing::Loading(Loading { waiting: BTreeMap::from([(new.offset, new)]), top: 0 });
@@ -158,7 +179,9 @@ impl Channels {
                 stored.ring.note_run(new.offset);
                 self.append_or_fail(channel, options, new.offset, &new.payload, now_ms);
             }
-            Hearing::Loading(loading) if loading.waiting.len() < BEHIND_GAP_MAX => drop(loading.waiting.insert(new.offset, new)),
+            Hearing::Loading(loading) if loading.waiting.len() < BEHIND_GAP_MAX => {
+                drop(loading.waiting.insert(new.offset, new))
+            }
             // There is no room for it: it is asked for.
             Hearing::Loading(loading) => loading.top = loading.top.max(new.offset),
             Hearing::Asked | Hearing::None | Hearing::Failed(_) => {}
@@ -166,7 +189,8 @@ impl Channels {
         done
     }
 
-    /// Takes what the log backend keeps: the whole history of a new channel, what fills a gap, or the answer to a question.
+    /// Takes what the log backend keeps: the whole history of a new channel, what fills a gap, or the answer to a
+    /// question.
     pub(super) fn take_loaded(
         &mut self,
         channel: &Arc<str>,
@@ -179,7 +203,8 @@ impl Channels {
         let mut none = Loading::default();
         let loading = match hearing {
             Hearing::Loading(loading) => loading,
-            // A second answer, to what was asked when the link came back, or to a question: it may know more than the first.
+            // A second answer, to what was asked when the link came back, or to a question: it may know more than the
+            // first.
             Hearing::Heard if loaded.is_some() => &mut none,
             Hearing::Heard if matches!(stored.question, Question::Asked { .. }) => {
                 stored.question = Question::Failed(now_ms + RETRY_MS);
@@ -286,7 +311,8 @@ impl Channels {
         true
     }
 
-    /// The cache is of another life or run. If it has subscribers, they are told to begin anew; else it is loaded from the beginning.
+    /// The cache is of another life or run. If it has subscribers, they are told to begin anew; else it is loaded from
+    /// the beginning.
     fn begin_anew(&mut self, channel: &Arc<str>) {
         let Some(known) = self.table.get_mut(channel) else { return };
         let Some(stored) = &mut known.history else { return };
@@ -315,8 +341,16 @@ impl Channels {
         }
     }
 
-    /// Appends a publication behind the cache's top. One that can't be read is not passed over: the channel can't be had then.
-    fn append_or_fail(&mut self, channel: &Arc<str>, options: &ChannelOptions, offset: u64, payload: &Bytes, now_ms: u64) -> bool {
+    /// Appends a publication behind the cache's top. One that can't be read is not passed over: the channel can't be
+    /// had then.
+    fn append_or_fail(
+        &mut self,
+        channel: &Arc<str>,
+        options: &ChannelOptions,
+        offset: u64,
+        payload: &Bytes,
+        now_ms: u64,
+    ) -> bool {
         match payload::read(payload) {
             Ok(read) => self.append(channel, options, offset, read, now_ms),
             Err(unreadable) => {
@@ -347,8 +381,8 @@ impl Channels {
     }
 }
 
-/// The first offset at which a log backend has lost what it had acknowledged, if it has: it has less than there was when it was asked, or
-/// something else than what is here.
+/// The first offset at which a log backend has lost what it had acknowledged, if it has: it has less than there was
+/// when it was asked, or something else than what is here.
 fn first_of_others(channel: &str, stored: &super::Stored, loaded: &Loaded, is_of_store: bool) -> Option<u64> {
     let (ring, look) = (&stored.ring, stored.look);
     let top = ring.position().offset;
@@ -363,7 +397,8 @@ fn first_of_others(channel: &str, stored: &super::Stored, loaded: &Loaded, is_of
         };
         loaded.kept.iter().any(|(offset, payload)| is_it(*offset, payload))
     };
-    let is_missing = |newest: &u64| *newest > loaded.floor && *newest <= loaded.top && *newest > loaded.behind && !is_there(*newest);
+    let is_missing =
+        |newest: &u64| *newest > loaded.floor && *newest <= loaded.top && *newest > loaded.behind && !is_there(*newest);
     if let Some(newest) = ring.newest().filter(is_missing) {
         return Some(newest);
     }

@@ -1,4 +1,5 @@
-//! What a log backend keeps of a publication, and what nodes pass to each other in a channel's subject: a format, a kind, a head, an object.
+//! What a log backend keeps of a publication, and what nodes pass to each other in a channel's subject: a format, a
+//! kind, a head, an object.
 //!
 //! | byte | |
 //! |---|---|
@@ -8,7 +9,8 @@
 //! | 4 … | head: eight bytes, then fields that this version does not know, which are left where they are |
 //! | … | `P`: the publication as a JSON object, with all its fields, known or not |
 //!
-//! The eight bytes are little-endian: of `P` when it was published, Unix milliseconds; of `C` the last offset that is removed.
+//! The eight bytes are little-endian: of `P` when it was published, Unix milliseconds; of `C` the last offset that is
+//! removed.
 
 /// The format that this version writes, and the highest that it reads.
 pub(super) const FORMAT: u8 = 1;
@@ -77,7 +79,8 @@ mod tests {
     use super::*;
 
     /// What version 0.1 writes. Later versions must read it as it stands here.
-    const PUBLICATION_1: &[u8] = b"\x01P\x08\x00\x15\xcd\x5b\x07\x00\x00\x00\x00{\"data\":{\"n\":1},\"tags\":{\"a\":\"b\"}}";
+    const PUBLICATION_1: &[u8] =
+        b"\x01P\x08\x00\x15\xcd\x5b\x07\x00\x00\x00\x00{\"data\":{\"n\":1},\"tags\":{\"a\":\"b\"}}";
     const CLEAR_1: &[u8] = b"\x01C\x08\x00\x2a\x00\x00\x00\x00\x00\x00\x00";
 
     #[test]

@@ -190,24 +190,32 @@ pub(super) fn replies(answers: &[(OwnerId, Reply)]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut object = Object::open(&mut out);
     let is_answer = |reply: &Reply| matches!(reply, Ok(_) | Err(CallError::Theirs(_)));
-    encode::list(object.key("replies"), answers.iter().filter(|(_, reply)| is_answer(reply)), |out, (client, reply)| {
-        let mut object = Object::open(out);
-        object.text("client", &client_text(*client));
-        match reply {
-            Ok(data) => object.raw("data", Some(data)),
-            Err(CallError::Theirs(error)) => object.raw("error", Some(error)),
-            Err(CallError::Ours(_)) => &mut object,
-        };
-        object.close();
-    });
-    encode::list(object.key("silent"), answers.iter().filter(|(_, reply)| !is_answer(reply)), |out, (client, reply)| {
-        let mut object = Object::open(out);
-        object.text("client", &client_text(*client));
-        if let Err(error) = reply {
-            error_json(object.key("error"), error);
-        }
-        object.close();
-    });
+    encode::list(
+        object.key("replies"),
+        answers.iter().filter(|(_, reply)| is_answer(reply)),
+        |out, (client, reply)| {
+            let mut object = Object::open(out);
+            object.text("client", &client_text(*client));
+            match reply {
+                Ok(data) => object.raw("data", Some(data)),
+                Err(CallError::Theirs(error)) => object.raw("error", Some(error)),
+                Err(CallError::Ours(_)) => &mut object,
+            };
+            object.close();
+        },
+    );
+    encode::list(
+        object.key("silent"),
+        answers.iter().filter(|(_, reply)| !is_answer(reply)),
+        |out, (client, reply)| {
+            let mut object = Object::open(out);
+            object.text("client", &client_text(*client));
+            if let Err(error) = reply {
+                error_json(object.key("error"), error);
+            }
+            object.close();
+        },
+    );
     object.close();
     out
 }
@@ -225,7 +233,11 @@ pub(super) fn event(event: &Event) -> Vec<u8> {
     let entry = &event.entry;
     let mut out = Vec::with_capacity(200);
     let mut object = Object::open(&mut out);
-    object.text("change", change).text(key, entry.key()).text("client", &client_text(entry.owner())).text("node", entry.node());
+    object
+        .text("change", change)
+        .text(key, entry.key())
+        .text("client", &client_text(entry.owner()))
+        .text("node", entry.node());
     object.raw("meta", meta(entry)).text("reason", event.reason.as_str());
     object.close();
     out

@@ -1,5 +1,5 @@
-//! An answer of the directory on its way to its asker. Lists travel as entries, which are shared and not copied; their JSON is written where
-//! it is wanted, not on the thread that everybody needs.
+//! An answer of the directory on its way to its asker. Lists travel as entries, which are shared and not copied; their
+//! JSON is written where it is wanted, not on the thread that everybody needs.
 
 use std::sync::Arc;
 
@@ -57,8 +57,8 @@ impl Answered {
         Answered { content: Content::Json(json.into()), work: work.units() }
     }
 
-    /// What the answer costs besides its command, in units of commands: one for 8 entries walked or written, one for each copy of a
-    /// message, one for 4,096 bytes.
+    /// What the answer costs besides its command, in units of commands: one for 8 entries walked or written, one for
+    /// each copy of a message, one for 4,096 bytes.
     pub fn work(&self) -> u32 {
         self.work
     }

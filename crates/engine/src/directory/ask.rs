@@ -226,8 +226,8 @@ pub enum Act<A> {
     Push(OwnerId, Vec<u8>),
     /// Gives one message to many clients of this node: they share it.
     Spread(Vec<OwnerId>, Arc<Shared>),
-    /// Gives a call to a client of this node: its number, and the message, JSON, which calls of a group share. [`super::numbered`] puts
-    /// them together.
+    /// Gives a call to a client of this node: its number, and the message, JSON, which calls of a group share.
+    /// [`super::numbered`] puts them together.
     Call(OwnerId, u64, Bytes),
     /// Disconnects a client of this node that lost a name.
     Drop(OwnerId),

@@ -101,7 +101,14 @@ impl<A> Calls<A> {
     }
 
     /// Notes a call; gives its number. `by`: the client of this node that calls.
-    pub(super) fn open(&mut self, caller: Caller<A>, by: Option<OwnerId>, callee: OwnerId, node: Option<Arc<str>>, until_ms: u64) -> u64 {
+    pub(super) fn open(
+        &mut self,
+        caller: Caller<A>,
+        by: Option<OwnerId>,
+        callee: OwnerId,
+        node: Option<Arc<str>>,
+        until_ms: u64,
+    ) -> u64 {
         self.next += 1;
         self.deadlines.insert((until_ms, self.next));
         self.by_callee.entry(callee).or_default().insert(self.next);
@@ -146,8 +153,8 @@ impl<A> Calls<A> {
         Some(pending)
     }
 
-    /// Forgets all calls of a client that is gone: nobody waits for their answers. Gives the nodes that should forget some of them too, and
-    /// the numbers of these.
+    /// Forgets all calls of a client that is gone: nobody waits for their answers. Gives the nodes that should forget
+    /// some of them too, and the numbers of these.
     pub(super) fn caller_gone(&mut self, caller: OwnerId) -> BTreeMap<Arc<str>, Vec<u64>> {
         let mut elsewhere: BTreeMap<Arc<str>, Vec<u64>> = BTreeMap::new();
         for call in self.by_caller.remove(&caller).unwrap_or_default() {
@@ -198,7 +205,8 @@ impl<A> Calls<A> {
         for call in made.collect::<Vec<u64>>() {
             self.take(call);
         }
-        let of_node = self.pending.iter().filter(|(_, pending)| pending.node.as_deref() == Some(node)).map(|(call, _)| *call);
+        let of_node =
+            self.pending.iter().filter(|(_, pending)| pending.node.as_deref() == Some(node)).map(|(call, _)| *call);
         let calls: Vec<u64> = of_node.collect();
         calls.into_iter().filter_map(|call| self.finish(call, Err(CallError::Ours(Error::CALLEE_GONE)))).collect()
     }

@@ -1,5 +1,5 @@
-//! Letters on their way to names that clients of this node have. The store keeps them; here is only which of them a client has been given
-//! and has not acknowledged.
+//! Letters on their way to names that clients of this node have. The store keeps them; here is only which of them a
+//! client has been given and has not acknowledged.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -101,7 +101,9 @@ impl Inbox {
 
     /// Those of some letters that a client was given.
     pub(super) fn given_to(&self, owner: OwnerId, ids: &[u64]) -> Vec<u64> {
-        let is_its = |id: &u64| self.letters.get(id).and_then(|address| self.boxes.get(address)).is_some_and(|b| b.owner == owner);
+        let is_its = |id: &u64| {
+            self.letters.get(id).and_then(|address| self.boxes.get(address)).is_some_and(|b| b.owner == owner)
+        };
         ids.iter().copied().filter(is_its).collect()
     }
 
@@ -125,7 +127,10 @@ impl Inbox {
     pub(super) fn tick(&mut self, now_ms: u64) -> Vec<Fetch> {
         let Inbox { boxes, failed, .. } = self;
         let due = failed.partition_point(|(at, _)| *at <= now_ms);
-        failed.drain(..due).filter_map(|(_, address)| boxes.get_mut(&address).and_then(|mailbox| mailbox.ask(address))).collect()
+        failed
+            .drain(..due)
+            .filter_map(|(_, address)| boxes.get_mut(&address).and_then(|mailbox| mailbox.ask(address)))
+            .collect()
     }
 
     /// When to try again, if anything failed.

@@ -1,7 +1,7 @@
 //! The registry as a node uses it: scopes of names and groups, who is in which channel, messages and calls to names.
 //!
-//! Pure: [`Ask`]s of clients and of the server API, messages of other nodes and the time go in, [`Act`]s come out. Presence is a group
-//! named by the channel, in a scope of its own.
+//! Pure: [`Ask`]s of clients and of the server API, messages of other nodes and the time go in, [`Act`]s come out.
+//! Presence is a group named by the channel, in a scope of its own.
 
 mod answer;
 mod answered;
@@ -23,7 +23,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use touchline_protocol::data::is_plain_text;
 use touchline_protocol::{Error, encode};
-use touchline_registry::{Change, Classify, Counters, Event, Output, OwnerId, Refusal, Registered, Replica, Settings, Timing};
+use touchline_registry::{
+    Change, Classify, Counters, Event, Output, OwnerId, Refusal, Registered, Replica, Settings, Timing,
+};
 
 use crate::duration::millis;
 pub use answer::{numbered, push as message_push};
@@ -86,8 +88,16 @@ pub struct Directory<A> {
 }
 
 impl<A> Directory<A> {
-    /// A directory that knows nobody. `node`: its name, or id, other than all other nodes'. `birth`: random, new in every life.
-    pub fn new(node: &str, scopes: &[ScopeOptions], timing: &Timing, birth: u64, is_clustered: bool, now_ms: u64) -> Self {
+    /// A directory that knows nobody. `node`: its name, or id, other than all other nodes'. `birth`: random, new in
+    /// every life.
+    pub fn new(
+        node: &str,
+        scopes: &[ScopeOptions],
+        timing: &Timing,
+        birth: u64,
+        is_clustered: bool,
+        now_ms: u64,
+    ) -> Self {
         let presence = ScopeOptions {
             name: PRESENCE.into(),
             // What sessions ask for has been checked against limits of its own.
@@ -312,10 +322,16 @@ impl<A> Directory<A> {
                 self.scope(scope)?.replica.join(owner, &group, &meta, now_ms).map_err(refusal)?;
                 Ok(answer::empty())
             }
-            Ask::Leave { scope, group } => self.scope(scope)?.replica.leave(owner, &group).map_err(refusal).map(|()| answer::empty()),
+            Ask::Leave { scope, group } => {
+                self.scope(scope)?.replica.leave(owner, &group).map_err(refusal).map(|()| answer::empty())
+            }
             Ask::Member { scope, group, client } => {
                 let client = client.or((!who.is_backend).then_some(owner)).ok_or(Error::BAD_REQUEST)?;
-                self.scope(scope)?.replica.member(client, &group).map(|entry| answer::member(&entry)).ok_or(Error::NOT_REGISTERED)
+                self.scope(scope)?
+                    .replica
+                    .member(client, &group)
+                    .map(|entry| answer::member(&entry))
+                    .ok_or(Error::NOT_REGISTERED)
             }
             Ask::Count { scope } => Ok(answer::counts(&self.scope(scope)?.replica)),
             _ => Err(Error::INTERNAL),
@@ -326,7 +342,9 @@ impl<A> Directory<A> {
     fn close(&mut self, owner: OwnerId) {
         self.scopes.iter_mut().for_each(|scope| scope.replica.close(owner));
         for (node, calls) in self.calls.caller_gone(owner) {
-            self.acts.extend(calls.chunks(remote::CLIENTS_MAX).map(|calls| Act::Node(Arc::clone(&node), remote::gone(calls))));
+            self.acts.extend(
+                calls.chunks(remote::CLIENTS_MAX).map(|calls| Act::Node(Arc::clone(&node), remote::gone(calls))),
+            );
         }
         let done = self.calls.callee_gone(owner);
         self.finish_all(done);
@@ -348,9 +366,15 @@ impl<A> Directory<A> {
     /// Has a letter kept for a name, whoever has it now.
     fn post(&mut self, who: &Who, target: &Target, data: &Bytes, now_ms: u64, store_for_ms: u64, asker: Option<A>) {
         let act = self.scope(target.scope).and_then(|Scope { name: scope, options, .. }| match () {
-            () if target.is_group || target.key.len() > options.name_max_length || !is_plain_text(&target.key) => Err(Error::BAD_REQUEST),
+            () if target.is_group || target.key.len() > options.name_max_length || !is_plain_text(&target.key) => {
+                Err(Error::BAD_REQUEST)
+            }
             () if options.inbox_size == 0 => Err(Error::NOT_AVAILABLE),
-            () => Ok((Arc::clone(scope), now_ms.saturating_add(store_for_ms.min(millis(options.inbox_ttl_max))), options.inbox_size)),
+            () => Ok((
+                Arc::clone(scope),
+                now_ms.saturating_add(store_for_ms.min(millis(options.inbox_ttl_max))),
+                options.inbox_size,
+            )),
         });
         let message = answer::letter_of(who, &target.key, data, now_ms);
         match (act, asker) {
@@ -433,7 +457,9 @@ impl<A> Directory<A> {
             let Scope { name, options, replica, watch } = scope;
             for output in replica.outputs() {
                 match output {
-                    Output::Send { to, message } if *is_clustered => acts.push(Act::Link { scope: Arc::clone(name), to, message }),
+                    Output::Send { to, message } if *is_clustered => {
+                        acts.push(Act::Link { scope: Arc::clone(name), to, message })
+                    }
                     Output::Send { .. } | Output::Resolve { .. } => {}
                     Output::Event(event) if index == last => acts.extend(presence::announce(&event)),
                     Output::Event(event) => {

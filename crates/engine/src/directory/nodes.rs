@@ -10,7 +10,8 @@ use super::scope::fits;
 use super::{Directory, ScopeId, Target, refusal};
 
 impl<A> Directory<A> {
-    /// Notices whether this node stood still. Call it after each wait, before anything that came meanwhile is carried out.
+    /// Notices whether this node stood still. Call it after each wait, before anything that came meanwhile is carried
+    /// out.
     pub fn wake(&mut self, now_ms: u64) {
         if self.is_clustered {
             self.scopes.iter_mut().for_each(|scope| scope.replica.wake(now_ms));
@@ -40,10 +41,12 @@ impl<A> Directory<A> {
 
     /// Whether the entries of all these nodes are here, in all scopes.
     pub fn is_settled(&self, nodes: &[Arc<str>]) -> bool {
-        self.scopes.iter().all(|scope| scope.replica.is_settled()) && nodes.iter().all(|node| self.peer_ids().any(|known| known == node))
+        self.scopes.iter().all(|scope| scope.replica.is_settled())
+            && nodes.iter().all(|node| self.peer_ids().any(|known| known == node))
     }
 
-    /// A node may be dead, or is not ([`touchline_registry::Replica::suspect`]). Messages and calls to its names are refused at once (4006).
+    /// A node may be dead, or is not ([`touchline_registry::Replica::suspect`]). Messages and calls to its names are
+    /// refused at once (4006).
     pub fn suspect(&mut self, node: &str, is_suspected: bool, now_ms: u64) {
         self.scopes.iter_mut().for_each(|scope| scope.replica.suspect(node, is_suspected, now_ms));
         self.collect();

@@ -1,4 +1,5 @@
-//! Presence: who is in a channel. The channel is a group, a subscriber's connection its member, and what others see of it the metadata.
+//! Presence: who is in a channel. The channel is a group, a subscriber's connection its member, and what others see of
+//! it the metadata.
 
 use std::sync::Arc;
 
@@ -90,7 +91,8 @@ pub(super) fn announce<A>(event: &Event) -> Option<Act<A>> {
 }
 
 impl<A> Directory<A> {
-    /// Who cannot be told to other nodes with all that it shows of itself is there with its user and its client id only.
+    /// Who cannot be told to other nodes with all that it shows of itself is there with its user and its client id
+    /// only.
     pub(super) fn enter(
         &mut self,
         owner: OwnerId,
@@ -100,7 +102,8 @@ impl<A> Directory<A> {
     ) {
         let mut shown = meta(info, is_shown, is_announced);
         if self.fits(channel.len() + shown.len()).is_err() {
-            let bare = ClientInfo { user: info.user.clone(), client: info.client.clone(), conn_info: None, chan_info: None };
+            let bare =
+                ClientInfo { user: info.user.clone(), client: info.client.clone(), conn_info: None, chan_info: None };
             shown = meta(&bare, is_shown, is_announced);
         }
         // Its limits are above all that channels allow, so nothing is refused.
@@ -125,13 +128,17 @@ mod tests {
     fn metadata_that_make_no_sense_are_of_nobody() {
         let info = ClientInfo { user: "ann".into(), client: "1".into(), conn_info: None, chan_info: None };
         let json = br#"{"user":"ann","client":"1"}"#;
-        for (is_shown, is_announced, flags) in [(false, false, 0), (true, false, 1), (false, true, 2), (true, true, 3)] {
+        for (is_shown, is_announced, flags) in [(false, false, 0), (true, false, 1), (false, true, 2), (true, true, 3)]
+        {
             let meta = meta(&info, is_shown, is_announced);
             assert_eq!(parts(&meta), (flags, &b"ann"[..], &json[..]));
             assert_eq!(shown_user(&meta), is_shown.then_some(&b"ann"[..]));
             // Flags of a later version are passed over.
             let later = [&[flags | 0x80][..], &meta[1..]].concat();
-            assert_eq!((shown_user(&later), parts(&later).0 & ANNOUNCED != 0), (is_shown.then_some(&b"ann"[..]), is_announced));
+            assert_eq!(
+                (shown_user(&later), parts(&later).0 & ANNOUNCED != 0),
+                (is_shown.then_some(&b"ann"[..]), is_announced)
+            );
             for length in 0..1 + 4 + 3 {
                 assert_eq!(parts(&meta[..length]), (0, &[][..], &[][..]), "{length} bytes");
             }

@@ -1,4 +1,5 @@
-//! What the directories of two nodes say to each other: messages and calls for a client that lives there. JSON, one object a message.
+//! What the directories of two nodes say to each other: messages and calls for a client that lives there. JSON, one
+//! object a message.
 
 use std::sync::Arc;
 
@@ -109,9 +110,9 @@ impl<A> Directory<A> {
             let reply = match (message.data, message.error) {
                 (Some(data), _) => Ok(take(data)),
                 (None, Some(error)) => Err(CallError::Theirs(take(error))),
-                (None, None) => {
-                    Err(CallError::Ours(Error::ALL.iter().find(|e| e.code == message.code).copied().unwrap_or(Error::INTERNAL)))
-                }
+                (None, None) => Err(CallError::Ours(
+                    Error::ALL.iter().find(|e| e.code == message.code).copied().unwrap_or(Error::INTERNAL),
+                )),
             };
             if self.calls.is_awaited_of_node(message.call, from) {
                 let done = self.calls.finish(message.call, reply);
@@ -120,7 +121,8 @@ impl<A> Directory<A> {
             return;
         }
         let Some(json) = message.message else { return };
-        let clients: Vec<OwnerId> = std::iter::once(message.client).chain(message.clients).filter_map(client_from_text).collect();
+        let clients: Vec<OwnerId> =
+            std::iter::once(message.client).chain(message.clients).filter_map(client_from_text).collect();
         if message.call == 0 {
             return self.acts.push(Act::Spread(clients, Arc::new(words::push(json.get().as_bytes()))));
         }

@@ -110,7 +110,8 @@ impl Params<'_> {
     }
 }
 
-/// Whether a text has characters that no name or group may have: C0 and C1 controls and DEL. Databases and terminals trip over them.
+/// Whether a text has characters that no name or group may have: C0 and C1 controls and DEL. Databases and terminals
+/// trip over them.
 pub(crate) fn has_control(text: &str) -> bool {
     text.chars().any(char::is_control)
 }
@@ -134,7 +135,9 @@ pub fn read(method: &str, params: &str, scopes: &Scopes) -> Result<Ask, Error> {
             return Err(Error::BAD_REQUEST);
         }
         let ids = p.ids.iter().map(|id| &**id).chain((!p.id.is_empty()).then_some(&*p.id));
-        return Ok(Ask::Acknowledge { ids: ids.map(str::parse).collect::<Result<_, _>>().map_err(|_| Error::BAD_REQUEST)? });
+        return Ok(Ask::Acknowledge {
+            ids: ids.map(str::parse).collect::<Result<_, _>>().map_err(|_| Error::BAD_REQUEST)?,
+        });
     }
     if !METHODS.contains(&method) {
         return Err(Error::METHOD_NOT_FOUND);
@@ -169,10 +172,13 @@ pub fn read(method: &str, params: &str, scopes: &Scopes) -> Result<Ask, Error> {
         "members" if p.limit == 0 && p.cursor == 0 => Ask::Members { scope, group: group() },
         "members" => Ask::MemberPage { group: group(), listing: p.listing(scope) },
         "member" => {
-            let client = (!p.client.is_empty()).then(|| client_from_text(&p.client).ok_or(Error::BAD_REQUEST)).transpose()?;
+            let client =
+                (!p.client.is_empty()).then(|| client_from_text(&p.client).ok_or(Error::BAD_REQUEST)).transpose()?;
             Ask::Member { scope, group: group(), client }
         }
-        "send" => Ask::Send { target: p.target(scope)?, data: p.data()?, store_for_ms: p.store_for.saturating_mul(1_000) },
+        "send" => {
+            Ask::Send { target: p.target(scope)?, data: p.data()?, store_for_ms: p.store_for.saturating_mul(1_000) }
+        }
         _ => {
             let timeout_ms = if p.timeout_ms == 0 { CALL_TIMEOUT_MS } else { p.timeout_ms };
             Ask::Call { target: p.target(scope)?, data: p.data()?, timeout_ms }
@@ -187,7 +193,9 @@ pub fn read(method: &str, params: &str, scopes: &Scopes) -> Result<Ask, Error> {
 pub(crate) fn permit(ask: &Ask, user: &str, granted: &[(Box<str>, Box<str>)], scopes: &Scopes) -> Result<(), Error> {
     let scope = match ask {
         Ask::Register { scope, .. } | Ask::Join { scope, .. } | Ask::Lookup { scope, .. } => *scope,
-        Ask::Members { scope, .. } | Ask::Member { scope, .. } | Ask::Changes { scope, .. } | Ask::Count { scope } => *scope,
+        Ask::Members { scope, .. } | Ask::Member { scope, .. } | Ask::Changes { scope, .. } | Ask::Count { scope } => {
+            *scope
+        }
         Ask::Names(listing) | Ask::Groups(listing) | Ask::MemberPage { listing, .. } => listing.scope,
         Ask::Send { target, .. } | Ask::Call { target, .. } => target.scope,
         // What concerns the client's own entries, or a call that it was given.
@@ -195,7 +203,8 @@ pub(crate) fn permit(ask: &Ask, user: &str, granted: &[(Box<str>, Box<str>)], sc
     };
     let options = scopes.options(scope).ok_or(Error::NO_SUCH_SCOPE)?;
     let any = |patterns: &[String], key: &str| patterns.iter().any(|pattern| fits(pattern, key, user));
-    let is_granted = |key: &str| granted.iter().any(|(scope, pattern)| **scope == *options.name && fits(pattern, key, user));
+    let is_granted =
+        |key: &str| granted.iter().any(|(scope, pattern)| **scope == *options.name && fits(pattern, key, user));
     let is_known = !user.is_empty() || options.allow_for_anonymous;
     let may = match ask {
         Ask::Register { name, .. } => is_granted(name) || is_known && any(&options.allow_register, name),
@@ -273,7 +282,11 @@ mod tests {
                     });
                     let may = opened_by.contains(&switch) && (user == "ann" || allow_for_anonymous);
                     let expected = if may { Ok(()) } else { Err(Error::PERMISSION_DENIED) };
-                    assert_eq!(permit(ask, user, &[], &scopes), expected, "{ask:?} with {switch}, {user:?} {allow_for_anonymous}");
+                    assert_eq!(
+                        permit(ask, user, &[], &scopes),
+                        expected,
+                        "{ask:?} with {switch}, {user:?} {allow_for_anonymous}"
+                    );
                 }
             }
         }
@@ -282,9 +295,11 @@ mod tests {
     #[test]
     fn what_concerns_the_clients_own_entries_is_always_open() {
         let scopes = scopes(|_| {});
-        for (method, params) in
-            [("unregister", r#""name":"bike""#), ("update_meta", r#""name":"bike","meta":1"#), ("leave", r#""group":"all""#)]
-        {
+        for (method, params) in [
+            ("unregister", r#""name":"bike""#),
+            ("update_meta", r#""name":"bike","meta":1"#),
+            ("leave", r#""group":"all""#),
+        ] {
             assert_eq!(permit(&ask(method, params), "", &[], &scopes), Ok(()), "{method}");
         }
         assert_eq!(permit(&ask("reply", r#""call":1"#), "", &[], &scopes), Ok(()));

@@ -32,7 +32,8 @@ pub struct ScopeOptions {
     pub allow_call_for_client: bool,
     /// Clients may subscribe to `$registry:<scope>`.
     pub allow_watch_for_client: bool,
-    /// Bytes of past changes that are kept for those who watch the scope and have fallen behind. Beyond them they have to list again.
+    /// Bytes of past changes that are kept for those who watch the scope and have fallen behind. Beyond them they have
+    /// to list again.
     pub watch_log_size: usize,
     /// What clients may, anonymous ones may too.
     pub allow_for_anonymous: bool,
@@ -53,7 +54,8 @@ pub struct ScopeOptions {
     pub call_members_limit: usize,
     /// Members in one answer; of larger groups a sample is shown, with the exact count.
     pub members_limit: usize,
-    /// Names that clients may have messages kept for (`send` with `store_for`), patterns as above. None = backends only.
+    /// Names that clients may have messages kept for (`send` with `store_for`), patterns as above. None = backends
+    /// only.
     pub allow_store: Vec<String>,
     /// Messages that may be kept for one name that nobody has now (`send` with `store_for`); 0 = none are kept.
     pub inbox_size: usize,
@@ -112,8 +114,11 @@ impl ScopeOptions {
             ConflictPolicy::Oldest => Policy::Oldest,
             ConflictPolicy::Reject => Policy::Reject,
         };
-        let limits =
-            Limits { key_max: self.name_max_length, meta_max: self.meta_max_size, entries_of_owner_max: self.client_entries_limit };
+        let limits = Limits {
+            key_max: self.name_max_length,
+            meta_max: self.meta_max_size,
+            entries_of_owner_max: self.client_entries_limit,
+        };
         Settings { policy, limits, timing: timing.clone(), ..Settings::default() }
     }
 }
@@ -144,11 +149,15 @@ impl Scopes {
     pub fn answer(&self, ask: &Ask) -> Option<Result<Vec<u8>, Error>> {
         let Ask::Lookup { scope, name } = ask else { return None };
         let view = self.0.get(usize::from(scope.0)).map(|(_, view)| view);
-        Some(view.ok_or(Error::NO_SUCH_SCOPE).and_then(|view| view.read(name, answer::entry).ok_or(Error::NOT_REGISTERED)))
+        Some(
+            view.ok_or(Error::NO_SUCH_SCOPE)
+                .and_then(|view| view.read(name, answer::entry).ok_or(Error::NOT_REGISTERED)),
+        )
     }
 }
 
-/// Whether a name fits a pattern of the configuration: `{user}` is the user, `*` anything. Without a user `{user}` fits nothing.
+/// Whether a name fits a pattern of the configuration: `{user}` is the user, `*` anything. Without a user `{user}` fits
+/// nothing.
 pub(crate) fn fits(pattern: &str, name: &str, user: &str) -> bool {
     if user.is_empty() && pattern.contains("{user}") {
         return false;

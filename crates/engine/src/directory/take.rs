@@ -9,7 +9,8 @@ use super::ask::Claim;
 use super::{Directory, ScopeId, answer, refusal};
 
 impl<A> Directory<A> {
-    /// Gives all of some names and groups to an owner. Nothing has changed, and nobody has lost a name, if one of them is refused.
+    /// Gives all of some names and groups to an owner. Nothing has changed, and nobody has lost a name, if one of them
+    /// is refused.
     pub(super) fn take(&mut self, owner: OwnerId, claims: &[Claim], now_ms: u64) -> Result<Vec<u8>, Error> {
         self.may_take(owner, claims)?;
         for Claim { scope, key, meta, is_group } in claims {
@@ -28,7 +29,11 @@ impl<A> Directory<A> {
         let mut new: BTreeMap<ScopeId, BTreeSet<(bool, &str)>> = BTreeMap::new();
         for Claim { scope, key, meta, is_group } in claims {
             let replica = &self.scope(*scope)?.replica;
-            let may = if *is_group { replica.may_join(owner, key, meta) } else { replica.may_register(owner, key, meta, true) };
+            let may = if *is_group {
+                replica.may_join(owner, key, meta)
+            } else {
+                replica.may_register(owner, key, meta, true)
+            };
             if may.map_err(refusal)? {
                 new.entry(*scope).or_default().insert((*is_group, key));
             }

@@ -1,5 +1,5 @@
-//! Orders that touch many entries: lists, and messages and calls to groups. Each is carried out in short steps, so that whoever runs the
-//! directory can serve others in between.
+//! Orders that touch many entries: lists, and messages and calls to groups. Each is carried out in short steps, so that
+//! whoever runs the directory can serve others in between.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,7 +53,9 @@ impl Ask {
     /// Whether it touches many entries: [`Directory::begin`] and [`Directory::step`] carry it out in short steps.
     pub fn is_walk(&self) -> bool {
         match self {
-            Ask::Presence { .. } | Ask::Members { .. } | Ask::MemberPage { .. } | Ask::Names(_) | Ask::Groups(_) => true,
+            Ask::Presence { .. } | Ask::Members { .. } | Ask::MemberPage { .. } | Ask::Names(_) | Ask::Groups(_) => {
+                true
+            }
             Ask::Send { target, store_for_ms: 0, .. } | Ask::Call { target, .. } => target.is_group,
             _ => false,
         }
@@ -61,8 +63,8 @@ impl Ask {
 }
 
 impl<A> Directory<A> {
-    /// Begins an order that [`Ask::is_walk`]. `None` = it is answered already; else [`Directory::step`] must be called until it gives
-    /// nothing back, and no other order may be begun before.
+    /// Begins an order that [`Ask::is_walk`]. `None` = it is answered already; else [`Directory::step`] must be called
+    /// until it gives nothing back, and no other order may be begun before.
     pub fn begin(&mut self, who: Who, ask: Ask, asker: Option<A>, now_ms: u64) -> Option<Walk<A>> {
         match self.way(&who, ask) {
             Ok(Ok(way)) => Some(Walk { who, asker, way, work: Work::default() }),
@@ -220,7 +222,8 @@ impl<A> Directory<A> {
         }
     }
 
-    /// Hands a message to the next members of a group: those of this node share one push, those of another node one message.
+    /// Hands a message to the next members of a group: those of this node share one push, those of another node one
+    /// message.
     fn send_some(
         &mut self,
         scope: ScopeId,
@@ -253,9 +256,22 @@ impl<A> Directory<A> {
 
     /// Calls all of some members, and answers when they have.
     #[expect(clippy::too_many_arguments, reason = "a call is all of this, and it goes one step only")]
-    fn call_group(&mut self, who: &Who, target: &Target, data: &Bytes, timeout_ms: u64, found: &[Entry], asker: Option<A>, now_ms: u64) {
+    fn call_group(
+        &mut self,
+        who: &Who,
+        target: &Target,
+        data: &Bytes,
+        timeout_ms: u64,
+        found: &[Entry],
+        asker: Option<A>,
+        now_ms: u64,
+    ) {
         let Some(asker) = asker else { return };
-        let checked = if found.is_empty() { Err(Error::NOT_REGISTERED) } else { self.may_call(who, target, found.len(), timeout_ms) };
+        let checked = if found.is_empty() {
+            Err(Error::NOT_REGISTERED)
+        } else {
+            self.may_call(who, target, found.len(), timeout_ms)
+        };
         if let Err(error) = checked {
             return self.acts.push(Act::Answer(asker, Err(error)));
         }
@@ -272,16 +288,20 @@ impl<A> Directory<A> {
             }
         }
         let most = self.clients_in_one(message.len());
-        for (node, clients) in elsewhere.iter().flat_map(|(node, clients)| clients.chunks(most).map(move |clients| (*node, clients))) {
+        for (node, clients) in
+            elsewhere.iter().flat_map(|(node, clients)| clients.chunks(most).map(move |clients| (*node, clients)))
+        {
             // The calls of one message have numbers in a row.
-            let open = |client: &OwnerId| self.calls.open(Caller::Group(group), by, *client, Some(Arc::clone(node)), until_ms);
+            let open =
+                |client: &OwnerId| self.calls.open(Caller::Group(group), by, *client, Some(Arc::clone(node)), until_ms);
             let Some(first) = clients.iter().map(open).reduce(|first, _| first) else { continue };
             self.acts.push(Act::Node(Arc::clone(node), remote::call(clients, first, timeout_ms, &message)));
         }
     }
 }
 
-/// Goes on to the next part of a listing; whether this page wants it. What the cursor is then is where the next page starts, 0 = there is none.
+/// Goes on to the next part of a listing; whether this page wants it. What the cursor is then is where the next page
+/// starts, 0 = there is none.
 fn turn_page(listing: &mut Listing, next: Option<u32>, steps: &mut usize, found: usize, work: &mut Work) -> bool {
     let before = std::mem::replace(&mut listing.cursor, next.unwrap_or(0));
     work.items += next.map_or(0, |next| next.saturating_sub(before) as usize);

@@ -1,5 +1,5 @@
-//! Changes of a scope, for those who watch it. Each change has an offset. What is little is pushed; of what is much, watchers are told only how
-//! far it goes, and ask for it at their own pace.
+//! Changes of a scope, for those who watch it. Each change has an offset. What is little is pushed; of what is much,
+//! watchers are told only how far it goes, and ask for it at their own pace.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,8 @@ use super::answer;
 use super::answered::{Answered, Listed};
 use crate::work::Work;
 
-/// Bytes of changes that are pushed within [`WINDOW_MS`]: little beside what may wait for a connection that reads slowly.
+/// Bytes of changes that are pushed within [`WINDOW_MS`]: little beside what may wait for a connection that reads
+/// slowly.
 const PUSHED_SIZE: usize = 128 * 1_024;
 const WINDOW_MS: u64 = 1_000;
 /// Between two words that there is more, milliseconds.
@@ -125,11 +126,15 @@ impl Watch {
     pub(super) fn since(&self, position: Option<&WatchPosition>) -> Answered {
         let now = |offset| WatchPosition { epoch: self.epoch.clone(), offset };
         let Some(position) = position else {
-            return Changes { position: now(self.last), changes: Vec::new(), is_lost: false, has_more: false }.answered();
+            return Changes { position: now(self.last), changes: Vec::new(), is_lost: false, has_more: false }
+                .answered();
         };
-        let known = Some(position).filter(|position| position.epoch == self.epoch).and_then(|position| self.behind(position.offset));
+        let known = Some(position)
+            .filter(|position| position.epoch == self.epoch)
+            .and_then(|position| self.behind(position.offset));
         let Some(behind) = known else {
-            return Changes { position: now(self.last), changes: Vec::new(), is_lost: true, has_more: false }.answered();
+            return Changes { position: now(self.last), changes: Vec::new(), is_lost: true, has_more: false }
+                .answered();
         };
         let mut bytes = 0;
         let fits = |event: &&Event| {

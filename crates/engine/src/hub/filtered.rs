@@ -18,8 +18,8 @@ pub(super) struct Filtered {
 }
 
 impl Filtered {
-    /// The place of a filter, made if need be. The filter is hashed once, and compared with those of the same hash only: what it costs
-    /// does not depend on how many filters there are.
+    /// The place of a filter, made if need be. The filter is hashed once, and compared with those of the same hash
+    /// only: what it costs does not depend on how many filters there are.
     pub(super) fn place_of(&mut self, filter: Arc<Filter>) -> u32 {
         let Filtered { places, groups, free } = self;
         *places.entry(filter).or_insert_with_key(|filter| {

@@ -1,7 +1,7 @@
 //! A regular expression as a string in the configuration; empty = none.
 //!
-//! It means what it means to Centrifugo, whose expressions are Go's: an expression that admits more here would open channels that it was
-//! written to keep shut.
+//! It means what it means to Centrifugo, whose expressions are Go's: an expression that admits more here would open
+//! channels that it was written to keep shut.
 
 use std::ops::Range;
 
@@ -25,7 +25,8 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
 fn compile(text: &str) -> Result<Regex, regex::Error> {
     let of_syntax = |error: &dyn ToString| regex::Error::Syntax(error.to_string());
     let ast = Parser::new().parse(text).map_err(|error| of_syntax(&error))?;
-    let changes = visit(&ast, Changes::default()).map_err(|reason| of_syntax(&format!("regex parse error:\nerror: {reason}")))?;
+    let changes =
+        visit(&ast, Changes::default()).map_err(|reason| of_syntax(&format!("regex parse error:\nerror: {reason}")))?;
     let (mut compiled, mut done) = (String::new(), 0);
     for (place, instead) in changes {
         compiled.push_str(&text[done..place.start]);
@@ -79,7 +80,10 @@ impl Visitor for Changes {
                 | AssertionKind::WordBoundaryEnd
                 | AssertionKind::WordBoundaryStartHalf
                 | AssertionKind::WordBoundaryEndHalf => return Err(r"\b{ has another meaning in Go"),
-                AssertionKind::StartLine | AssertionKind::EndLine | AssertionKind::StartText | AssertionKind::EndText => {}
+                AssertionKind::StartLine
+                | AssertionKind::EndLine
+                | AssertionKind::StartText
+                | AssertionKind::EndText => {}
             },
             _ => {}
         }
@@ -89,7 +93,9 @@ impl Visitor for Changes {
     fn visit_class_set_item_pre(&mut self, item: &ClassSetItem) -> Result<(), Self::Err> {
         match item {
             ClassSetItem::Perl(class) => self.change_class(class),
-            ClassSetItem::Bracketed(_) => return Err(r"[ inside a list of characters has another meaning in Go: write \["),
+            ClassSetItem::Bracketed(_) => {
+                return Err(r"[ inside a list of characters has another meaning in Go: write \[");
+            }
             _ => {}
         }
         Ok(())

@@ -29,7 +29,12 @@ impl Session {
         }
     }
 
-    fn content(&self, channel: &str, request: &PublishRequest<'_>, context: &mut Context<'_>) -> Result<Content, Error> {
+    fn content(
+        &self,
+        channel: &str,
+        request: &PublishRequest<'_>,
+        context: &mut Context<'_>,
+    ) -> Result<Content, Error> {
         let data = data::take(request.data.ok_or(Error::BAD_REQUEST)?)?;
         let options = context.resolve(channel)?;
         self.check(options, channel, Action::Publish, context)?;
@@ -103,6 +108,8 @@ pub(super) fn reply(command: u32, response: Response, context: &mut Context<'_>)
             context.effects.messages.reply(command, &Reply::History { publications: &publications, epoch, offset });
         }
         Response::Refused(error) => context.effects.refuse(command, error),
-        Response::Subscribed(_) | Response::Done | Response::Answer(_) => context.effects.refuse(command, Error::INTERNAL),
+        Response::Subscribed(_) | Response::Done | Response::Answer(_) => {
+            context.effects.refuse(command, Error::INTERNAL)
+        }
     }
 }

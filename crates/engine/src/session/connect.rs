@@ -49,10 +49,9 @@ impl Session {
             return context.disconnect(Disconnect::CONNECTION_LIMIT);
         }
         self.phase = Phase::Connecting(Box::new(Connecting { command, ..Connecting::default() }));
-        let granted = claims
-            .register
-            .into_iter()
-            .flat_map(|(scope, patterns)| patterns.into_iter().map(move |pattern| (Box::from(scope.as_str()), pattern.into_boxed_str())));
+        let granted = claims.register.into_iter().flat_map(|(scope, patterns)| {
+            patterns.into_iter().map(move |pattern| (Box::from(scope.as_str()), pattern.into_boxed_str()))
+        });
         let granted = granted.collect::<Box<[_]>>();
         if !granted.is_empty() {
             self.rare.get_or_insert_default().granted = granted;
@@ -117,7 +116,8 @@ impl Session {
             "",
         );
         let keys = &settings.token;
-        let has_tokens = [&keys.hmac_secret_key, &keys.rsa_public_key, &keys.ecdsa_public_key].iter().any(|key| !key.is_empty());
+        let has_tokens =
+            [&keys.hmac_secret_key, &keys.rsa_public_key, &keys.ecdsa_public_key].iter().any(|key| !key.is_empty());
         Err(Refusal::Disconnect(if has_tokens { Disconnect::PERMISSION_DENIED } else { Disconnect::BAD_REQUEST }))
     }
 
@@ -176,7 +176,8 @@ impl Session {
             let make_ticket = |serial| Ticket::Connect { serial };
             if let Err(error) = self.subscribe_server_side(&channel, subscription, make_ticket, context) {
                 // A token that names a channel which can't be is the backend's mistake: the client can't mend it.
-                let why = if error == Error::LIMIT_EXCEEDED { Disconnect::CHANNEL_LIMIT } else { Disconnect::BAD_REQUEST };
+                let why =
+                    if error == Error::LIMIT_EXCEEDED { Disconnect::CHANNEL_LIMIT } else { Disconnect::BAD_REQUEST };
                 let cause = match error {
                     Error::LIMIT_EXCEEDED => "the token names more channels than client.channel_limit",
                     Error::UNKNOWN_CHANNEL => NO_NAMESPACE,
@@ -214,7 +215,8 @@ impl Session {
         let Phase::Connecting(connecting) = &self.phase else { return };
         // What one reply can't hold the client has to get in another way: it is told that it was not recovered.
         let left = context.node.client.answer_max_size.saturating_sub(connecting.subs_bytes);
-        let response = if context.room.is_scarce { response.recovering_at_most(0) } else { response.recovering_at_most(left) };
+        let response =
+            if context.room.is_scarce { response.recovering_at_most(0) } else { response.recovering_at_most(left) };
         let mut result = Vec::new();
         let name = match self.activate(serial, &response, context) {
             Some(index) => {

@@ -1,4 +1,5 @@
-//! What few sessions have, among it: a user's connections on the node, which have a limit and are counted before a connect is answered.
+//! What few sessions have, among it: a user's connections on the node, which have a limit and are counted before a
+//! connect is answered.
 
 use std::sync::Arc;
 

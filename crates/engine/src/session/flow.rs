@@ -1,7 +1,8 @@
 //! The flow of a session's commands: how many are under way, and which of them wait.
 //!
-//! A command is carried out only when there is room: for its answer in the connection's output, and for one more request under way.
-//! What may have a large answer goes alone: nothing behind it is carried out until that answer was given. Everything else waits as it came.
+//! A command is carried out only when there is room: for its answer in the connection's output, and for one more
+//! request under way. What may have a large answer goes alone: nothing behind it is carried out until that answer was
+//! given. Everything else waits as it came.
 
 use touchline_protocol::Disconnect;
 use touchline_protocol::message::Body;
@@ -59,7 +60,9 @@ pub(super) struct Deferred {
 impl Ticket {
     fn weight(self) -> Option<Weight> {
         match self {
-            Ticket::Reply { weight, .. } | Ticket::Directory { weight, .. } | Ticket::Subscribe { weight, .. } => Some(weight),
+            Ticket::Reply { weight, .. } | Ticket::Directory { weight, .. } | Ticket::Subscribe { weight, .. } => {
+                Some(weight)
+            }
             Ticket::Claim | Ticket::Connect { .. } | Ticket::Server { .. } => None,
         }
     }
@@ -97,7 +100,9 @@ impl Session {
     /// Whether the client's next command must wait for the answer to an earlier one.
     pub fn is_busy(&self, client: &ClientSettings) -> bool {
         let flow = &self.flow;
-        usize::from(flow.in_flight) >= client.commands_in_flight_max || flow.has_large || matches!(self.phase, Phase::Connecting(_))
+        usize::from(flow.in_flight) >= client.commands_in_flight_max
+            || flow.has_large
+            || matches!(self.phase, Phase::Connecting(_))
     }
 
     /// Whether some command of the client is not answered yet, calls apart.

@@ -20,8 +20,8 @@ impl Session {
         }
     }
 
-    /// What came is no command. Who types lines may try again, some times; a web page that makes a browser send a request of HTTP may not: what
-    /// follows its head would be the page's commands.
+    /// What came is no command. Who types lines may try again, some times; a web page that makes a browser send a
+    /// request of HTTP may not: what follows its head would be the page's commands.
     pub(super) fn misunderstand(&mut self, input: &[u8], context: &mut Context<'_>) {
         if self.link != Link::Lines {
             return context.disconnect(Disconnect::BAD_REQUEST);
@@ -38,7 +38,9 @@ impl Session {
 /// Whether a line is the first of a request of HTTP/1 (RFC 9112 section 3): a method, a target and the version.
 fn is_request_line(line: &[u8]) -> bool {
     let mut words = line.trim_ascii().split(|byte| *byte == b' ');
-    let is_method = words.next().is_some_and(|word| !word.is_empty() && word.iter().all(|byte| byte.is_ascii_uppercase() || *byte == b'-'));
+    let is_method = words
+        .next()
+        .is_some_and(|word| !word.is_empty() && word.iter().all(|byte| byte.is_ascii_uppercase() || *byte == b'-'));
     is_method && words.next_back().is_some_and(|word| word.starts_with(b"HTTP/1."))
 }
 

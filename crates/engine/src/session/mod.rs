@@ -436,7 +436,9 @@ impl Session {
             Some(Operation::Unsubscribe(request)) => self.unsubscribe(id, &request.channel, context),
             Some(Operation::Publish(request)) => self.publish(id, request, context),
             Some(Operation::Presence(request)) => self.presence(id, &request.channel, AnswerKind::Presence, context),
-            Some(Operation::PresenceStats(request)) => self.presence(id, &request.channel, AnswerKind::PresenceStats, context),
+            Some(Operation::PresenceStats(request)) => {
+                self.presence(id, &request.channel, AnswerKind::PresenceStats, context)
+            }
             Some(Operation::History(request)) => self.history(id, request, context),
             Some(Operation::Rpc(request)) => self.rpc(id, &request, context),
             Some(Operation::Refresh(request)) => self.refresh(id, &request.token, context),
@@ -459,8 +461,8 @@ impl Session {
         }
     }
 
-    /// Holds a push back while the connect is under way, up to `most` bytes: beyond them the connect ends with 3008. Gives it back if it can be
-    /// sent at once.
+    /// Holds a push back while the connect is under way, up to `most` bytes: beyond them the connect ends with 3008.
+    /// Gives it back if it can be sent at once.
     pub fn hold(&mut self, frame: Bytes, most: usize) -> Option<Bytes> {
         let Phase::Connecting(connecting) = &mut self.phase else { return Some(frame) };
         connecting.held_bytes += frame.len() + ENTRY_SIZE;
@@ -473,8 +475,8 @@ impl Session {
         None
     }
 
-    /// Puts off the end of the wait for a pong: the client is there, and its pong stands behind something else. True when the next ping is due
-    /// meanwhile.
+    /// Puts off the end of the wait for a pong: the client is there, and its pong stands behind something else. True
+    /// when the next ping is due meanwhile.
     pub fn wait_longer(&mut self, now_ms: u64, pong_timeout: Duration, ping_interval: Duration) -> bool {
         let Heartbeat::Awaited(at, later) = self.heartbeat else { return false };
         let next = next_ping_ms(at, later);
@@ -508,7 +510,11 @@ impl Session {
             (Phase::Connected, Heartbeat::Due(_)) => {
                 let next_ms = now_ms.saturating_add(millis(context.ping_interval));
                 let pong_ms = now_ms.saturating_add(millis(context.node.client.pong_timeout));
-                let heartbeat = if self.link.answers_pings() { Heartbeat::awaited(pong_ms, next_ms) } else { Heartbeat::Due(next_ms) };
+                let heartbeat = if self.link.answers_pings() {
+                    Heartbeat::awaited(pong_ms, next_ms)
+                } else {
+                    Heartbeat::Due(next_ms)
+                };
                 self.heartbeat = heartbeat;
                 context.effects.ping = true;
             }

@@ -17,9 +17,15 @@ impl Action {
     /// For clients, for subscribers, for anonymous ones too.
     fn permissions(self, o: &ChannelOptions) -> (bool, bool, bool) {
         match self {
-            Action::Publish => (o.allow_publish_for_client, o.allow_publish_for_subscriber, o.allow_publish_for_anonymous),
-            Action::History => (o.allow_history_for_client, o.allow_history_for_subscriber, o.allow_history_for_anonymous),
-            Action::Presence => (o.allow_presence_for_client, o.allow_presence_for_subscriber, o.allow_presence_for_anonymous),
+            Action::Publish => {
+                (o.allow_publish_for_client, o.allow_publish_for_subscriber, o.allow_publish_for_anonymous)
+            }
+            Action::History => {
+                (o.allow_history_for_client, o.allow_history_for_subscriber, o.allow_history_for_anonymous)
+            }
+            Action::Presence => {
+                (o.allow_presence_for_client, o.allow_presence_for_subscriber, o.allow_presence_for_anonymous)
+            }
         }
     }
 }
@@ -32,9 +38,15 @@ impl Action {
             (Action::Publish, true) => "the namespace lacks allow_publish_for_anonymous, and the client is anonymous",
             (Action::History, true) => "the namespace lacks allow_history_for_anonymous, and the client is anonymous",
             (Action::Presence, true) => "the namespace lacks allow_presence_for_anonymous, and the client is anonymous",
-            (Action::Publish, false) => "the namespace lacks allow_publish_for_client (or _for_subscriber, and the client subscribes)",
-            (Action::History, false) => "the namespace lacks allow_history_for_client (or _for_subscriber, and the client subscribes)",
-            (Action::Presence, false) => "the namespace lacks allow_presence_for_client (or _for_subscriber, and the client subscribes)",
+            (Action::Publish, false) => {
+                "the namespace lacks allow_publish_for_client (or _for_subscriber, and the client subscribes)"
+            }
+            (Action::History, false) => {
+                "the namespace lacks allow_history_for_client (or _for_subscriber, and the client subscribes)"
+            }
+            (Action::Presence, false) => {
+                "the namespace lacks allow_presence_for_client (or _for_subscriber, and the client subscribes)"
+            }
         }
     }
 }
@@ -49,7 +61,13 @@ impl Session {
     }
 
     /// The same, and notes what is missing.
-    pub(super) fn check(&self, options: &ChannelOptions, channel: &str, action: Action, context: &mut Context<'_>) -> Result<(), Error> {
+    pub(super) fn check(
+        &self,
+        options: &ChannelOptions,
+        channel: &str,
+        action: Action,
+        context: &mut Context<'_>,
+    ) -> Result<(), Error> {
         if self.may(options, channel, action, context) {
             return Ok(());
         }

@@ -51,8 +51,8 @@ impl Session {
         context.effects.messages.reply(command, &Reply::Refresh { client, version, ttl_s });
     }
 
-    /// From now on others are shown `info` of the client. Where the client is in the presence of a channel it is put in again: that changes what
-    /// is shown, and announces nothing.
+    /// From now on others are shown `info` of the client. Where the client is in the presence of a channel it is put in
+    /// again: that changes what is shown, and announces nothing.
     pub(super) fn show(&mut self, info: Bytes, context: &mut Context<'_>) {
         self.conn_info = Some(Box::new(info));
         for index in 0..self.subscriptions.len() {

@@ -1,4 +1,5 @@
-//! Why clients are refused: a fixed text for each cause, which the shard logs. A client that is served costs nothing of it.
+//! Why clients are refused: a fixed text for each cause, which the shard logs. A client that is served costs nothing of
+//! it.
 
 use std::borrow::Cow;
 
@@ -14,15 +15,15 @@ const CHANNEL_SHOWN_MAX: usize = 64;
 const REASON_LEN_MAX: usize = 123;
 
 pub(super) const NO_NAMESPACE: &str = "the namespace of the channel is not in channel.namespaces";
-pub(super) const BAD_CHANNEL: &str =
-    "the name of the channel is empty, longer than channel.max_length, has control characters, or does not fit channel_regex";
+pub(super) const BAD_CHANNEL: &str = "the name of the channel is empty, longer than channel.max_length, has control characters, or does not fit channel_regex";
 pub(super) const NO_PRESENCE: &str = "presence is off in the namespace of the channel";
 pub(super) const NO_HISTORY: &str = "history_size and history_ttl are not set in the namespace of the channel";
 pub(super) const CHANNEL_TOO_LONG: &str = "the name of the channel is longer than channel.max_length";
 pub(super) const TOKEN_EXPIRED: &str = "exp of the token has passed";
 pub(super) const OTHER_USER: &str = "sub of the token is not the user of the connection, or its client is another one";
 pub(super) const OTHER_CHANNEL: &str = "the subscription token is for another channel";
-pub(super) const NO_WATCH: &str = "the scope lacks allow_watch_for_client (or allow_for_anonymous, and the client is anonymous)";
+pub(super) const NO_WATCH: &str =
+    "the scope lacks allow_watch_for_client (or allow_for_anonymous, and the client is anonymous)";
 
 /// A refusal, for the operator's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,8 +36,8 @@ pub struct Refused {
     pub channel: Box<str>,
 }
 
-/// Whether an error tells how a request came out, and not that it may not be made: the name is taken, the position is gone, the node is busy.
-/// Clients get these in the course of things, so none of them costs a line of the log.
+/// Whether an error tells how a request came out, and not that it may not be made: the name is taken, the position is
+/// gone, the node is busy. Clients get these in the course of things, so none of them costs a line of the log.
 fn is_outcome(error: &Error) -> bool {
     error.temporary || matches!(error.code, 105 | 112 | 4002..=4012)
 }
@@ -80,9 +81,9 @@ impl<'a> Context<'a> {
     /// 102 when it has none, 107 when no channel can have this name; noted.
     pub(super) fn resolve(&mut self, channel: &str) -> Result<&'a ChannelOptions, Error> {
         let node = self.node;
-        node.namespaces
-            .resolve(channel)
-            .inspect_err(|error| self.because(if *error == Error::UNKNOWN_CHANNEL { NO_NAMESPACE } else { BAD_CHANNEL }, channel))
+        node.namespaces.resolve(channel).inspect_err(|error| {
+            self.because(if *error == Error::UNKNOWN_CHANNEL { NO_NAMESPACE } else { BAD_CHANNEL }, channel)
+        })
     }
 
     /// Notes why the refusal happens that follows.

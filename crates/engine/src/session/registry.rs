@@ -20,8 +20,10 @@ impl Session {
         if request.method == "stats.track" {
             return self.track(command, request, context);
         }
-        let method =
-            request.method.strip_prefix("registry.").or(matches!(&*request.method, "reply" | "inbox.ack").then_some(&*request.method));
+        let method = request
+            .method
+            .strip_prefix("registry.")
+            .or(matches!(&*request.method, "reply" | "inbox.ack").then_some(&*request.method));
         let scopes = &context.node.scopes;
         let ask = method.ok_or(Error::NOT_AVAILABLE).and_then(|method| {
             let ask = directory::read(method, request.data.map_or("{}", |data| data.get()), scopes)?;
@@ -32,9 +34,12 @@ impl Session {
         });
         match ask {
             Ok(ask) => match scopes.answer(&ask) {
-                Some(answer) => {
-                    reply(command, AnswerKind::Rpc, answer.map_or_else(Response::Refused, |json| Response::Answer(json.into())), context)
-                }
+                Some(answer) => reply(
+                    command,
+                    AnswerKind::Rpc,
+                    answer.map_or_else(Response::Refused, |json| Response::Answer(json.into())),
+                    context,
+                ),
                 None if weight_of(&ask) == Weight::Large && context.room.is_scarce => {
                     context.effects.refuse(command, Error::TOO_MANY_REQUESTS);
                 }
@@ -72,8 +77,9 @@ impl Session {
         context.effects.asks.push((Some(Ticket::Directory { command, kind, weight }), self.who(), ask));
     }
 
-    /// Asks for the names and groups of the token, all or none. Nothing else of the connect may be seen before they are there, so what the
-    /// homes of channels were to be asked since `mark` waits with it, and so does the connect reply.
+    /// Asks for the names and groups of the token, all or none. Nothing else of the connect may be seen before they are
+    /// there, so what the homes of channels were to be asked since `mark` waits with it, and so does the connect
+    /// reply.
     pub(super) fn claim(&mut self, claims: Box<[Claim]>, mark: usize, context: &mut Context<'_>) {
         if claims.is_empty() || context.effects.disconnect.is_some() {
             return;
@@ -86,7 +92,8 @@ impl Session {
         context.effects.asks.push((Some(Ticket::Claim), self.who(), Ask::Take(claims)));
     }
 
-    /// Lets the subscriptions go whose channels' homes have not been asked yet, because the names of the token come first.
+    /// Lets the subscriptions go whose channels' homes have not been asked yet, because the names of the token come
+    /// first.
     pub(super) fn drop_deferred(&mut self, context: &mut Context<'_>) {
         let Phase::Connecting(connecting) = &mut self.phase else { return };
         for Outbound { channel, .. } in std::mem::take(&mut connecting.deferred) {
@@ -136,7 +143,9 @@ pub(super) fn claims_of(names: Vec<EntryClaim>, groups: Vec<EntryClaim>, scopes:
 /// Why the registry is refused to a client, where the configuration or its token says so.
 fn cause_of(error: Error) -> Option<&'static str> {
     match error {
-        Error::PERMISSION_DENIED => Some("the registry's scope lacks the allow_ option for it, and the token's register does not name it"),
+        Error::PERMISSION_DENIED => {
+            Some("the registry's scope lacks the allow_ option for it, and the token's register does not name it")
+        }
         Error::NO_SUCH_SCOPE => Some("the scope is not in registry.scopes"),
         Error::NOT_AVAILABLE => Some("there is no RPC of this name: registry.…, reply, inbox.ack and stats.track are"),
         _ => None,
@@ -146,9 +155,12 @@ fn cause_of(error: Error) -> Option<&'static str> {
 /// What the answer to an ask may be.
 fn weight_of(ask: &Ask) -> Weight {
     match ask {
-        Ask::Names(_) | Ask::Groups(_) | Ask::Members { .. } | Ask::MemberPage { .. } | Ask::Changes { .. } | Ask::Presence { .. } => {
-            Weight::Large
-        }
+        Ask::Names(_)
+        | Ask::Groups(_)
+        | Ask::Members { .. }
+        | Ask::MemberPage { .. }
+        | Ask::Changes { .. }
+        | Ask::Presence { .. } => Weight::Large,
         Ask::Call { .. } => Weight::Waiting,
         _ => Weight::Small,
     }

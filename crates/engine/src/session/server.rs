@@ -29,7 +29,12 @@ impl Session {
     ///
     /// # Errors
     /// 102, 107 for a bad channel, 106 at the limit of channels. A channel that it has already is no error.
-    pub fn server_subscribe(&mut self, channel: &str, subscription: ServerSubscription, context: &mut Context<'_>) -> Result<(), Error> {
+    pub fn server_subscribe(
+        &mut self,
+        channel: &str,
+        subscription: ServerSubscription,
+        context: &mut Context<'_>,
+    ) -> Result<(), Error> {
         if !self.is_connected() || self.find(channel, context.hub).is_some() {
             return Ok(());
         }
@@ -75,7 +80,8 @@ impl Session {
         }
     }
 
-    /// What the client has of a channel can't be continued: it subscribes again, and learns what it missed or that it can't be had.
+    /// What the client has of a channel can't be continued: it subscribes again, and learns what it missed or that it
+    /// can't be had.
     pub fn lose(&mut self, channel: &str, context: &mut Context<'_>) {
         if let Some(index) = self.find(channel, context.hub) {
             self.end(index, Unsubscribe::INSUFFICIENT_STATE, context);
@@ -93,9 +99,15 @@ impl Session {
         }
     }
 
-    /// Prolongs the connection to `expire_at_s` (Unix seconds; `None` = for ever) or, if it is over, ends it; the client is told. `info`, if it
-    /// is given, is what others are shown of the client from now on.
-    pub fn server_refresh(&mut self, is_expired: bool, expire_at_s: Option<u64>, info: Option<Bytes>, context: &mut Context<'_>) {
+    /// Prolongs the connection to `expire_at_s` (Unix seconds; `None` = for ever) or, if it is over, ends it; the
+    /// client is told. `info`, if it is given, is what others are shown of the client from now on.
+    pub fn server_refresh(
+        &mut self,
+        is_expired: bool,
+        expire_at_s: Option<u64>,
+        info: Option<Bytes>,
+        context: &mut Context<'_>,
+    ) {
         let now_s = context.now_s();
         if is_expired || expire_at_s.is_some_and(|at| at <= now_s) {
             return context.disconnect(Disconnect::EXPIRED);

@@ -67,7 +67,11 @@ impl Session {
     }
 
     /// Subscribes a client that only listens to a channel that it has named when it connected.
-    pub(super) fn subscribe_listener(&mut self, request: &SubscribeRequest<'_>, context: &mut Context<'_>) -> Result<(), Error> {
+    pub(super) fn subscribe_listener(
+        &mut self,
+        request: &SubscribeRequest<'_>,
+        context: &mut Context<'_>,
+    ) -> Result<(), Error> {
         let mut grant = match self.grant(request, context) {
             Ok(grant) => grant,
             Err(Refusal::Error(error)) => return Err(error),
@@ -97,7 +101,9 @@ impl Session {
         let filter = match &request.tf {
             // A filtered subscriber has not all that a change would change.
             Some(_) if !options.allow_tags_filter || !request.delta.is_empty() => return Err(Error::BAD_REQUEST.into()),
-            Some(node) => Some(Arc::new(Filter::check(node, context.node.namespaces.filter_limits()).ok_or(Error::BAD_REQUEST)?)),
+            Some(node) => {
+                Some(Arc::new(Filter::check(node, context.node.namespaces.filter_limits()).ok_or(Error::BAD_REQUEST)?))
+            }
             None => None,
         };
         let mut grant = if request.token.is_empty() {
@@ -112,7 +118,8 @@ impl Session {
         grant.recoverable = request.recoverable && (options.allow_recovery || has_history);
         grant.membership_events = request.join_leave && has_presence;
         grant.recover = request.recover.then(|| (request.offset, Box::from(&*request.epoch)));
-        grant.is_delta = !request.delta.is_empty() && options.allowed_delta_types.iter().any(|kind| *kind == request.delta);
+        grant.is_delta =
+            !request.delta.is_empty() && options.allowed_delta_types.iter().any(|kind| *kind == request.delta);
         grant.filter = filter;
         grant.rejects_unrecovered = request.flag & FLAG_REJECT_UNRECOVERED != 0;
         Ok(grant)
@@ -123,14 +130,17 @@ impl Session {
         let namespaces = &context.node.namespaces;
         if let Some(scope) = channel.strip_prefix("$registry:") {
             let options = context.node.scopes.find(scope).and_then(|scope| context.node.scopes.options(scope));
-            let may = options.is_some_and(|o| o.allow_watch_for_client && (!self.user.is_empty() || o.allow_for_anonymous));
+            let may =
+                options.is_some_and(|o| o.allow_watch_for_client && (!self.user.is_empty() || o.allow_for_anonymous));
             return if may { Ok(()) } else { context.deny(NO_WATCH, channel) };
         }
         if namespaces.is_private(channel) && !self.is_insecure(context) {
-            return context.deny("the channel is private (channel.private_prefix): it needs a subscription token", channel);
+            return context
+                .deny("the channel is private (channel.private_prefix): it needs a subscription token", channel);
         }
         let is_listed = namespaces.is_user_allowed(channel, &self.user);
-        let is_client_allowed = options.allow_subscribe_for_client && (!self.user.is_empty() || options.allow_subscribe_for_anonymous);
+        let is_client_allowed =
+            options.allow_subscribe_for_client && (!self.user.is_empty() || options.allow_subscribe_for_anonymous);
         let is_allowed = match is_listed {
             Some(false) => false,
             Some(true) if options.allow_user_limited_channels => true,
@@ -161,7 +171,11 @@ impl Session {
     }
 
     /// Verifies a subscription token of this client.
-    pub(super) fn verify_subscription(&self, token: &str, context: &mut Context<'_>) -> Result<SubscriptionClaims, Refusal> {
+    pub(super) fn verify_subscription(
+        &self,
+        token: &str,
+        context: &mut Context<'_>,
+    ) -> Result<SubscriptionClaims, Refusal> {
         let claims = match context.node.verifier.subscription(token, context.now_s()) {
             Ok(claims) => claims,
             Err(TokenError::Expired) => {
@@ -193,9 +207,10 @@ impl Session {
         let overrides = &grant.overrides;
         let option = |value: Option<BoolValue>, default: bool| value.map_or(default, |v| v.value);
         let has_history = options.has_history();
-        let is_recoverable = has_history && (option(overrides.force_recovery, options.force_recovery) || grant.recoverable);
-        let is_positioned =
-            has_history && (is_recoverable || option(overrides.force_positioning, options.force_positioning) || grant.positioned);
+        let is_recoverable =
+            has_history && (option(overrides.force_recovery, options.force_recovery) || grant.recoverable);
+        let is_positioned = has_history
+            && (is_recoverable || option(overrides.force_positioning, options.force_positioning) || grant.positioned);
         let announces = option(overrides.join_leave, options.join_leave);
         let presence = option(overrides.presence, options.presence);
         let is_told = option(overrides.force_push_join_leave, options.force_push_join_leave) || grant.membership_events;
@@ -207,7 +222,12 @@ impl Session {
             size_max: context.node.client.answer_max_size,
         });
         let entry = (presence || announces).then(|| {
-            Box::new(Entrance { info: self.info(grant.chan_info.clone()), is_shown: presence, is_announced: announces, is_in: false })
+            Box::new(Entrance {
+                info: self.info(grant.chan_info.clone()),
+                is_shown: presence,
+                is_announced: announces,
+                is_in: false,
+            })
         });
         let request = Subscribe { connection: context.id, recover: recover.clone() };
         self.next_serial += 1;
@@ -230,14 +250,16 @@ impl Session {
             entry,
             rejects_unrecovered: grant.rejects_unrecovered,
             recover_offset: recover.map(|r| r.offset),
-            extra: has_extra.then(|| Box::new(Extra { chan_info: grant.chan_info, data: grant.data, filter: grant.filter })),
+            extra: has_extra
+                .then(|| Box::new(Extra { chan_info: grant.chan_info, data: grant.data, filter: grant.filter })),
         });
         let name = context.hub.name(local).clone();
         context.request(name, Some(make_ticket(self.next_serial)), Request::Subscribe(Box::new(request)));
         Ok(())
     }
 
-    /// Takes the home's answer: from now on the client hears the channel. Gives the subscription, if it is still wanted.
+    /// Takes the home's answer: from now on the client hears the channel. Gives the subscription, if it is still
+    /// wanted.
     pub(super) fn activate(&mut self, serial: u32, response: &Response, context: &mut Context<'_>) -> Option<usize> {
         let index = self.subscriptions.iter().position(|s| s.serial == serial)?;
         let Response::Subscribed(subscribed) = response else {
@@ -276,7 +298,9 @@ impl Session {
             _ => return context.effects.refuse(command, Error::INTERNAL),
         };
         // Unsubscribed meanwhile: the reply is owed all the same.
-        let Some(index) = index else { return context.effects.messages.reply(command, &Reply::Subscribe(SubscribeResult::default())) };
+        let Some(index) = index else {
+            return context.effects.messages.reply(command, &Reply::Subscribe(SubscribeResult::default()));
+        };
         if is_too_much {
             self.remove(index, context);
             return context.effects.refuse(command, Error::TOO_MANY_REQUESTS);

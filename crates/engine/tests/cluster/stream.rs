@@ -7,7 +7,8 @@ use bytes::Bytes;
 use touchline_engine::request::{Epoch, Loaded, Runs};
 
 pub(crate) const SIZE: usize = 8;
-/// Publications of a channel that the stream holds: where a client stands that has missed as many as the history has is known by one more.
+/// Publications of a channel that the stream holds: where a client stands that has missed as many as the history has is
+/// known by one more.
 pub(crate) const HELD: usize = SIZE + 1;
 /// What JetStream keeps: one sequence for all channels, so many of each.
 #[derive(Default)]
@@ -43,7 +44,16 @@ impl Stream {
         };
         let is_aged = kept.is_empty();
         let floor = if kept.len() < HELD { dropped } else { kept[0].0 };
-        Loaded { epoch: self.epoch(), behind, number, kept, top, floor: floor.min(top).max(behind), is_aged, runs: Runs::default() }
+        Loaded {
+            epoch: self.epoch(),
+            behind,
+            number,
+            kept,
+            top,
+            floor: floor.min(top).max(behind),
+            is_aged,
+            runs: Runs::default(),
+        }
     }
 
     /// What is held at a sequence.
@@ -53,7 +63,8 @@ impl Stream {
 
     /// Up to which sequence nothing is held. Of what was there nobody can say which channels had it.
     pub(crate) fn dropped(&self) -> u64 {
-        self.all.values().filter_map(|all| held(all).first()).map(|(offset, _)| *offset).min().unwrap_or(self.last + 1) - 1
+        self.all.values().filter_map(|all| held(all).first()).map(|(offset, _)| *offset).min().unwrap_or(self.last + 1)
+            - 1
     }
 
     /// Whether it lacks the last that a node knows of it.

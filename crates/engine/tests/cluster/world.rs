@@ -7,7 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use touchline_engine::channels::{KeeperAct, Outcome};
 use touchline_engine::request::{Epoch, Event, Publish, Recover, Stored, Subscribe};
-use touchline_engine::{ChannelOptions, ChannelSettings, Channels, ConnectionId, Namespaces, RecoveryMode, Request, Response};
+use touchline_engine::{
+    ChannelOptions, ChannelSettings, Channels, ConnectionId, Namespaces, RecoveryMode, Request, Response,
+};
 use touchline_protocol::publication::Content;
 
 use crate::random::Random;
@@ -75,8 +77,10 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(seed: u64) -> Self {
-        let history = ChannelOptions { history_size: SIZE, history_ttl: Duration::from_secs(3_600), ..ChannelOptions::default() };
-        let namespaces = Arc::new(Namespaces::new(ChannelSettings { without_namespace: history, ..ChannelSettings::default() }));
+        let history =
+            ChannelOptions { history_size: SIZE, history_ttl: Duration::from_secs(3_600), ..ChannelOptions::default() };
+        let namespaces =
+            Arc::new(Namespaces::new(ChannelSettings { without_namespace: history, ..ChannelSettings::default() }));
         let node = |number: u64| Node {
             channels: Channels::new(Arc::clone(&namespaces), 1, seed + number).in_cluster(),
             is_linked: false,
@@ -241,7 +245,9 @@ impl World {
         let other = (index + 1 + self.random.below(NODES as u64 - 1) as usize) % NODES;
         let channel = Arc::clone(&self.nodes[index].fans[fan].channel);
         let is_other = |at: &usize| self.nodes[other].fans[*at].channel == channel && self.is_free(other, *at);
-        let Some(at) = (0..self.nodes[other].fans.len()).find(is_other).filter(|_| self.is_free(index, fan)) else { return };
+        let Some(at) = (0..self.nodes[other].fans.len()).find(is_other).filter(|_| self.is_free(index, fan)) else {
+            return;
+        };
         let (low, high) = self.nodes.split_at_mut(index.max(other));
         let (one, two) = (&mut low[index.min(other)].fans, &mut high[0].fans);
         let (one, two) = if index < other { (&mut one[fan], &mut two[at]) } else { (&mut one[at], &mut two[fan]) };
@@ -255,7 +261,8 @@ impl World {
         let known = &mut self.nodes[index].fans[fan];
         let is_answered = known.state == State::Live;
         known.state = State::Away;
-        let (request, visit) = (Request::Unsubscribe { connection: known.connection, is_answered }, (fan, known.visits));
+        let (request, visit) =
+            (Request::Unsubscribe { connection: known.connection, is_answered }, (fan, known.visits));
         self.submit(index, Arc::clone(&self.nodes[index].fans[fan].channel), request, visit);
         self.settle(index);
     }
@@ -285,7 +292,10 @@ impl World {
                 match subscribed.recovered {
                     Some(Some(found)) => {
                         let missed = self.stream.between(&channel, recover.unwrap_or_default(), top);
-                        assert!(is_ignorant || found.iter().map(|found| found.offset).eq(missed), "recovered from {recover:?}");
+                        assert!(
+                            is_ignorant || found.iter().map(|found| found.offset).eq(missed),
+                            "recovered from {recover:?}"
+                        );
                         let is_later = |due: &u64| self.stream.offset_of(&channel, *due) > Some(top);
                         known.due.retain(|due| !found.iter().any(|found| data_of(found.json()) == *due));
                         let overlooked = known.due.iter().find(|due| !is_later(due));
@@ -296,7 +306,8 @@ impl World {
                     Some(None) => {
                         let missed = self.stream.between(&channel, recover.unwrap_or_default(), top);
                         let is_held = recover >= Some(self.stream.dropped());
-                        let could_be_had = is_held && missed.len() <= SIZE && known.epoch == self.stream.epoch() && !self.has_lost;
+                        let could_be_had =
+                            is_held && missed.len() <= SIZE && known.epoch == self.stream.epoch() && !self.has_lost;
                         assert!(!could_be_had, "{missed:?} could be had");
                         known.due.retain(|due| self.stream.offset_of(&channel, *due) > Some(top));
                         known.is_deceived = false;
@@ -326,18 +337,33 @@ impl World {
         let mut broken = Vec::new();
         for delivery in deliveries {
             let node = &mut self.nodes[index];
-            let fans = node.fans.iter_mut().enumerate().filter(|(_, fan)| fan.channel == delivery.channel && fan.state == State::Live);
+            let fans = node
+                .fans
+                .iter_mut()
+                .enumerate()
+                .filter(|(_, fan)| fan.channel == delivery.channel && fan.state == State::Live);
             for (number, fan) in fans {
                 match &delivery.event {
                     Event::Publication { publication, .. } => {
                         let due = self.stream.between(&fan.channel, fan.last.unwrap_or_default(), publication.offset);
                         fan.is_deceived |= due != [publication.offset] && can_nobody_know;
-                        assert!(due == [publication.offset] || fan.is_deceived, "{due:?} instead of {}", publication.offset);
+                        assert!(
+                            due == [publication.offset] || fan.is_deceived,
+                            "{due:?} instead of {}",
+                            publication.offset
+                        );
                         fan.last = Some(publication.offset);
                         fan.due.retain(|due| *due != data_of(publication.json()));
-                        let overlooked = fan.due.iter().find(|due| self.stream.offset_of(&fan.channel, **due) < Some(publication.offset));
+                        let overlooked = fan
+                            .due
+                            .iter()
+                            .find(|due| self.stream.offset_of(&fan.channel, **due) < Some(publication.offset));
                         fan.is_deceived |= overlooked.is_some() && can_nobody_know;
-                        assert!(overlooked.is_none() || fan.is_deceived, "{} came before {overlooked:?}", publication.offset);
+                        assert!(
+                            overlooked.is_none() || fan.is_deceived,
+                            "{} came before {overlooked:?}",
+                            publication.offset
+                        );
                     }
                     Event::Broken => broken.push(number),
                     Event::Membership(_) => panic!("nobody is announced here"),
@@ -382,7 +408,9 @@ impl World {
                         node.loads.push((self.now_ms + delay_ms, channel, (behind, number), true))
                     }
                     KeeperAct::StreamSetBack(_, lost) => is_new_run |= lost == self.stream.run,
-                    KeeperAct::Pass(..) | KeeperAct::SetBack(..) | KeeperAct::Unreadable(..) => panic!("nothing of that is here"),
+                    KeeperAct::Pass(..) | KeeperAct::SetBack(..) | KeeperAct::Unreadable(..) => {
+                        panic!("nothing of that is here")
+                    }
                 }
             }
             if is_new_run {

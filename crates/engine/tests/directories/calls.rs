@@ -33,8 +33,7 @@ fn asked(number: u64) -> String {
     format!(r#"a asks c1: {{"call":{number},"from":{{"user":"u2","client":"c2"}},"to":"bike","data":{{"x":1}}}}"#)
 }
 
-const CARRIED: &str =
-    r#"a tells b: {"client":"c1","call":101,"timeout_ms":300,"message":{"from":{"user":"u2","client":"c2"},"to":"bike","data":{"x":1}}}"#;
+const CARRIED: &str = r#"a tells b: {"client":"c1","call":101,"timeout_ms":300,"message":{"from":{"user":"u2","client":"c2"},"to":"bike","data":{"x":1}}}"#;
 const ASKED_AT_B: &str = r#"b asks c1: {"call":201,"from":{"user":"u2","client":"c2"},"to":"bike","data":{"x":1}}"#;
 
 #[test]
@@ -48,9 +47,15 @@ fn a_call_is_answered_once_by_the_client_that_was_called() {
     assert_eq!(world.ask("a", 2, "call", &call(300)), [asked(102)]);
     let error = json!({"call": 102, "error": {"code": 9}});
     assert_eq!(world.ask("a", 1, "reply", &error), [r#"a answers 2: {"error":{"code":9}}"#, "a answers 1: {}"]);
-    assert_eq!(world.ask("a", 2, "call", &json!({"scope": "devices", "name": "boat", "data": 1})), ["a refuses 2: 4002 not registered"]);
+    assert_eq!(
+        world.ask("a", 2, "call", &json!({"scope": "devices", "name": "boat", "data": 1})),
+        ["a refuses 2: 4002 not registered"]
+    );
     // A backend is nobody in particular.
-    assert_eq!(world.ask("a", 0, "call", &call(300)), [r#"a asks c1: {"call":103,"from":{},"to":"bike","data":{"x":1}}"#]);
+    assert_eq!(
+        world.ask("a", 0, "call", &call(300)),
+        [r#"a asks c1: {"call":103,"from":{},"to":"bike","data":{"x":1}}"#]
+    );
     assert_eq!(world.node("a").calls_waiting(), 1);
 }
 
@@ -65,7 +70,9 @@ fn nobody_is_called_for_who_waits_for_no_answer() {
 
 #[test]
 fn a_call_is_over_at_its_time_and_not_a_millisecond_before() {
-    for (timeout_ms, over_after_ms) in [(300, 300), (0, 5_000), (9_999, 9_999), (10_000, 10_000), (10_001, 10_000), (u64::MAX, 10_000)] {
+    for (timeout_ms, over_after_ms) in
+        [(300, 300), (0, 5_000), (9_999, 9_999), (10_000, 10_000), (10_001, 10_000), (u64::MAX, 10_000)]
+    {
         let mut world = alone(|options| options.call_timeout_max = std::time::Duration::from_secs(10));
         let over_ms = world.now_ms + over_after_ms;
         assert_eq!(world.ask("a", 2, "call", &call(timeout_ms)), [asked(101)]);
@@ -222,7 +229,11 @@ fn calls_to_a_node_that_may_be_dead_are_refused_and_end_when_it_is() {
     assert_eq!(world.node("a").calls_waiting(), 1, "nobody waits for what the dead node has asked");
     assert_eq!(world.ask("a", 5, "reply", &reply(102)), ["a refuses 5: 4008 no such call"]);
     assert_eq!(world.ask("a", 5, "reply", &reply(103)).len(), 3, "the third node waits");
-    assert_eq!(world.ask("a", 2, "call", &call(300)), ["a refuses 2: 4002 not registered"], "its names are gone with it");
+    assert_eq!(
+        world.ask("a", 2, "call", &call(300)),
+        ["a refuses 2: 4002 not registered"],
+        "its names are gone with it"
+    );
 }
 
 #[test]

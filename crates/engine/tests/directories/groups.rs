@@ -28,8 +28,14 @@ fn a_member_joins_changes_and_leaves() {
     let members = |world: &mut World| world.ask("a", 9, "members", &all()).remove(0);
     assert_eq!(world.ask("a", 1, "leave", &all()), ["a refuses 1: 4002 not registered"]);
     assert_eq!(members(&mut world), r#"a answers 9: {"members":[],"count":0}"#);
-    assert_eq!(world.ask("a", 1, "join", &json!({"scope": "devices", "group": "all", "meta": {"n": 1}})), ["a answers 1: {}"]);
-    assert_eq!(members(&mut world), r#"a answers 9: {"members":[{"client":"c1","node":"a","meta":{"n":1}}],"count":1}"#);
+    assert_eq!(
+        world.ask("a", 1, "join", &json!({"scope": "devices", "group": "all", "meta": {"n": 1}})),
+        ["a answers 1: {}"]
+    );
+    assert_eq!(
+        members(&mut world),
+        r#"a answers 9: {"members":[{"client":"c1","node":"a","meta":{"n":1}}],"count":1}"#
+    );
     assert_eq!(world.ask("a", 1, "join", &all()), ["a answers 1: {}"]);
     assert_eq!(members(&mut world), r#"a answers 9: {"members":[{"client":"c1","node":"a"}],"count":1}"#);
     assert_eq!(world.ask("a", 1, "member", &all()), [r#"a answers 1: {"client":"c1","node":"a"}"#]);
@@ -52,12 +58,18 @@ fn a_message_reaches_each_member_once_wherever_it_lives() {
             format!(r#"b gives c4 c3: {{"push":{{"message":{{"data":{message}}}}}}}"#),
         ]
     );
-    assert_eq!(world.ask("a", 9, "send", &json!({"scope": "devices", "group": "none", "data": 5})), ["a refuses 9: 4002 not registered"]);
+    assert_eq!(
+        world.ask("a", 9, "send", &json!({"scope": "devices", "group": "none", "data": 5})),
+        ["a refuses 9: 4002 not registered"]
+    );
     let one = json!({"scope": "devices", "name": "bike", "data": 5});
     assert_eq!(world.ask("a", 9, "send", &one), ["a refuses 9: 4002 not registered"]);
     world.ask("a", 1, "register", &json!({"scope": "devices", "name": "bike"}));
     let message = r#"{"from":{},"to":"bike","data":5}"#;
-    assert_eq!(world.ask("a", 0, "send", &one), [format!("a gives c1: {message}"), r#"a answers 0: {"sent":1}"#.into()]);
+    assert_eq!(
+        world.ask("a", 0, "send", &one),
+        [format!("a gives c1: {message}"), r#"a answers 0: {"sent":1}"#.into()]
+    );
     assert_eq!(
         world.ask("b", 0, "send", &one),
         [
@@ -77,20 +89,27 @@ fn a_call_of_a_group_is_answered_when_the_last_member_has() {
         [
             format!(r#"a asks c2: {{"call":102,{message}"#),
             format!(r#"a asks c1: {{"call":103,{message}"#),
-            format!(r#"a tells b: {{"client":"c4","clients":["c3"],"call":104,"timeout_ms":300,"message":{{{message}}}"#),
+            format!(
+                r#"a tells b: {{"client":"c4","clients":["c3"],"call":104,"timeout_ms":300,"message":{{{message}}}"#
+            ),
             format!(r#"b asks c4: {{"call":201,{message}"#),
             format!(r#"b asks c3: {{"call":202,{message}"#),
         ]
     );
     assert_eq!((world.node("a").calls_waiting(), world.node("b").calls_waiting()), (4, 2));
     assert_eq!(world.ask("a", 2, "reply", &json!({"call": 102, "data": 2})), ["a answers 2: {}"]);
-    assert_eq!(world.ask("a", 2, "reply", &json!({"call": 102, "data": 2})), ["a refuses 2: 4008 no such call"], "once");
+    assert_eq!(
+        world.ask("a", 2, "reply", &json!({"call": 102, "data": 2})),
+        ["a refuses 2: 4008 no such call"],
+        "once"
+    );
     assert_eq!(
         world.ask("b", 3, "reply", &json!({"call": 202, "error": "no"})),
         [r#"b tells a: {"call":105,"error":"no"}"#, "b answers 3: {}"]
     );
     assert_eq!(world.ask("a", 1, "reply", &json!({"call": 103, "data": 1})), ["a answers 1: {}"]);
-    let replies = r#"{"client":"c2","data":2},{"client":"c3","error":"no"},{"client":"c1","data":1},{"client":"c4","data":4}"#;
+    let replies =
+        r#"{"client":"c2","data":2},{"client":"c3","error":"no"},{"client":"c1","data":1},{"client":"c4","data":4}"#;
     assert_eq!(
         world.ask("b", 4, "reply", &json!({"call": 201, "data": 4})),
         [
@@ -110,12 +129,18 @@ fn who_is_silent_or_goes_is_named_in_the_answer_to_a_call_of_a_group() {
     assert_eq!(world.close("a", 2), [""; 0], "the others may answer yet");
     assert_eq!(world.close("b", 4), [r#"b tells a: {"call":104,"code":4006}"#]);
     assert_eq!(world.pass(299), [""; 0]);
-    let gone = |client: &str| format!(r#"{{"client":"{client}","error":{{"code":4006,"message":"callee gone","temporary":true}}}}"#);
+    let gone = |client: &str| {
+        format!(r#"{{"client":"{client}","error":{{"code":4006,"message":"callee gone","temporary":true}}}}"#)
+    };
     let late = r#"{"client":"c3","error":{"code":4005,"message":"call timeout","temporary":true}}"#;
     assert_eq!(
         world.pass(1),
         [
-            format!(r#"a answers 9: {{"replies":[{{"client":"c1","data":1}}],"silent":[{},{},{late}]}}"#, gone("c2"), gone("c4")),
+            format!(
+                r#"a answers 9: {{"replies":[{{"client":"c1","data":1}}],"silent":[{},{},{late}]}}"#,
+                gone("c2"),
+                gone("c4")
+            ),
             r#"b tells a: {"call":105,"code":4005}"#.into(),
         ]
     );
@@ -138,7 +163,10 @@ fn a_call_of_a_group_ends_with_its_caller_and_with_its_last_node() {
     world.cut_off("b");
     world.node("a").gone("b", now_ms);
     let gone = r#"{"client":"c3","error":{"code":4006,"message":"callee gone","temporary":true}}"#;
-    assert_eq!(world.settle(), [format!(r#"a answers 9: {{"replies":[{{"client":"c1","data":1}}],"silent":[{gone}]}}"#)]);
+    assert_eq!(
+        world.settle(),
+        [format!(r#"a answers 9: {{"replies":[{{"client":"c1","data":1}}],"silent":[{gone}]}}"#)]
+    );
 }
 
 #[test]
@@ -197,7 +225,12 @@ fn who_goes_while_a_group_is_gathered_is_not_called() {
 fn crowd(world: &mut World, node: &str, size: u32) {
     let now_ms = world.now_ms;
     for number in 0..size {
-        world.node(node).ask(&one_of_many(number + 1), Ask::Join { scope: ScopeId(0), group: "all".into(), meta: "".into() }, None, now_ms);
+        world.node(node).ask(
+            &one_of_many(number + 1),
+            Ask::Join { scope: ScopeId(0), group: "all".into(), meta: "".into() },
+            None,
+            now_ms,
+        );
     }
     world.settle();
 }
@@ -234,19 +267,28 @@ fn messages_between_nodes_are_for_as_many_clients_as_fit() {
     let now_ms = world.now_ms;
     world.node("a").ask(&who(9), Ask::Close, None, now_ms);
     let gone = world.node("a").acts().map(|act| match act {
-        Act::Node(_, message) => serde_json::from_slice::<Value>(&message).expect("JSON")["gone"].as_array().map_or(0, Vec::len),
+        Act::Node(_, message) => {
+            serde_json::from_slice::<Value>(&message).expect("JSON")["gone"].as_array().map_or(0, Vec::len)
+        }
         other => panic!("{other:?}"),
     });
     assert_eq!(gone.collect::<Vec<_>>(), [1_024, 1]);
     // The message has 59 bytes, 512 are around it, and each client takes 39.
     let message = r#"{"from":{"user":"u9","client":"09090909-0909-0909-0909-090909090909"},"to":"all","data":1}"#.len();
-    for (room, first) in
-        [(512 + message + 39 * 10, 10), (512 + message + 39 * 10 - 1, 9), (512 + message + 39 * 1_024, 1_024), (512 + message, 1)]
-    {
+    for (room, first) in [
+        (512 + message + 39 * 10, 10),
+        (512 + message + 39 * 10 - 1, 9),
+        (512 + message + 39 * 1_024, 1_024),
+        (512 + message, 1),
+    ] {
         world.node("a").set_message_max(room);
         for ask in [send(), call()] {
             let told = messages(&mut world, ask);
-            assert_eq!((told[0].0, told.iter().map(|(clients, _)| clients).sum::<usize>()), (first, CROWD as usize), "{room}");
+            assert_eq!(
+                (told[0].0, told.iter().map(|(clients, _)| clients).sum::<usize>()),
+                (first, CROWD as usize),
+                "{room}"
+            );
             world.node("a").ask(&who(9), Ask::Close, None, now_ms);
             world.node("a").acts().for_each(drop);
         }

@@ -65,7 +65,8 @@ fn letters_are_given_to_who_has_the_name_and_thrown_away_when_it_has_acknowledge
     assert_eq!(lines[0], "a fetches 100 behind 0 of bike in devices");
     assert_eq!(deliver(&mut world, "a", "bike", &[7, 8]), [given(1, 7), given(1, 8)]);
     assert_eq!(deliver(&mut world, "a", "boat", &[9]), [""; 0], "nobody has that name");
-    let acknowledge = |world: &mut World, client: u32, ids: &[&str]| world.ask("a", client, "inbox.ack", &json!({"ids": ids}));
+    let acknowledge =
+        |world: &mut World, client: u32, ids: &[&str]| world.ask("a", client, "inbox.ack", &json!({"ids": ids}));
     assert_eq!(acknowledge(&mut world, 2, &["7"]), ["a answers 2: {}"], "another client's are left alone");
     assert_eq!(acknowledge(&mut world, 1, &["7", "99"]), ["a throws [7] away, asked by Some(1)"]);
     world.node("a").discarded(&[7]);
@@ -116,7 +117,11 @@ fn letters_go_with_the_name() {
     assert!(lines.contains(&"a fetches 100 behind 0 of bike in devices".into()), "{lines:?}");
     assert_eq!(deliver(&mut world, "a", "bike", &[7]), [given(2, 7)]);
     assert_eq!(world.ask("a", 1, "inbox.ack", &json!({"id": "7"})), ["a answers 1: {}"], "it is not its own any more");
-    assert_eq!(world.ask("a", 2, "update_meta", &json!({"scope": "devices", "name": "bike", "meta": 1})).len(), 1, "nothing is fetched");
+    assert_eq!(
+        world.ask("a", 2, "update_meta", &json!({"scope": "devices", "name": "bike", "meta": 1})).len(),
+        1,
+        "nothing is fetched"
+    );
     world.close("a", 2);
     assert_eq!(deliver(&mut world, "a", "bike", &[8]), [""; 0]);
     // A scope that keeps nothing asks nothing.
@@ -129,7 +134,10 @@ fn letters_go_with_the_name() {
 fn letters_are_given_where_the_name_is_and_nowhere_else() {
     let mut world = World::cluster(&["a", "b"], with_inbox());
     let lines = world.ask("b", 1, "register", &register(1));
-    assert_eq!(lines.iter().filter(|line| line.contains("fetches")).collect::<Vec<_>>(), ["b fetches 100 behind 0 of bike in devices"]);
+    assert_eq!(
+        lines.iter().filter(|line| line.contains("fetches")).collect::<Vec<_>>(),
+        ["b fetches 100 behind 0 of bike in devices"]
+    );
     world.node("a").mail("devices", "bike");
     assert_eq!(world.settle(), [""; 0], "it is on the other node");
     // It moves to this one.

@@ -15,7 +15,8 @@ fn walk(world: &mut World, ask: Ask) -> (String, u32, usize) {
         walk = node.step(begun, now_ms);
         steps += 1;
     }
-    let mut answers = node.acts().filter_map(|act| if let Act::Answer(9, Ok(answered)) = act { Some(answered) } else { None });
+    let mut answers =
+        node.acts().filter_map(|act| if let Act::Answer(9, Ok(answered)) = act { Some(answered) } else { None });
     let answered = answers.next().expect("an answer");
     let work = answered.work();
     (shown(answered), work, steps)
@@ -37,7 +38,12 @@ fn crowd(world: &mut World, group: &str, size: u32, meta: usize) {
     let now_ms = world.now_ms;
     for number in 0..size {
         let meta = format!("\"{}\"", "x".repeat(meta.saturating_sub(2))).into();
-        world.node("a").ask(&one_of_many(number), Ask::Join { scope: ScopeId(0), group: group.into(), meta }, None, now_ms);
+        world.node("a").ask(
+            &one_of_many(number),
+            Ask::Join { scope: ScopeId(0), group: group.into(), meta },
+            None,
+            now_ms,
+        );
     }
     world.settle();
 }
@@ -53,10 +59,12 @@ fn wide() -> World {
 fn a_list_of_names_is_had_page_by_page() {
     let mut world = World::alone(devices());
     ["a1", "b1", "a2", "a3", "b2"].iter().for_each(|name| register(&mut world, name, "7"));
-    let (first, ..) = walk(&mut world, Ask::Names(Listing { scope: ScopeId(0), prefix: "a".into(), cursor: 0, limit: 2 }));
+    let (first, ..) =
+        walk(&mut world, Ask::Names(Listing { scope: ScopeId(0), prefix: "a".into(), cursor: 0, limit: 2 }));
     let entry = |name: &str| format!(r#"{{"name":"{name}","client":"c1","node":"a","meta":7,"version":"*.0"}}"#);
     assert_eq!(first, format!(r#"{{"names":[{},{}],"cursor":3}}"#, entry("a1"), entry("a2")));
-    let (second, ..) = walk(&mut world, Ask::Names(Listing { scope: ScopeId(0), prefix: "a".into(), cursor: 3, limit: 2 }));
+    let (second, ..) =
+        walk(&mut world, Ask::Names(Listing { scope: ScopeId(0), prefix: "a".into(), cursor: 3, limit: 2 }));
     assert_eq!(second, format!(r#"{{"names":[{}]}}"#, entry("a3")));
     assert_eq!(
         world.ask("a", 9, "names", &json!({"scope": "devices", "prefix": "b", "limit": 1}))[0],
@@ -66,10 +74,16 @@ fn a_list_of_names_is_had_page_by_page() {
     for (client, group) in [(1, "g1"), (2, "g1"), (1, "h1"), (1, "g2")] {
         world.ask("a", client, "join", &json!({"scope": "devices", "group": group}));
     }
-    assert_eq!(world.ask("a", 9, "groups", &groups), [r#"a answers 9: {"groups":[{"group":"g1","count":2},{"group":"g2","count":1}]}"#]);
+    assert_eq!(
+        world.ask("a", 9, "groups", &groups),
+        [r#"a answers 9: {"groups":[{"group":"g1","count":2},{"group":"g2","count":1}]}"#]
+    );
     let mut first = groups.clone();
     first["limit"] = json!(1);
-    assert_eq!(world.ask("a", 9, "groups", &first), [r#"a answers 9: {"groups":[{"group":"g1","count":2}],"cursor":1}"#]);
+    assert_eq!(
+        world.ask("a", 9, "groups", &first),
+        [r#"a answers 9: {"groups":[{"group":"g1","count":2}],"cursor":1}"#]
+    );
     first["cursor"] = json!(1);
     assert_eq!(world.ask("a", 9, "groups", &first), [r#"a answers 9: {"groups":[{"group":"g2","count":1}]}"#]);
 }
@@ -77,14 +91,21 @@ fn a_list_of_names_is_had_page_by_page() {
 #[test]
 fn members_are_had_page_by_page_with_their_exact_number() {
     let mut world = World::alone(devices());
-    let group = |limit: usize, cursor: u32| json!({"scope": "devices", "group": "all", "limit": limit, "cursor": cursor});
+    let group =
+        |limit: usize, cursor: u32| json!({"scope": "devices", "group": "all", "limit": limit, "cursor": cursor});
     for client in 1..=3 {
         world.ask("a", client, "join", &json!({"scope": "devices", "group": "all", "meta": client}));
     }
     let member = |client: u32| format!(r#"{{"client":"c{client}","node":"a","meta":{client}}}"#);
     let [one, two, three] = [member(1), member(2), member(3)];
-    assert_eq!(world.ask("a", 9, "members", &group(2, 0)), [format!(r#"a answers 9: {{"members":[{one},{two}],"count":3,"cursor":2}}"#)]);
-    assert_eq!(world.ask("a", 9, "members", &group(2, 2)), [format!(r#"a answers 9: {{"members":[{three}],"count":3}}"#)]);
+    assert_eq!(
+        world.ask("a", 9, "members", &group(2, 0)),
+        [format!(r#"a answers 9: {{"members":[{one},{two}],"count":3,"cursor":2}}"#)]
+    );
+    assert_eq!(
+        world.ask("a", 9, "members", &group(2, 2)),
+        [format!(r#"a answers 9: {{"members":[{three}],"count":3}}"#)]
+    );
     let whole = world.ask("a", 9, "members", &group(3, 0)).remove(0);
     assert!(whole.ends_with(r#"],"count":3}"#) && whole.matches("meta").count() == 3, "{whole}");
     let mut small = World::with_options(&["a"], |options| options.members_limit = 2);
@@ -109,10 +130,14 @@ fn counts_tell_how_the_entries_spread_over_the_nodes() {
     let (a, b) = (r#"{"node":"a","entries":1}"#, r#"{"node":"b","entries":3}"#);
     assert_eq!(world.ask("a", 9, "count", &json!({"scope": "devices"})), [format!("a answers 9: {}", counts(a, b))]);
     assert_eq!(world.ask("b", 9, "count", &json!({"scope": "devices"})), [format!("b answers 9: {}", counts(b, a))]);
-    let figures: Vec<_> = world.node("a").figures().map(|figures| (figures.scope.to_string(), figures.names, figures.members)).collect();
+    let figures: Vec<_> =
+        world.node("a").figures().map(|figures| (figures.scope.to_string(), figures.names, figures.members)).collect();
     assert_eq!(figures, [("devices".into(), 1, 3), ("robots".into(), 0, 0), ("$presence".into(), 0, 0)]);
     assert!(world.node("a").figures().all(|figures| figures.counters.snapshots_installed >= 1));
-    assert_eq!(world.node("a").scope_names().map(|name| &**name).collect::<Vec<_>>(), ["devices", "robots", "$presence"]);
+    assert_eq!(
+        world.node("a").scope_names().map(|name| &**name).collect::<Vec<_>>(),
+        ["devices", "robots", "$presence"]
+    );
 }
 
 #[test]
@@ -163,7 +188,10 @@ fn groups_and_pages_of_members_are_looked_for_in_steps_too() {
     (2..=4).for_each(|client| drop(world.ask("a", client, "join", &json!({"scope": "devices", "group": "few"}))));
     let (page, work, steps) = walk(&mut world, Ask::MemberPage { group: "few".into(), listing: listing("") });
     let page: Value = serde_json::from_str(&page).expect("JSON");
-    assert_eq!((page["members"].as_array().map(Vec::len), &page["count"], &page["cursor"]), (Some(2), &json!(3), &json!(1_102)));
+    assert_eq!(
+        (page["members"].as_array().map(Vec::len), &page["count"], &page["cursor"]),
+        (Some(2), &json!(3), &json!(1_102))
+    );
     assert_eq!((work, steps), ((1_102 + 2) / 8, 2));
 }
 
@@ -188,7 +216,8 @@ fn a_walk_takes_a_step_for_each_five_hundred_and_twelve_members() {
         }
         assert_eq!((world.node("a").acts().count(), taken), (size as usize, steps));
         world.pass(300);
-        let info = touchline_protocol::ClientInfo { user: "u".into(), client: "c".into(), conn_info: None, chan_info: None };
+        let info =
+            touchline_protocol::ClientInfo { user: "u".into(), client: "c".into(), conn_info: None, chan_info: None };
         let info = std::sync::Arc::new(info);
         for number in 0..size {
             let enter = Ask::Enter { channel: "room".into(), info: info.clone(), is_shown: true, is_announced: false };
@@ -220,7 +249,10 @@ fn what_touches_many_entries_is_a_walk_and_nothing_else_is() {
     let mut world = World::alone(devices());
     let now_ms = world.now_ms;
     assert!(world.node("a").begin(who(9), Ask::Count { scope: ScopeId(0) }, Some(9), now_ms).is_none());
-    assert_eq!(world.settle(), [r#"a answers 9: {"names":0,"groups":0,"members":0,"nodes":[{"node":"a","entries":0}]}"#]);
+    assert_eq!(
+        world.settle(),
+        [r#"a answers 9: {"names":0,"groups":0,"members":0,"nodes":[{"node":"a","entries":0}]}"#]
+    );
     world.ask("a", 1, "join", &json!({"scope": "devices", "group": "x"}));
     // A name is no group, though a group be called so.
     for ask in [send(false, 0), call(false)] {

@@ -37,7 +37,10 @@ fn a_name_is_had_by_one_changed_by_it_and_given_up() {
     );
     assert_eq!(world.ask("a", 1, "unregister", &bike), ["a answers 1: {}"]);
     assert_eq!(world.ask("a", 1, "unregister", &bike), ["a refuses 1: 4002 not registered"]);
-    assert_eq!(world.ask("a", 2, "register", &bike), [r#"a answers 2: {"name":"bike","client":"c2","node":"a","version":"*.0"}"#]);
+    assert_eq!(
+        world.ask("a", 2, "register", &bike),
+        [r#"a answers 2: {"name":"bike","client":"c2","node":"a","version":"*.0"}"#]
+    );
     assert_eq!(world.close("a", 2), [""; 0]);
     assert!(world.ask("a", 1, "register", &bike)[0].starts_with("a answers 1"), "the connection that had it is gone");
 }
@@ -55,12 +58,17 @@ fn metadata_is_replaced_only_at_the_version_that_is_named() {
     let version = entry["version"].as_str().expect("a text");
     let (stamp, revision) = version.split_once('.').expect("two numbers");
     assert_eq!((stamp.parse::<u64>().map(|stamp| stamp >> 16), revision), (Ok(world.now_ms), "0"));
-    let update = |version: &str, meta: i32| json!({"scope": "devices", "name": "bike", "version": version, "meta": meta});
+    let update =
+        |version: &str, meta: i32| json!({"scope": "devices", "name": "bike", "version": version, "meta": meta});
     for odd in ["1", "x.0", ".", "1.x", "1.0.0"] {
         assert_eq!(world.ask("a", 1, "update_meta", &update(odd, 2)), ["a refuses 1: 107 bad request"], "{odd}");
     }
     for other in [format!("{stamp}.1"), "1.0".into()] {
-        assert_eq!(world.ask("a", 1, "update_meta", &update(&other, 2)), ["a refuses 1: 4004 changed meanwhile"], "{other}");
+        assert_eq!(
+            world.ask("a", 1, "update_meta", &update(&other, 2)),
+            ["a refuses 1: 4004 changed meanwhile"],
+            "{other}"
+        );
     }
     let updated = [r#"a answers 1: {"name":"bike","client":"c1","node":"a","meta":2,"version":"*.1"}"#];
     assert_eq!(world.ask("a", 1, "update_meta", &update(version, 2)), updated);
@@ -70,18 +78,27 @@ fn metadata_is_replaced_only_at_the_version_that_is_named() {
 #[test]
 fn a_name_is_taken_over_where_the_scope_keeps_the_newest_and_its_loser_is_told() {
     let newest = json!({"scope": "devices", "name": "bike", "policy": "newest"});
-    let won = |client: u32| format!(r#"a answers {client}: {{"name":"bike","client":"c{client}","node":"a","version":"*.0"}}"#);
+    let won = |client: u32| {
+        format!(r#"a answers {client}: {{"name":"bike","client":"c{client}","node":"a","version":"*.0"}}"#)
+    };
     for disconnect_losers in [false, true] {
         let mut world = World::alone(ScopeOptions { disconnect_losers, ..devices() });
         for policy in ["", "oldest", "reject"] {
             assert_eq!(world.ask("a", 1, "register", &with(newest.clone(), "policy", policy)), [won(1)]);
-            assert_eq!(world.ask("a", 2, "register", &with(newest.clone(), "policy", policy)), ["a refuses 2: 4001 name taken"]);
+            assert_eq!(
+                world.ask("a", 2, "register", &with(newest.clone(), "policy", policy)),
+                ["a refuses 2: 4001 name taken"]
+            );
         }
-        let lost = r#"a gives c1: {"lost":{"scope":"devices","name":"bike","reason":"taken_over","client":"c2","node":"a"}}"#;
+        let lost =
+            r#"a gives c1: {"lost":{"scope":"devices","name":"bike","reason":"taken_over","client":"c2","node":"a"}}"#;
         let dropped = disconnect_losers.then_some("a disconnects c1");
         let expected: Vec<String> = [lost].into_iter().chain(dropped).map(str::to_owned).chain([won(2)]).collect();
         assert_eq!(world.ask("a", 2, "register", &newest), expected);
-        assert_eq!(world.ask("a", 1, "register", &with(newest.clone(), "policy", "latest")), ["a refuses 1: 107 bad request"]);
+        assert_eq!(
+            world.ask("a", 1, "register", &with(newest.clone(), "policy", "latest")),
+            ["a refuses 1: 107 bad request"]
+        );
     }
     for conflict_policy in [ConflictPolicy::Oldest, ConflictPolicy::Reject] {
         let mut world = World::alone(ScopeOptions { conflict_policy, ..devices() });
@@ -119,18 +136,31 @@ fn who_keeps_a_name_after_a_split_is_the_scopes_word() {
 
 #[test]
 fn limits_of_names_metadata_and_entries_are_met_exactly() {
-    let mut world = World::alone(ScopeOptions { name_max_length: 4, meta_max_size: 6, client_entries_limit: 2, ..devices() });
+    let mut world =
+        World::alone(ScopeOptions { name_max_length: 4, meta_max_size: 6, client_entries_limit: 2, ..devices() });
     let register = |name: &str, meta: &str| json!({"scope": "devices", "name": name, "meta": meta});
-    for (name, meta, is_good) in [("abcd", "wxyz", true), ("abcde", "", false), ("", "", false), ("abc", "vwxyz", false)] {
+    for (name, meta, is_good) in
+        [("abcd", "wxyz", true), ("abcde", "", false), ("", "", false), ("abc", "vwxyz", false)]
+    {
         let lines = world.ask("a", 1, "register", &register(name, meta));
         let expected = if is_good { "a answers 1:" } else { "a refuses 1: 107 bad request" };
         assert!(lines.len() == 1 && lines[0].starts_with(expected), "{name} {meta}: {lines:?}");
     }
     assert_eq!(world.ask("a", 1, "join", &json!({"scope": "devices", "group": "all"})), ["a answers 1: {}"]);
     assert_eq!(world.ask("a", 1, "register", &register("next", "")), ["a refuses 1: 106 limit exceeded"]);
-    assert_eq!(world.ask("a", 1, "join", &json!({"scope": "devices", "group": "more"})), ["a refuses 1: 106 limit exceeded"]);
-    assert_eq!(world.ask("a", 1, "join", &json!({"scope": "devices", "group": "all", "meta": 1})), ["a answers 1: {}"], "it is there");
-    assert!(world.ask("a", 2, "register", &register("next", ""))[0].starts_with("a answers 2"), "another connection has its own");
+    assert_eq!(
+        world.ask("a", 1, "join", &json!({"scope": "devices", "group": "more"})),
+        ["a refuses 1: 106 limit exceeded"]
+    );
+    assert_eq!(
+        world.ask("a", 1, "join", &json!({"scope": "devices", "group": "all", "meta": 1})),
+        ["a answers 1: {}"],
+        "it is there"
+    );
+    assert!(
+        world.ask("a", 2, "register", &register("next", ""))[0].starts_with("a answers 2"),
+        "another connection has its own"
+    );
 }
 
 #[test]
@@ -146,11 +176,17 @@ fn a_lookup_is_answered_without_the_directory_and_nothing_else_is() {
     assert_eq!((lookup(0, "boat"), lookup(1, "bike")), (Err(Error::NOT_REGISTERED), Err(Error::NOT_REGISTERED)));
     assert_eq!(lookup(3, "bike"), Err(Error::NO_SUCH_SCOPE));
     assert!(scopes.answer(&Ask::Count { scope: ScopeId(0) }).is_none());
-    assert_eq!((scopes.find("devices"), scopes.find("robots"), scopes.find("")), (Some(ScopeId(0)), Some(ScopeId(1)), None));
+    assert_eq!(
+        (scopes.find("devices"), scopes.find("robots"), scopes.find("")),
+        (Some(ScopeId(0)), Some(ScopeId(1)), None)
+    );
     assert_eq!(scopes.options(ScopeId(1)).map(|options| &*options.name), Some("robots"));
     assert!(scopes.options(ScopeId(3)).is_none());
     drop(scopes);
-    assert_eq!(world.order("a", 1, Ask::Lookup { scope: ScopeId(0), name: "bike".into() }), ["a refuses 1: 100 internal server error"]);
+    assert_eq!(
+        world.order("a", 1, Ask::Lookup { scope: ScopeId(0), name: "bike".into() }),
+        ["a refuses 1: 100 internal server error"]
+    );
 }
 
 #[test]
@@ -183,7 +219,10 @@ fn a_token_gives_all_or_nothing_and_counts_each_entry_once() {
     assert_eq!(take(&mut world, 1, &[claim("k", false), claim("k", true), claim("k", false)]), ["a answers 1: {}"]);
     assert_eq!(take(&mut world, 1, &[claim("k", true), claim("k", false)]), ["a answers 1: {}"], "it has them");
     assert_eq!(take(&mut world, 1, &[claim("l", false)]), ["a refuses 1: 106 limit exceeded"]);
-    assert_eq!(take(&mut world, 2, &[claim("x", false), claim("y", true), claim("z", true)]), ["a refuses 2: 106 limit exceeded"]);
+    assert_eq!(
+        take(&mut world, 2, &[claim("x", false), claim("y", true), claim("z", true)]),
+        ["a refuses 2: 106 limit exceeded"]
+    );
     let long = Claim { meta: "22".into(), ..claim("y", true) };
     assert_eq!(take(&mut world, 2, &[claim("x", false), long]), ["a refuses 2: 107 bad request"]);
     let counted = |world: &mut World| world.ask("a", 9, "count", &json!({"scope": "devices"}));

@@ -35,7 +35,11 @@ fn a_name_on_a_node_that_may_be_dead_goes_to_its_own_user_only() {
             world.node("a").ask(&who, ask, Some(5), now_ms);
             let lines = world.settle();
             if is_given {
-                assert_eq!(lines[0], format!(r#"a answers 5: {{"name":"{key}","client":"c5","node":"a","version":"*.0"}}"#), "{user}");
+                assert_eq!(
+                    lines[0],
+                    format!(r#"a answers 5: {{"name":"{key}","client":"c5","node":"a","version":"*.0"}}"#),
+                    "{user}"
+                );
             } else {
                 assert_eq!(lines, ["a refuses 5: 4001 name taken"], "{is_suspected} {user} {key}");
             }
@@ -122,7 +126,14 @@ fn nobody_is_late_before_the_node_takes_part() {
 #[test]
 fn other_options_of_a_node_are_noticed_once_for_each_scope() {
     let directory = |name: &str, birth: u64, name_max_length: usize| {
-        Directory::<u32>::new(name, &[ScopeOptions { name_max_length, ..devices() }], &Timing::default(), birth, true, START_MS)
+        Directory::<u32>::new(
+            name,
+            &[ScopeOptions { name_max_length, ..devices() }],
+            &Timing::default(),
+            birth,
+            true,
+            START_MS,
+        )
     };
     let (mut node, mut other) = (("a", directory("a", 1, 10)), ("b", directory("b", 2, 11)));
     let mut told = Vec::new();
@@ -133,7 +144,9 @@ fn other_options_of_a_node_are_noticed_once_for_each_scope() {
         for act in node.1.acts() {
             match act {
                 Act::Link { scope, message, .. } => other.1.receive(&scope, &message, now_ms),
-                Act::Differs { scope, node: than } => told.push(format!("{} has other options of {scope} than {than}", node.0)),
+                Act::Differs { scope, node: than } => {
+                    told.push(format!("{} has other options of {scope} than {than}", node.0))
+                }
                 act => panic!("{act:?}"),
             }
         }
@@ -148,7 +161,12 @@ fn a_node_alone_says_nothing_to_others() {
     let mut world = World::alone(devices());
     let now_ms = world.now_ms;
     let node = world.node("a");
-    node.ask(&who(1), Ask::Register { scope: ScopeId(0), name: "bike".into(), meta: "".into(), take_over: false }, None, now_ms);
+    node.ask(
+        &who(1),
+        Ask::Register { scope: ScopeId(0), name: "bike".into(), meta: "".into(), take_over: false },
+        None,
+        now_ms,
+    );
     node.tick(now_ms);
     node.flush();
     node.wake(now_ms + 3_600_000);
@@ -171,7 +189,11 @@ fn a_node_alone_says_nothing_to_others() {
 #[test]
 fn what_fits_into_a_message_is_told_to_the_byte() {
     let size = |client: u32, data: usize| {
-        format!(r#"{{"from":{{"user":"u{client}","client":"01010101-0101-0101-0101-010101010101"}},"to":"bike","data":""}}"#).len() + data
+        format!(
+            r#"{{"from":{{"user":"u{client}","client":"01010101-0101-0101-0101-010101010101"}},"to":"bike","data":""}}"#
+        )
+        .len()
+            + data
     };
     let mut world = World::cluster(&["a", "b"], devices());
     world.ask("b", 1, "register", &name("bike"));
@@ -180,7 +202,11 @@ fn what_fits_into_a_message_is_told_to_the_byte() {
     for (length, is_good) in [(room, true), (room + 1, false)] {
         for method in ["send", "call"] {
             let params = json!({"scope": "devices", "name": "bike", "data": "x".repeat(length)});
-            assert_eq!(world.ask("a", 2, method, &params) == ["a refuses 2: 107 bad request"], !is_good, "{method} {length}");
+            assert_eq!(
+                world.ask("a", 2, method, &params) == ["a refuses 2: 107 bad request"],
+                !is_good,
+                "{method} {length}"
+            );
         }
     }
     // A reply is measured by itself.
@@ -200,7 +226,10 @@ fn what_fits_into_a_message_is_told_to_the_byte() {
     let mut world = World::alone(devices());
     world.ask("a", 1, "register", &name("bike"));
     world.node("a").set_message_max(1_000);
-    assert_eq!(world.ask("a", 2, "send", &json!({"scope": "devices", "name": "bike", "data": "x".repeat(5_000)})).len(), 2);
+    assert_eq!(
+        world.ask("a", 2, "send", &json!({"scope": "devices", "name": "bike", "data": "x".repeat(5_000)})).len(),
+        2
+    );
     assert_eq!(world.node("a").oversized_scopes().count(), 0);
 }
 

@@ -44,7 +44,9 @@ fn who_comes_is_shown_and_announced_on_each_node_as_it_wishes() {
     let mut world = World::cluster(&["a", "b"], devices());
     assert_eq!(presence(&mut world, "a", 10), r#"a answers 9: {"presence":{}}"#);
     assert_eq!(stats(&mut world, "a"), r#"a answers 9: {"num_clients":0,"num_users":0}"#);
-    let come = |world: &mut World, client, is_shown, is_announced| world.order("a", client, enter(client, is_shown, is_announced));
+    let come = |world: &mut World, client, is_shown, is_announced| {
+        world.order("a", client, enter(client, is_shown, is_announced))
+    };
     assert_eq!(
         come(&mut world, 1, true, true),
         [announced("a", "join", &info(1)), "a answers 1: {}".into(), announced("b", "join", &info(1))]
@@ -55,8 +57,8 @@ fn who_comes_is_shown_and_announced_on_each_node_as_it_wishes() {
     for node in ["a", "b"] {
         let (one, two) = (format!(r#""c1":{}"#, info(1)), format!(r#""c2":{}"#, info(2)));
         let shown = presence(&mut world, node, 10);
-        let either =
-            [format!("{one},{two}"), format!("{two},{one}")].map(|shown| format!(r#"{node} answers 9: {{"presence":{{{shown}}}}}"#));
+        let either = [format!("{one},{two}"), format!("{two},{one}")]
+            .map(|shown| format!(r#"{node} answers 9: {{"presence":{{{shown}}}}}"#));
         assert!(either.contains(&shown), "{shown}");
         assert_eq!(stats(&mut world, node), format!(r#"{node} answers 9: {{"num_clients":2,"num_users":2}}"#));
     }
@@ -76,8 +78,17 @@ fn who_comes_is_shown_and_announced_on_each_node_as_it_wishes() {
 fn one_user_with_many_connections_is_one_until_the_last_has_left() {
     let mut world = World::alone(devices());
     for client in [1, 2] {
-        let info = ClientInfo { user: "ann".into(), client: client_text(owner(client)).into(), conn_info: None, chan_info: None };
-        world.order("a", client, Ask::Enter { channel: "room".into(), info: Arc::new(info), is_shown: true, is_announced: false });
+        let info = ClientInfo {
+            user: "ann".into(),
+            client: client_text(owner(client)).into(),
+            conn_info: None,
+            chan_info: None,
+        };
+        world.order(
+            "a",
+            client,
+            Ask::Enter { channel: "room".into(), info: Arc::new(info), is_shown: true, is_announced: false },
+        );
     }
     assert_eq!(stats(&mut world, "a"), r#"a answers 9: {"num_clients":2,"num_users":1}"#);
     world.close("a", 1);
@@ -104,7 +115,11 @@ fn a_list_that_is_cut_says_how_many_there_are() {
 #[test]
 fn what_is_too_large_for_other_nodes_is_left_out_and_the_client_is_there_all_the_same() {
     // What others see of it, with what stands before it and the name of the channel.
-    let whole = r#"{"user":"u1","client":"01010101-0101-0101-0101-010101010101","conn_info":5,"chan_info":[6]}"#.len() + 1 + 4 + 2 + 4;
+    let whole = r#"{"user":"u1","client":"01010101-0101-0101-0101-010101010101","conn_info":5,"chan_info":[6]}"#.len()
+        + 1
+        + 4
+        + 2
+        + 4;
     for (most, is_whole) in [(512 + whole, true), (512 + whole - 1, false)] {
         let mut world = World::cluster(&["a", "b"], devices());
         world.node("a").set_message_max(most);

@@ -32,12 +32,28 @@ fn each_method_asks_for_what_it_says() {
         ("members", &group, r#"Members { scope: ScopeId(1), group: "all" }"#),
         ("names", &page, r#"Names(Listing { scope: ScopeId(1), prefix: "b", cursor: 7, limit: 50 })"#),
         ("groups", &page, r#"Groups(Listing { scope: ScopeId(1), prefix: "b", cursor: 7, limit: 50 })"#),
-        ("members", &page, r#"MemberPage { group: "all", listing: Listing { scope: ScopeId(1), prefix: "b", cursor: 7, limit: 50 } }"#),
+        (
+            "members",
+            &page,
+            r#"MemberPage { group: "all", listing: Listing { scope: ScopeId(1), prefix: "b", cursor: 7, limit: 50 } }"#,
+        ),
         ("count", &group, "Count { scope: ScopeId(1) }"),
         ("changes", &group, "Changes { scope: ScopeId(1), position: None }"),
-        ("send", &name, r#"Send { target: Target { scope: ScopeId(0), key: "bike", is_group: false }, data: b"2", store_for_ms: 0 }"#),
-        ("send", &group, r#"Send { target: Target { scope: ScopeId(1), key: "all", is_group: true }, data: b"2", store_for_ms: 0 }"#),
-        ("call", &name, r#"Call { target: Target { scope: ScopeId(0), key: "bike", is_group: false }, data: b"2", timeout_ms: 5000 }"#),
+        (
+            "send",
+            &name,
+            r#"Send { target: Target { scope: ScopeId(0), key: "bike", is_group: false }, data: b"2", store_for_ms: 0 }"#,
+        ),
+        (
+            "send",
+            &group,
+            r#"Send { target: Target { scope: ScopeId(1), key: "all", is_group: true }, data: b"2", store_for_ms: 0 }"#,
+        ),
+        (
+            "call",
+            &name,
+            r#"Call { target: Target { scope: ScopeId(0), key: "bike", is_group: false }, data: b"2", timeout_ms: 5000 }"#,
+        ),
         (
             "multi_call",
             &group,
@@ -49,7 +65,9 @@ fn each_method_asks_for_what_it_says() {
     }
     assert_eq!(asked("rename", &name, &scopes), Err(Error::METHOD_NOT_FOUND));
     assert_eq!(asked("register", &json!({"name": "bike"}), &scopes), Err(Error::NO_SUCH_SCOPE));
-    for odd in ["", "1", "{\"name\":1}", "{\"cursor\":-1}", "{\"cursor\":4294967296}", "{\"scope\":\"devices\",\"meta\":"] {
+    for odd in
+        ["", "1", "{\"name\":1}", "{\"cursor\":-1}", "{\"cursor\":4294967296}", "{\"scope\":\"devices\",\"meta\":"]
+    {
         assert_eq!(read("register", odd, &scopes).err(), Some(Error::BAD_REQUEST), "{odd}");
     }
 }
@@ -64,7 +82,9 @@ fn each_field_is_read_with_its_limits() {
         asked(method, &params, &scopes)
     };
     let bad = Err(Error::BAD_REQUEST);
-    let ends = |asked: Result<String, Error>, end: &str| assert!(asked.as_ref().is_ok_and(|asked| asked.ends_with(end)), "{asked:?} {end}");
+    let ends = |asked: Result<String, Error>, end: &str| {
+        assert!(asked.as_ref().is_ok_and(|asked| asked.ends_with(end)), "{asked:?} {end}")
+    };
     for (policy, take_over) in [("", false), ("oldest", false), ("reject", false), ("newest", true)] {
         ends(of("register", "policy", json!(policy)), &format!("take_over: {take_over} }}"));
     }
@@ -90,16 +110,23 @@ fn each_field_is_read_with_its_limits() {
         assert_eq!(of(method, "name", json!("")), bad, "{method} to nobody");
     }
     let id = "01010101-0101-0101-0101-010101010101";
-    ends(of("member", "client", json!(id)), "client: Some(OwnerId([1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1])) }");
+    ends(
+        of("member", "client", json!(id)),
+        "client: Some(OwnerId([1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1])) }",
+    );
     assert_eq!(of("member", "client", json!("x")), bad);
 }
 
 #[test]
 fn positions_have_an_epoch_and_an_offset() {
     let scopes = scopes();
-    let of = |epoch: &str, offset: u64| asked("changes", &json!({"scope": "devices", "epoch": epoch, "offset": offset}), &scopes);
+    let of = |epoch: &str, offset: u64| {
+        asked("changes", &json!({"scope": "devices", "epoch": epoch, "offset": offset}), &scopes)
+    };
     let position = |epoch: &str, offset: u64| {
-        Ok(format!(r#"Changes {{ scope: ScopeId(0), position: Some(WatchPosition {{ epoch: "{epoch}", offset: {offset} }}) }}"#))
+        Ok(format!(
+            r#"Changes {{ scope: ScopeId(0), position: Some(WatchPosition {{ epoch: "{epoch}", offset: {offset} }}) }}"#
+        ))
     };
     assert_eq!(of("", 0), Ok("Changes { scope: ScopeId(0), position: None }".into()));
     assert_eq!((of("e", 0), of("0123456789abcdef", 9)), (position("e", 0), position("0123456789abcdef", 9)));
@@ -112,7 +139,10 @@ fn answers_to_calls_and_letters_need_no_scope() {
     let reply = |params: Value| asked("reply", &params, &scopes);
     assert_eq!(reply(json!({"call": 5, "data": [1]})), Ok(r#"Reply { call: 5, outcome: Ok(b"[1]") }"#.into()));
     assert_eq!(reply(json!({"call": 5})), Ok(r#"Reply { call: 5, outcome: Ok(b"null") }"#.into()));
-    assert_eq!(reply(json!({"call": 5, "data": 1, "error": "no"})), Ok(r#"Reply { call: 5, outcome: Err(b"\"no\"") }"#.into()));
+    assert_eq!(
+        reply(json!({"call": 5, "data": 1, "error": "no"})),
+        Ok(r#"Reply { call: 5, outcome: Err(b"\"no\"") }"#.into())
+    );
     let acknowledge = |params: Value| asked("inbox.ack", &params, &scopes);
     assert_eq!(acknowledge(json!({})), Ok("Acknowledge { ids: [] }".into()));
     assert_eq!(acknowledge(json!({"ids": ["3", "4"], "id": "5"})), Ok("Acknowledge { ids: [3, 4, 5] }".into()));

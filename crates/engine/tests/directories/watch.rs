@@ -9,8 +9,13 @@ use crate::world::{World, devices, who};
 const AROUND: usize = 200;
 
 fn watched(watch_log_size: usize) -> World {
-    let options =
-        ScopeOptions { allow_watch_for_client: true, watch_log_size, client_entries_limit: 100_000, meta_max_size: 1_000_000, ..devices() };
+    let options = ScopeOptions {
+        allow_watch_for_client: true,
+        watch_log_size,
+        client_entries_limit: 100_000,
+        meta_max_size: 1_000_000,
+        ..devices()
+    };
     World::alone(options)
 }
 
@@ -18,7 +23,8 @@ fn watched(watch_log_size: usize) -> World {
 fn register(world: &mut World, name: u8, size: usize) {
     let meta = format!("\"{}\"", "x".repeat(size - AROUND - 4));
     let now_ms = world.now_ms;
-    let ask = Ask::Register { scope: ScopeId(0), name: format!("{name:02x}").into(), meta: meta.into(), take_over: false };
+    let ask =
+        Ask::Register { scope: ScopeId(0), name: format!("{name:02x}").into(), meta: meta.into(), take_over: false };
     world.node("a").ask(&who(1), ask, None, now_ms);
 }
 
@@ -57,7 +63,11 @@ fn each_kind_of_change_is_told_with_all_that_concerns_it() {
             let start = format!("{node} publishes in $registry:devices: ");
             let told: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix(start.as_str())).collect();
             let epoch = if node == "a" { "64000" } else { "c8000" };
-            let expected = format!(r#"{{"offset":{},"epoch":"{epoch}","changes":[{}]}}"#, offset + changes.len(), changes.join(","));
+            let expected = format!(
+                r#"{{"offset":{},"epoch":"{epoch}","changes":[{}]}}"#,
+                offset + changes.len(),
+                changes.join(",")
+            );
             assert_eq!(told, [expected], "at {node}");
         }
         offset += changes.len();
@@ -73,7 +83,10 @@ fn each_kind_of_change_is_told_with_all_that_concerns_it() {
     let lines = world.ask("a", 1, "join", &group(3));
     expect(lines, &[r#"{"change":"joined","group":"all","client":"c1","node":"a","meta":3,"reason":"normal"}"#]);
     let lines = world.ask("a", 1, "join", &group(4));
-    expect(lines, &[r#"{"change":"member_updated","group":"all","client":"c1","node":"a","meta":4,"reason":"normal"}"#]);
+    expect(
+        lines,
+        &[r#"{"change":"member_updated","group":"all","client":"c1","node":"a","meta":4,"reason":"normal"}"#],
+    );
     let lines = world.ask("a", 1, "leave", &group(4));
     expect(lines, &[r#"{"change":"left","group":"all","client":"c1","node":"a","meta":4,"reason":"normal"}"#]);
     world.ask("a", 1, "join", &json!({"scope": "robots", "group": "all"}));

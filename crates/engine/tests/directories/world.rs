@@ -147,7 +147,8 @@ impl World {
             Act::Link { scope, to, message } => {
                 self.largest = self.largest.max(message.len());
                 let cut_off = &self.cut_off;
-                let hears = |name: &str| name != from && to.as_ref().is_none_or(|to| **to == *name) && !cut_off.contains(&from);
+                let hears =
+                    |name: &str| name != from && to.as_ref().is_none_or(|to| **to == *name) && !cut_off.contains(&from);
                 let others = self.nodes.iter_mut().filter(|(name, _)| hears(name) && !cut_off.contains(name));
                 others.for_each(|(_, node)| node.receive(&scope, &message, now_ms));
                 return None;
@@ -164,7 +165,9 @@ impl World {
             Act::Answer(asker, Err(error)) => refused(from, asker, error),
             Act::Push(client, message) => format!("{from} gives {}: {}", named(&[client]), shown(&message)),
             Act::Spread(clients, push) => format!("{from} gives {}: {}", named(&clients), shown(push.json())),
-            Act::Call(client, call, message) => format!("{from} asks {}: {}", named(&[client]), shown(&numbered(call, &message))),
+            Act::Call(client, call, message) => {
+                format!("{from} asks {}: {}", named(&[client]), shown(&numbered(call, &message)))
+            }
             Act::Drop(client) => format!("{from} disconnects {}", named(&[client])),
             Act::Announce(channel, push) => format!("{from} announces in {channel}: {}", shown(push.json())),
             Act::Watch(channel, message) => format!("{from} publishes in {channel}: {}", shown(&message)),
@@ -172,9 +175,14 @@ impl World {
             Act::Differs { scope, node } => format!("{from} has other options of {scope} than {node}"),
             Act::Post { scope, name, message, expires_ms, most, asker } => {
                 let left_ms = expires_ms.saturating_sub(now_ms);
-                format!("{from} keeps {left_ms} ms among {most} for {name} in {scope}, asked by {asker:?}: {}", shown(&message))
+                format!(
+                    "{from} keeps {left_ms} ms among {most} for {name} in {scope}, asked by {asker:?}: {}",
+                    shown(&message)
+                )
             }
-            Act::Fetch { scope, name, behind, limit } => format!("{from} fetches {limit} behind {behind} of {name} in {scope}"),
+            Act::Fetch { scope, name, behind, limit } => {
+                format!("{from} fetches {limit} behind {behind} of {name} in {scope}")
+            }
             Act::Discard { ids, asker } => format!("{from} throws {ids:?} away, asked by {asker:?}"),
         })
     }

@@ -6,8 +6,8 @@ use touchline_engine::request::{Epoch, Loaded, Stored};
 use touchline_engine::{ChannelOptions, Request};
 
 use crate::world::{
-    START_MS, World, epoch, give_up, grown, history, load, loaded, payload, publish, publish_with, read, recover, stored, subscribe,
-    unsubscribe,
+    START_MS, World, epoch, give_up, grown, history, load, loaded, payload, publish, publish_with, read, recover,
+    stored, subscribe, unsubscribe,
 };
 
 const UNREACHABLE: &str = "refused: 4009 cluster unreachable";
@@ -81,7 +81,10 @@ fn a_publication_beside_the_history_is_passed_on_too() {
 fn changes_of_a_registry_scope_are_at_home_everywhere() {
     let mut world = World::in_cluster(ChannelOptions::default());
     assert_eq!(world.submit_to("$registry:devices", subscribe(1)), ["subscribed"]);
-    assert_eq!(world.submit_to("$registry:devices", publish(7)), ["published", "to shard 0, $registry:devices of 1: 7 at 0"]);
+    assert_eq!(
+        world.submit_to("$registry:devices", publish(7)),
+        ["published", "to shard 0, $registry:devices of 1: 7 at 0"]
+    );
 }
 
 #[test]
@@ -98,7 +101,11 @@ fn requests_wait_in_order_until_what_is_kept_is_here() {
     assert_eq!(world.submit(stored(4, 5)), [""; 0]);
     assert_eq!(
         world.submit(load(loaded(0, 4))),
-        [format!("history [1, 2, 3, 4, 5]{}", at(5)), format!("subscribed{}, recovered [3, 4, 5]", at(5)), format!("subscribed{}", at(5))]
+        [
+            format!("history [1, 2, 3, 4, 5]{}", at(5)),
+            format!("subscribed{}, recovered [3, 4, 5]", at(5)),
+            format!("subscribed{}", at(5))
+        ]
     );
     assert_eq!(world.submit(stored(5, 6)), ["to shard 0, a of 2: 6 at 6"]);
 }
@@ -114,11 +121,17 @@ fn a_follower_that_is_behind_asks_and_gets_exactly_what_it_lacks() {
     assert_eq!(lines, [&delivered[..], &[format!("subscribed{}", at(9))]].concat());
     // What overlaps is delivered once.
     assert_eq!(world.submit(stored(10, 11)), [r#"load a of "" behind 9"#]);
-    assert_eq!(world.submit(load(loaded(9, 12))), [10, 11, 12].map(|offset| format!("to shard 0, a of 2: {offset} at {offset}")));
+    assert_eq!(
+        world.submit(load(loaded(9, 12))),
+        [10, 11, 12].map(|offset| format!("to shard 0, a of 2: {offset} at {offset}"))
+    );
     // An answer to what was asked by an earlier cache is left alone.
     assert_eq!(world.submit(stored(13, 14)), [r#"load a of "" behind 12"#]);
     assert_eq!(world.submit(load(loaded(13, 14))), [""; 0]);
-    assert_eq!(world.submit(load(loaded(12, 13))), [13, 14].map(|offset| format!("to shard 0, a of 2: {offset} at {offset}")));
+    assert_eq!(
+        world.submit(load(loaded(12, 13))),
+        [13, 14].map(|offset| format!("to shard 0, a of 2: {offset} at {offset}"))
+    );
 }
 
 #[test]
@@ -145,7 +158,10 @@ fn what_a_gap_can_hold_has_a_limit_and_nothing_is_lost_beyond_it() {
     // Ten thousand wait: 3 … 10,002. What came after them is asked for.
     let lines = world.submit(load(loaded(1, 2)));
     assert_eq!(lines.len(), 10_001 + 1);
-    assert_eq!(lines[10_000..], ["to shard 0, a of 1: 10002 at 10002".to_owned(), r#"load a of "" behind 10002"#.into()]);
+    assert_eq!(
+        lines[10_000..],
+        ["to shard 0, a of 1: 10002 at 10002".to_owned(), r#"load a of "" behind 10002"#.into()]
+    );
     assert_eq!(world.submit(load(loaded(10_002, 10_100))).len(), 98);
 }
 
@@ -184,7 +200,8 @@ fn a_cache_that_nobody_listens_to_is_made_anew_without_a_word() {
     let mut world = following(5);
     world.submit(unsubscribe(1));
     world.submit(stored(6, 7));
-    let fresh = Loaded { kept: vec![(7, payload(7, START_MS)), (9, payload(9, START_MS))], floor: 6, top: 9, ..loaded(5, 5) };
+    let fresh =
+        Loaded { kept: vec![(7, payload(7, START_MS)), (9, payload(9, START_MS))], floor: 6, top: 9, ..loaded(5, 5) };
     assert_eq!(world.submit(load(fresh)), [""; 0]);
     assert_eq!(world.submit(recover(1, 6, epoch().as_str())), [format!("subscribed{}, recovered [7, 9]", at(9))]);
     assert_eq!(world.submit(recover(2, 5, epoch().as_str())), [format!("subscribed{}, nothing recovered", at(9))]);
@@ -245,7 +262,11 @@ fn a_payload_that_cannot_be_read_ends_the_cache() {
     let clear = Stored { offset: 6, previous: 5, epoch: None, payload: removal(4).into() };
     assert_eq!(world.submit(Request::Stored(clear)), [""; 0]);
     assert_eq!(world.submit(read(None)), [format!("history []{}", at(6))]);
-    assert_eq!(world.submit(recover(2, 4, "")), [format!("subscribed{}, recovered []", at(6))], "it has missed nothing");
+    assert_eq!(
+        world.submit(recover(2, 4, "")),
+        [format!("subscribed{}, recovered []", at(6))],
+        "it has missed nothing"
+    );
     assert_eq!(world.submit(recover(3, 3, "")), [format!("subscribed{}, nothing recovered", at(6))]);
 }
 
@@ -259,13 +280,18 @@ fn who_leaves_before_it_hears_that_it_was_refused_takes_nobodys_place() {
     world.submit_to("kept:b", subscribe(4));
     world.submit_to("kept:b", Request::Interested);
     world.submit_to("kept:b", load(loaded(0, 1)));
-    let audience = |world: &World| world.channels.active().find(|(name, _)| &***name == "kept:b").map(|(_, count)| count);
+    let audience =
+        |world: &World| world.channels.active().find(|(name, _)| &***name == "kept:b").map(|(_, count)| count);
     assert_eq!((world.submit_to("kept:b", give_up(2)), audience(&world)), (vec!["done".into()], Some(1)));
     // Who was refused, and came back, is a subscriber.
     world.submit_to("kept:b", subscribe(3));
     assert_eq!(audience(&world), Some(2));
     assert_eq!((world.submit_to("kept:b", give_up(3)), audience(&world)), (vec!["done".into()], Some(1)));
-    assert_eq!((world.submit_to("kept:b", give_up(4)), audience(&world)), (vec!["done".into()], None), "its subscribe was not refused");
+    assert_eq!(
+        (world.submit_to("kept:b", give_up(4)), audience(&world)),
+        (vec!["done".into()], None),
+        "its subscribe was not refused"
+    );
 }
 
 #[test]
@@ -289,7 +315,9 @@ fn a_refusal_is_remembered_for_ten_seconds() {
 #[test]
 fn a_link_that_comes_back_makes_every_cache_catch_up() {
     let mut world = following(5);
-    for (channel, request) in [("plain:b", subscribe(1)), ("kept:c", subscribe(1)), ("plain:d", subscribe(1)), ("kept:e", subscribe(1))] {
+    for (channel, request) in
+        [("plain:b", subscribe(1)), ("kept:c", subscribe(1)), ("plain:d", subscribe(1)), ("kept:e", subscribe(1))]
+    {
         world.submit_to(channel, request);
     }
     world.submit_to("plain:b", Request::Interested);
@@ -306,7 +334,8 @@ fn a_link_that_comes_back_makes_every_cache_catch_up() {
     assert_eq!(world.submit(stored(7, 8)), [""; 0]);
     let delivered = [6, 7, 8].map(|offset| format!("to shard 0, a of 1: {offset} at {offset}"));
     assert_eq!(world.submit(load(loaded(5, 7))), delivered);
-    // The link goes and comes while it loads: it asks again, and takes the first answer. What waited behind that may be lost meanwhile.
+    // The link goes and comes while it loads: it asks again, and takes the first answer. What waited behind that may be
+    // lost meanwhile.
     assert_eq!(world.submit(stored(9, 10)), [r#"load a of "" behind 8"#]);
     world.link(false);
     assert_eq!(world.link(true), [r#"load a of "" behind 7"#]);
@@ -377,7 +406,11 @@ fn the_newest_publication_is_lost_if_it_was_read_for_and_not_let_go_of_and_is_no
     let mut world = following(5);
     world.submit(stored(6, 7));
     let behind_it = Loaded { floor: 0, ..loaded(5, 6) };
-    assert_eq!(world.submit(load(behind_it)), ["to shard 0, a of 1: 6 at 6", "to shard 0, a of 1: 7 at 7"], "it was not read for");
+    assert_eq!(
+        world.submit(load(behind_it)),
+        ["to shard 0, a of 1: 6 at 6", "to shard 0, a of 1: 7 at 7"],
+        "it was not read for"
+    );
 }
 
 #[test]
@@ -436,7 +469,11 @@ fn a_stream_that_has_grown_makes_its_own_caches_look() {
     world.channels.check(&"kept".into());
     let mut lines = world.rest();
     lines.sort();
-    assert_eq!(lines, [r#"check kept:b of "kept" behind 2"#, r#"check kept:c of "kept" behind 0"#], "one that loads too");
+    assert_eq!(
+        lines,
+        [r#"check kept:b of "kept" behind 2"#, r#"check kept:c of "kept" behind 0"#],
+        "one that loads too"
+    );
     // What is at home, or asked for only, has nothing to look for.
     world.channels.check(&"plain".into());
     world.channels.catch_up();
@@ -455,7 +492,10 @@ fn a_cache_that_nobody_uses_is_let_go_after_ten_seconds() {
             lines.extend(world.pass(1_000).into_iter().map(|line| format!("{line} after {second} s")));
         }
         let [line] = &lines[..] else { panic!("{lines:?}") };
-        let late = line.strip_prefix("follow a no more after ").and_then(|rest| rest.strip_suffix(" s")).map(str::parse::<u32>);
+        let late = line
+            .strip_prefix("follow a no more after ")
+            .and_then(|rest| rest.strip_suffix(" s"))
+            .map(str::parse::<u32>);
         // It is looked at every ten seconds while somebody listens.
         assert!(matches!(late, Some(Ok(10..=20))), "{line}, {top} {listened_s}");
         assert!(world.channels.is_empty());
@@ -505,7 +545,9 @@ fn a_quiet_channel_keeps_its_place_while_publications_of_others_come_and_go() {
     // Nothing is kept of it, and the stream has let go of all up to 84.
     let quiet = |behind: u64, is_aged: bool| Loaded { behind, top: 90, floor: 84, is_aged, ..loaded(90, 90) };
     let minute = 60_000;
-    for (is_aged, away_ms, is_kept) in [(true, 1_000, true), (true, minute - 10_000, false), (true, minute, false), (false, 1_000, false)] {
+    for (is_aged, away_ms, is_kept) in
+        [(true, 1_000, true), (true, minute - 10_000, false), (true, minute, false), (false, 1_000, false)]
+    {
         let mut world = following(5);
         // However long it was there: what is published comes.
         world.pass(10 * minute);

@@ -70,7 +70,8 @@ fn reading_keeps_a_position_alive() {
 
 #[test]
 fn the_common_time_is_that_of_channels_without_their_own() {
-    let mut world = World::with(history(), 1, |settings| settings.history_meta_ttl = Duration::from_secs(70), |channels| channels);
+    let mut world =
+        World::with(history(), 1, |settings| settings.history_meta_ttl = Duration::from_secs(70), |channels| channels);
     world.submit(publish(1));
     (0..69).for_each(|_| drop(world.pass(SECOND)));
     world.pass(SECOND - 1);

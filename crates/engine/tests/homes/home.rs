@@ -6,7 +6,9 @@ use touchline_engine::request::{History, Recover, Subscribe};
 use touchline_engine::{ChannelOptions, Channels, RecoveryMode, Request};
 use touchline_protocol::publication::Shared;
 
-use crate::world::{EPOCHS, World, connection, history, publish, publish_with, read, recover, recover_with, subscribe, unsubscribe};
+use crate::world::{
+    EPOCHS, World, connection, history, publish, publish_with, read, recover, recover_with, subscribe, unsubscribe,
+};
 
 #[test]
 fn publications_have_one_order_and_reach_each_shard_that_has_subscribers() {
@@ -18,13 +20,18 @@ fn publications_have_one_order_and_reach_each_shard_that_has_subscribers() {
     }
     assert_eq!(
         world.submit(publish(7)),
-        [format!("published at 1 of {first}"), "to shard 0, a of 3: 7 at 1".into(), "to shard 2, a of 3: 7 at 1".into()]
+        [
+            format!("published at 1 of {first}"),
+            "to shard 0, a of 3: 7 at 1".into(),
+            "to shard 2, a of 3: 7 at 1".into()
+        ]
     );
     assert_eq!(world.submit(unsubscribe(1)), ["done"]);
     assert_eq!(world.submit(publish(8)), [format!("published at 2 of {first}"), "to shard 2, a of 2: 8 at 2".into()]);
     // Another channel has an epoch of its own.
     assert_eq!(world.submit_to("b", publish(9)), [format!("published at 1 of {second}")]);
-    let mut active: Vec<_> = world.channels.active().map(|(name, subscribers)| (name.to_string(), subscribers)).collect();
+    let mut active: Vec<_> =
+        world.channels.active().map(|(name, subscribers)| (name.to_string(), subscribers)).collect();
     active.sort();
     assert_eq!((active, world.channels.len(), world.channels.is_empty()), (vec![("a".into(), 2)], 2, false));
 }
@@ -83,7 +90,11 @@ fn what_is_kept_is_read_from_any_position() {
     assert_eq!(ask(None, Some(6), true, None), format!("history [5, 4, 3] {at}"));
     assert_eq!(ask(None, Some(1), true, None), format!("history [] {at}"));
     assert_eq!(ask(None, Some(0), true, None), "refused: 107 bad request", "nothing is before the first");
-    assert_eq!(ask(None, Some(0), false, None), format!("history [3, 4, 5, 6, 7] {at}"), "from the beginning of what there is");
+    assert_eq!(
+        ask(None, Some(0), false, None),
+        format!("history [3, 4, 5, 6, 7] {at}"),
+        "from the beginning of what there is"
+    );
     assert_eq!(ask(None, Some(1), false, None), "refused: 112 unrecoverable position", "2 is gone");
     assert_eq!(ask(None, Some(2), false, None), format!("history [3, 4, 5, 6, 7] {at}"));
     assert_eq!(ask(None, Some(7), false, None), format!("history [] {at}"));
@@ -196,8 +207,11 @@ fn a_key_is_remembered_for_five_minutes_and_gives_the_first_result() {
     for is_kept in [true, false] {
         let mut world = World::alone(if is_kept { history() } else { ChannelOptions::default() });
         world.submit(subscribe(1));
-        let at = |offset: u64| if is_kept { format!("published at {offset} of {}", EPOCHS[0]) } else { "published".into() };
-        let send = |world: &mut World, key: &str| world.submit(publish_with(1, |publish| publish.idempotency_key = key.into()));
+        let at =
+            |offset: u64| if is_kept { format!("published at {offset} of {}", EPOCHS[0]) } else { "published".into() };
+        let send = |world: &mut World, key: &str| {
+            world.submit(publish_with(1, |publish| publish.idempotency_key = key.into()))
+        };
         assert_eq!(send(&mut world, "k")[0], at(1));
         assert_eq!(send(&mut world, "k"), [at(1)], "nothing is published");
         assert_eq!(send(&mut world, "l")[0], at(2));
@@ -238,7 +252,8 @@ fn changes_are_offered_where_the_one_before_is_known_to_subscribers() {
 fn audiences_are_told_with_their_peaks_since_the_last_time() {
     let mut world = World::with(history(), 1, |_| {}, Channels::counting_audiences);
     let told = |world: &mut World| {
-        let mut told: Vec<_> = world.channels.audiences().into_iter().map(|(name, counts)| (name.to_string(), counts)).collect();
+        let mut told: Vec<_> =
+            world.channels.audiences().into_iter().map(|(name, counts)| (name.to_string(), counts)).collect();
         told.sort();
         told
     };

@@ -7,7 +7,8 @@ use touchline_engine::request::{Loaded, Runs};
 use touchline_engine::{ChannelOptions, Channels, Request};
 
 use crate::world::{
-    START_MS, World, epoch, grown, history, load, loaded, publish, publish_with, read, recover, stored, subscribe, unsubscribe,
+    START_MS, World, epoch, grown, history, load, loaded, publish, publish_with, read, recover, stored, subscribe,
+    unsubscribe,
 };
 
 const UNAVAILABLE: &str = "refused: 4010 store unavailable";
@@ -94,7 +95,8 @@ fn a_client_ahead_of_all_that_there_is_is_denied_by_the_store_alone_which_is_ask
     let denied = format!("subscribed{}, nothing recovered, denied", at(3));
     // It has three. Who came when it was asked already may know of more than it had then.
     assert_eq!(world.submit(load(loaded(2, 3))), ["to shard 0, a of 1: 3 at 3", &denied, "waits"]);
-    // What the store did not have a moment ago it may have now: nobody is denied from memory, and it is not asked again at once.
+    // What the store did not have a moment ago it may have now: nobody is denied from memory, and it is not asked again
+    // at once.
     world.now_ms += 199;
     assert_eq!(world.submit(ahead(9)), ["waits"]);
     world.channels.expire(world.now_ms);
@@ -107,7 +109,11 @@ fn a_client_ahead_of_all_that_there_is_is_denied_by_the_store_alone_which_is_ask
     let denied = format!("subscribed{}, nothing recovered, denied", at(4));
     assert_eq!(lines, ["to shard 0, a of 2: 4 at 4".into(), format!("subscribed{}, recovered []", at(4)), denied]);
     world.now_ms += 200;
-    assert_eq!(world.submit(read(Some((9, epoch().as_str())))), ["waits", "load a behind 4"], "who reads the history asks too");
+    assert_eq!(
+        world.submit(read(Some((9, epoch().as_str())))),
+        ["waits", "load a behind 4"],
+        "who reads the history asks too"
+    );
     assert_eq!(world.submit(load(loaded(4, 4))), ["refused: 112 unrecoverable position"]);
 }
 
@@ -150,7 +156,10 @@ fn a_store_that_has_less_than_it_had_when_all_caught_up_was_set_back() {
     let mut world = following(2);
     world.channels.catch_up();
     assert_eq!(world.rest(), ["load a behind 0"]);
-    assert_eq!(world.submit(load(loaded(0, 1))), ["to shard 0, a of 1: broken".to_owned(), "a was set back in run 0 from 2 on".into()]);
+    assert_eq!(
+        world.submit(load(loaded(0, 1))),
+        ["to shard 0, a of 1: broken".to_owned(), "a was set back in run 0 from 2 on".into()]
+    );
 }
 
 #[test]

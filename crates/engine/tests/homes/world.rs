@@ -7,11 +7,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use touchline_engine::channels::{KeeperAct, Outcome, Storing};
 use touchline_engine::request::{Epoch, Event, History, Loaded, Publish, Recover, Runs, Stored, Subscribe};
-use touchline_engine::{ChannelOptions, ChannelSettings, Channels, ConnectionId, Namespace, Namespaces, RecoveryMode, Request, Response};
+use touchline_engine::{
+    ChannelOptions, ChannelSettings, Channels, ConnectionId, Namespace, Namespaces, RecoveryMode, Request, Response,
+};
 use touchline_protocol::publication::Content;
 
 pub(crate) const START_MS: u64 = 1_000_000;
-/// The seed of all homes, and the first epoch that comes of it (SplitMix64, whose first three numbers for this seed are published).
+/// The seed of all homes, and the first epoch that comes of it (SplitMix64, whose first three numbers for this seed are
+/// published).
 pub(crate) const SEED: u64 = 1_234_567;
 pub(crate) const EPOCHS: [&str; 3] = ["feFrqDFc", "fDdifmrq", "xdFeFrwC"];
 
@@ -44,7 +47,10 @@ pub(crate) fn subscribe(slot: u32) -> Request {
 
 /// A subscriber that has all up to an offset.
 pub(crate) fn recover(slot: u32, offset: u64, epoch: &str) -> Request {
-    recover_with(slot, Recover { offset, epoch: epoch.into(), mode: RecoveryMode::Stream, limit: 100, size_max: usize::MAX })
+    recover_with(
+        slot,
+        Recover { offset, epoch: epoch.into(), mode: RecoveryMode::Stream, limit: 100, size_max: usize::MAX },
+    )
 }
 
 pub(crate) fn recover_with(slot: u32, recover: Recover) -> Request {
@@ -72,7 +78,10 @@ pub(crate) fn publish_with(data: u32, change: impl FnOnce(&mut Publish)) -> Requ
 }
 
 pub(crate) fn read(since: Option<(u64, &str)>) -> Request {
-    Request::History(Box::new(History { since: since.map(|(offset, epoch)| (offset, epoch.into())), ..History::default() }))
+    Request::History(Box::new(History {
+        since: since.map(|(offset, epoch)| (offset, epoch.into())),
+        ..History::default()
+    }))
 }
 
 /// What others have stored: `{"data":OFFSET}`.
@@ -126,7 +135,8 @@ impl World {
     ) -> Self {
         let plain = Namespace { name: "plain".into(), options: ChannelOptions::default() };
         let kept = Namespace { name: "kept".into(), options: ChannelOptions { durable: false, ..history() } };
-        let mut settings = ChannelSettings { without_namespace: options, namespaces: vec![plain, kept], ..ChannelSettings::default() };
+        let mut settings =
+            ChannelSettings { without_namespace: options, namespaces: vec![plain, kept], ..ChannelSettings::default() };
         change(&mut settings);
         let channels = more(Channels::new(Arc::new(Namespaces::new(settings)), shards, SEED));
         World { now_ms: START_MS, channels, waiting: VecDeque::new(), asked: 0 }
@@ -161,13 +171,16 @@ impl World {
         self.rest()
     }
 
-    /// As a shard does: first the answer, then deliveries and what others are to do, then what waited and can be answered now.
+    /// As a shard does: first the answer, then deliveries and what others are to do, then what waited and can be
+    /// answered now.
     fn settle(&mut self, mut lines: Vec<String>) -> Vec<String> {
         loop {
             lines.extend(self.channels.deliveries().map(|(shard, delivery)| {
                 let event = match delivery.event {
                     Event::Publication { publication, previous } => {
-                        let previous = previous.map(|previous| format!(", a change of {}", data(previous.json()))).unwrap_or_default();
+                        let previous = previous
+                            .map(|previous| format!(", a change of {}", data(previous.json())))
+                            .unwrap_or_default();
                         format!("{} at {}{previous}", data(publication.json()), publication.offset)
                     }
                     Event::Membership(push) => String::from_utf8_lossy(push.json()).into_owned(),
@@ -176,7 +189,10 @@ impl World {
                 format!("to shard {shard}, {} of {}: {event}", delivery.channel, delivery.audience)
             }));
             for (done, number) in self.channels.keeper_acts().into_iter().map(act) {
-                assert!(number.is_none_or(|number| number == self.asked + 1), "loads are numbered in their order: {done}");
+                assert!(
+                    number.is_none_or(|number| number == self.asked + 1),
+                    "loads are numbered in their order: {done}"
+                );
                 self.asked = number.unwrap_or(self.asked);
                 lines.push(done);
             }
@@ -196,8 +212,10 @@ impl World {
 
     fn take(&mut self, channel: &Arc<str>, request: Request, lines: &mut Vec<String>) {
         // Nobody is answered who only tells something.
-        let is_told =
-            matches!(request, Request::Stored(_) | Request::Loaded(_) | Request::Grown(..) | Request::Interested | Request::Passing(_));
+        let is_told = matches!(
+            request,
+            Request::Stored(_) | Request::Loaded(_) | Request::Grown(..) | Request::Interested | Request::Passing(_)
+        );
         match self.channels.submit(channel, request, self.now_ms) {
             Outcome::Done(Response::Done) if is_told => {}
             Outcome::Done(response) => lines.push(answer(response)),
@@ -209,10 +227,22 @@ impl World {
                 lines.push(format!("the cluster keeps in {namespace:?}, key {key:?}: {}", object(&payload)));
             }
             Outcome::Purge(namespace) => lines.push(format!("the cluster removes of {namespace:?}")),
-            Outcome::Store(Storing { payload, time_ms, idempotency_key, version, version_epoch, size, ttl_ms, meta_ttl_ms }) => {
+            Outcome::Store(Storing {
+                payload,
+                time_ms,
+                idempotency_key,
+                version,
+                version_epoch,
+                size,
+                ttl_ms,
+                meta_ttl_ms,
+            }) => {
                 let version = format!("version {version} of {version_epoch:?}");
                 let kept = format!("{size} for {ttl_ms} and {meta_ttl_ms} ms");
-                lines.push(format!("the store keeps {kept}, at {time_ms}, key {idempotency_key:?}, {version}: {}", object(&payload)));
+                lines.push(format!(
+                    "the store keeps {kept}, at {time_ms}, key {idempotency_key:?}, {version}: {}",
+                    object(&payload)
+                ));
             }
             Outcome::Remove => lines.push("the store removes".into()),
         }
@@ -230,7 +260,9 @@ fn act(act: KeeperAct) -> (String, Option<u64>) {
         KeeperAct::Pass(channel, payload) => format!("pass on in {channel}: {}", object(payload)),
         KeeperAct::SetBack(channel, run, first) => format!("{channel} was set back in run {run} from {first} on"),
         KeeperAct::StreamSetBack(namespace, run) => format!("the stream of {namespace:?} was set back in run {run}"),
-        KeeperAct::Unreadable(channel, unreadable) => format!("{channel} has a payload of format {}", unreadable.format),
+        KeeperAct::Unreadable(channel, unreadable) => {
+            format!("{channel} has a payload of format {}", unreadable.format)
+        }
     };
     let number = match act {
         KeeperAct::Load(.., number) | KeeperAct::Check(.., number) | KeeperAct::LoadStored(.., number) => Some(number),
@@ -246,7 +278,9 @@ fn answer(response: Response) -> String {
             let recovered = match subscribed.recovered {
                 None => String::new(),
                 Some(None) => ", nothing recovered".into(),
-                Some(Some(found)) => format!(", recovered {:?}", found.iter().map(|found| found.offset).collect::<Vec<_>>()),
+                Some(Some(found)) => {
+                    format!(", recovered {:?}", found.iter().map(|found| found.offset).collect::<Vec<_>>())
+                }
             };
             format!("subscribed{at}{recovered}{}", if subscribed.is_denied { ", denied" } else { "" })
         }

@@ -67,14 +67,24 @@ fn the_reply_says_what_the_link_needs() {
 
 #[test]
 fn a_session_begins_with_one_connect() {
-    for first in
-        [r#"{"id":0,"connect":{}}"#, r#"{"connect":{}}"#, r#"{"id":1,"subscribe":{"channel":"a"}}"#, r#"{"id":1,"ping":{}}"#, "{}", "x", ""]
-    {
+    for first in [
+        r#"{"id":0,"connect":{}}"#,
+        r#"{"connect":{}}"#,
+        r#"{"id":1,"subscribe":{"channel":"a"}}"#,
+        r#"{"id":1,"ping":{}}"#,
+        "{}",
+        "x",
+        "",
+    ] {
         assert_eq!(Story::with(|_| ()).code("ann", first), 3501, "{first}");
     }
-    for (second, expected) in
-        [(r#"{"id":2,"connect":{}}"#, 3501), (r#"{"id":2}"#, 3501), (r#"{"id":2,"send":{}}"#, 3508), ("x", 3501), ("", 3501)]
-    {
+    for (second, expected) in [
+        (r#"{"id":2,"connect":{}}"#, 3501),
+        (r#"{"id":2}"#, 3501),
+        (r#"{"id":2,"send":{}}"#, 3508),
+        ("x", 3501),
+        ("", 3501),
+    ] {
         let mut story = Story::with(|_| ());
         story.connect("ann", "");
         assert_eq!(story.code("ann", second), expected, "{second}");
@@ -127,7 +137,9 @@ fn a_client_that_only_listens_is_told_by_the_end_of_its_stream() {
     ] {
         let mut story = Story::with(|settings| {
             calm(settings);
-            settings.scope("devices", |options| options.conflict_policy = touchline_engine::directory::ConflictPolicy::Reject);
+            settings.scope("devices", |options| {
+                options.conflict_policy = touchline_engine::directory::ConflictPolicy::Reject
+            });
         });
         story.connect("holder", &format!("{{{held}}}"));
         story.open("ann", Link::Listening);
@@ -177,7 +189,9 @@ fn a_token_subscribes_its_client() {
         dan< {"id":1,"connect":{"client":"<dan>","version":"1.0","subs":{"log:a":{}},"ping":100000,"pong":true}}
         "#,
     );
-    let told = |name| format!(r#"{name}< {{"push":{{"channel":"log:a","pub":{{"data":4,"offset":4,"time":1000000000000}}}}}}"#);
+    let told = |name| {
+        format!(r#"{name}< {{"push":{{"channel":"log:a","pub":{{"data":4,"offset":4,"time":1000000000000}}}}}}"#)
+    };
     story.publish("log:a", "4");
     story.play(&["bob", "cid", "dan"].map(told).join("\n"));
 }
@@ -218,7 +232,8 @@ fn a_listener_gets_the_channels_that_it_asks_for_and_may_have() {
         ann< {"connect":{"client":"<ann>","version":"1.0","subs":{"room:a":{},"open:a":{}},"ping":100000}}
         "#,
     );
-    let mut codes: Vec<_> = story.refused("ann").into_iter().map(|refused| (refused.channel.into_string(), refused.code)).collect();
+    let mut codes: Vec<_> =
+        story.refused("ann").into_iter().map(|refused| (refused.channel.into_string(), refused.code)).collect();
     codes.sort();
     assert_eq!(codes, [("$open:b".to_owned(), 103), ("room:b".to_owned(), 103)], "the log says why");
     story.publish("open:a", "1");
@@ -228,7 +243,8 @@ fn a_listener_gets_the_channels_that_it_asks_for_and_may_have() {
     assert_eq!(story.refused("bob").len(), 1, "the first one ends it");
     // What it may not have for another reason than a permission it does not get either; the connect goes on.
     for (asked, code) in [(r#""open:a":{"delta":"other"}"#, 107), (r#""open:a":{"type":1}"#, 108)] {
-        let mut story = Story::with(|settings| settings.namespace("open", |options| options.allow_subscribe_for_client = true));
+        let mut story =
+            Story::with(|settings| settings.namespace("open", |options| options.allow_subscribe_for_client = true));
         story.open("cid", Link::Listening);
         story
             .play(&format!("cid> {{\"subs\":{{{asked}}}}}\ncid< {{\"connect\":{{\"client\":\"<cid>\",\"version\":\"1.0\",\"ping\":25}}}}"));
@@ -324,7 +340,8 @@ fn a_user_has_no_more_connections_than_it_may() {
     let mut story = Story::with(|settings| {
         calm(settings);
         settings.users = Some(counter);
-        settings.scope("devices", |options| options.conflict_policy = touchline_engine::directory::ConflictPolicy::Reject);
+        settings
+            .scope("devices", |options| options.conflict_policy = touchline_engine::directory::ConflictPolicy::Reject);
     });
     story.connect("a", "{'sub':'ann'}");
     story.connect("b", "{'sub':'ann','names':[{'scope':'devices','name':'x'}]}");

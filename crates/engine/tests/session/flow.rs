@@ -10,7 +10,8 @@ fn node(settings: &mut Settings) {
     settings.client.commands_in_flight_max = 3;
     settings.namespace("log", |options| {
         with_history(options);
-        (options.allow_publish_for_client, options.allow_history_for_client, options.allow_subscribe_for_client) = (true, true, true);
+        (options.allow_publish_for_client, options.allow_history_for_client, options.allow_subscribe_for_client) =
+            (true, true, true);
     });
     settings.scope("devices", |options| options.allow_call_for_client = true);
 }
@@ -53,8 +54,11 @@ fn so_many_commands_are_under_way_and_the_others_wait() {
     let session = story.session("ann");
     assert!(!session.is_deferring() && !session.is_busy(&story.node.client) && !session.is_awaiting());
     assert_eq!(session.buffered_bytes(), 0);
-    let published: Vec<_> =
-        story.requests.iter().map(|(_, request)| request.split("data: b\"").nth(1).map(|data| data[..1].to_owned())).collect();
+    let published: Vec<_> = story
+        .requests
+        .iter()
+        .map(|(_, request)| request.split("data: b\"").nth(1).map(|data| data[..1].to_owned()))
+        .collect();
     assert_eq!(published, ["2", "3", "4", "5", "6", "7", "8"].map(|data| Some(data.to_owned())), "in their order");
 }
 
@@ -85,7 +89,11 @@ fn what_may_have_a_large_answer_goes_alone() {
 
 #[test]
 fn a_call_holds_nothing_up() {
-    let call = |id: u32| format!(r#"{{"id":{id},"rpc":{{"method":"registry.call","data":{{"scope":"devices","name":"bob","data":1}}}}}}"#);
+    let call = |id: u32| {
+        format!(
+            r#"{{"id":{id},"rpc":{{"method":"registry.call","data":{{"scope":"devices","name":"bob","data":1}}}}}}"#
+        )
+    };
     let mut story = slow();
     story.say("ann", &(2..=9).map(call).chain([publish(10)]).collect::<Vec<_>>().join("\n"));
     assert_eq!(story.heard("bob").len(), 8, "calls have a limit of their own");
@@ -114,7 +122,8 @@ fn commands_wait_for_room_in_the_connection() {
     assert_eq!(answered(&mut story), [8, 9]);
     let refused = |id: u32| format!(r#"{{"id":{id},"rpc":{{"method":"nothing"}}}}"#);
     story.room = Room { bytes: 1, is_scarce: false };
-    let count = story.decide("ann", |session, context| session.receive([refused(4), refused(5)].join("\n").as_bytes(), context));
+    let count = story
+        .decide("ann", |session, context| session.receive([refused(4), refused(5)].join("\n").as_bytes(), context));
     assert_eq!(count, 1, "the first one has filled the room");
     assert_eq!(answered(&mut story), [4, 5]);
 }
@@ -170,7 +179,10 @@ fn what_waits_for_a_connect_may_be_so_much() {
     for (most, is_ended) in [(size * 2, false), (size * 2 - 1, true)] {
         let mut story = Story::with(node);
         story.open("ann", Link::Duplex);
-        assert!(story.decide("ann", |session, _| session.hold(frame(), most)).is_some(), "before its connect nothing is held");
+        assert!(
+            story.decide("ann", |session, _| session.hold(frame(), most)).is_some(),
+            "before its connect nothing is held"
+        );
         story.is_slow = true;
         story.say("ann", r#"{"id":1,"connect":{"token":"{'channels':['room:a']}"}}"#);
         for _ in 0..2 {
@@ -188,7 +200,10 @@ fn what_waits_for_a_connect_may_be_so_much() {
             false => {
                 assert!(heard[0].starts_with(r#"{"id":1,"connect":"#), "{heard:?}");
                 assert_eq!(heard[1..3], ["{\"push\":{}}", "{\"push\":{}}"], "behind the reply");
-                assert!(heard[3].starts_with(r#"{"id":2,"error":"#), "before the answers to what was sent ahead: {heard:?}");
+                assert!(
+                    heard[3].starts_with(r#"{"id":2,"error":"#),
+                    "before the answers to what was sent ahead: {heard:?}"
+                );
             }
         }
     }
@@ -196,7 +211,9 @@ fn what_waits_for_a_connect_may_be_so_much() {
 
 #[test]
 fn what_is_carried_out_is_counted() {
-    let receive = |story: &mut Story, text: &str| story.decide("ann", |session, context| session.receive(text.as_bytes(), context));
+    let receive = |story: &mut Story, text: &str| {
+        story.decide("ann", |session, context| session.receive(text.as_bytes(), context))
+    };
     let mut story = Story::with(node);
     story.open("ann", Link::Duplex);
     assert_eq!(receive(&mut story, r#"{"id":1,"connect":{"token":"{'sub':'ann'}"}}"#), 1);
@@ -223,7 +240,8 @@ fn commands_in_protobuf_wait_as_they_came() {
     });
     story.open("ann", Link::Duplex);
     story.in_protobuf("ann");
-    let receive = |story: &mut Story, bytes: &[u8]| story.decide("ann", |session, context| session.receive(bytes, context));
+    let receive =
+        |story: &mut Story, bytes: &[u8]| story.decide("ann", |session, context| session.receive(bytes, context));
     // Command 1: connect, with `{'sub':'a'}` as its token.
     let connect = b"\x11\x08\x01\x22\x0d\x0a\x0b{'sub':'a'}";
     assert_eq!(receive(&mut story, connect), 1);

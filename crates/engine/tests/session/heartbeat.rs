@@ -33,7 +33,9 @@ fn pings_come_at_their_interval_and_a_missing_pong_ends_the_connection() {
 
 #[test]
 fn the_first_pings_of_many_clients_are_spread_over_half_an_interval() {
-    for (random, first) in [(0, 12_500), (1, 12_501), (12_499, 24_999), (12_500, 12_500), (u64::MAX, 12_500 + u64::MAX % 12_500)] {
+    for (random, first) in
+        [(0, 12_500), (1, 12_501), (12_499, 24_999), (12_500, 12_500), (u64::MAX, 12_500 + u64::MAX % 12_500)]
+    {
         let mut story = Story::with(|_| ());
         story.random = random;
         story.connect("ann", "");
@@ -46,9 +48,11 @@ fn the_first_pings_of_many_clients_are_spread_over_half_an_interval() {
 
 #[test]
 fn a_pong_that_nobody_has_asked_for_is_a_mistake() {
-    for (link, expected) in
-        [(Link::Duplex, "disconnect 3501 bad request"), (Link::Emulated, "disconnect 3501 bad request"), (Link::Lines, "")]
-    {
+    for (link, expected) in [
+        (Link::Duplex, "disconnect 3501 bad request"),
+        (Link::Emulated, "disconnect 3501 bad request"),
+        (Link::Lines, ""),
+    ] {
         let mut story = Story::with(|_| ());
         story.open("ann", link);
         assert_eq!(story.code("ann", r#"{"id":1,"connect":{}}"#), 0);
@@ -141,6 +145,10 @@ fn a_client_that_sends_lines_may_be_silent_for_so_long() {
         story.play(
             "@ 600\nann< ping\nbob< ping\nbob> {}\n@ 10999\nann< ping\nbob< ping\nbob> {}\nann> {}\n@ 70999\nann< ping\nbob< ping\nbob> {}",
         );
-        story.play(if ends { "@ 72999\nann< disconnect 4000 idle\nbob< ping" } else { "@ 72999\nann< ping\nbob< ping" });
+        story.play(if ends {
+            "@ 72999\nann< disconnect 4000 idle\nbob< ping"
+        } else {
+            "@ 72999\nann< ping\nbob< ping"
+        });
     }
 }

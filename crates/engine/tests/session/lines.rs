@@ -85,7 +85,10 @@ fn several_commands_of_one_message_are_carried_out_in_order() {
         "#,
     );
     // Behind what ends the connection nothing is carried out.
-    story.say("ann", "{\"id\":4,\"publish\":{\"channel\":\"\"}}\n{\"id\":5,\"publish\":{\"channel\":\"log:a\",\"data\":2}}");
+    story.say(
+        "ann",
+        "{\"id\":4,\"publish\":{\"channel\":\"\"}}\n{\"id\":5,\"publish\":{\"channel\":\"log:a\",\"data\":2}}",
+    );
     story.play("ann< disconnect 3501 bad request");
     assert_eq!(story.requests.iter().filter(|(_, request)| request.starts_with("Publish")).count(), 1);
 }

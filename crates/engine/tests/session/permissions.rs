@@ -1,4 +1,5 @@
-//! Who may do what: every option that allows something, with and without it, for a user and for an anonymous client, who subscribes or not.
+//! Who may do what: every option that allows something, with and without it, for a user and for an anonymous client,
+//! who subscribes or not.
 
 use touchline_engine::directory::ScopeOptions;
 use touchline_engine::session::Link;
@@ -29,15 +30,18 @@ type Change = fn(&mut ChannelOptions);
 type Grants = fn(&mut ChannelOptions, [bool; 3]);
 
 fn grant_publish(o: &mut ChannelOptions, [client, subscriber, anonymous]: [bool; 3]) {
-    (o.allow_publish_for_client, o.allow_publish_for_subscriber, o.allow_publish_for_anonymous) = (client, subscriber, anonymous);
+    (o.allow_publish_for_client, o.allow_publish_for_subscriber, o.allow_publish_for_anonymous) =
+        (client, subscriber, anonymous);
 }
 
 fn grant_history(o: &mut ChannelOptions, [client, subscriber, anonymous]: [bool; 3]) {
-    (o.allow_history_for_client, o.allow_history_for_subscriber, o.allow_history_for_anonymous) = (client, subscriber, anonymous);
+    (o.allow_history_for_client, o.allow_history_for_subscriber, o.allow_history_for_anonymous) =
+        (client, subscriber, anonymous);
 }
 
 fn grant_presence(o: &mut ChannelOptions, [client, subscriber, anonymous]: [bool; 3]) {
-    (o.allow_presence_for_client, o.allow_presence_for_subscriber, o.allow_presence_for_anonymous) = (client, subscriber, anonymous);
+    (o.allow_presence_for_client, o.allow_presence_for_subscriber, o.allow_presence_for_anonymous) =
+        (client, subscriber, anonymous);
 }
 
 #[test]
@@ -56,17 +60,22 @@ fn what_a_client_may_do_in_a_channel() {
                     settings.namespace("news", |options| {
                         with_history(options);
                         options.presence = true;
-                        [grant_publish, grant_history, grant_presence].iter().for_each(|grant| grant(options, [others; 3]));
+                        [grant_publish, grant_history, grant_presence]
+                            .iter()
+                            .for_each(|grant| grant(options, [others; 3]));
                         grant(options, granted);
                     });
                 };
-                for (index, (user, subscribes)) in [("ann", false), ("ann", true), ("", false), ("", true)].into_iter().enumerate() {
+                for (index, (user, subscribes)) in
+                    [("ann", false), ("ann", true), ("", false), ("", true)].into_iter().enumerate()
+                {
                     let mut story = Story::with(node);
                     story.connect("client", &format!("{{'sub':'{user}'}}"));
                     if subscribes {
                         subscribe_by_token(&mut story, user, "news:a");
                     }
-                    let what = format!("{command} with {granted:?}, others {others}, user {user:?}, subscribes: {subscribes}");
+                    let what =
+                        format!("{command} with {granted:?}, others {others}, user {user:?}, subscribes: {subscribes}");
                     assert_eq!(story.code("client", command), expected[index], "{what}");
                 }
             }
@@ -81,7 +90,8 @@ fn subscribe_by_token(story: &mut Story, user: &str, channel: &str) {
 }
 
 /// Channels, for a user named ann, then for an anonymous client.
-const SUBSCRIBED: [&str; 7] = ["news:a", "news:a#ann", "news:a#bob,ann", "news:a#bob", "news:a#", "$news:a", "$news:a#ann"];
+const SUBSCRIBED: [&str; 7] =
+    ["news:a", "news:a#ann", "news:a#bob,ann", "news:a#bob", "news:a#", "$news:a", "$news:a#ann"];
 
 #[test]
 fn which_channels_a_client_may_subscribe_to_without_a_token() {
@@ -131,8 +141,12 @@ fn subscribe_after(story: &mut Story, user: &str, channel: &str, code: u64) {
 #[test]
 fn changes_of_a_scope_are_for_those_who_may_watch_it() {
     // Options: watching, anonymous clients. Codes: of a user, of an anonymous client.
-    let rules =
-        [([false, false], [DENIED, DENIED]), ([true, false], [OK, DENIED]), ([false, true], [DENIED, DENIED]), ([true, true], [OK, OK])];
+    let rules = [
+        ([false, false], [DENIED, DENIED]),
+        ([true, false], [OK, DENIED]),
+        ([false, true], [DENIED, DENIED]),
+        ([true, true], [OK, OK]),
+    ];
     for ([watch, anonymous], expected) in rules {
         for (user, expected) in ["ann", ""].into_iter().zip(expected) {
             let mut story = Story::with(|settings| {
@@ -141,7 +155,9 @@ fn changes_of_a_scope_are_for_those_who_may_watch_it() {
                     options.allow_for_anonymous = anonymous;
                 });
                 // Neither another scope's option nor the channels' options open it.
-                settings.scope("others", |options| (options.allow_watch_for_client, options.allow_for_anonymous) = (true, true));
+                settings.scope("others", |options| {
+                    (options.allow_watch_for_client, options.allow_for_anonymous) = (true, true)
+                });
                 settings.namespace("registry", |options| {
                     (options.allow_subscribe_for_client, options.allow_subscribe_for_anonymous) = (true, true);
                 });
@@ -150,7 +166,11 @@ fn changes_of_a_scope_are_for_those_who_may_watch_it() {
             let subscribe = r#"{"id":2,"subscribe":{"channel":"$registry:devices"}}"#;
             assert_eq!(story.code("client", subscribe), expected, "{watch} {anonymous} {user:?}");
             let changes = r#"{"id":3,"rpc":{"method":"registry.changes","data":{"scope":"devices"}}}"#;
-            assert_eq!(story.code("client", changes), expected, "its log is for the same: {watch} {anonymous} {user:?}");
+            assert_eq!(
+                story.code("client", changes),
+                expected,
+                "its log is for the same: {watch} {anonymous} {user:?}"
+            );
             for unknown in ["$registry:nothing", "$registry:", "$registry:$presence", "$registry:devices:x"] {
                 let subscribe = format!(r#"{{"id":4,"subscribe":{{"channel":"{unknown}"}}}}"#);
                 assert_eq!(story.code("client", &subscribe), DENIED, "{unknown}");
@@ -186,13 +206,17 @@ fn all_but_nothing(o: &mut ScopeOptions) {
     o.allow_watch_for_client = true;
 }
 
-/// The code of a method of the registry where a name and a group are held already; 0 also where the answer is still to come.
+/// The code of a method of the registry where a name and a group are held already; 0 also where the answer is still to
+/// come.
 fn registry_code(user: &str, (method, params): (&str, &str), options: impl Fn(&mut ScopeOptions)) -> u64 {
     let mut story = Story::with(|settings| {
         settings.scope("other", all_but_nothing);
         settings.scope("devices", options);
     });
-    story.connect("holder", "{'names':[{'scope':'devices','name':'held'}],'groups':[{'scope':'devices','group':'all'}]}");
+    story.connect(
+        "holder",
+        "{'names':[{'scope':'devices','name':'held'}],'groups':[{'scope':'devices','group':'all'}]}",
+    );
     story.connect("client", &format!("{{'sub':'{user}'}}"));
     story.say("client", &format!(r#"{{"id":2,"rpc":{{"method":"{method}","data":{{"scope":"devices",{params}}}}}}}"#));
     story.heard("holder");
@@ -231,7 +255,11 @@ fn each_method_of_the_registry_has_its_own_option() {
         };
         assert_eq!(registry_code("ann", call, only), OK, "{method} {params}: the option allows it");
         assert_eq!(registry_code("ann", call, others), DENIED, "{method} {params}: no other option allows it");
-        assert_eq!(registry_code("", call, all_but_nothing), DENIED, "{method} {params}: anonymous clients may not by that");
+        assert_eq!(
+            registry_code("", call, all_but_nothing),
+            DENIED,
+            "{method} {params}: anonymous clients may not by that"
+        );
         assert_eq!(registry_code("", call, anonymous), OK, "{method} {params}: anonymous clients may");
     }
     let store = ("registry.send", r#""name":"held","data":1,"store_for":5"#);
@@ -251,10 +279,15 @@ fn a_token_lets_its_client_register_the_names_that_it_says() {
         settings.scope("others", |_| ());
     });
     story.connect("client", "{'sub':'ann','register':{'devices':['bike-*']}}");
-    for (scope, name, expected) in
-        [("devices", "bike-7", OK), ("devices", "car-7", DENIED), ("others", "bike-7", DENIED), ("nowhere", "bike-7", 4003)]
-    {
-        let register = format!(r#"{{"id":2,"rpc":{{"method":"registry.register","data":{{"scope":"{scope}","name":"{name}"}}}}}}"#);
+    for (scope, name, expected) in [
+        ("devices", "bike-7", OK),
+        ("devices", "car-7", DENIED),
+        ("others", "bike-7", DENIED),
+        ("nowhere", "bike-7", 4003),
+    ] {
+        let register = format!(
+            r#"{{"id":2,"rpc":{{"method":"registry.register","data":{{"scope":"{scope}","name":"{name}"}}}}}}"#
+        );
         assert_eq!(story.code("client", &register), expected, "{scope} {name}");
     }
     story.connect("bob", "{'sub':'bob'}");
@@ -264,8 +297,11 @@ fn a_token_lets_its_client_register_the_names_that_it_says() {
 
 #[test]
 fn an_insecure_node_lets_those_in_that_it_trusts() {
-    // `anonymous_on_loopback_only`, from this machine; the disconnect of a connect without a token, or the commands are carried out.
-    for (only_near, is_near, is_open) in [(false, false, true), (false, true, true), (true, true, true), (true, false, false)] {
+    // `anonymous_on_loopback_only`, from this machine; the disconnect of a connect without a token, or the commands are
+    // carried out.
+    for (only_near, is_near, is_open) in
+        [(false, false, true), (false, true, true), (true, true, true), (true, false, false)]
+    {
         let mut story = Story::with(|settings| {
             settings.client.allow_anonymous_connect_without_token = false;
             (settings.client.insecure, settings.client.anonymous_on_loopback_only) = (true, only_near);
@@ -320,7 +356,11 @@ fn who_may_connect_without_a_token_or_without_a_user() {
                 keys.into_iter().skip(key).take(usize::from(has_key)).for_each(|key| *key = "key".into());
             });
             story.open_from("client", Link::Duplex, is_near);
-            assert_eq!(story.code("client", connect), expected, "{connect} with {allow} {only_near} {is_near} {has_key}, key {key}");
+            assert_eq!(
+                story.code("client", connect),
+                expected,
+                "{connect} with {allow} {only_near} {is_near} {has_key}, key {key}"
+            );
         }
     }
     let strict = |settings: &mut Settings| settings.client.disallow_anonymous_connection_tokens = true;

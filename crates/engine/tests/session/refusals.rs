@@ -12,7 +12,8 @@ fn node(settings: &mut Settings) {
     settings.namespace("full", |options| {
         with_history(options);
         options.presence = true;
-        (options.allow_publish_for_client, options.allow_history_for_client, options.allow_presence_for_client) = (true, true, true);
+        (options.allow_publish_for_client, options.allow_history_for_client, options.allow_presence_for_client) =
+            (true, true, true);
     });
     settings.namespace("none", |options| {
         with_history(options);
@@ -30,14 +31,44 @@ const CASES: [(&str, &str, u32, &str, &str); 36] = [
     ("", r#""connect":{"token":"forged"}"#, 3500, "", "the token is forged"),
     ("", r#""connect":{"token":"expired"}"#, 109, "", "exp of the token has passed"),
     ("", r#""connect":{"token":"{'expire_at':1}"}"#, 110, "", "expire_at of the token has passed"),
-    ("", r#""connect":{"token":"{'channel':'a'}"}"#, 3500, "", "a subscription token was shown where a connection token is wanted"),
+    (
+        "",
+        r#""connect":{"token":"{'channel':'a'}"}"#,
+        3500,
+        "",
+        "a subscription token was shown where a connection token is wanted",
+    ),
     ("", r#""connect":{"token":"{'sub':'\\u0007'}"}"#, 3500, "", "sub of the token has control characters"),
-    ("", r#""connect":{"token":"{'channels':['shut:a','shut:b']}"}"#, 3505, "*", "the token names more channels than client.channel_limit"),
-    ("", r#""connect":{"token":"{'channels':['x:a']}"}"#, 3501, "x:a", "the namespace of the channel is not in channel.namespaces"),
-    ("", r#""connect":{"token":"{'channels':['']}"}"#, 3501, "", "the token names a channel that cannot be subscribed to"),
+    (
+        "",
+        r#""connect":{"token":"{'channels':['shut:a','shut:b']}"}"#,
+        3505,
+        "*",
+        "the token names more channels than client.channel_limit",
+    ),
+    (
+        "",
+        r#""connect":{"token":"{'channels':['x:a']}"}"#,
+        3501,
+        "x:a",
+        "the namespace of the channel is not in channel.namespaces",
+    ),
+    (
+        "",
+        r#""connect":{"token":"{'channels':['']}"}"#,
+        3501,
+        "",
+        "the token names a channel that cannot be subscribed to",
+    ),
     (ANN, r#""refresh":{"token":"forged"}"#, 3500, "", "the token is forged"),
     (ANN, r#""refresh":{"token":"expired"}"#, 3005, "", "exp of the token has passed"),
-    (ANN, r#""refresh":{"token":"{}"}"#, 3500, "", "sub of the token is not the user of the connection, or its client is another one"),
+    (
+        ANN,
+        r#""refresh":{"token":"{}"}"#,
+        3500,
+        "",
+        "sub of the token is not the user of the connection, or its client is another one",
+    ),
     (ANN, r#""subscribe":{"channel":"x:a"}"#, 102, "x:a", "the namespace of the channel is not in channel.namespaces"),
     (
         ANN,
@@ -46,7 +77,13 @@ const CASES: [(&str, &str, u32, &str, &str); 36] = [
         "shut:a",
         "the namespace lacks allow_subscribe_for_client, and no subscription token was sent",
     ),
-    (ANN, r#""subscribe":{"channel":"user:a#bob"}"#, 103, "user:a#bob", "the channel is for other users (channel.user_boundary)"),
+    (
+        ANN,
+        r#""subscribe":{"channel":"user:a#bob"}"#,
+        103,
+        "user:a#bob",
+        "the channel is for other users (channel.user_boundary)",
+    ),
     (
         ANN,
         r#""subscribe":{"channel":"$user:a"}"#,
@@ -91,7 +128,13 @@ const CASES: [(&str, &str, u32, &str, &str); 36] = [
         "user:a",
         "sub of the token is not the user of the connection, or its client is another one",
     ),
-    (ANN, r#""sub_refresh":{"token":"{'sub':'ann','channel':'user:b'}"}"#, 103, "user:b", "the client does not subscribe to this channel"),
+    (
+        ANN,
+        r#""sub_refresh":{"token":"{'sub':'ann','channel':'user:b'}"}"#,
+        103,
+        "user:b",
+        "the client does not subscribe to this channel",
+    ),
     (
         ANN,
         r#""publish":{"channel":"none:a","data":1}"#,
@@ -134,7 +177,13 @@ const CASES: [(&str, &str, u32, &str, &str); 36] = [
         "full:a",
         "the namespace lacks allow_presence_for_anonymous, and the client is anonymous",
     ),
-    (ANN, r#""history":{"channel":"shut:a"}"#, 108, "shut:a", "history_size and history_ttl are not set in the namespace of the channel"),
+    (
+        ANN,
+        r#""history":{"channel":"shut:a"}"#,
+        108,
+        "shut:a",
+        "history_size and history_ttl are not set in the namespace of the channel",
+    ),
     (ANN, r#""presence":{"channel":"shut:a"}"#, 108, "shut:a", "presence is off in the namespace of the channel"),
     (
         ANN,
@@ -144,8 +193,20 @@ const CASES: [(&str, &str, u32, &str, &str); 36] = [
         "the registry's scope lacks the allow_ option for it, and the token's register does not name it",
     ),
     (ANN, r#""rpc":{"method":"registry.names","data":{"scope":"x"}}"#, 4003, "", "the scope is not in registry.scopes"),
-    (ANN, r#""rpc":{"method":"x"}"#, 108, "", "there is no RPC of this name: registry.…, reply, inbox.ack and stats.track are"),
-    (ANN, r#""subscribe":{"channel":"LONG"}"#, 107, "SHORT", "the name of the channel is longer than channel.max_length"),
+    (
+        ANN,
+        r#""rpc":{"method":"x"}"#,
+        108,
+        "",
+        "there is no RPC of this name: registry.…, reply, inbox.ack and stats.track are",
+    ),
+    (
+        ANN,
+        r#""subscribe":{"channel":"LONG"}"#,
+        107,
+        "SHORT",
+        "the name of the channel is longer than channel.max_length",
+    ),
 ];
 
 #[test]
@@ -170,8 +231,11 @@ fn the_log_says_why_and_the_client_is_told_where_it_may() {
             if channel != "*" {
                 assert_eq!(&*refused.channel, channel.replace("SHORT", &long[..63]), "{command}");
             }
-            let start =
-                if (3000..4000).contains(&code) { format!("disconnect {code} ") } else { format!(r#"{{"id":2,"error":{{"code":{code},"#) };
+            let start = if (3000..4000).contains(&code) {
+                format!("disconnect {code} ")
+            } else {
+                format!(r#"{{"id":2,"error":{{"code":{code},"#)
+            };
             assert!(heard.starts_with(&start), "{command}: {heard}");
             // The reason of a disconnect has at most 123 bytes.
             let shown = if start.starts_with("disconnect") { &cause[..cause.len().min(100)] } else { cause };
@@ -210,7 +274,10 @@ fn a_token_with_a_payload_that_cannot_be_is_refused() {
     let mut story = Story::with(node);
     story.connect("client", "{'sub':'ann'}");
     let token = format!("{{'sub':'ann','channel':'user:a','info':{deep}}}");
-    assert_eq!(story.code("client", &format!(r#"{{"id":2,"subscribe":{{"channel":"user:a","token":"{token}"}}}}"#)), 107);
+    assert_eq!(
+        story.code("client", &format!(r#"{{"id":2,"subscribe":{{"channel":"user:a","token":"{token}"}}}}"#)),
+        107
+    );
 }
 
 #[test]
@@ -226,7 +293,9 @@ fn every_refusal_has_a_line_and_what_only_comes_out_so_has_none() {
         (
             r#"{"id":3,"subscribe":{"channel":"user:\n"}}"#,
             107,
-            &["the name of the channel is empty, longer than channel.max_length, has control characters, or does not fit channel_regex"],
+            &[
+                "the name of the channel is empty, longer than channel.max_length, has control characters, or does not fit channel_regex",
+            ],
         ),
         (r#"{"id":4,"subscribe":{"channel":"user:a"}}"#, 0, &[]),
         (r#"{"id":5,"subscribe":{"channel":"user:a"}}"#, 105, &[]),

@@ -11,7 +11,8 @@ fn node(settings: &mut Settings) {
     calm(settings);
     settings.scope("devices", |options| {
         (options.allow_register, options.allow_join) = (vec!["*".into()], vec!["*".into()]);
-        (options.allow_lookup_for_client, options.allow_send_for_client, options.allow_call_for_client) = (true, true, true);
+        (options.allow_lookup_for_client, options.allow_send_for_client, options.allow_call_for_client) =
+            (true, true, true);
         options.allow_for_anonymous = true;
     });
 }
@@ -43,8 +44,14 @@ fn what_a_client_holds_ends_with_it() {
     let mut story = Story::with(node);
     story.connect("bob", "{'sub':'bob'}");
     for (take, look) in [
-        (r#""registry.register","data":{"scope":"devices","name":"x"}"#, r#""registry.names","data":{"scope":"devices"}"#),
-        (r#""registry.join","data":{"scope":"devices","group":"x"}"#, r#""registry.groups","data":{"scope":"devices"}"#),
+        (
+            r#""registry.register","data":{"scope":"devices","name":"x"}"#,
+            r#""registry.names","data":{"scope":"devices"}"#,
+        ),
+        (
+            r#""registry.join","data":{"scope":"devices","group":"x"}"#,
+            r#""registry.groups","data":{"scope":"devices"}"#,
+        ),
     ] {
         story.connect("ann", "");
         assert_eq!(story.code("ann", &format!(r#"{{"id":2,"rpc":{{"method":{take}}}}}"#)), 0);
@@ -173,7 +180,8 @@ fn names_of_a_token_are_taken_back_with_what_waits_for_them() {
 fn the_server_acts_for_a_client() {
     let mut story = Story::with(node);
     story.connect("ann", "{'sub':'ann'}");
-    let ask = touchline_engine::directory::read("register", r#"{"scope":"devices","name":"x"}"#, &story.node.scopes).expect("it is good");
+    let ask = touchline_engine::directory::read("register", r#"{"scope":"devices","name":"x"}"#, &story.node.scopes)
+        .expect("it is good");
     let (who, _) = story.decide("ann", |session, _| session.act(ask));
     assert_eq!((&*who.user, who.is_backend, who.owner), ("ann", false, story.session("ann").owner()));
     story.decide("ann", |session, context| session.close(context));
@@ -187,8 +195,9 @@ fn a_client_reports_so_many_events_in_a_second() {
         settings.track = TrackLimits { rate: 2, props_max: 10 };
     });
     story.connect("ann", "{'sub':'ann'}");
-    let track =
-        |story: &mut Story, event: &str| story.code("ann", &format!(r#"{{"id":2,"rpc":{{"method":"stats.track","data":{event}}}}}"#));
+    let track = |story: &mut Story, event: &str| {
+        story.code("ann", &format!(r#"{{"id":2,"rpc":{{"method":"stats.track","data":{event}}}}}"#))
+    };
     for (event, expected) in [
         (r#"{"event":""}"#, 107),
         (r#"{"event":"x","props":1}"#, 107),
@@ -204,7 +213,8 @@ fn a_client_reports_so_many_events_in_a_second() {
     story.now_ms += 1;
     assert_eq!(track(&mut story, r#"{"event":"z"}"#), 0);
     let taken: Vec<_> = story.tracker.taken().map(|event| (event.name, event.user, event.props)).collect();
-    let expected = [("x", r#"{"a":1234}"#), ("y", "{}"), ("z", "{}")].map(|(name, props)| (name.into(), "ann".into(), props.into()));
+    let expected = [("x", r#"{"a":1234}"#), ("y", "{}"), ("z", "{}")]
+        .map(|(name, props)| (name.into(), "ann".into(), props.into()));
     assert_eq!(taken, expected);
 }
 

@@ -45,8 +45,12 @@ fn a_client_is_told_what_it_is_subscribed_to() {
     assert_eq!(subscribe(&mut story, "log:a", ServerSubscription::default()), Ok(()));
     story.play("");
     let off = Some(BoolValue { value: false });
-    let overrides = Overrides { force_recovery: off, join_leave: off, force_push_join_leave: off, ..Overrides::default() };
-    assert_eq!(subscribe(&mut story, "log:b", ServerSubscription { overrides, ..ServerSubscription::default() }), Ok(()));
+    let overrides =
+        Overrides { force_recovery: off, join_leave: off, force_push_join_leave: off, ..Overrides::default() };
+    assert_eq!(
+        subscribe(&mut story, "log:b", ServerSubscription { overrides, ..ServerSubscription::default() }),
+        Ok(())
+    );
     story.publish("log:b", "1");
     story.play(
         r#"
@@ -89,8 +93,9 @@ fn a_subscription_that_its_home_refuses_or_that_is_over_already_is_not_told() {
 #[test]
 fn a_client_is_unsubscribed_from_one_channel_or_from_all() {
     let mut story = Story::with(node);
-    let unsubscribe =
-        |story: &mut Story, channel: &str| story.decide("ann", |session, context| session.server_unsubscribe(channel, context));
+    let unsubscribe = |story: &mut Story, channel: &str| {
+        story.decide("ann", |session, context| session.server_unsubscribe(channel, context))
+    };
     story.connect("ann", "{'sub':'ann','channels':['room:a','room:b']}");
     unsubscribe(&mut story, "room:c");
     unsubscribe(&mut story, "room:a");
@@ -102,7 +107,10 @@ fn a_client_is_unsubscribed_from_one_channel_or_from_all() {
     let mut heard = story.heard("ann");
     heard.sort();
     assert_eq!(heard.len(), 2, "{heard:?}");
-    assert!(heard[0].contains("room:b") && heard[1].contains("room:c") && heard.iter().all(|heard| heard.contains("2000")), "{heard:?}");
+    assert!(
+        heard[0].contains("room:b") && heard[1].contains("room:c") && heard.iter().all(|heard| heard.contains("2000")),
+        "{heard:?}"
+    );
     assert_eq!(story.session("ann").subscription_count(), 0);
     story.play(
         r#"
@@ -162,7 +170,9 @@ fn a_connection_is_prolonged_or_ended() {
         };
         story.decide("ann", act);
     };
-    for (is_expired, expire_at_s) in [(true, None), (true, Some(START_S + 60)), (false, Some(START_S)), (false, Some(START_S - 1))] {
+    for (is_expired, expire_at_s) in
+        [(true, None), (true, Some(START_S + 60)), (false, Some(START_S)), (false, Some(START_S - 1))]
+    {
         let mut story = Story::with(node);
         story.connect("ann", "{'sub':'ann'}");
         refresh(&mut story, is_expired, expire_at_s, None);

@@ -1,4 +1,5 @@
-//! One shard without a network, and stories about its clients. A story is a transcript: what each client says, and all that it hears.
+//! One shard without a network, and stories about its clients. A story is a transcript: what each client says, and all
+//! that it hears.
 //!
 //! ```text
 //! ann> {"id":1,"connect":{"token":"{'sub':'ann'}"}}
@@ -7,9 +8,10 @@
 //! ann< ping
 //! ```
 //!
-//! `@` sets the clock, milliseconds since the start. `<ann>` stands for ann's client id, `epoch-1` for the epoch that was heard first.
-//! A `\` at the end of a line joins it with the next one. Besides messages a client hears `ping` and `disconnect CODE REASON`. The text of
-//! a token is its claims, with `'` for `"`; `expired` and `forged` are no good tokens.
+//! `@` sets the clock, milliseconds since the start. `<ann>` stands for ann's client id, `epoch-1` for the epoch that
+//! was heard first. A `\` at the end of a line joins it with the next one. Besides messages a client hears `ping` and
+//! `disconnect CODE REASON`. The text of a token is its claims, with `'` for `"`; `expired` and `forged` are no good
+//! tokens.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,8 +24,8 @@ use touchline_engine::request::{Event, Publish};
 use touchline_engine::session::{Link, Node, Refused, Room, Sealer, Ticket, UserCounter};
 use touchline_engine::tracker::{TrackLimits, Tracker};
 use touchline_engine::{
-    ChannelOptions, ChannelSettings, Channels, ClientSettings, ConnectionClaims, ConnectionId, Context, Delivery, Effects, Hub, Namespace,
-    Namespaces, Request, Response, Session, SubscriptionClaims, TokenError, Verifier,
+    ChannelOptions, ChannelSettings, Channels, ClientSettings, ConnectionClaims, ConnectionId, Context, Delivery,
+    Effects, Hub, Namespace, Namespaces, Request, Response, Session, SubscriptionClaims, TokenError, Verifier,
 };
 use touchline_protocol::message::Body;
 use touchline_protocol::publication::{Change, Content};
@@ -41,7 +43,9 @@ impl Claims {
     fn read<T: DeserializeOwned>(token: &str) -> Result<T, TokenError> {
         match token {
             "expired" => Err(TokenError::Expired),
-            _ => serde_json::from_str(&token.replace('\'', "\"")).map_err(|_| TokenError::Invalid("the token is forged")),
+            _ => {
+                serde_json::from_str(&token.replace('\'', "\"")).map_err(|_| TokenError::Invalid("the token is forged"))
+            }
         }
     }
 }
@@ -191,7 +195,15 @@ impl Story {
         let id = [self.people.len() as u8 + 1; 16];
         let session = Session::new(id, link, is_loopback, self.now_ms, &self.node.client);
         let body = if link == Link::Listening { Body::Push } else { Body::Json };
-        self.people.push(Person { name, session, body, heard: VecDeque::new(), refused: Vec::new(), program: None, is_gone: false });
+        self.people.push(Person {
+            name,
+            session,
+            body,
+            heard: VecDeque::new(),
+            refused: Vec::new(),
+            program: None,
+            is_gone: false,
+        });
     }
 
     /// From now on a client speaks Protobuf. What it hears is told as `Protobuf` alone.
@@ -207,13 +219,18 @@ impl Story {
             if let Some(at) = line.strip_prefix("@ ") {
                 self.quiet(line);
                 self.at(at.parse().expect("a time"));
-            } else if let Some((name, text)) = line.split_once('>').filter(|(name, _)| name.chars().all(char::is_alphanumeric)) {
+            } else if let Some((name, text)) =
+                line.split_once('>').filter(|(name, _)| name.chars().all(char::is_alphanumeric))
+            {
                 self.quiet(line);
                 self.say(name, text.trim());
             } else {
                 let (name, expected) = line.split_once("< ").unwrap_or_else(|| panic!("no line of a story: {line}"));
                 let (expected, index) = (self.named(expected), self.index(name));
-                let heard = self.people[index].heard.pop_front().unwrap_or_else(|| panic!("{name} hears nothing instead of {expected}"));
+                let heard = self.people[index]
+                    .heard
+                    .pop_front()
+                    .unwrap_or_else(|| panic!("{name} hears nothing instead of {expected}"));
                 let is_it = match (serde_json::from_str::<Value>(&heard), serde_json::from_str::<Value>(&expected)) {
                     (Ok(heard), Ok(expected)) => heard == expected,
                     _ => heard == expected,
@@ -290,7 +307,10 @@ impl Story {
             let is_idle = self.people[index].heard.len() == before;
             assert!(is_idle || due_ms <= self.now_ms, "{name} has something to do before its deadline at {due_ms}");
             let next_ms = deadline_ms(self);
-            assert!(self.people[index].is_gone || next_ms > self.now_ms, "{name} has something left to do since {next_ms}");
+            assert!(
+                self.people[index].is_gone || next_ms > self.now_ms,
+                "{name} has something left to do since {next_ms}"
+            );
         }
     }
 
@@ -340,7 +360,10 @@ impl Story {
 
     /// Replaces the next answer.
     pub(crate) fn forge_answer(&mut self, forged: Response) {
-        let answer = self.mail.iter_mut().find_map(|mail| if let Mail::Answer(_, response) = mail { Some(response) } else { None });
+        let answer = self
+            .mail
+            .iter_mut()
+            .find_map(|mail| if let Mail::Answer(_, response) = mail { Some(response) } else { None });
         *answer.expect("an answer is under way") = forged;
     }
 
@@ -374,7 +397,11 @@ impl Story {
             _ => lines.map(|line| heard(line, epochs)).collect(),
         };
         let errors = lines.iter().filter(|line| line.contains(r#""error":{"code":"#)).count();
-        assert!(person.body != Body::Json || errors == effects.errors.len(), "metrics count the errors: {:?}, {lines:?}", effects.errors);
+        assert!(
+            person.body != Body::Json || errors == effects.errors.len(),
+            "metrics count the errors: {:?}, {lines:?}",
+            effects.errors
+        );
         person.heard.extend(lines);
         person.heard.extend(effects.released.iter().map(|frame| heard(frame, epochs)));
         person.heard.extend(effects.ping.then(|| "ping".to_owned()));
@@ -485,7 +512,9 @@ impl Story {
 
     /// With client ids for `<ann>`.
     fn named(&self, text: &str) -> String {
-        self.people.iter().fold(text.to_owned(), |text, person| text.replace(&format!("<{}>", person.name), &person.session.client_id()))
+        self.people.iter().fold(text.to_owned(), |text, person| {
+            text.replace(&format!("<{}>", person.name), &person.session.client_id())
+        })
     }
 
     fn quiet(&self, before: &str) {
@@ -502,7 +531,10 @@ impl Story {
                 self.act(index, |session, context| session.close(context));
             }
         }
-        assert!((0..self.hub.capacity()).all(|index| self.hub.at(index).is_none()), "nobody is here, and a channel is heard");
+        assert!(
+            (0..self.hub.capacity()).all(|index| self.hub.at(index).is_none()),
+            "nobody is here, and a channel is heard"
+        );
         for (channel, _) in std::mem::take(&mut self.requests) {
             self.publish_content(&channel, Content { data: "1".into(), ..Content::default() });
             assert!(self.mail.is_empty(), "nobody is here, and the home of {channel} sends");

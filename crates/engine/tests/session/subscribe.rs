@@ -14,11 +14,14 @@ fn node(settings: &mut Settings) {
     calm(settings);
     settings.namespace("log", |options| {
         with_history(options);
-        (options.allow_subscribe_for_client, options.allow_history_for_client, options.allow_publish_for_client) = (true, true, true);
+        (options.allow_subscribe_for_client, options.allow_history_for_client, options.allow_publish_for_client) =
+            (true, true, true);
         (options.allow_recovery, options.allow_positioning, options.allow_tags_filter) = (true, true, true);
         options.allowed_delta_types = vec!["fossil".into()];
     });
-    settings.namespace("open", |options| (options.allow_subscribe_for_client, options.allow_publish_for_client) = (true, true));
+    settings.namespace("open", |options| {
+        (options.allow_subscribe_for_client, options.allow_publish_for_client) = (true, true)
+    });
 }
 
 fn ann() -> Story {
@@ -74,7 +77,11 @@ fn a_client_has_so_many_channels_and_each_of_them_once() {
     });
     story.connect("ann", "{'sub':'ann','channels':['room:a']}");
     for (channel, expected) in [("room:a", 105), ("open:a", 0), ("open:a", 105), ("open:b", 0), ("open:c", 106)] {
-        assert_eq!(story.code("ann", &format!(r#"{{"id":2,"subscribe":{{"channel":"{channel}"}}}}"#)), expected, "{channel}");
+        assert_eq!(
+            story.code("ann", &format!(r#"{{"id":2,"subscribe":{{"channel":"{channel}"}}}}"#)),
+            expected,
+            "{channel}"
+        );
     }
     story.play("ann> {\"id\":3,\"unsubscribe\":{\"channel\":\"open:a\"}}\nann< {\"id\":3,\"unsubscribe\":{}}");
     assert_eq!(story.code("ann", r#"{"id":4,"subscribe":{"channel":"open:c"}}"#), 0);
@@ -118,7 +125,8 @@ fn what_was_missed_comes_with_the_subscription() {
 
 /// A connect whose token subscribes to these channels, and that recovers them from offset 1.
 fn recovering_connect(channels: &[&str]) -> String {
-    let token = channels.iter().map(|channel| format!("'{channel}':{{'override':{{'force_recovery':{{'value':true}}}}}}"));
+    let token =
+        channels.iter().map(|channel| format!("'{channel}':{{'override':{{'force_recovery':{{'value':true}}}}}}"));
     let subs = channels.iter().map(|channel| format!(r#""{channel}":{{"recover":true,"offset":1}}"#));
     let (token, subs) = (token.collect::<Vec<_>>().join(","), subs.collect::<Vec<_>>().join(","));
     format!(r#"{{"id":1,"connect":{{"token":"{{'subs':{{{token}}}}}","subs":{{{subs}}}}}}}"#)
@@ -172,7 +180,10 @@ fn changes_begin_with_what_the_client_has() {
     story.publish("log:a", &state(4));
     assert!(is_change(&mut story));
     story.play("ann> {\"id\":3,\"unsubscribe\":{\"channel\":\"log:a\"}}\nann< {\"id\":3,\"unsubscribe\":{}}");
-    story.say("ann", r#"{"id":4,"subscribe":{"channel":"log:a","delta":"fossil","recoverable":true,"recover":true,"offset":3}}"#);
+    story.say(
+        "ann",
+        r#"{"id":4,"subscribe":{"channel":"log:a","delta":"fossil","recoverable":true,"recover":true,"offset":3}}"#,
+    );
     let heard = story.heard("ann").join("");
     assert!(heard.contains(r#""recovered":true"#) && heard.contains(r#""delta":true}"#), "{heard}");
     story.publish("log:a", &state(5));
@@ -211,7 +222,9 @@ fn a_filter_holds_for_what_was_missed_and_for_what_comes() {
         "#,
     );
     ["a", "b"].iter().for_each(|league| publish(&mut story, league));
-    story.play(r#"ann< {"push":{"channel":"log:a","pub":{"data":1,"tags":{"league":"b"},"offset":5,"time":1000000000000}}}"#);
+    story.play(
+        r#"ann< {"push":{"channel":"log:a","pub":{"data":1,"tags":{"league":"b"},"offset":5,"time":1000000000000}}}"#,
+    );
 }
 
 #[test]
@@ -231,7 +244,11 @@ fn what_a_home_refuses_its_client_is_told() {
         story.play(&format!("ann< {expected}"));
         assert_eq!(story.session("ann").subscription_count(), 0);
     }
-    let commands = [r#""publish":{"channel":"log:a","data":1}"#, r#""history":{"channel":"log:a"}"#, r#""presence":{"channel":"room:a"}"#];
+    let commands = [
+        r#""publish":{"channel":"log:a","data":1}"#,
+        r#""history":{"channel":"log:a"}"#,
+        r#""presence":{"channel":"room:a"}"#,
+    ];
     for command in commands {
         for (answer, code) in [(Response::Refused(Error::STORE_UNAVAILABLE), 4010), (Response::Done, 100)] {
             let mut story = ann();
@@ -321,10 +338,14 @@ fn history_is_read_as_it_is_asked_for() {
         let heard: serde_json::Value = serde_json::from_str(&story.heard("ann").join("")).expect("one answer");
         let history = &heard["history"];
         assert_eq!((history["epoch"].as_str(), history["offset"].as_u64()), (Some("epoch-1"), Some(5)), "{heard}");
-        let got: Vec<_> = history["publications"].as_array().into_iter().flatten().filter_map(|p| p["offset"].as_u64()).collect();
+        let got: Vec<_> =
+            history["publications"].as_array().into_iter().flatten().filter_map(|p| p["offset"].as_u64()).collect();
         assert_eq!(got, offsets, "{asked}");
     }
-    assert_eq!(story.code("ann", r#"{"id":2,"history":{"channel":"log:a","limit":1,"since":{"offset":3,"epoch":"other"}}}"#), 112);
+    assert_eq!(
+        story.code("ann", r#"{"id":2,"history":{"channel":"log:a","limit":1,"since":{"offset":3,"epoch":"other"}}}"#),
+        112
+    );
 }
 
 #[test]

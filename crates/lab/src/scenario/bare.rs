@@ -72,7 +72,9 @@ impl Bare {
             floor.order(&FloorOrder::Accept { connections, way: self.sending.way, threads: self.threads })?;
         }
         fleet.open_all(self.opened_at_once)?;
-        floors.iter_mut().try_for_each(|floor| floor.wait("accept", |report| matches!(report, FloorReport::Accepted)))?;
+        floors
+            .iter_mut()
+            .try_for_each(|floor| floor.wait("accept", |report| matches!(report, FloorReport::Accepted)))?;
         std::thread::sleep(REST);
         fleet.expect(messages / channels, patience(messages, rate))?;
         let meters = floors.iter().map(|floor| Meter::start(floor.part.pid())).collect::<Result<Vec<_>>>()?;

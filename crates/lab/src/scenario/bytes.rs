@@ -1,4 +1,5 @@
-//! Bytes on the wire: the same publications to one subscriber as they are, compressed, and as changes to the one before.
+//! Bytes on the wire: the same publications to one subscriber as they are, compressed, and as changes to the one
+//! before.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -37,7 +38,8 @@ pub(super) fn bytes(options: &Options, results: &mut Results) -> Result<()> {
 
 /// A commentary: what happened, who did it, and numbers that differ.
 fn event(number: usize) -> String {
-    const VERBS: [&str; 6] = ["passes to", "is fouled by", "crosses for", "shoots past", "is replaced by", "heads it to"];
+    const VERBS: [&str; 6] =
+        ["passes to", "is fouled by", "crosses for", "shoots past", "is replaced by", "heads it to"];
     let players = |salt: usize| -> String {
         let of = |n: usize| {
             let (x, y) = ((number * 37 + n * 91 + salt * 13) % 1050, (number * 53 + n * 17) % 680);

@@ -1,4 +1,5 @@
-//! Many channels with one subscriber each on each of three servers joined by NATS: how long that takes, and what it costs in memory.
+//! Many channels with one subscriber each on each of three servers joined by NATS: how long that takes, and what it
+//! costs in memory.
 
 use std::collections::HashSet;
 use std::io::{Read as _, Write as _};
@@ -33,12 +34,19 @@ pub(super) fn channels(channels: &Channels, options: &Options, results: &mut Res
     run("channels with history on three nodes", HISTORY, channels, options, results)
 }
 
-fn run(scenario: &'static str, prefix: &str, channels: &Channels, options: &Options, results: &mut Results) -> Result<()> {
+fn run(
+    scenario: &'static str,
+    prefix: &str,
+    channels: &Channels,
+    options: &Options,
+    results: &mut Results,
+) -> Result<()> {
     let nats = Nats::start()?;
     let subjects = Subject::start_joined(options, &nats, NODES)?;
     let memory = || -> Result<f64> { subjects.iter().map(|subject| resident_bytes(subject.pid)).sum() };
     let (before, nats_before) = (memory()?, resident_bytes(nats.pid())?);
-    let mut crowds = subjects.iter().map(|subject| Crowd::open(subject, channels.channels)).collect::<Result<Vec<_>>>()?;
+    let mut crowds =
+        subjects.iter().map(|subject| Crowd::open(subject, channels.channels)).collect::<Result<Vec<_>>>()?;
     let began = Instant::now();
     at_once(&mut crowds, |crowd| crowd.subscribe(prefix))?;
     let seconds = began.elapsed().as_secs_f64();
@@ -46,7 +54,10 @@ fn run(scenario: &'static str, prefix: &str, channels: &Channels, options: &Opti
     let of_each = |bytes: f64| bytes / (channels.channels * NODES) as f64 / 1e3;
     results.add(Figure::new(scenario, "all subscribed after", "s"), seconds);
     results.add(Figure::new(scenario, "memory of a channel on each node", "KB"), of_each(memory()? - before));
-    results.add(Figure::new(scenario, "memory of NATS for each of them", "KB"), of_each(resident_bytes(nats.pid())? - nats_before));
+    results.add(
+        Figure::new(scenario, "memory of NATS for each of them", "KB"),
+        of_each(resident_bytes(nats.pid())? - nats_before),
+    );
     let mut publisher = Publisher::new(subjects[0].api.clone(), prefix, channels.channels, SIZE)?;
     publisher.publish(channels.messages, 0.0)?;
     let heard = at_once(&mut crowds, |crowd| crowd.hear(channels.messages, prefix))?;
@@ -58,7 +69,10 @@ fn run(scenario: &'static str, prefix: &str, channels: &Channels, options: &Opti
 fn at_once<T: Send>(crowds: &mut [Crowd], act: impl Fn(&mut Crowd) -> Result<T> + Sync) -> Result<Vec<T>> {
     std::thread::scope(|scope| {
         let threads: Vec<_> = crowds.iter_mut().map(|crowd| scope.spawn(|| act(crowd))).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| bail!("a crowd's thread has panicked"))).collect()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| bail!("a crowd's thread has panicked")))
+            .collect()
     })
 }
 
@@ -159,7 +173,9 @@ impl Client {
             used += length;
             match head {
                 wire::PING => self.socket.write_all(&wire::pong(payload))?,
-                wire::CLOSE => bail!("closed by the server: {}", String::from_utf8_lossy(payload.get(2..).unwrap_or_default())),
+                wire::CLOSE => {
+                    bail!("closed by the server: {}", String::from_utf8_lossy(payload.get(2..).unwrap_or_default()))
+                }
                 _ => payload.split(|byte| *byte == b'\n').try_for_each(&mut take)?,
             }
             if payload == b"{}" {

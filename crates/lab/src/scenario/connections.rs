@@ -26,9 +26,16 @@ pub(super) fn connect(opening: &Opening, options: &Options, results: &mut Result
     let us = meter.stop()? / connections as f64;
     // The bounds are of connections that need no handshake of TLS.
     let is_bound = options.way != Way::Tls;
-    results
-        .add(Figure::new("connect and subscribe with a token", "server CPU per connection", "µs").bound(45.0, 30.0).only_if(is_bound), us);
-    results.add(Figure::new("connect and subscribe with a token", "connections", "/s"), connections as f64 / opened.seconds);
+    results.add(
+        Figure::new("connect and subscribe with a token", "server CPU per connection", "µs")
+            .bound(45.0, 30.0)
+            .only_if(is_bound),
+        us,
+    );
+    results.add(
+        Figure::new("connect and subscribe with a token", "connections", "/s"),
+        connections as f64 / opened.seconds,
+    );
     results.add(Figure::new("connect and subscribe with a token", "p50 to open", "ms"), opened.times.quantile_ms(0.5));
     results.add(Figure::new("connect and subscribe with a token", "p99 to open", "ms"), opened.times.quantile_ms(0.99));
     Ok(())
@@ -46,7 +53,10 @@ pub(super) fn storm(opening: &Opening, options: &Options, results: &mut Results)
     let is_bound = options.way != Way::Tls;
     results.add(Figure::new("storm", "failed to open", "").bound(0.0, 0.0), opened.failed as f64);
     results.add(Figure::new("storm", "all open after", "s").bound(1.2, 0.8).only_if(is_bound), opened.seconds);
-    results.add(Figure::new("storm", "p99 to open", "ms").bound(200.0, 200.0).only_if(is_bound), opened.times.quantile_ms(0.99));
+    results.add(
+        Figure::new("storm", "p99 to open", "ms").bound(200.0, 200.0).only_if(is_bound),
+        opened.times.quantile_ms(0.99),
+    );
     results.add(Figure::new("storm", "p50 to open", "ms"), opened.times.quantile_ms(0.5));
     Ok(())
 }
@@ -71,7 +81,8 @@ pub(super) fn idle(idle: &Idle, options: &Options, results: &mut Results) -> Res
     let returned = (resident_bytes(subject.pid)? - empty) / count;
     let (most_fresh, most_returned) = options.way.idle_bounds();
     results.add(Figure::new("idle", "RSS per connection, fresh", "B").bound(most_fresh, 700.0), fresh);
-    results.add(Figure::new("idle", "RSS per connection, all closed and back", "B").bound(most_returned, 700.0), returned);
+    results
+        .add(Figure::new("idle", "RSS per connection, all closed and back", "B").bound(most_returned, 700.0), returned);
     results.add(Figure::new("idle", "CPU per connection and second", "µs").bound(0.6, 0.3), us);
     wrongs.add(fleet.close()?);
     results.add(exact("idle"), wrongs.total("server") as f64);

@@ -20,11 +20,18 @@ use crate::worker::channel_name;
 const SIZE: usize = 128;
 const DAY_MS: u64 = 24 * 3_600 * 1_000;
 
-/// One run: publishing into a durable channel beside one that keeps nothing, beside a commit for each, and beside bare syncs.
+/// One run: publishing into a durable channel beside one that keeps nothing, beside a commit for each, and beside bare
+/// syncs.
 pub(super) fn durable(durable: &Durable, options: &Options, results: &mut Results) -> Result<()> {
     const SCENARIO: &str = "durable publish";
     let rate = |subject: &Subject, channel, rate| -> Result<(f64, f64)> {
-        let many = Many { channel, connections: durable.connections, size: SIZE, lasting: Duration::from_secs(durable.seconds), rate };
+        let many = Many {
+            channel,
+            connections: durable.connections,
+            size: SIZE,
+            lasting: Duration::from_secs(durable.seconds),
+            rate,
+        };
         publish_from_many(&subject.api, &Many { lasting: Duration::from_millis(500), ..many })?;
         let published = publish_from_many(&subject.api, &many)?;
         Ok((published.count as f64 / published.seconds, published.times.quantile_ms(0.99)))

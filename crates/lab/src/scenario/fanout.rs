@@ -69,8 +69,8 @@ impl Numbers {
     }
 }
 
-/// Threads of the floor. It has one for plain sockets; where each frame is encrypted for each subscriber, it has as many as the server has
-/// shards.
+/// Threads of the floor. It has one for plain sockets; where each frame is encrypted for each subscriber, it has as
+/// many as the server has shards.
 pub(super) fn threads(options: &Options) -> usize {
     match options.way {
         Way::Tls => options.shards.map_or_else(|| available_parallelism().map_or(1, NonZero::get), usize::from),
@@ -122,7 +122,10 @@ pub(super) fn fanout(fanout: &Fanout, options: &Options, results: &mut Results) 
     results.add(figure("events a read", ""), server.delivered.count as f64 / server.delivered.reads.max(1) as f64);
     results.add(figure("deliveries", "/s"), server.deliveries_per_second());
     results.add(figure("floor: deliveries", "/s"), floor.deliveries_per_second());
-    results.add(exact(numbers.scenario), (server.delivered.wrongs.total("server") + floor.delivered.wrongs.total("floor")) as f64);
+    results.add(
+        exact(numbers.scenario),
+        (server.delivered.wrongs.total("server") + floor.delivered.wrongs.total("floor")) as f64,
+    );
     Ok(())
 }
 

@@ -1,4 +1,5 @@
-//! More and more connections: N connections, C of them opened at a time, and the average time in which one event reaches everybody.
+//! More and more connections: N connections, C of them opened at a time, and the average time in which one event
+//! reaches everybody.
 
 use anyhow::Result;
 
@@ -23,12 +24,26 @@ pub(super) fn ladder(ladder: &Ladder, options: &Options, results: &mut Results) 
     ladder.steps.iter().try_for_each(|step| climb(*step, ladder, options, results))
 }
 
-fn climb((connections, concurrency): (usize, usize), ladder: &Ladder, options: &Options, results: &mut Results) -> Result<()> {
+fn climb(
+    (connections, concurrency): (usize, usize),
+    ladder: &Ladder,
+    options: &Options,
+    results: &mut Results,
+) -> Result<()> {
     let count = connections.div_ceil(PER_SERVER);
     let channels = ladder.channels as usize;
     let messages = ladder.messages.div_ceil(channels) * channels;
-    let sending = Sending { prefix: PLAIN.to_owned(), channels, messages, rate: ladder.rate, coalesce: 1, size: SIZE, way: options.way };
-    let floor = Bare { processes: count, threads: threads(options), connections, opened_at_once: 500, sending }.run()?;
+    let sending = Sending {
+        prefix: PLAIN.to_owned(),
+        channels,
+        messages,
+        rate: ladder.rate,
+        coalesce: 1,
+        size: SIZE,
+        way: options.way,
+    };
+    let floor =
+        Bare { processes: count, threads: threads(options), connections, opened_at_once: 500, sending }.run()?;
     let nats = if count > 1 { Some(Nats::start()?) } else { None };
     let subjects = match &nats {
         Some(nats) => Subject::start_joined(options, nats, count)?,
@@ -46,8 +61,9 @@ fn climb((connections, concurrency): (usize, usize), ladder: &Ladder, options: &
     let delivered = fleet.delivered()?;
     let us = meters.into_iter().map(Meter::stop).sum::<Result<f64>>()? / delivered.count.max(1) as f64;
     // One name for each step: the table has as many lines as steps are asked for.
-    let scenario: &'static str =
-        Box::leak(format!("ladder {connections} / {concurrency}, nodes: {count}, channels: {channels}").into_boxed_str());
+    let scenario: &'static str = Box::leak(
+        format!("ladder {connections} / {concurrency}, nodes: {count}, channels: {channels}").into_boxed_str(),
+    );
     let figure = |name, unit| Figure::new(scenario, name, unit);
     let (mean_ms, floor_ms) = (delivered.times.mean_ms(), floor.delivered.times.mean_ms());
     results.add(figure("failed to open", "").bound(0.0, 0.0), opened.failed as f64);

@@ -34,8 +34,17 @@ pub(crate) fn run(scenario: &Scenario, options: &Options) -> Result<ExitCode> {
 }
 
 fn everything() -> [Scenario; 8] {
-    let fanout =
-        |preset| Scenario::Fanout(Fanout { preset, connections: None, channels: None, messages: None, rate: None, size: 128, coalesce: 1 });
+    let fanout = |preset| {
+        Scenario::Fanout(Fanout {
+            preset,
+            connections: None,
+            channels: None,
+            messages: None,
+            rate: None,
+            size: 128,
+            coalesce: 1,
+        })
+    };
     let opening = Opening { connections: None, concurrency: None };
     [
         fanout(Preset::Steady),

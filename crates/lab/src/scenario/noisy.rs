@@ -71,7 +71,8 @@ impl Noise {
         socket.write_all(&wire::text(r#"{"id":1,"connect":{}}"#))?;
         socket.socket().set_nonblocking(true)?;
         let noise = Noise { is_over: Arc::default(), commands: Arc::default(), bytes: Arc::default() };
-        let (is_over, commands, bytes) = (Arc::clone(&noise.is_over), Arc::clone(&noise.commands), Arc::clone(&noise.bytes));
+        let (is_over, commands, bytes) =
+            (Arc::clone(&noise.is_over), Arc::clone(&noise.commands), Arc::clone(&noise.bytes));
         std::thread::spawn(move || {
             // The server may have had enough of it: then there is no more noise, which the figures show.
             let _ = make_noise(&mut socket, &is_over, &commands, &bytes);
@@ -86,7 +87,12 @@ impl Noise {
 }
 
 /// Sends at its pace whatever the server takes, and throws away what comes back.
-fn make_noise(socket: &mut Stream<TcpStream>, is_over: &AtomicBool, commands: &AtomicU64, bytes: &AtomicU64) -> Result<()> {
+fn make_noise(
+    socket: &mut Stream<TcpStream>,
+    is_over: &AtomicBool,
+    commands: &AtomicU64,
+    bytes: &AtomicU64,
+) -> Result<()> {
     let command = r#"{"id":9,"rpc":{"method":"none","data":{}}}"#;
     let message = wire::text(&vec![command; COMMANDS].join("\n"));
     let mut scratch = vec![0; 256 * 1024];

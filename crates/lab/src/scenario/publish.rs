@@ -18,12 +18,21 @@ const SIZE: usize = 128;
 /// One run.
 pub(super) fn publish(publish: &Publish, options: &Options, results: &mut Results) -> Result<()> {
     let subject = Subject::start(options)?;
-    let warm = Many { channel: CHANNEL, connections: publish.connections, size: SIZE, lasting: Duration::from_millis(500), rate: 0.0 };
+    let warm = Many {
+        channel: CHANNEL,
+        connections: publish.connections,
+        size: SIZE,
+        lasting: Duration::from_millis(500),
+        rate: 0.0,
+    };
     publish_from_many(&subject.api, &warm)?;
     let meter = Meter::start(subject.pid)?;
     let published = publish_from_many(&subject.api, &Many { lasting: Duration::from_secs(publish.seconds), ..warm })?;
     let us = meter.stop()? / published.count.max(1) as f64;
-    results.add(Figure::new(SCENARIO, "server CPU per publish", "µs").bound(9.0, 6.0).only_if(options.way != Way::Tls), us);
+    results.add(
+        Figure::new(SCENARIO, "server CPU per publish", "µs").bound(9.0, 6.0).only_if(options.way != Way::Tls),
+        us,
+    );
     results.add(Figure::new(SCENARIO, "publishes", "/s"), published.count as f64 / published.seconds);
     results.add(Figure::new(SCENARIO, "p50 of an answer", "ms"), published.times.quantile_ms(0.5));
     results.add(Figure::new(SCENARIO, "p99 of an answer", "ms"), published.times.quantile_ms(0.99));

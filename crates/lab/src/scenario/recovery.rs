@@ -1,4 +1,5 @@
-//! Clients that return at once and recover what they missed, from memory or, right after their server was killed, from disk.
+//! Clients that return at once and recover what they missed, from memory or, right after their server was killed, from
+//! disk.
 
 use std::time::Duration;
 
@@ -24,7 +25,8 @@ pub(super) fn recovery(recovery: &Recovery, options: &Options, results: &mut Res
 
 /// One run on a server with durable channels that dies, and is started again.
 pub(super) fn cold(recovery: &Recovery, options: &Options, results: &mut Results) -> Result<()> {
-    const CPU: Figure = Figure::new("recovery right after a restart", "CPU per recovered publication", "µs").bound(3.0, 1.5);
+    const CPU: Figure =
+        Figure::new("recovery right after a restart", "CPU per recovered publication", "µs").bound(3.0, 1.5);
     let subject = Subject::start_durable(options, &Database::new(), None)?;
     come_back(CPU, DURABLE, subject, recovery, results, |subject| subject.kill()?.revive(options))
 }

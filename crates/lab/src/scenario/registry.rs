@@ -48,7 +48,10 @@ fn alone(names: u32, nats: &Nats, results: &mut Results) -> Result<()> {
     let mut nodes = Members::start(1, nats)?;
     nodes.link(0)?;
     let (from_us, until_us) = nodes.register(&[(0, names)])?;
-    results.add(Figure::new("registry, 1 node", "registered", "/s").at_least(1e6, 2e6), per_second(names, from_us, until_us));
+    results.add(
+        Figure::new("registry, 1 node", "registered", "/s").at_least(1e6, 2e6),
+        per_second(names, from_us, until_us),
+    );
     Ok(())
 }
 
@@ -63,14 +66,23 @@ fn together(names: u32, count: u32, nats: &Nats, results: &mut Results) -> Resul
     nodes.order_all(&Order::Await { names: u64::from(share * count) })?;
     let (from_us, until_us) = nodes.register(&shares)?;
     let known_us = nodes.reached(count as usize)?;
-    results.add(Figure::new(scenario, "registered", "/s").at_least(5e5, 1.4e6), per_second(share * count, from_us, until_us));
-    results.add(Figure::new(scenario, "known everywhere after the last call", "ms").bound(30.0, 5.0), millis(until_us, known_us));
+    results.add(
+        Figure::new(scenario, "registered", "/s").at_least(5e5, 1.4e6),
+        per_second(share * count, from_us, until_us),
+    );
+    results.add(
+        Figure::new(scenario, "known everywhere after the last call", "ms").bound(30.0, 5.0),
+        millis(until_us, known_us),
+    );
     std::thread::sleep(REST);
     nodes.order_all(&Order::Await { names: 0 })?;
     let at_us = now_us() + HEAD_START_US;
     let (from_us, _) = nodes.carry_out(&shares, |first, count| Order::Die { at_us, first, count })?;
     let forgotten_us = nodes.reached(count as usize)?;
-    results.add(Figure::new(scenario, "all owners die: forgotten everywhere", "ms").bound(200.0, 60.0), millis(from_us, forgotten_us));
+    results.add(
+        Figure::new(scenario, "all owners die: forgotten everywhere", "ms").bound(200.0, 60.0),
+        millis(from_us, forgotten_us),
+    );
     Ok(())
 }
 
@@ -105,7 +117,9 @@ fn lookups(names: u32, nats: &Nats, results: &mut Results) -> Result<()> {
     let mut trickled = None;
     while looked_up.is_none() || trickled.is_none() {
         match nodes.hear()? {
-            Report::LookedUp { count, found, cpu_us } if count == found => looked_up = Some(count as f64 * 1e6 / cpu_us),
+            Report::LookedUp { count, found, cpu_us } if count == found => {
+                looked_up = Some(count as f64 * 1e6 / cpu_us)
+            }
             Report::Done { from_us, until_us } => trickled = Some(per_second(arriving, from_us, until_us)),
             other => bail!("a member said {other:?}"),
         }

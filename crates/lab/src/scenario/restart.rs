@@ -46,7 +46,8 @@ pub(super) fn restart(restart: &Restart, options: &Options, results: &mut Result
         eprintln!("the first failure: {failure}");
     }
     results.add(Figure::new(SCENARIO, "failed to return", "").bound(0.0, 0.0), returned.failed as f64);
-    results.add(Figure::new(SCENARIO, "all back with what they missed, from its start", "s").bound(10.0, 10.0), seconds);
+    results
+        .add(Figure::new(SCENARIO, "all back with what they missed, from its start", "s").bound(10.0, 10.0), seconds);
     results.add(exact(SCENARIO), wrongs.total("server") as f64);
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! A slow database must not stop anyone else: history of a warm channel while other requests wait for a query that takes a second. Beside it,
-//! two event loops that give the same answers and wait for the query themselves.
+//! A slow database must not stop anyone else: history of a warm channel while other requests wait for a query that
+//! takes a second. Beside it, two event loops that give the same answers and wait for the query themselves.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -48,7 +48,8 @@ pub(super) fn slow(slow: &Slow, options: &Options, results: &mut Results) -> Res
     make_slow(&postgres);
     let lasting = Duration::from_secs(slow.seconds);
     for concurrency in &slow.concurrency {
-        let scenario: &'static str = Box::leak(format!("slow database, {concurrency} requests at a time").into_boxed_str());
+        let scenario: &'static str =
+            Box::leak(format!("slow database, {concurrency} requests at a time").into_boxed_str());
         for one_in in &slow.one_in {
             let subject = Subject::start_on_postgres(options, &url)?;
             let bytes = warm(&subject.api)?;
@@ -67,13 +68,19 @@ pub(super) fn slow(slow: &Slow, options: &Options, results: &mut Results) -> Res
             let blocking = Blocking::start(&bytes)?;
             let mut crowd = Crowd::new(&blocking.api, *concurrency)?;
             let (fast_of_blocking, beside_of_blocking) = (crowd.ask(0, lasting)?, crowd.ask(*one_in, lasting)?);
-            let figure = |text: &str, unit| Figure::new(scenario, Box::leak(format!("1 in {one_in} slow: {text}").into_boxed_str()), unit);
+            let figure = |text: &str, unit| {
+                Figure::new(scenario, Box::leak(format!("1 in {one_in} slow: {text}").into_boxed_str()), unit)
+            };
             let median = |of: fn(&(Answered, Answered)) -> f64| median(&pairs.iter().map(of).collect::<Vec<_>>());
             results.add(figure("fast ones without them", "/s"), median(|(without, _)| without.fast));
             results.add(figure("fast ones beside them", "/s"), median(|(_, beside)| beside.fast));
             results.add(figure("slow ones", "/s"), median(|(_, beside)| beside.slow));
-            results.add(figure("of the fast ones remain", "×").at_least(0.95, 1.0), median(|(without, beside)| beside.fast / without.fast));
-            results.add(figure("where the loops wait themselves", "×"), beside_of_blocking.fast / fast_of_blocking.fast);
+            results.add(
+                figure("of the fast ones remain", "×").at_least(0.95, 1.0),
+                median(|(without, beside)| beside.fast / without.fast),
+            );
+            results
+                .add(figure("where the loops wait themselves", "×"), beside_of_blocking.fast / fast_of_blocking.fast);
         }
     }
     Ok(())
@@ -81,7 +88,8 @@ pub(super) fn slow(slow: &Slow, options: &Options, results: &mut Results) -> Res
 
 /// A user of PostgreSQL whom its policies bind.
 fn prepare(postgres: &Postgres) -> String {
-    postgres.sql("CREATE ROLE lab LOGIN; GRANT CREATE ON DATABASE postgres TO lab; GRANT CREATE ON SCHEMA public TO lab");
+    postgres
+        .sql("CREATE ROLE lab LOGIN; GRANT CREATE ON DATABASE postgres TO lab; GRANT CREATE ON SCHEMA public TO lab");
     postgres.url().replacen("postgres@", "lab@", 1)
 }
 
@@ -115,7 +123,10 @@ fn warm(api: &Api) -> Result<Vec<u8>> {
         Ok(whole)
     };
     for number in 0..10 {
-        ask("publish", &format!(r#"{{"channel":"durable:warm","data":{}}}"#, wire::data(number, crate::process::now_us(), 128)))?;
+        ask(
+            "publish",
+            &format!(r#"{{"channel":"durable:warm","data":{}}}"#, wire::data(number, crate::process::now_us(), 128)),
+        )?;
     }
     let answer = ask("history", WARM)?;
     std::thread::sleep(REST);
@@ -128,7 +139,8 @@ struct Answered {
     slow: f64,
 }
 
-/// Connections that ask, the next time as soon as they are answered. They stay the same, so that the server's shards have the same of them.
+/// Connections that ask, the next time as soon as they are answered. They stay the same, so that the server's shards
+/// have the same of them.
 struct Crowd<'a> {
     api: &'a Api,
     poll: Poll,
@@ -196,7 +208,8 @@ impl<'a> Crowd<'a> {
                 && let Some(index) = self.idle.pop()
             {
                 (due, self.asked) = (due - 1, self.asked + 1);
-                let request = self.api.call("history", &format!(r#"{{"channel":"durable:slow{}","limit":10}}"#, self.asked));
+                let request =
+                    self.api.call("history", &format!(r#"{{"channel":"durable:slow{}","limit":10}}"#, self.asked));
                 self.asking[index].socket.write_all(&request)?;
             }
             // What could not be asked in time is not made up for.

@@ -29,7 +29,16 @@ const RATE: f64 = 10.0;
 pub(super) fn statistics(statistics: &Statistics, options: &Options, results: &mut Results) -> Result<()> {
     let Statistics { connections, rows, seconds } = *statistics;
     let messages = seconds * RATE as usize;
-    let numbers = Numbers { scenario: SCENARIO, connections, channels: 1, messages, rate: RATE, size: 128, coalesce: 1, way: options.way };
+    let numbers = Numbers {
+        scenario: SCENARIO,
+        connections,
+        channels: 1,
+        messages,
+        rate: RATE,
+        size: 128,
+        coalesce: 1,
+        way: options.way,
+    };
     let database = Database::new();
     let alone = deliver(&Subject::start_with_stats(options, &database)?, &numbers)?;
     let subject = Subject::start_with_stats(options, &Database::new())?;
@@ -49,7 +58,9 @@ pub(super) fn statistics(statistics: &Statistics, options: &Options, results: &m
     drop(reporting);
     let figure = |name, unit| Figure::new(SCENARIO, name, unit);
     // The rows of the time in which publications went out cost what they cost alone.
-    let of_fanout = |outcome: &Outcome, of_rows: f64| outcome.us - of_rows * outcome.seconds / outcome.delivered.count.max(1) as f64;
+    let of_fanout = |outcome: &Outcome, of_rows: f64| {
+        outcome.us - of_rows * outcome.seconds / outcome.delivered.count.max(1) as f64
+    };
     let (us, us_beside) = (of_fanout(&alone, 0.0), of_fanout(&both, rows_us));
     results.add(figure("rows written", "/s").at_least(50_000.0, 50_000.0), (after.written - before.written) / elapsed);
     results.add(figure("rows dropped", "").bound(0.0, 0.0), after.dropped);
@@ -109,7 +120,8 @@ impl Reporting {
                 std::thread::sleep(due.saturating_duration_since(Instant::now()));
             }
         };
-        let thread = std::thread::Builder::new().name("reporters".into()).spawn(work).context("failed to start a thread")?;
+        let thread =
+            std::thread::Builder::new().name("reporters".into()).spawn(work).context("failed to start a thread")?;
         Ok(Reporting(is_over, Some(thread)))
     }
 }

@@ -1,4 +1,5 @@
-//! A process that holds subscribers: one thread, one poller. Orders come as JSON lines on standard input, reports go out on standard output.
+//! A process that holds subscribers: one thread, one poller. Orders come as JSON lines on standard input, reports go
+//! out on standard output.
 
 mod opening;
 mod subscriber;
@@ -151,7 +152,9 @@ struct Registering {
 impl Worker {
     fn new(crowd: Crowd, poll: Poll) -> Self {
         let tokens = match &crowd.token_secret {
-            Some(secret) => (0..crowd.connections).map(|index| crate::token::sign(secret, crowd.first + index)).collect(),
+            Some(secret) => {
+                (0..crowd.connections).map(|index| crate::token::sign(secret, crowd.first + index)).collect()
+            }
             None => Vec::new(),
         };
         let subscribers = (0..crowd.connections).map(|_| Subscriber::default()).collect();
@@ -296,13 +299,18 @@ impl Worker {
             let Ledger { delivered, ref times, .. } = self.ledger;
             return say(&Report::Delivered { delivered, wrongs, times: times.to_pairs(), reads: self.reads });
         }
-        if let Some(Registering { began, registered, .. }) = self.registering.take_if(|r| r.missing == 0 || Instant::now() > r.until) {
+        if let Some(Registering { began, registered, .. }) =
+            self.registering.take_if(|r| r.missing == 0 || Instant::now() > r.until)
+        {
             return say(&Report::Registered { registered, seconds: began.elapsed().as_secs_f64() });
         }
         if self.told.elapsed() > PROGRESS {
             self.told = Instant::now();
             if let Some(opening) = &self.opening {
-                return say(&Report::Progress { done: opening.finished() as u64, total: self.subscribers.len() as u64 });
+                return say(&Report::Progress {
+                    done: opening.finished() as u64,
+                    total: self.subscribers.len() as u64,
+                });
             }
             if self.patience.is_some() {
                 return say(&Report::Progress { done: self.ledger.delivered, total: self.ledger.expected });

@@ -23,7 +23,16 @@ pub(super) struct Opening {
 impl Opening {
     pub(super) fn new(concurrency: usize) -> Self {
         let now = Instant::now();
-        Opening { concurrency, began: now, progressed: now, dialled: 0, open: 0, failed: 0, first_failure: None, times: Times::default() }
+        Opening {
+            concurrency,
+            began: now,
+            progressed: now,
+            dialled: 0,
+            open: 0,
+            failed: 0,
+            first_failure: None,
+            times: Times::default(),
+        }
     }
 
     /// The next subscriber to dial, if there is room.

@@ -16,9 +16,11 @@ use crate::stream::Stream;
 use crate::way::Way;
 use crate::wire::{self, CLOSE, Dialect, PING};
 
-/// Connections from one source address, each from a port that we choose: the kernel's own search becomes slow beyond a few thousand.
+/// Connections from one source address, each from a port that we choose: the kernel's own search becomes slow beyond a
+/// few thousand.
 const PER_ADDRESS: usize = 4_000;
-/// The first of those ports; each time that a crowd comes, it comes from the next 4,000, because closed connections keep theirs for a while.
+/// The first of those ports; each time that a crowd comes, it comes from the next 4,000, because closed connections
+/// keep theirs for a while.
 const FIRST_PORT: usize = 10_000;
 const PORT_BLOCKS: usize = 12;
 
@@ -227,7 +229,12 @@ impl Subscriber {
             match head {
                 // An empty line between events.
                 _ if payload.trim_ascii().is_empty() => {}
-                CLOSE => return Err(anyhow!("closed by the server: {}", String::from_utf8_lossy(payload.get(2..).unwrap_or_default()))),
+                CLOSE => {
+                    return Err(anyhow!(
+                        "closed by the server: {}",
+                        String::from_utf8_lossy(payload.get(2..).unwrap_or_default())
+                    ));
+                }
                 PING => self.send(&wire::pong(&payload))?,
                 _ => self.hear(&payload, now_us, scene)?,
             }

@@ -27,7 +27,8 @@ enum Member {
     Unknown,
 }
 
-/// Reads one command. A derived visitor would keep room for every operation at once and move it several times for each command.
+/// Reads one command. A derived visitor would keep room for every operation at once and move it several times for each
+/// command.
 struct Reader;
 
 impl<'de: 'a, 'a> Deserialize<'de> for Command<'a> {
@@ -59,15 +60,25 @@ impl<'de> Visitor<'de> for Reader {
                 }
                 Member::Connect => map.next_value::<Option<Object<_>>>()?.map(|request| Operation::Connect(request.0)),
                 Member::Send => map.next_value::<Option<IgnoredAny>>()?.map(|_| Operation::Send),
-                Member::Subscribe => map.next_value::<Option<Object<_>>>()?.map(|request| Operation::Subscribe(request.0)),
-                Member::Unsubscribe => map.next_value::<Option<Object<_>>>()?.map(|request| Operation::Unsubscribe(request.0)),
+                Member::Subscribe => {
+                    map.next_value::<Option<Object<_>>>()?.map(|request| Operation::Subscribe(request.0))
+                }
+                Member::Unsubscribe => {
+                    map.next_value::<Option<Object<_>>>()?.map(|request| Operation::Unsubscribe(request.0))
+                }
                 Member::Publish => map.next_value::<Option<Object<_>>>()?.map(|request| Operation::Publish(request.0)),
-                Member::Presence => map.next_value::<Option<Object<_>>>()?.map(|request| Operation::Presence(request.0)),
-                Member::PresenceStats => map.next_value::<Option<Object<_>>>()?.map(|request| Operation::PresenceStats(request.0)),
+                Member::Presence => {
+                    map.next_value::<Option<Object<_>>>()?.map(|request| Operation::Presence(request.0))
+                }
+                Member::PresenceStats => {
+                    map.next_value::<Option<Object<_>>>()?.map(|request| Operation::PresenceStats(request.0))
+                }
                 Member::History => map.next_value::<Option<Object<_>>>()?.map(|request| Operation::History(request.0)),
                 Member::Rpc => map.next_value::<Option<Object<_>>>()?.map(|request| Operation::Rpc(request.0)),
                 Member::Refresh => map.next_value::<Option<Object<_>>>()?.map(|request| Operation::Refresh(request.0)),
-                Member::SubRefresh => map.next_value::<Option<Object<_>>>()?.map(|request| Operation::SubRefresh(request.0)),
+                Member::SubRefresh => {
+                    map.next_value::<Option<Object<_>>>()?.map(|request| Operation::SubRefresh(request.0))
+                }
                 Member::Unknown => {
                     map.next_value::<IgnoredAny>()?;
                     None

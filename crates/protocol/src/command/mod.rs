@@ -139,7 +139,8 @@ pub struct SubscribeRequest<'a> {
     /// Bits; 2 = refuse with error 112 if not recovered.
     #[serde(deserialize_with = "nullable")]
     pub flag: i64,
-    /// The kind of the subscription; 0 = a stream of publications, the only kind that is served. Others are maps and shared polls.
+    /// The kind of the subscription; 0 = a stream of publications, the only kind that is served. Others are maps and
+    /// shared polls.
     #[serde(rename = "type", deserialize_with = "nullable")]
     pub kind: i32,
 }
@@ -320,8 +321,10 @@ mod tests {
 
     #[test]
     fn several_commands_share_a_frame() {
-        let text = "{\"id\":1,\"connect\":{\"token\":null}}\n{\"id\":2,\"subscribe\":{\"channel\":\"a\",\"offset\":7}}\n";
-        let commands: Vec<_> = Commands::read(Body::Json, text.as_bytes()).map(|c| c.expect("the case is valid")).collect();
+        let text =
+            "{\"id\":1,\"connect\":{\"token\":null}}\n{\"id\":2,\"subscribe\":{\"channel\":\"a\",\"offset\":7}}\n";
+        let commands: Vec<_> =
+            Commands::read(Body::Json, text.as_bytes()).map(|c| c.expect("the case is valid")).collect();
         assert_eq!(commands.len(), 2);
         assert!(matches!(&commands[0].operation, Some(Operation::Connect(c)) if c.token.is_empty()));
         assert!(matches!(&commands[1].operation, Some(Operation::Subscribe(s)) if s.channel == "a" && s.offset == 7));
@@ -345,7 +348,10 @@ mod tests {
     #[test]
     fn text_without_escapes_is_borrowed() {
         let command: Command<'_> = serde_json::from_str(r#"{"unsubscribe":{"channel":"plain"}}"#).expect("valid");
-        assert!(matches!(command.operation, Some(Operation::Unsubscribe(ChannelRequest { channel: Cow::Borrowed("plain") }))));
+        assert!(matches!(
+            command.operation,
+            Some(Operation::Unsubscribe(ChannelRequest { channel: Cow::Borrowed("plain") }))
+        ));
     }
 
     #[test]
@@ -358,10 +364,24 @@ mod tests {
 
     #[test]
     fn a_list_is_no_request() {
-        let operations =
-            ["connect", "subscribe", "unsubscribe", "publish", "presence", "presence_stats", "history", "rpc", "refresh", "sub_refresh"];
+        let operations = [
+            "connect",
+            "subscribe",
+            "unsubscribe",
+            "publish",
+            "presence",
+            "presence_stats",
+            "history",
+            "rpc",
+            "refresh",
+            "sub_refresh",
+        ];
         let lists = operations.map(|operation| format!(r#"{{"id":1,"{operation}":["a"]}}"#));
-        let nested = [r#"{"id":1,"history":{"channel":"a","since":[1,"x"]}}"#, r#"{"id":1,"connect":{"subs":{"a":["a"]}}}"#, "[1]"];
+        let nested = [
+            r#"{"id":1,"history":{"channel":"a","since":[1,"x"]}}"#,
+            r#"{"id":1,"connect":{"subs":{"a":["a"]}}}"#,
+            "[1]",
+        ];
         for text in lists.iter().map(String::as_str).chain(nested) {
             assert!(serde_json::from_str::<Command<'_>>(text).is_err(), "{text}");
         }
@@ -369,7 +389,11 @@ mod tests {
 
     #[test]
     fn of_several_operations_the_first_by_their_order_counts() {
-        for text in [r#"{"rpc":{},"connect":{},"subscribe":{}}"#, r#"{"connect":{},"rpc":{},"send":{}}"#, r#"{"connect":{},"rpc":null}"#] {
+        for text in [
+            r#"{"rpc":{},"connect":{},"subscribe":{}}"#,
+            r#"{"connect":{},"rpc":{},"send":{}}"#,
+            r#"{"connect":{},"rpc":null}"#,
+        ] {
             let command: Command<'_> = serde_json::from_str(text).expect("valid");
             assert!(matches!(command.operation, Some(Operation::Connect(_))), "{text}");
         }

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use super::{
-    ChannelRequest, Command, ConnectRequest, HistoryRequest, Operation, PublishRequest, RefreshRequest, RpcRequest, StreamPosition,
-    SubRefreshRequest, SubscribeRequest,
+    ChannelRequest, Command, ConnectRequest, HistoryRequest, Operation, PublishRequest, RefreshRequest, RpcRequest,
+    StreamPosition, SubRefreshRequest, SubscribeRequest,
 };
 use crate::filter;
 use crate::protobuf::{Malformed, fields, take_varint};
@@ -18,7 +18,8 @@ pub(super) fn next<'a>(input: &mut &'a [u8]) -> Option<Result<Command<'a>, Malfo
     }
     let mut take = || {
         let length = take_varint(input)?.ok_or(Malformed)?;
-        let (message, rest) = input.split_at_checked(usize::try_from(length).map_err(|_| Malformed)?).ok_or(Malformed)?;
+        let (message, rest) =
+            input.split_at_checked(usize::try_from(length).map_err(|_| Malformed)?).ok_or(Malformed)?;
         *input = rest;
         command(message)
     };
@@ -164,7 +165,11 @@ fn rpc(message: &[u8]) -> Result<RpcRequest<'_>, Malformed> {
     fields(message, |tag, value| {
         match tag {
             // Parameters that are no JSON are not the same as none.
-            1 => request.data = value.bytes().map(|bytes| if bytes.is_empty() { None } else { payload(bytes).or(Some(RawValue::NULL)) })?,
+            1 => {
+                request.data = value
+                    .bytes()
+                    .map(|bytes| if bytes.is_empty() { None } else { payload(bytes).or(Some(RawValue::NULL)) })?
+            }
             2 => request.method = Cow::Borrowed(value.text()?),
             _ => {}
         }

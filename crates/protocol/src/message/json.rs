@@ -1,4 +1,5 @@
-//! Replies and pushes as JSON. Zero and empty fields are left out, but for those that the protocol always sends; a method's result is always there.
+//! Replies and pushes as JSON. Zero and empty fields are left out, but for those that the protocol always sends; a
+//! method's result is always there.
 
 use super::{ConnectResult, Push, Reply, SubscribeResult};
 use crate::encode::{self, Object, error, separated, text};
@@ -15,7 +16,12 @@ pub(super) fn reply(out: &mut Vec<u8>, command: u32, reply: &Reply<'_>) {
         Reply::Presence(json) => object.key("presence").extend_from_slice(json),
         Reply::PresenceStats(json) => object.key("presence_stats").extend_from_slice(json),
         Reply::History { publications, epoch, offset } => {
-            encode::history(object.key("history"), publications.iter().map(|publication| &**publication), epoch, *offset);
+            encode::history(
+                object.key("history"),
+                publications.iter().map(|publication| &**publication),
+                epoch,
+                *offset,
+            );
         }
         Reply::Rpc(json) => {
             let mut result = Object::open(object.key("rpc"));

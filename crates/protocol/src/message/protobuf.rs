@@ -1,4 +1,5 @@
-//! Replies and pushes as Protobuf (`client.proto` of the Centrifugal protocol, version 2), each with its length before it.
+//! Replies and pushes as Protobuf (`client.proto` of the Centrifugal protocol, version 2), each with its length before
+//! it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -115,7 +116,11 @@ struct Info<'a> {
 impl Info<'_> {
     fn write(&self, fields: &mut Fields<'_>) {
         let bytes = |json: Option<&RawValue>| json.map_or(&b""[..], |json| json.get().as_bytes()).to_vec();
-        fields.text(1, &self.user).text(2, &self.client).bytes(3, &bytes(self.conn_info)).bytes(4, &bytes(self.chan_info));
+        fields
+            .text(1, &self.user)
+            .text(2, &self.client)
+            .bytes(3, &bytes(self.conn_info))
+            .bytes(4, &bytes(self.chan_info));
     }
 }
 

@@ -43,7 +43,8 @@ impl Violation {
     }
 }
 
-/// What outlives one read: the beginning of a frame, and the fragments of a message. A pointer wide, and empty when idle.
+/// What outlives one read: the beginning of a frame, and the fragments of a message. A pointer wide, and empty when
+/// idle.
 #[derive(Debug, Default)]
 pub struct Assembly(Option<Box<Parts>>);
 
@@ -62,11 +63,12 @@ struct Parts {
 }
 
 impl Assembly {
-    /// Gives the next event in `input`, of which `at` bytes are used up already; moves `at` on. `None` = everything is used up, what was
-    /// incomplete is kept.
+    /// Gives the next event in `input`, of which `at` bytes are used up already; moves `at` on. `None` = everything is
+    /// used up, what was incomplete is kept.
     ///
     /// # Errors
-    /// A [`Violation`] ends the connection: nothing more may be read from it. Sizes are judged by the head, before anything is kept.
+    /// A [`Violation`] ends the connection: nothing more may be read from it. Sizes are judged by the head, before
+    /// anything is kept.
     pub fn next<'a>(
         &'a mut self,
         role: Role,
@@ -90,7 +92,9 @@ impl Assembly {
                 match self.accept(head, message_size_max)? {
                     Accepted::Fragment => self.push_fragment(&payload),
                     Accepted::LastFragment => return self.push_last(&payload, message_size_max).map(Some),
-                    Accepted::Whole if head.is_compressed => return self.inflate(head.opcode, &payload, message_size_max).map(Some),
+                    Accepted::Whole if head.is_compressed => {
+                        return self.inflate(head.opcode, &payload, message_size_max).map(Some);
+                    }
                     Accepted::Whole => return self.keep(head.opcode, payload).map(Some),
                 }
                 continue;
@@ -203,8 +207,12 @@ impl Assembly {
     fn check(&self, head: Head, max: usize) -> Result<(), Violation> {
         let under_way = self.0.as_ref().and_then(|parts| parts.message);
         match (head.opcode, under_way) {
-            (Opcode::Continuation, None) => return Err(Violation::protocol("a continuation has nothing to go on with")),
-            (Opcode::Text | Opcode::Binary, Some(_)) => return Err(Violation::protocol("a message begins inside another")),
+            (Opcode::Continuation, None) => {
+                return Err(Violation::protocol("a continuation has nothing to go on with"));
+            }
+            (Opcode::Text | Opcode::Binary, Some(_)) => {
+                return Err(Violation::protocol("a message begins inside another"));
+            }
             _ => {}
         }
         let before = self.0.as_ref().map_or(0, |parts| parts.fragments.len());

@@ -75,14 +75,19 @@ impl Head {
     pub(super) fn read(bytes: &[u8], role: Role) -> Result<Option<Head>, Violation> {
         let &[first, second, ..] = bytes else { return Ok(None) };
         let opcode = Opcode::from_bits(first & 0x0f).ok_or(Violation::protocol("the opcode is reserved"))?;
-        let is_compressed = first & 0x70 == RSV1 && role == Role::DeflatedServer && matches!(opcode, Opcode::Text | Opcode::Binary);
+        let is_compressed =
+            first & 0x70 == RSV1 && role == Role::DeflatedServer && matches!(opcode, Opcode::Text | Opcode::Binary);
         if first & 0x70 != 0 && !is_compressed {
             return Err(Violation::protocol("reserved bits are set"));
         }
         let is_final = first & 0x80 != 0;
         let is_masked = second & 0x80 != 0;
         if is_masked == (role == Role::Client) {
-            return Err(Violation::protocol(if is_masked { "a frame of a server is masked" } else { "a frame of a client is not masked" }));
+            return Err(Violation::protocol(if is_masked {
+                "a frame of a server is masked"
+            } else {
+                "a frame of a client is not masked"
+            }));
         }
         let short = usize::from(second & 0x7f);
         if opcode.is_control() && (!is_final || short > CONTROL_MAX) {

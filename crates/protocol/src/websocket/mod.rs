@@ -1,7 +1,7 @@
 //! WebSocket framing (RFC 6455 section 5) without I/O: slices in, events or bytes out.
 //!
-//! A message that lies whole in the caller's buffer is unmasked in place and handed out from there; only what is incomplete is copied, so an
-//! idle connection holds nothing.
+//! A message that lies whole in the caller's buffer is unmasked in place and handed out from there; only what is
+//! incomplete is copied, so an idle connection holds nothing.
 
 mod decoder;
 mod encoder;

@@ -1,4 +1,5 @@
-//! Our own cases for RFC 6455, by section. Each is decoded whole, byte by byte, and in pieces of many sizes, always with the same outcome.
+//! Our own cases for RFC 6455, by section. Each is decoded whole, byte by byte, and in pieces of many sizes, always
+//! with the same outcome.
 
 use touchline_protocol::websocket::{Assembly, Role};
 
@@ -62,7 +63,9 @@ fn section_5_1_masking() {
 
 #[test]
 fn section_5_2_reserved_bits_and_opcodes() {
-    let reserved = |bit: u8| bad("a reserved bit", &[masked(FIN | TEXT, b"a"), masked(FIN | bit | TEXT, b"b")], vec![text("a")], 1002);
+    let reserved = |bit: u8| {
+        bad("a reserved bit", &[masked(FIN | TEXT, b"a"), masked(FIN | bit | TEXT, b"b")], vec![text("a")], 1002)
+    };
     check(Role::Server, &[reserved(0x40), reserved(0x20), reserved(0x10), reserved(0x70)]);
     for opcode in [3, 4, 5, 6, 7, 11, 12, 13, 14, 15] {
         check(Role::Server, &[bad("a reserved opcode", &[masked(FIN | opcode, b"")], vec![], 1002)]);
@@ -85,7 +88,12 @@ fn section_5_2_lengths_are_in_their_shortest_form() {
             bad("65,535 in eight bytes", &[long(&[FIN | BINARY, 0xff, 0, 0, 0, 0, 0, 0, 0xff, 0xff])], vec![], 1002),
             bad("the highest bit of a length", &[long(&[FIN | BINARY, 0xff, 0x80, 0, 0, 0, 0, 0, 0, 1])], vec![], 1002),
             bad("a length beyond the limit", &[long(&[FIN | BINARY, 0xff, 0, 0, 0, 0, 0, 2, 0, 0])], vec![], 1009),
-            bad("a length that no machine holds", &[long(&[FIN | BINARY, 0xff, 0x7f, 255, 255, 255, 255, 255, 255, 255])], vec![], 1009),
+            bad(
+                "a length that no machine holds",
+                &[long(&[FIN | BINARY, 0xff, 0x7f, 255, 255, 255, 255, 255, 255, 255])],
+                vec![],
+                1009,
+            ),
         ],
     );
 }
@@ -98,17 +106,34 @@ fn section_5_4_fragmentation() {
             good("two fragments", &[masked(TEXT, b"a"), masked(FIN | CONTINUATION, b"b")], vec![text("ab")]),
             good(
                 "empty fragments",
-                &[masked(BINARY, b""), masked(CONTINUATION, b""), masked(CONTINUATION, b"x"), masked(FIN | CONTINUATION, b"")],
+                &[
+                    masked(BINARY, b""),
+                    masked(CONTINUATION, b""),
+                    masked(CONTINUATION, b"x"),
+                    masked(FIN | CONTINUATION, b""),
+                ],
                 vec![Seen::Binary(b"x".to_vec())],
             ),
             good(
                 "control frames between fragments",
-                &[masked(TEXT, b"a"), masked(FIN | PING, b"p"), masked(CONTINUATION, b"b"), masked(FIN | PONG, b""), masked(FIN, b"c")],
+                &[
+                    masked(TEXT, b"a"),
+                    masked(FIN | PING, b"p"),
+                    masked(CONTINUATION, b"b"),
+                    masked(FIN | PONG, b""),
+                    masked(FIN, b"c"),
+                ],
                 vec![Seen::Ping(b"p".to_vec()), Seen::Pong(vec![]), text("abc")],
             ),
             good(
                 "one message behind another",
-                &[masked(TEXT, b"a"), masked(FIN, b"b"), masked(BINARY, b"c"), masked(FIN, b"d"), masked(FIN | TEXT, b"e")],
+                &[
+                    masked(TEXT, b"a"),
+                    masked(FIN, b"b"),
+                    masked(BINARY, b"c"),
+                    masked(FIN, b"d"),
+                    masked(FIN | TEXT, b"e"),
+                ],
                 vec![text("ab"), Seen::Binary(b"cd".to_vec()), text("e")],
             ),
             good(
@@ -118,11 +143,24 @@ fn section_5_4_fragmentation() {
             ),
             bad("a continuation of nothing", &[masked(FIN | CONTINUATION, b"a")], vec![], 1002),
             bad("a continuation of nothing, not the last", &[masked(CONTINUATION, b"a")], vec![], 1002),
-            bad("a continuation behind a whole message", &[masked(FIN | TEXT, b"a"), masked(FIN, b"b")], vec![text("a")], 1002),
+            bad(
+                "a continuation behind a whole message",
+                &[masked(FIN | TEXT, b"a"), masked(FIN, b"b")],
+                vec![text("a")],
+                1002,
+            ),
             bad("a message inside another", &[masked(TEXT, b"a"), masked(FIN | TEXT, b"b")], vec![], 1002),
-            good("a message as large as the limit", &[masked(FIN | BINARY, &vec![0; MAX])], vec![Seen::Binary(vec![0; MAX])]),
+            good(
+                "a message as large as the limit",
+                &[masked(FIN | BINARY, &vec![0; MAX])],
+                vec![Seen::Binary(vec![0; MAX])],
+            ),
             bad("a message beyond the limit", &[masked(FIN | BINARY, &vec![0; MAX + 1])], vec![], 1009),
-            good("fragments up to the limit", &[masked(BINARY, &vec![0; MAX - 1]), masked(FIN, &[0])], vec![Seen::Binary(vec![0; MAX])]),
+            good(
+                "fragments up to the limit",
+                &[masked(BINARY, &vec![0; MAX - 1]), masked(FIN, &[0])],
+                vec![Seen::Binary(vec![0; MAX])],
+            ),
             bad("fragments beyond the limit", &[masked(BINARY, &vec![0; MAX]), masked(FIN, b"x")], vec![], 1009),
         ],
     );
@@ -205,7 +243,10 @@ fn a_decoder_knows_what_it_keeps() {
     let mut assembly = Assembly::default();
     let mut see = |input: &[u8]| {
         let mut input = input.to_vec();
-        let seen = assembly.next(Role::Server, MAX, &mut input, &mut 0).expect("the case is good").map(|event| Seen::of(&event));
+        let seen = assembly
+            .next(Role::Server, MAX, &mut input, &mut 0)
+            .expect("the case is good")
+            .map(|event| Seen::of(&event));
         (seen, assembly.buffered_bytes(), assembly.is_idle(), assembly.take_fragments())
     };
     let last = masked(FIN | CONTINUATION, b"ef");
@@ -238,9 +279,15 @@ fn rfc_7692_section_7_2_3_examples() {
                 vec![],
                 1007,
             ),
-            whole("7.2.3.3, a block that is stored", &[0x00, 0x05, 0x00, 0xfa, 0xff, 0x48, 0x65, 0x6c, 0x6c, 0x6f, 0x00]),
+            whole(
+                "7.2.3.3, a block that is stored",
+                &[0x00, 0x05, 0x00, 0xfa, 0xff, 0x48, 0x65, 0x6c, 0x6c, 0x6f, 0x00],
+            ),
             whole("7.2.3.4, a final block", &[0xf3, 0x48, 0xcd, 0xc9, 0xc9, 0x07, 0x00, 0x00]),
-            whole("7.2.3.5, two blocks", &[0xf2, 0x48, 0x05, 0x00, 0x00, 0x00, 0xff, 0xff, 0xca, 0xc9, 0xc9, 0x07, 0x00]),
+            whole(
+                "7.2.3.5, two blocks",
+                &[0xf2, 0x48, 0x05, 0x00, 0x00, 0x00, 0xff, 0xff, 0xca, 0xc9, 0xc9, 0x07, 0x00],
+            ),
             good("7.2.3.6, an empty message", &[masked(FIN | RSV1 | TEXT, &[0x00])], vec![text("")]),
         ],
     );
@@ -264,10 +311,20 @@ fn rfc_7692_section_6_the_bit_stands_where_it_may() {
                 vec![Seen::Ping(b"p".to_vec()), text("Hello")],
             ),
             bad("a compressed control frame", &[masked(FIN | RSV1 | PING, b"")], vec![], 1002),
-            bad("the bit on a continuation", &[masked(RSV1 | TEXT, &hello[..3]), masked(FIN | RSV1, &hello[3..])], vec![], 1002),
+            bad(
+                "the bit on a continuation",
+                &[masked(RSV1 | TEXT, &hello[..3]), masked(FIN | RSV1, &hello[3..])],
+                vec![],
+                1002,
+            ),
             bad("another reserved bit", &[masked(FIN | 0x20 | TEXT, b"a")], vec![], 1002),
             bad("what can't be inflated", &[masked(FIN | RSV1 | TEXT, &[0xff; 9])], vec![], 1007),
-            bad("what inflates to no UTF-8", &[masked(FIN | RSV1 | TEXT, &[0x00, 0x01, 0x00, 0xfe, 0xff, 0xff, 0x00])], vec![], 1007),
+            bad(
+                "what inflates to no UTF-8",
+                &[masked(FIN | RSV1 | TEXT, &[0x00, 0x01, 0x00, 0xfe, 0xff, 0xff, 0x00])],
+                vec![],
+                1007,
+            ),
         ],
     );
     check(Role::Server, &[bad("nobody has agreed to it", &[masked(FIN | RSV1 | TEXT, hello)], vec![], 1002)]);

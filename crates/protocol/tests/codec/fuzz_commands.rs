@@ -81,11 +81,13 @@ fn good_commands_are_read_as_they_were_written() {
     fuzz(|random| {
         let written: Vec<Value> = (0..1 + random.below(4)).map(|_| command(random)).collect();
         let text: String = written.iter().map(|command| format!("{command}\n")).collect();
-        let read: Vec<Command<'_>> = Commands::read(Body::Json, text.as_bytes()).map(|command| command.expect("it is good")).collect();
+        let read: Vec<Command<'_>> =
+            Commands::read(Body::Json, text.as_bytes()).map(|command| command.expect("it is good")).collect();
         assert_eq!(read.len(), written.len());
         for (read, written) in read.iter().zip(&written) {
             assert_eq!(u64::from(read.id), written["id"]);
-            let channel = |name: &str| written[name].get("channel").and_then(Value::as_str).unwrap_or_default().to_owned();
+            let channel =
+                |name: &str| written[name].get("channel").and_then(Value::as_str).unwrap_or_default().to_owned();
             if let Some(Operation::Subscribe(subscribe)) = &read.operation {
                 assert_eq!(subscribe.channel, channel("subscribe"));
                 assert_eq!(subscribe.recover, written["subscribe"].get("recover").is_some_and(|flag| flag == true));
@@ -94,7 +96,8 @@ fn good_commands_are_read_as_they_were_written() {
             if let Some(Operation::Publish(publish)) = &read.operation {
                 assert_eq!(publish.channel, channel("publish"));
                 // `null` is absence, as the protocol has it.
-                let data = publish.data.map(|data| serde_json::from_str::<Value>(data.get()).expect("raw JSON is JSON"));
+                let data =
+                    publish.data.map(|data| serde_json::from_str::<Value>(data.get()).expect("raw JSON is JSON"));
                 assert_eq!(data.unwrap_or_default(), written["publish"].get("data").cloned().unwrap_or_default());
             }
             assert!(written.get(name_of(read)).is_some(), "{read:?} {written}");
@@ -123,10 +126,11 @@ fn string(random: &mut Random, text: &str) -> String {
     written + "\""
 }
 
-/// An object with its members in any order and, unless it is a map, others that nobody knows, or that are absent, among them. `data` is passed
-/// on as it is.
+/// An object with its members in any order and, unless it is a map, others that nobody knows, or that are absent, among
+/// them. `data` is passed on as it is.
 fn object(random: &mut Random, members: &serde_json::Map<String, Value>, is_map: bool) -> String {
-    const ABSENT: &[&str] = &["token", "channel", "recover", "offset", "epoch", "since", "tf", "limit", "name", "delta", "positioned"];
+    const ABSENT: &[&str] =
+        &["token", "channel", "recover", "offset", "epoch", "since", "tf", "limit", "name", "delta", "positioned"];
     let mut written: Vec<String> = Vec::new();
     for (name, value) in members {
         let name_written = string(random, name);
@@ -239,7 +243,12 @@ const COMMAND: &[(&str, Kind)] = &[
     ("unsubscribe", Kind::Object(CHANNEL)),
     (
         "publish",
-        Kind::Object(&[("channel", Kind::Text), ("data", Kind::Anything), ("type", Kind::Signed(i32::MAX as i64)), ("key", Kind::Text)]),
+        Kind::Object(&[
+            ("channel", Kind::Text),
+            ("data", Kind::Anything),
+            ("type", Kind::Signed(i32::MAX as i64)),
+            ("key", Kind::Text),
+        ]),
     ),
     ("presence", Kind::Object(CHANNEL)),
     ("presence_stats", Kind::Object(CHANNEL)),
@@ -257,8 +266,9 @@ const COMMAND: &[(&str, Kind)] = &[
     ("sub_refresh", Kind::Object(&[("channel", Kind::Text), ("token", Kind::Text)])),
 ];
 
-/// Whether JSON is an object with members of these kinds, or of kinds that nobody knows. Stricter than JSON: a known member stands there once.
-/// None = nobody has said: an array in the place of an object, which serde reads as its members in their order.
+/// Whether JSON is an object with members of these kinds, or of kinds that nobody knows. Stricter than JSON: a known
+/// member stands there once. None = nobody has said: an array in the place of an object, which serde reads as its
+/// members in their order.
 fn has_members(text: &str, known: &[(&str, Kind)]) -> Option<bool> {
     let Ok(Members(members)) = serde_json::from_str(text) else { return Some(false) };
     let count = |name: &str| members.iter().filter(|(other, _)| other == name).count();
@@ -281,7 +291,9 @@ fn is_of(text: &str, kind: Kind) -> Option<bool> {
         Kind::Text => serde_json::from_str::<String>(text).is_ok(),
         Kind::Flag => matches!(text, "true" | "false"),
         Kind::Unsigned(most) => integer().is_some_and(|number| (0..=i128::from(most)).contains(&number)),
-        Kind::Signed(most) => integer().is_some_and(|number| (-i128::from(most) - 1..=i128::from(most)).contains(&number)),
+        Kind::Signed(most) => {
+            integer().is_some_and(|number| (-i128::from(most) - 1..=i128::from(most)).contains(&number))
+        }
         Kind::Object(_) if text.starts_with('[') => return None,
         Kind::Object(known) => return has_members(text, known),
         Kind::Map(known) => {
@@ -298,7 +310,8 @@ fn is_of(text: &str, kind: Kind) -> Option<bool> {
 #[test]
 fn exactly_that_is_read_which_is_json_and_has_the_members_of_a_command() {
     fuzz(|random| {
-        let mut bytes = (0..1 + random.below(3)).map(|_| command(random).to_string()).collect::<Vec<_>>().join("\n").into_bytes();
+        let mut bytes =
+            (0..1 + random.below(3)).map(|_| command(random).to_string()).collect::<Vec<_>>().join("\n").into_bytes();
         random.mutate(&mut bytes);
         // The transport has checked UTF-8 before.
         let Ok(text) = String::from_utf8(bytes) else { return };
@@ -307,7 +320,10 @@ fn exactly_that_is_read_which_is_json_and_has_the_members_of_a_command() {
             match (read.is_ok(), values.next().expect("there is a value for each command")) {
                 (is_read, Ok(value)) => {
                     let is_command = has_members(value.get(), COMMAND);
-                    assert!(is_command.is_none_or(|is_command| is_command == is_read), "read: {is_read}: {value} in {text}");
+                    assert!(
+                        is_command.is_none_or(|is_command| is_command == is_read),
+                        "read: {is_read}: {value} in {text}"
+                    );
                     if !is_read {
                         return;
                     }

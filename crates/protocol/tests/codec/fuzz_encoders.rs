@@ -13,7 +13,12 @@ use crate::wire::Seen;
 
 fn info(random: &mut Random) -> ClientInfo {
     let json = |random: &mut Random| random.one_in(2).then(|| Bytes::from(Value::from(random.text()).to_string()));
-    ClientInfo { user: random.text().into(), client: random.text().into(), conn_info: json(random), chan_info: json(random) }
+    ClientInfo {
+        user: random.text().into(),
+        client: random.text().into(),
+        conn_info: json(random),
+        chan_info: json(random),
+    }
 }
 
 fn parse(bytes: &[u8]) -> Value {
@@ -32,7 +37,11 @@ fn publications_say_what_was_meant() {
             expires_ms: 0,
         };
         let (channel, epoch) = (random.text(), random.text());
-        let place = random.one_in(2).then(|| Place { offset: 1 + random.next() % 3, epoch: &epoch, time_ms: random.next() >> 20 });
+        let place = random.one_in(2).then(|| Place {
+            offset: 1 + random.next() % 3,
+            epoch: &epoch,
+            time_ms: random.next() >> 20,
+        });
         let publication = Publication::encode(&channel, &content, place);
         let object = parse(publication.json());
         assert_eq!(object["data"], data);
@@ -42,7 +51,10 @@ fn publications_say_what_was_meant() {
             assert_eq!(object["tags"][key.as_str()], value.as_str());
         }
         if let Some(info) = &content.info {
-            assert_eq!((object["info"]["user"].as_str(), object["info"]["client"].as_str()), (Some(&*info.user), Some(&*info.client)));
+            assert_eq!(
+                (object["info"]["user"].as_str(), object["info"]["client"].as_str()),
+                (Some(&*info.user), Some(&*info.client))
+            );
         }
         let (seen, _) = tungstenite_reads(Role::Client, 1 << 20, publication.websocket_json());
         let [Seen::Text(frame)] = &seen[..] else { panic!("{seen:?}") };

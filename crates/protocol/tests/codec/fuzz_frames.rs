@@ -1,4 +1,5 @@
-//! Streams of frames, good and mutated, through our decoder and through tungstenite: the same messages, and the same end.
+//! Streams of frames, good and mutated, through our decoder and through tungstenite: the same messages, and the same
+//! end.
 
 use std::io::{self, Read, Write};
 
@@ -64,7 +65,9 @@ pub(crate) fn tungstenite_reads(role: Role, max: usize, bytes: &[u8]) -> (Vec<Se
             }
             Ok(Message::Frame(_)) => unreachable!("reading never gives a bare frame"),
             Err(Error::Utf8(_)) => return (seen, TheirEnd::Text),
-            Err(Error::Protocol(tungstenite::error::ProtocolError::ResetWithoutClosingHandshake)) => return (seen, TheirEnd::Exhausted),
+            Err(Error::Protocol(tungstenite::error::ProtocolError::ResetWithoutClosingHandshake)) => {
+                return (seen, TheirEnd::Exhausted);
+            }
             Err(Error::Protocol(_) | Error::Capacity(_)) => return (seen, TheirEnd::Violation),
             Err(Error::ConnectionClosed | Error::Io(_)) => return (seen, TheirEnd::Exhausted),
             Err(error) => panic!("tungstenite: {error}"),
@@ -137,8 +140,13 @@ fn compare(ours: &[Seen], violation: Option<(u16, &str)>, theirs: &[Seen], end: 
     match (violation, end) {
         // It hands codes that may not be sent to its caller, and answers with 1002 itself.
         (Some((1002, "a close code that may not be sent")), TheirEnd::Closed) if ours_more.is_empty() => Ok(()),
-        // It knows 1014 (bad gateway) not yet, which IANA has added to the codes that may be sent, and answers with 1002 itself.
-        (None, TheirEnd::Closed) if matches!((ours_more, theirs_more), ([Seen::Close(Some(1014), _)], [Seen::Close(..)])) => Ok(()),
+        // It knows 1014 (bad gateway) not yet, which IANA has added to the codes that may be sent, and answers with
+        // 1002 itself.
+        (None, TheirEnd::Closed)
+            if matches!((ours_more, theirs_more), ([Seen::Close(Some(1014), _)], [Seen::Close(..)])) =>
+        {
+            Ok(())
+        }
         // It finds broken text before the message is whole; until then we may see control frames.
         (_, TheirEnd::Text) if theirs_more.is_empty() && !ours_more.iter().any(Seen::is_message) => Ok(()),
         // It takes lengths in a longer form than needed, and goes on.
@@ -150,7 +158,11 @@ fn compare(ours: &[Seen], violation: Option<(u16, &str)>, theirs: &[Seen], end: 
             Ok(())
         }
         // We judge by the head; it may wait for the rest of the frame, which never comes.
-        (Some(_), TheirEnd::Violation | TheirEnd::Text | TheirEnd::Exhausted) if ours_more.is_empty() && theirs_more.is_empty() => Ok(()),
+        (Some(_), TheirEnd::Violation | TheirEnd::Text | TheirEnd::Exhausted)
+            if ours_more.is_empty() && theirs_more.is_empty() =>
+        {
+            Ok(())
+        }
         (None, TheirEnd::Exhausted | TheirEnd::Closed) if ours_more.is_empty() && theirs_more.is_empty() => Ok(()),
         _ => Err("the decoders disagree"),
     }

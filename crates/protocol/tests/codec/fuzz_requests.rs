@@ -23,7 +23,8 @@ fn lines_of(random: &mut Random) -> Vec<u8> {
 fn lines_are_those_of_the_text_however_it_arrives() {
     fuzz(|random| {
         let (text, most) = (lines_of(random), 1 + random.below(60));
-        let whole: Vec<&[u8]> = text.split_inclusive(|byte| *byte == b'\n').filter_map(|line| line.strip_suffix(b"\n")).collect();
+        let whole: Vec<&[u8]> =
+            text.split_inclusive(|byte| *byte == b'\n').filter_map(|line| line.strip_suffix(b"\n")).collect();
         let fits = whole.iter().take_while(|line| line.len() <= most).count();
         let (mut lines, mut found, mut rest, mut is_refused) = (Lines::default(), 0, &text[..], false);
         'parts: while !rest.is_empty() {
@@ -57,7 +58,8 @@ fn requests_of_emulation_say_the_same_in_both_encodings() {
         let json = json!({"session": session, "node": node, "data": data}).to_string().into_bytes();
         let mut protobuf = Vec::new();
         Fields(&mut protobuf).text(1, &node).text(2, &session).text(3, &data);
-        let expected = EmulationRequest { session: Cow::from(session), node: Cow::from(node), data: Cow::from(data.into_bytes()) };
+        let expected =
+            EmulationRequest { session: Cow::from(session), node: Cow::from(node), data: Cow::from(data.into_bytes()) };
         assert_eq!(EmulationRequest::from_json(&json), Ok(expected.clone()));
         assert_eq!(EmulationRequest::from_protobuf(&protobuf), Ok(expected));
         for mut bytes in [json, protobuf] {
@@ -65,7 +67,10 @@ fn requests_of_emulation_say_the_same_in_both_encodings() {
             let judged = serde_json::from_slice::<serde_json::Value>(&bytes);
             if let (Ok(read), Ok(judged)) = (EmulationRequest::from_json(&bytes), judged) {
                 let text = |name: &str| judged.get(name).and_then(|value| value.as_str()).unwrap_or_default();
-                assert_eq!((&*read.session, &*read.node, &*read.data), (text("session"), text("node"), text("data").as_bytes()));
+                assert_eq!(
+                    (&*read.session, &*read.node, &*read.data),
+                    (text("session"), text("node"), text("data").as_bytes())
+                );
             }
             let _ = EmulationRequest::from_protobuf(&bytes);
         }
@@ -78,7 +83,8 @@ fn compressed_messages_come_back_and_broken_ones_end_within_their_limit() {
         let messages: Vec<Vec<u8>> = (0..1 + random.below(4))
             .map(|_| if random.one_in(2) { lines_of(random) } else { random.bytes(random.0 as usize % 300) })
             .collect();
-        let wire = Wire { body: Body::Protobuf, envelope: Envelope::Stream(Coding::Gzip { from: random.below(100) as u32 }) };
+        let wire =
+            Wire { body: Body::Protobuf, envelope: Envelope::Stream(Coding::Gzip { from: random.below(100) as u32 }) };
         let mut stream = Vec::new();
         messages.iter().for_each(|message| wire.frame(message, &mut stream));
         let plain = messages.concat();

@@ -1,4 +1,5 @@
-//! Every kind of command, reply and push, with all its fields, in both forms. While a new kind is not listed here, this does not compile.
+//! Every kind of command, reply and push, with all its fields, in both forms. While a new kind is not listed here, this
+//! does not compile.
 
 use std::sync::Arc;
 
@@ -39,7 +40,13 @@ fn commands() -> [(Value, proto::Command); COMMANDS] {
         change(&mut command);
         command
     };
-    let leaf = || proto::Filter { key: "k".into(), cmp: "eq".into(), val: "v".into(), vals: vec!["w".into()], ..Default::default() };
+    let leaf = || proto::Filter {
+        key: "k".into(),
+        cmp: "eq".into(),
+        val: "v".into(),
+        vals: vec!["w".into()],
+        ..Default::default()
+    };
     let subscribe = || proto::Subscribe {
         channel: "c".into(),
         token: "t".into(),
@@ -65,7 +72,13 @@ fn commands() -> [(Value, proto::Command); COMMANDS] {
             json!({"id": 1, "connect": {"token": "t", "data": [1], "subs": {"c": subscribe_json}, "name": "js", "version": "2"}}),
             command(1, &|c| {
                 let subs = [("c".to_owned(), subscribe())].into();
-                c.connect = Some(proto::Connect { token: "t".into(), data: b"[1]".into(), subs, name: "js".into(), version: "2".into() });
+                c.connect = Some(proto::Connect {
+                    token: "t".into(),
+                    data: b"[1]".into(),
+                    subs,
+                    name: "js".into(),
+                    version: "2".into(),
+                });
             }),
         ),
         (json!({"id": 2, "send": {"data": 1}}), command(2, &|c| c.send = channel())),
@@ -74,14 +87,17 @@ fn commands() -> [(Value, proto::Command); COMMANDS] {
         (
             json!({"id": 5, "publish": {"channel": "c", "data": {"x": 1}, "type": 1, "key": "k"}}),
             command(5, &|c| {
-                c.publish = Some(proto::Publish { channel: "c".into(), data: br#"{"x":1}"#.into(), kind: 1, key: "k".into() });
+                c.publish =
+                    Some(proto::Publish { channel: "c".into(), data: br#"{"x":1}"#.into(), kind: 1, key: "k".into() });
             }),
         ),
         (json!({"id": 6, "presence": {"channel": "c"}}), command(6, &|c| c.presence = channel())),
         (json!({"id": 7, "presence_stats": {"channel": "c"}}), command(7, &|c| c.presence_stats = channel())),
         (
             json!({"id": 8, "history": {"channel": "c", "limit": -1, "since": {"offset": 5, "epoch": "e"}, "reverse": true}}),
-            command(8, &|c| c.history = Some(proto::History { channel: "c".into(), limit: -1, since: since(), reverse: true })),
+            command(8, &|c| {
+                c.history = Some(proto::History { channel: "c".into(), limit: -1, since: since(), reverse: true })
+            }),
         ),
         (
             json!({"id": 9, "rpc": {"data": 1, "method": "m"}}),
@@ -101,7 +117,8 @@ fn every_kind_of_command_is_read_from_both_forms() {
     for (json, message) in commands() {
         let text = json.to_string();
         let bytes = message.encode_length_delimited_to_vec();
-        let (mut lines, mut messages) = (Commands::read(Body::Json, text.as_bytes()), Commands::read(Body::Protobuf, &bytes));
+        let (mut lines, mut messages) =
+            (Commands::read(Body::Json, text.as_bytes()), Commands::read(Body::Protobuf, &bytes));
         let ours = lines.next().expect("a command").expect("it is good");
         let theirs = messages.next().expect("a command").expect("it is good");
         assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
@@ -138,7 +155,8 @@ fn a_filter_nests_so_deep_in_protobuf_too() {
     // One that is read is checked afterwards; what is deeper still is not even read.
     for (nodes, is_read, is_good) in [(32, true, true), (33, true, false), (34, false, false)] {
         let subscribe = proto::Subscribe { channel: "c".into(), tf: Some(nested(nodes)), ..Default::default() };
-        let bytes = proto::Command { id: 1, subscribe: Some(subscribe), ..Default::default() }.encode_length_delimited_to_vec();
+        let bytes =
+            proto::Command { id: 1, subscribe: Some(subscribe), ..Default::default() }.encode_length_delimited_to_vec();
         let read = Commands::read(Body::Protobuf, &bytes).next().expect("a command");
         assert_eq!(read.is_ok(), is_read, "{nodes}");
         let Ok(Some(Operation::Subscribe(request))) = read.map(|command| command.operation) else { continue };
@@ -269,8 +287,10 @@ fn subscriptions_within_a_connect_reply_say_all_in_both_forms() {
     let (_, result) = said_of_subscription();
     // They are written by themselves before.
     let (ours, theirs) = both(|messages| {
-        let subs =
-            [("a".to_owned(), messages.result(&subscribed(&publications))), ("b".to_owned(), messages.result(&SubscribeResult::default()))];
+        let subs = [
+            ("a".to_owned(), messages.result(&subscribed(&publications))),
+            ("b".to_owned(), messages.result(&SubscribeResult::default())),
+        ];
         messages.reply(1, &Reply::Connect(ConnectResult { client: "id", subs: &subs, ..ConnectResult::default() }));
     });
     let expected = json!({"id": 1, "connect": {"client": "id", "subs": {"a": result, "b": {}}}});
@@ -282,7 +302,10 @@ fn who_only_listens_is_told_of_the_connection_by_a_push() {
     let mut bare = Messages::default();
     bare.encode_as(Body::Push);
     bare.reply(1, &Reply::Connect(ConnectResult { client: "id", version: "1", ..ConnectResult::default() }));
-    assert_eq!(serde_json::from_slice::<Value>(bare.bytes()).expect("JSON"), json!({"connect": {"client": "id", "version": "1"}}));
+    assert_eq!(
+        serde_json::from_slice::<Value>(bare.bytes()).expect("JSON"),
+        json!({"connect": {"client": "id", "version": "1"}})
+    );
 }
 
 #[test]
@@ -300,7 +323,10 @@ fn every_kind_of_push_says_all_in_both_forms() {
         (Push::Publication(&one), json!({"data": 1, "tags": {"k": "v"}, "offset": 1, "time": 5, "epoch": "abcdefgh"})),
         (Push::Unsubscribe(Unsubscribe::EXPIRED), json!({"code": 2501, "reason": "subscription expired"})),
         (Push::Message(b"[1]"), json!({"data": [1]})),
-        (Push::Subscribe(subscribed), json!({"recoverable": true, "positioned": true, "epoch": "abcdefgh", "offset": 2, "data": 7})),
+        (
+            Push::Subscribe(subscribed),
+            json!({"recoverable": true, "positioned": true, "epoch": "abcdefgh", "offset": 2, "data": 7}),
+        ),
         (Push::Disconnect(&Disconnect::SLOW), json!({"code": 3008, "reason": "slow", "reconnect": true})),
         (Push::Refresh { ttl_s: 9 }, json!({"expires": true, "ttl": 9})),
     ];
@@ -314,7 +340,11 @@ fn every_kind_of_push_says_all_in_both_forms() {
         let mut bare = Messages::default();
         bare.encode_as(Body::Push);
         bare.push("c", &push);
-        assert_eq!(serde_json::from_slice::<Value>(bare.bytes()).expect("JSON"), expected["push"], "{kind} for one who only listens");
+        assert_eq!(
+            serde_json::from_slice::<Value>(bare.bytes()).expect("JSON"),
+            expected["push"],
+            "{kind} for one who only listens"
+        );
         kinds.push(kind);
     }
     kinds.dedup();

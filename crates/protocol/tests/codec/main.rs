@@ -1,5 +1,5 @@
-//! The codecs from outside: a conformance suite of WebSocket framing by sections of RFC 6455, properties, and fuzzing against independent
-//! implementations (tungstenite for frames, serde_json for JSON).
+//! The codecs from outside: a conformance suite of WebSocket framing by sections of RFC 6455, properties, and fuzzing
+//! against independent implementations (tungstenite for frames, serde_json for JSON).
 
 mod conformance;
 mod documented;

@@ -1,4 +1,5 @@
-//! The Protobuf form beside the JSON form, and beside another implementation of Protobuf: the same commands are read, the same replies are written.
+//! The Protobuf form beside the JSON form, and beside another implementation of Protobuf: the same commands are read,
+//! the same replies are written.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -179,18 +180,38 @@ fn command(random: &mut Random) -> (Value, proto::Command) {
         0 => {
             let sub = proto::Subscribe { recover: flag, offset, epoch: "e".into(), ..Default::default() };
             let subs = HashMap::from([(channel.clone(), sub)]);
-            c.connect = Some(proto::Connect { token: text.clone(), data: bytes, subs, name: "sdk".into(), ..Default::default() });
+            c.connect = Some(proto::Connect {
+                token: text.clone(),
+                data: bytes,
+                subs,
+                name: "sdk".into(),
+                ..Default::default()
+            });
             json!({"connect": {"token": text, "data": data, "subs": {channel: {"recover": flag, "offset": offset, "epoch": "e"}}, "name": "sdk"}})
         }
         1 => {
-            let tf = random.one_in(2).then(|| proto::Filter { op: "not".into(), nodes: vec![filter()], ..Default::default() });
+            let tf = random.one_in(2).then(|| proto::Filter {
+                op: "not".into(),
+                nodes: vec![filter()],
+                ..Default::default()
+            });
             let mut json = json!({"channel": channel, "token": text, "recover": flag, "offset": offset, "epoch": "abcd", "delta": "fossil", "flag": 2});
             if tf.is_some() {
                 json["tf"] = json!({"op": "not", "nodes": [{"key": "k", "cmp": "in", "vals": [text]}]});
             }
             let (epoch, delta) = ("abcd".into(), "fossil".into());
             let (token, recover) = (text.clone(), flag);
-            c.subscribe = Some(proto::Subscribe { channel, token, recover, epoch, offset, delta, tf, flag: 2, ..Default::default() });
+            c.subscribe = Some(proto::Subscribe {
+                channel,
+                token,
+                recover,
+                epoch,
+                offset,
+                delta,
+                tf,
+                flag: 2,
+                ..Default::default()
+            });
             json!({"subscribe": json})
         }
         2 => {
@@ -235,8 +256,9 @@ fn both_forms_of_a_command_are_read_as_the_same() {
             message.encode_length_delimited(&mut messages).expect("a vector has room");
             count += 1;
         }
-        let read =
-            |body, input| Commands::read(body, input).map(|command| format!("{:?}", command.expect("it is good"))).collect::<Vec<_>>();
+        let read = |body, input| {
+            Commands::read(body, input).map(|command| format!("{:?}", command.expect("it is good"))).collect::<Vec<_>>()
+        };
         let (json, protobuf) = (read(Body::Json, lines.as_bytes()), read(Body::Protobuf, &messages));
         assert_eq!(json.len(), count);
         assert_eq!(json, protobuf);
@@ -252,12 +274,17 @@ fn what_is_broken_is_refused_or_read_as_others_read_it() {
         let ours = Commands::read(Body::Protobuf, &bytes).next();
         if let (Ok(theirs), Some(Ok(ours))) = (theirs, ours) {
             assert_eq!(theirs.id, ours.id);
-            let (publish, subscribe) = (theirs.publish.map(|p| p.channel), theirs.subscribe.map(|s| (s.channel, s.offset)));
+            let (publish, subscribe) =
+                (theirs.publish.map(|p| p.channel), theirs.subscribe.map(|s| (s.channel, s.offset)));
             match ours.operation {
                 // They hide what comes behind them.
                 Some(Operation::Connect(_) | Operation::Send) => {}
-                Some(Operation::Subscribe(ours)) => assert_eq!(subscribe, Some((ours.channel.into_owned(), ours.offset))),
-                Some(Operation::Publish(ours)) => assert_eq!((subscribe, publish), (None, Some(ours.channel.into_owned()))),
+                Some(Operation::Subscribe(ours)) => {
+                    assert_eq!(subscribe, Some((ours.channel.into_owned(), ours.offset)))
+                }
+                Some(Operation::Publish(ours)) => {
+                    assert_eq!((subscribe, publish), (None, Some(ours.channel.into_owned())))
+                }
                 Some(Operation::Unsubscribe(_)) => assert_eq!(subscribe, None),
                 _ => assert_eq!((subscribe, publish), (None, None)),
             }
@@ -265,7 +292,8 @@ fn what_is_broken_is_refused_or_read_as_others_read_it() {
     });
 }
 
-/// A message of the server, taken apart by nobody's rules but those of the format: numbers, and bytes that may be messages.
+/// A message of the server, taken apart by nobody's rules but those of the format: numbers, and bytes that may be
+/// messages.
 fn fields(mut message: &[u8]) -> Vec<(u32, Vec<u8>, u64)> {
     let mut all = Vec::new();
     while !message.is_empty() {
@@ -301,7 +329,8 @@ enum Kind {
 }
 use Kind::{Flag, Json, List, Number, Text, Texts};
 
-const INFO: &[(u32, &str, Kind)] = &[(1, "user", Text), (2, "client", Text), (3, "conn_info", Json), (4, "chan_info", Json)];
+const INFO: &[(u32, &str, Kind)] =
+    &[(1, "user", Text), (2, "client", Text), (3, "conn_info", Json), (4, "chan_info", Json)];
 const PUBLICATION: &[(u32, &str, Kind)] = &[
     (4, "data", Json),
     (5, "info", Kind::Message(INFO)),
@@ -368,16 +397,25 @@ const REPLY: &[(u32, &str, Kind)] = &[
     (8, "publish", Kind::Message(&[])),
     (9, "presence", Kind::Message(&[(1, "presence", Kind::Map(INFO))])),
     (10, "presence_stats", Kind::Message(&[(1, "num_clients", Number), (2, "num_users", Number)])),
-    (11, "history", Kind::Message(&[(1, "publications", List(PUBLICATION)), (2, "epoch", Text), (3, "offset", Number)])),
+    (
+        11,
+        "history",
+        Kind::Message(&[(1, "publications", List(PUBLICATION)), (2, "epoch", Text), (3, "offset", Number)]),
+    ),
     (13, "rpc", Kind::Message(&[(1, "data", Json)])),
-    (14, "refresh", Kind::Message(&[(1, "client", Text), (2, "version", Text), (3, "expires", Flag), (4, "ttl", Number)])),
+    (
+        14,
+        "refresh",
+        Kind::Message(&[(1, "client", Text), (2, "version", Text), (3, "expires", Flag), (4, "ttl", Number)]),
+    ),
     (15, "sub_refresh", Kind::Message(&[(1, "expires", Flag), (2, "ttl", Number)])),
 ];
 
 fn value(message: &[u8], schema: &[(u32, &str, Kind)]) -> Value {
     let mut object = json!({});
     for (tag, bytes, number) in fields(message) {
-        let (_, name, kind) = schema.iter().find(|(known, ..)| *known == tag).unwrap_or_else(|| panic!("field {tag} is unknown"));
+        let (_, name, kind) =
+            schema.iter().find(|(known, ..)| *known == tag).unwrap_or_else(|| panic!("field {tag} is unknown"));
         let text = || String::from_utf8(bytes.clone()).expect("text is UTF-8");
         match kind {
             Number => object[name] = number.into(),
@@ -391,7 +429,8 @@ fn value(message: &[u8], schema: &[(u32, &str, Kind)]) -> Value {
             },
             Texts | Kind::Map(_) => {
                 let entry = fields(&bytes);
-                let part = |tag| entry.iter().find(|(t, ..)| *t == tag).map_or(Vec::new(), |(_, bytes, _)| bytes.clone());
+                let part =
+                    |tag| entry.iter().find(|(t, ..)| *t == tag).map_or(Vec::new(), |(_, bytes, _)| bytes.clone());
                 let key = String::from_utf8(part(1)).expect("UTF-8");
                 object[name][key] = match kind {
                     Kind::Map(schema) => value(&part(2), schema),
@@ -408,7 +447,13 @@ fn trimmed(value: Value) -> Value {
     match value {
         Value::Object(members) => {
             let is_empty = |value: &Value| *value == json!("") || *value == json!(0) || *value == json!([]);
-            Value::Object(members.into_iter().map(|(name, value)| (name, trimmed(value))).filter(|(_, value)| !is_empty(value)).collect())
+            Value::Object(
+                members
+                    .into_iter()
+                    .map(|(name, value)| (name, trimmed(value)))
+                    .filter(|(_, value)| !is_empty(value))
+                    .collect(),
+            )
         }
         Value::Array(items) => items.into_iter().map(trimmed).collect(),
         other => other,
@@ -422,7 +467,11 @@ fn publication(random: &mut Random, channel: &str, data: &Value) -> Arc<Publicat
         info: None,
         expires_ms: 0,
     };
-    let place = random.one_in(2).then(|| Place { offset: 1 + random.next() % 5, epoch: "abcdefgh", time_ms: random.next() >> 20 });
+    let place = random.one_in(2).then(|| Place {
+        offset: 1 + random.next() % 5,
+        epoch: "abcdefgh",
+        time_ms: random.next() >> 20,
+    });
     Arc::new(Publication::encode(channel, &content, place))
 }
 
@@ -458,8 +507,17 @@ fn both_forms_of_a_reply_say_the_same() {
             data: Some(text.as_bytes()),
             missed: Missed { publications: &publications, is_delta: false },
         };
-        let connect =
-            ConnectResult { client: "id", version: "1", ttl_s, subs: &[], ping_s: 25, pong: flag, session: "s", node: "n", time_ms: 7 };
+        let connect = ConnectResult {
+            client: "id",
+            version: "1",
+            ttl_s,
+            subs: &[],
+            ping_s: 25,
+            pong: flag,
+            session: "s",
+            node: "n",
+            time_ms: 7,
+        };
         let error = Error::ALL[random.below(Error::ALL.len())];
         let replies = [
             Reply::Error(error),

@@ -29,10 +29,14 @@ impl Random {
 
     /// Text with everything that JSON and UTF-8 make hard.
     pub(crate) fn text(&mut self) -> String {
-        const ODD: &[char] =
-            &['"', '\\', '/', '\n', '\r', '\t', '\0', '\u{7f}', '\u{2028}', 'é', '€', '😀', '\u{fffd}', '{', '}', ',', ':', '<'];
+        const ODD: &[char] = &[
+            '"', '\\', '/', '\n', '\r', '\t', '\0', '\u{7f}', '\u{2028}', 'é', '€', '😀', '\u{fffd}', '{', '}', ',',
+            ':', '<',
+        ];
         let length = self.below(12);
-        (0..length).map(|_| if self.one_in(2) { ODD[self.below(ODD.len())] } else { char::from(b'a' + self.below(26) as u8) }).collect()
+        (0..length)
+            .map(|_| if self.one_in(2) { ODD[self.below(ODD.len())] } else { char::from(b'a' + self.below(26) as u8) })
+            .collect()
     }
 
     /// Flips, inserts, removes, doubles and cuts.
@@ -57,7 +61,8 @@ impl Random {
     }
 }
 
-/// Runs a case again and again, for TOUCHLINE_FUZZ_SECONDS (2 without it), from TOUCHLINE_FUZZ_SEED. A panic tells the seed of its case.
+/// Runs a case again and again, for TOUCHLINE_FUZZ_SECONDS (2 without it), from TOUCHLINE_FUZZ_SEED. A panic tells the
+/// seed of its case.
 pub(crate) fn fuzz(case: impl Fn(&mut Random) + std::panic::RefUnwindSafe) {
     let variable = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
     let lasting = Duration::from_secs(variable("TOUCHLINE_FUZZ_SECONDS").unwrap_or(2));

@@ -61,7 +61,8 @@ impl Seen {
     }
 }
 
-/// Everything that a decoder sees, and what stopped it. `pieces` are the lengths in which the bytes arrive; the last one repeats.
+/// Everything that a decoder sees, and what stopped it. `pieces` are the lengths in which the bytes arrive; the last
+/// one repeats.
 pub(crate) fn decode(role: Role, max: usize, bytes: &[u8], pieces: &[usize]) -> (Vec<Seen>, Option<Violation>) {
     let (mut assembly, mut seen, mut rest) = (Assembly::default(), Vec::new(), bytes);
     let mut pieces = pieces.iter().copied();

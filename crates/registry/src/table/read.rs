@@ -65,7 +65,8 @@ impl Table {
 
     /// Members of a group that count, and their kinds.
     pub(crate) fn tally(&self, group: &str) -> (u64, u64) {
-        let tally = self.groups.find(group).and_then(|group| self.groups.get(group)).map_or((0, 0), |group| group.tally);
+        let tally =
+            self.groups.find(group).and_then(|group| self.groups.get(group)).map_or((0, 0), |group| group.tally);
         (tally.0.into(), tally.1.into())
     }
 
@@ -83,8 +84,9 @@ impl Table {
         self.groups.is_walking()
     }
 
-    /// Names that start with `prefix`, a page from `cursor` on, and the cursor of the next page. A page looks at a bounded number of
-    /// slots, so it may be short or empty; what stays registered during the whole listing is listed exactly once.
+    /// Names that start with `prefix`, a page from `cursor` on, and the cursor of the next page. A page looks at a
+    /// bounded number of slots, so it may be short or empty; what stays registered during the whole listing is
+    /// listed exactly once.
     pub(crate) fn names(&self, prefix: &str, cursor: u32, limit: usize) -> (Vec<Entry>, Option<u32>) {
         let end = self.names.claims.end();
         let mut found = Vec::new();
@@ -121,11 +123,15 @@ impl Table {
 
     /// A membership of an owner of any authority.
     pub(crate) fn member(&self, owner: OwnerId, group: &str) -> Option<Entry> {
-        let mut authorities = (0..self.authorities.end()).filter(|authority| self.authorities.get(*authority).is_some());
-        authorities.find_map(|authority| self.find_member(authority, group, owner)).map(|index| self.entry_of_member(index))
+        let mut authorities =
+            (0..self.authorities.end()).filter(|authority| self.authorities.get(*authority).is_some());
+        authorities
+            .find_map(|authority| self.find_member(authority, group, owner))
+            .map(|index| self.entry_of_member(index))
     }
 
-    /// Members of a group, paged as [`Table::names`]. A group that fits into its first page is found without a look at others' members.
+    /// Members of a group, paged as [`Table::names`]. A group that fits into its first page is found without a look at
+    /// others' members.
     pub(crate) fn member_page(&self, group: &str, cursor: u32, limit: usize) -> (Vec<Entry>, Option<u32>) {
         let Some(group) = self.groups.find(group) else { return (Vec::new(), None) };
         if cursor == 0 && self.groups.get(group).is_some_and(|group| group.members as usize <= limit) {
@@ -137,7 +143,13 @@ impl Table {
             if found.len() == limit {
                 return (found, Some(index));
             }
-            found.extend(self.groups.members.get(index).filter(|member| member.group == group).map(|member| member.entry.clone()));
+            found.extend(
+                self.groups
+                    .members
+                    .get(index)
+                    .filter(|member| member.group == group)
+                    .map(|member| member.entry.clone()),
+            );
         }
         let next = cursor.saturating_add(PAGE_SLOTS);
         (found, (next < end).then_some(next))

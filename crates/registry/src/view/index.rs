@@ -1,8 +1,10 @@
-//! Entries by name, for one writer and any readers: open addressing with linear probing. A byte beside each slot tells most strangers
-//! apart without a look at them, so a lookup costs two or three cache lines: the byte, the slot, the entry.
+//! Entries by name, for one writer and any readers: open addressing with linear probing. A byte beside each slot tells
+//! most strangers apart without a look at them, so a lookup costs two or three cache lines: the byte, the slot, the
+//! entry.
 //!
-//! Readers take no lock and never wait. What they may still see is freed later, by [`seize`] (Hyaline; Nikolaev and Ravindran, 2019).
-//! With a general concurrent map, and entries to fit it, a lookup took one and a half times as long and a name 245 bytes instead of 189.
+//! Readers take no lock and never wait. What they may still see is freed later, by [`seize`] (Hyaline; Nikolaev and
+//! Ravindran, 2019). With a general concurrent map, and entries to fit it, a lookup took one and a half times as long
+//! and a name 245 bytes instead of 189.
 
 #![expect(unsafe_code, reason = "readers share pointers with the writer: each block has its proof beside it")]
 
@@ -24,7 +26,8 @@ const DEAD: u8 = 1;
 /// Slots of an empty index.
 const SMALLEST: usize = 16;
 
-/// The slots of one size. Its length is a power of two, and at least an eighth of it is free, so that every search ends.
+/// The slots of one size. Its length is a power of two, and at least an eighth of it is free, so that every search
+/// ends.
 #[derive(Debug)]
 struct Slots {
     tags: Box<[AtomicU8]>,
@@ -76,8 +79,8 @@ impl Index {
             if found != tag(hash) || raw.is_null() {
                 continue;
             }
-            // SAFETY: what stands in a slot is owned by the index, and retired when it is taken out, so it lives as long as this guard;
-            // without the drop nothing is given back that we don't own.
+            // SAFETY: what stands in a slot is owned by the index, and retired when it is taken out, so it lives as
+            // long as this guard; without the drop nothing is given back that we don't own.
             let entry = std::mem::ManuallyDrop::new(unsafe { Entry::from_raw(raw) });
             if entry.key_bytes() == name.as_bytes() {
                 return Some(read(&entry));
@@ -196,7 +199,8 @@ impl Writer {
         let new = Slots::new((self.live * 2).next_power_of_two().max(SMALLEST));
         let old = self.slots();
         for raw in old.entries.iter().map(|entry| entry.load(Relaxed)).filter(|raw| !raw.is_null()) {
-            // SAFETY: the index owns it; it stays in the old slots for those who still read them, and is retired once, from the new ones.
+            // SAFETY: the index owns it; it stays in the old slots for those who still read them, and is retired once,
+            // from the new ones.
             let entry = std::mem::ManuallyDrop::new(unsafe { Entry::from_raw(raw) });
             let hash = self.index.hasher.hash_one(entry.key_bytes());
             let free = new.places(hash).find(|place| new.tags[*place].load(Relaxed) == FREE);
@@ -207,8 +211,8 @@ impl Writer {
         }
         self.used = self.live;
         let old = self.index.slots.swap(Box::into_raw(Box::new(new)), Release);
-        // SAFETY: no reader that enters from now on can see the old slots, and they were made by `Box::into_raw`. A reader of the old slots
-        // entered before, so entries that are retired later outlive its guard too.
+        // SAFETY: no reader that enters from now on can see the old slots, and they were made by `Box::into_raw`. A
+        // reader of the old slots entered before, so entries that are retired later outlive its guard too.
         unsafe { self.index.collector.retire(old, |old, _| drop(Box::from_raw(old))) };
     }
 
@@ -284,7 +288,8 @@ mod tests {
                     while !is_over.load(Relaxed) || rounds < 100 {
                         rounds += 1;
                         for name in 0..100 {
-                            let found = index.read(&format!("stays-{name}"), |e| (e.key().to_owned(), e.meta().to_vec()));
+                            let found =
+                                index.read(&format!("stays-{name}"), |e| (e.key().to_owned(), e.meta().to_vec()));
                             assert_eq!(found, Some((format!("stays-{name}"), b"meta".to_vec())));
                         }
                         let stamp = index.read("stays-0", |e| e.stamp().0).expect("it stays");

@@ -28,7 +28,8 @@ impl View {
         self.read(name, Entry::clone)
     }
 
-    /// The same without taking the entry along: `read` sees it where it is, so threads that look up much don't disturb each other.
+    /// The same without taking the entry along: `read` sees it where it is, so threads that look up much don't disturb
+    /// each other.
     pub fn read<T>(&self, name: &str, read: impl FnOnce(&Entry) -> T) -> Option<T> {
         self.names.read(name, read)
     }

@@ -50,7 +50,9 @@ impl Cluster {
                     match output {
                         Output::Send { to, message } => waiting.push_back((index, to, message)),
                         Output::Event(event) => self.events[index].push(event),
-                        Output::Lost { lost, reason, .. } => self.lost.push((index, lost.owner(), lost.key().into(), reason)),
+                        Output::Lost { lost, reason, .. } => {
+                            self.lost.push((index, lost.owner(), lost.key().into(), reason))
+                        }
                         Output::Resolve { mine, .. } => self.questions.push((index, mine.key().into())),
                         Output::Probe => self.replicas[index].probed(self.now_ms),
                         Output::Node { .. } | Output::Differs { .. } => {}
@@ -100,7 +102,11 @@ impl Cluster {
     /// All names and members that a node sees, as bytes.
     pub(crate) fn entries(&self, node: usize) -> BTreeSet<String> {
         let replica = &self.replicas[node];
-        let members = replica.groups("", 0, usize::MAX).0.into_iter().flat_map(|(group, _)| replica.members(&group).collect::<Vec<_>>());
+        let members = replica
+            .groups("", 0, usize::MAX)
+            .0
+            .into_iter()
+            .flat_map(|(group, _)| replica.members(&group).collect::<Vec<_>>());
         replica.names("", 0, usize::MAX).0.into_iter().chain(members).map(|entry| format!("{entry:?}")).collect()
     }
 }

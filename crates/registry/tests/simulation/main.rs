@@ -1,5 +1,6 @@
-//! Thousands of bad days of a cluster: messages are lost, doubled, delayed and reordered, links are cut one way or both, nodes crash, freeze
-//! and come back, clocks jump. After quiet all replicas equal the truth, there is one owner for each name, and events replay to the tables.
+//! Thousands of bad days of a cluster: messages are lost, doubled, delayed and reordered, links are cut one way or
+//! both, nodes crash, freeze and come back, clocks jump. After quiet all replicas equal the truth, there is one owner
+//! for each name, and events replay to the tables.
 //!
 //! `TOUCHLINE_SIM_SEEDS` sets how many days (10,000 unless set), `TOUCHLINE_SIM_SEED` runs one of them.
 
@@ -41,8 +42,8 @@ struct World {
     is_calm: bool,
 }
 
-/// How long a node may go on believing in an entry that has ended, three times the patience: a silence that is not noticed yet, a standstill
-/// that is no longer than that, and messages under way.
+/// How long a node may go on believing in an entry that has ended, three times the patience: a silence that is not
+/// noticed yet, a standstill that is no longer than that, and messages under way.
 const STALE_MAX_MS: u64 = 15_000;
 
 const POLICIES: [Policy; 4] = [Policy::Newest, Policy::Oldest, Policy::Reject, Policy::Hook];
@@ -51,7 +52,8 @@ const NAMES: [&str; 4] = ["alpha", "beta", "gamma", "delta"];
 impl World {
     fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let mut settings = Settings { policy: POLICIES[random.below(4) as usize], classify: Some(node::kind), ..Settings::default() };
+        let mut settings =
+            Settings { policy: POLICIES[random.below(4) as usize], classify: Some(node::kind), ..Settings::default() };
         // Small enough that gaps outlive the log and snapshots come in pieces.
         settings.message_max = 280 + random.below(400) as usize;
         settings.log_max = 100 + random.below(2_000) as usize;
@@ -140,7 +142,9 @@ impl World {
     }
 
     fn suspect(&mut self, index: usize, is_suspected: bool) {
-        for other in self.nodes.iter_mut().flatten().filter(|other| !other.is_frozen && **other.replica.node() != *NAMES[index]) {
+        for other in
+            self.nodes.iter_mut().flatten().filter(|other| !other.is_frozen && **other.replica.node() != *NAMES[index])
+        {
             let own_ms = other.clock(self.now_ms);
             other.replica.suspect(NAMES[index], is_suspected, own_ms);
         }
@@ -237,7 +241,10 @@ impl World {
     }
 
     fn send(&mut self, from: usize, to: usize, message: &Arc<[u8]>) {
-        if self.cut.contains(&(from, to)) || self.now_ms < self.outage_until_ms || !self.is_calm && self.random.chance(10) {
+        if self.cut.contains(&(from, to))
+            || self.now_ms < self.outage_until_ms
+            || !self.is_calm && self.random.chance(10)
+        {
             return;
         }
         let copies = if !self.is_calm && self.random.chance(10) { 2 } else { 1 };
@@ -285,7 +292,8 @@ impl World {
 
     fn check(&self) {
         let truth = self.truth();
-        let holders = |node: &Node| node.owners.values().filter(|held| !held.names.is_empty() || !held.groups.is_empty()).count();
+        let holders =
+            |node: &Node| node.owners.values().filter(|held| !held.names.is_empty() || !held.groups.is_empty()).count();
         let owners: usize = self.nodes.iter().flatten().map(holders).sum();
         for node in self.nodes.iter().flatten() {
             assert_eq!(node.tables(), truth, "what {} sees against what is", node.replica.node());
@@ -297,7 +305,11 @@ impl World {
                 assert_eq!(number, entries as u64, "what {other} has");
             }
             let seen = node.replica.counters();
-            assert_eq!((seen.malformed, seen.digests_wrong), (0, 0), "what is lost, doubled or late is found by its number");
+            assert_eq!(
+                (seen.malformed, seen.digests_wrong),
+                (0, 0),
+                "what is lost, doubled or late is found by its number"
+            );
         }
     }
 }
@@ -351,7 +363,16 @@ fn after_every_bad_day_all_replicas_equal_the_truth() {
                     eprintln!("the day with TOUCHLINE_SIM_SEED={seed} went wrong");
                     std::panic::resume_unwind(panic)
                 });
-                let Counters { conflicts_lost, snapshots_installed, gaps, purges, drifted, hooks_failed, reincarnations, .. } = seen;
+                let Counters {
+                    conflicts_lost,
+                    snapshots_installed,
+                    gaps,
+                    purges,
+                    drifted,
+                    hooks_failed,
+                    reincarnations,
+                    ..
+                } = seen;
                 let kinds = [conflicts_lost, snapshots_installed, gaps, purges, drifted, hooks_failed, reincarnations];
                 for (days, count) in days_with.iter().zip(kinds) {
                     days.fetch_add(u64::from(count > 0), Relaxed);
@@ -367,8 +388,15 @@ fn after_every_bad_day_all_replicas_equal_the_truth() {
         }
     });
     // A simulator whose days are all fine proves nothing.
-    for (days, what) in days_with.iter().zip(["conflict", "snapshot", "gap", "purge", "clock too far off", "silent backend", "second life"])
-    {
+    for (days, what) in days_with.iter().zip([
+        "conflict",
+        "snapshot",
+        "gap",
+        "purge",
+        "clock too far off",
+        "silent backend",
+        "second life",
+    ]) {
         assert!(days.load(Relaxed) * 500 >= seeds, "too few days with a {what}: {days:?} of {seeds}");
     }
 }

@@ -139,7 +139,11 @@ impl Node {
     fn register(&mut self, owner: OwnerId, name: &str, meta: Meta, take_over: bool, own_ms: u64) {
         let foreseen = self.replica.may_register(owner, name, &meta, take_over);
         let result = self.replica.register(owner, name, &meta, take_over, own_ms);
-        assert_eq!(foreseen, result.clone().map(|registered| matches!(registered, Registered::New(_))), "what was foreseen");
+        assert_eq!(
+            foreseen,
+            result.clone().map(|registered| matches!(registered, Registered::New(_))),
+            "what was foreseen"
+        );
         match result {
             Ok(Registered::Updated(entry)) => {
                 assert_eq!((entry.owner(), entry.meta()), (owner, &*meta));
@@ -195,7 +199,11 @@ impl Node {
                 Output::Send { to, message } => messages.push((to, message)),
                 Output::Event(event) => self.replay(event),
                 Output::Lost { lost, winner, .. } => {
-                    assert_ne!((winner.owner(), winner.node()), (lost.owner(), self.replica.node()), "nobody loses to itself");
+                    assert_ne!(
+                        (winner.owner(), winner.node()),
+                        (lost.owner(), self.replica.node()),
+                        "nobody loses to itself"
+                    );
                     // An owner that is gone by now needs no word.
                     if let Some(held) = self.owners.get_mut(&lost.owner()) {
                         assert!(held.names.remove(lost.key()).is_some(), "what was not owned can't be lost");
@@ -234,7 +242,9 @@ impl Node {
                 assert_eq!(before, Some((owner, node, meta)), "unregistered what was not there");
             }
             Change::Joined => assert!(self.members.insert((key, node, owner), meta).is_none(), "joined twice"),
-            Change::MemberUpdated => assert!(self.members.insert((key, node, owner), meta).is_some(), "updated a stranger"),
+            Change::MemberUpdated => {
+                assert!(self.members.insert((key, node, owner), meta).is_some(), "updated a stranger")
+            }
             Change::Left => assert_eq!(self.members.remove(&(key, node, owner)), Some(meta), "a stranger left"),
         }
     }
@@ -248,7 +258,8 @@ impl Node {
             for entry in entries {
                 let found = self.replica.view().lookup(entry.key()).expect("the view has what the table has");
                 assert_eq!(found, entry);
-                let before = names.insert(entry.key().to_owned(), (entry.owner(), Arc::clone(entry.node()), entry.meta().to_vec()));
+                let before = names
+                    .insert(entry.key().to_owned(), (entry.owner(), Arc::clone(entry.node()), entry.meta().to_vec()));
                 assert!(before.is_none(), "listed twice");
             }
             pages += 1;
@@ -267,12 +278,15 @@ impl Node {
                 assert_eq!(self.replica.member(entry.owner(), &group).as_ref(), Some(entry));
                 assert_eq!(self.replica.is_member(entry.owner(), &group), entry.node() == self.replica.node());
             }
-            members.extend(all.into_iter().map(|e| ((e.key().to_owned(), Arc::clone(e.node()), e.owner()), e.meta().to_vec())));
+            members.extend(
+                all.into_iter().map(|e| ((e.key().to_owned(), Arc::clone(e.node()), e.owner()), e.meta().to_vec())),
+            );
         }
         assert_eq!(names, self.names, "replaying the events gives the names");
         assert_eq!(members, self.members, "replaying the events gives the members");
         for owner in self.owners.keys().filter(|owner| !self.unnoticed.contains(owner)) {
-            let of_owner = names.values().filter(|(of, ..)| of == owner).count() + members.keys().filter(|(_, _, of)| of == owner).count();
+            let of_owner = names.values().filter(|(of, ..)| of == owner).count()
+                + members.keys().filter(|(_, _, of)| of == owner).count();
             assert!(self.replica.entries_of(*owner) >= of_owner, "what is seen of an owner is counted");
         }
         let view = self.replica.view();

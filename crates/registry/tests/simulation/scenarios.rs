@@ -1,6 +1,8 @@
 //! The days that a registry must survive, one by one.
 
-use touchline_registry::{Change, Limits, Output, OwnerId, Policy, Reason, Refusal, Registered, Replica, Settings, Stamp};
+use touchline_registry::{
+    Change, Limits, Output, OwnerId, Policy, Reason, Refusal, Registered, Replica, Settings, Stamp,
+};
 
 use crate::cluster::{Cluster, id};
 
@@ -37,14 +39,19 @@ fn the_same_owner_again_replaces_the_metadata_and_another_is_refused() {
         assert_eq!(cluster.changes(node), [Change::Registered, Change::Updated]);
         assert_eq!(cluster.owner(node, "bike"), Some(id(1)));
     }
-    assert_eq!(cluster.replicas[1].unregister(id(1), "bike"), Err(Refusal::Undefined), "only its own node can take it away");
+    assert_eq!(
+        cluster.replicas[1].unregister(id(1), "bike"),
+        Err(Refusal::Undefined),
+        "only its own node can take it away"
+    );
 }
 
 #[test]
 fn metadata_is_replaced_only_as_it_was_seen() {
     let mut cluster = Cluster::new(2, &Settings::default());
     let Ok(Registered::New(entry)) = cluster.register(0, 1, "bike") else { panic!("free") };
-    let updated = cluster.replicas[0].update_meta(id(1), "bike", b"1", Some((entry.stamp(), 0))).expect("nobody was faster");
+    let updated =
+        cluster.replicas[0].update_meta(id(1), "bike", b"1", Some((entry.stamp(), 0))).expect("nobody was faster");
     assert_eq!((updated.stamp(), updated.revision()), (entry.stamp(), 1));
     let late = cluster.replicas[0].update_meta(id(1), "bike", b"2", Some((entry.stamp(), 0)));
     assert!(matches!(late, Err(Refusal::Changed(seen)) if seen == updated));
@@ -129,8 +136,10 @@ fn nothing_is_left_of_an_earlier_life_even_if_its_words_come_late() {
         let mut cluster = Cluster::new(2, &Settings::default());
         cluster.register(1, 1, "old").expect("free");
         cluster.replicas[1].flush();
-        let old_words: Vec<_> =
-            cluster.replicas[1].outputs().filter_map(|o| if let Output::Send { message, .. } = o { Some(message) } else { None }).collect();
+        let old_words: Vec<_> = cluster.replicas[1]
+            .outputs()
+            .filter_map(|o| if let Output::Send { message, .. } = o { Some(message) } else { None })
+            .collect();
         for words in &old_words {
             cluster.replicas[0].receive(words, cluster.now_ms);
         }
@@ -212,7 +221,9 @@ fn in_a_partial_split_everybody_holds_what_it_can_see() {
         cluster.register(node, node as u8 + 1, &format!("of-{node}")).expect("free");
     }
     cluster.pass(8_000);
-    let seen = |cluster: &Cluster, node| (0..3).filter(|i| cluster.owner(node, &format!("of-{i}")).is_some()).collect::<Vec<_>>();
+    let seen = |cluster: &Cluster, node| {
+        (0..3).filter(|i| cluster.owner(node, &format!("of-{i}")).is_some()).collect::<Vec<_>>()
+    };
     assert_eq!([seen(&cluster, 0), seen(&cluster, 1), seen(&cluster, 2)], [vec![0, 1], vec![0, 1, 2], vec![1, 2]]);
     cluster.cut.clear();
     cluster.settle();
@@ -282,7 +293,8 @@ fn a_group_has_each_member_once_with_its_metadata() {
     assert_eq!(cluster.replicas[1].join(id(2), "room", b"c", 3), Ok(true));
     cluster.deliver();
     for node in 0..2 {
-        let mut members: Vec<_> = cluster.replicas[node].members("room").map(|e| (e.owner(), e.meta().to_vec())).collect();
+        let mut members: Vec<_> =
+            cluster.replicas[node].members("room").map(|e| (e.owner(), e.meta().to_vec())).collect();
         members.sort();
         assert_eq!(members, [(id(1), b"b".to_vec()), (id(2), b"c".to_vec())]);
     }
@@ -318,7 +330,8 @@ fn a_slow_or_failing_backend_falls_back_to_the_newest() {
 
 #[test]
 fn what_the_backend_decided_is_not_asked_again() {
-    // The one that the backend decided for is older, and was decided for behind a split; a third node has claimed the name meanwhile.
+    // The one that the backend decided for is older, and was decided for behind a split; a third node has claimed the
+    // name meanwhile.
     let mut cluster = Cluster::new(3, &Settings { policy: Policy::Hook, ..Settings::default() });
     cluster.cut = vec![(0, 2), (1, 2)];
     cluster.pass(6_000);
@@ -416,10 +429,16 @@ fn the_dead_entry_of_a_loser_does_not_come_back_with_a_late_snapshot() {
         let Output::Send { message, .. } = output else { continue };
         cluster.replicas[2].receive(&message, cluster.now_ms);
     }
-    want.extend(cluster.replicas[2].outputs().filter_map(|o| if let Output::Send { message, .. } = o { Some(message) } else { None }));
+    want.extend(
+        cluster.replicas[2]
+            .outputs()
+            .filter_map(|o| if let Output::Send { message, .. } = o { Some(message) } else { None }),
+    );
     want.iter().for_each(|message| cluster.replicas[1].receive(message, cluster.now_ms));
-    let late: Vec<_> =
-        cluster.replicas[1].outputs().filter_map(|o| if let Output::Send { message, .. } = o { Some(message) } else { None }).collect();
+    let late: Vec<_> = cluster.replicas[1]
+        .outputs()
+        .filter_map(|o| if let Output::Send { message, .. } = o { Some(message) } else { None })
+        .collect();
     // Meanwhile the winner appears, the loser gives way, and the winner goes again.
     cluster.cut.clear();
     cluster.now_ms += 100;

@@ -123,7 +123,11 @@ fn what_fits_into_one_message_is_the_same_for_news_the_log_and_snapshots() {
         story.register(1, "name-1");
         story.register(1, "name-2");
         let messages = story.said().len();
-        assert_eq!((messages, pieces(&mut story)), if least.is_some() || messages == 1 { (1, 1) } else { (2, 2) }, "{message_max}");
+        assert_eq!(
+            (messages, pieces(&mut story)),
+            if least.is_some() || messages == 1 { (1, 1) } else { (2, 2) },
+            "{message_max}"
+        );
         least = least.or((messages == 1).then_some(message_max));
     }
     // The log has both in one message, and the carrier takes less than that, or just that.
@@ -153,7 +157,8 @@ fn a_gap_is_asked_for_by_its_number_and_what_is_known_is_skipped() {
     assert_eq!((story.wanted(), story.changes().len()), (Vec::new(), 2));
     story.hear("there", claims(9, &["d"]));
     assert_eq!((story.wanted(), story.here.lookup("d")), (vec![(8, 0)], None));
-    // The answer begins in the middle of what is known: two claims, of which one has been taken back since, and what is new.
+    // The answer begins in the middle of what is known: two claims, of which one has been taken back since, and what is
+    // new.
     let (a, c) = (claim(0, &record(id(200), 1, 0, "a", "")), claim(0, &record(id(200), 1, 0, "c", "")));
     story.hear("there", Body::Delta { first: 8, count: 1, operations: unclaim("a", 0) });
     story.changes();
@@ -284,7 +289,10 @@ fn each_snapshot_that_is_asked_for_has_a_number_of_its_own() {
         for node in ["there", "also", "too"] {
             story.hear(node, heartbeat(0));
             nonces.extend(
-                story.said().into_iter().filter_map(|(_, body)| if let Body::Want { nonce, .. } = body { Some(nonce) } else { None }),
+                story
+                    .said()
+                    .into_iter()
+                    .filter_map(|(_, body)| if let Body::Want { nonce, .. } = body { Some(nonce) } else { None }),
             );
         }
         assert!(nonces.len() >= at_least && !nonces.contains(&0), "zero is no number: {nonces:?}");

@@ -71,7 +71,9 @@ fn only_questions_to_this_life_are_answered() {
     story.register(1, "bike");
     story.said();
     let (order, birth) = LIFE;
-    for (to, life) in [("also", LIFE), ("here", (order - 1, birth)), ("here", (order + 1, birth)), ("here", (order, birth + 1))] {
+    for (to, life) in
+        [("also", LIFE), ("here", (order - 1, birth)), ("here", (order + 1, birth)), ("here", (order, birth + 1))]
+    {
         story.hear("there", want(to, life, 0));
         story.hear("there", want(to, life, 1));
         assert_eq!(story.said(), [], "{to} {life:?}");
@@ -98,7 +100,8 @@ fn commands_of_one_moment_travel_together() {
     assert_eq!(story.messages(), [], "nothing is said twice");
 }
 
-/// A day of questions, losses and silences, and the clock is set ahead by an hour in the middle of it: everything takes as long as before.
+/// A day of questions, losses and silences, and the clock is set ahead by an hour in the middle of it: everything takes
+/// as long as before.
 #[test]
 fn a_clock_that_is_set_ahead_changes_no_interval() {
     let day = |set_at: Option<usize>| {
@@ -134,14 +137,18 @@ fn a_clock_that_is_set_ahead_changes_no_interval() {
                 story.hear("there", want("here", LIFE, 0));
             }
             story.here.tick(story.now_ms);
-            let kinds: Vec<_> = story.messages().into_iter().map(|(_, message)| std::mem::discriminant(&message.body)).collect();
+            let kinds: Vec<_> =
+                story.messages().into_iter().map(|(_, message)| std::mem::discriminant(&message.body)).collect();
             let seen = story.here.counters();
             told.push((step, kinds, story.probes, story.nodes.clone(), seen.reincarnations, seen.hooks_failed));
         }
         told
     };
     let expected = day(None);
-    assert_eq!(expected.last().map(|(_, _, probes, nodes, lives, silent)| (*probes, nodes.len(), *lives, *silent)), Some((1, 2, 1, 1)));
+    assert_eq!(
+        expected.last().map(|(_, _, probes, nodes, lives, silent)| (*probes, nodes.len(), *lives, *silent)),
+        Some((1, 2, 1, 1))
+    );
     for step in 0..260 {
         assert_eq!(day(Some(step)), expected, "set at step {step}");
     }

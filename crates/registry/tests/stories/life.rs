@@ -36,7 +36,10 @@ fn a_node_that_is_not_followed_for_the_timeout_is_purged() {
     assert_eq!(story.nodes, [("there".to_owned(), true), ("there".to_owned(), false)]);
     // This life of it does not come back.
     story.hear("there", heartbeat(9));
-    assert_eq!(story.said(), [(Some("there".to_owned()), Body::Outdated { to: "there".into(), past: OTHER_LIFE, known: OTHER_LIFE })]);
+    assert_eq!(
+        story.said(),
+        [(Some("there".to_owned()), Body::Outdated { to: "there".into(), past: OTHER_LIFE, known: OTHER_LIFE })]
+    );
 }
 
 #[test]
@@ -110,17 +113,26 @@ fn while_the_backend_is_asked_the_name_is_still_its_owners() {
     let equal = claim(0, &record(id(200), (START_MS + 1) << 16, 0, "bike", ""));
     story.hear("there", Body::Delta { first: 1, count: 1, operations: equal });
     story.said();
-    assert_eq!((story.questions.len(), story.lost.len(), story.here.lookup("bike").map(|entry| entry.owner())), (1, 0, Some(id(200))));
+    assert_eq!(
+        (story.questions.len(), story.lost.len(), story.here.lookup("bike").map(|entry| entry.owner())),
+        (1, 0, Some(id(200)))
+    );
     assert_eq!(story.here.may_register(id(1), "bike", b"new", false), Ok(false));
     let updated = story.here.register(id(1), "bike", b"new", false, START_MS);
     assert!(matches!(updated, Ok(Registered::Updated(entry)) if entry.meta() == b"new" && entry.owner() == id(1)));
-    assert!(matches!(story.here.may_register(id(2), "bike", b"", false), Err(Refusal::Taken(entry)) if entry.owner() == id(200)));
+    assert!(
+        matches!(story.here.may_register(id(2), "bike", b"", false), Err(Refusal::Taken(entry)) if entry.owner() == id(200))
+    );
     // Elsewhere the backend has decided for the other, three times by now: there is no question any more.
     story.hear("there", Body::Delta { first: 2, count: 1, operations: later });
     story.said();
     assert_eq!((story.questions.len(), &*story.lost), (1, &["bike".to_owned()][..]));
     story.here.resolve("bike", Some(true), START_MS);
-    assert_eq!(story.here.lookup("bike").map(|entry| entry.owner()), Some(id(200)), "an answer that comes too late changes nothing");
+    assert_eq!(
+        story.here.lookup("bike").map(|entry| entry.owner()),
+        Some(id(200)),
+        "an answer that comes too late changes nothing"
+    );
 }
 
 #[test]
@@ -138,7 +150,8 @@ fn what_the_backend_decided_counts_above_what_it_decided_before() {
     assert!(matches!(&*said, [(None, Body::Delta { operations, .. })] if *operations == claimed), "{said:?}");
 }
 
-/// Its claim is doubtful after that, and the other's counts: but whether the other still has the name only its snapshot tells.
+/// Its claim is doubtful after that, and the other's counts: but whether the other still has the name only its snapshot
+/// tells.
 #[test]
 fn a_node_that_was_away_gives_way_only_to_what_is_still_there() {
     let later = || claim(0, &record(id(200), (START_MS + 1) << 16, 0, "bike", ""));
@@ -220,8 +233,10 @@ fn a_node_that_was_away_looks_at_its_connections_and_says_nothing_until_then() {
         assert_eq!(story.life(), (order, BIRTH));
         story.hear("there", Body::Want { to: "here".into(), life: (order, BIRTH), first: 0, nonce: 9 });
         let said = story.said();
-        let doubts: Vec<u64> =
-            said.iter().filter_map(|(_, body)| if let Body::Snapshot { doubt, .. } = body { Some(*doubt) } else { None }).collect();
+        let doubts: Vec<u64> = said
+            .iter()
+            .filter_map(|(_, body)| if let Body::Snapshot { doubt, .. } = body { Some(*doubt) } else { None })
+            .collect();
         // All that it had is doubtful, up to the latest.
         let latest = story.here.lookup("boat").expect("it is still its own").stamp();
         assert_eq!(doubts, [if is_away { latest.0 } else { 0 }]);
@@ -246,7 +261,8 @@ fn who_was_away_takes_only_new_snapshots() {
     assert_eq!((story.here.is_settled(), story.nodes.len()), (true, 1), "it was in sight all the time");
 }
 
-/// What is known of a node from before a standstill may be long over: it shows what it showed, and must not come to show more.
+/// What is known of a node from before a standstill may be long over: it shows what it showed, and must not come to
+/// show more.
 #[test]
 fn what_is_of_long_ago_never_comes_to_count() {
     let of = |node: u8, at: u64, name: &str| claim(0, &record(id(node), at << 16, 0, name, ""));
@@ -261,7 +277,10 @@ fn what_is_of_long_ago_never_comes_to_count() {
         story.hear("also", Body::Snapshot { last: 1, doubt: 0, nonce, part: 0, parts: 1, operations });
     };
     follow(&mut story, of(101, 9, "beaten"));
-    story.hear("there", Body::Delta { first: 1, count: 2, operations: [of(200, 5, "beaten"), of(200, 5, "counts")].concat() });
+    story.hear(
+        "there",
+        Body::Delta { first: 1, count: 2, operations: [of(200, 5, "beaten"), of(200, 5, "counts")].concat() },
+    );
     story.stand_still(5_001);
     story.here.probed(story.now_ms);
     story.said();
@@ -293,12 +312,19 @@ fn a_host_that_does_not_answer_is_not_waited_for() {
 
 #[test]
 fn who_is_purged_elsewhere_begins_a_new_life_above_all_that_is_known() {
-    for (known, order) in
-        [((START_MS, BIRTH), START_MS + 1), ((START_MS + 500, 1), START_MS + 501), ((5, 5), START_MS + 1), ((u64::MAX, 1), u64::MAX)]
-    {
+    for (known, order) in [
+        ((START_MS, BIRTH), START_MS + 1),
+        ((START_MS + 500, 1), START_MS + 501),
+        ((5, 5), START_MS + 1),
+        ((u64::MAX, 1), u64::MAX),
+    ] {
         let mut story = Story::following(&Settings::default(), &[], 0);
         story.hear("there", outdated(LIFE, known));
-        assert_eq!((story.here.counters().reincarnations, story.probes), (1, 0), "it went on all the time: it knows its connections");
+        assert_eq!(
+            (story.here.counters().reincarnations, story.probes),
+            (1, 0),
+            "it went on all the time: it knows its connections"
+        );
         let lives: Vec<Life> = story.messages().iter().map(|(_, message)| message.life).collect();
         assert_eq!(lives, [(order, BIRTH)], "it tells at once");
         story.pass(999);
@@ -313,7 +339,12 @@ fn a_word_that_is_not_of_this_life_begins_no_new_one() {
     let (order, birth) = LIFE;
     let to = |name: &str, past| Body::Outdated { to: name.into(), past, known: (order + 9, 9) };
     let mut story = Story::following(&Settings::default(), &[], 0);
-    for body in [to("also", LIFE), to("here", (order + 1, birth)), to("here", (order - 1, birth)), to("here", (order, birth + 1))] {
+    for body in [
+        to("also", LIFE),
+        to("here", (order + 1, birth)),
+        to("here", (order - 1, birth)),
+        to("here", (order, birth + 1)),
+    ] {
         story.hear("there", body);
     }
     assert_eq!((story.here.counters().reincarnations, story.probes, story.messages()), (0, 0, Vec::new()));
@@ -332,7 +363,11 @@ fn who_is_purged_after_it_stood_still_looks_at_its_connections_first() {
         story.messages();
         story.hear("there", outdated(LIFE, LIFE));
         story.messages();
-        assert_eq!((story.probes, story.here.counters().reincarnations), (usize::from(looks), u64::from(!looks)), "{after_ms}");
+        assert_eq!(
+            (story.probes, story.here.counters().reincarnations),
+            (usize::from(looks), u64::from(!looks)),
+            "{after_ms}"
+        );
         // Another node knows of a later life: that counts too, and nobody is asked twice.
         if looks {
             story.hear("also", outdated(LIFE, (START_MS + 700, 1)));
@@ -370,10 +405,16 @@ fn a_new_life_says_nothing_of_the_operations_before_it() {
 #[test]
 fn a_node_is_trusted_again_when_all_others_have_what_it_has() {
     let new = (LIFE.0 + 1, BIRTH);
-    let trusts =
-        |story: &mut Story| story.said().iter().any(|(_, body)| matches!(body, Body::Delta { operations, .. } if **operations == TRUST));
-    let cases =
-        [(Some(new), 0, true), (Some(new), 3_600_000, true), (Some(LIFE), 0, false), (Some((new.0, 8)), 0, false), (None, 0, false)];
+    let trusts = |story: &mut Story| {
+        story.said().iter().any(|(_, body)| matches!(body, Body::Delta { operations, .. } if **operations == TRUST))
+    };
+    let cases = [
+        (Some(new), 0, true),
+        (Some(new), 3_600_000, true),
+        (Some(LIFE), 0, false),
+        (Some((new.0, 8)), 0, false),
+        (None, 0, false),
+    ];
     for (says, clock_set_by_ms, is_trusted) in cases {
         let mut story = Story::following(&Settings::default(), &[], 0);
         story.register(1, "bike");
@@ -413,13 +454,22 @@ fn a_node_in_sight_whose_entries_are_missing_delays_trust() {
     let lives = vec![("here".to_owned(), new)];
     for _ in 0..55 {
         beat(&mut story, 0, Some(new));
-        story.hear("also", Body::Heartbeat { last: 0, digest: 0, entries: 0, limits: (255, 4_096), lives: lives.clone() });
+        story.hear(
+            "also",
+            Body::Heartbeat { last: 0, digest: 0, entries: 0, limits: (255, 4_096), lives: lives.clone() },
+        );
         story.pass(100);
     }
     let before = story.said();
     assert!(!before.iter().any(|(_, body)| matches!(body, Body::Delta { .. })));
-    let nonce = before.iter().filter_map(|(_, body)| if let Body::Want { nonce, .. } = body { Some(*nonce) } else { None }).next_back();
-    story.hear("also", Body::Snapshot { last: 0, doubt: 0, nonce: nonce.expect("asked"), part: 0, parts: 1, operations: Vec::new() });
+    let nonce = before
+        .iter()
+        .filter_map(|(_, body)| if let Body::Want { nonce, .. } = body { Some(*nonce) } else { None })
+        .next_back();
+    story.hear(
+        "also",
+        Body::Snapshot { last: 0, doubt: 0, nonce: nonce.expect("asked"), part: 0, parts: 1, operations: Vec::new() },
+    );
     story.pass(100);
     assert_eq!(story.said(), [(None, Body::Delta { first: 2, count: 1, operations: TRUST.to_vec() })]);
 }
@@ -434,7 +484,11 @@ fn a_name_that_is_contested_delays_trust() {
     story.said();
     let rival = claim(0, &record(id(200), (START_MS - 9) << 16, 0, "bike", ""));
     story.hear("there", Body::Delta { first: 1, count: 1, operations: rival });
-    assert_eq!(story.here.lookup("bike").map(|entry| entry.owner()), Some(id(200)), "of two doubtful claims the policy decides");
+    assert_eq!(
+        story.here.lookup("bike").map(|entry| entry.owner()),
+        Some(id(200)),
+        "of two doubtful claims the policy decides"
+    );
     for _ in 0..60 {
         beat(&mut story, 0, Some(new));
         story.pass(100);

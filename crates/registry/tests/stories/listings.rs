@@ -77,7 +77,13 @@ fn listing() -> impl Strategy<Value = Listing> {
     let sizes = prop_oneof![0..50_u32, 1_000..1_100_u32, 2_000..2_100_u32, 0..5_000_u32];
     let gone = prop::collection::btree_set(0..5_000_u32, 0..500);
     let changes = prop::collection::vec(prop::collection::vec((0..6_000_u32, any::<bool>()), 0..20), 1..5);
-    (kinds, sizes, gone, limits, changes).prop_map(|(kind, size, gone, limit, changes)| Listing { kind, size, gone, limit, changes })
+    (kinds, sizes, gone, limits, changes).prop_map(|(kind, size, gone, limit, changes)| Listing {
+        kind,
+        size,
+        gone,
+        limit,
+        changes,
+    })
 }
 
 proptest! {

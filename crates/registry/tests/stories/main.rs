@@ -1,5 +1,6 @@
-//! Stories of one node, *here*, and others whose every word is written by hand, as `docs/registry.md` has the wire: what a node asks for,
-//! what it answers, how often, and what it makes of nonsense. The cluster as a whole is in `tests/simulation`.
+//! Stories of one node, *here*, and others whose every word is written by hand, as `docs/registry.md` has the wire:
+//! what a node asks for, what it answers, how often, and what it makes of nonsense. The cluster as a whole is in
+//! `tests/simulation`.
 
 mod catching_up;
 mod economy;
@@ -52,7 +53,10 @@ impl Story {
         let mut story = Story::new(settings);
         story.hear("there", heartbeat(last));
         let nonce = story.wanted().first().expect("a snapshot is asked for").1;
-        story.hear("there", Body::Snapshot { last, doubt: 0, nonce, part: 0, parts: 1, operations: operations.to_vec() });
+        story.hear(
+            "there",
+            Body::Snapshot { last, doubt: 0, nonce, part: 0, parts: 1, operations: operations.to_vec() },
+        );
         story.here.tick(START_MS);
         story.said();
         assert!(story.here.is_settled());
@@ -83,7 +87,9 @@ impl Story {
         let mut messages = Vec::new();
         for output in self.here.outputs() {
             match output {
-                Output::Send { to, message } => messages.push((to.as_deref().map(str::to_owned), Message::read(&message))),
+                Output::Send { to, message } => {
+                    messages.push((to.as_deref().map(str::to_owned), Message::read(&message)))
+                }
                 Output::Event(event) => self.events.push(event),
                 Output::Lost { lost, .. } => self.lost.push(lost.key().to_owned()),
                 Output::Resolve { mine, .. } => self.questions.push(mine.key().to_owned()),
@@ -151,6 +157,7 @@ fn heartbeat(last: u64) -> Body {
 
 /// What *there* says of a name at a number.
 fn claims(first: u64, names: &[&str]) -> Body {
-    let operations: Vec<u8> = names.iter().flat_map(|name| wire::claim(0, &wire::record(id(200), 1 << 16, 0, name, ""))).collect();
+    let operations: Vec<u8> =
+        names.iter().flat_map(|name| wire::claim(0, &wire::record(id(200), 1 << 16, 0, name, ""))).collect();
     Body::Delta { first, count: names.len() as u64, operations }
 }

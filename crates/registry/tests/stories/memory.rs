@@ -1,4 +1,5 @@
-//! What is gone is given back, to the last byte: nothing holds it any more. How much that is altogether is in `tests/memory.rs`.
+//! What is gone is given back, to the last byte: nothing holds it any more. How much that is altogether is in
+//! `tests/memory.rs`.
 
 use std::sync::Arc;
 

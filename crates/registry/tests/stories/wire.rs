@@ -1,4 +1,5 @@
-//! The wire as `docs/registry.md` has it, written and read a second time: by what that page says, not by the crate's own code.
+//! The wire as `docs/registry.md` has it, written and read a second time: by what that page says, not by the crate's
+//! own code.
 
 use touchline_registry::OwnerId;
 

@@ -71,7 +71,8 @@ fn each_reason_is_told_as_it_came() {
     assert_eq!(story.here.counters().malformed, 0);
 }
 
-/// Nodes of different versions compare digests: another sum for the same entries would make them send snapshots for ever.
+/// Nodes of different versions compare digests: another sum for the same entries would make them send snapshots for
+/// ever.
 #[test]
 fn a_heartbeat_tells_what_the_node_has_and_the_digest_of_it_never_changes() {
     let mut story = Story::new(&Settings::default());
@@ -80,10 +81,14 @@ fn a_heartbeat_tells_what_the_node_has_and_the_digest_of_it_never_changes() {
         story.here.joined(now_ms);
         story.here.tick(now_ms);
         let (to, message) = story.messages().pop().expect("a heartbeat");
-        assert_eq!((to, &*message.node, message.life, message.clock >> 16), (None, "here", (START_MS, BIRTH), START_MS));
+        assert_eq!(
+            (to, &*message.node, message.life, message.clock >> 16),
+            (None, "here", (START_MS, BIRTH), START_MS)
+        );
         message.body
     };
-    let expected = |last, digest, entries| Body::Heartbeat { last, digest, entries, limits: (255, 4_096), lives: Vec::new() };
+    let expected =
+        |last, digest, entries| Body::Heartbeat { last, digest, entries, limits: (255, 4_096), lives: Vec::new() };
     assert_eq!(beat(&mut story), expected(0, 0, 0));
     story.register(1, "bike");
     assert_eq!(beat(&mut story), expected(1, 0x4ab0_f5c8_0084_361c, 1));
@@ -100,7 +105,9 @@ fn a_heartbeat_tells_whose_entries_are_here() {
     story.hear_of("also", (3, 4), heartbeat(0));
     story.messages();
     story.pass(1_000);
-    let Some((_, Message { body: Body::Heartbeat { lives, .. }, .. })) = story.messages().pop() else { panic!("a heartbeat is due") };
+    let Some((_, Message { body: Body::Heartbeat { lives, .. }, .. })) = story.messages().pop() else {
+        panic!("a heartbeat is due")
+    };
     assert_eq!(lives, [("there".to_owned(), OTHER_LIFE)]);
 }
 
@@ -120,7 +127,8 @@ fn a_heartbeat_comes_when_it_is_due() {
 #[test]
 fn what_is_no_message_is_counted_and_nothing_else() {
     let mut story = Story::following(&Settings::default(), &[], 0);
-    let good = |node: &str, policy, body| Message { node: node.into(), life: OTHER_LIFE, clock: 1, policy, body }.write();
+    let good =
+        |node: &str, policy, body| Message { node: node.into(), life: OTHER_LIFE, clock: 1, policy, body }.write();
     let mut another_version = good("there", 0, Body::Goodbye);
     another_version[0] = 2;
     let mut no_kind = good("there", 0, Body::Goodbye);
@@ -174,12 +182,22 @@ fn a_record_that_is_none_is_counted() {
             story.hear("there", Body::Delta { first: 1, count: 1, operations: operation.clone() });
             assert_eq!((story.here.counters().malformed, story.changes().len()), (1, 0));
             // In a snapshot too; the rest of it counts.
-            let mut story =
-                Story::following(&Settings::default(), &[operation, claim(0, &record(id(1), STAMP, 0, "boat", ""))].concat(), 2);
-            assert_eq!((story.here.counters().malformed, story.here.view().names(), story.wanted()), (1, 1, Vec::new()));
+            let mut story = Story::following(
+                &Settings::default(),
+                &[operation, claim(0, &record(id(1), STAMP, 0, "boat", ""))].concat(),
+                2,
+            );
+            assert_eq!(
+                (story.here.counters().malformed, story.here.view().names(), story.wanted()),
+                (1, 1, Vec::new())
+            );
         }
     }
-    let story = Story::following(&Settings::default(), &[&claim(0, &record(id(1), STAMP, 0, "boat", ""))[..], &[9]].concat(), 2);
+    let story = Story::following(
+        &Settings::default(),
+        &[&claim(0, &record(id(1), STAMP, 0, "boat", ""))[..], &[9]].concat(),
+        2,
+    );
     assert_eq!((story.here.counters().malformed, story.here.view().names()), (1, 1));
 }
 
@@ -197,7 +215,11 @@ fn its_own_words_that_come_back_are_no_news() {
 fn nodes_with_other_options_are_told_once_and_all_follow_the_strictest() {
     let limits = Limits { key_max: 10, meta_max: 10, ..Limits::default() };
     let mut story = Story::following(&Settings { policy: Policy::Oldest, limits, ..Settings::default() }, &[], 0);
-    assert_eq!((story.here.counters().differences, &*story.differing), (1, &["there".to_owned()][..]), "its policy and limits are others");
+    assert_eq!(
+        (story.here.counters().differences, &*story.differing),
+        (1, &["there".to_owned()][..]),
+        "its policy and limits are others"
+    );
     assert_eq!(story.here.policy(), Policy::Oldest);
     let beat = |story: &mut Story, policy, limits| {
         let body = Body::Heartbeat { last: 0, digest: 0, entries: 0, limits, lives: Vec::new() };
@@ -207,10 +229,16 @@ fn nodes_with_other_options_are_told_once_and_all_follow_the_strictest() {
         (story.here.policy(), story.differing.len())
     };
     let try_lengths = |story: &mut Story| {
-        let fits = |key: usize, meta: usize| story.here.may_register(id(1), &"k".repeat(key), &vec![b'm'; meta], false).is_ok();
+        let fits = |key: usize, meta: usize| {
+            story.here.may_register(id(1), &"k".repeat(key), &vec![b'm'; meta], false).is_ok()
+        };
         ((1..12).filter(|key| fits(*key, 0)).count(), (0..12).filter(|meta| fits(1, *meta)).count() - 1)
     };
-    assert_eq!((beat(&mut story, 0, (255, 4_096)), try_lengths(&mut story)), ((Policy::Oldest, 1), (10, 10)), "the same again");
+    assert_eq!(
+        (beat(&mut story, 0, (255, 4_096)), try_lengths(&mut story)),
+        ((Policy::Oldest, 1), (10, 10)),
+        "the same again"
+    );
     assert_eq!((beat(&mut story, 3, (255, 9)), try_lengths(&mut story)), ((Policy::Reject, 2), (10, 9)));
     assert_eq!((beat(&mut story, 3, (8, 9)), try_lengths(&mut story)), ((Policy::Reject, 3), (8, 9)));
     // Its options are changed to ours.
@@ -261,15 +289,19 @@ fn what_the_carrier_does_not_take_is_refused() {
     for node in ["n".to_owned(), "n".repeat(200)] {
         let mut here = Replica::new(&node, u64::MAX, Settings::default(), START_MS);
         here.set_message_max(700);
-        let longest = (1..=255).take_while(|length| here.may_join(id(1), &"k".repeat(*length), &[0; 200]).is_ok()).last();
+        let longest =
+            (1..=255).take_while(|length| here.may_join(id(1), &"k".repeat(*length), &[0; 200]).is_ok()).last();
         let longest = longest.expect("some fit");
-        // Reckoned with are 160 bytes and the node's name for a message, and 48 for an entry besides its key and metadata.
+        // Reckoned with are 160 bytes and the node's name for a message, and 48 for an entry besides its key and
+        // metadata.
         assert_eq!(longest, (700 - 160 - node.len() - 48 - 200).min(255));
         here.join(id(1), &"k".repeat(longest), &[0; 200], START_MS).expect("it fits");
         here.register(id(1), &"k".repeat(longest), &[0; 200], false, START_MS).expect("it fits");
         here.flush();
-        let lengths: Vec<usize> =
-            here.outputs().filter_map(|o| if let Output::Send { message, .. } = o { Some(message.len()) } else { None }).collect();
+        let lengths: Vec<usize> = here
+            .outputs()
+            .filter_map(|o| if let Output::Send { message, .. } = o { Some(message.len()) } else { None })
+            .collect();
         assert!(lengths.len() == 2 && lengths.iter().all(|length| (500..=700).contains(length)), "{lengths:?}");
     }
 }

@@ -39,8 +39,8 @@ impl Stream {
     }
 }
 
-/// How long, and up to how many bytes, a connection is read on after it has been closed for writing: somewhat more than the largest body of a
-/// request by default.
+/// How long, and up to how many bytes, a connection is read on after it has been closed for writing: somewhat more than
+/// the largest body of a request by default.
 const PARTING_TIME: Duration = Duration::from_secs(5);
 const PARTING_SIZE: usize = 16 * 1024 * 1024;
 /// Bytes read at once, and thrown away, meanwhile.
@@ -64,8 +64,9 @@ pub(super) struct Begun {
     parting: Option<Box<Parting>>,
 }
 
-/// The end of a connection (RFC 9112 section 9.6). What the client still sends is read for a while: if the socket were closed with unread bytes,
-/// or before some arrive, the system would answer with a reset, which can destroy the last answer before the client has read it.
+/// The end of a connection (RFC 9112 section 9.6). What the client still sends is read for a while: if the socket were
+/// closed with unread bytes, or before some arrive, the system would answer with a reset, which can destroy the last
+/// answer before the client has read it.
 struct Parting {
     end: Pin<Box<Sleep>>,
     left: usize,
@@ -118,7 +119,11 @@ impl Begun {
 }
 
 impl AsyncRead for Begun {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         if let Watch::Frames(gauge) = &mut self.watch {
             ready!(gauge.poll_ready(context));
         }
@@ -145,7 +150,11 @@ impl AsyncWrite for Begun {
         outcome
     }
 
-    fn poll_write_vectored(mut self: Pin<&mut Self>, context: &mut Context<'_>, slices: &[io::IoSlice<'_>]) -> Poll<io::Result<usize>> {
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
         let outcome = each!(&mut self.stream, socket => Pin::new(socket).poll_write_vectored(context, slices));
         self.note_write(&outcome);
         outcome
@@ -167,7 +176,8 @@ impl AsyncWrite for Begun {
                 pass.part();
             }
         }
-        let parting = parting.get_or_insert_with(|| Box::new(Parting { end: Box::pin(sleep(PARTING_TIME)), left: PARTING_SIZE }));
+        let parting =
+            parting.get_or_insert_with(|| Box::new(Parting { end: Box::pin(sleep(PARTING_TIME)), left: PARTING_SIZE }));
         parting.poll(stream, context).map(Ok)
     }
 }

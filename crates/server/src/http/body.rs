@@ -1,4 +1,5 @@
-//! The body of a request: what is held of it is counted, and what nobody has read of it is passed over, so that the connection can go on.
+//! The body of a request: what is held of it is counted, and what nobody has read of it is passed over, so that the
+//! connection can go on.
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
@@ -21,7 +22,8 @@ use hyper::header::EXPECT;
 const PASSED_MAX: u64 = 64 * 1024;
 const PASSED_TIME: Duration = Duration::from_secs(5);
 
-/// Bytes that are held for requests and streams of HTTP: as long as this lives they are part of [`crate::shard::ShardHandle::http_buffered`].
+/// Bytes that are held for requests and streams of HTTP: as long as this lives they are part of
+/// [`crate::shard::ShardHandle::http_buffered`].
 pub(super) struct Held {
     buffered: Arc<AtomicUsize>,
     bytes: usize,
@@ -58,9 +60,18 @@ pub(super) struct RequestBody {
 
 impl RequestBody {
     /// A request whose body is counted in `buffered`.
-    pub(super) fn wrap(request: Request<Incoming>, rest: Option<Rc<Rest>>, buffered: &Arc<AtomicUsize>) -> Request<Self> {
+    pub(super) fn wrap(
+        request: Request<Incoming>,
+        rest: Option<Rc<Rest>>,
+        buffered: &Arc<AtomicUsize>,
+    ) -> Request<Self> {
         let is_asked_for = !request.headers().contains_key(EXPECT);
-        request.map(|incoming| RequestBody { incoming: Some(incoming), is_asked_for, rest, buffered: Arc::clone(buffered) })
+        request.map(|incoming| RequestBody {
+            incoming: Some(incoming),
+            is_asked_for,
+            rest,
+            buffered: Arc::clone(buffered),
+        })
     }
 
     /// The whole body, and what counts its bytes.

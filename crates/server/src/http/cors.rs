@@ -1,8 +1,10 @@
-//! Requests of pages from elsewhere: `client.allowed_origins`, and the headers that let a browser show the answer to its page.
+//! Requests of pages from elsewhere: `client.allowed_origins`, and the headers that let a browser show the answer to
+//! its page.
 
 use hyper::header::{
-    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, HOST, HeaderMap, HeaderValue, ORIGIN, VARY,
+    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, HOST, HeaderMap, HeaderValue,
+    ORIGIN, VARY,
 };
 use hyper::{StatusCode, Uri};
 
@@ -29,8 +31,8 @@ pub(super) fn check(node: &Node, peer: Remote, uri: &Uri, headers: &HeaderMap) -
     Ok(headers.get(ORIGIN).cloned().map(|origin| if is_named { origin } else { HeaderValue::from_static(ANY) }))
 }
 
-/// Lets the browser show an answer to the page. A page that is not named gets no answer to what the browser sends in its user's name (cookies,
-/// certificates): a page of anywhere must not act as the user.
+/// Lets the browser show an answer to the page. A page that is not named gets no answer to what the browser sends in
+/// its user's name (cookies, certificates): a page of anywhere must not act as the user.
 pub(super) fn admit(mut answer: Answer, origin: Option<&HeaderValue>) -> Answer {
     if let Some(origin) = origin {
         let headers = answer.headers_mut();
@@ -47,7 +49,8 @@ pub(super) fn admit(mut answer: Answer, origin: Option<&HeaderValue>) -> Answer 
 pub(super) fn preflight(headers: &HeaderMap, origin: Option<&HeaderValue>) -> Answer {
     let mut answer = admit(Answer::default(), origin);
     *answer.status_mut() = StatusCode::NO_CONTENT;
-    let wanted = headers.get(ACCESS_CONTROL_REQUEST_HEADERS).cloned().unwrap_or(HeaderValue::from_static("Content-Type"));
+    let wanted =
+        headers.get(ACCESS_CONTROL_REQUEST_HEADERS).cloned().unwrap_or(HeaderValue::from_static("Content-Type"));
     let headers = answer.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, OPTIONS"));
     headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, wanted);

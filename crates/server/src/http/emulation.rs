@@ -22,18 +22,26 @@ pub(super) async fn answer(node: &Node, peer: Remote, request: Request<RequestBo
     if *request.method() == Method::OPTIONS {
         return cors::preflight(request.headers(), origin.as_ref());
     }
-    let answer = if *request.method() == Method::POST { take(node, request).await } else { respond::method_not_allowed("POST, OPTIONS") };
+    let answer = if *request.method() == Method::POST {
+        take(node, request).await
+    } else {
+        respond::method_not_allowed("POST, OPTIONS")
+    };
     cors::admit(answer, origin.as_ref())
 }
 
 async fn take(node: &Node, request: Request<RequestBody>) -> Answer {
-    let is_protobuf = request.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(PROTOBUF.as_bytes()));
+    let is_protobuf =
+        request.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(PROTOBUF.as_bytes()));
     let (body, _held) = match request.into_body().read(node.settings.emulation.max_request_body_size()).await {
         Ok(read) => read,
-        Err(status) => return respond::text(status, "the body is larger than emulation.max_request_body_size, or broken off\n"),
+        Err(status) => {
+            return respond::text(status, "the body is larger than emulation.max_request_body_size, or broken off\n");
+        }
     };
     let read = if is_protobuf { EmulationRequest::from_protobuf(&body) } else { EmulationRequest::from_json(&body) };
-    let handed_on = read.map(|request| node.emulate(&request.session, &request.node, Bytes::copy_from_slice(&request.data)));
+    let handed_on =
+        read.map(|request| node.emulate(&request.session, &request.node, Bytes::copy_from_slice(&request.data)));
     match handed_on {
         Ok(Emulated::Done) => {
             let mut answer = Answer::default();

@@ -1,5 +1,6 @@
-//! The heads of HTTP/2 frames in a stream of bytes (RFC 9113 section 4.1), however the bytes are cut into pieces. Nothing is judged here: the
-//! HTTP/2 library does that. What is found says how much work a connection makes, and whether its next request is still incomplete.
+//! The heads of HTTP/2 frames in a stream of bytes (RFC 9113 section 4.1), however the bytes are cut into pieces.
+//! Nothing is judged here: the HTTP/2 library does that. What is found says how much work a connection makes, and
+//! whether its next request is still incomplete.
 
 /// Bytes of a frame's head.
 const HEAD: usize = 9;
@@ -44,8 +45,8 @@ impl FrameScanner {
         }
     }
 
-    /// Reads over the next bytes of the connection. The number of frames that have begun in them and are work of their own: all but `DATA`,
-    /// and `DATA` that carries fewer bytes than its head has.
+    /// Reads over the next bytes of the connection. The number of frames that have begun in them and are work of their
+    /// own: all but `DATA`, and `DATA` that carries fewer bytes than its head has.
     pub(super) fn scan(&mut self, mut bytes: &[u8]) -> usize {
         let mut charged = 0;
         loop {
@@ -79,7 +80,8 @@ impl FrameScanner {
         !self.is_data || self.payload_left < HEAD
     }
 
-    /// Whether something has begun that should be whole soon: the connection itself, or any frame or block of header fields but a body.
+    /// Whether something has begun that should be whole soon: the connection itself, or any frame or block of header
+    /// fields but a body.
     pub(super) fn is_incomplete(&self) -> bool {
         let is_in_frame = self.head_length > 0 || self.payload_left > 0 && !self.is_data;
         !self.has_begun || is_in_frame || self.is_in_block
@@ -120,8 +122,10 @@ mod tests {
         for first in 0..=bytes.len() {
             for second in first..=bytes.len() {
                 let mut scanner = FrameScanner::new();
-                let counted: usize =
-                    [&bytes[..first], &bytes[first..second], &bytes[second..]].into_iter().map(|piece| scanner.scan(piece)).sum();
+                let counted: usize = [&bytes[..first], &bytes[first..second], &bytes[second..]]
+                    .into_iter()
+                    .map(|piece| scanner.scan(piece))
+                    .sum();
                 assert_eq!(counted, charged, "cut at {first} and {second}");
                 assert!(!scanner.is_incomplete());
             }

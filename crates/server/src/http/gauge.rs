@@ -1,6 +1,6 @@
-//! What the frames of an HTTP/2 connection cost. The library answers `PING` and `SETTINGS` and follows `PRIORITY`, `WINDOW_UPDATE` and
-//! `RST_STREAM` by itself, so they are counted before it sees them: each is charged as a command, and a connection above
-//! `client.command_rate_limit` is not read until its time has come.
+//! What the frames of an HTTP/2 connection cost. The library answers `PING` and `SETTINGS` and follows `PRIORITY`,
+//! `WINDOW_UPDATE` and `RST_STREAM` by itself, so they are counted before it sees them: each is charged as a command,
+//! and a connection above `client.command_rate_limit` is not read until its time has come.
 
 use std::pin::Pin;
 use std::rc::Rc;

@@ -130,7 +130,8 @@ async fn hold(caller: Caller, work: impl AsyncFnOnce(Origin)) {
     }
 }
 
-/// Serves the requests of one connection, of which `early` has been read; if one of them takes the rest of it, hands the socket to the shard.
+/// Serves the requests of one connection, of which `early` has been read; if one of them takes the rest of it, hands
+/// the socket to the shard.
 pub(crate) async fn serve(caller: Caller, socket: StdTcpStream, early: Bytes) {
     let Ok(stream) = TcpStream::from_std(socket) else { return };
     hold(caller, async |origin| {
@@ -143,7 +144,8 @@ pub(crate) async fn serve(caller: Caller, socket: StdTcpStream, early: Bytes) {
     .await;
 }
 
-/// Hears whose the connection is where a proxy has to tell, agrees upon TLS where the port speaks it, and goes on as the port does.
+/// Hears whose the connection is where a proxy has to tell, agrees upon TLS where the port speaks it, and goes on as
+/// the port does.
 pub(crate) async fn prepare(caller: Caller, socket: StdTcpStream, port: Port) {
     let Ok(mut stream) = TcpStream::from_std(socket) else { return };
     hold(caller, async |mut origin| {
@@ -155,7 +157,12 @@ pub(crate) async fn prepare(caller: Caller, socket: StdTcpStream, port: Port) {
             Some(tls) => serve_tls(origin, stream, &tls, port.is_for_lines).await,
             None => {
                 let Ok(socket) = stream.into_std() else { return };
-                let introduced = Message::Introduced { socket, remote: origin.remote, side: port.side, is_for_lines: port.is_for_lines };
+                let introduced = Message::Introduced {
+                    socket,
+                    remote: origin.remote,
+                    side: port.side,
+                    is_for_lines: port.is_for_lines,
+                };
                 origin.node.send(origin.shard, introduced);
             }
         }
@@ -163,8 +170,8 @@ pub(crate) async fn prepare(caller: Caller, socket: StdTcpStream, port: Port) {
     .await;
 }
 
-/// Does what precedes a request. None = it failed, took too long, or the node begins to drain: nothing has been asked for yet. Whoever comes
-/// later than that is told so.
+/// Does what precedes a request. None = it failed, took too long, or the node begins to drain: nothing has been asked
+/// for yet. Whoever comes later than that is told so.
 async fn in_time<T>(node: &Node, is_late: bool, work: impl Future<Output = Option<T>>) -> Option<T> {
     let mut draining = node.draining.subscribe();
     tokio::select! {
@@ -201,10 +208,14 @@ async fn serve_tls(mut origin: Origin, stream: TcpStream, tls: &Tls, is_for_line
 }
 
 fn hand_on_lines(origin: Origin, stream: Box<TlsStream<TcpStream>>) {
-    let (Ok(admission), Ok(socket)) = (origin.node.admit(origin.remote), Stream::Tls(stream).into_arrival()) else { return };
+    let (Ok(admission), Ok(socket)) = (origin.node.admit(origin.remote), Stream::Tls(stream).into_arrival()) else {
+        return;
+    };
     let entrance = lines(admission);
     let (greeting, early) = Default::default();
-    origin.node.send(origin.shard, Message::Adopt(Box::new(Guest { socket, entrance, greeting, early, user: origin.user })));
+    origin
+        .node
+        .send(origin.shard, Message::Adopt(Box::new(Guest { socket, entrance, greeting, early, user: origin.user })));
 }
 
 /// How a client of lines comes in.

@@ -1,4 +1,5 @@
-//! HTTP/1: hyper parses it; a connection that a request takes for itself is handed to the shard, and all that hyper held is freed.
+//! HTTP/1: hyper parses it; a connection that a request takes for itself is handed to the shard, and all that hyper
+//! held is freed.
 
 use std::rc::Rc;
 
@@ -56,7 +57,10 @@ pub(super) async fn serve(origin: Origin, stream: Stream, early: Bytes) {
         .max_buf_size(HEAD_MAX)
         .max_headers(HEADERS_MAX)
         .half_close(false)
-        .serve_connection(TokioIo::new(Begun::new(early, stream, Watch::Requests(Rc::clone(&pace), Rc::clone(&origin.pass)))), service);
+        .serve_connection(
+            TokioIo::new(Begun::new(early, stream, Watch::Requests(Rc::clone(&pace), Rc::clone(&origin.pass)))),
+            service,
+        );
     let mut draining = node.draining.subscribe();
     let mut passing = std::pin::pin!(rest.pass_over());
     let ended = tokio::select! {

@@ -1,5 +1,5 @@
-//! How far a connection is with its request, and how long it may stay there. One timer a connection, which looks again only when a limit may be
-//! reached: hyper's own would be set anew for each request.
+//! How far a connection is with its request, and how long it may stay there. One timer a connection, which looks again
+//! only when a limit may be reached: hyper's own would be set anew for each request.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -85,7 +85,8 @@ pub(super) struct StreamsPace {
 pub(super) enum Overrun {
     /// `http_server.header_timeout`: the client has begun something and does not finish it.
     Incomplete,
-    /// `http_server.idle_timeout`: no request has been under way. Pings and other control frames do not count as requests.
+    /// `http_server.idle_timeout`: no request has been under way. Pings and other control frames do not count as
+    /// requests.
     Idle,
 }
 
@@ -98,7 +99,8 @@ impl StreamsPace {
         StreamsPace { ticks, idle_timeout, header_timeout, idle_since_us: now_us.clone(), incomplete_since_us: now_us }
     }
 
-    /// A session lives on the connection. When none does any more, nobody knows whose it is: it has no more time than for a head.
+    /// A session lives on the connection. When none does any more, nobody knows whose it is: it has no more time than
+    /// for a head.
     pub(super) fn note_seated(&self) {
         self.idle_timeout.set(self.idle_timeout.get().min(self.header_timeout));
     }

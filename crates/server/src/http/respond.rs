@@ -44,8 +44,7 @@ pub(super) fn refuse_host(refusal: HostRefusal) -> Answer {
     match refusal {
         HostRefusal::Malformed => text(StatusCode::BAD_REQUEST, "a request has one Host, and it names a host\n"),
         HostRefusal::NotAllowed => {
-            let why =
-                "this host is not in http_server.allowed_hosts: add the name that the page is opened by, or open it by an IP address\n";
+            let why = "this host is not in http_server.allowed_hosts: add the name that the page is opened by, or open it by an IP address\n";
             text(StatusCode::MISDIRECTED_REQUEST, why)
         }
     }

@@ -40,7 +40,8 @@ pub(super) enum Routed {
     Stream(Box<Admitted>),
 }
 
-/// Answers one request. What is rare is boxed: every request of the server API would be as large as the largest of them, and is copied.
+/// Answers one request. What is rare is boxed: every request of the server API would be as large as the largest of
+/// them, and is copied.
 pub(super) async fn answer(origin: &Origin, request: Request<RequestBody>) -> Routed {
     let (node, peer) = (&origin.node, origin.remote);
     let target = request.uri().authority().map(|authority| authority.as_str());
@@ -81,7 +82,9 @@ async fn plain(origin: &Origin, request: Request<RequestBody>) -> Answer {
     let node = &origin.node;
     let settings = &node.settings;
     let path = request.uri().path();
-    if (settings.http_stream.enabled || settings.sse.enabled) && path == prefix(&settings.emulation.handler_prefix, "/emulation") {
+    if (settings.http_stream.enabled || settings.sse.enabled)
+        && path == prefix(&settings.emulation.handler_prefix, "/emulation")
+    {
         return emulation::answer(node, origin.remote, request).await;
     }
     let is_read = is_read(&request);
@@ -115,7 +118,9 @@ fn probe_of(origin: &Origin, path: &str) -> Option<Probe> {
         _ if !origin.side.serves_operators() => None,
         "/livez" if settings.health.enabled => Some(Probe::Live),
         _ if settings.health.enabled && (is_health || path == "/readyz") => Some(Probe::Ready),
-        _ if settings.prometheus.enabled && path == prefix(&settings.prometheus.handler_prefix, "/metrics") => Some(Probe::Metrics),
+        _ if settings.prometheus.enabled && path == prefix(&settings.prometheus.handler_prefix, "/metrics") => {
+            Some(Probe::Metrics)
+        }
         _ => None,
     }
 }
@@ -123,7 +128,8 @@ fn probe_of(origin: &Origin, path: &str) -> Option<Probe> {
 /// Whether a path is the server API's, and this port serves it.
 fn is_api(origin: &Origin, path: &str) -> bool {
     let rest = path.strip_prefix("/api");
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) && origin.side.serves_api(origin.node.settings.http_api.external)
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        && origin.side.serves_api(origin.node.settings.http_api.external)
 }
 
 /// What operators ask a node for.
@@ -162,16 +168,24 @@ fn health(node: &Node) -> Answer {
     }
     if node.cluster.is_some() && !node.is_linked.load(Relaxed) {
         let text = match node.stream_fault() {
-            fault if fault.is_empty() => "cut off from NATS: clients are served, other nodes can't be reached\n".to_owned(),
+            fault if fault.is_empty() => {
+                "cut off from NATS: clients are served, other nodes can't be reached\n".to_owned()
+            }
             fault => format!("JetStream can't be used: {fault}\n"),
         };
         return respond::text(StatusCode::SERVICE_UNAVAILABLE, text);
     }
     if node.is_unsettled() {
-        return respond::text(StatusCode::SERVICE_UNAVAILABLE, "the registry's entries of other nodes are on their way\n");
+        return respond::text(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the registry's entries of other nodes are on their way\n",
+        );
     }
     if node.store().is_some_and(|store| !store.figures().is_healthy()) {
-        return respond::text(StatusCode::SERVICE_UNAVAILABLE, "the primary database fails: durable channels can't be published to\n");
+        return respond::text(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the primary database fails: durable channels can't be published to\n",
+        );
     }
     respond::body(StatusCode::OK, JSON, "{}")
 }
@@ -179,7 +193,8 @@ fn health(node: &Node) -> Answer {
 /// The node's metrics: in OpenMetrics for those who take it, else in the text format 0.0.4 of Prometheus.
 fn metrics(node: &Node, headers: &HeaderMap) -> Answer {
     let mut registry = Registry::with_prefix("touchline");
-    let link = node.cluster.as_ref().map(|_| Link { is_up: node.is_linked.load(Relaxed), peers: node.peers.load(Relaxed) });
+    let link =
+        node.cluster.as_ref().map(|_| Link { is_up: node.is_linked.load(Relaxed), peers: node.peers.load(Relaxed) });
     registry.register_collector(Box::new(RegistryCollector { figures: node.figures(), link }));
     registry.register_collector(Box::new(NodeCollector::of(node)));
     if let Some(store) = node.store() {
@@ -225,7 +240,9 @@ async fn api(origin: &Origin, request: Request<RequestBody>) -> Answer {
     let method = request.uri().path().strip_prefix("/api").unwrap_or_default().trim_start_matches('/').to_owned();
     let (body, _held) = match request.into_body().read(node.settings.http_api.body_size_limit).await {
         Ok(read) => read,
-        Err(status) => return respond::text(status, "the body is larger than http_api.body_size_limit, or broken off\n"),
+        Err(status) => {
+            return respond::text(status, "the body is larger than http_api.body_size_limit, or broken off\n");
+        }
     };
     match operation::serve(node, &method, &body).await {
         Ok(reply) => {
@@ -238,7 +255,9 @@ async fn api(origin: &Origin, request: Request<RequestBody>) -> Answer {
             }
             respond::body(reply.status(mode), JSON, reply.into_body(mode))
         }
-        Err(malformed) => respond::body(StatusCode::BAD_REQUEST, respond::TEXT, format!("malformed request: {malformed}\n")),
+        Err(malformed) => {
+            respond::body(StatusCode::BAD_REQUEST, respond::TEXT, format!("malformed request: {malformed}\n"))
+        }
     }
 }
 
@@ -246,13 +265,21 @@ async fn api(origin: &Origin, request: Request<RequestBody>) -> Answer {
 fn log_refused_operation(origin: &Origin, operation: &str, error: Error) {
     let cause = match error {
         Error::UNKNOWN_CHANNEL => "server API: the namespace of the channel is not in channel.namespaces",
-        Error::NOT_AVAILABLE => "server API: what the operation needs is not switched on (for the namespace, or in [store])",
+        Error::NOT_AVAILABLE => {
+            "server API: what the operation needs is not switched on (for the namespace, or in [store])"
+        }
         Error::METHOD_NOT_FOUND => "server API: there is no operation of this name",
         Error::BAD_REQUEST => "server API: a field is missing, empty, too long or contradicts another one",
         _ => return,
     };
     let (code, address) = (error.code, Some(origin.remote.address));
-    origin.node.log_refusal(&Refused { cause, code, address, operation: operation.get(..32).unwrap_or(operation), ..Refused::default() });
+    origin.node.log_refusal(&Refused {
+        cause,
+        code,
+        address,
+        operation: operation.get(..32).unwrap_or(operation),
+        ..Refused::default()
+    });
 }
 
 /// Checks the key of the server API that the request shows.
@@ -271,7 +298,8 @@ fn authorize(node: &Node, request: &Request<RequestBody>) -> Result<(), &'static
         return Ok(());
     }
     let in_authorization = headers.get(AUTHORIZATION).and_then(|value| value.as_bytes().split_at_checked(7));
-    let in_authorization = in_authorization.map(|(scheme, shown)| scheme.eq_ignore_ascii_case(b"apikey ") && is_key(shown));
+    let in_authorization =
+        in_authorization.map(|(scheme, shown)| scheme.eq_ignore_ascii_case(b"apikey ") && is_key(shown));
     if in_authorization == Some(true) {
         return Ok(());
     }

@@ -90,7 +90,9 @@ pub(super) async fn admit(
     } else {
         match request.into_body().read(settings.max_request_body_size()).await {
             Ok((body, _)) => body,
-            Err(status) => return refuse(respond::text(status, "the body is larger than max_request_body_size, or broken off\n")),
+            Err(status) => {
+                return refuse(respond::text(status, "the body is larger than max_request_body_size, or broken off\n"));
+            }
         }
     };
     if commands.trim_ascii().is_empty() {
@@ -131,12 +133,14 @@ fn coding_of(settings: &StreamSettings, headers: &HeaderMap) -> Coding {
     }
 }
 
-/// Whether a field says that gzip is welcome (RFC 9110 section 12.5.3). A mere `*` is not enough: it hardly ever means compressed streams.
+/// Whether a field says that gzip is welcome (RFC 9110 section 12.5.3). A mere `*` is not enough: it hardly ever means
+/// compressed streams.
 fn accepts_gzip(field: &str) -> bool {
     field.split(',').any(|coding| {
         let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
         let weight = weight.trim().strip_prefix("q=").map_or(Some(1.0), |weight| weight.parse::<f32>().ok());
-        ["gzip", "x-gzip"].iter().any(|known| name.trim().eq_ignore_ascii_case(known)) && weight.is_some_and(|weight| weight > 0.0)
+        ["gzip", "x-gzip"].iter().any(|known| name.trim().eq_ignore_ascii_case(known))
+            && weight.is_some_and(|weight| weight > 0.0)
     })
 }
 
@@ -176,11 +180,14 @@ impl Admitted {
         head.into()
     }
 
-    /// What stands before the first event: the header of gzip, else nothing. An empty line here would share a packet with the first event, and
-    /// parsers that read a line end as the end of an event (`eventsource` before version 3) would pass over both.
+    /// What stands before the first event: the header of gzip, else nothing. An empty line here would share a packet
+    /// with the first event, and parsers that read a line end as the end of an event (`eventsource` before version
+    /// 3) would pass over both.
     pub(super) fn prelude(&self) -> Vec<u8> {
         match self.wire.envelope {
-            Envelope::EventStream(Coding::Gzip { .. }) | Envelope::Stream(Coding::Gzip { .. }) => deflate::GZIP_HEAD.to_vec(),
+            Envelope::EventStream(Coding::Gzip { .. }) | Envelope::Stream(Coding::Gzip { .. }) => {
+                deflate::GZIP_HEAD.to_vec()
+            }
             _ => Vec::new(),
         }
     }

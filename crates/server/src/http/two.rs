@@ -1,5 +1,5 @@
-//! HTTP/2: a client's endless answer, or its WebSocket (RFC 8441), is one of many streams of a socket. The shard gets one end of a pair of
-//! sockets, and a task carries the bytes between the other end and the stream.
+//! HTTP/2: a client's endless answer, or its WebSocket (RFC 8441), is one of many streams of a socket. The shard gets
+//! one end of a pair of sockets, and a task carries the bytes between the other end and the stream.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -41,18 +41,23 @@ const PIECE: usize = 8 * 1024;
 const SEND_MAX: usize = 8 * 1024;
 /// Bytes of a WebSocket that are carried at once, either way.
 const CARRIED: usize = 4 * 1024;
-/// Room in the pair of sockets of a stream, from the shard and to it, bytes; Linux makes it twice that for its own records (socket(7)).
+/// Room in the pair of sockets of a stream, from the shard and to it, bytes; Linux makes it twice that for its own
+/// records (socket(7)).
 const PAIR_FROM_SHARD: usize = 8 * 1024;
 const PAIR_TO_SHARD: usize = 4 * 1024;
 /// Bytes that a client may send ahead on one stream, and on all streams of a connection together.
 const STREAM_WINDOW: u32 = 32 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
-/// The most that a stream holds, bytes: what waits for the client's window and a piece more (16 KiB), what is carried and waits to be (4 × 4 KiB),
-/// its pair of sockets (2 × 8 KiB + 2 × 4 KiB), its task, state and header fields (8 KiB), and what the client has sent ahead (32 KiB).
-const STREAM_HELD: usize = SEND_MAX + PIECE + 4 * CARRIED + 2 * PAIR_FROM_SHARD + 2 * PAIR_TO_SHARD + 8 * 1024 + STREAM_WINDOW as usize;
-/// The most that a connection holds besides, bytes: buffers of the socket, of TLS and of the compression of header fields.
+/// The most that a stream holds, bytes: what waits for the client's window and a piece more (16 KiB), what is carried
+/// and waits to be (4 × 4 KiB), its pair of sockets (2 × 8 KiB + 2 × 4 KiB), its task, state and header fields (8 KiB),
+/// and what the client has sent ahead (32 KiB).
+const STREAM_HELD: usize =
+    SEND_MAX + PIECE + 4 * CARRIED + 2 * PAIR_FROM_SHARD + 2 * PAIR_TO_SHARD + 8 * 1024 + STREAM_WINDOW as usize;
+/// The most that a connection holds besides, bytes: buffers of the socket, of TLS and of the compression of header
+/// fields.
 const CONNECTION_HELD: usize = 64 * 1024;
-/// So a connection with all its streams holds less than 25 MiB. Bodies of requests and whole answers are counted by their own length.
+/// So a connection with all its streams holds less than 25 MiB. Bodies of requests and whole answers are counted by
+/// their own length.
 const _: () = assert!(CONNECTION_HELD + STREAMS_MAX as usize * STREAM_HELD < 25 * 1024 * 1024);
 /// How long a client may take to leave once it has been told that the connection ends.
 const PARTING: Duration = Duration::from_secs(5);
@@ -167,7 +172,10 @@ impl Body for Whole {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         Pin::new(&mut self.body).poll_frame(context)
     }
 
@@ -199,7 +207,9 @@ async fn answer(origin: &Origin, mut request: Request<Incoming>, under_way: Unde
             }
             answer.map(|body| Either::Left(Whole { body, _held: None }))
         }
-        (Routed::Upgrade(..), None) => under_way.whole(respond::text(StatusCode::BAD_REQUEST, "no stream to upgrade\n")),
+        (Routed::Upgrade(..), None) => {
+            under_way.whole(respond::text(StatusCode::BAD_REQUEST, "no stream to upgrade\n"))
+        }
     }
 }
 
@@ -225,7 +235,8 @@ fn seat(origin: &Origin, pace: &StreamsPace, entrance: Entrance, greeting: Bytes
 fn open(origin: &Origin, admitted: Admitted, under_way: UnderWay) -> Answer {
     let greeting = Bytes::from(admitted.prelude());
     let Admitted { transport, wire, headers, commands, agent, admission } = admitted;
-    let Some(pair) = seat(origin, &under_way.pace, Entrance { transport, wire, agent, admission }, greeting, commands) else {
+    let Some(pair) = seat(origin, &under_way.pace, Entrance { transport, wire, agent, admission }, greeting, commands)
+    else {
         return under_way.whole(respond::text(StatusCode::SERVICE_UNAVAILABLE, "no room for more connections\n"));
     };
     let mut answer = Response::new(Either::Right(Endless { pair, _under_way: under_way }));
@@ -233,8 +244,8 @@ fn open(origin: &Origin, admitted: Admitted, under_way: UnderWay) -> Answer {
     answer
 }
 
-/// Carries a WebSocket's bytes both ways. When the shard has ended, the client has a while to end its side too; then the stream is reset. A
-/// client that does not let the stream's window open ends it as well: `stall`.
+/// Carries a WebSocket's bytes both ways. When the shard has ended, the client has a while to end its side too; then
+/// the stream is reset. A client that does not let the stream's window open ends it as well: `stall`.
 async fn carry(upgrade: OnUpgrade, mut pair: UnixStream, stall: Duration, _under_way: UnderWay) {
     let Ok(stream) = upgrade.await else { return };
     let (mut from_client, mut to_client) = tokio::io::split(TokioIo::new(stream));
@@ -278,7 +289,10 @@ impl Body for Endless {
     type Data = Bytes;
     type Error = std::io::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
         let mut piece = BytesMut::zeroed(PIECE);
         let mut buffer = ReadBuf::new(&mut piece);
         match Pin::new(&mut self.pair).poll_read(context, &mut buffer) {

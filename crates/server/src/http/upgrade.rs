@@ -2,8 +2,8 @@
 
 use hyper::ext::Protocol;
 use hyper::header::{
-    CONNECTION, HeaderMap, HeaderValue, RETRY_AFTER, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_EXTENSIONS, SEC_WEBSOCKET_PROTOCOL,
-    SEC_WEBSOCKET_VERSION, UPGRADE,
+    CONNECTION, HeaderMap, HeaderValue, RETRY_AFTER, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_EXTENSIONS,
+    SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 use hyper::{Method, Request, StatusCode, Version};
 use touchline_protocol::deflate;
@@ -42,14 +42,22 @@ pub(super) fn answer(
         return Err(refuse(Refusal::NoUpgrade));
     }
     let query = request.uri().query().unwrap_or_default();
-    let granted =
-        handshake::examine(node, peer, transport, query, request.headers()).map_err(|refusal| tell(node, peer, request, refusal))?;
+    let granted = handshake::examine(node, peer, transport, query, request.headers())
+        .map_err(|refusal| tell(node, peer, request, refusal))?;
     let answer = switch(&granted);
-    Ok((answer, Entrance { transport, wire: granted.wire, agent: Agent::of(request.headers()), admission: granted.admission }))
+    Ok((
+        answer,
+        Entrance { transport, wire: granted.wire, agent: Agent::of(request.headers()), admission: granted.admission },
+    ))
 }
 
 /// The same over HTTP/2: an extended CONNECT (RFC 8441 section 5).
-fn extended(node: &Node, peer: Remote, request: &Request<RequestBody>, transport: Transport) -> Result<(Answer, Entrance), Refused> {
+fn extended(
+    node: &Node,
+    peer: Remote,
+    request: &Request<RequestBody>,
+    transport: Transport,
+) -> Result<(Answer, Entrance), Refused> {
     let is_websocket = request.extensions().get::<Protocol>().is_some_and(|protocol| protocol.as_str() == "websocket");
     if *request.method() != Method::CONNECT || !is_websocket {
         return Err(refuse(Refusal::NoUpgrade));

@@ -1,4 +1,5 @@
-//! Several operations in one request, in order: `batch`, and the lines of `POST /api`. All of them are decoded before the first is run.
+//! Several operations in one request, in order: `batch`, and the lines of `POST /api`. All of them are decoded before
+//! the first is run.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +33,8 @@ const NUMBERED: [&str; 13] = [
     "refresh",
 ];
 
-/// Commands, each an object with one operation's name and its parameters. `parallel` is accepted; the order of replies is the same.
+/// Commands, each an object with one operation's name and its parameters. `parallel` is accepted; the order of replies
+/// is the same.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct BatchRequest<'a> {
@@ -40,8 +42,9 @@ struct BatchRequest<'a> {
     commands: Vec<BTreeMap<&'a str, &'a RawValue>>,
 }
 
-/// `POST /api/batch`: `{"replies": […]}` without an envelope, each `{"<operation>":{…}}` or `{"error":{…}}`. A command that names no
-/// operation, or several, is answered with 107. More than [`COMMANDS_MAX`] commands are refused with 107, none is run.
+/// `POST /api/batch`: `{"replies": […]}` without an envelope, each `{"<operation>":{…}}` or `{"error":{…}}`. A command
+/// that names no operation, or several, is answered with 107. More than [`COMMANDS_MAX`] commands are refused with 107,
+/// none is run.
 ///
 /// # Errors
 /// When the body, or the parameters of any command, have another shape: then nothing has been done.
@@ -98,8 +101,8 @@ impl Line<'_> {
     }
 }
 
-/// `POST /api`: one command or several, each a JSON object, usually one a line; one line of reply for each. A command with malformed parameters
-/// is answered with 107, the others are run.
+/// `POST /api`: one command or several, each a JSON object, usually one a line; one line of reply for each. A command
+/// with malformed parameters is answered with 107, the others are run.
 ///
 /// # Errors
 /// When something in the body is no command: then nothing has been done.

@@ -1,4 +1,5 @@
-//! Operations that are asked for: each is decoded before any of them is run, so that a malformed one stops a batch before it has done anything.
+//! Operations that are asked for: each is decoded before any of them is run, so that a malformed one stops a batch
+//! before it has done anything.
 
 use serde::Deserialize;
 use serde::de::Error as _;
@@ -12,7 +13,8 @@ use super::history::HistoryRequest;
 use super::publish::{BroadcastRequest, PublishRequest};
 use super::stats::StatsRequest;
 use super::{
-    Json, ORDER_AROUND, channel_directory, channels, connections, history, info, order, presence, publish, registry, stats, together,
+    Json, ORDER_AROUND, channel_directory, channels, connections, history, info, order, presence, publish, registry,
+    stats, together,
 };
 use crate::node::Node;
 
@@ -81,7 +83,9 @@ impl<'a> Call<'a> {
             "stats_events" => Request::StatsEvents(object(params)?),
             "channels" => Request::Channels(object(params)?),
             "info" => object::<serde::de::IgnoredAny>(params).map(|_| Request::Info)?,
-            method if METHODS.contains(&method) => object::<serde::de::IgnoredAny>(params).map(|_| Request::Registry)?,
+            method if METHODS.contains(&method) => {
+                object::<serde::de::IgnoredAny>(params).map(|_| Request::Registry)?
+            }
             _ => Request::Unknown,
         };
         Ok(Call { method, params, request })
@@ -110,7 +114,9 @@ impl<'a> Call<'a> {
                 cluster.order(order(method, params));
                 Ok(result)
             }
-            ("channels" | "info", Ok(own)) => together::merge(method, own, &node.gather(method, params, |_| false).await.0),
+            ("channels" | "info", Ok(own)) => {
+                together::merge(method, own, &node.gather(method, params, |_| false).await.0)
+            }
             (method, Err(Error::NOT_REGISTERED)) if registry::is_for_client(method) => {
                 let (answers, asked) = node.gather(method, params, together::is_of_client).await;
                 together::first(&answers, asked)

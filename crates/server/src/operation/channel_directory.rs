@@ -1,4 +1,5 @@
-//! `channel_set`, `channel_get`, `channel_remove`, `channels_search`, `channels_similar`: what is known of channels, and which are like others.
+//! `channel_set`, `channel_get`, `channel_remove`, `channels_search`, `channels_similar`: what is known of channels,
+//! and which are like others.
 
 use serde::Deserialize;
 use tokio::sync::oneshot;
@@ -90,7 +91,8 @@ pub(super) struct SearchRequest {
     offset: usize,
 }
 
-/// Channels that have all words of a query, the best first; without a query all, by name. Errors: 107, 108 without a directory, 111, 4010.
+/// Channels that have all words of a query, the best first; without a query all, by name. Errors: 107, 108 without a
+/// directory, 111, 4010.
 pub(super) async fn search(node: &Node, request: SearchRequest) -> Result<Json, Error> {
     let SearchRequest { query, kind, tag, limit, offset } = request;
     if query.len() > TEXT_MAX || offset > OFFSET_MAX {

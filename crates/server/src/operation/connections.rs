@@ -144,12 +144,15 @@ struct Why {
     reason: String,
 }
 
-/// Errors: 107 for a user, client or session with control characters, a code outside 3000–4999 or a reason over 123 bytes.
+/// Errors: 107 for a user, client or session with control characters, a code outside 3000–4999 or a reason over 123
+/// bytes.
 pub(super) async fn disconnect(node: &Node, request: DisconnectRequest) -> Result<Json, Error> {
     let selection = Selection::of(request.user, request.client, request.session)?;
     let why = match request.disconnect {
         None => Disconnect::FORCE_NO_RECONNECT,
-        Some(why) if !(3000..5000).contains(&why.code) || why.reason.len() > REASON_MAX => return Err(Error::BAD_REQUEST),
+        Some(why) if !(3000..5000).contains(&why.code) || why.reason.len() > REASON_MAX => {
+            return Err(Error::BAD_REQUEST);
+        }
         Some(why) => Disconnect { code: why.code, reason: why.reason.into() },
     };
     let action = UserAction::Disconnect { why, except: request.whitelist };
@@ -178,6 +181,10 @@ pub(super) struct RefreshRequest<'a> {
 pub(super) async fn refresh(node: &Node, request: RefreshRequest<'_>) -> Result<Json, Error> {
     let selection = Selection::of(request.user, request.client, request.session)?;
     let at = u64::try_from(request.expire_at).map_err(|_| Error::BAD_REQUEST)?;
-    let action = UserAction::Refresh { is_expired: request.expired, expire_at_s: (at > 0).then_some(at), info: payload(request.info, "")? };
+    let action = UserAction::Refresh {
+        is_expired: request.expired,
+        expire_at_s: (at > 0).then_some(at),
+        info: payload(request.info, "")?,
+    };
     selection.order(node, action).await
 }

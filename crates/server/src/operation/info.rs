@@ -9,8 +9,9 @@ use crate::metrics::NodeCollector;
 use crate::node::Node;
 use crate::process;
 
-/// Errors: none but 100. Result: `nodes`, this one alone as long as it has no cluster. `process.cpu` is percent of one processor since the node
-/// started, `process.rss` bytes; `metrics.items` are counts since the start, `metrics.interval` the seconds of that.
+/// Errors: none but 100. Result: `nodes`, this one alone as long as it has no cluster. `process.cpu` is percent of one
+/// processor since the node started, `process.rss` bytes; `metrics.items` are counts since the start,
+/// `metrics.interval` the seconds of that.
 pub(super) async fn info(node: &Node) -> Result<Json, Error> {
     let channels: u64 = node.inspect(|reply| Inspection::ActiveChannels { reply }).await.iter().sum();
     let subscriptions: u64 = node.shards.iter().map(|shard| shard.metrics.subscriptions.get()).sum();

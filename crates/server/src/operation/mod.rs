@@ -1,5 +1,5 @@
-//! The operations of the server API. Each is defined once, in a file of its own; `POST /api/<operation>`, `batch` and the old `POST /api`
-//! are ways to reach it. Shapes and errors are Centrifugo's, so its server libraries work.
+//! The operations of the server API. Each is defined once, in a file of its own; `POST /api/<operation>`, `batch` and
+//! the old `POST /api` are ways to reach it. Shapes and errors are Centrifugo's, so its server libraries work.
 
 mod batch;
 mod call;
@@ -142,7 +142,8 @@ pub(crate) fn obey(node: &Arc<Node>, message: Bytes, reply: Option<Box<dyn FnOnc
     });
 }
 
-/// Of many things that are done in a row, each perhaps without waiting for anybody: the thread's others have their turn now and then.
+/// Of many things that are done in a row, each perhaps without waiting for anybody: the thread's others have their turn
+/// now and then.
 async fn let_others(index: usize) {
     if index % IN_A_ROW == IN_A_ROW - 1 {
         tokio::task::yield_now().await;

@@ -9,8 +9,8 @@ use super::Json;
 use super::channels::ChannelRequest;
 use crate::node::Node;
 
-/// Errors: 102, 107, 108. Result: `presence`, by client id; of a channel with more clients than `client.presence_max_clients` a sample, which
-/// says so, with the exact number.
+/// Errors: 102, 107, 108. Result: `presence`, by client id; of a channel with more clients than
+/// `client.presence_max_clients` a sample, which says so, with the exact number.
 pub(super) async fn presence(node: &Node, request: ChannelRequest) -> Result<Json, Error> {
     let limit = node.settings.client.presence_max_clients;
     ask(node, &request.channel, Ask::Presence { channel: request.channel.as_str().into(), limit }).await

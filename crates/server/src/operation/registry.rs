@@ -1,5 +1,5 @@
-//! The registry by the server API: `register`, `unregister`, `update_meta`, `join`, `leave` for a client id; `lookup`, `names`, `count`,
-//! `members`, `groups`; `send`, `call` and `multi_call` to names and groups.
+//! The registry by the server API: `register`, `unregister`, `update_meta`, `join`, `leave` for a client id; `lookup`,
+//! `names`, `count`, `members`, `groups`; `send`, `call` and `multi_call` to names and groups.
 
 use std::time::Duration;
 
@@ -23,12 +23,14 @@ struct ForClient {
     client: String,
 }
 
-/// How long a call may wait for its answer, milliseconds, so that its own answer is in time for whoever has asked by HTTP.
+/// How long a call may wait for its answer, milliseconds, so that its own answer is in time for whoever has asked by
+/// HTTP.
 fn longest_call_ms(request_timeout: Duration) -> u64 {
     (request_timeout - (request_timeout / 2).min(Duration::from_secs(1))).as_millis() as u64
 }
 
-/// Errors: 107 for bad parameters, 4001–4008, 106 at a limit; 4009 while what other nodes have is not here yet, for what may be there.
+/// Errors: 107 for bad parameters, 4001–4008, 106 at a limit; 4009 while what other nodes have is not here yet, for
+/// what may be there.
 pub(super) async fn run(node: &Node, method: &str, params: &[u8]) -> Result<Json, Error> {
     let is_unsettled = node.is_unsettled();
     if is_unsettled && matches!(method, "names" | "groups" | "count" | "members" | "member") {

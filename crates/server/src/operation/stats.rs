@@ -62,7 +62,8 @@ pub(super) async fn audience(node: &Node, request: StatsRequest) -> Result<Json,
     plain([&request.channel])?;
     let range = request.range(node)?;
     let step_s = request.step(range, MINUTE)?;
-    let Answer::Audience(Curve { points, peak, users }) = ask(node, Question::Audience { channel: request.channel, range, step_s }).await?
+    let Answer::Audience(Curve { points, peak, users }) =
+        ask(node, Question::Audience { channel: request.channel, range, step_s }).await?
     else {
         return Err(Error::INTERNAL);
     };
@@ -70,7 +71,10 @@ pub(super) async fn audience(node: &Node, request: StatsRequest) -> Result<Json,
     let mut object = Object::open(&mut out);
     encode::list(object.key("points"), points, |out, point| {
         let mut object = Object::open(out);
-        numbers(&mut object, [("time", point.time_s), ("current", point.current), ("peak", point.peak), ("users", point.users)]);
+        numbers(
+            &mut object,
+            [("time", point.time_s), ("current", point.current), ("peak", point.peak), ("users", point.users)],
+        );
         object.close();
     });
     numbers(&mut object, [("peak", peak), ("users", users)]);

@@ -47,8 +47,10 @@ pub(super) fn merge(method: &str, own: Json, answers: &[Bytes]) -> Result<Json, 
     let mut out = Vec::new();
     if method == "info" {
         out.extend_from_slice(b"{\"nodes\":[");
-        for (index, node) in
-            parts.filter_map(|json| serde_json::from_str::<Channels<'_>>(json).ok()).flat_map(|part| part.nodes).enumerate()
+        for (index, node) in parts
+            .filter_map(|json| serde_json::from_str::<Channels<'_>>(json).ok())
+            .flat_map(|part| part.nodes)
+            .enumerate()
         {
             if index > 0 {
                 out.push(b',');
@@ -87,7 +89,8 @@ pub(super) fn is_of_client(answer: &[u8]) -> bool {
     })
 }
 
-/// The answer of the one node that has the client. When some of the nodes that were asked have said nothing, it may be one of these.
+/// The answer of the one node that has the client. When some of the nodes that were asked have said nothing, it may be
+/// one of these.
 pub(super) fn first(answers: &[Bytes], asked: usize) -> Result<Json, Error> {
     let mut refused = if answers.len() < asked { Error::CLUSTER_UNREACHABLE } else { Error::NOT_REGISTERED };
     for answer in answers {

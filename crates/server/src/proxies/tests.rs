@@ -13,7 +13,8 @@ fn ip(text: &str) -> IpAddr {
 }
 
 fn client(trusted: &[&str], peer: &str, fields: &[(&str, &str)]) -> Result<Remote, Ambiguous> {
-    let headers: Vec<_> = fields.iter().map(|(name, value)| httparse::Header { name, value: value.as_bytes() }).collect();
+    let headers: Vec<_> =
+        fields.iter().map(|(name, value)| httparse::Header { name, value: value.as_bytes() }).collect();
     proxies(trusted).client(Remote::of(ip(peer)), &&headers[..])
 }
 
@@ -38,9 +39,18 @@ fn networks_are_read_and_contain_what_they_should() {
         assert!(proxies.contains(ip(inside)), "{network} {inside}");
         assert!(!proxies.contains(ip(outside)), "{network} {outside}");
     }
-    for bad in
-        ["", "10.0.0.0/33", "::/129", "10.0.0.0/", "10.0.0.0/+8", "10.0.0/8", "localhost", "10.0.0.1:80", " 10.0.0.1", "10.0.0.0/8/8"]
-    {
+    for bad in [
+        "",
+        "10.0.0.0/33",
+        "::/129",
+        "10.0.0.0/",
+        "10.0.0.0/+8",
+        "10.0.0/8",
+        "localhost",
+        "10.0.0.1:80",
+        " 10.0.0.1",
+        "10.0.0.0/8/8",
+    ] {
         assert_eq!(Proxies::parse(&[bad.to_owned()]), Err(BadNetwork(bad.to_owned())));
     }
 }
@@ -127,11 +137,17 @@ fn whom_a_proxy_says_nothing_of_is_not_on_this_machine() {
     assert_eq!(of(&[]), Remote { address: ip("127.0.0.1"), is_loopback: false });
     assert_eq!(of(&[("X-Forwarded-For", "127.0.0.1, x")]), Remote { address: ip("127.0.0.1"), is_loopback: false });
     assert_eq!(of(&[("X-Forwarded-For", "127.0.0.1")]), Remote { address: ip("127.0.0.1"), is_loopback: true });
-    assert_eq!(of(&[("X-Forwarded-For", "127.0.0.1, 203.0.113.9")]), Remote { address: ip("203.0.113.9"), is_loopback: false });
+    assert_eq!(
+        of(&[("X-Forwarded-For", "127.0.0.1, 203.0.113.9")]),
+        Remote { address: ip("203.0.113.9"), is_loopback: false }
+    );
 }
 
 fn address() -> impl Strategy<Value = IpAddr> {
-    prop_oneof![any::<u32>().prop_map(|n| Ipv4Addr::from(n).into()), any::<u128>().prop_map(|n| Ipv6Addr::from(n).into())]
+    prop_oneof![
+        any::<u32>().prop_map(|n| Ipv4Addr::from(n).into()),
+        any::<u128>().prop_map(|n| Ipv6Addr::from(n).into())
+    ]
 }
 
 proptest! {

@@ -1,5 +1,5 @@
-//! Tells a clock that was set from a node that stood still. The registry takes a jump of its time for a standstill; a clock that was set
-//! while the process went on is none.
+//! Tells a clock that was set from a node that stood still. The registry takes a jump of its time for a standstill; a
+//! clock that was set while the process went on is none.
 
 use std::time::{Duration, Instant};
 
@@ -37,8 +37,8 @@ impl Steps {
     }
 }
 
-/// The time since the machine started less the time that it ran since `origin`: `/proc/uptime` counts suspensions, the monotonic clock does
-/// not. Only differences of it say something.
+/// The time since the machine started less the time that it ran since `origin`: `/proc/uptime` counts suspensions, the
+/// monotonic clock does not. Only differences of it say something.
 fn suspended(origin: Instant) -> Duration {
     let uptime = std::fs::read_to_string("/proc/uptime").ok();
     let seconds = uptime.as_deref().and_then(|text| text.split(' ').next()?.parse::<f64>().ok()).unwrap_or_default();

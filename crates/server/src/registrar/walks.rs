@@ -1,5 +1,5 @@
-//! Orders that touch many entries. They wait in lines, one for each client, and the lines are served in turn, a step at a time, behind
-//! everything that is done at once: links to other nodes, registrations, counts.
+//! Orders that touch many entries. They wait in lines, one for each client, and the lines are served in turn, a step at
+//! a time, behind everything that is done at once: links to other nodes, registrations, counts.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -33,10 +33,11 @@ pub(super) struct Walks {
 }
 
 impl Walks {
-    /// Whether an order has to wait in line: a walk, or what comes behind a walk of the same client. What one client asks for is carried
-    /// out in order, but for its answers to calls, which others wait for.
+    /// Whether an order has to wait in line: a walk, or what comes behind a walk of the same client. What one client
+    /// asks for is carried out in order, but for its answers to calls, which others wait for.
     pub(super) fn takes(&self, who: &Who, ask: &Ask) -> bool {
-        let is_behind = || !who.is_backend && !self.lines.is_empty() && self.lines.contains_key(&Line::Client(who.owner));
+        let is_behind =
+            || !who.is_backend && !self.lines.is_empty() && self.lines.contains_key(&Line::Client(who.owner));
         ask.is_walk() || !matches!(ask, Ask::Reply { .. } | Ask::Close) && is_behind()
     }
 
@@ -124,7 +125,12 @@ mod tests {
         let options = ScopeOptions { name: "devices".into(), ..ScopeOptions::default() };
         let mut directory = Directory::new("here", &[options], &Timing::default(), 7, false, NOW);
         for number in 0..members {
-            directory.ask(&who(number), Ask::Join { scope: ScopeId(0), group: "all".into(), meta: "1".into() }, None, NOW);
+            directory.ask(
+                &who(number),
+                Ask::Join { scope: ScopeId(0), group: "all".into(), meta: "1".into() },
+                None,
+                NOW,
+            );
         }
         directory
     }

@@ -66,7 +66,8 @@ impl Settings {
     /// Whether something needs the primary database: a durable namespace, the directory of channels, or an inbox.
     pub fn needs_primary(&self) -> bool {
         let channel = &self.channel;
-        let mut options = channel.namespaces.iter().map(|namespace| &namespace.options).chain([&channel.without_namespace]);
+        let mut options =
+            channel.namespaces.iter().map(|namespace| &namespace.options).chain([&channel.without_namespace]);
         options.any(|options| options.durable) || self.store.directory || self.keeps_letters()
     }
 
@@ -101,7 +102,8 @@ pub struct ClusterSettings {
     pub nats_url: Vec<String>,
     /// Try them in this order, not in a random one.
     pub nats_no_randomize: bool,
-    /// User and password, token or credentials (the text of a credentials file, base64 of it, or its path) for NATS; each may be empty.
+    /// User and password, token or credentials (the text of a credentials file, base64 of it, or its path) for NATS;
+    /// each may be empty.
     pub nats_user: String,
     /// See `nats_user`.
     pub nats_password: String,
@@ -109,7 +111,8 @@ pub struct ClusterSettings {
     pub nats_token: String,
     /// See `nats_user`.
     pub nats_credentials: String,
-    /// Paths of PEM files: authorities that NATS servers are trusted by instead of the system's, this node's certificate and its key.
+    /// Paths of PEM files: authorities that NATS servers are trusted by instead of the system's, this node's
+    /// certificate and its key.
     pub nats_tls_ca: String,
     /// See `nats_tls_ca`.
     pub nats_tls_cert: String,
@@ -127,8 +130,8 @@ pub struct ClusterSettings {
     /// Silence after which a node counts as gone.
     #[serde(with = "duration")]
     pub node_timeout: Duration,
-    /// How long nobody must have listened in a node's place before the node counts as gone. NATS tells at once that nobody listens, when a
-    /// process has ended or lost its connection.
+    /// How long nobody must have listened in a node's place before the node counts as gone. NATS tells at once that
+    /// nobody listens, when a process has ended or lost its connection.
     #[serde(with = "duration")]
     pub suspect_grace: Duration,
     /// How far another node's clock may pull this one's stamps ahead.
@@ -171,7 +174,10 @@ impl ClusterSettings {
 impl std::fmt::Debug for ClusterSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Addresses may hold passwords, and the rest are secrets.
-        f.debug_struct("ClusterSettings").field("engine", &self.engine).field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("ClusterSettings")
+            .field("engine", &self.engine)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 
@@ -216,7 +222,8 @@ impl Default for StoreSettings {
 pub struct PrimarySettings {
     /// `sqlite:PATH` or `postgres://USER:PASSWORD@HOST/DATABASE`.
     pub url: String,
-    /// Authorities that PostgreSQL is trusted by besides the system's: PEM, base64 of it, or the path of a file; empty = none.
+    /// Authorities that PostgreSQL is trusted by besides the system's: PEM, base64 of it, or the path of a file; empty
+    /// = none.
     pub tls_ca: String,
     /// How long PostgreSQL may take to answer.
     #[serde(with = "duration")]
@@ -291,7 +298,10 @@ impl Default for StatsSettings {
 impl std::fmt::Debug for StatsSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // The address may hold a password.
-        f.debug_struct("StatsSettings").field("enabled", &self.enabled).field("retention", &self.retention).finish_non_exhaustive()
+        f.debug_struct("StatsSettings")
+            .field("enabled", &self.enabled)
+            .field("retention", &self.retention)
+            .finish_non_exhaustive()
     }
 }
 
@@ -305,11 +315,11 @@ pub struct HttpServerSettings {
     pub port: u16,
     /// Address or host name of the internal port; empty = that of `address`.
     pub internal_address: String,
-    /// A port of its own for the server API, metrics and probes, which then are not on `port`, where clients are; 0 = any free one. None = they
-    /// share `port`, unless `internal_address` is another.
+    /// A port of its own for the server API, metrics and probes, which then are not on `port`, where clients are; 0 =
+    /// any free one. None = they share `port`, unless `internal_address` is another.
     pub internal_port: Option<u16>,
-    /// Hosts that requests may be for, with a port or without; `*` stands for any run of characters. Empty = any. An IP address is always one:
-    /// no name of elsewhere can be pointed at it.
+    /// Hosts that requests may be for, with a port or without; `*` stands for any run of characters. Empty = any. An
+    /// IP address is always one: no name of elsewhere can be pointed at it.
     pub allowed_hosts: Vec<String>,
     /// Connections the kernel may hold until the node takes them.
     pub backlog: u32,
@@ -322,8 +332,8 @@ pub struct HttpServerSettings {
     /// Time that a connection may wait between two requests.
     #[serde(with = "duration")]
     pub idle_timeout: Duration,
-    /// Addresses and networks (`10.0.0.0/8`) of proxies that are believed when they tell the address of a client: by `X-Forwarded-For`, by
-    /// `Forwarded`, or by the PROXY protocol. Of HTTP and of lines.
+    /// Addresses and networks (`10.0.0.0/8`) of proxies that are believed when they tell the address of a client: by
+    /// `X-Forwarded-For`, by `Forwarded`, or by the PROXY protocol. Of HTTP and of lines.
     pub trusted_proxies: Vec<String>,
     /// Every connection begins with a header of the PROXY protocol, version 1 or 2, of one of these proxies.
     pub proxy_protocol: bool,
@@ -380,7 +390,13 @@ pub struct HttpApiSettings {
 
 impl Default for HttpApiSettings {
     fn default() -> Self {
-        HttpApiSettings { key: String::new(), insecure: false, disabled: false, external: false, body_size_limit: 10 * 1024 * 1024 }
+        HttpApiSettings {
+            key: String::new(),
+            insecure: false,
+            disabled: false,
+            external: false,
+            body_size_limit: 10 * 1024 * 1024,
+        }
     }
 }
 
@@ -424,16 +440,23 @@ pub struct NodeSettings {
     pub shards: usize,
     /// Publications that may wait at one shard before publishers are refused with 111.
     pub publish_backlog_max: usize,
-    /// Bytes that the node may hold for single connections: queues, answers, input that waits; 0 = a quarter of the memory that it may use.
+    /// Bytes that the node may hold for single connections: queues, answers, input that waits; 0 = a quarter of the
+    /// memory that it may use.
     pub buffer_max_size: usize,
-    /// Channels with subscribers or a history that this node keeps at once, in equal parts by shard. What would make one more is refused with
-    /// 106. 0 = any number.
+    /// Channels with subscribers or a history that this node keeps at once, in equal parts by shard. What would make
+    /// one more is refused with 106. 0 = any number.
     pub channel_limit: usize,
 }
 
 impl Default for NodeSettings {
     fn default() -> Self {
-        NodeSettings { name: String::new(), shards: 0, publish_backlog_max: 65_536, buffer_max_size: 0, channel_limit: 2_000_000 }
+        NodeSettings {
+            name: String::new(),
+            shards: 0,
+            publish_backlog_max: 65_536,
+            buffer_max_size: 0,
+            channel_limit: 2_000_000,
+        }
     }
 }
 
@@ -494,8 +517,8 @@ impl HttpServerSettings {
     }
 }
 
-/// An address to bind. Empty = every address, of IPv4 too; where the system has no IPv6, every one of IPv4. Of a host with several addresses the
-/// first of IPv4 counts, else the first.
+/// An address to bind. Empty = every address, of IPv4 too; where the system has no IPv6, every one of IPv4. Of a host
+/// with several addresses the first of IPv4 counts, else the first.
 ///
 /// # Errors
 /// When it is neither an IP address nor a host that is known.
@@ -509,5 +532,10 @@ pub(crate) fn resolve(text: &str) -> io::Result<IpAddr> {
         return Ok(address);
     }
     let found: Vec<IpAddr> = (text, 0).to_socket_addrs()?.map(|address| address.ip()).collect();
-    found.iter().find(|address| address.is_ipv4()).or(found.first()).copied().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
+    found
+        .iter()
+        .find(|address| address.is_ipv4())
+        .or(found.first())
+        .copied()
+        .ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
 }

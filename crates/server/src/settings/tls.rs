@@ -31,7 +31,8 @@ pub struct InternalTlsSettings {
     pub cert_pem: String,
     /// Its key.
     pub key_pem: String,
-    /// The authorities that certificates of callers are trusted by: then each must have one. Empty = none are asked for.
+    /// The authorities that certificates of callers are trusted by: then each must have one. Empty = none are asked
+    /// for.
     pub client_ca_pem: String,
 }
 
@@ -83,7 +84,10 @@ pub enum ClientUser {
 impl std::fmt::Debug for TlsSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // A key may be written here.
-        f.debug_struct("TlsSettings").field("enabled", &self.enabled).field("client_auth", &self.client_auth).finish_non_exhaustive()
+        f.debug_struct("TlsSettings")
+            .field("enabled", &self.enabled)
+            .field("client_auth", &self.client_auth)
+            .finish_non_exhaustive()
     }
 }
 
@@ -114,7 +118,8 @@ pub struct AutocertSettings {
     pub http_addr: String,
     /// Address of the authority's directory.
     pub directory_url: String,
-    /// The authority that its server is trusted by, instead of the system's: PEM, base64 of it, or the path of a file; empty = the system's.
+    /// The authority that its server is trusted by, instead of the system's: PEM, base64 of it, or the path of a file;
+    /// empty = the system's.
     pub ca_pem: String,
     /// The account that the authority knows its customer by, if it wants one.
     pub eab_kid: String,
@@ -149,6 +154,9 @@ impl Default for AutocertSettings {
 
 impl std::fmt::Debug for AutocertSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("AutocertSettings").field("enabled", &self.enabled).field("hosts", &self.host_whitelist).finish_non_exhaustive()
+        f.debug_struct("AutocertSettings")
+            .field("enabled", &self.enabled)
+            .field("hosts", &self.host_whitelist)
+            .finish_non_exhaustive()
     }
 }

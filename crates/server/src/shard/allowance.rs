@@ -1,5 +1,5 @@
-//! How much a connection may send: for commands and for bytes a rate each, by the generic cell rate algorithm (ITU-T I.371): a number that runs
-//! ahead of the clock by what has been sent.
+//! How much a connection may send: for commands and for bytes a rate each, by the generic cell rate algorithm (ITU-T
+//! I.371): a number that runs ahead of the clock by what has been sent.
 
 /// How much may be sent at once, as time at the rate, microseconds; and at least so many.
 const BURST_US: u64 = 200_000;
@@ -13,7 +13,8 @@ pub(crate) struct Allowance {
 }
 
 impl Allowance {
-    /// Takes note of amounts, each with the number allowed in a second (0 = any). When one is above its rate: the time until which it must wait.
+    /// Takes note of amounts, each with the number allowed in a second (0 = any). When one is above its rate: the time
+    /// until which it must wait.
     pub(crate) fn charge(&mut self, amounts: [(usize, usize); 2], now_us: u64) -> Option<u64> {
         let mut until = None;
         for (due_us, (amount, rate)) in self.due_us.iter_mut().zip(amounts) {

@@ -1,7 +1,9 @@
-//! The node's memory for what it does not share: queues, answers, input that waits. Each shard has a slice of `node.buffer_max_size`.
+//! The node's memory for what it does not share: queues, answers, input that waits. Each shard has a slice of
+//! `node.buffer_max_size`.
 //!
-//! A connection is charged for what only it makes the node hold. From 80 % of the slice on, large answers are refused with error 111 and new
-//! connections with 503. Beyond the slice, the connections with the largest charge end with 3008 until 80 % is left.
+//! A connection is charged for what only it makes the node hold. From 80 % of the slice on, large answers are refused
+//! with error 111 and new connections with 503. Beyond the slice, the connections with the largest charge end with 3008
+//! until 80 % is left.
 
 use std::cmp::Reverse;
 
@@ -11,7 +13,8 @@ use super::Shard;
 use super::connections::Connection;
 use super::half_open::Closed;
 
-/// Bytes of answers that a connection may be made before its socket has taken them; the one that begins below ends above.
+/// Bytes of answers that a connection may be made before its socket has taken them; the one that begins below ends
+/// above.
 pub(super) const ANSWERS_AHEAD: usize = 64 * 1024;
 /// What a TLS session may hold of a blocked socket, bytes.
 const TLS_SIZE: usize = 32 * 1024;
@@ -28,7 +31,8 @@ pub(crate) fn scarce_from(bytes: usize) -> usize {
 impl Connection {
     /// Bytes that only this connection makes the node hold, apart from what every connection costs.
     fn buffered_bytes(&self) -> usize {
-        let queued = self.queue.as_ref().map_or(0, |queue| queue.charge() + if self.socket.is_tls() { TLS_SIZE } else { 0 });
+        let queued =
+            self.queue.as_ref().map_or(0, |queue| queue.charge() + if self.socket.is_tls() { TLS_SIZE } else { 0 });
         self.due.answers() + queued + self.input.begun() + self.session.buffered_bytes()
     }
 
@@ -63,8 +67,8 @@ impl Shard {
         }
     }
 
-    /// Makes room if they have used it up together with HTTP: first those go that have not connected, oldest first. Once a tick, because what
-    /// tasks hold is free only when they have run.
+    /// Makes room if they have used it up together with HTTP: first those go that have not connected, oldest first.
+    /// Once a tick, because what tasks hold is free only when they have run.
     pub(super) fn relieve_http(&mut self) {
         if self.buffered() <= self.node.buffer_slice {
             return;
@@ -80,7 +84,8 @@ impl Shard {
     /// Ends those that hold most until all of them together hold so many bytes.
     fn end_largest(&mut self, enough: usize) {
         let charge = |slot: u32| self.connections.get(slot).map(|connection| (connection.buffered, slot));
-        let mut charged: Vec<(u32, u32)> = self.connections.slots().filter_map(charge).filter(|(bytes, _)| *bytes > 0).collect();
+        let mut charged: Vec<(u32, u32)> =
+            self.connections.slots().filter_map(charge).filter(|(bytes, _)| *bytes > 0).collect();
         charged.sort_unstable_by_key(|charged| Reverse(*charged));
         for (_, slot) in charged {
             if self.metrics.buffered_bytes.get() as usize <= enough {

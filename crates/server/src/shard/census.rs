@@ -1,5 +1,5 @@
-//! What a shard remembers for the statistics: audiences and traffic by the minute. A minute that is over is counted bit by bit, so that
-//! nobody waits for it.
+//! What a shard remembers for the statistics: audiences and traffic by the minute. A minute that is over is counted bit
+//! by bit, so that nobody waits for it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -97,7 +97,8 @@ impl Shard {
             stats.record(Row::Traffic { minute, namespace, part: Arc::clone(&census.part), publications, deliveries });
         }
         let (at_home, left) = (self.channels.audiences(), std::mem::take(&mut census.left));
-        census.count = Some(Count { minute, at_home, left, index: 0, end: self.hub.capacity(), channel: None, rest: None });
+        census.count =
+            Some(Count { minute, at_home, left, index: 0, end: self.hub.capacity(), channel: None, rest: None });
     }
 
     fn count_some(&mut self, mut looks: usize) {

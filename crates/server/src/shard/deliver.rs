@@ -26,7 +26,8 @@ pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
     let Some(channel) = hub.find(&delivery.channel) else { return };
     let expires_us = expiry_us(&delivery.event, &node.clock);
     let held_max = node.settings.client.queue_max_size;
-    let mut notes = Notes { connections, outbox, held_max, accepted_us, expires_us, made: None, others: Vec::new(), delivered: 0 };
+    let mut notes =
+        Notes { connections, outbox, held_max, accepted_us, expires_us, made: None, others: Vec::new(), delivered: 0 };
     match &delivery.event {
         Event::Publication { publication, previous } => {
             let tags = || publication.tags();
@@ -35,7 +36,8 @@ pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
             });
         }
         Event::Membership(push) => {
-            hub.membership_listeners(channel).for_each(|slot| notes.note(slot, Giving::Plain, |wire| push.framed(wire)));
+            hub.membership_listeners(channel)
+                .for_each(|slot| notes.note(slot, Giving::Plain, |wire| push.framed(wire)));
         }
         Event::Broken => return break_off(shard, delivery),
     }
@@ -52,9 +54,11 @@ pub(super) fn spread(shard: &mut Shard, clients: &[(OwnerId, u32)], push: &Share
     let Shard { connections, outbox, node, .. } = shard;
     let held_max = node.settings.client.queue_max_size;
     let (made, others) = Default::default();
-    let mut notes = Notes { connections, outbox, held_max, accepted_us: 0, expires_us: NEVER, made, others, delivered: 0 };
+    let mut notes =
+        Notes { connections, outbox, held_max, accepted_us: 0, expires_us: NEVER, made, others, delivered: 0 };
     for (owner, slot) in clients {
-        let is_there = notes.connections.get(*slot).is_some_and(|c| c.stage == Stage::Open && c.session.owner() == *owner);
+        let is_there =
+            notes.connections.get(*slot).is_some_and(|c| c.stage == Stage::Open && c.session.owner() == *owner);
         if is_there {
             notes.note(*slot, Giving::Plain, |wire| push.framed(wire));
         } else {
@@ -67,9 +71,9 @@ pub(super) fn spread(shard: &mut Shard, clients: &[(OwnerId, u32)], push: &Share
 /// When an event is not to be given any more, microseconds of the node's clock.
 fn expiry_us(event: &Event, clock: &Clock) -> u64 {
     match event {
-        Event::Publication { publication, .. } if publication.expires_ms > 0 => {
-            clock.elapsed_us().saturating_add(publication.expires_ms.saturating_sub(clock.now_ms()).saturating_mul(1_000))
-        }
+        Event::Publication { publication, .. } if publication.expires_ms > 0 => clock
+            .elapsed_us()
+            .saturating_add(publication.expires_ms.saturating_sub(clock.now_ms()).saturating_mul(1_000)),
         _ => NEVER,
     }
 }
@@ -135,7 +139,9 @@ fn break_off(shard: &mut Shard, delivery: &Delivery) {
     let Some(channel) = shard.hub.find(&delivery.channel) else { return };
     let slots: Vec<u32> = shard.hub.listeners(channel).collect();
     for slot in slots {
-        shard.guarded(slot, |shard, slot| shard.with_session(slot, |session, context| session.lose(&delivery.channel, context)));
+        shard.guarded(slot, |shard, slot| {
+            shard.with_session(slot, |session, context| session.lose(&delivery.channel, context))
+        });
     }
 }
 
@@ -189,7 +195,12 @@ impl Shard {
 
     /// The poller tells that the socket takes bytes again. One that has had its share of a turn waits for the next.
     pub(super) fn flush_writable(&mut self, slot: u32) {
-        if !self.connections.get(slot).and_then(|connection| connection.queue.as_ref()).is_some_and(|queue| queue.is_sliced) {
+        if !self
+            .connections
+            .get(slot)
+            .and_then(|connection| connection.queue.as_ref())
+            .is_some_and(|queue| queue.is_sliced)
+        {
             self.flush_blocked(slot);
         }
     }
@@ -301,8 +312,8 @@ impl Shard {
         }
     }
 
-    /// Puts the end of the wait for a pong off where the pong can't be here: the client has sent something else first, it is not read for a
-    /// reason of ours, or the ping stands behind what it still takes.
+    /// Puts the end of the wait for a pong off where the pong can't be here: the client has sent something else first,
+    /// it is not read for a reason of ours, or the ping stands behind what it still takes.
     fn wait_for_pong(&mut self, slot: u32) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let client = &self.node.session.client;
@@ -321,8 +332,9 @@ impl Shard {
         }
     }
 
-    /// Looks after a peer that answers no pings: the system tells that it has gone, as long as its socket takes everything. The system's own
-    /// limit would also end a peer that reads slowly into a small window (tcp(7), TCP_USER_TIMEOUT), so a full socket has the limit of answers.
+    /// Looks after a peer that answers no pings: the system tells that it has gone, as long as its socket takes
+    /// everything. The system's own limit would also end a peer that reads slowly into a small window (tcp(7),
+    /// TCP_USER_TIMEOUT), so a full socket has the limit of answers.
     fn look_after(&mut self, slot: u32) {
         let Some(connection) = self.connections.get(slot) else { return };
         let client = &self.node.session.client;
@@ -345,7 +357,9 @@ impl Shard {
         let clock = &self.node.clock;
         let is_over = |until| clock.at(until) <= self.now_ms;
         match connection.stage {
-            Stage::Ending(until) if is_over(until) && is_moving(connection, clock, u64::from(CLOSE_TENTHS) * TENTH_US) => {
+            Stage::Ending(until)
+                if is_over(until) && is_moving(connection, clock, u64::from(CLOSE_TENTHS) * TENTH_US) =>
+            {
                 // It takes the last of what it was given.
                 connection.stage = Stage::Ending(tenths(self.now_us) + CLOSE_TENTHS);
             }

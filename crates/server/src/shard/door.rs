@@ -1,5 +1,5 @@
-//! Where connections come in. A WebSocket handshake that arrives in one piece is answered on the spot, without a task, a timer or a buffer of
-//! its own; every other request goes to hyper, with the bytes that have been read.
+//! Where connections come in. A WebSocket handshake that arrives in one piece is answered on the spot, without a task,
+//! a timer or a buffer of its own; every other request goes to hyper, with the bytes that have been read.
 
 use std::collections::VecDeque;
 use std::io::{Error, ErrorKind, Read, Write};
@@ -31,13 +31,15 @@ const DOORS: [Token; 3] = [Token(usize::MAX), Token(usize::MAX - 1), Token(usize
 const VISITORS: usize = 1 << 32;
 /// Connections accepted in one turn.
 const ACCEPTS_MAX: usize = 32;
-/// Pause when a connection can't be accepted and nothing can be closed for it here, milliseconds: trying again at once would spin.
+/// Pause when a connection can't be accepted and nothing can be closed for it here, milliseconds: trying again at once
+/// would spin.
 const PAUSE_MS: u64 = 100;
 /// Between two log lines about connections that can't be accepted, milliseconds.
 const COMPLAINT_MS: u64 = 60_000;
 /// What the system says when the process, or the machine, has no file descriptors left (errno(3): EMFILE, ENFILE).
 const NO_DESCRIPTORS: [i32; 2] = [24, 23];
-/// TLS handshakes that may begin at once, as time at their rate, microseconds: twice the time between two ticks, which end a pause.
+/// TLS handshakes that may begin at once, as time at their rate, microseconds: twice the time between two ticks, which
+/// end a pause.
 const HANDSHAKES_BURST_US: u64 = 200_000;
 
 /// Where a shard listens.
@@ -68,7 +70,8 @@ pub(super) struct Door {
     /// Visitors by the time until which they must have spoken.
     patience: VecDeque<(u64, usize)>,
     next_visitor: usize,
-    /// When connections that can't be accepted are told of again, Unix milliseconds, and how many there were since the last time.
+    /// When connections that can't be accepted are told of again, Unix milliseconds, and how many there were since the
+    /// last time.
     complaint: (u64, u64),
 }
 
@@ -85,7 +88,12 @@ impl Door {
     /// When the poller does not take them.
     pub(super) fn new(listeners: Listeners, node: &Node, registry: &mio::Registry) -> std::io::Result<Self> {
         let mut gates = Vec::with_capacity(DOORS.len());
-        let port = |side, is_for_lines, tls: &Option<Arc<Tls>>, is_introduced| Port { side, is_for_lines, tls: tls.clone(), is_introduced };
+        let port = |side, is_for_lines, tls: &Option<Arc<Tls>>, is_introduced| Port {
+            side,
+            is_for_lines,
+            tls: tls.clone(),
+            is_introduced,
+        };
         let side = if listeners.inner.is_some() { Side::Outer } else { Side::Whole };
         let all = [
             (Some(listeners.http), port(side, false, &node.tls.http, node.settings.http_server.proxy_protocol)),
@@ -130,7 +138,11 @@ impl Door {
         *count += 1;
         if *due_ms <= now_ms {
             let is_short = error.raw_os_error().is_some_and(|code| NO_DESCRIPTORS.contains(&code));
-            let remedy = if is_short { ": raise the limit of open files (systemd: LimitNOFILE=, shells: ulimit -Hn)" } else { "" };
+            let remedy = if is_short {
+                ": raise the limit of open files (systemd: LimitNOFILE=, shells: ulimit -Hn)"
+            } else {
+                ""
+            };
             tracing::warn!(%error, count = *count, "connections could not be accepted{remedy}");
             self.complaint = (now_ms + COMPLAINT_MS, 0);
         }
@@ -153,7 +165,8 @@ impl Shard {
         self.door.closed_until_ms <= self.now_ms && self.door.gates.iter().any(|gate| self.is_open(gate))
     }
 
-    /// Whether somebody may be waiting at a listener who can be let in. While the node drains, only HTTP has an answer to that: it is drained.
+    /// Whether somebody may be waiting at a listener who can be let in. While the node drains, only HTTP has an answer
+    /// to that: it is drained.
     fn is_open(&self, gate: &Gate) -> bool {
         gate.is_knocked && gate.paused_until_ms <= self.now_ms && (self.drain.is_none() || !gate.port.is_for_lines)
     }
@@ -217,7 +230,8 @@ impl Shard {
         }
     }
 
-    /// Begins with a fresh connection. What takes more than one piece, a proxy's header or TLS, is for a task; the socket comes back from there.
+    /// Begins with a fresh connection. What takes more than one piece, a proxy's header or TLS, is for a task; the
+    /// socket comes back from there.
     fn let_in(&mut self, socket: TcpStream, peer: IpAddr, port: Port) {
         let remote = Remote::of(peer);
         if port.is_introduced && !self.node.proxies.contains(peer) {
@@ -252,9 +266,15 @@ impl Shard {
         }
     }
 
-    /// A connection comes back of which a proxy has told whose it is. Tasks are made on the shard's own thread only, and this may be another:
-    /// so the poller tells what has been sent.
-    pub(super) fn welcome_introduced(&mut self, socket: std::net::TcpStream, remote: Remote, side: Side, is_for_lines: bool) {
+    /// A connection comes back of which a proxy has told whose it is. Tasks are made on the shard's own thread only,
+    /// and this may be another: so the poller tells what has been sent.
+    pub(super) fn welcome_introduced(
+        &mut self,
+        socket: std::net::TcpStream,
+        remote: Remote,
+        side: Side,
+        is_for_lines: bool,
+    ) {
         let socket = TcpStream::from_std(socket);
         if is_for_lines {
             self.isolated(|shard| shard.welcome_lines(socket, remote));
@@ -295,7 +315,9 @@ impl Shard {
         let length = match visitor.socket.read(&mut self.scratch) {
             Ok(0) => return,
             Ok(length) => length,
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => return self.wait_for(visitor, known),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                return self.wait_for(visitor, known);
+            }
             Err(_) => return,
         };
         let verdict = match visitor.side {
@@ -397,7 +419,9 @@ fn grant(node: &Node, remote: Remote, bytes: &[u8]) -> Verdict {
         Err(Refusal::Full) if head == bytes.len() => return Verdict::Full,
         Err(_) => return Verdict::ForHttp,
     };
-    let mut answer = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: ".to_vec();
+    let mut answer =
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: "
+            .to_vec();
     answer.extend_from_slice(granted.accept_key.as_bytes());
     if let Some(subprotocol) = granted.subprotocol {
         answer.extend_from_slice(b"\r\nSec-WebSocket-Protocol: ");

@@ -1,5 +1,6 @@
-//! Connections whose client has not connected yet, oldest first: silent visitors, tasks that read a header, agree upon TLS or read requests,
-//! and sessions before their connect command. When there are too many, or no descriptors are left, the oldest goes.
+//! Connections whose client has not connected yet, oldest first: silent visitors, tasks that read a header, agree upon
+//! TLS or read requests, and sessions before their connect command. When there are too many, or no descriptors are
+//! left, the oldest goes.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -53,8 +54,8 @@ pub(super) enum Closed {
     Nothing,
 }
 
-/// What a task holds that serves a connection: while its client is not known it counts as half open, and while it may owe answers a node that
-/// drains waits for it.
+/// What a task holds that serves a connection: while its client is not known it counts as half open, and while it may
+/// owe answers a node that drains waits for it.
 pub(crate) struct Pass {
     node: Arc<Node>,
     shard: ShardId,
@@ -90,7 +91,8 @@ impl Pass {
         }
     }
 
-    /// The last answer has left, and no request is read any more: a node that drains need not wait for the connection's end.
+    /// The last answer has left, and no request is read any more: a node that drains need not wait for the connection's
+    /// end.
     pub(crate) fn part(&self) {
         if self.is_awaited.replace(false) {
             self.node.shards[usize::from(self.shard)].leave_awaited();
@@ -145,8 +147,8 @@ impl Shard {
         }
     }
 
-    /// Makes room when the process has no descriptors left. Descriptors are shared by all shards, so the shard with most of these connections
-    /// closes its oldest: one that has few would close those that have only just come.
+    /// Makes room when the process has no descriptors left. Descriptors are shared by all shards, so the shard with
+    /// most of these connections closes its oldest: one that has few would close those that have only just come.
     pub(super) fn make_room(&mut self) -> Closed {
         let own = self.half_open_count();
         let counts = self.node.shards.iter().map(|shard| shard.metrics.half_open.get() as usize).enumerate();
@@ -217,7 +219,8 @@ impl Shard {
             Waiting::Visitor(token) => self.door.is_waiting(*token),
             Waiting::Task(tell) => !tell.is_closed(),
             Waiting::Session { slot, generation } => {
-                self.connections.generation(*slot) == *generation && self.connections.get(*slot).is_some_and(|c| c.is_half_open)
+                self.connections.generation(*slot) == *generation
+                    && self.connections.get(*slot).is_some_and(|c| c.is_half_open)
             }
         }
     }

@@ -1,10 +1,11 @@
 //! The way to a shard: its inbox, and the shard itself, which one thread at a time runs.
 //!
-//! A shard has a thread of its own. To wake it costs more than most messages take to serve, though, so a thread of another shard that brings
-//! a small one runs the shard for that moment, if nobody else does. Nobody waits for that: who finds the shard taken leaves the message to
-//! whoever runs it, and that one looks into the inbox again once the shard is free. No message is left behind: the counter of messages goes
-//! up before the look at the lock, and is read after the lock is given back, with a fence between the two on either side, so one of the two
-//! sees the other (Dekker's algorithm). The wish of the shard's own thread to have it back goes the same way.
+//! A shard has a thread of its own. To wake it costs more than most messages take to serve, though, so a thread of
+//! another shard that brings a small one runs the shard for that moment, if nobody else does. Nobody waits for that:
+//! who finds the shard taken leaves the message to whoever runs it, and that one looks into the inbox again once the
+//! shard is free. No message is left behind: the counter of messages goes up before the look at the lock, and is read
+//! after the lock is given back, with a fence between the two on either side, so one of the two sees the other
+//! (Dekker's algorithm). The wish of the shard's own thread to have it back goes the same way.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicUsize, fence};
@@ -17,7 +18,8 @@ use super::Shard;
 use crate::inbox::Message;
 use crate::metrics::ShardMetrics;
 
-/// How often who runs a shard on an errand looks whether more has come: a publication that is given its place comes back as a delivery.
+/// How often who runs a shard on an errand looks whether more has come: a publication that is given its place comes
+/// back as a delivery.
 const LOOKS_MAX: usize = 4;
 /// Looks at a taken shard before its own thread goes to sleep: some 20 µs.
 const SPINS: usize = 500;
@@ -63,14 +65,15 @@ impl ShardHandle {
         (handle, messages)
     }
 
-    /// Puts a message into the inbox, for the shard's own thread. A shard that has ended loses it: so does the node then.
+    /// Puts a message into the inbox, for the shard's own thread. A shard that has ended loses it: so does the node
+    /// then.
     pub(crate) fn send(&self, message: Message) {
         self.leave(message);
         self.wake();
     }
 
-    /// Puts a message into the inbox and wakes nobody: the first of many that [`ShardHandle::wake`] ends. To wake a thread for each costs
-    /// both sides more than the messages do.
+    /// Puts a message into the inbox and wakes nobody: the first of many that [`ShardHandle::wake`] ends. To wake a
+    /// thread for each costs both sides more than the messages do.
     pub(crate) fn leave(&self, message: Message) {
         if matches!(message, Message::Delivery { .. }) {
             self.backlog.fetch_add(1, Relaxed);
@@ -86,8 +89,8 @@ impl ShardHandle {
         }
     }
 
-    /// Puts a message into the inbox, and serves it here and now unless the shard is taken. Only for threads of shards, and for messages
-    /// that are served in a moment.
+    /// Puts a message into the inbox, and serves it here and now unless the shard is taken. Only for threads of shards,
+    /// and for messages that are served in a moment.
     pub(crate) fn bring(&self, message: Message) {
         self.leave(message);
         fence(SeqCst);
@@ -145,8 +148,8 @@ impl ShardHandle {
         self.backlog.load(Relaxed)
     }
 
-    /// Bytes that the shard's HTTP tasks hold, outside all connections of clients: bodies of requests while they are read and served, and HTTP/2
-    /// connections and streams, each counted as the most that it may hold.
+    /// Bytes that the shard's HTTP tasks hold, outside all connections of clients: bodies of requests while they are
+    /// read and served, and HTTP/2 connections and streams, each counted as the most that it may hold.
     pub(crate) fn http_buffered(&self) -> usize {
         self.http_buffered.load(Relaxed)
     }
@@ -166,7 +169,8 @@ impl ShardHandle {
         self.take().take()
     }
 
-    /// Runs the shard on its own thread; whether there is more for it to do at once. None = it is taken: a nudge comes when it is free.
+    /// Runs the shard on its own thread; whether there is more for it to do at once. None = it is taken: a nudge comes
+    /// when it is free.
     pub(super) fn run(&self, turn: impl FnOnce(&mut Shard)) -> Option<bool> {
         let mut seat = self.try_take().or_else(|| self.try_again())?;
         let Some(shard) = seat.as_mut() else { return Some(false) };

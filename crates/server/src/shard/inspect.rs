@@ -28,7 +28,9 @@ impl Shard {
     pub(super) fn obey_for_client(&mut self, owner: OwnerId, slot: u32, order: ClientOrder) {
         let is_there = self.connections.get(slot).is_some_and(|c| c.stage == Stage::Open && c.session.owner() == owner);
         match order {
-            ClientOrder::Act { asker, .. } if !is_there => self.node.answer(asker, Response::Refused(Error::NOT_REGISTERED)),
+            ClientOrder::Act { asker, .. } if !is_there => {
+                self.node.answer(asker, Response::Refused(Error::NOT_REGISTERED))
+            }
             ClientOrder::Commands(_) if !is_there => {}
             _ if !is_there => self.node.register(Order::Gone(owner)),
             ClientOrder::Push(message) => self.push(slot, &message),
@@ -43,7 +45,8 @@ impl Shard {
         }
     }
 
-    /// Gives a client a message that is for it alone, JSON. One that is still connecting is given it behind its connect reply.
+    /// Gives a client a message that is for it alone, JSON. One that is still connecting is given it behind its connect
+    /// reply.
     fn push(&mut self, slot: u32, message: &[u8]) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         if connection.session.is_holding() {
@@ -69,7 +72,9 @@ impl Shard {
                 }
             }
             UserAction::Refresh { is_expired, expire_at_s, info } => {
-                self.with_session(slot, |session, context| session.server_refresh(*is_expired, *expire_at_s, info.clone(), context));
+                self.with_session(slot, |session, context| {
+                    session.server_refresh(*is_expired, *expire_at_s, info.clone(), context)
+                });
             }
         }
         outcome

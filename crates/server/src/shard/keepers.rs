@@ -1,4 +1,5 @@
-//! Channels at home here that the cluster or the store keeps: what these have to do before a request is answered, and what they do unasked.
+//! Channels at home here that the cluster or the store keeps: what these have to do before a request is answered, and
+//! what they do unasked.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -27,8 +28,14 @@ const UNREADABLE_STEP_MS: u64 = 10_000;
 fn say_unreadable(channel: &str, Unreadable { format }: Unreadable, now_ms: u64) {
     static SAID_MS: AtomicU64 = AtomicU64::new(0);
     let said_ms = SAID_MS.load(Relaxed);
-    if now_ms >= said_ms.saturating_add(UNREADABLE_STEP_MS) && SAID_MS.compare_exchange(said_ms, now_ms, Relaxed, Relaxed).is_ok() {
-        tracing::error!(channel, format, "a payload of a later version, or a damaged one: the channel can't be had from this node");
+    if now_ms >= said_ms.saturating_add(UNREADABLE_STEP_MS)
+        && SAID_MS.compare_exchange(said_ms, now_ms, Relaxed, Relaxed).is_ok()
+    {
+        tracing::error!(
+            channel,
+            format,
+            "a payload of a later version, or a damaged one: the channel can't be had from this node"
+        );
     }
 }
 
@@ -50,7 +57,8 @@ impl Waiting {
 impl Shard {
     /// Carries a request to a channel out, now or as soon as the node hears the channel.
     pub(super) fn submit(&mut self, channel: &Arc<str>, request: Request, asker: Asker) {
-        // What a session says about one channel stays in order. In a channel that is heard only those wait who are ahead of it.
+        // What a session says about one channel stays in order. In a channel that is heard only those wait who are
+        // ahead of it.
         if let Some(subscriber) = request.subscriber()
             && let Some(waiting) = self.waiting.get_mut(channel)
             && (!self.channels.is_heard(channel) || waiting.subscribers.contains(&subscriber))
@@ -84,7 +92,10 @@ impl Shard {
                 let Some(cluster) = &self.node.cluster else { return };
                 let node = Arc::clone(&self.node);
                 let done = move |is_done: bool| {
-                    node.answer(asker, if is_done { Response::Done } else { Response::Refused(Error::CLUSTER_UNREACHABLE) });
+                    node.answer(
+                        asker,
+                        if is_done { Response::Done } else { Response::Refused(Error::CLUSTER_UNREACHABLE) },
+                    );
                 };
                 cluster.purge(Arc::clone(channel), namespace, removal, Box::new(done));
             }
@@ -96,13 +107,16 @@ impl Shard {
         }
     }
 
-    /// Whether a publication is more than one message to the other nodes may carry. Those that a database keeps do not go that way.
+    /// Whether a publication is more than one message to the other nodes may carry. Those that a database keeps do not
+    /// go that way.
     fn is_too_large(&self, channel: &str, request: &Request) -> bool {
         let Request::Publish(publish) = request else { return false };
         let Content { data, tags, info, .. } = &publish.content;
         let tags = tags.iter().map(|(key, value)| 2 * (key.len() + value.len())).sum::<usize>();
         let info = info.as_ref().map_or(0, |info| {
-            info.user.len() + info.conn_info.as_ref().map_or(0, Bytes::len) + info.chan_info.as_ref().map_or(0, Bytes::len)
+            info.user.len()
+                + info.conn_info.as_ref().map_or(0, Bytes::len)
+                + info.chan_info.as_ref().map_or(0, Bytes::len)
         });
         self.node.is_too_large(data.len() + tags + info + publish.idempotency_key.len() + PUBLICATION_AROUND)
             && self.node.session.namespaces.resolve(channel).is_ok_and(|options| !options.durable)
@@ -124,7 +138,9 @@ impl Shard {
             self.send_deliveries();
             for act in self.channels.keeper_acts() {
                 match (act, &self.node.cluster) {
-                    (KeeperAct::LoadStored(channel, behind, number), _) => store::load(&self.node, channel, (behind, number)),
+                    (KeeperAct::LoadStored(channel, behind, number), _) => {
+                        store::load(&self.node, channel, (behind, number))
+                    }
                     (KeeperAct::Interest(channel, is_wanted), Some(cluster)) => cluster.interest(channel, is_wanted),
                     (KeeperAct::Load(channel, namespace, behind, number), Some(cluster)) => {
                         cluster.load(channel, namespace, (behind, number));
@@ -135,7 +151,9 @@ impl Shard {
                     (KeeperAct::Pass(channel, payload), Some(cluster)) => cluster.pass(channel, payload),
                     (KeeperAct::SetBack(channel, run, first), _) => store::begin_run(&self.node, channel, run, first),
                     (KeeperAct::StreamSetBack(namespace, run), Some(cluster)) => cluster.begin_run(namespace, run),
-                    (KeeperAct::Unreadable(channel, unreadable), _) => say_unreadable(&channel, unreadable, self.now_ms),
+                    (KeeperAct::Unreadable(channel, unreadable), _) => {
+                        say_unreadable(&channel, unreadable, self.now_ms)
+                    }
                     (_, None) => {}
                 }
             }

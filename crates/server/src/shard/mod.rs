@@ -1,7 +1,7 @@
 //! The event loop of one core: it owns connections, channels at home here, and everything that is done with them.
 //!
-//! One turn: read from sockets, serve the inbox, tick, write what is due; then the thread's other tasks (HTTP) run. Each step is bounded,
-//! so nothing starves behind a channel with many subscribers.
+//! One turn: read from sockets, serve the inbox, tick, write what is due; then the thread's other tasks (HTTP) run.
+//! Each step is bounded, so nothing starves behind a channel with many subscribers.
 
 mod allowance;
 mod budget;
@@ -166,7 +166,10 @@ impl Shard {
     ) -> io::Result<Self> {
         let now_ms = node.clock.now_ms();
         let mut secure = Secure::new();
-        let random = secure.bytes().map(u64::from_ne_bytes).ok_or_else(|| io::Error::other("the system has no random numbers"))?;
+        let random = secure
+            .bytes()
+            .map(u64::from_ne_bytes)
+            .ok_or_else(|| io::Error::other("the system has no random numbers"))?;
         let limit = node.settings.node.channel_limit.div_ceil(node.shards.len().max(1));
         let channels = Channels::new(Arc::clone(&node.session.namespaces), node.shards.len(), seed).limited(limit);
         let channels = if node.store().is_some() { channels.with_store() } else { channels };
@@ -307,7 +310,11 @@ impl Shard {
     }
 
     fn has_work(&self) -> bool {
-        !self.outbox.is_empty() || !self.taken.is_empty() || !self.unread.is_empty() || !self.sliced.is_empty() || self.has_guests()
+        !self.outbox.is_empty()
+            || !self.taken.is_empty()
+            || !self.unread.is_empty()
+            || !self.sliced.is_empty()
+            || self.has_guests()
     }
 
     /// A busy shard never waits for its ticker, so it looks at the clock.
@@ -363,9 +370,13 @@ impl Shard {
             }
             Message::Order { message, reply } => operation::obey(&self.node, message, reply),
             Message::Adopt(guest) => self.adopt(*guest),
-            Message::Introduced { socket, remote, side, is_for_lines } => self.welcome_introduced(socket, remote, side, is_for_lines),
+            Message::Introduced { socket, remote, side, is_for_lines } => {
+                self.welcome_introduced(socket, remote, side, is_for_lines)
+            }
             Message::User(order) => self.obey(*order),
-            Message::Client { owner, slot, order } => self.guarded(slot, |shard, slot| shard.obey_for_client(owner, slot, order)),
+            Message::Client { owner, slot, order } => {
+                self.guarded(slot, |shard, slot| shard.obey_for_client(owner, slot, order))
+            }
             Message::Spread { clients, push } => deliver::spread(self, &clients, &push),
             Message::Inspect(inspection) => self.inspect(inspection),
             Message::Probe(done) => self.probe(done),
@@ -413,7 +424,9 @@ impl Shard {
         self.channels.expire(self.now_ms);
         self.settle();
         self.metrics.channels.add((self.channels.len() as u64).wrapping_sub(self.metrics.channels.get()));
-        self.metrics.publications_waiting.add((self.outbox.frames() as u64).wrapping_sub(self.metrics.publications_waiting.get()));
+        self.metrics
+            .publications_waiting
+            .add((self.outbox.frames() as u64).wrapping_sub(self.metrics.publications_waiting.get()));
         self.tell_half_open();
         self.forget_settled();
         self.drain_some();

@@ -1,8 +1,8 @@
 //! What connections are due, and how it gets to their sockets.
 //!
-//! Everything that a connection is sent, shared or its own, is a *frame* noted at the connection in order. A connection with notes waits in
-//! one line; when its turn comes, all its frames leave in one write. So publications that arrive while a round is under way pile up and
-//! leave together. Only a socket that would block gets a queue of its own.
+//! Everything that a connection is sent, shared or its own, is a *frame* noted at the connection in order. A connection
+//! with notes waits in one line; when its turn comes, all its frames leave in one write. So publications that arrive
+//! while a round is under way pile up and leave together. Only a socket that would block gets a queue of its own.
 
 use std::collections::VecDeque;
 use std::io::Write;

@@ -1,5 +1,5 @@
-//! When a connection is not read: it is above its rate, an earlier command of it is not answered yet, or its socket has not taken earlier
-//! answers. What it has sent waits where it is, and goes on as soon as there is room.
+//! When a connection is not read: it is above its rate, an earlier command of it is not answered yet, or its socket has
+//! not taken earlier answers. What it has sent waits where it is, and goes on as soon as there is room.
 
 use std::cmp::Reverse;
 
@@ -14,7 +14,8 @@ use super::input::Input;
 use super::queue::Kind;
 
 impl Shard {
-    /// Whether what the client sends has to wait: for its rate, for an earlier command, or for its socket to take earlier answers.
+    /// Whether what the client sends has to wait: for its rate, for an earlier command, or for its socket to take
+    /// earlier answers.
     pub(super) fn must_wait(&mut self, slot: u32) -> bool {
         let Some(connection) = self.connections.get_mut(slot) else { return false };
         if connection.stage != Stage::Open {
@@ -23,7 +24,9 @@ impl Shard {
             return connection.is_throttled;
         }
         let session = &connection.session;
-        let is_held = session.is_busy(&self.node.session.client) || session.is_deferring() || connection.answers() >= ANSWERS_AHEAD;
+        let is_held = session.is_busy(&self.node.session.client)
+            || session.is_deferring()
+            || connection.answers() >= ANSWERS_AHEAD;
         connection.is_held = is_held;
         is_held || connection.is_throttled
     }
@@ -60,7 +63,8 @@ impl Shard {
             input => connection.input = input,
         }
         let is_held = |connection: &Connection| connection.is_held || matches!(connection.input, Input::Held(_));
-        self.connections.generation(slot) == generation && self.connections.get(slot).is_some_and(|connection| !is_held(connection))
+        self.connections.generation(slot) == generation
+            && self.connections.get(slot).is_some_and(|connection| !is_held(connection))
     }
 
     /// Keeps input until the connection has room for what it asks for.

@@ -19,9 +19,12 @@ impl Poller {
     /// The system's, for want of file descriptors most often.
     pub(crate) fn new() -> io::Result<Self> {
         let poll = mio::Poll::new()?;
-        #[expect(unsafe_code, reason = "the only way to watch a poller's descriptor; crossing it costs 650 bytes less a connection")]
-        // SAFETY: `mio::Poll` owns one epoll descriptor from its making to its drop, gives the same one at every call, and never closes it
-        // before; it is moved into the `AsyncFd`, so it lives as long.
+        #[expect(
+            unsafe_code,
+            reason = "the only way to watch a poller's descriptor; crossing it costs 650 bytes less a connection"
+        )]
+        // SAFETY: `mio::Poll` owns one epoll descriptor from its making to its drop, gives the same one at every call,
+        // and never closes it before; it is moved into the `AsyncFd`, so it lives as long.
         let inner = unsafe { AsyncFd::register_with_interest(poll, Interest::READABLE) }?;
         Ok(Poller { inner })
     }
@@ -37,7 +40,8 @@ impl Poller {
         let _ = self.inner.readable().await.map(|mut guard| guard.retain_ready());
     }
 
-    /// Takes what there is, up to the room in `events`, without waiting. The descriptor counts as unready once everything was taken.
+    /// Takes what there is, up to the room in `events`, without waiting. The descriptor counts as unready once
+    /// everything was taken.
     pub(super) fn poll(&mut self, events: &mut Events, room: usize) {
         let _ = self.inner.try_io_mut(Interest::READABLE, |poll| {
             poll.poll(events, Some(Duration::ZERO))?;

@@ -1,4 +1,5 @@
-//! A node that stood still finds out which connections live: sockets that closed meanwhile are seen by then, all others are sent a ping.
+//! A node that stood still finds out which connections live: sockets that closed meanwhile are seen by then, all others
+//! are sent a ping.
 
 use std::sync::Arc;
 
@@ -14,7 +15,8 @@ pub(super) struct Look {
 }
 
 impl Shard {
-    /// Sends every connection a ping. It ends when each has answered or is closed, which takes `client.pong_timeout` at most.
+    /// Sends every connection a ping. It ends when each has answered or is closed, which takes `client.pong_timeout` at
+    /// most.
     pub(super) fn probe(&mut self, done: Arc<Probe>) {
         let slots: Vec<u32> = self.connections.slots().collect();
         for slot in &slots {

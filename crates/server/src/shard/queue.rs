@@ -1,8 +1,8 @@
 //! What a socket did not take: frames in order, and what they cost.
 //!
-//! Two kinds of output wait here. *Answers* were asked for: they are bounded before they are made, and never end a connection. *Pushes* were
-//! not: their full lengths and their entries are added up, and beyond `client.queue_max_size` or `client.queue_max_entries` the connection
-//! ends. Of pongs only the newest is kept (RFC 6455 section 5.5.3).
+//! Two kinds of output wait here. *Answers* were asked for: they are bounded before they are made, and never end a
+//! connection. *Pushes* were not: their full lengths and their entries are added up, and beyond `client.queue_max_size`
+//! or `client.queue_max_entries` the connection ends. Of pongs only the newest is kept (RFC 6455 section 5.5.3).
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Result, Write};
@@ -260,7 +260,10 @@ mod tests {
         let left = |index: usize, waiting: &Waiting| waiting.frame.len() - if index == 0 { queue.written } else { 0 };
         let all = || queue.frames.iter().enumerate();
         assert_eq!(queue.bytes, all().map(|(i, w)| left(i, w)).sum::<usize>());
-        assert_eq!(queue.answers, all().filter(|(_, w)| w.kind == Kind::Answer).map(|(i, w)| left(i, w)).sum::<usize>());
+        assert_eq!(
+            queue.answers,
+            all().filter(|(_, w)| w.kind == Kind::Answer).map(|(i, w)| left(i, w)).sum::<usize>()
+        );
         assert_eq!(queue.charge, all().map(|(_, w)| w.share as usize).sum::<usize>());
         assert_eq!(queue.pushes, all().filter(|(_, w)| w.kind != Kind::Answer).count());
     }

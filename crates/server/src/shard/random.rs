@@ -1,5 +1,5 @@
-//! Random numbers that nobody can foresee, for ids of clients: taken from the system in blocks, so that a connect rarely pays for more than
-//! copying a few bytes.
+//! Random numbers that nobody can foresee, for ids of clients: taken from the system in blocks, so that a connect
+//! rarely pays for more than copying a few bytes.
 
 use aws_lc_rs::rand;
 

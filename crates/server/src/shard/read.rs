@@ -81,8 +81,13 @@ impl Shard {
         let mut client = [0; 16];
         client[..10].copy_from_slice(&random);
         client[10..].copy_from_slice(&place(self.id, slot));
-        let session =
-            Session::new(client, entrance.transport.link(), entrance.admission.is_loopback, self.now_ms, &self.node.session.client);
+        let session = Session::new(
+            client,
+            entrance.transport.link(),
+            entrance.admission.is_loopback,
+            self.now_ms,
+            &self.node.session.client,
+        );
         self.connections.insert(Connection {
             socket,
             session,
@@ -191,7 +196,12 @@ impl Shard {
             connection.is_held = true;
             return;
         }
-        match self.connections.get(slot).filter(|connection| connection.transport == Transport::Tcp).map(|connection| connection.stage) {
+        match self
+            .connections
+            .get(slot)
+            .filter(|connection| connection.transport == Transport::Tcp)
+            .map(|connection| connection.stage)
+        {
             Some(Stage::Open) => self.end(slot),
             // What it is due is still being written.
             Some(Stage::Ending(_)) => {}
@@ -264,7 +274,8 @@ impl Shard {
     fn serve_event(&mut self, slot: u32, event: Event<'_>) {
         let Some(connection) = self.connections.get(slot) else { return };
         if connection.stage != Stage::Open {
-            // The server has sent a close frame: only the client's own matters. What else it sends is charged all the same.
+            // The server has sent a close frame: only the client's own matters. What else it sends is charged all the
+            // same.
             return if matches!(event, Event::Close { .. }) { self.end(slot) } else { self.charge(slot, 1, 0) };
         }
         match event {
@@ -278,7 +289,8 @@ impl Shard {
             }
             Event::Pong(payload) => self.charge_control(slot, 1, payload.len()),
             Event::Close { code, .. } => {
-                if let Some(connection) = self.connections.get_mut(slot).filter(|connection| connection.close_code == 0) {
+                if let Some(connection) = self.connections.get_mut(slot).filter(|connection| connection.close_code == 0)
+                {
                     connection.close_code = code.unwrap_or(NO_CODE);
                 }
                 let mut frame = Vec::new();
@@ -302,7 +314,8 @@ impl Shard {
         let mut commands = 0;
         self.decide(slot, Kind::Answer, |session, context| commands = session.receive(input, context));
         self.charge(slot, commands, input.len());
-        if let Some(connection) = self.connections.get_mut(slot).filter(|connection| connection.session.is_deferring()) {
+        if let Some(connection) = self.connections.get_mut(slot).filter(|connection| connection.session.is_deferring())
+        {
             connection.is_held = true;
             self.recharge(slot);
         }

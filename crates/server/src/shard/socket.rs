@@ -47,7 +47,8 @@ impl Socket {
         }
     }
 
-    /// The address at the other end: the client's, or that of the proxy before it. None where the system does not know it any more.
+    /// The address at the other end: the client's, or that of the proxy before it. None where the system does not know
+    /// it any more.
     pub(super) fn peer_address(&self) -> Option<IpAddr> {
         let socket = match self {
             Socket::Tcp(socket) => socket,
@@ -57,8 +58,8 @@ impl Socket {
         socket.peer_addr().ok().map(|address| address.ip().to_canonical())
     }
 
-    /// Breaks the connection when the peer has not acknowledged what was sent for so long (tcp(7), TCP_USER_TIMEOUT): it finds out about a peer
-    /// that is gone where pings need no answer.
+    /// Breaks the connection when the peer has not acknowledged what was sent for so long (tcp(7), TCP_USER_TIMEOUT):
+    /// it finds out about a peer that is gone where pings need no answer.
     pub(super) fn end_when_silent(&self, limit: Option<Duration>) {
         let socket = match self {
             Socket::Tcp(socket) => socket,
@@ -96,7 +97,11 @@ impl Socket {
     /// Lets the poller tell of it by this token. `is_known`: the poller knows it by another.
     pub(super) fn register(&mut self, registry: &Registry, token: Token, is_known: bool) -> Result<()> {
         let interest = Interest::READABLE | Interest::WRITABLE;
-        if is_known { self.source().reregister(registry, token, interest) } else { self.source().register(registry, token, interest) }
+        if is_known {
+            self.source().reregister(registry, token, interest)
+        } else {
+            self.source().register(registry, token, interest)
+        }
     }
 }
 

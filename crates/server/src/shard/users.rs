@@ -33,7 +33,9 @@ impl Users {
             Some(head) => std::mem::replace(head, slot),
             None => {
                 people.enter(user);
-                first.insert_unique(hash, slot, |&s| connections.get(s).map_or(0, |c| hasher.hash_one(c.session.user())));
+                first.insert_unique(hash, slot, |&s| {
+                    connections.get(s).map_or(0, |c| hasher.hash_one(c.session.user()))
+                });
                 NONE
             }
         };

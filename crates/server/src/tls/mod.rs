@@ -1,5 +1,5 @@
-//! TLS: certificates from files, read again when these change, from the settings themselves, or from an ACME authority; and what a client's
-//! own certificate says.
+//! TLS: certificates from files, read again when these change, from the settings themselves, or from an ACME authority;
+//! and what a client's own certificate says.
 
 mod acme;
 mod pem;
@@ -72,7 +72,9 @@ pub enum TlsError {
     #[error("http_server.tls_autocert.host_whitelist: empty, and certificates are ordered for the names in it")]
     NoHosts,
     /// Certificates are to be ordered for something that is no name.
-    #[error("http_server.tls_autocert.host_whitelist: {host:?} is no host name (a wildcard can't be proved by TLS or HTTP)")]
+    #[error(
+        "http_server.tls_autocert.host_whitelist: {host:?} is no host name (a wildcard can't be proved by TLS or HTTP)"
+    )]
     Host {
         /// What was given.
         host: String,
@@ -128,7 +130,8 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// Reads what the settings of a section say. Certificates that they do not have come from `acme`. `protocols` are offered by ALPN.
+    /// Reads what the settings of a section say. Certificates that they do not have come from `acme`. `protocols` are
+    /// offered by ALPN.
     ///
     /// # Errors
     /// See [`TlsError`].
@@ -140,7 +143,8 @@ impl Tls {
     ) -> Result<Arc<Self>, TlsError> {
         let protocols: Vec<Vec<u8>> = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
         let acme = acme.filter(|_| !settings.has_files()).cloned();
-        let config = RwLock::new(load(section, settings, acme.as_deref(), &protocols).map_err(|error| error.of(section))?);
+        let config =
+            RwLock::new(load(section, settings, acme.as_deref(), &protocols).map_err(|error| error.of(section))?);
         let tls = Arc::new(Tls { section, settings: settings.clone(), acme, protocols, config });
         let (watched, mut seen) = (Arc::downgrade(&tls), tls.stamps());
         // A thread that is gone as soon as nobody needs it: if the system refuses it, files are read once.
@@ -153,7 +157,8 @@ impl Tls {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What the handshake of an authority is answered with that asks for a proof; after it the connection has no further use.
+    /// What the handshake of an authority is answered with that asks for a proof; after it the connection has no
+    /// further use.
     pub(crate) fn proof(&self, hello: &ClientHello<'_>) -> Option<Arc<ServerConfig>> {
         self.acme.as_ref()?.proof(hello)
     }
@@ -188,7 +193,10 @@ fn watch(tls: &Weak<Tls>, seen: &mut Vec<Option<(SystemTime, u64)>>) {
             }
             // Files are often written one after the other: the next look may find them whole.
             Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "certificates have changed and can't be used; the old ones stay")
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "certificates have changed and can't be used; the old ones stay"
+                )
             }
         }
     }
@@ -210,7 +218,8 @@ pub(crate) fn check(settings: &Settings) -> Vec<TlsError> {
     ];
     for (section, tls, _, has_acme) in sections.into_iter().filter(|(_, _, is_on, _)| *is_on) {
         let needs_files = tls.has_files() || !has_acme;
-        let loaded = if needs_files { load(section, tls, None, &[]).map(drop) } else { verifier(section, tls).map(drop) };
+        let loaded =
+            if needs_files { load(section, tls, None, &[]).map(drop) } else { verifier(section, tls).map(drop) };
         faults.extend(loaded.err().map(|error| error.of(section)));
     }
     faults
@@ -222,7 +231,8 @@ pub(crate) fn check(settings: &Settings) -> Vec<TlsError> {
 /// See [`TlsError`].
 pub(crate) fn check_nats(cluster: &ClusterSettings) -> Result<(), TlsError> {
     let (certificate, key) = (&cluster.nats_tls_cert, &cluster.nats_tls_key);
-    for (name, value) in [("nats_tls_ca", &cluster.nats_tls_ca), ("nats_tls_cert", certificate), ("nats_tls_key", key)] {
+    for (name, value) in [("nats_tls_ca", &cluster.nats_tls_ca), ("nats_tls_cert", certificate), ("nats_tls_key", key)]
+    {
         if is_inline_pem(value) {
             return Err(TlsError::NoPath { key: format!("cluster.{name}") });
         }
@@ -233,7 +243,9 @@ pub(crate) fn check_nats(cluster: &ClusterSettings) -> Result<(), TlsError> {
     }
     let chain = certificates("cluster.nats_tls_cert", certificate)?;
     let key = private_key("cluster.nats_tls_key", key)?;
-    let fits = rustls::ClientConfig::builder().with_root_certificates(RootCertStore::empty()).with_client_auth_cert(chain, key);
+    let fits = rustls::ClientConfig::builder()
+        .with_root_certificates(RootCertStore::empty())
+        .with_client_auth_cert(chain, key);
     fits.map(drop).map_err(|error| TlsError::from(error).of("cluster.nats_tls_cert"))
 }
 
@@ -264,7 +276,12 @@ fn verifier(section: &str, settings: &TlsSettings) -> Result<Option<Arc<dyn Clie
     }))
 }
 
-fn load(section: &str, settings: &TlsSettings, acme: Option<&Acme>, protocols: &[Vec<u8>]) -> Result<Arc<ServerConfig>, TlsError> {
+fn load(
+    section: &str,
+    settings: &TlsSettings,
+    acme: Option<&Acme>,
+    protocols: &[Vec<u8>],
+) -> Result<Arc<ServerConfig>, TlsError> {
     let builder = ServerConfig::builder();
     let builder = match verifier(section, settings)? {
         None => builder.with_no_client_auth(),
@@ -313,6 +330,8 @@ fn user_of(wanted: ClientUser, certificate: &[u8]) -> Option<String> {
         return Some(subject.to_string()).filter(|subject| is_user(subject));
     }
     let parts = subject.0.iter().flat_map(|part| part.0.iter());
-    let name = parts.filter(|part| part.oid.to_string() == "2.5.4.3").find_map(|part| std::str::from_utf8(part.value.value()).ok());
+    let name = parts
+        .filter(|part| part.oid.to_string() == "2.5.4.3")
+        .find_map(|part| std::str::from_utf8(part.value.value()).ok());
     name.filter(|name| is_user(name)).map(str::to_owned)
 }

@@ -1,5 +1,5 @@
-//! Settings that stand for PEM: the text itself, its base64, or the path of a file. What was written may be a secret, whichever of them it was
-//! meant to be, so it is never part of an error: only a path is.
+//! Settings that stand for PEM: the text itself, its base64, or the path of a file. What was written may be a secret,
+//! whichever of them it was meant to be, so it is never part of an error: only a path is.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,8 @@ pub fn read_pem(key: &str, value: &str) -> Result<String, TlsError> {
     String::from_utf8(read(key, value)?).map_err(no_text)
 }
 
-/// The value as a path that may be shown: a file that is there, or a name with an extension, which neither PEM nor base64 has.
+/// The value as a path that may be shown: a file that is there, or a name with an extension, which neither PEM nor
+/// base64 has.
 pub(super) fn shown(value: &str) -> Option<PathBuf> {
     let path = Path::new(value);
     // What stands behind a dot of a token is longer than an extension.
@@ -71,7 +72,8 @@ mod tests {
     #[test]
     fn a_value_is_text_base64_or_a_path() {
         let packed = STANDARD.encode(SECRET);
-        let wrapped = packed.as_bytes().chunks(20).map(|line| format!("{}\n", String::from_utf8_lossy(line))).collect::<String>();
+        let wrapped =
+            packed.as_bytes().chunks(20).map(|line| format!("{}\n", String::from_utf8_lossy(line))).collect::<String>();
         for value in [SECRET, &packed, &wrapped] {
             assert_eq!(read("tls.key_pem", value).ok(), Some(SECRET.as_bytes().to_vec()));
             assert!(is_inline_pem(value));

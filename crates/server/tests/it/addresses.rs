@@ -1,4 +1,5 @@
-//! Whose a connection is: behind proxies that are trusted, and with headers that somebody has made up. And the limits that go by it.
+//! Whose a connection is: behind proxies that are trusted, and with headers that somebody has made up. And the limits
+//! that go by it.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
@@ -11,7 +12,8 @@ use crate::support::{Heard, TestServer, WebSocket, handshake, head_of, settings,
 const LOCAL: &str = "127.0.0.1";
 const REMOTE: &str = "203.0.113.9";
 /// TCP over IPv4, from 203.0.113.9, with a TLV of three bytes.
-const BINARY: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x12\xcb\x00\x71\x09\x0a\x00\x00\x02\xc8\x22\x01\xbb\x04\x00\x03abc";
+const BINARY: &[u8] =
+    b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x12\xcb\x00\x71\x09\x0a\x00\x00\x02\xc8\x22\x01\xbb\x04\x00\x03abc";
 const BINARY_LOCAL: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\x00\x00\x00";
 
 /// Only clients of this machine may be anonymous, so that a connect tells whose address counts.
@@ -100,7 +102,11 @@ fn headers_of_others_count_for_nothing() {
     }
     let held: Vec<_> = (0..2).map(|_| server.connected()).collect();
     for n in 0..5 {
-        assert_eq!(status(&server, &format!("X-Forwarded-For: 203.0.113.{n}\r\n")).0, "429", "a made-up address gives no place");
+        assert_eq!(
+            status(&server, &format!("X-Forwarded-For: 203.0.113.{n}\r\n")).0,
+            "429",
+            "a made-up address gives no place"
+        );
     }
     drop(held);
 }
@@ -161,14 +167,20 @@ fn the_proxy_protocol_tells_the_client_however_it_is_cut() {
         pieces.push(request);
         assert_eq!(is_local(&server, &pieces), is_on_this_machine, "byte by byte");
         let (begin, end) = request.split_at(20);
-        assert_eq!(is_local(&server, &[&header[..5], &[&header[5..], begin].concat(), end]), is_on_this_machine, "across the border");
+        assert_eq!(
+            is_local(&server, &[&header[..5], &[&header[5..], begin].concat(), end]),
+            is_on_this_machine,
+            "across the border"
+        );
     }
     let forwarded = handshake("X-Forwarded-For: 127.0.0.1\r\n");
     assert!(!is_local(&server, &[text, forwarded.as_bytes()]), "the client behind the proxy is no proxy");
     // Anything else is closed.
     let too_long = [b"PROXY TCP4 ".as_slice(), &[b'1'; 200], b"\r\n"].concat();
     let too_large = [b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x09\x00".as_slice(), &[0; 2304]].concat();
-    for bad in [request, b"PROXY TCP4 1.2.3.4\r\n".as_slice(), &too_long, &too_large, b"PROXY\0TCP4 1.2.3.4 1.2.3.4 1 2\r\n"] {
+    for bad in
+        [request, b"PROXY TCP4 1.2.3.4\r\n".as_slice(), &too_long, &too_large, b"PROXY\0TCP4 1.2.3.4 1.2.3.4 1 2\r\n"]
+    {
         assert_eq!(server.raw(bad), "");
     }
     let metrics = server.raw(b"PROXY UNKNOWN\r\nGET /metrics HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n");

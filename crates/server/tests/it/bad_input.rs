@@ -1,4 +1,5 @@
-//! Bad input costs its sender only: a numbered error or a closed socket, bounded memory and time, and a neighbour who notices nothing.
+//! Bad input costs its sender only: a numbered error or a closed socket, bounded memory and time, and a neighbour who
+//! notices nothing.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -52,7 +53,11 @@ fn broken_frames_end_their_connection_with_the_code_of_the_rfc() {
         ("a message inside a message", [frame(0x01, b"x"), frame(0x81, b"y")].concat(), 1002),
         ("no UTF-8", frame(0x81, b"\xff\xfe"), 1007),
         ("too large a message, said in its head", huge, 1009),
-        ("too large a message in fragments", [frame(0x01, &[b' '; 60_000]), frame(0x80, &[b' '; 60_000])].concat(), 1009),
+        (
+            "too large a message in fragments",
+            [frame(0x01, &[b' '; 60_000]), frame(0x80, &[b' '; 60_000])].concat(),
+            1009,
+        ),
         ("a close code that nobody may send", frame(0x88, &1005u16.to_be_bytes()), 1002),
     ];
     for (what, bytes, expected) in cases {
@@ -71,7 +76,11 @@ fn hostile_commands_are_refused_in_bounded_time() {
     let many = "{\"id\":9,\"rpc\":{}}\n".repeat(3_000);
     let cases: Vec<(&str, String, Option<u16>)> = vec![
         ("deep nesting in an unknown field", format!("{{\"id\":5,\"new\":{}}}", deep(5_000)), Some(3501)),
-        ("deep nesting in data", format!("{{\"id\":5,\"publish\":{{\"channel\":\"history:a\",\"data\":{}}}}}", deep(5_000)), None),
+        (
+            "deep nesting in data",
+            format!("{{\"id\":5,\"publish\":{{\"channel\":\"history:a\",\"data\":{}}}}}", deep(5_000)),
+            None,
+        ),
         ("a wrong type", "{\"id\":\"5\"}".into(), Some(3501)),
         ("an id beyond its range", "{\"id\":4294967296,\"rpc\":{}}".into(), Some(3501)),
         ("half an object", "{\"id\":5,\"rpc\":".into(), Some(3501)),
@@ -104,11 +113,15 @@ fn hostile_requests_get_a_status_or_a_closed_socket() {
     let key = format!("X-API-Key: {KEY}\r\n");
     assert_eq!(server.http("POST", "/api/publish", &key, &"x".repeat(20_000)).0, 413);
     let deep = format!("{{\"channel\":\"a\",\"data\":{}{}}}", "[".repeat(1_000), "]".repeat(1_000));
-    assert_eq!(server.http("POST", "/api/publish", &key, &deep), (200, "{\"error\":{\"code\":107,\"message\":\"bad request\"}}".into()));
+    assert_eq!(
+        server.http("POST", "/api/publish", &key, &deep),
+        (200, "{\"error\":{\"code\":107,\"message\":\"bad request\"}}".into())
+    );
     let both_lengths = format!(
         "POST /api/publish HTTP/1.1\r\nHost: a\r\n{key}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
     );
-    let two_lengths = format!("POST /api/publish HTTP/1.1\r\nHost: a\r\n{key}Content-Length: 4\r\nContent-Length: 5\r\n\r\n{{}}");
+    let two_lengths =
+        format!("POST /api/publish HTTP/1.1\r\nHost: a\r\n{key}Content-Length: 4\r\nContent-Length: 5\r\n\r\n{{}}");
     let cases = [
         ("garbage", "\u{1}\u{2}\u{3}\r\n\r\n".to_owned()),
         ("TLS on a plain port", "\u{16}\u{3}\u{1}\u{2}\u{0}\u{1}".to_owned()),
@@ -120,9 +133,13 @@ fn hostile_requests_get_a_status_or_a_closed_socket() {
     ];
     for (what, request) in cases {
         let reply = server.raw(request.as_bytes());
-        // RFC 9112 section 6.1: a request with both lengths may be served by its chunks, if the connection ends behind it.
+        // RFC 9112 section 6.1: a request with both lengths may be served by its chunks, if the connection ends behind
+        // it.
         let is_served_once = what == "both kinds of length" && reply.contains("connection: close");
-        assert!((is_served_once || !reply.contains("200 OK")) && reply.matches("HTTP/1.1").count() <= 1, "{what}: {reply}");
+        assert!(
+            (is_served_once || !reply.contains("200 OK")) && reply.matches("HTTP/1.1").count() <= 1,
+            "{what}: {reply}"
+        );
         neighbour.is_served(&server);
     }
     for (what, head, expected) in [
@@ -162,7 +179,9 @@ fn a_slow_body_is_given_up_and_a_kept_connection_may_rest() {
         settings.http_server.request_timeout = Duration::from_millis(600);
         settings.http_server.idle_timeout = Duration::from_millis(1_500);
     });
-    let request = |body: &str| format!("POST /api/info HTTP/1.1\r\nHost: a\r\nX-API-Key: {KEY}\r\nContent-Length: 2\r\n\r\n{body}");
+    let request = |body: &str| {
+        format!("POST /api/info HTTP/1.1\r\nHost: a\r\nX-API-Key: {KEY}\r\nContent-Length: 2\r\n\r\n{body}")
+    };
     let mut slow = server.socket();
     slow.write_all(request("{").as_bytes()).expect("it is open");
     assert_eq!(to_the_end(&mut slow), "", "no answer, but an end");

@@ -1,8 +1,8 @@
 //! A node that stops tells its clients, and finishes what it began.
 //!
-//! A request is *taken* when the server has read its head. A client can see that: the server answers `Expect: 100-continue` when it begins to
-//! read the body. Until then a connection may be refused or closed without harm, for the client may send the request elsewhere. From then on
-//! it must be answered.
+//! A request is *taken* when the server has read its head. A client can see that: the server answers `Expect:
+//! 100-continue` when it begins to read the body. Until then a connection may be refused or closed without harm, for
+//! the client may send the request elsewhere. From then on it must be answered.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -109,7 +109,8 @@ impl Taken {
 fn answer_of(socket: &mut TcpStream) -> (String, Value) {
     let head = head_of(socket);
     assert!(head.starts_with("HTTP/1.1 200 "), "what was taken is answered: {head:?}");
-    let length = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse::<usize>().ok());
+    let length =
+        head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse::<usize>().ok());
     let mut body = vec![0; length.expect("an answer has a length")];
     socket.read_exact(&mut body).expect("the answer comes whole");
     (head, serde_json::from_slice(&body).expect("answers are JSON"))
@@ -118,7 +119,8 @@ fn answer_of(socket: &mut TcpStream) -> (String, Value) {
 /// A connection that has been answered and is kept. Its end tells that the drain has begun.
 fn kept(server: &TestServer) -> TcpStream {
     let mut socket = server.socket();
-    write!(socket, "POST /api/info HTTP/1.1\r\nHost: test\r\nX-API-Key: {KEY}\r\nContent-Length: 2\r\n\r\n{{}}").expect("the server reads");
+    write!(socket, "POST /api/info HTTP/1.1\r\nHost: test\r\nX-API-Key: {KEY}\r\nContent-Length: 2\r\n\r\n{{}}")
+        .expect("the server reads");
     let (head, _) = answer_of(&mut socket);
     assert!(!head.to_ascii_lowercase().contains("connection: close"), "{head}");
     socket
@@ -135,8 +137,9 @@ fn a_request_that_was_taken_is_answered_however_late_its_body_ends() {
         let server = with_time(Duration::from_millis(100));
         let clients: Vec<_> = (0..clients).map(|_| server.connected()).collect();
         let idle = kept(&server);
-        let taken: Vec<_> =
-            (0..20).map(|n| Taken::begin(server.address, "history:late", &json!(n)).expect("it is taken before the drain")).collect();
+        let taken: Vec<_> = (0..20)
+            .map(|n| Taken::begin(server.address, "history:late", &json!(n)).expect("it is taken before the drain"))
+            .collect();
         let stopping = begin_to_stop(server);
         is_closed(&idle);
         for mut client in clients {
@@ -150,7 +153,10 @@ fn a_request_that_was_taken_is_answered_however_late_its_body_ends() {
             .into_iter()
             .map(|mut taken| {
                 let (head, answer) = taken.finish();
-                assert!(head.to_ascii_lowercase().contains("connection: close"), "the client is told to go elsewhere: {head}");
+                assert!(
+                    head.to_ascii_lowercase().contains("connection: close"),
+                    "the client is told to go elsewhere: {head}"
+                );
                 is_closed(&taken.socket);
                 answer["result"]["offset"].as_u64().unwrap_or_else(|| panic!("it is published: {answer}"))
             })
@@ -172,8 +178,12 @@ fn an_answer_that_is_on_its_way_arrives_whole() {
     let idle = kept(&server);
     let mut reader = server.socket();
     let body = json!({"channel": "history:long", "limit": -1}).to_string();
-    write!(reader, "POST /api/history HTTP/1.1\r\nHost: test\r\nX-API-Key: {KEY}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
-        .expect("the server reads");
+    write!(
+        reader,
+        "POST /api/history HTTP/1.1\r\nHost: test\r\nX-API-Key: {KEY}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .expect("the server reads");
     // The first bytes are here, the rest is more than the sockets hold.
     let mut first = [0; 1];
     assert_eq!(reader.peek(&mut first).expect("an answer begins"), 1);
@@ -224,7 +234,11 @@ fn a_subscriber_that_is_behind_gets_all_before_its_goodbye() {
     let goodbye = client.close();
     part(&mut client);
     has_stopped(stopping);
-    assert!(seen.iter().zip(1..).all(|(publication, offset)| publication["offset"] == offset && publication["data"] == text));
+    assert!(
+        seen.iter()
+            .zip(1..)
+            .all(|(publication, offset)| publication["offset"] == offset && publication["data"] == text)
+    );
     assert_eq!(goodbye, Heard::Close(3001, "shutdown".into()));
 }
 
@@ -243,7 +257,9 @@ fn look_on(mut client: WebSocket, name: &str, publishes: bool) -> Seen {
     let mut sent = 0;
     let publish = |client: &mut WebSocket, sent: &mut u64| {
         *sent += 1;
-        client.send_json(json!({"id": 10 + *sent, "publish": {"channel": "history:a", "data": format!("{name} {sent}")}}));
+        client.send_json(
+            json!({"id": 10 + *sent, "publish": {"channel": "history:a", "data": format!("{name} {sent}")}}),
+        );
     };
     if publishes {
         publish(&mut client, &mut sent);
@@ -331,24 +347,39 @@ fn what_is_acknowledged_while_the_node_drains_reaches_all_who_are_there() {
     }
     publishers.into_iter().for_each(|publisher| publisher.join().expect("every request that was taken is answered"));
     has_stopped(stopping);
-    let seen: Vec<_> = listeners.into_iter().map(|listener| listener.join().expect("each subscriber sees all until its goodbye")).collect();
+    let seen: Vec<_> = listeners
+        .into_iter()
+        .map(|listener| listener.join().expect("each subscriber sees all until its goodbye"))
+        .collect();
 
     let longest = seen.iter().map(|seen| &seen.data).max_by_key(|data| data.len()).expect("there are subscribers");
     for subscriber in &seen {
         assert!(longest.starts_with(&subscriber.data), "one order for all");
-        assert!(subscriber.data.len() as u64 >= before, "acknowledged before the drain: {before}, seen: {}", subscriber.data.len());
-        // An acknowledgement may cross the goodbye: only its successor, sent when it had come, shows that the publication was on its way.
+        assert!(
+            subscriber.data.len() as u64 >= before,
+            "acknowledged before the drain: {before}, seen: {}",
+            subscriber.data.len()
+        );
+        // An acknowledgement may cross the goodbye: only its successor, sent when it had come, shows that the
+        // publication was on its way.
         let settled = subscriber.acknowledged.split_last().map_or(&[][..], |(_, settled)| settled);
         for own in settled {
-            assert!(subscriber.data.contains(own), "{own} was acknowledged to a subscriber, and not delivered to it before its goodbye");
+            assert!(
+                subscriber.data.contains(own),
+                "{own} was acknowledged to a subscriber, and not delivered to it before its goodbye"
+            );
         }
     }
     let mut acknowledged = std::mem::take(&mut *acknowledged.lock().expect("nobody panics with it"));
     acknowledged.sort_unstable();
     assert!(acknowledged.windows(2).all(|pair| pair[0].0 < pair[1].0), "an offset is given once");
     // What has a later offset was acknowledged when the last subscriber had gone.
-    let delivered: Vec<_> = acknowledged.iter().filter_map(|(offset, data)| Some((data, longest.get(*offset as usize - 1)?))).collect();
+    let delivered: Vec<_> =
+        acknowledged.iter().filter_map(|(offset, data)| Some((data, longest.get(*offset as usize - 1)?))).collect();
     assert!(delivered.iter().all(|(data, seen)| data == seen), "each is delivered at the offset that was acknowledged");
-    assert!(delivered.iter().any(|(data, _)| data.starts_with("held ")), "some were acknowledged and delivered while the node drained");
+    assert!(
+        delivered.iter().any(|(data, _)| data.starts_with("held ")),
+        "some were acknowledged and delivered while the node drained"
+    );
     assert!(seen.iter().take(PUBLISHING).all(|subscriber| subscriber.acknowledged.len() > 1));
 }

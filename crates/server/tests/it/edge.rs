@@ -1,4 +1,5 @@
-//! What is refused before it reaches anything that others use: odd texts and tokens, too many connections of a user, and times without end.
+//! What is refused before it reaches anything that others use: odd texts and tokens, too many connections of a user,
+//! and times without end.
 
 use std::sync::Barrier;
 
@@ -61,7 +62,10 @@ fn a_token_that_is_for_a_channel_opens_no_connection() {
         });
         let invalid = |outcome: Result<(), Heard>| matches!(outcome, Err(Heard::Close(3500, _)));
         assert!(connect(&server, json!({"sub": "ann"})).is_ok());
-        assert!(connect(&server, json!({"sub": "ann", "channel": ""})).is_ok(), "a library may write what is absent so");
+        assert!(
+            connect(&server, json!({"sub": "ann", "channel": ""})).is_ok(),
+            "a library may write what is absent so"
+        );
         assert!(connect(&server, json!({"sub": "ann", "channel": null})).is_ok());
         for claims in [
             json!({"sub": "ann", "channel": "closed:a"}),
@@ -100,7 +104,9 @@ fn what_expires_at_the_end_of_time_is_delivered() {
     let server = TestServer::start();
     let mut client = server.connected();
     client.ask(json!({"id": 2, "subscribe": {"channel": "history:a"}}));
-    for (n, expires_in) in [u64::MAX, u64::MAX / 2, u64::MAX / 1_000, 18_446_744_073_709, 1 << 54, 60].into_iter().enumerate() {
+    for (n, expires_in) in
+        [u64::MAX, u64::MAX / 2, u64::MAX / 1_000, 18_446_744_073_709, 1 << 54, 60].into_iter().enumerate()
+    {
         let reply = server.api("publish", json!({"channel": "history:a", "data": n, "expires_in": expires_in}));
         assert_eq!(reply["result"]["offset"], n + 1, "{reply}");
         assert_eq!(client.publication()["data"], n, "expires_in {expires_in}");
@@ -109,7 +115,8 @@ fn what_expires_at_the_end_of_time_is_delivered() {
     assert_eq!(kept["result"]["publications"].as_array().map(Vec::len), Some(6));
 }
 
-/// Opens sockets at once, connects them as one user, and gives those that were let in; the others were told 3504, and nothing before it.
+/// Opens sockets at once, connects them as one user, and gives those that were let in; the others were told 3504, and
+/// nothing before it.
 fn crowd(server: &TestServer, size: usize) -> Vec<WebSocket> {
     let barrier = Barrier::new(size);
     let let_in = |server: &TestServer| {

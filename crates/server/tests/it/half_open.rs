@@ -44,7 +44,11 @@ fn silent_visitors_make_room_oldest_first_and_clients_stay() {
     until("the oldest are closed", || is_closed(&mut silent[2 * LIMIT - 1]));
     assert_eq!(open(&mut silent[..2 * LIMIT]), [false; 2 * LIMIT], "those before are, too");
     assert_eq!(open(&mut silent[2 * LIMIT..]), [true; LIMIT], "as many as may stay are there");
-    assert_eq!(client.ask(json!({"id": 2, "rpc": {"method": "none"}}))["id"], 2, "a client that has connected counts no more");
+    assert_eq!(
+        client.ask(json!({"id": 2, "rpc": {"method": "none"}}))["id"],
+        2,
+        "a client that has connected counts no more"
+    );
     let mut late = server.connected();
     assert_eq!(late.ask(json!({"id": 2, "rpc": {"method": "none"}}))["id"], 2, "a newcomer gets in");
 }
@@ -76,7 +80,8 @@ fn requests_that_are_read_make_room_too_and_backends_stay() {
     let ask = |backend: &mut TcpStream| {
         backend.write_all(call.as_bytes()).expect("it is open");
         let head = head_of(backend);
-        let length = head.to_lowercase().split("content-length: ").nth(1).and_then(|rest| rest.split('\r').next()?.parse().ok());
+        let length =
+            head.to_lowercase().split("content-length: ").nth(1).and_then(|rest| rest.split('\r').next()?.parse().ok());
         let mut body = vec![0; length.unwrap_or_else(|| panic!("{head}"))];
         backend.read_exact(&mut body).expect("a body");
     };

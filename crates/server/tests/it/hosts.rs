@@ -19,7 +19,9 @@ fn both_ways(server: &TestServer, request: &str) -> Vec<String> {
 fn a_request_names_one_host() {
     let server = TestServer::start();
     let plain = "GET /health HTTP/1.1\r\nConnection: close\r\nHost: test\r\n\r\n".to_owned();
-    for request in [handshake("Connection: close\r\n").replace("Connection: Upgrade\r\n", "Connection: Upgrade, close\r\n"), plain] {
+    for request in
+        [handshake("Connection: close\r\n").replace("Connection: Upgrade\r\n", "Connection: Upgrade, close\r\n"), plain]
+    {
         for (what, changed) in [
             ("no host", request.replace("Host: test\r\n", "")),
             ("two hosts", request.replace("Host: test\r\n", "Host: test\r\nHost: evil.test\r\n")),
@@ -39,9 +41,13 @@ fn a_page_whose_name_was_pointed_here_is_kept_out() {
     let server = TestServer::with(|settings| settings.http_server.allowed_hosts = vec!["localhost".into()]);
     let port = server.address.port();
     for host in ["evil.test".to_owned(), format!("evil.test:{port}"), "localhost.evil.test".to_owned()] {
-        let request = handshake(&format!("Origin: http://{host}\r\n")).replace("Connection: Upgrade", "Connection: close, Upgrade");
+        let request = handshake(&format!("Origin: http://{host}\r\n"))
+            .replace("Connection: Upgrade", "Connection: close, Upgrade");
         for answer in both_ways(&server, &request.replace("Host: test", &format!("Host: {host}"))) {
-            assert!(answer.starts_with("HTTP/1.1 421 ") && answer.contains("http_server.allowed_hosts"), "{host}: {answer}");
+            assert!(
+                answer.starts_with("HTTP/1.1 421 ") && answer.contains("http_server.allowed_hosts"),
+                "{host}: {answer}"
+            );
         }
         let absolute = format!("GET http://{host}/health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         assert!(server.raw(absolute.as_bytes()).starts_with("HTTP/1.1 421 "), "{host}");
@@ -65,7 +71,8 @@ fn a_page_of_anywhere_gets_no_answer_in_its_users_name() {
         settings.client.allowed_origins = vec!["*".into(), "https://app.test".into()];
     });
     let asked = |origin: &str| {
-        let request = format!("OPTIONS /connection/sse HTTP/1.1\r\nHost: test\r\nConnection: close\r\nOrigin: {origin}\r\n\r\n");
+        let request =
+            format!("OPTIONS /connection/sse HTTP/1.1\r\nHost: test\r\nConnection: close\r\nOrigin: {origin}\r\n\r\n");
         server.raw(request.as_bytes()).to_ascii_lowercase()
     };
     let named = asked("https://app.test");

@@ -73,7 +73,12 @@ impl Client {
         if head[3] == PING && head[4] & ACK == 0 {
             self.send(&frame(PING, ACK, 0, &payload));
         }
-        Some(Frame { kind: head[3], flags: head[4], stream: u32::from_be_bytes([head[5], head[6], head[7], head[8]]), payload })
+        Some(Frame {
+            kind: head[3],
+            flags: head[4],
+            stream: u32::from_be_bytes([head[5], head[6], head[7], head[8]]),
+            payload,
+        })
     }
 
     /// The next frame of a kind.

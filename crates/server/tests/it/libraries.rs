@@ -22,9 +22,12 @@ fn read(text: &str) -> Value {
 #[test]
 fn a_batch_answers_without_an_envelope_and_does_all_or_nothing() {
     let server = TestServer::start();
-    let (good, bad) = (json!({"publish": {"channel": "history:a", "data": 1}}), json!({"publish": {"channel": 1, "data": 1}}));
-    let ask = |commands: Value| server.http("POST", "/api/batch", &with_key(), &json!({"commands": commands}).to_string());
-    let (status, text) = ask(json!([good, {"nothing": {}}, {}, {"presence": {"channel": "news"}}, {"info": {}, "channels": {}}]));
+    let (good, bad) =
+        (json!({"publish": {"channel": "history:a", "data": 1}}), json!({"publish": {"channel": 1, "data": 1}}));
+    let ask =
+        |commands: Value| server.http("POST", "/api/batch", &with_key(), &json!({"commands": commands}).to_string());
+    let (status, text) =
+        ask(json!([good, {"nothing": {}}, {}, {"presence": {"channel": "news"}}, {"info": {}, "channels": {}}]));
     let replies = &read(&text)["replies"];
     assert_eq!((status, &replies[0]["publish"]["offset"]), (200, &json!(1)), "{text}");
     let codes: Vec<&Value> = (1..5).map(|index| &replies[index]["error"]["code"]).collect();
@@ -33,7 +36,11 @@ fn a_batch_answers_without_an_envelope_and_does_all_or_nothing() {
         assert_eq!(ask(commands.clone()).0, 400, "{commands}");
     }
     let history = server.api("history", json!({"channel": "history:a", "limit": -1}));
-    assert_eq!(history["result"]["publications"].as_array().map(Vec::len), Some(1), "a malformed command stops all: {history}");
+    assert_eq!(
+        history["result"]["publications"].as_array().map(Vec::len),
+        Some(1),
+        "a malformed command stops all: {history}"
+    );
 }
 
 #[test]
@@ -55,7 +62,9 @@ fn one_request_takes_a_line_for_each_command() {
         (&json!(104), &json!({"id": 8, "error": {"code": 107, "message": "bad request"}}))
     );
     assert!(replies[5]["result"]["nodes"].is_array(), "{text}");
-    for bad in ["", "{\"method\":\"publish\",\"params\":{\"channel\":\"history:a\",\"data\":3}}\nnonsense", "[\"publish\",{}]"] {
+    for bad in
+        ["", "{\"method\":\"publish\",\"params\":{\"channel\":\"history:a\",\"data\":3}}\nnonsense", "[\"publish\",{}]"]
+    {
         assert_eq!(ask(bad).0, 400, "{bad}");
     }
     let history = server.api("history", json!({"channel": "history:a"}));
@@ -100,7 +109,11 @@ fn errors_stand_alone_when_the_status_tells_them() {
     assert_eq!(ask("/api/publish", &with_key(), unknown), (200, json!({"error": error})));
     assert_eq!(ask("/api/publish", &transport(), json!({"channel": "news", "data": 1})), (200, json!({"result": {}})));
     assert_eq!(ask("/api/nothing", &with_key(), json!({})).0, 404, "as a path that nobody serves");
-    assert_eq!(ask("/api/rpc", &with_key(), json!({"method": "x"})).0, 200, "the operation exists, the method does not");
+    assert_eq!(
+        ask("/api/rpc", &with_key(), json!({"method": "x"})).0,
+        200,
+        "the operation exists, the method does not"
+    );
 }
 
 #[test]
@@ -120,7 +133,10 @@ fn info_says_what_libraries_expect_of_a_node() {
     let node = &info["result"]["nodes"][0];
     let name = node["name"].as_str().unwrap_or_default();
     assert!(name.len() > 1 && name.ends_with(&format!("_{}", server.address.port())), "{info}");
-    assert!(node["process"]["rss"].as_u64().is_some_and(|rss| rss > 1 << 20) && node["process"]["cpu"].is_number(), "{info}");
+    assert!(
+        node["process"]["rss"].as_u64().is_some_and(|rss| rss > 1 << 20) && node["process"]["cpu"].is_number(),
+        "{info}"
+    );
     assert!(node["metrics"]["interval"].is_number(), "{info}");
     assert_eq!(node["metrics"]["items"]["publications"], 1, "{info}");
 }
@@ -142,8 +158,10 @@ fn patterns_of_channels_are_globs() {
         ("chat", vec![]),
     ] {
         let found = server.api("channels", json!({"pattern": pattern}));
-        let mut names: Vec<String> =
-            found["result"]["channels"].as_object().map(|channels| channels.keys().cloned().collect()).unwrap_or_default();
+        let mut names: Vec<String> = found["result"]["channels"]
+            .as_object()
+            .map(|channels| channels.keys().cloned().collect())
+            .unwrap_or_default();
         names.sort();
         assert_eq!(names, expected, "{pattern}: {found}");
     }
@@ -155,7 +173,9 @@ fn streaming(server: &TestServer, path: &str, user: &str) -> (TcpStream, Value) 
     let mut socket = server.socket();
     let body = json!({"id": 1, "connect": {"token": token(json!({"sub": user}))}}).to_string();
     let length = body.len();
-    socket.write_all(format!("POST {path} HTTP/1.1\r\nHost: t\r\nContent-Length: {length}\r\n\r\n{body}").as_bytes()).expect("it listens");
+    socket
+        .write_all(format!("POST {path} HTTP/1.1\r\nHost: t\r\nContent-Length: {length}\r\n\r\n{body}").as_bytes())
+        .expect("it listens");
     let head = head_of(&mut socket);
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
     let reply = line(&mut socket);
@@ -236,7 +256,11 @@ fn a_refresh_changes_what_others_are_shown() {
             told.push((kind, info["conn_info"].clone()));
         }
     }
-    assert_eq!(told, [("join", json!({"n": 1})), ("leave", json!({"n": 2}))], "an update is neither a join nor a leave");
+    assert_eq!(
+        told,
+        [("join", json!({"n": 1})), ("leave", json!({"n": 2}))],
+        "an update is neither a join nor a leave"
+    );
 }
 
 #[test]
@@ -249,7 +273,9 @@ fn an_event_stream_begins_with_its_first_event() {
         let mut socket = server.socket();
         socket.set_read_timeout(Some(PATIENCE)).expect("sockets have timeouts");
         let connect = if path.ends_with("/sse") { "%7B%22id%22%3A1%2C%22connect%22%3A%7B%7D%7D" } else { "%7B%7D" };
-        socket.write_all(format!("GET {path}?cf_connect={connect} HTTP/1.1\r\nHost: t\r\n\r\n").as_bytes()).expect("it listens");
+        socket
+            .write_all(format!("GET {path}?cf_connect={connect} HTTP/1.1\r\nHost: t\r\n\r\n").as_bytes())
+            .expect("it listens");
         assert!(head_of(&mut socket).contains("text/event-stream"));
         let first = line(&mut socket);
         assert!(first.starts_with("data: {"), "{path}: {first:?}");

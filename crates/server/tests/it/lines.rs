@@ -29,7 +29,9 @@ fn a_device_that_reads_slowly_into_a_small_window_is_kept() {
     socket.set_tcp_mss(1_400).expect("it is allowed");
     socket.connect(&server.lines().into()).expect("the server listens");
     let mut device = TcpStream::from(socket);
-    device.write_all(b"{\"id\":1,\"connect\":{}}\n{\"id\":2,\"subscribe\":{\"channel\":\"history:large\"}}\n").expect("it is open");
+    device
+        .write_all(b"{\"id\":1,\"connect\":{}}\n{\"id\":2,\"subscribe\":{\"channel\":\"history:large\"}}\n")
+        .expect("it is open");
     for id in 3..20 {
         let history = format!("{{\"id\":{id},\"history\":{{\"channel\":\"history:large\",\"limit\":100}}}}\n");
         device.write_all(history.as_bytes()).expect("it is open");

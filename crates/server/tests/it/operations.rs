@@ -29,9 +29,17 @@ fn replies_have_the_official_shapes() {
         ("publish", json!({"channel": "news", "data": {}}), json!({"result": {}})),
         ("publish", json!({"channel": "news"}), json!({"error": {"code": 107, "message": "bad request"}})),
         ("publish", json!({"channel": "", "data": 1}), json!({"error": {"code": 107, "message": "bad request"}})),
-        ("publish", json!({"channel": "nope:a", "data": 1}), json!({"error": {"code": 102, "message": "unknown channel"}})),
+        (
+            "publish",
+            json!({"channel": "nope:a", "data": 1}),
+            json!({"error": {"code": 102, "message": "unknown channel"}}),
+        ),
         ("publish", json!({"channel": "news", "b64data": "eyJhIjoxfQ=="}), json!({"result": {}})),
-        ("publish", json!({"channel": "news", "b64data": "bm8ganNvbg=="}), json!({"error": {"code": 107, "message": "bad request"}})),
+        (
+            "publish",
+            json!({"channel": "news", "b64data": "bm8ganNvbg=="}),
+            json!({"error": {"code": 107, "message": "bad request"}}),
+        ),
         ("presence", json!({"channel": "room:a"}), json!({"result": {"presence": {}}})),
         ("presence", json!({"channel": "news"}), json!({"error": {"code": 108, "message": "not available"}})),
         ("presence_stats", json!({"channel": "room:a"}), json!({"result": {"num_clients": 0, "num_users": 0}})),
@@ -41,7 +49,11 @@ fn replies_have_the_official_shapes() {
         ("subscribe", json!({"user": "nobody", "channel": "news"}), json!({"result": {}})),
         ("unsubscribe", json!({"user": "nobody", "channel": "news"}), json!({"result": {}})),
         ("disconnect", json!({"user": "nobody"}), json!({"result": {}})),
-        ("disconnect", json!({"user": "nobody", "disconnect": {"code": 99}}), json!({"error": {"code": 107, "message": "bad request"}})),
+        (
+            "disconnect",
+            json!({"user": "nobody", "disconnect": {"code": 99}}),
+            json!({"error": {"code": 107, "message": "bad request"}}),
+        ),
         ("refresh", json!({"user": "nobody"}), json!({"result": {}})),
         ("rpc", json!({"method": "x"}), json!({"error": {"code": 104, "message": "method not found"}})),
         ("", json!({"method": "publish", "params": {"channel": "news", "data": 1}}), json!({"result": {}})),
@@ -110,11 +122,15 @@ fn a_keyed_publish_happens_once() {
     let server = TestServer::start();
     let mut client = server.connected();
     client.ask(json!({"id": 2, "subscribe": {"channel": "history:a"}}));
-    let publish = |key: &str| server.api("publish", json!({"channel": "history:a", "data": key, "idempotency_key": key}));
+    let publish =
+        |key: &str| server.api("publish", json!({"channel": "history:a", "data": key, "idempotency_key": key}));
     let first = publish("k1");
     assert_eq!(publish("k1"), first);
     assert_ne!(publish("k2"), first);
-    assert_eq!((client.publication()["data"].clone(), client.publication()["data"].clone()), (json!("k1"), json!("k2")));
+    assert_eq!(
+        (client.publication()["data"].clone(), client.publication()["data"].clone()),
+        (json!("k1"), json!("k2"))
+    );
 }
 
 #[test]
@@ -139,13 +155,15 @@ fn the_connections_of_a_user_are_subscribed_refreshed_and_ended() {
     let (mut second, _) = connect("ann");
     let (mut other, _) = connect("bob");
     server.publish("history:a", json!(0));
-    let body =
-        json!({"user": "ann", "client": first_id, "channel": "history:a", "data": {"d": 1}, "recover_since": {"offset": 0, "epoch": ""}});
+    let body = json!({"user": "ann", "client": first_id, "channel": "history:a", "data": {"d": 1}, "recover_since": {"offset": 0, "epoch": ""}});
     server.api("subscribe", body);
     let push = first.message();
     assert_eq!((&push["push"]["channel"], &push["push"]["subscribe"]["data"]), (&json!("history:a"), &json!({"d": 1})));
     assert_eq!(first.publication()["data"], 0);
-    assert_eq!(server.api("channels", json!({"pattern": "hist*"}))["result"]["channels"], json!({"history:a": {"num_clients": 1}}));
+    assert_eq!(
+        server.api("channels", json!({"pattern": "hist*"}))["result"]["channels"],
+        json!({"history:a": {"num_clients": 1}})
+    );
     server.api("refresh", json!({"user": "ann", "client": first_id, "expire_at": 4_000_000_000u64}));
     assert!(first.message()["push"]["refresh"]["ttl"].as_u64().is_some_and(|ttl| ttl > 1_000_000));
     server.api("unsubscribe", json!({"user": "ann", "channel": "history:a"}));
@@ -153,7 +171,10 @@ fn the_connections_of_a_user_are_subscribed_refreshed_and_ended() {
     let info = server.api("info", json!({}));
     let node = &info["result"]["nodes"][0];
     assert_eq!((&node["num_clients"], &node["num_users"]), (&json!(3), &json!(2)));
-    server.api("disconnect", json!({"user": "ann", "whitelist": [first_id], "disconnect": {"code": 4000, "reason": "only one"}}));
+    server.api(
+        "disconnect",
+        json!({"user": "ann", "whitelist": [first_id], "disconnect": {"code": 4000, "reason": "only one"}}),
+    );
     assert_eq!(second.close(), Heard::Close(4000, "only one".into()));
     server.api("disconnect", json!({"user": "ann"}));
     assert_eq!(first.close(), Heard::Close(3503, "force disconnect".into()));

@@ -1,4 +1,5 @@
-//! Nothing missing, nothing doubled, nothing out of order: many threads publish while thousands of clients subscribe, recover, leave and return.
+//! Nothing missing, nothing doubled, nothing out of order: many threads publish while thousands of clients subscribe,
+//! recover, leave and return.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -51,7 +52,8 @@ struct Totals {
 impl Totals {
     fn are_enough(&self) -> bool {
         let Totals { live, recovered, resubscribed, reconnected } = self;
-        live.load(Relaxed) > 10_000 && [recovered, resubscribed, reconnected].iter().all(|count| count.load(Relaxed) > 100)
+        live.load(Relaxed) > 10_000
+            && [recovered, resubscribed, reconnected].iter().all(|count| count.load(Relaxed) > 100)
     }
 }
 
@@ -204,7 +206,8 @@ fn next_frame(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 fn drive(address: SocketAddr, first: usize, totals: &Totals, is_published: &AtomicBool, tops: &[AtomicU64]) {
     let mut poll = Poll::new().expect("the system has pollers");
     let mut events = Events::with_capacity(1_024);
-    let mut clients: Vec<Client> = (first..CLIENTS).step_by(DRIVERS).map(|number| Client::open(address, number, tops.len())).collect();
+    let mut clients: Vec<Client> =
+        (first..CLIENTS).step_by(DRIVERS).map(|number| Client::open(address, number, tops.len())).collect();
     for (index, client) in clients.iter_mut().enumerate() {
         poll.registry().register(&mut client.socket, Token(index), Interest::READABLE).expect("a socket registers");
     }
@@ -218,7 +221,9 @@ fn drive(address: SocketAddr, first: usize, totals: &Totals, is_published: &Atom
             if client.stage == Stage::Following && client.patience == 0 && !is_over {
                 if client.random.is_multiple_of(3) {
                     client.socket = dial(address);
-                    poll.registry().register(&mut client.socket, event.token(), Interest::READABLE).expect("a socket registers");
+                    poll.registry()
+                        .register(&mut client.socket, event.token(), Interest::READABLE)
+                        .expect("a socket registers");
                     totals.reconnected.fetch_add(1, Relaxed);
                     client.begin();
                 } else {
@@ -253,13 +258,17 @@ fn publish(address: SocketAddr, number: usize, pause: Duration, tops: &[AtomicU6
     while !is_over.load(Relaxed) {
         round += 1;
         let channel = round % tops.len();
-        let body = json!({"channel": format!("history:c{channel}"), "data": {"from": number, "round": round}}).to_string();
+        let body =
+            json!({"channel": format!("history:c{channel}"), "data": {"from": number, "round": round}}).to_string();
         let length = body.len();
-        let request = format!("POST /api/publish HTTP/1.1\r\nHost: t\r\nX-API-Key: {KEY}\r\nContent-Length: {length}\r\n\r\n{body}");
+        let request = format!(
+            "POST /api/publish HTTP/1.1\r\nHost: t\r\nX-API-Key: {KEY}\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
         socket.write_all(request.as_bytes()).expect("the server reads");
         let length = socket.read(&mut buffer).expect("the server answers");
         let text = std::str::from_utf8(&buffer[..length]).expect("replies are text");
-        let reply: Value = serde_json::from_str(text.split_once("\r\n\r\n").expect("replies are whole").1).expect("replies are JSON");
+        let reply: Value =
+            serde_json::from_str(text.split_once("\r\n\r\n").expect("replies are whole").1).expect("replies are JSON");
         tops[channel].fetch_max(reply["result"]["offset"].as_u64().expect("a publish is acknowledged"), Relaxed);
         std::thread::sleep(pause);
     }

@@ -14,7 +14,9 @@ fn ask(address: SocketAddr, method: &str, path: &str, headers: &str, body: &str)
     let mut socket = TcpStream::connect(address).expect("the server listens");
     socket.set_read_timeout(Some(PATIENCE)).expect("sockets have timeouts");
     let length = body.len();
-    let request = format!("{method} {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n{body}");
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n{body}"
+    );
     socket.write_all(request.as_bytes()).expect("the server listens");
     let mut answer = String::new();
     let _ = socket.read_to_string(&mut answer);
@@ -97,13 +99,17 @@ fn metrics_come_in_the_format_that_is_accepted() {
     for headers in ["", "Accept: */*\r\n", "Accept: text/plain;version=0.0.4\r\n"] {
         let text = ask(headers);
         assert!(text.contains("content-type: text/plain; version=0.0.4; charset=utf-8"), "{text}");
-        assert!(text.contains("# TYPE touchline_publications_total counter\ntouchline_publications_total 1\n"), "{text}");
+        assert!(
+            text.contains("# TYPE touchline_publications_total counter\ntouchline_publications_total 1\n"),
+            "{text}"
+        );
         assert!(!text.contains("# EOF") && !text.contains("# UNIT"), "{text}");
     }
     let text = ask("Accept: application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3\r\n");
     assert!(text.contains("content-type: application/openmetrics-text"), "{text}");
     assert!(
-        text.contains("# TYPE touchline_publications counter\ntouchline_publications_total 1\n") && text.ends_with("# EOF\n"),
+        text.contains("# TYPE touchline_publications counter\ntouchline_publications_total 1\n")
+            && text.ends_with("# EOF\n"),
         "{text}"
     );
 }
@@ -125,7 +131,10 @@ fn a_node_listens_on_both_protocols_and_on_host_names() {
     let mut unknown = settings();
     unknown.http_server.address = "no.such.host.invalid".into();
     let error = Server::bind(unknown).err().map(|error| error.to_string()).unwrap_or_default();
-    assert_eq!(error, "http_server.address: \"no.such.host.invalid\" is neither an IP address nor a host that is known here");
+    assert_eq!(
+        error,
+        "http_server.address: \"no.such.host.invalid\" is neither an IP address nor a host that is known here"
+    );
     // An address for documentation (RFC 5737): nobody has it.
     let mut foreign = settings();
     foreign.http_server.address = "192.0.2.1".into();

@@ -54,10 +54,14 @@ fn a_refusal_is_heard_though_the_body_comes_later() {
                 for turn in 0..tries {
                     let mut socket = server.socket();
                     let body = vec![b'x'; size];
-                    socket.write_all(format!("{head}Content-Length: {size}\r\n\r\n").as_bytes()).expect("the head is read");
+                    socket
+                        .write_all(format!("{head}Content-Length: {size}\r\n\r\n").as_bytes())
+                        .expect("the head is read");
                     std::thread::sleep(gap);
                     // As most clients do it: the body first, then the answer.
-                    socket.write_all(&body).unwrap_or_else(|error| panic!("{head} {size} bytes, {gap:?}, try {turn}: {error}"));
+                    socket
+                        .write_all(&body)
+                        .unwrap_or_else(|error| panic!("{head} {size} bytes, {gap:?}, try {turn}: {error}"));
                     let heard = status(&mut socket).map(|(status, _)| status);
                     assert_eq!(heard, Some(expected), "{head} {size} bytes, {gap:?}, try {turn}");
                 }
@@ -78,7 +82,10 @@ fn a_client_whose_small_body_was_passed_over_goes_on() {
             assert_eq!(status(&mut socket).map(|(status, _)| status), Some(expected), "{head}");
         }
         let body = "{}";
-        let head = format!("POST /api/info HTTP/1.1\r\nHost: test\r\nX-API-Key: {KEY}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        let head = format!(
+            "POST /api/info HTTP/1.1\r\nHost: test\r\nX-API-Key: {KEY}\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
         socket.write_all(head.as_bytes()).expect("the connection goes on");
         assert_eq!(status(&mut socket).map(|(status, _)| status), Some(200));
     }
@@ -90,7 +97,9 @@ fn who_asks_before_it_sends_a_body_is_refused_without_it() {
     for (head, expected) in refused() {
         for _ in 0..TRIES {
             let mut socket = server.socket();
-            socket.write_all(format!("{head}Expect: 100-continue\r\nContent-Length: 5000\r\n\r\n").as_bytes()).expect("the head is read");
+            socket
+                .write_all(format!("{head}Expect: 100-continue\r\nContent-Length: 5000\r\n\r\n").as_bytes())
+                .expect("the head is read");
             let (heard, head) = status(&mut socket).expect("an answer comes");
             assert_eq!(heard, expected, "no 100 comes first");
             assert!(head.contains("connection: close"), "{head}");
@@ -106,7 +115,9 @@ fn who_asks_before_it_sends_a_body_is_refused_without_it() {
 fn who_asks_and_is_welcome_is_told_to_go_on() {
     let server = TestServer::with(served);
     let mut socket = server.socket();
-    let head = format!("POST /api/info HTTP/1.1\r\nHost: test\r\nX-API-Key: {KEY}\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+    let head = format!(
+        "POST /api/info HTTP/1.1\r\nHost: test\r\nX-API-Key: {KEY}\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n"
+    );
     socket.write_all(head.as_bytes()).expect("the head is read");
     assert_eq!(status(&mut socket).map(|(status, _)| status), Some(100));
     socket.write_all(b"{}").expect("the body is read");
@@ -128,7 +139,11 @@ fn a_body_without_end_is_passed_over_for_a_bounded_time() {
 #[test]
 fn a_client_is_told_the_cause_where_that_is_switched_on_and_nowhere_else() {
     let cases = [
-        (json!({"subscribe": {"channel": "unknown:a"}}), 102, "the namespace of the channel is not in channel.namespaces"),
+        (
+            json!({"subscribe": {"channel": "unknown:a"}}),
+            102,
+            "the namespace of the channel is not in channel.namespaces",
+        ),
         (json!({"subscribe": {"channel": "closed:a"}}), 103, "the namespace lacks allow_subscribe_for_client"),
         (json!({"subscribe": {"channel": "$news"}}), 103, "the channel is private (channel.private_prefix)"),
         (json!({"subscribe": {"channel": "news#7"}}), 103, "the channel is for other users (channel.user_boundary)"),

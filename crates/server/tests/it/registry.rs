@@ -67,7 +67,9 @@ fn a_flood_of_questions_stops_nobody_else() {
     let stats = server.api("presence_stats", json!({"channel": "room:big"}));
     assert_eq!(stats["result"], json!({"num_clients": 101, "num_users": 1}));
     drop(flooder);
-    until("the flooder is gone", || server.api("presence_stats", json!({"channel": "room:big"}))["result"]["num_clients"] == 100);
+    until("the flooder is gone", || {
+        server.api("presence_stats", json!({"channel": "room:big"}))["result"]["num_clients"] == 100
+    });
     let shown = server.api("presence", json!({"channel": "room:big"}));
     assert_eq!(shown["result"]["presence"].as_object().map(|shown| shown.len()), Some(100));
 }
@@ -192,8 +194,13 @@ fn the_servers_own_scopes_are_out_of_reach() {
     client.ask(json!({"id": 2, "subscribe": {"channel": "room:a"}}));
     for (id, method) in (3..).zip(SCOPED) {
         for scope in ["$presence", "$registry", "$"] {
-            let params = json!({"scope": scope, "group": "room:a", "data": 1, "meta": 1, "limit": 1, "client": client_id});
-            assert_eq!(ask(&mut client, id, &format!("registry.{method}"), &params)["error"]["code"], 4003, "{method} {scope}");
+            let params =
+                json!({"scope": scope, "group": "room:a", "data": 1, "meta": 1, "limit": 1, "client": client_id});
+            assert_eq!(
+                ask(&mut client, id, &format!("registry.{method}"), &params)["error"]["code"],
+                4003,
+                "{method} {scope}"
+            );
             assert_eq!(server.api(method, params)["error"]["code"], 4003, "{method} {scope}");
         }
     }
@@ -230,8 +237,11 @@ fn connect(server: &TestServer, claims: Value) -> (WebSocket, Value) {
 fn a_token_gets_all_of_its_names_and_groups_or_none() {
     let server = TestServer::with(|settings| {
         devices(settings);
-        let exclusive =
-            ScopeOptions { name: "rooms".into(), conflict_policy: touchline_server::ConflictPolicy::Reject, ..ScopeOptions::default() };
+        let exclusive = ScopeOptions {
+            name: "rooms".into(),
+            conflict_policy: touchline_server::ConflictPolicy::Reject,
+            ..ScopeOptions::default()
+        };
         settings.registry.scopes.push(exclusive);
     });
     let name = |scope: &str, name: &str| json!({"scope": scope, "name": name});

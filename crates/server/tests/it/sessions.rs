@@ -117,7 +117,11 @@ fn an_expired_token_is_an_error_and_the_session_listens_no_more() {
     let server = TestServer::start();
     let mut client = server.websocket();
     let expired = token(json!({"sub": "u", "exp": now_s() - 1}));
-    client.send(&format!("{}\n{}", json!({"id": 1, "connect": {"token": expired}}), json!({"id": 2, "subscribe": {"channel": "a"}})));
+    client.send(&format!(
+        "{}\n{}",
+        json!({"id": 1, "connect": {"token": expired}}),
+        json!({"id": 2, "subscribe": {"channel": "a"}})
+    ));
     assert_eq!(error_of(&client.message()), 109);
     assert_eq!(client.close(), Heard::Close(3000, "connection closed".into()));
 }
@@ -192,14 +196,21 @@ fn recovery_gives_what_was_missed_or_says_that_it_cannot() {
     };
     let reply = recover(&epoch, 2, 0);
     let result = &reply["subscribe"];
-    assert_eq!((&result["recovered"], &result["was_recovering"], &result["offset"]), (&json!(true), &json!(true), &json!(2)));
-    let offsets: Vec<u64> = result["publications"].as_array().into_iter().flatten().filter_map(|p| p["offset"].as_u64()).collect();
+    assert_eq!(
+        (&result["recovered"], &result["was_recovering"], &result["offset"]),
+        (&json!(true), &json!(true), &json!(2))
+    );
+    let offsets: Vec<u64> =
+        result["publications"].as_array().into_iter().flatten().filter_map(|p| p["offset"].as_u64()).collect();
     assert_eq!(offsets, [3, 4, 5]);
     let up_to_date = recover(&epoch, 5, 0);
     assert_eq!((&up_to_date["subscribe"]["recovered"], &up_to_date["subscribe"]["offset"]), (&json!(true), &json!(5)));
     for reply in [recover("otherepo", 2, 0), recover(&epoch, 9, 0)] {
         let result = &reply["subscribe"];
-        assert_eq!((&result["recovered"], &result["was_recovering"], &result["offset"]), (&Value::Null, &json!(true), &json!(5)));
+        assert_eq!(
+            (&result["recovered"], &result["was_recovering"], &result["offset"]),
+            (&Value::Null, &json!(true), &json!(5))
+        );
         assert!(result["publications"].is_null());
     }
     assert_eq!(error_of(&recover("otherepo", 2, 2)), 112);

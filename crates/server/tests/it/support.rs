@@ -119,7 +119,8 @@ impl TestServer {
     }
 
     pub(crate) fn api(&self, operation: &str, body: Value) -> Value {
-        let (status, text) = self.http("POST", &format!("/api/{operation}"), &format!("X-API-Key: {KEY}\r\n"), &body.to_string());
+        let (status, text) =
+            self.http("POST", &format!("/api/{operation}"), &format!("X-API-Key: {KEY}\r\n"), &body.to_string());
         assert!(status == 200 || status == 503, "{operation}: {status} {text}");
         serde_json::from_str(&text).expect("replies are JSON")
     }
@@ -152,10 +153,13 @@ impl TestServer {
     }
 }
 
-/// Fills a buffer. False = the connection has ended, in order or by a reset. That it neither ends nor goes on in time is a fault.
+/// Fills a buffer. False = the connection has ended, in order or by a reset. That it neither ends nor goes on in time
+/// is a fault.
 pub(crate) fn fill(socket: &mut impl Read, buffer: &mut [u8]) -> bool {
     match socket.read_exact(buffer) {
-        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => panic!("nothing comes, and no end: {error}"),
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+            panic!("nothing comes, and no end: {error}")
+        }
         outcome => outcome.is_ok(),
     }
 }

@@ -62,7 +62,8 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Whether it may pass by itself: the server is away, starts, stops or is full. What it refuses otherwise it will refuse again.
+    /// Whether it may pass by itself: the server is away, starts, stops or is full. What it refuses otherwise it will
+    /// refuse again.
     pub(crate) fn is_passing(&self) -> bool {
         match self {
             Failure::Database(error) | Failure::Unreachable { source: error, .. } => {
@@ -80,7 +81,10 @@ impl Failure {
 }
 
 /// What comes of something within its time; neither silence nor a panic holds up whoever waits.
-pub(super) async fn in_time<T>(patience: Duration, work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+pub(super) async fn in_time<T>(
+    patience: Duration,
+    work: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
     tokio::time::timeout(patience, caught_in(work)).await??
 }
 
@@ -102,10 +106,11 @@ impl From<Failure> for OpenError {
 }
 
 impl Address {
-    /// Reads `postgres://user:password@host/database?…`. Over the network TLS is a must unless the address says `sslmode=disable`; `tls_ca`
-    /// are authorities (PEM) besides the system's.
+    /// Reads `postgres://user:password@host/database?…`. Over the network TLS is a must unless the address says
+    /// `sslmode=disable`; `tls_ca` are authorities (PEM) besides the system's.
     pub(crate) fn new(url: &str, tls_ca: &str, patience: Duration) -> Result<Self, OpenError> {
-        let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| OpenError::Postgres(reason(&error)))?;
+        let mut config: Config =
+            url.parse().map_err(|error: tokio_postgres::Error| OpenError::Postgres(reason(&error)))?;
         config.application_name("touchline").connect_timeout(patience).keepalives_idle(Duration::from_secs(5));
         let is_local = config.get_hosts().iter().all(|host| match host {
             Host::Tcp(name) => name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback()),
@@ -119,14 +124,18 @@ impl Address {
         config.ssl_mode(if wants_tls { SslMode::Require } else { SslMode::Disable });
         let tls = if wants_tls { Some(tls(tls_ca)?) } else { None };
         if config.get_hosts().is_empty() {
-            return Err(OpenError::Postgres("the URL names no host: postgres://USER:PASSWORD@HOST/DATABASE".to_owned()));
+            return Err(OpenError::Postgres(
+                "the URL names no host: postgres://USER:PASSWORD@HOST/DATABASE".to_owned(),
+            ));
         }
         Ok(Address { config, tls, patience })
     }
 
     /// Hosts, ports and the database, for people: neither user nor password.
     fn name(&self) -> String {
-        let port = |index: usize| self.config.get_ports().get(index).or(self.config.get_ports().first()).copied().unwrap_or(5_432);
+        let port = |index: usize| {
+            self.config.get_ports().get(index).or(self.config.get_ports().first()).copied().unwrap_or(5_432)
+        };
         let host = |(index, host): (usize, &Host)| match host {
             Host::Tcp(name) => format!("{name}:{}", port(index)),
             Host::Unix(path) => path.display().to_string(),
@@ -209,11 +218,14 @@ impl Link {
         Ok(u32::try_from(version.get::<_, i32>(0)).unwrap_or_default())
     }
 
-    /// Makes the changes up to a version that are not made yet, or takes back those above it. Who comes second finds it done.
+    /// Makes the changes up to a version that are not made yet, or takes back those above it. Who comes second finds it
+    /// done.
     pub(crate) async fn go_to(&mut self, database: &Database, wanted: u32) -> Result<(), Failure> {
         loop {
             // A change may take its time, and so may somebody else's before it.
-            self.client.batch_execute(&format!("BEGIN; SET LOCAL statement_timeout = 0; SELECT pg_advisory_xact_lock({LOCK})")).await?;
+            self.client
+                .batch_execute(&format!("BEGIN; SET LOCAL statement_timeout = 0; SELECT pg_advisory_xact_lock({LOCK})"))
+                .await?;
             let made = self.step(database, wanted).await;
             self.client.batch_execute(if made.is_ok() { "COMMIT" } else { "ROLLBACK" }).await?;
             if !made? {
@@ -231,7 +243,9 @@ impl Link {
         self.client.batch_execute(&table).await?;
         let found = self.version(database).await?;
         let number = if found < wanted { found + 1 } else { found };
-        let Some(migration) = database.postgres.iter().find(|migration| migration.version == number).filter(|_| found != wanted) else {
+        let Some(migration) =
+            database.postgres.iter().find(|migration| migration.version == number).filter(|_| found != wanted)
+        else {
             return Ok(false);
         };
         let version = i32::try_from(migration.version).unwrap_or(i32::MAX);

@@ -12,7 +12,8 @@ use crate::words::{Counts, Weights, gather, rank, stems};
 pub(super) async fn describe(client: &Client, description: &Description, weights: &Weights) -> Result<(), Error> {
     let Description { channel, title, description, kind, tags } = description;
     let tags = serde_json::to_string(tags).unwrap_or_default();
-    let (terms, weights): (Vec<&str>, Vec<i64>) = weights.iter().map(|(term, weight)| (&**term, *weight as i64)).unzip();
+    let (terms, weights): (Vec<&str>, Vec<i64>) =
+        weights.iter().map(|(term, weight)| (&**term, *weight as i64)).unzip();
     let describe = "SELECT touchline.describe($1, $2, $3, $4, $5, $6, $7)";
     client.execute(describe, &[channel, title, description, kind, &tags, &terms, &weights]).await.map(drop)
 }
@@ -72,14 +73,16 @@ async fn searched(
 }
 
 async fn similar(client: &Client, channel: &str, limit: usize) -> Result<Option<Vec<Found>>, Error> {
-    let Some(row) = client.query_opt("SELECT id FROM touchline.channel_info WHERE channel = $1", &[&channel]).await? else {
+    let Some(row) = client.query_opt("SELECT id FROM touchline.channel_info WHERE channel = $1", &[&channel]).await?
+    else {
         return Ok(None);
     };
     let id: i64 = row.get(0);
     let (own, of_own) = vectors(client, &[id]).await?;
     let Some((_, asked)) = own.into_iter().next() else { return Ok(None) };
     let words = rarest(&asked, |term| of_own.0.get(term).copied().unwrap_or_default());
-    let select = "SELECT DISTINCT info FROM touchline.channel_term WHERE term = ANY($1) AND info <> $2 ORDER BY info LIMIT $3";
+    let select =
+        "SELECT DISTINCT info FROM touchline.channel_term WHERE term = ANY($1) AND info <> $2 ORDER BY info LIMIT $3";
     let rows = client.query(select, &[&words, &id, &(COMPARED_MAX as i64)]).await?;
     let (channels, mut counts) = vectors(client, &ids(&rows)).await?;
     counts.0.extend(of_own.0);
@@ -96,7 +99,8 @@ async fn vectors(client: &Client, ids: &[i64]) -> Result<(Vec<(String, Weights)>
 }
 
 async fn counts(client: &Client, terms: &[String]) -> Result<Counts, Error> {
-    let rows = client.query("SELECT term, channels FROM touchline.term WHERE term = ANY($1) OR term = ''", &[&terms]).await?;
+    let rows =
+        client.query("SELECT term, channels FROM touchline.term WHERE term = ANY($1) OR term = ''", &[&terms]).await?;
     Ok(Counts(rows.iter().map(|row| (row.get(0), number(row, 1))).collect()))
 }
 

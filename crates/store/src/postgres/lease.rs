@@ -1,5 +1,5 @@
-//! Which run of the database this node writes in, and its lease: by it other nodes know that somebody hears them, and whoever comes first
-//! knows that nobody is there.
+//! Which run of the database this node writes in, and its lease: by it other nodes know that somebody hears them, and
+//! whoever comes first knows that nobody is there.
 
 use std::time::Duration;
 
@@ -26,11 +26,12 @@ impl Lease {
         Lease { node, beat: 0, renew_at: Instant::now() }
     }
 
-    /// Takes up a new connection: a new run begins if the database may have been set back, or if the current run is the one that is known to be
-    /// bad (0 = none is). All runs that the database remembers.
+    /// Takes up a new connection: a new run begins if the database may have been set back, or if the current run is the
+    /// one that is known to be bad (0 = none is). All runs that the database remembers.
     pub(super) async fn enter(&mut self, client: &Client, bad_run: u64) -> Result<Known, Failure> {
         let enter = "SELECT touchline.enter($1, $2, $3, $4)";
-        let row = client.query_one(enter, &[&self.node, &self.beat, &(runs::new_id() as i64), &(bad_run as i64)]).await?;
+        let row =
+            client.query_one(enter, &[&self.node, &self.beat, &(runs::new_id() as i64), &(bad_run as i64)]).await?;
         self.beat = row.get(0);
         self.renew_at = Instant::now() + RENEWAL;
         known(client).await
@@ -42,8 +43,8 @@ impl Lease {
         Ok(())
     }
 
-    /// Renews the lease if it is time. Whether all is well: else others may have taken this node for gone, and not told it what they have
-    /// written, or the database has forgotten renewals, so it was set back.
+    /// Renews the lease if it is time. Whether all is well: else others may have taken this node for gone, and not told
+    /// it what they have written, or the database has forgotten renewals, so it was set back.
     pub(super) async fn renew(&mut self, client: &Client) -> Result<bool, Failure> {
         if Instant::now() < self.renew_at {
             return Ok(true);

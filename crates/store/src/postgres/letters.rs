@@ -6,8 +6,8 @@ use tokio_postgres::{Client, Error};
 use super::connection::Failure;
 use crate::{Letter, readable};
 
-/// Keeps a letter, if there is room, and tells other nodes. It was made a moment ago by the clock of this node, and expires by the database's:
-/// nodes may disagree about the time.
+/// Keeps a letter, if there is room, and tells other nodes. It was made a moment ago by the clock of this node, and
+/// expires by the database's: nodes may disagree about the time.
 pub(super) async fn post(client: &Client, letter: &Letter, now_ms: u64, notifier: &str) -> Result<Option<u64>, Error> {
     let Letter { scope, name, message, expires_ms, most } = letter;
     let message = std::str::from_utf8(message).unwrap_or_default();
@@ -31,7 +31,13 @@ pub(super) async fn expire(client: &Client, most: u64) -> Result<u64, Error> {
 }
 
 /// Letters to a name behind an id, oldest first.
-pub(super) async fn of(client: &Client, scope: &str, name: &str, behind: u64, limit: usize) -> Result<Vec<(u64, Bytes)>, Failure> {
+pub(super) async fn of(
+    client: &Client,
+    scope: &str,
+    name: &str,
+    behind: u64,
+    limit: usize,
+) -> Result<Vec<(u64, Bytes)>, Failure> {
     let select = "SELECT id, message, format FROM touchline.letter WHERE scope = $1 AND name = $2 AND id > $3 AND expires_ms > touchline.now_ms() ORDER BY id LIMIT $4";
     let rows = client.query(select, &[&scope, &name, &(behind as i64), &(limit as i64)]).await?;
     rows.iter().try_for_each(|row| readable(i64::from(row.get::<_, i16>(2))))?;

@@ -50,8 +50,8 @@ async fn listen(address: &Address, me: String, hand: Hand) -> Result<(), Failure
     }
 }
 
-/// What another node says: `<node> <top>/<epoch>/<run> <channel>`, `<node> 0 <channel>` of a history that was removed, or
-/// `<node> @<length of the scope> <scope><name>` for a letter.
+/// What another node says: `<node> <top>/<epoch>/<run> <channel>`, `<node> 0 <channel>` of a history that was removed,
+/// or `<node> @<length of the scope> <scope><name>` for a letter.
 fn read(text: &str, me: &str) -> Option<Incoming> {
     let mut words = text.splitn(3, ' ');
     let (from, what, whom) = (words.next()?, words.next()?, words.next()?);
@@ -79,7 +79,9 @@ mod tests {
     fn notes_of_other_nodes_are_read() {
         let grown = read("a 7/-2/5 match: 1", "b");
         let expected = Placed { offset: 7, epoch: u64::MAX - 1, run: 5 };
-        assert!(matches!(grown, Some(Incoming::Grown { channel, placed }) if &*channel == "match: 1" && placed == expected));
+        assert!(
+            matches!(grown, Some(Incoming::Grown { channel, placed }) if &*channel == "match: 1" && placed == expected)
+        );
         assert!(matches!(read("a 0 x", "b"), Some(Incoming::Cleared { channel }) if &*channel == "x"));
         let mail = read("a @3 my phone 7", "b");
         assert!(matches!(mail, Some(Incoming::Mail { scope, name }) if &*scope == "my " && &*name == "phone 7"));

@@ -1,5 +1,5 @@
-//! The primary database in PostgreSQL: one thread with a runtime of its own; one connection writes, in batches, a few read, one listens to
-//! what other nodes have written.
+//! The primary database in PostgreSQL: one thread with a runtime of its own; one connection writes, in batches, a few
+//! read, one listens to what other nodes have written.
 
 mod connection;
 mod directory;
@@ -33,19 +33,28 @@ pub(crate) struct Primary {
 
 impl Primary {
     /// Connects once, to check the schema if the server can be reached, and starts the thread.
-    pub(crate) fn open(address: &Address, settings: &Settings, hand: Hand, figures: Arc<Figures>) -> Result<Self, OpenError> {
+    pub(crate) fn open(
+        address: &Address,
+        settings: &Settings,
+        hand: Hand,
+        figures: Arc<Figures>,
+    ) -> Result<Self, OpenError> {
         let of_system = |source| OpenError::File { path: "a thread for PostgreSQL".into(), source };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(of_system)?;
         let (writes, written) = channel(settings.commit_queue.max(1));
         let (reads, asked) = unbounded_channel();
         let runs = Arc::<RunBook>::default();
         let (said, checked) = std::sync::mpsc::channel();
-        let (address, settings, of_figures, of_writes) = (address.clone(), settings.clone(), figures, writes.downgrade());
+        let (address, settings, of_figures, of_writes) =
+            (address.clone(), settings.clone(), figures, writes.downgrade());
         let work = move || {
             runtime.block_on(async {
-                // A server that can't be reached now may be there later: the node serves what does not need it until then.
+                // A server that can't be reached now may be there later: the node serves what does not need it until
+                // then.
                 let checked = match Link::to(&address).await {
-                    Ok(mut link) => link.check(&PRIMARY, settings.migrates).await.map(|()| true).map_err(OpenError::from),
+                    Ok(mut link) => {
+                        link.check(&PRIMARY, settings.migrates).await.map(|()| true).map_err(OpenError::from)
+                    }
                     Err(failure) if failure.is_passing() => {
                         of_figures.fail(&failure);
                         Ok(false)
@@ -67,7 +76,8 @@ impl Primary {
                     tokio::spawn(listener::serve(address.clone(), settings.notifier.clone(), Arc::clone(&hand)));
                 }
                 let (of_writer, mut written) = (Hand::clone(&hand), written);
-                let writer = writer::Writer::new(address, &settings, is_checked, of_writer, Arc::clone(&of_figures), runs);
+                let writer =
+                    writer::Writer::new(address, &settings, is_checked, of_writer, Arc::clone(&of_figures), runs);
                 let Err(panicked) = caught_in(writer.serve(&mut written)).await else { return };
                 of_figures.fail(&panicked);
                 // Nobody writes any more: whoever asks is told so, until the store is closed.

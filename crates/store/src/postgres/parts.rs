@@ -45,8 +45,8 @@ impl Items<'_> {
         Ok(outcomes)
     }
 
-    /// Does what can be done: a part that fails by what is in it is undone and tried again in halves, down to the items that fail alone.
-    /// One bad item of n costs some 2 log n statements.
+    /// Does what can be done: a part that fails by what is in it is undone and tried again in halves, down to the items
+    /// that fail alone. One bad item of n costs some 2 log n statements.
     ///
     /// # Errors
     /// When it is not an item that fails.
@@ -117,15 +117,22 @@ impl Items<'_> {
             }
             Write::Remove { channel, .. } => {
                 client
-                    .execute("UPDATE touchline.channel SET oldest = top + 1, cut = top + 1, due_ms = 0 WHERE name = $1", &[&&**channel])
+                    .execute(
+                        "UPDATE touchline.channel SET oldest = top + 1, cut = top + 1, due_ms = 0 WHERE name = $1",
+                        &[&&**channel],
+                    )
                     .await?;
                 if !self.notifier.is_empty() {
-                    client.execute("SELECT pg_notify('touchline', $1)", &[&format!("{} 0 {channel}", self.notifier)]).await?;
+                    client
+                        .execute("SELECT pg_notify('touchline', $1)", &[&format!("{} 0 {channel}", self.notifier)])
+                        .await?;
                 }
             }
             Write::Describe { description, weights, .. } => directory::describe(client, description, weights).await?,
             Write::Forget { channel, .. } => directory::forget(client, channel).await?,
-            Write::Post(letter, _) => return letters::post(client, letter, self.now_ms, self.notifier).await.map(Outcome::Posted),
+            Write::Post(letter, _) => {
+                return letters::post(client, letter, self.now_ms, self.notifier).await.map(Outcome::Posted);
+            }
             Write::Discard { ids, .. } => letters::discard(client, ids).await?,
             // A run begins before the transaction does.
             Write::Append(_) | Write::BeginRun { .. } | Write::Close => {}
@@ -160,7 +167,8 @@ pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// What locks what is done in the same order on every node, so that two never wait for each other; publications come last, by channel.
+/// What locks what is done in the same order on every node, so that two never wait for each other; publications come
+/// last, by channel.
 fn turn(write: &Write) -> (u8, &str, &str) {
     match write {
         Write::Describe { .. } | Write::Forget { .. } => (0, "", ""),

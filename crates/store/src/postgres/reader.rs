@@ -15,8 +15,9 @@ use crate::batch::{Answer, Load, Read, Write};
 use crate::runs::{Known, RunBook, Runs};
 use crate::{Figures, Hand, History, Refusal, readable};
 
-/// The channel and what it keeps in one statement, so all of one moment; one row without a publication where it keeps nothing. A node that
-/// catches up is given what the size does not keep, too, as long as it is there: its subscribers have not had it.
+/// The channel and what it keeps in one statement, so all of one moment; one row without a publication where it keeps
+/// nothing. A node that catches up is given what the size does not keep, too, as long as it is there: its subscribers
+/// have not had it.
 const SELECT: &str = "SELECT c.epoch, c.top, c.floor, p.\"offset\", p.time_ms, p.data, p.format, c.run_number, c.run_id, \
      (SELECT array_agg(r.run ORDER BY r.run) FROM touchline.channel_run r WHERE r.channel = c.id), \
      (SELECT array_agg(r.first ORDER BY r.run) FROM touchline.channel_run r WHERE r.channel = c.id) \
@@ -42,7 +43,13 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(address: Address, hand: Hand, writes: WeakSender<Write>, figures: Arc<Figures>, runs: Arc<RunBook>) -> Self {
+    pub(super) fn new(
+        address: Address,
+        hand: Hand,
+        writes: WeakSender<Write>,
+        figures: Arc<Figures>,
+        runs: Arc<RunBook>,
+    ) -> Self {
         Reader { address, link: None, hand, writes, figures, runs }
     }
 
@@ -98,7 +105,9 @@ impl Reader {
                 Answer::History(history(client, load, &self.runs).await?)
             }
             Read::Find(find, _) => Answer::Find(directory::find(client, find).await?),
-            Read::Letters { scope, name, behind, limit } => Answer::Letters(letters::of(client, scope, name, *behind, *limit).await?),
+            Read::Letters { scope, name, behind, limit } => {
+                Answer::Letters(letters::of(client, scope, name, *behind, *limit).await?)
+            }
         })
     }
 }
@@ -112,8 +121,14 @@ pub(super) async fn history(client: &Client, load: &Load, book: &RunBook) -> Res
     let (epoch, top, floor) = (number(first, 0), number(first, 1), number(first, 2));
     let is_kept = |row: &&Row| row.get::<_, Option<i64>>(3).is_some();
     rows.iter().filter(is_kept).try_for_each(|row| readable(i64::from(row.get::<_, i16>(6))))?;
-    let kept = rows.iter().filter(is_kept).map(|row| (number(row, 3), number(row, 4), Bytes::from(row.get::<_, String>(5)))).collect();
-    let numbers = |column: usize| first.get::<_, Option<Vec<i64>>>(column).unwrap_or_default().into_iter().map(|number| number as u64);
+    let kept = rows
+        .iter()
+        .filter(is_kept)
+        .map(|row| (number(row, 3), number(row, 4), Bytes::from(row.get::<_, String>(5))))
+        .collect();
+    let numbers = |column: usize| {
+        first.get::<_, Option<Vec<i64>>>(column).unwrap_or_default().into_iter().map(|number| number as u64)
+    };
     let newest = (first.try_get::<_, i64>(7)? as u64, first.try_get::<_, i64>(8)? as u64);
     let runs = Runs { known: known(client, book, newest).await?, first: numbers(9).zip(numbers(10)).collect() };
     Ok(Some(History { epoch, top, floor, kept, runs }.whole()))

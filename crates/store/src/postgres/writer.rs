@@ -1,4 +1,5 @@
-//! The one connection that writes. What has come while a commit was under way is the next batch: the more comes, the more one commit carries.
+//! The one connection that writes. What has come while a commit was under way is the next batch: the more comes, the
+//! more one commit carries.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
@@ -31,10 +32,11 @@ const STEP: u64 = 512;
 const POSTMAN: i64 = 0x746f_7563_6862_6f78;
 /// Begins a transaction in which no new run begins (`touchline.enter`).
 const BEGIN: &str = "BEGIN; SELECT pg_advisory_xact_lock_shared(8390891508474246766)";
-const APPEND: &str = "SELECT place, \"offset\", epoch, run, is_new FROM touchline.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+const APPEND: &str =
+    "SELECT place, \"offset\", epoch, run, is_new FROM touchline.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
 
-/// Has the current run begun in a channel at an offset that was given before anybody saw that a new one was needed. One that the channel has not
-/// given yet begins with what it gives next.
+/// Has the current run begun in a channel at an offset that was given before anybody saw that a new one was needed. One
+/// that the channel has not given yet begins with what it gives next.
 const BEGIN_AT: &str = "WITH begun AS (UPDATE touchline.channel SET run = (SELECT max(number) FROM touchline.run) \
          WHERE name = $1 AND top >= $2 RETURNING id, run) \
      INSERT INTO touchline.channel_run AS known (channel, run, first) SELECT id, run, $2 FROM begun \
@@ -136,7 +138,8 @@ impl Writer {
             Ok(outcomes) => {
                 self.figures.succeed();
                 let known = self.runs.known();
-                let dones = batch.drain(..).zip(outcomes).filter_map(|(write, outcome)| Done::of(write, outcome, &known));
+                let dones =
+                    batch.drain(..).zip(outcomes).filter_map(|(write, outcome)| Done::of(write, outcome, &known));
                 let mut dones: Vec<Done> = dones.collect();
                 self.read(&mut dones).await;
                 Done::tell_all(dones, &self.hand, &self.figures);
@@ -154,7 +157,9 @@ impl Writer {
         for done in dones {
             let Done::Unread(load) = done else { continue };
             let read = in_time(self.address.patience, reader::history(client, load, &self.runs)).await;
-            let history = read.inspect_err(|error| tracing::warn!(%error, "the primary database could not be read")).unwrap_or_default();
+            let history = read
+                .inspect_err(|error| tracing::warn!(%error, "the primary database could not be read"))
+                .unwrap_or_default();
             *done = Done::Made { channel: Arc::clone(&load.channel), behind: load.behind, history };
         }
     }
@@ -170,7 +175,8 @@ impl Writer {
                     self.is_checked = true;
                 }
                 self.runs.set(self.lease.enter(&link.client, 0).await?);
-                // Before, nobody told this node what they wrote; and if there is another run, what it has in memory may be of a state that is lost.
+                // Before, nobody told this node what they wrote; and if there is another run, what it has in memory may
+                // be of a state that is lost.
                 (self.hand)(Incoming::Missed);
                 let append = link.client.prepare(APPEND).await?;
                 link.client.batch_execute("LISTEN touchline_outbox").await?;
@@ -182,7 +188,8 @@ impl Writer {
         Ok(self.link.insert(both))
     }
 
-    /// Writes a batch in one transaction. An item that the database refuses for what it holds is left out, and the others are written.
+    /// Writes a batch in one transaction. An item that the database refuses for what it holds is left out, and the
+    /// others are written.
     async fn write(&mut self, batch: &[Write]) -> Result<Vec<Outcome>, Failure> {
         for write in batch {
             if let Write::BeginRun { channel, lost, first } = write {
@@ -209,8 +216,8 @@ impl Writer {
         Ok(outcomes)
     }
 
-    /// Begins a new run, unless another has begun since the one that is known to be bad (0 = whether one is needed is to be seen). What is in
-    /// memory may be of the run before, or behind.
+    /// Begins a new run, unless another has begun since the one that is known to be bad (0 = whether one is needed is
+    /// to be seen). What is in memory may be of the run before, or behind.
     async fn begin_run(&mut self, bad_run: u64, at: Option<(&str, u64)>) -> Result<(), Failure> {
         self.link().await?;
         let Some((Link { client }, _)) = &self.link else { return Ok(()) };
@@ -234,7 +241,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Publishes what applications have put into the outbox, in its order; a row leaves it in the transaction that gives it its place.
+    /// Publishes what applications have put into the outbox, in its order; a row leaves it in the transaction that
+    /// gives it its place.
     async fn post(&mut self) {
         match in_time(self.address.patience, self.post_all()).await {
             Ok((dones, has_more)) => {
@@ -266,7 +274,8 @@ impl Writer {
         // One node at a time, so that the order of the outbox is the order of its channels.
         let mut rows = Vec::new();
         if client.query_one("SELECT pg_try_advisory_xact_lock($1)", &[&POSTMAN]).await?.get(0) {
-            let waiting = "SELECT id, channel, data, key FROM touchline.outbox WHERE refused IS NULL ORDER BY id LIMIT $1";
+            let waiting =
+                "SELECT id, channel, data, key FROM touchline.outbox WHERE refused IS NULL ORDER BY id LIMIT $1";
             rows = client.query(waiting, &[&most]).await?;
         }
         let refuse = "UPDATE touchline.outbox SET refused = $2 WHERE id = $1";
@@ -310,7 +319,8 @@ impl Writer {
         self.trim_at = Instant::now() + REST;
     }
 
-    /// Lets go of some of what is too old. It writes in any case: that is how a database that has failed is seen to work again.
+    /// Lets go of some of what is too old. It writes in any case: that is how a database that has failed is seen to
+    /// work again.
     async fn trim(&mut self) {
         match in_time(self.address.patience, self.try_trim()).await {
             Ok(has_more) => {
@@ -328,7 +338,8 @@ impl Writer {
         if let Some((Link { client }, _)) = &self.link
             && !self.lease.renew(client).await?
         {
-            // A publication that is under way may have found this node gone. Who enters waits until it is committed, and only then looks.
+            // A publication that is under way may have found this node gone. Who enters waits until it is committed,
+            // and only then looks.
             self.begin_run(0, None).await?;
         }
         let (Link { client }, _) = self.link().await?;

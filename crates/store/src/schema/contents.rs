@@ -17,7 +17,9 @@ impl Schema {
         if version > known {
             return Err(SchemaError::Newer { database: self.database.name, found: version, known }.into());
         }
-        let Some(last) = self.migrations().iter().find(|migration| migration.version == version) else { return Ok(Vec::new()) };
+        let Some(last) = self.migrations().iter().find(|migration| migration.version == version) else {
+            return Ok(Vec::new());
+        };
         dropped(last).map(|table| Ok((table.to_owned(), self.rows(table)?))).collect()
     }
 
@@ -35,7 +37,8 @@ impl Schema {
         }
     }
 
-    /// Connections of nodes and of other programs of ours to this database. Of a file there are none: who has it open keeps us out.
+    /// Connections of nodes and of other programs of ours to this database. Of a file there are none: who has it open
+    /// keeps us out.
     ///
     /// # Errors
     /// The database's.

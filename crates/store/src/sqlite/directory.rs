@@ -17,7 +17,8 @@ pub(super) fn describe(connection: &Connection, description: &Description, weigh
     for (term, weight) in weights {
         let insert = "INSERT INTO channel_term (term, info, weight) VALUES (?1, ?2, ?3)";
         connection.prepare_cached(insert)?.execute(params![term, id, weight])?;
-        let count = "INSERT INTO term (term, channels) VALUES (?1, 1) ON CONFLICT DO UPDATE SET channels = channels + 1";
+        let count =
+            "INSERT INTO term (term, channels) VALUES (?1, 1) ON CONFLICT DO UPDATE SET channels = channels + 1";
         connection.prepare_cached(count)?.execute([term])?;
     }
     Ok(())
@@ -26,7 +27,9 @@ pub(super) fn describe(connection: &Connection, description: &Description, weigh
 /// Lets go of what is said of a channel.
 pub(super) fn forget(connection: &Connection, channel: &str) -> rusqlite::Result<()> {
     let find = "SELECT id FROM channel_info WHERE channel = ?1";
-    let Some(id) = connection.prepare_cached(find)?.query_row([channel], |row| row.get::<_, i64>(0)).optional()? else { return Ok(()) };
+    let Some(id) = connection.prepare_cached(find)?.query_row([channel], |row| row.get::<_, i64>(0)).optional()? else {
+        return Ok(());
+    };
     for statement in [
         "UPDATE term SET channels = channels - 1 WHERE term IN (SELECT term FROM channel_term WHERE info = ?1)",
         "DELETE FROM term WHERE channels = 0 AND term IN (SELECT term FROM channel_term WHERE info = ?1)",
@@ -47,7 +50,8 @@ pub(super) fn find(connection: &Connection, find: &Find) -> rusqlite::Result<Res
             None => Err(Refusal::Unknown),
         },
         Find::Search { words, kind, tag, limit, offset } => {
-            let stems: Vec<String> = stems(words).into_iter().collect::<std::collections::BTreeSet<_>>().into_iter().collect();
+            let stems: Vec<String> =
+                stems(words).into_iter().collect::<std::collections::BTreeSet<_>>().into_iter().collect();
             Ok(if stems.is_empty() {
                 listed(&transaction, kind, tag, *limit, *offset)?
             } else {
@@ -59,13 +63,16 @@ pub(super) fn find(connection: &Connection, find: &Find) -> rusqlite::Result<Res
 }
 
 /// Whether a channel is of a kind (?1) and has a tag (?2), where these are asked for.
-const FITS: &str = "(?1 = '' OR i.type = ?1) AND (?2 = '' OR EXISTS (SELECT 1 FROM json_each(i.tags) WHERE value = ?2))";
+const FITS: &str =
+    "(?1 = '' OR i.type = ?1) AND (?2 = '' OR EXISTS (SELECT 1 FROM json_each(i.tags) WHERE value = ?2))";
 
 fn listed(connection: &Connection, kind: &str, tag: &str, limit: usize, offset: usize) -> rusqlite::Result<Vec<Found>> {
-    let select =
-        format!("SELECT channel, title, description, type, tags FROM channel_info i WHERE {FITS} ORDER BY channel LIMIT ?3 OFFSET ?4");
+    let select = format!(
+        "SELECT channel, title, description, type, tags FROM channel_info i WHERE {FITS} ORDER BY channel LIMIT ?3 OFFSET ?4"
+    );
     let mut select = connection.prepare_cached(&select)?;
-    let found = select.query_map(params![kind, tag, limit, offset], |row| Ok(Found { description: description(row)?, score: 0.0 }))?;
+    let found = select
+        .query_map(params![kind, tag, limit, offset], |row| Ok(Found { description: description(row)?, score: 0.0 }))?;
     found.collect()
 }
 
@@ -90,12 +97,13 @@ fn searched(
 
 fn similar(connection: &Connection, channel: &str, limit: usize) -> rusqlite::Result<Option<Vec<Found>>> {
     let id = "SELECT id FROM channel_info WHERE channel = ?1";
-    let Some(id) = connection.prepare_cached(id)?.query_row([channel], |row| row.get::<_, i64>(0)).optional()? else { return Ok(None) };
+    let Some(id) = connection.prepare_cached(id)?.query_row([channel], |row| row.get::<_, i64>(0)).optional()? else {
+        return Ok(None);
+    };
     let (own, of_own) = vectors(connection, &[id])?;
     let Some((_, asked)) = own.into_iter().next() else { return Ok(None) };
     let words = rarest(&asked, |term| of_own.0.get(term).copied().unwrap_or_default());
-    let select =
-        "SELECT DISTINCT info FROM channel_term WHERE term IN (SELECT value FROM json_each(?1)) AND info <> ?2 ORDER BY info LIMIT ?3";
+    let select = "SELECT DISTINCT info FROM channel_term WHERE term IN (SELECT value FROM json_each(?1)) AND info <> ?2 ORDER BY info LIMIT ?3";
     let ids = column::<i64>(connection, select, params![json(&words), id, COMPARED_MAX])?;
     let (channels, mut counts) = vectors(connection, &ids)?;
     counts.0.extend(of_own.0);
@@ -136,6 +144,10 @@ fn description(row: &Row<'_>) -> rusqlite::Result<Description> {
     Ok(Description { channel: row.get(0)?, title: row.get(1)?, description: row.get(2)?, kind: row.get(3)?, tags })
 }
 
-fn column<T: FromSql>(connection: &Connection, select: &str, parameters: impl rusqlite::Params) -> rusqlite::Result<Vec<T>> {
+fn column<T: FromSql>(
+    connection: &Connection,
+    select: &str,
+    parameters: impl rusqlite::Params,
+) -> rusqlite::Result<Vec<T>> {
     connection.prepare_cached(select)?.query_map(parameters, |row| row.get(0))?.collect()
 }

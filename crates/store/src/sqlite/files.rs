@@ -11,7 +11,8 @@ const FILE: u32 = 0o600;
 /// What every account of the machine may read.
 const READABLE_BY_OTHERS: u32 = 0o004;
 
-/// Makes a directory if it is not there. Those above it, which may hold other things, are made with the rights that are usual.
+/// Makes a directory if it is not there. Those above it, which may hold other things, are made with the rights that are
+/// usual.
 pub(super) fn make_directory(path: &Path) -> Result<()> {
     if let Some(above) = path.parent() {
         std::fs::create_dir_all(above)?;
@@ -36,17 +37,21 @@ pub(crate) fn inspect(path: &Path) -> Result<()> {
             Err(std::io::Error::new(ErrorKind::InvalidData, "it is there, and no SQLite database"))
         }
         Ok(_) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::NotFound => match path.ancestors().skip(1).find(|above| above.exists()) {
-            Some(above) if !above.is_dir() => Err(ErrorKind::NotADirectory.into()),
-            _ => Ok(()),
-        },
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            match path.ancestors().skip(1).find(|above| above.exists()) {
+                Some(above) if !above.is_dir() => Err(ErrorKind::NotADirectory.into()),
+                _ => Ok(()),
+            }
+        }
         Err(error) => Err(error),
     }
 }
 
-/// Whether a node has this database. Then the file is not opened: to close it would give up the locks that SQLite holds on it in this process.
+/// Whether a node has this database. Then the file is not opened: to close it would give up the locks that SQLite holds
+/// on it in this process.
 fn is_in_use(path: &Path) -> bool {
-    File::open(path.with_extension("lock")).is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
+    File::open(path.with_extension("lock"))
+        .is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
 }
 
 fn is_database(path: &Path) -> Result<bool> {
@@ -55,8 +60,8 @@ fn is_database(path: &Path) -> Result<bool> {
     Ok(head[..length] == HEAD[..])
 }
 
-/// Makes a database's file if it is not there. SQLite gives the log and the index beside it the same rights. Of one that was there before, and that
-/// everybody may read, a warning is logged: its rights are its owner's business.
+/// Makes a database's file if it is not there. SQLite gives the log and the index beside it the same rights. Of one
+/// that was there before, and that everybody may read, a warning is logged: its rights are its owner's business.
 pub(crate) fn make_database(path: &Path) -> Result<()> {
     // Never opened when it is there: to close a file gives up all locks that SQLite holds on it in this process.
     match OpenOptions::new().create_new(true).write(true).mode(FILE).open(path) {

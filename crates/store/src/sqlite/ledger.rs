@@ -1,4 +1,5 @@
-//! What is done to channels within one transaction: publications get their places, and what a channel keeps too much of goes, in small steps.
+//! What is done to channels within one transaction: publications get their places, and what a channel keeps too much of
+//! goes, in small steps.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -39,7 +40,8 @@ struct Channel {
     has_old: bool,
 }
 
-/// Channels that were written to lately. What it knows is good as long as transactions succeed: after a failure it must be forgotten.
+/// Channels that were written to lately. What it knows is good as long as transactions succeed: after a failure it must
+/// be forgotten.
 #[derive(Debug)]
 pub(super) struct Ledger {
     /// The current run: number and id.
@@ -61,14 +63,22 @@ impl Ledger {
     }
 
     /// Gives a publication its place.
-    pub(super) fn append(&mut self, connection: &Connection, append: &Append, now_ms: u64, epoch: u64) -> rusqlite::Result<Outcome> {
+    pub(super) fn append(
+        &mut self,
+        connection: &Connection,
+        append: &Append,
+        now_ms: u64,
+        epoch: u64,
+    ) -> rusqlite::Result<Outcome> {
         let channel = find(&mut self.known, connection, &append.channel, epoch)?;
         let (number, run) = self.run;
         let first = |offset| Outcome::Placed { offset, epoch: channel.epoch, run, is_new: false };
         if !append.key.is_empty() {
             let known = "SELECT offset FROM idempotency WHERE channel = ?1 AND key = ?2 AND expires_ms > ?3";
-            let known =
-                connection.prepare_cached(known)?.query_row(params![channel.id, append.key, now_ms], |row| row.get(0)).optional()?;
+            let known = connection
+                .prepare_cached(known)?
+                .query_row(params![channel.id, append.key, now_ms], |row| row.get(0))
+                .optional()?;
             if let Some(offset) = known {
                 return Ok(first(offset));
             }
@@ -88,8 +98,14 @@ impl Ledger {
         let data = append.payload.get(HEAD..).unwrap_or_default();
         connection.prepare_cached(insert)?.execute(params![channel.id, channel.top, append.time_ms, data])?;
         if !append.key.is_empty() {
-            let remember = "INSERT OR REPLACE INTO idempotency (channel, key, offset, expires_ms) VALUES (?1, ?2, ?3, ?4)";
-            connection.prepare_cached(remember)?.execute(params![channel.id, append.key, channel.top, now_ms + KEY_MS])?;
+            let remember =
+                "INSERT OR REPLACE INTO idempotency (channel, key, offset, expires_ms) VALUES (?1, ?2, ?3, ?4)";
+            connection.prepare_cached(remember)?.execute(params![
+                channel.id,
+                append.key,
+                channel.top,
+                now_ms + KEY_MS
+            ])?;
         }
         let is_first = channel.oldest == channel.top;
         if is_first || (channel.ttl_ms, channel.meta_ttl_ms) != (append.ttl_ms, append.meta_ttl_ms) {
@@ -110,11 +126,19 @@ impl Ledger {
     }
 
     /// Makes a channel that is not there, and is forgotten at some time if nothing is published.
-    pub(super) fn make(&mut self, connection: &Connection, name: &Arc<str>, epoch: u64, due_ms: u64) -> rusqlite::Result<Outcome> {
+    pub(super) fn make(
+        &mut self,
+        connection: &Connection,
+        name: &Arc<str>,
+        epoch: u64,
+        due_ms: u64,
+    ) -> rusqlite::Result<Outcome> {
         let channel = find(&mut self.known, connection, name, epoch)?;
         if channel.top == 0 {
             channel.due_ms = due_ms;
-            connection.prepare_cached("UPDATE channel SET due_ms = ?2 WHERE id = ?1")?.execute(params![channel.id, due_ms])?;
+            connection
+                .prepare_cached("UPDATE channel SET due_ms = ?2 WHERE id = ?1")?
+                .execute(params![channel.id, due_ms])?;
         }
         Ok(Outcome::Made { epoch: channel.epoch, top: channel.top })
     }
@@ -132,7 +156,8 @@ impl Ledger {
         Ok(Outcome::Nothing)
     }
 
-    /// Writes the rows of the channels that have changed, and deletes what they keep too much of. The last step of a transaction.
+    /// Writes the rows of the channels that have changed, and deletes what they keep too much of. The last step of a
+    /// transaction.
     pub(super) fn settle(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         for name in self.changed.drain(..) {
             let Some(channel) = self.known.get_mut(&name) else { continue };
@@ -140,7 +165,8 @@ impl Ledger {
             if std::mem::take(&mut channel.has_old) {
                 let delete = "DELETE FROM publication WHERE channel = ?1 AND offset IN \
                      (SELECT offset FROM publication WHERE channel = ?1 AND offset < ?2 ORDER BY offset LIMIT ?3)";
-                if connection.prepare_cached(delete)?.execute(params![channel.id, channel.oldest, STEP])? as u64 == STEP {
+                if connection.prepare_cached(delete)?.execute(params![channel.id, channel.oldest, STEP])? as u64 == STEP
+                {
                     (channel.due_ms, channel.is_remade) = (0, true);
                 }
             }
@@ -183,7 +209,8 @@ impl Ledger {
 
     fn trim_channel(&mut self, connection: &Connection, name: &Arc<str>, now_ms: u64) -> rusqlite::Result<bool> {
         let channel = find(&mut self.known, connection, name, 0)?;
-        // The clock may have been set, so times need not rise with the offsets: what is behind one that stays does so, too.
+        // The clock may have been set, so times need not rise with the offsets: what is behind one that stays does so,
+        // too.
         let stays = "SELECT offset FROM (SELECT offset, time_ms FROM publication WHERE channel = ?1 ORDER BY offset LIMIT ?4) \
              WHERE offset >= ?2 AND time_ms > ?3 ORDER BY offset LIMIT 1";
         let until_ms = now_ms.saturating_sub(channel.ttl_ms);
@@ -204,12 +231,17 @@ impl Ledger {
                 channel.oldest = channel.oldest.max(offset);
                 channel.due_ms = if offset < channel.oldest { now_ms } else { time_ms + channel.ttl_ms };
             }
-            // An empty channel is kept for its position, and for its keys: the results that they give are positions. Then it goes as well.
+            // An empty channel is kept for its position, and for its keys: the results that they give are positions.
+            // Then it goes as well.
             None if channel.oldest > channel.top && deleted == 0 && channel.due_ms != 0 => {
                 let keyed = "SELECT max(expires_ms) FROM idempotency WHERE channel = ?1 AND expires_ms > ?2";
-                if let Some(keyed_ms) = connection.prepare_cached(keyed)?.query_row(params![channel.id, now_ms], |row| row.get(0))? {
+                if let Some(keyed_ms) =
+                    connection.prepare_cached(keyed)?.query_row(params![channel.id, now_ms], |row| row.get(0))?
+                {
                     channel.due_ms = keyed_ms;
-                    connection.prepare_cached("UPDATE channel SET due_ms = ?2 WHERE id = ?1")?.execute(params![channel.id, keyed_ms])?;
+                    connection
+                        .prepare_cached("UPDATE channel SET due_ms = ?2 WHERE id = ?1")?
+                        .execute(params![channel.id, keyed_ms])?;
                     return Ok(false);
                 }
                 connection.prepare_cached("DELETE FROM idempotency WHERE channel = ?1")?.execute([channel.id])?;
@@ -232,13 +264,13 @@ impl Ledger {
     }
 }
 
-/// Notes that a run gives its first offset in a channel, the channel's top, and forgets the runs that only gave what is not kept any more.
+/// Notes that a run gives its first offset in a channel, the channel's top, and forgets the runs that only gave what is
+/// not kept any more.
 fn begin(connection: &Connection, channel: &mut Channel, number: u64) -> rusqlite::Result<()> {
     let insert = "INSERT INTO channel_run (channel, run, first) VALUES (?1, ?2, ?3)";
     connection.prepare_cached(insert)?.execute(params![channel.id, number, channel.top])?;
     // The run that gave the oldest stays: where it began, the one before ended.
-    let forget =
-        "DELETE FROM channel_run WHERE channel = ?1 AND run < (SELECT max(run) FROM channel_run WHERE channel = ?1 AND first < ?2)";
+    let forget = "DELETE FROM channel_run WHERE channel = ?1 AND run < (SELECT max(run) FROM channel_run WHERE channel = ?1 AND first < ?2)";
     connection.prepare_cached(forget)?.execute(params![channel.id, channel.oldest])?;
     (channel.run, channel.is_remade) = (number, true);
     Ok(())

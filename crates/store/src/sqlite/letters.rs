@@ -41,8 +41,7 @@ pub(super) fn of(
     limit: usize,
     now_ms: u64,
 ) -> rusqlite::Result<Vec<(u64, Bytes)>> {
-    let select =
-        "SELECT id, message, format FROM letter WHERE scope = ?1 AND name = ?2 AND id > ?3 AND expires_ms > ?4 ORDER BY id LIMIT ?5";
+    let select = "SELECT id, message, format FROM letter WHERE scope = ?1 AND name = ?2 AND id > ?3 AND expires_ms > ?4 ORDER BY id LIMIT ?5";
     let mut select = connection.prepare_cached(select)?;
     let rows = select.query_map(params![scope, name, behind, now_ms, limit], |row| {
         readable(row.get(2)?).map_err(unreadable)?;

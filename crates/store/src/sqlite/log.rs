@@ -12,10 +12,11 @@ use crate::Figures;
 
 /// Between two looks.
 const REST: Duration = Duration::from_millis(200);
-/// Pages (4 KiB) that wait in the log until they are worth moving while the writer is busy: each page is moved once, however often it was
-/// written, and the disk has to sync the file.
+/// Pages (4 KiB) that wait in the log until they are worth moving while the writer is busy: each page is moved once,
+/// however often it was written, and the disk has to sync the file.
 const MANY: i64 = 16_000;
-/// Pages of a log that is too long: it is never empty at the moment when it is moved, so the writer has to hold still for once.
+/// Pages of a log that is too long: it is never empty at the moment when it is moved, so the writer has to hold still
+/// for once.
 const LONG: i64 = 32_000;
 
 /// The thread and all it owns.

@@ -1,4 +1,5 @@
-//! The primary database in one SQLite file: one thread writes, in batches; a few read; one moves what was written from the log to the file.
+//! The primary database in one SQLite file: one thread writes, in batches; a few read; one moves what was written from
+//! the log to the file.
 
 mod directory;
 pub(crate) mod files;
@@ -52,13 +53,20 @@ impl Primary {
         let asked = Arc::new(Mutex::new(asked));
         let mut threads = Vec::new();
         for _ in 0..settings.pool_size.max(1) {
-            let reader = reader::Reader::new(path.to_owned(), Arc::clone(&hand), writes.clone(), Arc::clone(&figures), Known::clone(&runs));
+            let reader = reader::Reader::new(
+                path.to_owned(),
+                Arc::clone(&hand),
+                writes.clone(),
+                Arc::clone(&figures),
+                Known::clone(&runs),
+            );
             let asked = Arc::clone(&asked);
             threads.push(thread("store-read", path, move || reader.serve(&asked))?);
         }
         let log = log::Log::new(path.to_owned(), Arc::clone(&figures));
         let (of_hand, of_figures) = (Hand::clone(&hand), Arc::clone(&figures));
-        let writer = writer::Writer::new(path.to_owned(), connection, settings, hand, Arc::clone(&figures), log.is_long(), runs);
+        let writer =
+            writer::Writer::new(path.to_owned(), connection, settings, hand, Arc::clone(&figures), log.is_long(), runs);
         let write = move || {
             let Err(panicked) = caught(|| writer.serve(&written)) else { return };
             of_figures.fail(&panicked);
@@ -102,10 +110,12 @@ impl Primary {
     }
 }
 
-/// Begins a run: who knows what happened to the file since it was opened last. All that are remembered, the new one last.
+/// Begins a run: who knows what happened to the file since it was opened last. All that are remembered, the new one
+/// last.
 fn begin_run(connection: &mut Connection) -> rusqlite::Result<Known> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    transaction.execute("INSERT INTO run (number, id) SELECT coalesce(max(number), 0) + 1, ?1 FROM run", [runs::new_id()])?;
+    transaction
+        .execute("INSERT INTO run (number, id) SELECT coalesce(max(number), 0) + 1, ?1 FROM run", [runs::new_id()])?;
     transaction.execute("DELETE FROM run WHERE number <= (SELECT max(number) FROM run) - ?1", [runs::KEPT])?;
     let known = transaction
         .prepare("SELECT number, id FROM run ORDER BY number")?
@@ -134,7 +144,11 @@ pub(crate) fn open(path: &Path, database: &Database, migrates: bool) -> Result<(
     Ok((lock, connection))
 }
 
-pub(crate) fn thread(name: &str, path: &Path, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, OpenError> {
+pub(crate) fn thread(
+    name: &str,
+    path: &Path,
+    work: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, OpenError> {
     let started = std::thread::Builder::new().name(name.into()).spawn(work);
     started.map_err(|source| OpenError::File { path: path.display().to_string(), source })
 }
@@ -194,7 +208,9 @@ fn note_damage(error: &rusqlite::Error, figures: &Figures) {
                 figures.condemn(damaged);
             }
         }
-        error if matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)) => figures.condemn(error),
+        error if matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)) => {
+            figures.condemn(error)
+        }
         _ => {}
     }
 }

@@ -25,7 +25,13 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(path: PathBuf, hand: Hand, writes: SyncSender<Write>, figures: Arc<Figures>, runs: Known) -> Self {
+    pub(super) fn new(
+        path: PathBuf,
+        hand: Hand,
+        writes: SyncSender<Write>,
+        figures: Arc<Figures>,
+        runs: Known,
+    ) -> Self {
         Reader { path, connection: None, hand, writes, figures, runs }
     }
 
@@ -83,7 +89,8 @@ pub(super) fn history(connection: &Connection, load: &Load, known: &Known) -> ru
     let floor = load.behind.0.max(first.saturating_sub(1));
     let mut first = transaction.prepare_cached("SELECT run, first FROM channel_run WHERE channel = ?1 ORDER BY run")?;
     let first = first.query_map([id], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()?;
-    let select = "SELECT offset, time_ms, data, format FROM publication WHERE channel = ?1 AND offset > ?2 ORDER BY offset";
+    let select =
+        "SELECT offset, time_ms, data, format FROM publication WHERE channel = ?1 AND offset > ?2 ORDER BY offset";
     let mut select = transaction.prepare_cached(select)?;
     let kept = select.query_map((id, floor), |row| {
         readable(row.get(3)?).map_err(unreadable)?;

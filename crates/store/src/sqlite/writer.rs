@@ -1,4 +1,5 @@
-//! The one thread that writes. What has come while a commit was under way is the next batch: the more comes, the more one commit carries.
+//! The one thread that writes. What has come while a commit was under way is the next batch: the more comes, the more
+//! one commit carries.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::path::PathBuf;
@@ -115,7 +116,8 @@ impl Writer {
         match outcome {
             Ok(outcomes) => {
                 self.figures.succeed();
-                let dones = batch.drain(..).zip(outcomes).filter_map(|(write, outcome)| Done::of(write, outcome, &self.runs));
+                let dones =
+                    batch.drain(..).zip(outcomes).filter_map(|(write, outcome)| Done::of(write, outcome, &self.runs));
                 Done::tell_all(dones.map(|done| self.read(done)), &self.hand, &self.figures);
                 self.empty_log();
             }
@@ -129,12 +131,16 @@ impl Writer {
     /// Reads what has to be read before it is told.
     fn read(&self, done: Done) -> Done {
         let (Done::Unread(load), Some(connection)) = (&done, &self.connection) else { return done };
-        let read = caught(|| reader::history(connection, load, &self.runs)).unwrap_or_else(|panicked| Err(unreadable(panicked)));
-        let history = read.inspect_err(|error| tracing::warn!(%error, "the primary database could not be read")).unwrap_or_default();
+        let read = caught(|| reader::history(connection, load, &self.runs))
+            .unwrap_or_else(|panicked| Err(unreadable(panicked)));
+        let history = read
+            .inspect_err(|error| tracing::warn!(%error, "the primary database could not be read"))
+            .unwrap_or_default();
         Done::Made { channel: Arc::clone(&load.channel), behind: load.behind, history }
     }
 
-    /// Writes a batch in one transaction. An item that the database refuses for what it holds is left out, and the others are written.
+    /// Writes a batch in one transaction. An item that the database refuses for what it holds is left out, and the
+    /// others are written.
     fn write(&mut self, batch: &[Write]) -> rusqlite::Result<Vec<Outcome>> {
         let mut outcomes = vec![Outcome::Nothing; batch.len()];
         let mut connection = match self.connection.take() {
@@ -146,7 +152,12 @@ impl Writer {
         written.map(|()| outcomes)
     }
 
-    fn write_all(&mut self, connection: &mut Connection, batch: &[Write], outcomes: &mut [Outcome]) -> rusqlite::Result<()> {
+    fn write_all(
+        &mut self,
+        connection: &mut Connection,
+        batch: &[Write],
+        outcomes: &mut [Outcome],
+    ) -> rusqlite::Result<()> {
         let now_ms = now_ms();
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         match self.write_part(&transaction, batch, outcomes, now_ms) {
@@ -161,8 +172,15 @@ impl Writer {
         }
     }
 
-    /// Does what can be done: a part that fails by what is in it is undone and tried again in halves, down to the items that fail alone.
-    fn write_in_parts(&mut self, connection: &Connection, batch: &[Write], outcomes: &mut [Outcome], now_ms: u64) -> rusqlite::Result<()> {
+    /// Does what can be done: a part that fails by what is in it is undone and tried again in halves, down to the items
+    /// that fail alone.
+    fn write_in_parts(
+        &mut self,
+        connection: &Connection,
+        batch: &[Write],
+        outcomes: &mut [Outcome],
+        now_ms: u64,
+    ) -> rusqlite::Result<()> {
         // The last is the next.
         let mut parts = vec![(batch, outcomes)];
         while let Some((part, outcomes)) = parts.pop() {
@@ -187,13 +205,21 @@ impl Writer {
     }
 
     /// Does all of it; when one item fails, all do.
-    fn write_part(&mut self, connection: &Connection, part: &[Write], outcomes: &mut [Outcome], now_ms: u64) -> rusqlite::Result<()> {
+    fn write_part(
+        &mut self,
+        connection: &Connection,
+        part: &[Write],
+        outcomes: &mut [Outcome],
+        now_ms: u64,
+    ) -> rusqlite::Result<()> {
         for (write, outcome) in part.iter().zip(outcomes) {
             self.serial += 1;
             let epoch = self.random.hash_one(self.serial);
             *outcome = match write {
                 Write::Append(append) => self.ledger.append(connection, append, now_ms, epoch)?,
-                Write::Make(load) => self.ledger.make(connection, &load.channel, epoch, now_ms.saturating_add(load.meta_ttl_ms))?,
+                Write::Make(load) => {
+                    self.ledger.make(connection, &load.channel, epoch, now_ms.saturating_add(load.meta_ttl_ms))?
+                }
                 Write::Remove { channel, .. } => self.ledger.remove(connection, channel)?,
                 Write::Describe { description, weights, .. } => {
                     directory::describe(connection, description, weights)?;
@@ -224,7 +250,8 @@ impl Writer {
         self.trim_at = Instant::now() + REST;
     }
 
-    /// Lets go of some of what is too old. It writes something in any case: that is how a database that has failed is seen to work again.
+    /// Lets go of some of what is too old. It writes something in any case: that is how a database that has failed is
+    /// seen to work again.
     fn trim(&mut self) {
         let trimmed = caught(|| self.try_trim()).unwrap_or_else(|panicked| Err(unreadable(panicked)));
         match trimmed {

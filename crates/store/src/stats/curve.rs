@@ -79,7 +79,8 @@ mod tests {
 
     #[test]
     fn parts_of_a_minute_are_added_and_minutes_of_a_step_are_not() {
-        let rows = [seen(10, 2, 3, &["a", "b"]), seen(10, 1, 1, &["b"]), seen(11, 5, 6, &["c"]), seen(13, 0, 1, &["a"])];
+        let rows =
+            [seen(10, 2, 3, &["a", "b"]), seen(10, 1, 1, &["b"]), seen(11, 5, 6, &["c"]), seen(13, 0, 1, &["a"])];
         let by_minute = draw(rows.clone(), 60);
         assert_eq!(by_minute.points, [(600, 3, 4, 2), (660, 5, 6, 1), (780, 0, 1, 1)].map(point));
         assert_eq!((by_minute.peak, by_minute.users), (6, 3));

@@ -1,6 +1,8 @@
-//! What is big and may be lost: who was connected and how, audiences by the minute, traffic, and events that clients report.
+//! What is big and may be lost: who was connected and how, audiences by the minute, traffic, and events that clients
+//! report.
 //!
-//! [`Stats::record`] never waits: rows go to the database in batches, and those that there is no room for are dropped and counted.
+//! [`Stats::record`] never waits: rows go to the database in batches, and those that there is no room for are dropped
+//! and counted.
 
 mod curve;
 mod postgres;
@@ -73,7 +75,8 @@ pub enum Row {
         /// A JSON object.
         props: Bytes,
     },
-    /// Subscribers of a channel in a minute, as one part of the cluster has seen them: the parts are added up. Of one part the first row counts.
+    /// Subscribers of a channel in a minute, as one part of the cluster has seen them: the parts are added up. Of one
+    /// part the first row counts.
     Audience {
         /// Minutes since 1970.
         minute: u64,

@@ -31,7 +31,11 @@ pub(super) struct Stats {
 
 impl Stats {
     /// Connects once, to check the schema if the server can be reached, and starts the thread.
-    pub(super) fn open(address: &Address, settings: &StatsSettings, figures: Arc<StatsFigures>) -> Result<Self, OpenError> {
+    pub(super) fn open(
+        address: &Address,
+        settings: &StatsSettings,
+        figures: Arc<StatsFigures>,
+    ) -> Result<Self, OpenError> {
         let of_system = |source| OpenError::File { path: "a thread for PostgreSQL".into(), source };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(of_system)?;
         let (orders, ordered) = unbounded_channel();
@@ -130,7 +134,8 @@ impl Writer {
         }
     }
 
-    /// Writes rows. A part that fails by what is in it is tried again in halves, down to the rows that fail alone: these are dropped.
+    /// Writes rows. A part that fails by what is in it is tried again in halves, down to the rows that fail alone:
+    /// these are dropped.
     async fn write_all(&mut self, rows: &[Row]) {
         // The last is the next.
         let mut parts = vec![rows];
@@ -286,7 +291,11 @@ impl<'r> Batch<'r> {
 }
 
 /// Answers until nobody can ask any more.
-async fn read_all(address: Address, asked: Arc<tokio::sync::Mutex<UnboundedReceiver<Asked>>>, figures: Arc<StatsFigures>) {
+async fn read_all(
+    address: Address,
+    asked: Arc<tokio::sync::Mutex<UnboundedReceiver<Asked>>>,
+    figures: Arc<StatsFigures>,
+) {
     let mut kept: Option<Link> = None;
     loop {
         let Some(Asked { question, done }) = asked.lock().await.recv().await else { return };
@@ -327,7 +336,9 @@ async fn answer(client: &Client, question: &Question) -> Result<Answer, Error> {
                 _ => ((range.from_s * 1_000) as i64, (range.to_s * 1_000) as i64),
             };
             let rows = client.query(top(*of), &[&first, &behind, &(*limit as i64)]).await?;
-            Ok(Answer::Top(rows.iter().map(|row| Ranked { name: row.get(0), figures: [number(row, 1), number(row, 2)] }).collect()))
+            Ok(Answer::Top(
+                rows.iter().map(|row| Ranked { name: row.get(0), figures: [number(row, 1), number(row, 2)] }).collect(),
+            ))
         }
         Question::Events { name, by, range, step_s, limit } => {
             let select = "SELECT time_ms / 1000 / $1::int8 * $1::int8 AS step, name, \
@@ -336,8 +347,12 @@ async fn answer(client: &Client, question: &Question) -> Result<Answer, Error> {
                  GROUP BY step, name, value ORDER BY step, name COLLATE \"C\", value LIMIT $6";
             let (first, behind) = ((range.from_s * 1_000) as i64, (range.to_s * 1_000) as i64);
             let rows = client.query(select, &[&(*step_s as i64), by, &first, &behind, name, &(*limit as i64)]).await?;
-            let counted =
-                |row: &tokio_postgres::Row| Counted { time_s: number(row, 0), name: row.get(1), value: row.get(2), count: number(row, 3) };
+            let counted = |row: &tokio_postgres::Row| Counted {
+                time_s: number(row, 0),
+                name: row.get(1),
+                value: row.get(2),
+                count: number(row, 3),
+            };
             Ok(Answer::Events(rows.iter().map(counted).collect()))
         }
     }

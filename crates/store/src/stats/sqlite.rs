@@ -10,7 +10,9 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, params};
 
 use super::curve::{Seen, draw};
-use super::{Answer, Asked, BATCH, Counted, DELAY, Of, Order, Question, REST, Ranked, Row, StatsFigures, StatsSettings};
+use super::{
+    Answer, Asked, BATCH, Counted, DELAY, Of, Order, Question, REST, Ranked, Row, StatsFigures, StatsSettings,
+};
 use crate::batch::now_ms;
 use crate::migrate::STATS;
 use crate::sketch::Sketch;
@@ -111,7 +113,8 @@ impl Writer {
         }
     }
 
-    /// Writes rows. A part that fails by what is in it is tried again in halves, down to the rows that fail alone: these are dropped.
+    /// Writes rows. A part that fails by what is in it is tried again in halves, down to the rows that fail alone:
+    /// these are dropped.
     fn write_all(&mut self, rows: &[Row]) {
         // The last is the next.
         let mut parts = vec![rows];
@@ -147,25 +150,38 @@ impl Writer {
         for row in rows {
             match row {
                 Row::Connection { opened_ms, closed_ms, transport, agent, code } => {
-                    let insert = "INSERT INTO connection (id, opened_ms, transport, agent, code) VALUES (?1, ?2, ?3, ?4, ?5)";
+                    let insert =
+                        "INSERT INTO connection (id, opened_ms, transport, agent, code) VALUES (?1, ?2, ?3, ?4, ?5)";
                     let id = id(*closed_ms, &mut serial);
                     transaction.prepare_cached(insert)?.execute(params![id, opened_ms, transport, agent, code])?;
                 }
                 Row::Event { time_ms, name, user, props } => {
                     let insert = "INSERT INTO event (id, name, user, props) VALUES (?1, ?2, ?3, ?4)";
                     let props = std::str::from_utf8(props).unwrap_or_default();
-                    transaction.prepare_cached(insert)?.execute(params![id(*time_ms, &mut serial), name, user, props])?;
+                    transaction.prepare_cached(insert)?.execute(params![
+                        id(*time_ms, &mut serial),
+                        name,
+                        user,
+                        props
+                    ])?;
                 }
                 Row::Audience { minute, channel, part, current, peak, users } => {
-                    let insert =
-                        "INSERT OR IGNORE INTO audience (minute, channel, part, current, peak, users) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+                    let insert = "INSERT OR IGNORE INTO audience (minute, channel, part, current, peak, users) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
                     let users = users.to_bytes();
-                    transaction.prepare_cached(insert)?.execute(params![minute, &**channel, &**part, current, peak, users])?;
+                    transaction
+                        .prepare_cached(insert)?
+                        .execute(params![minute, &**channel, &**part, current, peak, users])?;
                 }
                 Row::Traffic { minute, namespace, part, publications, deliveries } => {
                     let insert = "INSERT INTO traffic (minute, namespace, part, publications, deliveries) VALUES (?1, ?2, ?3, ?4, ?5) \
                          ON CONFLICT DO UPDATE SET publications = publications + excluded.publications, deliveries = deliveries + excluded.deliveries";
-                    transaction.prepare_cached(insert)?.execute(params![minute, namespace, &**part, publications, deliveries])?;
+                    transaction.prepare_cached(insert)?.execute(params![
+                        minute,
+                        namespace,
+                        &**part,
+                        publications,
+                        deliveries
+                    ])?;
                 }
             }
         }
@@ -181,7 +197,10 @@ impl Writer {
         let transaction = self.connection()?.transaction()?;
         let mut has_more = false;
         for (delete, before) in [
-            ("DELETE FROM connection WHERE id IN (SELECT id FROM connection WHERE id < ?1 ORDER BY id LIMIT ?2)", before_id),
+            (
+                "DELETE FROM connection WHERE id IN (SELECT id FROM connection WHERE id < ?1 ORDER BY id LIMIT ?2)",
+                before_id,
+            ),
             ("DELETE FROM event WHERE id IN (SELECT id FROM event WHERE id < ?1 ORDER BY id LIMIT ?2)", before_id),
             (
                 "DELETE FROM audience WHERE (minute, channel, part) IN \
@@ -201,7 +220,8 @@ impl Writer {
     }
 }
 
-/// What is lost with the power is no loss here: commits don't wait for the disk, and the log is moved on by whoever writes.
+/// What is lost with the power is no loss here: commits don't wait for the disk, and the log is moved on by whoever
+/// writes.
 fn relaxed(connection: Connection) -> rusqlite::Result<Connection> {
     connection.pragma_update(None, "synchronous", "normal")?;
     connection.pragma_update(None, "wal_autocheckpoint", 4_000)?;
@@ -244,7 +264,8 @@ fn answer(connection: &Connection, question: &Question) -> rusqlite::Result<Answ
                 let users = Sketch::from_bytes(&row.get::<_, Vec<u8>>(3)?);
                 Ok(Seen { minute: row.get(0)?, current: row.get(1)?, peak: row.get(2)?, users })
             };
-            let rows = select.query_map(params![channel, first, behind], seen)?.collect::<rusqlite::Result<Vec<_>>>()?;
+            let rows =
+                select.query_map(params![channel, first, behind], seen)?.collect::<rusqlite::Result<Vec<_>>>()?;
             Ok(Answer::Audience(draw(rows, *step_s)))
         }
         Question::Top { of, range, limit } => {
@@ -253,7 +274,8 @@ fn answer(connection: &Connection, question: &Question) -> rusqlite::Result<Answ
                 _ => ids(*range),
             };
             let mut select = connection.prepare_cached(top(*of))?;
-            let ranked = |row: &rusqlite::Row<'_>| Ok(Ranked { name: row.get(0)?, figures: [row.get(1)?, row.get(2)?] });
+            let ranked =
+                |row: &rusqlite::Row<'_>| Ok(Ranked { name: row.get(0)?, figures: [row.get(1)?, row.get(2)?] });
             Ok(Answer::Top(select.query_map(params![first, behind, limit], ranked)?.collect::<rusqlite::Result<_>>()?))
         }
         Question::Events { name, by, range, step_s, limit } => {
@@ -261,8 +283,9 @@ fn answer(connection: &Connection, question: &Question) -> rusqlite::Result<Answ
                  WHERE id >= ?3 AND id < ?4 AND (?5 = '' OR name = ?5) GROUP BY step, name, value ORDER BY step, name, value LIMIT ?6";
             let mut select = connection.prepare_cached(select)?;
             let (first, behind) = ids(*range);
-            let counted =
-                |row: &rusqlite::Row<'_>| Ok(Counted { time_s: row.get(0)?, name: row.get(1)?, value: row.get(2)?, count: row.get(3)? });
+            let counted = |row: &rusqlite::Row<'_>| {
+                Ok(Counted { time_s: row.get(0)?, name: row.get(1)?, value: row.get(2)?, count: row.get(3)? })
+            };
             let rows = select.query_map(params![step_s, by, first, behind, name, limit], counted)?;
             Ok(Answer::Events(rows.collect::<rusqlite::Result<_>>()?))
         }

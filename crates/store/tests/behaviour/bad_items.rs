@@ -1,4 +1,5 @@
-//! An item that a database can't keep costs its sender only: whatever else is in its batch is written, in order, and the database is healthy.
+//! An item that a database can't keep costs its sender only: whatever else is in its batch is written, in order, and
+//! the database is healthy.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, channel};
@@ -38,7 +39,8 @@ fn a_bad_publication_fails_alone() {
         let (sender, all) = channel();
         for n in 0..40 {
             let done = tells(&sender);
-            // Bad ones first, in the middle and last, two of them side by side; one in a channel with good ones, one in a channel of its own.
+            // Bad ones first, in the middle and last, two of them side by side; one in a channel with good ones, one in
+            // a channel of its own.
             let append = match n {
                 0 | 17 | 18 => Append { key: BAD_TEXT.into(), time_ms: BAD_TIME, done, ..publication("even", n) },
                 39 => Append { key: BAD_TEXT.into(), time_ms: BAD_TIME, done, ..publication("alone", n) },
@@ -80,7 +82,10 @@ fn a_bad_message_and_a_bad_description_fail_alone() {
             let (name, expires_ms) = if n == 3 { (BAD_TEXT, BAD_TIME) } else { ("bike", now_ms() + HOUR_MS) };
             stage.store.post(letter(name, expires_ms), tells(&of_letters));
         }
-        stage.store.describe(Description { channel: "a".into(), title: "one".into(), ..Description::default() }, tells(&of_words));
+        stage.store.describe(
+            Description { channel: "a".into(), title: "one".into(), ..Description::default() },
+            tells(&of_words),
+        );
         stage.store.append(Append { done: tells(&of_publications), ..publication("a", 2) });
         let outcomes = answers(&letters, 6);
         assert_eq!(outcomes.iter().position(Result::is_err), Some(3));
@@ -98,7 +103,12 @@ fn a_batch_of_bad_items_only_is_refused_and_nothing_else_happens() {
         let stage = Stage::open(&in_one_batch(settings));
         let (sender, all) = channel();
         for n in 0..20 {
-            stage.store.append(Append { key: BAD_TEXT.into(), time_ms: BAD_TIME, done: tells(&sender), ..publication("a", n) });
+            stage.store.append(Append {
+                key: BAD_TEXT.into(),
+                time_ms: BAD_TIME,
+                done: tells(&sender),
+                ..publication("a", n)
+            });
         }
         assert_eq!(answers(&all, 20), [Err(Refusal::Invalid); 20]);
         is_untroubled(&stage);

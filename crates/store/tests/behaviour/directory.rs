@@ -57,18 +57,24 @@ impl Model {
     fn new() -> Self {
         let counts = |text: &str| -> Vec<f64> {
             let words: Vec<String> = text.to_lowercase().split([' ', ',', '.', ':']).map(str::to_owned).collect();
-            STEMS.iter().map(|(_, forms)| words.iter().filter(|word| forms.contains(&&***word)).count() as f64).collect()
+            STEMS
+                .iter()
+                .map(|(_, forms)| words.iter().filter(|word| forms.contains(&&***word)).count() as f64)
+                .collect()
         };
         let weighted = |(channel, title, description, kind, tags): &Known| {
             let name = if title.is_empty() { channel } else { title };
-            let fields = [(counts(name), 10.0), (counts(description), 3.0), (counts(kind), 1.0), (counts(&tags.join(" ")), 1.0)];
+            let fields =
+                [(counts(name), 10.0), (counts(description), 3.0), (counts(kind), 1.0), (counts(&tags.join(" ")), 1.0)];
             let sum = |stem: usize| fields.iter().map(|(counts, weight)| counts[stem] * weight).sum::<f64>();
             (*channel, (0..STEMS.len()).map(sum).collect::<Vec<f64>>())
         };
         let mut vectors: BTreeMap<&str, Vec<f64>> = FIXTURE.iter().map(weighted).collect();
         let with = |stem: usize| vectors.values().filter(|vector| vector[stem] > 0.0).count().max(1) as f64;
         let worth: Vec<f64> = (0..STEMS.len()).map(|stem| (1.0 + FIXTURE.len() as f64 / with(stem)).ln()).collect();
-        vectors.values_mut().for_each(|vector| vector.iter_mut().zip(&worth).for_each(|(value, worth)| *value *= worth));
+        vectors
+            .values_mut()
+            .for_each(|vector| vector.iter_mut().zip(&worth).for_each(|(value, worth)| *value *= worth));
         Model { worth, vectors }
     }
 
@@ -86,15 +92,19 @@ impl Model {
 
     /// Channels with all of some stems, the best first.
     fn search(&self, stems: &[&str]) -> Vec<&'static str> {
-        let asked: Vec<f64> =
-            STEMS.iter().zip(&self.worth).map(|((stem, _), worth)| if stems.contains(stem) { *worth } else { 0.0 }).collect();
+        let asked: Vec<f64> = STEMS
+            .iter()
+            .zip(&self.worth)
+            .map(|((stem, _), worth)| if stems.contains(stem) { *worth } else { 0.0 })
+            .collect();
         let has_all = |vector: &[f64]| asked.iter().zip(vector).all(|(asked, has)| *asked == 0.0 || *has > 0.0);
         let found = self.ranked(&asked).into_iter().map(|(channel, _)| channel);
         found.filter(|channel| has_all(&self.vectors[channel])).collect()
     }
 
     fn ranked(&self, to: &[f64]) -> Vec<(&'static str, f64)> {
-        let mut all: Vec<_> = self.vectors.iter().map(|(channel, vector)| (*channel, Model::cosine(vector, to))).collect();
+        let mut all: Vec<_> =
+            self.vectors.iter().map(|(channel, vector)| (*channel, Model::cosine(vector, to))).collect();
         all.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
         all
     }
@@ -170,13 +180,21 @@ fn channels_are_found_by_their_words() {
         let all = (100, 0);
         assert_eq!(search(&stage, "rovers", "", "", all), model.search(&["rover"]));
         assert_eq!(model.search(&["rover"]), ["match:1", "match:3", "player:9"]);
-        assert_eq!(search(&stage, "Playing, in the FINAL!", "", "", all), model.search(&["play", "final"]), "all words, in any form");
+        assert_eq!(
+            search(&stage, "Playing, in the FINAL!", "", "", all),
+            model.search(&["play", "final"]),
+            "all words, in any form"
+        );
         assert_eq!(search(&stage, "rover", "player", "", all), ["player:9"]);
         assert_eq!(search(&stage, "rover", "match", "leeds", all), ["match:1"]);
         assert_eq!(search(&stage, "rover", "", "", (1, 1)), ["match:3"]);
         assert_eq!(search(&stage, "rover offside", "", "", all), [""; 0]);
         let names: BTreeSet<&str> = FIXTURE.iter().map(|known| known.0).collect();
-        assert_eq!(search(&stage, "of the", "", "", all), names.iter().copied().collect::<Vec<_>>(), "without words all, by name");
+        assert_eq!(
+            search(&stage, "of the", "", "", all),
+            names.iter().copied().collect::<Vec<_>>(),
+            "without words all, by name"
+        );
         assert_eq!(search(&stage, "", "news", "", all), ["news:1", "news:2"]);
         stage.store.close();
     });
@@ -190,10 +208,15 @@ fn what_is_said_of_a_channel_can_be_changed_and_taken_back() {
         fill(&stage);
         let of = |channel: &str| find(&stage, Find::Channel(channel.into()));
         assert_eq!(of("match:1").expect("it is known")[0].description, description(&FIXTURE[0]));
-        let changed = Description { channel: "match:1".into(), title: "It's \"off\" % _ ü".into(), ..Description::default() };
+        let changed =
+            Description { channel: "match:1".into(), title: "It's \"off\" % _ ü".into(), ..Description::default() };
         done(|done| stage.store.describe(changed.clone(), done));
         assert_eq!(of("match:1").expect("it is known")[0].description, changed);
-        assert_eq!(search(&stage, "rovers", "", "", (9, 0)), ["match:3", "player:9"], "it says nothing of rovers any more");
+        assert_eq!(
+            search(&stage, "rovers", "", "", (9, 0)),
+            ["match:3", "player:9"],
+            "it says nothing of rovers any more"
+        );
         done(|done| stage.store.forget("match:1".into(), done));
         done(|done| stage.store.forget("never:1".into(), done));
         assert_eq!(of("match:1"), Err(Refusal::Unknown));
@@ -204,7 +227,10 @@ fn what_is_said_of_a_channel_can_be_changed_and_taken_back() {
         fill(&stage);
         let expected = Model::new().similar("match:1");
         let found = similar(&stage, "match:1", 100).expect("it is known");
-        assert!(found.iter().zip(&expected).all(|(a, b)| (a.1 - b.1).abs() < 1e-9), "the counts of words came down to nothing meanwhile");
+        assert!(
+            found.iter().zip(&expected).all(|(a, b)| (a.1 - b.1).abs() < 1e-9),
+            "the counts of words came down to nothing meanwhile"
+        );
         stage.store.close();
     });
 }

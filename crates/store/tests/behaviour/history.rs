@@ -66,9 +66,11 @@ fn a_key_gives_the_first_place_and_an_old_version_stores_nothing() {
         stage.store.close();
         let stage = Stage::open(settings);
         assert_eq!(stage.offset(keyed("a", "k")), 1, "it outlives a restart");
-        let version = |epoch: &str, version| Append { version, version_epoch: epoch.into(), ..publication("v", version) };
-        let placed: Vec<u64> =
-            [("", 5), ("", 4), ("", 5), ("", 6), ("new", 1), ("new", 1), ("", 7)].map(|(e, v)| stage.offset(version(e, v))).into();
+        let version =
+            |epoch: &str, version| Append { version, version_epoch: epoch.into(), ..publication("v", version) };
+        let placed: Vec<u64> = [("", 5), ("", 4), ("", 5), ("", 6), ("new", 1), ("new", 1), ("", 7)]
+            .map(|(e, v)| stage.offset(version(e, v)))
+            .into();
         assert_eq!(placed, [1, 1, 1, 2, 3, 3, 4]);
         let incoming = stage.incoming.lock().expect("nobody panics with it");
         let new = incoming.try_iter().filter(|incoming| matches!(incoming, Incoming::Stored { .. })).count();
@@ -142,7 +144,8 @@ fn what_is_before_a_hole_is_no_history() {
 fn a_key_outlives_its_publication_and_keeps_its_channel() {
     on_both("keys-last", |settings| {
         let stage = Stage::open(settings);
-        let brief = |channel: &str, key: &str| Append { key: key.into(), ttl_ms: 1, meta_ttl_ms: 1, ..publication(channel, 1) };
+        let brief =
+            |channel: &str, key: &str| Append { key: key.into(), ttl_ms: 1, meta_ttl_ms: 1, ..publication(channel, 1) };
         let keyed = stage.append(brief("keyed", "k")).expect("it is stored");
         let epoch = stage.append(brief("other", "")).expect("it is stored").epoch;
         stage.wait_until("a channel without keys goes", |stage| stage.load("other", 0, 10).epoch != epoch);
@@ -162,7 +165,9 @@ fn a_channel_that_is_asked_for_while_it_begins_is_told_as_it_is() {
         let incoming = stage.incoming.lock().expect("nobody panics with it");
         let mut told = 0;
         while told < names.len() {
-            let Incoming::Loaded { channel, history, .. } = incoming.recv_timeout(PATIENCE).expect("it comes") else { continue };
+            let Incoming::Loaded { channel, history, .. } = incoming.recv_timeout(PATIENCE).expect("it comes") else {
+                continue;
+            };
             let history = history.unwrap_or_else(|| panic!("{channel} can be had"));
             assert_eq!((history.floor, history.kept.len() as u64), (0, history.top));
             told += 1;
@@ -201,7 +206,8 @@ fn a_channel_is_removed_among_publications_of_the_same_commit() {
                 stage.store.remove("a".into(), tells(&removes));
             }
         }
-        let offsets_of: Vec<_> = (0..4).map(|_| placed.recv_timeout(PATIENCE).expect("it is told").map(|placed| placed.offset)).collect();
+        let offsets_of: Vec<_> =
+            (0..4).map(|_| placed.recv_timeout(PATIENCE).expect("it is told").map(|placed| placed.offset)).collect();
         assert_eq!(offsets_of, [Ok(2), Ok(3), Ok(4), Ok(5)]);
         assert_eq!(removed.recv_timeout(PATIENCE), Ok(Ok(())));
         assert_eq!(stage.offset(publication("a", 6)), 6, "the channel goes on");
@@ -282,7 +288,8 @@ fn more_than_may_wait_is_refused_at_once() {
         for n in 0..300 {
             stage.store.append(Append { done: tells(&sender), ..publication("a", n) });
         }
-        let outcomes: Vec<_> = (0..300).map(|_| answers.recv_timeout(PATIENCE).expect("everybody is answered")).collect();
+        let outcomes: Vec<_> =
+            (0..300).map(|_| answers.recv_timeout(PATIENCE).expect("everybody is answered")).collect();
         let stored = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
         assert!(stored >= 10 && outcomes.contains(&Err(Refusal::Full)), "{stored} were stored");
         assert_eq!(stage.load("a", 0, 1_000).top, stored as u64);
@@ -307,7 +314,8 @@ fn what_is_made_in_sqlite_is_for_its_owner_only() {
     let stage = Stage::open(&settings);
     stage.offset(publication("a", 1));
     assert_eq!(mode(&directory), 0o700);
-    let files: Vec<_> = std::fs::read_dir(&directory).expect("it is there").map(|file| file.expect("it is there").path()).collect();
+    let files: Vec<_> =
+        std::fs::read_dir(&directory).expect("it is there").map(|file| file.expect("it is there").path()).collect();
     assert_eq!(files.len(), 4, "the database, its log, its index and its lock: {files:?}");
     files.iter().for_each(|file| assert_eq!(mode(file), 0o600, "{file:?}"));
     stage.store.close();

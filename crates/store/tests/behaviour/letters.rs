@@ -80,7 +80,9 @@ fn nobody_comes_for_a_letter_in_time() {
         let kept = post(&stage, letter("bike", "in time", HOUR_MS)).expect("there is room");
         std::thread::sleep(std::time::Duration::from_millis(5));
         assert_eq!(ids(&of(&stage, "bike", 0, 100)), [kept], "it is not given out any more, wherever it is");
-        stage.wait_until("it is thrown away and counted", |stage| stage.store.figures().letters_expired.load(Relaxed) == 1);
+        stage.wait_until("it is thrown away and counted", |stage| {
+            stage.store.figures().letters_expired.load(Relaxed) == 1
+        });
         assert_eq!(stage.store.figures().letters.load(Relaxed), 2);
         stage.store.close();
     });

@@ -50,7 +50,8 @@ fn a_node_whose_lease_ran_out_looks_once_what_was_under_way_is_stored() {
         missed(&one);
         assert_eq!(one.offset(publication("a", 1)), 1);
         postgres.sql("UPDATE touchline.lease SET expires = clock_timestamp() - interval '1 s'");
-        // Another node's batch begins while the lease is lapsed, so it tells nobody, and is committed after the lease is live again.
+        // Another node's batch begins while the lease is lapsed, so it tells nobody, and is committed after the lease
+        // is live again.
         let batch = "BEGIN; SELECT pg_advisory_xact_lock_shared(8390891508474246766); \
             SELECT touchline.append('{a}', '{4102444800000}', '{\"2\"}', '{\"\"}', '{0}', '{\"\"}', '{100}', '{3600000}', '{3600000}', '{7}', 'two'); \
             DO $$ BEGIN WHILE (SELECT beat FROM touchline.lease WHERE node = 'one') < 2 LOOP PERFORM pg_sleep(0.05); END LOOP; END $$; \
@@ -83,7 +84,9 @@ fn is_begun_anew_after(name: &str, loss: &str) {
         let stage = node("one", url);
         let first = stage.append(publication("a", 1)).expect("it is stored");
         postgres.sql(loss);
-        stage.wait_until("it goes on in a new run", |stage| stage.append(publication("b", 1)).is_ok_and(|placed| placed.run != first.run));
+        stage.wait_until("it goes on in a new run", |stage| {
+            stage.append(publication("b", 1)).is_ok_and(|placed| placed.run != first.run)
+        });
         stage.wait_until("and is healthy", |stage| stage.store.figures().is_healthy());
         assert_eq!(offsets(&stage.kept("b")), [1]);
         stage.store.close();
@@ -97,8 +100,8 @@ fn a_database_that_has_forgotten_its_runs_is_taken_up_again() {
 
 #[test]
 fn a_database_that_was_emptied_is_taken_up_again() {
-    let tables =
-        ["channel", "publication", "run", "channel_run", "lease", "idempotency", "outbox"].map(|table| format!("touchline.{table}"));
+    let tables = ["channel", "publication", "run", "channel_run", "lease", "idempotency", "outbox"]
+        .map(|table| format!("touchline.{table}"));
     is_begun_anew_after("emptied", &format!("TRUNCATE {}", tables.join(", ")));
 }
 
@@ -106,9 +109,12 @@ fn a_database_that_was_emptied_is_taken_up_again() {
 fn a_writer_that_has_ended_is_a_failure_and_no_full_queue() {
     on_both("ended", |settings| {
         let stage = Stage::open(settings);
-        stage.store.append(Append { done: Box::new(|_| panic!("whoever is told has a defect")), ..publication("a", 1) });
+        stage
+            .store
+            .append(Append { done: Box::new(|_| panic!("whoever is told has a defect")), ..publication("a", 1) });
         stage.wait_until("the node is not ready any more", |stage| !stage.store.figures().is_healthy());
-        stage.wait_until("nothing is taken any more", |stage| stage.append(publication("a", 2)) == Err(Refusal::Failed));
+        stage
+            .wait_until("nothing is taken any more", |stage| stage.append(publication("a", 2)) == Err(Refusal::Failed));
         stage.store.close();
     });
 }

@@ -68,7 +68,10 @@ fn runs_are_forgotten_with_the_publications_that_they_gave() {
     let known: Vec<u64> = history.runs.known.iter().map(|(_, id)| *id).collect();
     let ends: Vec<_> = known.iter().map(|run| end(&history, *run)).collect();
     assert_eq!(ends[15..], [Some(16), Some(17), Some(18), Some(19), Some(20), Some(20)], "exact for all that is kept");
-    assert!(ends[..15].iter().all(|end| end.is_some_and(|end| end < 16)), "and behind the history for the others: {ends:?}");
+    assert!(
+        ends[..15].iter().all(|end| end.is_some_and(|end| end < 16)),
+        "and behind the history for the others: {ends:?}"
+    );
     stage.store.close();
     std::fs::remove_dir_all(scratch).expect("it is ours");
 }
@@ -118,7 +121,8 @@ fn rows_of_the_first_version_are_read() {
         let history = stage.load("news", 0, 100);
         assert_eq!((history.epoch, history.top, history.floor), (7, 2, 0));
         assert_eq!(end(&history, 1_099_511_627_775), Some(2));
-        let texts: Vec<_> = history.kept.iter().map(|(_, _, object)| String::from_utf8_lossy(object).into_owned()).collect();
+        let texts: Vec<_> =
+            history.kept.iter().map(|(_, _, object)| String::from_utf8_lossy(object).into_owned()).collect();
         assert_eq!(texts, [r#"{"data":1}"#, r#"{"data":2,"new":[]}"#], "with what is not known here");
         assert_eq!(stage.offset(touchline_store::Append { key: "k".into(), ..publication("news", 1) }), 2);
         stage.store.letters("s".into(), "n".into(), 0, 10);
@@ -147,13 +151,18 @@ fn nodes_on_one_postgresql_share_a_run_and_hear_each_other() {
         one.wait_until("what the other has stored is heard of", |one| {
             let incoming = one.incoming.lock().expect("nobody panics with it");
             let second = touchline_store::Placed { offset: 2, ..first };
-            incoming.try_iter().any(|incoming| matches!(incoming, touchline_store::Incoming::Grown { placed, .. } if placed == second))
+            incoming
+                .try_iter()
+                .any(|incoming| matches!(incoming, touchline_store::Incoming::Grown { placed, .. } if placed == second))
         });
-        // The database is set back under them, as by a restore into the same tables: their leases are older than what they remember.
+        // The database is set back under them, as by a restore into the same tables: their leases are older than what
+        // they remember.
         postgres.sql("DELETE FROM touchline.publication WHERE \"offset\" = 2; UPDATE touchline.channel SET top = 1; UPDATE touchline.lease SET beat = 0");
         postgres
             .sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND application_name = 'touchline'");
-        one.wait_until("a new run begins", |one| one.append(publication("b", 1)).is_ok_and(|placed| placed.run != first.run));
+        one.wait_until("a new run begins", |one| {
+            one.append(publication("b", 1)).is_ok_and(|placed| placed.run != first.run)
+        });
         let again = one.append(publication("a", 20)).expect("it is stored");
         assert_eq!(again.offset, 2);
         let history = one.load("a", 0, 100);
@@ -166,7 +175,8 @@ fn nodes_on_one_postgresql_share_a_run_and_hear_each_other() {
 #[test]
 fn optional_arguments_of_touchline_publish_may_be_null() {
     crate::stage::on_postgres("null", |url, postgres| {
-        let limits = touchline_store::Limits { size: 10, ttl_ms: crate::stage::HOUR_MS, meta_ttl_ms: crate::stage::HOUR_MS };
+        let limits =
+            touchline_store::Limits { size: 10, ttl_ms: crate::stage::HOUR_MS, meta_ttl_ms: crate::stage::HOUR_MS };
         let stage = Stage::open(&Settings { limits: std::sync::Arc::new(move |_| Some(limits)), ..settings(url) });
         for arguments in ["", ", NULL", ", NULL, NULL", ", 'key', NULL", ", '', '{\"a\": \"b\"}'"] {
             postgres.sql(&format!("SELECT touchline_publish('a', '1'{arguments})"));

@@ -137,7 +137,10 @@ pub(crate) fn execute(settings: &Settings, statements: &[&str]) {
             }
             Url::Postgres(url) => {
                 let mut command = std::process::Command::new("psql");
-                let done = command.args([url.as_str(), "-q", "-v", "ON_ERROR_STOP=1", "-c", statement]).status().expect("psql is there");
+                let done = command
+                    .args([url.as_str(), "-q", "-v", "ON_ERROR_STOP=1", "-c", statement])
+                    .status()
+                    .expect("psql is there");
                 assert!(done.success(), "{statement}");
             }
         }
@@ -171,5 +174,9 @@ pub(crate) fn on_each(name: &str, test: impl Fn(&str)) {
     test(&format!("sqlite:{}", scratch.0.join("sqlite/primary.db").display()));
     let postgres = crate::postgres::Postgres::start(&scratch.0);
     test(&postgres.url());
-    assert_ne!(postgres.sql("SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'touchline%'"), "0", "it was PostgreSQL");
+    assert_ne!(
+        postgres.sql("SELECT count(*) FROM pg_namespace WHERE nspname LIKE 'touchline%'"),
+        "0",
+        "it was PostgreSQL"
+    );
 }

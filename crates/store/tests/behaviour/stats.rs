@@ -107,21 +107,32 @@ fn events_connections_and_traffic_are_counted() {
             user: user.into(),
             props: Bytes::from_static(props.as_bytes()),
         };
-        for (second, user, props) in
-            [(0, "a", r#"{"team":"home"}"#), (10, "a", r#"{"team":"away"}"#), (70, "b", r#"{"team":"home","x":1}"#), (75, "", "{}")]
-        {
+        for (second, user, props) in [
+            (0, "a", r#"{"team":"home"}"#),
+            (10, "a", r#"{"team":"away"}"#),
+            (70, "b", r#"{"team":"home","x":1}"#),
+            (75, "", "{}"),
+        ] {
             stats.record(event(second, "goal_seen", user, props));
         }
         stats.record(event(80, "share", "a", r#"{"team":true}"#));
         let closed_ms = start_s * 1_000 + 5_000;
-        for (transport, agent, code, lasted) in
-            [("websocket", "mobile", 1_000, 1_000), ("websocket", "desktop", 1_006, 3_000), ("websocket", "mobile", 1_006, 2_000)]
-        {
+        for (transport, agent, code, lasted) in [
+            ("websocket", "mobile", 1_000, 1_000),
+            ("websocket", "desktop", 1_006, 3_000),
+            ("websocket", "mobile", 1_006, 2_000),
+        ] {
             stats.record(Row::Connection { opened_ms: closed_ms - lasted, closed_ms, transport, agent, code });
         }
         for (part, publications, deliveries) in [("n/0", 1, 100), ("n/1", 2, 0), ("n/0", 10, 1_000)] {
             let minute = start_s / 60;
-            stats.record(Row::Traffic { minute, namespace: "match".into(), part: part.into(), publications, deliveries });
+            stats.record(Row::Traffic {
+                minute,
+                namespace: "match".into(),
+                part: part.into(),
+                publications,
+                deliveries,
+            });
         }
         settle(&stats);
         let range = Range { from_s: start_s, to_s: start_s + HOUR_S };
@@ -134,9 +145,10 @@ fn events_connections_and_traffic_are_counted() {
         let events = |name: &str, by: &str, step_s, limit| {
             let question = Question::Events { name: name.into(), by: by.into(), range, step_s, limit };
             match ask(&stats, question) {
-                Answer::Events(all) => {
-                    all.into_iter().map(|Counted { time_s, name, value, count }| (time_s - start_s, name, value, count)).collect::<Vec<_>>()
-                }
+                Answer::Events(all) => all
+                    .into_iter()
+                    .map(|Counted { time_s, name, value, count }| (time_s - start_s, name, value, count))
+                    .collect::<Vec<_>>(),
                 other => panic!("{other:?}"),
             }
         };
@@ -144,7 +156,8 @@ fn events_connections_and_traffic_are_counted() {
         let by_minute = [row(0, "goal_seen", "", 2), row(60, "goal_seen", "", 2), row(60, "share", "", 1)];
         assert_eq!(events("", "", 60, 100), by_minute);
         assert_eq!(events("", "", 60, 2), by_minute[..2]);
-        let by_team = [row(0, "goal_seen", "", 1), row(0, "goal_seen", "\"away\"", 1), row(0, "goal_seen", "\"home\"", 2)];
+        let by_team =
+            [row(0, "goal_seen", "", 1), row(0, "goal_seen", "\"away\"", 1), row(0, "goal_seen", "\"home\"", 2)];
         assert_eq!(events("goal_seen", "team", 3_600, 100), by_team);
         assert_eq!(events("share", "team", 3_600, 100), [row(0, "share", "true", 1)]);
         stats.close();
@@ -155,7 +168,8 @@ fn events_connections_and_traffic_are_counted() {
 fn what_is_too_old_goes_and_what_has_no_room_is_counted() {
     on_each("retention", |url| {
         let day_ms = 24 * HOUR_S * 1_000;
-        let event = |time_ms| Row::Event { time_ms, name: "e".into(), user: Box::default(), props: Bytes::from_static(b"{}") };
+        let event =
+            |time_ms| Row::Event { time_ms, name: "e".into(), user: Box::default(), props: Bytes::from_static(b"{}") };
         let count = |stats: &Stats| match ask(
             stats,
             Question::Top { of: Of::Events, range: Range { from_s: 0, to_s: now_ms() / 1_000 + 60 }, limit: 9 },
@@ -172,8 +186,12 @@ fn what_is_too_old_goes_and_what_has_no_room_is_counted() {
             assert_eq!(count(&stats), 6_010);
             stats.close();
         }
-        let stats = Stats::open(&StatsSettings { retention: Duration::from_millis(5 * day_ms), queue_size: 100, ..settings(url) })
-            .expect("it opens");
+        let stats = Stats::open(&StatsSettings {
+            retention: Duration::from_millis(5 * day_ms),
+            queue_size: 100,
+            ..settings(url)
+        })
+        .expect("it opens");
         let began = Instant::now();
         while count(&stats) > 10 {
             assert!(began.elapsed() < PATIENCE, "the old ones go");
@@ -212,7 +230,10 @@ fn a_row_that_can_not_be_kept_is_dropped_alone() {
             std::thread::sleep(Duration::from_millis(5));
         }
         let figures = stats.figures();
-        assert_eq!([figures.written.load(Relaxed), figures.dropped.load(Relaxed), figures.failures.load(Relaxed)], [19, 1, 0]);
+        assert_eq!(
+            [figures.written.load(Relaxed), figures.dropped.load(Relaxed), figures.failures.load(Relaxed)],
+            [19, 1, 0]
+        );
         assert!(figures.is_healthy());
         stats.close();
     });

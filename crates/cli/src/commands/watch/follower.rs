@@ -238,7 +238,10 @@ mod tests {
         assert_eq!(follower.take(push), [Print(r#"{"data":{"a": 1},"offset":4}"#.into())]);
         assert_eq!(follower.take("{}"), [Send("{}".into())]);
         let greeting = follower.greeting();
-        assert!(greeting.contains(r#""epoch":"abc","offset":4"#) && greeting.contains(r#""recover":true"#), "{greeting}");
+        assert!(
+            greeting.contains(r#""epoch":"abc","offset":4"#) && greeting.contains(r#""recover":true"#),
+            "{greeting}"
+        );
         let back = r#"{"id":2,"subscribe":{"recoverable":true,"epoch":"abc","offset":4,"recovered":true,"was_recovering":true,"publications":[{"data":1,"offset":5},{"data":2,"offset":6}]}}"#;
         let effects = follower.take(back);
         assert_eq!(effects[0], Tell("back on match:live: caught up with 2 publications".into()));
@@ -253,8 +256,14 @@ mod tests {
     fn codes_tell_whether_to_come_back() {
         let mut follower = follower();
         for (message, expected) in [
-            (r#"{"push":{"disconnect":{"code":3001,"reason":"shutdown"}}}"#, Reconnect("disconnected: shutdown (3001)".into())),
-            (r#"{"push":{"disconnect":{"code":3500,"reason":"invalid token"}}}"#, Fail("disconnected: invalid token (3500)".into())),
+            (
+                r#"{"push":{"disconnect":{"code":3001,"reason":"shutdown"}}}"#,
+                Reconnect("disconnected: shutdown (3001)".into()),
+            ),
+            (
+                r#"{"push":{"disconnect":{"code":3500,"reason":"invalid token"}}}"#,
+                Fail("disconnected: invalid token (3500)".into()),
+            ),
             (
                 r#"{"id":2,"error":{"code":102,"message":"unknown channel"}}"#,
                 Fail("failed to subscribe: error 102: unknown channel".into()),
@@ -270,7 +279,8 @@ mod tests {
         ] {
             assert_eq!(follower.take(message), [expected], "{message}");
         }
-        let insufficient = r#"{"push":{"channel":"match:live","unsubscribe":{"code":2500,"reason":"insufficient state"}}}"#;
+        let insufficient =
+            r#"{"push":{"channel":"match:live","unsubscribe":{"code":2500,"reason":"insufficient state"}}}"#;
         assert_eq!(follower.take(insufficient)[1], Send(follower.subscribe()));
         assert!(matches!(follower.take("no json")[..], [Fail(_)]));
     }

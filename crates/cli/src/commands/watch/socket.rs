@@ -56,12 +56,16 @@ impl Socket {
         let key = STANDARD.encode(random::<16>().map_err(lost)?);
         let (status, is_accepted) = shake_hands(&mut stream, url, &key).map_err(lost)?;
         match status {
-            101 if !is_accepted => Err(ConnectError::Refused("the server's Sec-WebSocket-Accept does not answer our key".to_owned())),
+            101 if !is_accepted => {
+                Err(ConnectError::Refused("the server's Sec-WebSocket-Accept does not answer our key".to_owned()))
+            }
             101 => Ok(Socket { stream, assembly: Assembly::default(), input: Vec::new(), used: 0 }),
             429 | 500..=599 => Err(ConnectError::Lost(format!("the server is not ready ({status})"))),
-            status => {
-                Err(ConnectError::Refused(format!("no WebSocket at ws://{}{}: the server answered {status}", url.authority(), url.path)))
-            }
+            status => Err(ConnectError::Refused(format!(
+                "no WebSocket at ws://{}{}: the server answered {status}",
+                url.authority(),
+                url.path
+            ))),
         }
     }
 
@@ -91,7 +95,10 @@ impl Socket {
                 Ok(Some(Event::Binary(_))) => bail!("the server sent bytes where text was agreed on"),
                 Ok(Some(Event::Close { code, reason })) => {
                     let closed = Incoming::Closed(code.map_or(1005, u32::from), reason.to_owned());
-                    let _ = self.send_frame(Opcode::Close, &code.map(u16::to_be_bytes).unwrap_or_default()[..code.map_or(0, |_| 2)]);
+                    let _ = self.send_frame(
+                        Opcode::Close,
+                        &code.map(u16::to_be_bytes).unwrap_or_default()[..code.map_or(0, |_| 2)],
+                    );
                     return Ok(closed);
                 }
                 Ok(Some(Event::Pong(_))) => None,
@@ -116,7 +123,9 @@ impl Socket {
                 self.input.truncate(count);
                 Ok(())
             }
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => bail!("the server fell silent"),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                bail!("the server fell silent")
+            }
             Err(error) => Err(error).context("the connection broke"),
         }
     }

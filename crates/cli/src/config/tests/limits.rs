@@ -1,4 +1,5 @@
-//! Makes `docs/reference/limits.md` from the table of limits, sees that the file in the repository is up to date, and that no limit is left out.
+//! Makes `docs/reference/limits.md` from the table of limits, sees that the file in the repository is up to date, and
+//! that no limit is left out.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -21,7 +22,8 @@ The tables say what each limit protects and what the client, backend or node tha
 The meaning of each key, with its bounds, is in [configuration.md](../configuration.md).
 "#;
 
-const FIXED_HEAD: &str = "\n## Fixed limits\n\n| limit | value | what it counts | what the client is told |\n|---|---|---|---|\n";
+const FIXED_HEAD: &str =
+    "\n## Fixed limits\n\n| limit | value | what it counts | what the client is told |\n|---|---|---|---|\n";
 
 /// Crates whose constants bound what others send.
 const BOUNDING: &[&str] = &["protocol", "registry", "engine", "store", "cluster", "server"];
@@ -52,8 +54,10 @@ fn the_reference_of_limits_is_up_to_date() {
 #[test]
 fn every_key_that_is_called_as_a_limit_is_told_of() {
     let told: BTreeSet<&str> = LIMITS.iter().map(|limit| limit.path).chain(NO_LIMITS.iter().copied()).collect();
-    let missing: Vec<String> =
-        keys().map(|(path, _)| path).filter(|path| sounds_like_a_limit(path) && !told.contains(path.as_str())).collect();
+    let missing: Vec<String> = keys()
+        .map(|(path, _)| path)
+        .filter(|path| sounds_like_a_limit(path) && !told.contains(path.as_str()))
+        .collect();
     assert!(missing.is_empty(), "write into LIMITS (or NO_LIMITS) of config/limits.rs: {missing:?}");
     let there: BTreeSet<String> = keys().map(|(path, _)| path).collect();
     let gone: Vec<&str> = told.into_iter().filter(|path| !there.contains(*path)).collect();
@@ -80,7 +84,8 @@ fn every_constant_that_is_called_as_a_limit_is_told_of() {
 /// All source files below a directory.
 fn sources(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).expect("the directory is there").flatten().map(|entry| entry.path());
-    let mut found: Vec<PathBuf> = entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] }).collect();
+    let mut found: Vec<PathBuf> =
+        entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] }).collect();
     found.sort();
     found
 }
@@ -102,13 +107,16 @@ fn value(file: &str, name: &str) -> String {
 
 fn reference() -> String {
     let mut text = HEAD.to_owned();
-    for (heading, of) in
-        [("", Of::Server), ("\n### Of a namespace of channels\n", Of::Namespace), ("\n### Of a scope of the registry\n", Of::Scope)]
-    {
+    for (heading, of) in [
+        ("", Of::Server),
+        ("\n### Of a namespace of channels\n", Of::Namespace),
+        ("\n### Of a scope of the registry\n", Of::Scope),
+    ] {
         text.push_str(heading);
         text.push_str("\n| key | default | what it protects | what the client is told |\n|---|---|---|---|\n");
         for limit in LIMITS {
-            let (_, key) = keys().find(|(path, _)| path == limit.path).unwrap_or_else(|| panic!("no key {}", limit.path));
+            let (_, key) =
+                keys().find(|(path, _)| path == limit.path).unwrap_or_else(|| panic!("no key {}", limit.path));
             if Of::which(limit.path, key) == of {
                 let _ = writeln!(text, "| `{}` | `{}` | {} | {} |", key.path, key.default, limit.protects, limit.told);
             }
@@ -117,7 +125,11 @@ fn reference() -> String {
     text.push_str(FIXED_HEAD);
     for fixed in FIXED {
         let value = value(fixed.file, fixed.name);
-        let _ = writeln!(text, "| `{}` of `crates/{}` | {value} | {} | {} |", fixed.name, fixed.file, fixed.what, fixed.told);
+        let _ = writeln!(
+            text,
+            "| `{}` of `crates/{}` | {value} | {} | {} |",
+            fixed.name, fixed.file, fixed.what, fixed.told
+        );
     }
     text
 }

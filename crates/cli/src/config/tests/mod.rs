@@ -80,10 +80,16 @@ fn settings(reading: Reading) -> Settings {
 
 #[test]
 fn flags_win_over_environment_over_file_over_defaults() {
-    let file = File::new("c.toml", "[http_server]\nport = 1\naddress = \"127.0.0.1\"\n[client]\nchannel_limit = 1\nping_interval = 30");
+    let file = File::new(
+        "c.toml",
+        "[http_server]\nport = 1\naddress = \"127.0.0.1\"\n[client]\nchannel_limit = 1\nping_interval = 30",
+    );
     let mut sources = Sources {
         file: Some(file.0.clone()),
-        variables: vec![("TOUCHLINE_HTTP_SERVER_PORT".into(), "2".into()), ("TOUCHLINE_CLIENT_CHANNEL_LIMIT".into(), "2".into())],
+        variables: vec![
+            ("TOUCHLINE_HTTP_SERVER_PORT".into(), "2".into()),
+            ("TOUCHLINE_CLIENT_CHANNEL_LIMIT".into(), "2".into()),
+        ],
         ..Sources::default()
     };
     sources.flags.port = Some(3);
@@ -119,7 +125,10 @@ fn the_environment_says_all_that_a_file_can() {
     assert_eq!(settings.client.allowed_origins, ["https://a.example", "https://b.example"]);
     assert!(settings.client.insecure && settings.channel.without_namespace.presence);
     let room = &settings.channel.namespaces[0];
-    assert_eq!((room.name.as_str(), room.options.history_size, room.options.history_ttl), ("chat-room", 1, Duration::from_secs(600)));
+    assert_eq!(
+        (room.name.as_str(), room.options.history_size, room.options.history_ttl),
+        ("chat-room", 1, Duration::from_secs(600))
+    );
 }
 
 #[test]
@@ -139,13 +148,19 @@ fn namespaces_can_come_from_the_environment_alone() {
 fn a_variable_that_no_key_has_is_told() {
     let variables = vec![("TOUCHLINE_HTTP_API_KEYS".into(), "x".into())];
     let reading = read(&Sources { variables, ..Sources::default() });
-    assert_eq!(texts(&reading), ["Warning TOUCHLINE_HTTP_API_KEYS: no key has this name; did you mean TOUCHLINE_HTTP_API_KEY?"]);
+    assert_eq!(
+        texts(&reading),
+        ["Warning TOUCHLINE_HTTP_API_KEYS: no key has this name; did you mean TOUCHLINE_HTTP_API_KEY?"]
+    );
 }
 
 #[test]
 fn an_unknown_key_names_the_nearest_known_one_and_its_line() {
     for (text, expected) in [
-        ("[client]\nchanel_limit = 3", "Error c.toml:2:1: client.chanel_limit: unknown key; did you mean client.channel_limit?"),
+        (
+            "[client]\nchanel_limit = 3",
+            "Error c.toml:2:1: client.chanel_limit: unknown key; did you mean client.channel_limit?",
+        ),
         ("[cleint]\nx = 3\ny = 4", "Error c.toml:1:2: cleint: unknown key; did you mean client?"),
         ("api_key = \"s\"", "Error c.toml:1:1: api_key: unknown key; did you mean http_api.key?"),
         ("redis_address = \"s\"", "Error c.toml:1:1: redis_address: unknown key; docs/configuration.md lists all keys"),
@@ -175,7 +190,10 @@ fn a_wrong_type_names_key_expected_and_found_but_no_secret() {
         ),
         ("client.allowed_origins = [1]", "client.allowed_origins: expected a list of texts, found a list"),
         ("http_api.key = 1234567890", "http_api.key: expected text (a secret), found a number"),
-        ("client.token.hmac_secret_key = [\"tops3cret\"]", "client.token.hmac_secret_key: expected text (a secret), found a list"),
+        (
+            "client.token.hmac_secret_key = [\"tops3cret\"]",
+            "client.token.hmac_secret_key: expected text (a secret), found a list",
+        ),
         (
             "log.level = \"loud\"",
             "log.level: expected one of \"none\", \"error\", \"warn\", \"info\", \"debug\", \"trace\", found \"loud\"",
@@ -185,7 +203,10 @@ fn a_wrong_type_names_key_expected_and_found_but_no_secret() {
             "log.level: expected one of \"none\", \"error\", \"warn\", \"info\", \"debug\", \"trace\", found a date",
         ),
         ("channel.namespaces = \"news\"", "channel.namespaces: expected a list of tables, found text"),
-        ("registry.scopes = [{name = \"$presence\"}]", "registry.scopes[$presence].name: names that begin with $ are the server's own"),
+        (
+            "registry.scopes = [{name = \"$presence\"}]",
+            "registry.scopes[$presence].name: names that begin with $ are the server's own",
+        ),
         ("channel.namespaces = [{presence = true}]", "channel.namespaces[0].name: expected text, found none"),
         (
             "channel.without_namespace.channel_regex = \"(\"",
@@ -224,7 +245,11 @@ fn a_file_that_cannot_be_read_says_why() {
 fn a_real_configuration_of_centrifugo_starts_and_tells_what_is_left_out() {
     let file = File::new("c.json", include_str!("../testdata/centrifugo6.json"));
     let alone = texts(&file.read(&[]));
-    assert!(alone[0].starts_with("Error") && alone[0].contains("engine: not supported, and without it each node would serve"), "{alone:?}");
+    assert!(
+        alone[0].starts_with("Error")
+            && alone[0].contains("engine: not supported, and without it each node would serve"),
+        "{alone:?}"
+    );
     let reading = file.read(&[("TOUCHLINE_CLUSTER_ENGINE", "nats")]);
     let expected: Vec<&str> = include_str!("../testdata/centrifugo6.expected.txt").lines().collect();
     assert_eq!(unplaced(&reading), expected, "\n{}", texts(&reading).join("\n"));
@@ -245,35 +270,51 @@ fn what_would_let_in_more_than_was_configured_is_refused() {
     let token = "client.token.issuer_regex = \"^https://\"";
     assert_eq!(
         texts(&toml(token)),
-        ["Error c.toml:1:14: not supported yet: client.token.issuer_regex; without it, tokens that it refuses would be good"]
+        [
+            "Error c.toml:1:14: not supported yet: client.token.issuer_regex; without it, tokens that it refuses would be good"
+        ]
     );
     for proxy in ["client.proxy.connect.enabled = true", "client.proxy.connect.enabled = \"true\""] {
         let open = format!("{proxy}\nclient.allow_anonymous_connect_without_token = true");
         let found = texts(&toml(&open));
-        assert!(found[0].starts_with("Error") && found[0].contains("would let in whom your backend refuses"), "{found:?}");
+        assert!(
+            found[0].starts_with("Error") && found[0].contains("would let in whom your backend refuses"),
+            "{found:?}"
+        );
         assert!(texts(&toml(proxy)).iter().all(|text| text.starts_with("Warning")), "tokens decide");
     }
-    let open = File::new("c.toml", "client.insecure = true").read(&[("CENTRIFUGO_CLIENT_PROXY_CONNECT_ENABLED", "true")]);
+    let open =
+        File::new("c.toml", "client.insecure = true").read(&[("CENTRIFUGO_CLIENT_PROXY_CONNECT_ENABLED", "true")]);
     assert!(open.configuration.is_none(), "{:?}", texts(&open));
     for (variable, json) in [("PROXY", r#"{"connect":{"enabled":true}}"#), ("PROXY_CONNECT", r#"{"enabled":true}"#)] {
-        let open = File::new("c.toml", "client.insecure = true").read(&[(&format!("CENTRIFUGO_CLIENT_{variable}"), json)]);
+        let open =
+            File::new("c.toml", "client.insecure = true").read(&[(&format!("CENTRIFUGO_CLIENT_{variable}"), json)]);
         assert!(open.configuration.is_none(), "{variable}: {:?}", texts(&open));
         let closed = File::new("c.toml", "").read(&[(&format!("CENTRIFUGO_CLIENT_{variable}"), json)]);
         assert!(closed.configuration.is_some(), "{variable}: tokens decide");
     }
     let blocked = texts(&toml("user_block.persistence_engine = \"redis\""));
     assert!(blocked[0].starts_with("Error") && blocked[0].contains("whom it keeps out would be let in"), "{blocked:?}");
-    let proxied = "[[channel.namespaces]]\nname = \"chat\"\npublish_proxy_enabled = true\nallow_publish_for_subscriber = true";
+    let proxied =
+        "[[channel.namespaces]]\nname = \"chat\"\npublish_proxy_enabled = true\nallow_publish_for_subscriber = true";
     let found = texts(&toml(proxied));
     assert!(found[0].starts_with("Error") && found[0].contains("would hold without asking your backend"), "{found:?}");
 }
 
 #[test]
 fn names_in_the_environment_choose_among_those_of_the_file() {
-    let file = File::new("c.toml", "[[channel.namespaces]]\nname = \"news\"\nhistory_size = 7\n[[channel.namespaces]]\nname = \"old\"");
+    let file = File::new(
+        "c.toml",
+        "[[channel.namespaces]]\nname = \"news\"\nhistory_size = 7\n[[channel.namespaces]]\nname = \"old\"",
+    );
     let read = |value: &str| -> Vec<(String, usize)> {
         let settings = settings(file.read(&[("TOUCHLINE_CHANNEL_NAMESPACES", value)]));
-        settings.channel.namespaces.into_iter().map(|namespace| (namespace.name, namespace.options.history_size)).collect()
+        settings
+            .channel
+            .namespaces
+            .into_iter()
+            .map(|namespace| (namespace.name, namespace.options.history_size))
+            .collect()
     };
     assert_eq!(read("chat news"), [("chat".to_owned(), 0), ("news".to_owned(), 7)]);
     assert_eq!(read(r#"[{"name": "news"}]"#), [("news".to_owned(), 0)], "a list says all");
@@ -309,7 +350,10 @@ fn keys_of_other_versions_and_editions_do_not_stop_the_start() {
         ("uni_websocket.disable_disconnect_push = true", 1),
         ("uni_websocket.decompressed_message_size_limit = 1", 0),
         ("channel.without_namespace.auto_cache_recover = true", 1),
-        ("channel.namespaces = [{name = \"ns\", auto_cache_recover = true, subscribe_cel = \"true\", batch_max_size = 5}]", 3),
+        (
+            "channel.namespaces = [{name = \"ns\", auto_cache_recover = true, subscribe_cel = \"true\", batch_max_size = 5}]",
+            3,
+        ),
         ("push_notifications.enabled = true", 1),
         ("client.rate_limit.client_command.enabled = true", 1),
         ("debug.enabled = true", 1),
@@ -324,8 +368,16 @@ fn keys_of_other_versions_and_editions_do_not_stop_the_start() {
     for (name, value, warning) in [
         ("CENTRIFUGO_CHANNEL_NAMESPACES_NS_NAME", "ns", None),
         ("CENTRIFUGO_CHANNEL_NAMESPACES_NS_MAP_MODE", "recoverable", Some("channel.namespaces[ns].map")),
-        ("CENTRIFUGO_CHANNEL_WITHOUT_NAMESPACE_SHARED_POLL_INTERVAL", "1s", Some("channel.without_namespace.shared_poll")),
-        ("CENTRIFUGO_CHANNEL_WITHOUT_NAMESPACE_MAP_CLIENTS_PRESENCE_CHANNEL_PREFIX", "p", Some("map_clients_presence_channel_prefix")),
+        (
+            "CENTRIFUGO_CHANNEL_WITHOUT_NAMESPACE_SHARED_POLL_INTERVAL",
+            "1s",
+            Some("channel.without_namespace.shared_poll"),
+        ),
+        (
+            "CENTRIFUGO_CHANNEL_WITHOUT_NAMESPACE_MAP_CLIENTS_PRESENCE_CHANNEL_PREFIX",
+            "p",
+            Some("map_clients_presence_channel_prefix"),
+        ),
     ] {
         let found = texts(&file.read(&[(name, value)]));
         let is_good = warning.map_or(found.is_empty(), |part| {
@@ -342,17 +394,16 @@ fn an_address_is_one_of_this_machine_or_a_host_name() {
         assert_eq!(texts(&toml(&format!("http_server.address = \"{good}\""))), Vec::<String>::new(), "{good}");
     }
     let found = texts(&toml("http_server.address = \"no.such.host.invalid\""));
-    let expected = "http_server.address: \"no.such.host.invalid\" is neither an IP address nor a host that is known here (";
+    let expected =
+        "http_server.address: \"no.such.host.invalid\" is neither an IP address nor a host that is known here (";
     assert!(found.len() == 1 && found[0].starts_with("Error") && found[0].contains(expected), "{found:?}");
 }
 
 #[test]
 fn a_public_key_that_no_token_is_verified_by_is_refused_at_the_check() {
-    let p256 =
-        "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE34cZ6TzXLX5MgkZp91zngPwQyqa9QHX539roDMEDtTQ8kaa5Dayd+QoilIEk4vsr8NEOifHRPESGPIl3ppZw2Q==";
+    let p256 = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE34cZ6TzXLX5MgkZp91zngPwQyqa9QHX539roDMEDtTQ8kaa5Dayd+QoilIEk4vsr8NEOifHRPESGPIl3ppZw2Q==";
     let p521 = "MIGbMBAGByqGSM49AgEGBSuBBAAjA4GGAAQBK5Y0t6qGWD8mzGA/euyc05siBSfCq2tAYSrNV9c0MwPAQbbbJHAYdP1R6uX4vy2rFOyYhYa51jMHgpTK3amO+zEBX8QE8FKlVOo+ik/Cnomskl4OJRO9HZR2UZItjcabBa5b0dddW0koW/iaBF9dTbhTBAAa8HaAhjvpIK4bHindkm4=";
-    let secp256k1 =
-        "MFYwEAYHKoZIzj0CAQYFK4EEAAoDQgAE2wPM8dV8YfCX6pYT0+1lsfwQOCmG5jM0WYS0lxkOob8Bv8BRYVen5/w4BrkUWqcdDf0bi6eafueeHROSrZeu0Q==";
+    let secp256k1 = "MFYwEAYHKoZIzj0CAQYFK4EEAAoDQgAE2wPM8dV8YfCX6pYT0+1lsfwQOCmG5jM0WYS0lxkOob8Bv8BRYVen5/w4BrkUWqcdDf0bi6eafueeHROSrZeu0Q==";
     for (key, is_good) in [(p256, true), (p521, true), (secp256k1, false)] {
         let pem = format!("-----BEGIN PUBLIC KEY-----\\n{key}\\n-----END PUBLIC KEY-----");
         let reading = toml(&format!("client.token.ecdsa_public_key = \"{pem}\""));
@@ -375,7 +426,9 @@ fn the_settings_of_the_usual_chart_give_an_internal_port() {
         "{\"client\": {\"token\": {\"hmac_secret_key\": \"a secret that is long enough for all\"}}, \"admin\": {\"enabled\": true}}",
     );
     let mut sources = Sources { file: Some(file.0.clone()), ..Sources::default() };
-    for (name, value) in [("CENTRIFUGO_ADMIN_PASSWORD", "p"), ("CENTRIFUGO_ADMIN_SECRET", "s"), ("CENTRIFUGO_ENGINE_REDIS_ADDRESS", "")] {
+    for (name, value) in
+        [("CENTRIFUGO_ADMIN_PASSWORD", "p"), ("CENTRIFUGO_ADMIN_SECRET", "s"), ("CENTRIFUGO_ENGINE_REDIS_ADDRESS", "")]
+    {
         sources.variables.push((name.to_owned(), value.to_owned()));
     }
     for (path, value) in [
@@ -417,7 +470,8 @@ fn a_key_in_the_configuration_is_never_shown() {
     let reading = read_to_serve(&Sources { file: Some(file.0.clone()), ..Sources::default() });
     let found = texts(&reading);
     assert!(found.iter().all(|text| !text.contains("tops3cret")), "{found:?}");
-    let settings = file.read(&[]).configuration.map(|configuration| format!("{:?}", configuration.settings)).unwrap_or_default();
+    let settings =
+        file.read(&[]).configuration.map(|configuration| format!("{:?}", configuration.settings)).unwrap_or_default();
     assert!(!settings.is_empty() && !settings.contains("tops3cret"));
 }
 
@@ -425,14 +479,23 @@ fn a_key_in_the_configuration_is_never_shown() {
 fn settings_that_do_not_go_together_are_told() {
     let namespace = |options: &str| format!("[[channel.namespaces]]\nname = \"chat\"\n{options}");
     for (text, expected) in [
-        ("client.pong_timeout = \"25s\"".to_owned(), "Error client.pong_timeout: must be above zero and shorter than client.ping_interval"),
-        ("client.channel_position_check_delay = \"500ms\"".to_owned(), "Error client.channel_position_check_delay: must be at least 1s"),
+        (
+            "client.pong_timeout = \"25s\"".to_owned(),
+            "Error client.pong_timeout: must be above zero and shorter than client.ping_interval",
+        ),
+        (
+            "client.channel_position_check_delay = \"500ms\"".to_owned(),
+            "Error client.channel_position_check_delay: must be at least 1s",
+        ),
         ("tcp.ping_interval = \"5s\"".to_owned(), "Error tcp.ping_interval: must be longer than client.pong_timeout"),
         (
             namespace("force_recovery = true"),
             "Warning channel.namespaces[chat]: force_recovery does nothing without history_size and history_ttl",
         ),
-        (namespace("history_size = 5"), "Warning channel.namespaces[chat]: history stays off, it needs both history_size and history_ttl"),
+        (
+            namespace("history_size = 5"),
+            "Warning channel.namespaces[chat]: history stays off, it needs both history_size and history_ttl",
+        ),
         (
             namespace("history_size = 5\nhistory_ttl = \"2h\"\nhistory_meta_ttl = \"1h\""),
             "Error channel.namespaces[chat].history_ttl: must not be longer than history_meta_ttl",
@@ -448,12 +511,17 @@ fn settings_that_do_not_go_together_are_told() {
         ),
         ("http_api.key = \"short\"".to_owned(), "Warning http_api.key: shorter than 16 bytes, it can be guessed"),
         (
-            "http_server.tls = {enabled = true, cert_pem = \"c.pem\", key_pem = \"k.pem\", client_ca_pem = \"ca.pem\"}".to_owned(),
+            "http_server.tls = {enabled = true, cert_pem = \"c.pem\", key_pem = \"k.pem\", client_ca_pem = \"ca.pem\"}"
+                .to_owned(),
             "Warning http_server.tls.client_ca_pem: clients without a certificate are let in too; client_auth = \"require\" refuses them, as Centrifugo does",
         ),
     ] {
         let found = unplaced(&toml(&text));
-        assert_eq!(found.iter().map(|found| found.replacen("c.toml: ", "", 1)).collect::<Vec<_>>(), [expected], "{text}");
+        assert_eq!(
+            found.iter().map(|found| found.replacen("c.toml: ", "", 1)).collect::<Vec<_>>(),
+            [expected],
+            "{text}"
+        );
     }
 }
 
@@ -474,7 +542,11 @@ fn what_does_not_go_together_has_its_line() {
             "[[channel.namespaces]]\nname = \"a1\"\ndurable = true",
             "c.toml:3:1: channel.namespaces[a1].durable: needs history_size",
         ),
-        ("c.toml", "[client]\nhttp_api.key = \"k\"", "http_api does not belong to the table around it: write it above the first [section]"),
+        (
+            "c.toml",
+            "[client]\nhttp_api.key = \"k\"",
+            "http_api does not belong to the table around it: write it above the first [section]",
+        ),
         ("c.toml", "port = 1", "c.toml:1:1: port: unknown key; did you mean http_server.port?"),
     ] {
         let found = texts(&File::new(name, text).read(&[]));
@@ -486,16 +558,23 @@ fn what_does_not_go_together_has_its_line() {
 fn what_a_server_could_not_use_is_refused() {
     let file = |name: &str, text: &str| File::new(name, text);
     let (certificate, key) = (file("c.pem", "no certificate"), file("k.pem", "no key"));
-    let secrets =
-        "http_api.key = \"a-key-of-twenty-bytes\"\nclient.token.hmac_secret_key = \"a secret of this test, long enough for it\"\n";
+    let secrets = "http_api.key = \"a-key-of-twenty-bytes\"\nclient.token.hmac_secret_key = \"a secret of this test, long enough for it\"\n";
     let durable = "[[channel.namespaces]]\nname = \"a1\"\ndurable = true\nhistory_size = 1\nhistory_ttl = \"1m\"";
-    let tls = |certificate: &str, key: &str| format!("[http_server.tls]\nenabled = true\ncert_pem = {certificate:?}\nkey_pem = {key:?}");
+    let tls = |certificate: &str, key: &str| {
+        format!("[http_server.tls]\nenabled = true\ncert_pem = {certificate:?}\nkey_pem = {key:?}")
+    };
     for (text, expected) in [
         (tls("/no/such.pem", "/no/such.key"), "c.toml:5:1: http_server.tls.cert_pem: /no/such.pem can't be read"),
         (tls(&certificate.0.to_string_lossy(), &key.0.to_string_lossy()), "-c.pem holds no certificate in PEM"),
-        (format!("store.primary.url = \"mysql://db\"\n{durable}"), "c.toml:3:15: store.primary.url: expected sqlite:PATH or postgres://"),
+        (
+            format!("store.primary.url = \"mysql://db\"\n{durable}"),
+            "c.toml:3:15: store.primary.url: expected sqlite:PATH or postgres://",
+        ),
         (format!("store.primary.tls_ca = \"/no/ca.pem\"\n{durable}"), "store.primary.tls_ca: /no/ca.pem can't be read"),
-        ("[cluster]\nengine = \"nats\"\nnats_tls_ca = \"/no/ca.pem\"".to_owned(), "cluster.nats_tls_ca: /no/ca.pem can't be read"),
+        (
+            "[cluster]\nengine = \"nats\"\nnats_tls_ca = \"/no/ca.pem\"".to_owned(),
+            "cluster.nats_tls_ca: /no/ca.pem can't be read",
+        ),
     ] {
         let file = File::new("c.toml", &format!("{secrets}{text}"));
         let found = texts(&read_to_serve(&Sources { file: Some(file.0.clone()), ..Sources::default() }));
@@ -536,7 +615,11 @@ fn nothing_is_served_without_secrets_unless_that_was_asked_for() {
         read_to_serve(&Sources { file: Some(file.0.clone()), ..Sources::default() })
     };
     let error = serve("").into_result().expect_err("there are no secrets").to_string();
-    for part in ["client.token.hmac_secret_key: missing", "`touchline genconfig --output touchline.toml`", "`touchline serve --dev`"] {
+    for part in [
+        "client.token.hmac_secret_key: missing",
+        "`touchline genconfig --output touchline.toml`",
+        "`touchline serve --dev`",
+    ] {
         assert!(error.contains(part), "{part}: {error}");
     }
     for (text, expected) in [
@@ -558,7 +641,8 @@ fn development_fills_in_what_is_absent_and_nothing_else() {
         token_secret: "a generated secret for all tokens".into(),
         is_open: false,
     };
-    let file = File::new("c.toml", "[http_api]\nkey = \"the one that was written\"\n[[channel.namespaces]]\nname = \"chat\"");
+    let file =
+        File::new("c.toml", "[http_api]\nkey = \"the one that was written\"\n[[channel.namespaces]]\nname = \"chat\"");
     let mut sources = Sources { file: Some(file.0.clone()), development: Some(secrets), ..Sources::default() };
     sources.flags.port = Some(9000);
     let settings = settings(read(&sources));
@@ -580,9 +664,12 @@ fn development_fills_in_what_is_absent_and_nothing_else() {
 fn the_documented_defaults_are_the_real_ones() {
     let mut tree = low::Node::empty_table(low::Place::Defaults);
     let mut namespace = low::Node::empty_table(low::Place::Defaults);
-    let written = |key: &Key| low::Node { place: low::Place::Defaults, value: low::Value::Text(key.default.to_owned()) };
+    let written =
+        |key: &Key| low::Node { place: low::Place::Defaults, value: low::Value::Text(key.default.to_owned()) };
     KEYS.iter().for_each(|key| tree.set(key.path, written(key)));
-    OPTIONS.iter().for_each(|option| tree.set(&format!("{}.{}", keys::WITHOUT_NAMESPACE, option.path), written(option)));
+    OPTIONS
+        .iter()
+        .for_each(|option| tree.set(&format!("{}.{}", keys::WITHOUT_NAMESPACE, option.path), written(option)));
     namespace.set("name", low::Node { place: low::Place::Defaults, value: low::Value::Text("x".into()) });
     let mut findings = Vec::new();
     let mut found = high::interpret(&tree, &mut findings).expect("defaults are good").settings;

@@ -124,7 +124,9 @@ fn row(text: &mut String, key: &Key) {
         Kind::Integer(least, most) if most >= u64::from(u32::MAX) => format!("number from {least}"),
         Kind::Integer(least, most) => format!("number, {least} … {most}"),
         Kind::Optional(least, most) => format!("number, {least} … {most}, or empty"),
-        Kind::Choice(words) => words.iter().filter(|word| !word.is_empty()).map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
+        Kind::Choice(words) => {
+            words.iter().filter(|word| !word.is_empty()).map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+        }
         Kind::Secret => "secret".to_owned(),
         Kind::Pem => "PEM".to_owned(),
         Kind::Texts => "list of texts".to_owned(),
@@ -137,8 +139,12 @@ fn row(text: &mut String, key: &Key) {
 
 fn theirs(text: &mut String) {
     text.push_str("\n## Keys of Centrifugo 6 that are not supported yet\n\nLeft out with a warning, each with all beneath it:\n\n");
-    let all =
-        || THEIRS.iter().map(|theirs| (String::new(), theirs)).chain(THEIR_OPTIONS.iter().map(|theirs| ("option ".to_owned(), theirs)));
+    let all = || {
+        THEIRS
+            .iter()
+            .map(|theirs| (String::new(), theirs))
+            .chain(THEIR_OPTIONS.iter().map(|theirs| ("option ".to_owned(), theirs)))
+    };
     list(text, all(), |fate| match fate {
         Fate::LeftOut(consequence) => Some(consequence),
         _ => None,
@@ -171,7 +177,11 @@ const ALSO_REFUSED: [&str; 12] = [
     "publish_proxy_enabled",
 ];
 
-fn list<'a>(text: &mut String, all: impl Iterator<Item = (String, &'a Theirs)>, take: fn(Fate) -> Option<&'static str>) {
+fn list<'a>(
+    text: &mut String,
+    all: impl Iterator<Item = (String, &'a Theirs)>,
+    take: fn(Fate) -> Option<&'static str>,
+) {
     for (prefix, theirs) in all {
         if let Some(note) = take(theirs.fate) {
             let note = if note.is_empty() { String::new() } else { format!(": {note}") };

@@ -8,8 +8,7 @@ use super::super::keys::{KEYS, Kind};
 use super::super::*;
 use super::{File, texts, toml};
 
-const SECRETS: &str =
-    "http_api.key = \"a-key-of-twenty-bytes\"\nclient.token.hmac_secret_key = \"a secret of this test, long enough for it\"\n";
+const SECRETS: &str = "http_api.key = \"a-key-of-twenty-bytes\"\nclient.token.hmac_secret_key = \"a secret of this test, long enough for it\"\n";
 
 /// A private key, as text, and what is between its lines.
 const BODY: &str = "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgtouchlinetest";
@@ -53,10 +52,23 @@ fn no_key_shows_a_private_key_that_is_written_into_it() {
         flags.push((path.to_owned(), value.to_owned()));
     }
     let credentials = format!("-----BEGIN USER NKEY SEED-----\n{SEED}\n------END USER NKEY SEED------");
-    let paths = ["_pem", "nats_credentials", "nats_tls_ca", "nats_tls_cert", "nats_tls_key", "store.primary.tls_ca", "store.stats.tls_ca"];
+    let paths = [
+        "_pem",
+        "nats_credentials",
+        "nats_tls_ca",
+        "nats_tls_cert",
+        "nats_tls_key",
+        "store.primary.tls_ca",
+        "store.stats.tls_ca",
+    ];
     let mut errors = 0;
     for known in KEYS {
-        let mut tried = vec![(key(), BODY), (packed.clone(), tail), (credentials.clone(), SEED), (key().replace('\n', "\\n"), BODY)];
+        let mut tried = vec![
+            (key(), BODY),
+            (packed.clone(), tail),
+            (credentials.clone(), SEED),
+            (key().replace('\n', "\\n"), BODY),
+        ];
         // What stands where a secret or a file is meant is not shown without its head either.
         if matches!(known.kind, Kind::Secret | Kind::Pem) || paths.iter().any(|end| known.path.ends_with(end)) {
             tried.extend([(BODY.to_owned(), BODY), (SEED.to_owned(), SEED), (format!("{BODY}\n{BODY}"), BODY)]);
@@ -79,7 +91,9 @@ fn a_check_refuses_what_a_start_would() {
     let directory = std::env::temp_dir().join(format!("touchline-starts-{}", std::process::id()));
     std::fs::create_dir_all(directory.join("data")).expect("the temporary directory is writable");
     let path = |name: &str| directory.join(name).display().to_string();
-    for (name, text) in [("junk.db", "a file of something else"), ("junk.creds", "no credentials"), ("junk.pem", "no certificate")] {
+    for (name, text) in
+        [("junk.db", "a file of something else"), ("junk.creds", "no credentials"), ("junk.pem", "no certificate")]
+    {
         std::fs::write(path(name), text).expect("it is ours");
     }
     let internal = "http_server.internal_port = 0\n[http_server.internal_tls]\nenabled = true";
@@ -213,17 +227,23 @@ fn scopes_and_namespaces_are_lists_by_environment_and_by_flag_too() {
     let scopes = r#"[{"name": "devices", "allow_lookup_for_client": true}, {"name": "rooms"}]"#;
     let variables = vec![("TOUCHLINE_REGISTRY_SCOPES".to_owned(), scopes.to_owned())];
     let by_environment = read(&Sources { variables, ..Sources::default() });
-    let keys =
-        vec![("registry.scopes".to_owned(), scopes.to_owned()), ("channel.namespaces".to_owned(), r#"[{"name": "news"}]"#.to_owned())];
+    let keys = vec![
+        ("registry.scopes".to_owned(), scopes.to_owned()),
+        ("channel.namespaces".to_owned(), r#"[{"name": "news"}]"#.to_owned()),
+    ];
     let by_flag = read(&Sources { flags: Flags { keys, ..Flags::default() }, ..Sources::default() });
     for reading in [by_environment, by_flag] {
         let settings = reading.into_result().expect("the list is good").0.settings;
-        let names: Vec<(&str, bool)> = settings.registry.scopes.iter().map(|s| (s.name.as_str(), s.allow_lookup_for_client)).collect();
+        let names: Vec<(&str, bool)> =
+            settings.registry.scopes.iter().map(|s| (s.name.as_str(), s.allow_lookup_for_client)).collect();
         assert_eq!(names, [("devices", true), ("rooms", false)]);
     }
     let keys = vec![("channel.namespaces".to_owned(), "[{".to_owned())];
     let reading = read(&Sources { flags: Flags { keys, ..Flags::default() }, ..Sources::default() });
-    assert_eq!(texts(&reading), ["Error --channel.namespaces: channel.namespaces: expected a list of tables, found text"]);
+    assert_eq!(
+        texts(&reading),
+        ["Error --channel.namespaces: channel.namespaces: expected a list of tables, found text"]
+    );
 }
 
 #[test]
@@ -232,8 +252,14 @@ fn what_is_hardly_meant_is_warned_of() {
         ("[[registry.scopes]]\nname = \"a\"\n[[registry.scopes]]\nname = \"a\"", "registry.scopes[a].name: used twice"),
         ("[[registry.scopes]]\nname = \"\"", "registry.scopes[].name: empty"),
         ("[cluster]\nengine = \"nats\"\nheartbeat_interval = \"4s\"", "cluster.heartbeat_interval: not shorter than"),
-        ("http_server.allowed_hosts = [\"https://a.example\"]", "http_server.allowed_hosts: \"https://a.example\" matches nothing"),
-        ("client.allowed_origins = \"http://a,http://b\"", "client.allowed_origins: \"http://a,http://b\" is one origin"),
+        (
+            "http_server.allowed_hosts = [\"https://a.example\"]",
+            "http_server.allowed_hosts: \"https://a.example\" matches nothing",
+        ),
+        (
+            "client.allowed_origins = \"http://a,http://b\"",
+            "client.allowed_origins: \"http://a,http://b\" is one origin",
+        ),
         (
             "sse = {enabled = true, handler_prefix = \"/x\"}\nhttp_stream = {enabled = true, handler_prefix = \"/x\"}",
             "sse.handler_prefix: http_stream",
@@ -246,9 +272,11 @@ fn what_is_hardly_meant_is_warned_of() {
         ),
     ] {
         let found = texts(&toml(text));
-        assert!(found.len() == 1 && found[0].starts_with("Warning") && found[0].contains(expected), "{text}: {found:?}");
+        assert!(
+            found.len() == 1 && found[0].starts_with("Warning") && found[0].contains(expected),
+            "{text}: {found:?}"
+        );
     }
-    let apart =
-        "http_server.internal_port = 0\nhttp_server.address = \"127.0.0.1\"\nwebsocket.handler_prefix = \"/health\"\nhealth.enabled = true";
+    let apart = "http_server.internal_port = 0\nhttp_server.address = \"127.0.0.1\"\nwebsocket.handler_prefix = \"/health\"\nhealth.enabled = true";
     assert_eq!(texts(&toml(apart)), Vec::<String>::new(), "ports have paths of their own");
 }

@@ -50,7 +50,8 @@ fn every_field_of_the_settings_has_a_key() {
         fields.sort();
         assert_eq!(documented(section), fields, "{section}");
     }
-    let (mut options, mut fields) = (OPTIONS.iter().map(|key| key.path.to_owned()).collect::<Vec<_>>(), fields::<ChannelOptions>());
+    let (mut options, mut fields) =
+        (OPTIONS.iter().map(|key| key.path.to_owned()).collect::<Vec<_>>(), fields::<ChannelOptions>());
     options.sort();
     fields.sort();
     assert_eq!(options, fields);
@@ -64,16 +65,20 @@ fn every_field_of_the_settings_has_a_key() {
 
 #[test]
 fn no_two_entries_speak_of_one_key() {
-    let mut paths: Vec<&str> = KEYS.iter().map(|key| key.path).chain(theirs::THEIRS.iter().map(|theirs| theirs.path)).collect();
+    let mut paths: Vec<&str> =
+        KEYS.iter().map(|key| key.path).chain(theirs::THEIRS.iter().map(|theirs| theirs.path)).collect();
     paths.sort_unstable();
     assert!(paths.windows(2).all(|pair| pair[0] != pair[1]));
     for key in KEYS {
         assert!(theirs::find(theirs::THEIRS, key.path).is_none(), "{}", key.path);
         assert_eq!(
             matches!(key.kind, Kind::Secret),
-            ["secret_key", "_password", "_token", ".key_pem", "nats_credentials", "nats_tls_key"].iter().any(|end| key.path.ends_with(end))
+            ["secret_key", "_password", "_token", ".key_pem", "nats_credentials", "nats_tls_key"]
+                .iter()
+                .any(|end| key.path.ends_with(end))
                 && !key.path.ends_with("without_token")
-                || ["http_api.key", "http_server.tls_autocert.eab_hmac_key", "store.primary.url", "store.stats.url"].contains(&key.path),
+                || ["http_api.key", "http_server.tls_autocert.eab_hmac_key", "store.primary.url", "store.stats.url"]
+                    .contains(&key.path),
             "{}",
             key.path
         );

@@ -1,4 +1,5 @@
-//! The directory where an account, its keys and its certificates are kept. Each authority has its own, so that those of a test are never served.
+//! The directory where an account, its keys and its certificates are kept. Each authority has its own, so that those of
+//! a test are never served.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};

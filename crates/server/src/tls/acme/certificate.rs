@@ -83,7 +83,8 @@ mod tests {
 
     #[test]
     fn a_certificate_with_the_key_of_another_is_refused() {
-        let [one, other] = [(); 2].map(|()| rcgen::generate_simple_self_signed(["example.org".to_owned()]).expect("a certificate"));
+        let [one, other] =
+            [(); 2].map(|()| rcgen::generate_simple_self_signed(["example.org".to_owned()]).expect("a certificate"));
         let whole = |of: &rcgen::CertifiedKey<rcgen::KeyPair>, key: &rcgen::CertifiedKey<rcgen::KeyPair>| {
             format!("{}{}", key.signing_key.serialize_pem(), of.cert.pem())
         };

@@ -46,8 +46,10 @@ pub(super) async fn serve(listener: TcpListener, held: Arc<Held>) -> Infallible 
         let held = Arc::clone(&held);
         tokio::spawn(async move {
             let service = service_fn(|request| std::future::ready(Ok::<_, Infallible>(answer(&request, &held))));
-            let connection =
-                http1::Builder::new().header_read_timeout(None).keep_alive(false).serve_connection(TokioIo::new(socket), service);
+            let connection = http1::Builder::new()
+                .header_read_timeout(None)
+                .keep_alive(false)
+                .serve_connection(TokioIo::new(socket), service);
             let _ = tokio::time::timeout(PATIENCE, connection).await;
             drop(place);
         });
@@ -95,7 +97,9 @@ mod tests {
 
     #[test]
     fn a_host_is_known_without_its_port() {
-        for (host, expected) in [("a.example", "a.example"), ("a.example:80", "a.example"), ("[::1]:80", "[::1]"), ("[::1]", "[::1]")] {
+        for (host, expected) in
+            [("a.example", "a.example"), ("a.example:80", "a.example"), ("[::1]:80", "[::1]"), ("[::1]", "[::1]")]
+        {
             assert_eq!(without_port(host), expected);
         }
     }

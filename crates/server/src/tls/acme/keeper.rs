@@ -51,9 +51,17 @@ enum KeepError {
 
 impl Keeper {
     /// Serves what is kept. The rest is ordered by [`Keeper::run`].
-    pub(super) fn new(settings: AutocertSettings, binding: Option<ExternalAccountKey>, cache: Cache, held: Arc<Held>) -> Self {
-        let hosts =
-            settings.host_whitelist.iter().map(|name| Host { name: name.to_ascii_lowercase(), due: SystemTime::UNIX_EPOCH, failures: 0 });
+    pub(super) fn new(
+        settings: AutocertSettings,
+        binding: Option<ExternalAccountKey>,
+        cache: Cache,
+        held: Arc<Held>,
+    ) -> Self {
+        let hosts = settings.host_whitelist.iter().map(|name| Host {
+            name: name.to_ascii_lowercase(),
+            due: SystemTime::UNIX_EPOCH,
+            failures: 0,
+        });
         let mut keeper = Keeper { hosts: hosts.collect(), settings, binding, cache, held, account: None };
         for host in &mut keeper.hosts {
             if let Some(certificate) = keeper.cache.certificate(&host.name) {
@@ -71,7 +79,8 @@ impl Keeper {
                     self.renew(index).await;
                 }
             }
-            let next = self.hosts.iter().map(|host| host.due).min().and_then(|due| due.duration_since(SystemTime::now()).ok());
+            let next =
+                self.hosts.iter().map(|host| host.due).min().and_then(|due| due.duration_since(SystemTime::now()).ok());
             tokio::time::sleep(next.unwrap_or_default().min(LOOK)).await;
         }
     }
@@ -94,7 +103,8 @@ impl Keeper {
         }
     }
 
-    /// A certificate that is not due: one that another node with the same directory has put there meanwhile, or a new one.
+    /// A certificate that is not due: one that another node with the same directory has put there meanwhile, or a new
+    /// one.
     async fn fetch(&mut self, host: &str) -> Result<Certificate, KeepError> {
         let is_good = |certificate: &Certificate| certificate.due > SystemTime::now();
         if let Some(certificate) = self.cache.certificate(host).filter(is_good) {
@@ -137,7 +147,8 @@ impl Keeper {
         let email = Some(&self.settings.email).filter(|email| !email.is_empty()).map(|email| format!("mailto:{email}"));
         let contact: Vec<&str> = email.as_deref().into_iter().collect();
         let new = NewAccount { contact: &contact, terms_of_service_agreed: true, only_return_existing: false };
-        let (account, credentials) = self.builder()?.create(&new, self.settings.directory_url.clone(), self.binding.as_ref()).await?;
+        let (account, credentials) =
+            self.builder()?.create(&new, self.settings.directory_url.clone(), self.binding.as_ref()).await?;
         if let Err(error) = self.cache.keep_account(&credentials) {
             tracing::warn!(%error, "the account with the authority of certificates can't be kept");
         }

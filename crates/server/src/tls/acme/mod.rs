@@ -1,4 +1,5 @@
-//! Certificates from an ACME authority (RFC 8555): ordered, proved, kept, and renewed when two thirds of their life are over.
+//! Certificates from an ACME authority (RFC 8555): ordered, proved, kept, and renewed when two thirds of their life are
+//! over.
 
 mod cache;
 mod certificate;
@@ -126,6 +127,9 @@ fn listen(settings: &AutocertSettings) -> Result<TcpListener, TlsError> {
 
 /// Where proofs by HTTP are answered.
 fn address(settings: &AutocertSettings) -> Result<SocketAddr, TlsError> {
-    let of = |error| TlsError::Proofs { address: settings.http_addr.clone(), source: io::Error::new(io::ErrorKind::InvalidInput, error) };
+    let of = |error| TlsError::Proofs {
+        address: settings.http_addr.clone(),
+        source: io::Error::new(io::ErrorKind::InvalidInput, error),
+    };
     http::address(&settings.http_addr).map_err(of)
 }

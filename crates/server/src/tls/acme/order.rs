@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use instant_acme::{Account, AuthorizationStatus, ChallengeHandle, ChallengeType, Identifier, NewOrder, Order, OrderStatus, RetryPolicy};
+use instant_acme::{
+    Account, AuthorizationStatus, ChallengeHandle, ChallengeType, Identifier, NewOrder, Order, OrderStatus, RetryPolicy,
+};
 use rcgen::{CertificateParams, CustomExtension, KeyPair};
 use rustls::ServerConfig;
 use rustls::crypto::aws_lc_rs::sign::any_supported_type;
@@ -42,7 +44,12 @@ impl OrderError {
 ///
 /// # Errors
 /// See [`OrderError`].
-pub(super) async fn order(account: &Account, host: &str, kind: ChallengeType, held: &Held) -> Result<String, OrderError> {
+pub(super) async fn order(
+    account: &Account,
+    host: &str,
+    kind: ChallengeType,
+    held: &Held,
+) -> Result<String, OrderError> {
     let mut order = account.new_order(&NewOrder::new(&[Identifier::Dns(host.to_owned())])).await?;
     let mut proving = Vec::new();
     let mut authorizations = order.authorizations();
