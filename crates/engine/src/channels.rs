@@ -2,10 +2,10 @@
 //! and it answers a subscribe in that same order: nothing can fall between what is recovered and what is delivered
 //! live.
 
-mod elsewhere;
 mod empties;
 mod loading;
 mod payload;
+mod replicated;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -18,14 +18,15 @@ use crate::duration::millis;
 use crate::history::HistoryRing;
 use crate::idempotency::Idempotency;
 use crate::namespace::{ChannelOptions, Namespaces};
-use elsewhere::{Hearing, Keepers};
-pub use elsewhere::{KeeperAct, Outcome, Storing, clearing, removal};
 use empties::Empties;
-use loading::{Look, Question};
+use loading::{AheadQuery, Verification};
 pub use payload::Unreadable;
+pub use replicated::{BackendCommand, DurablePublication, Submitted, clearing, removal};
+use replicated::{Backends, SyncState};
 
 use crate::request::{
-    ConnectionId, Delivery, Epoch, Event, History, Position, Publish, Request, Response, ShardId, Subscribe, Subscribed,
+    ChannelEvent, ConnectionId, Delivery, Epoch, History, Publish, Request, Response, ShardId, StreamPosition,
+    Subscribe, Subscribed,
 };
 
 /// Shortest time between two looks at a channel's expiry, milliseconds: busy channels trim themselves when they
@@ -37,9 +38,9 @@ struct Channel {
     name: Arc<str>,
     /// Subscribers on each shard.
     listeners: Box<[u32]>,
-    history: Option<Box<Stored>>,
+    log: Option<Box<ChannelLog>>,
     /// Of a channel that is kept elsewhere: how far the node hears it.
-    hearing: Hearing,
+    sync: SyncState,
     /// All listeners were told to begin anew; they may not have left yet.
     is_broken: bool,
     /// Most subscribers at a time since [`Channels::audiences`] was called.
@@ -52,7 +53,7 @@ struct Channel {
 
 /// What a channel with history keeps.
 #[derive(Debug)]
-struct Stored {
+struct ChannelLog {
     ring: HistoryRing,
     size: usize,
     ttl_ms: u64,
@@ -62,13 +63,13 @@ struct Stored {
     version: u64,
     version_epoch: Box<str>,
     /// When its expiry is looked at; 0 = not at all.
-    booked_ms: u64,
+    expiry_ms: u64,
     /// Its number among the empty channels; 0 = it is none of them.
-    empty: u64,
+    empty_number: u64,
     /// What its log backend was asked because of a client that is ahead of the cache.
-    question: Question,
+    ahead: AheadQuery,
     /// What its log backend was asked because of something that contradicts the cache.
-    look: Look,
+    verification: Verification,
     /// The life in which its log backend has lost something, and until when what it keeps is not believed while it
     /// says that life, Unix milliseconds.
     lost: (Epoch, u64),
@@ -76,9 +77,9 @@ struct Stored {
     /// moment later.
     ended: Option<(u64, u64)>,
     /// The number of the last load that is in the cache; 0 = nothing was loaded, or the log is in memory.
-    read: u64,
+    last_load: u64,
     /// When that was put in, or when the link was lost since: until then nothing was missed. Unix milliseconds.
-    sure_ms: u64,
+    synced_ms: u64,
 }
 
 /// Times and channels, the first on top.
@@ -98,7 +99,7 @@ pub struct Channels {
     empties: Empties,
     idempotency: Idempotency,
     outgoing: Vec<(ShardId, Delivery)>,
-    keepers: Keepers,
+    backends: Backends,
     /// The greatest audiences of channels that are forgotten, if somebody wants to know.
     gone: Option<HashMap<Arc<str>, u32>>,
 }
@@ -117,7 +118,7 @@ impl Channels {
             expiries: BinaryHeap::new(),
             idempotency: Idempotency::default(),
             outgoing: Vec::new(),
-            keepers: Keepers::default(),
+            backends: Backends::default(),
             gone: None,
         }
     }
@@ -137,12 +138,12 @@ impl Channels {
                 Response::Done
             }
             Request::Unsubscribe { connection, .. } => self.unsubscribe(channel, connection, now_ms),
-            Request::Again(_, request) => self.execute(channel, *request, now_ms),
+            Request::Retry(_, request) => self.execute(channel, *request, now_ms),
             Request::Announce(push) => self.announce(channel, push),
-            Request::Passing(_)
-            | Request::Stored(_)
-            | Request::Grown(..)
-            | Request::Interested
+            Request::Ephemeral(_)
+            | Request::Appended(_)
+            | Request::Advanced(..)
+            | Request::SubscribedToBackend
             | Request::Loaded(_) => Response::Done,
             Request::Publish(publish) => self.publish(channel, options, *publish, now_ms),
             Request::History(_) | Request::HistoryRemove if !options.has_history() => {
@@ -239,13 +240,13 @@ impl Channels {
         channel.listeners[usize::from(subscribe.connection.shard)] += 1;
         channel.peak = channel.peak.max(channel.listeners.iter().sum());
         let mut subscribed = Subscribed::default();
-        if let Some(stored) = &mut channel.history {
+        if let Some(stored) = &mut channel.log {
             stored.ring.trim(now_ms);
             subscribed.position = stored.ring.position();
             subscribed.is_denied = subscribe
                 .recover
                 .as_ref()
-                .is_some_and(|from| stored.read > 0 && stored.ring.ahead(from.offset, &from.epoch).is_some());
+                .is_some_and(|from| stored.last_load > 0 && stored.ring.ahead(from.offset, &from.epoch).is_some());
             subscribed.recovered = subscribe.recover.map(|from| stored.ring.recover(&from));
             if let Some(Some(missed)) = &mut subscribed.recovered {
                 missed.retain(|publication| !publication.is_expired(now_ms));
@@ -259,7 +260,7 @@ impl Channels {
         let listeners = &mut channel.listeners[usize::from(connection.shard)];
         debug_assert!(*listeners > 0, "only subscribers leave");
         *listeners = listeners.saturating_sub(1);
-        if let Some(stored) = &mut channel.history {
+        if let Some(stored) = &mut channel.log {
             stored.forgotten_ms = now_ms.saturating_add(stored.meta_ttl_ms);
         }
         self.rest(name, now_ms);
@@ -268,7 +269,7 @@ impl Channels {
 
     fn announce(&mut self, name: &Arc<str>, push: Arc<Shared>) -> Response {
         if let Some(channel) = self.table.get(name) {
-            deliver(&mut self.outgoing, channel, Event::Membership(push));
+            deliver(&mut self.outgoing, channel, ChannelEvent::Membership(push));
         }
         Response::Done
     }
@@ -293,7 +294,7 @@ impl Channels {
                 let publication = Publication::encode(name, &publish.content, None);
                 give(&mut self.outgoing, channel, Arc::new(publication));
             }
-            Position::default()
+            StreamPosition::default()
         };
         let position = (!position.epoch.as_str().is_empty()).then_some(position);
         if !key.is_empty() {
@@ -308,10 +309,10 @@ impl Channels {
         options: &ChannelOptions,
         publish: &Publish,
         now_ms: u64,
-    ) -> Position {
+    ) -> StreamPosition {
         self.channel(name, options, now_ms);
         let Some(channel) = self.table.get_mut(name) else { return Default::default() };
-        let Some(stored) = &mut channel.history else { return Default::default() };
+        let Some(stored) = &mut channel.log else { return Default::default() };
         if publish.version > 0 {
             if stored.version_epoch == publish.version_epoch && publish.version <= stored.version {
                 return stored.ring.position();
@@ -342,7 +343,7 @@ impl Channels {
 
     fn read_history(&mut self, name: &Arc<str>, options: &ChannelOptions, history: &History, now_ms: u64) -> Response {
         let channel = self.channel(name, options, now_ms);
-        let Some(stored) = &mut channel.history else { return Response::Refused(Error::NOT_AVAILABLE) };
+        let Some(stored) = &mut channel.log else { return Response::Refused(Error::NOT_AVAILABLE) };
         stored.ring.trim(now_ms);
         let position = stored.ring.position();
         let since = history.since.as_ref().map(|(offset, _)| *offset);
@@ -364,7 +365,7 @@ impl Channels {
     }
 
     fn history_remove(&mut self, name: &Arc<str>) -> Response {
-        if let Some(stored) = self.table.get_mut(name).and_then(|channel| channel.history.as_mut()) {
+        if let Some(stored) = self.table.get_mut(name).and_then(|channel| channel.log.as_mut()) {
             stored.ring.clear();
         }
         Response::Done
@@ -376,7 +377,7 @@ impl Channels {
         let Channels { table, random, expiries, shards, empties, .. } = self;
         let channel = table.entry(Arc::clone(name)).or_insert_with(|| {
             let history = options.has_history().then(|| {
-                let mut stored = Stored::new(options, Epoch::from_bits(next_random(random)), now_ms);
+                let mut stored = ChannelLog::new(options, Epoch::from_bits(next_random(random)), now_ms);
                 stored.meta_ttl_ms = meta_ttl_ms.unwrap_or(stored.meta_ttl_ms);
                 stored.book(name, now_ms + EXPIRY_STEP_MS, expiries);
                 Box::new(stored)
@@ -384,17 +385,17 @@ impl Channels {
             Channel {
                 name: Arc::clone(name),
                 listeners: vec![0; *shards].into(),
-                history,
-                hearing: Hearing::default(),
+                log: history,
+                sync: SyncState::default(),
                 is_broken: false,
                 peak: 0,
                 has_changes: !options.allowed_delta_types.is_empty(),
                 latest: None,
             }
         });
-        if let Some(stored) = &mut channel.history {
+        if let Some(stored) = &mut channel.log {
             stored.forgotten_ms = now_ms.saturating_add(stored.meta_ttl_ms);
-            if std::mem::take(&mut stored.empty) > 0 {
+            if std::mem::take(&mut stored.empty_number) > 0 {
                 empties.leave();
             }
         }
@@ -409,15 +410,15 @@ impl Channels {
         if channel.listeners.iter().any(|n| *n > 0) {
             return;
         }
-        let is_at_home = matches!(channel.hearing, Hearing::None);
-        let Some(stored) = &mut channel.history else { return self.forget(name) };
+        let is_at_home = matches!(channel.sync, SyncState::Idle);
+        let Some(stored) = &mut channel.log else { return self.forget(name) };
         if !is_at_home || stored.ring.position().offset > 0 {
             return stored.book(name, stored.forgotten_ms, expiries);
         }
-        if stored.empty == 0 {
+        if stored.empty_number == 0 {
             let number = empties.enter(name, |name, number| has_number(table, name, number));
-            if let Some(stored) = table.get_mut(name).and_then(|channel| channel.history.as_mut()) {
-                stored.empty = number;
+            if let Some(stored) = table.get_mut(name).and_then(|channel| channel.log.as_mut()) {
+                stored.empty_number = number;
             }
         }
         self.trim_empties(now_ms);
@@ -428,7 +429,7 @@ impl Channels {
         loop {
             let Channels { table, empties, .. } = self;
             let forgotten_ms = |name: &str| {
-                table.get(name).and_then(|channel| channel.history.as_ref()).map_or(0, |stored| stored.forgotten_ms)
+                table.get(name).and_then(|channel| channel.log.as_ref()).map_or(0, |stored| stored.forgotten_ms)
             };
             let gone =
                 empties.next_to_go(|name, number| has_number(table, name, number), |name| forgotten_ms(name) <= now_ms);
@@ -441,24 +442,25 @@ impl Channels {
     fn expire_channel(&mut self, name: Arc<str>, at_ms: u64, now_ms: u64) {
         let Some(channel) = self.table.get_mut(&name) else { return };
         let is_listened = channel.listeners.iter().any(|n| *n > 0);
-        let Some(stored) = &mut channel.history else { return };
-        if stored.booked_ms != at_ms {
+        let Some(stored) = &mut channel.log else { return };
+        if stored.expiry_ms != at_ms {
             // Of an earlier life of the channel.
             return;
         }
-        stored.booked_ms = 0;
-        if stored.empty > 0 {
+        stored.expiry_ms = 0;
+        if stored.empty_number > 0 {
             // Those go by their own order.
             return;
         }
         stored.ring.trim(now_ms);
         // Where somebody else keeps the channel this is a cache, which goes when nobody uses it.
-        let is_cache = !matches!(channel.hearing, Hearing::None) && stored.meta_ttl_ms == elsewhere::UNUSED_MS;
+        let is_cache =
+            !matches!(channel.sync, SyncState::Idle) && stored.meta_ttl_ms == replicated::UNUSED_CACHE_TTL_MS;
         let next_ms = match stored.ring.next_expiry_ms() {
             Some(_) if is_cache && !is_listened && stored.forgotten_ms <= now_ms => return self.forget(&name),
             Some(at) if is_cache => at.min(stored.forgotten_ms),
             Some(at) => at,
-            None if is_listened && stored.meta_ttl_ms == elsewhere::UNUSED_MS => {
+            None if is_listened && stored.meta_ttl_ms == replicated::UNUSED_CACHE_TTL_MS => {
                 now_ms.saturating_add(stored.meta_ttl_ms)
             }
             // A publication, or the end of the last subscription, books it again.
@@ -470,10 +472,10 @@ impl Channels {
     }
 }
 
-impl Stored {
+impl ChannelLog {
     fn new(options: &ChannelOptions, epoch: Epoch, now_ms: u64) -> Self {
         let meta_ttl_ms = millis(options.history_meta_ttl);
-        Stored {
+        ChannelLog {
             ring: HistoryRing::new(epoch),
             size: options.history_size,
             ttl_ms: millis(options.history_ttl),
@@ -481,21 +483,21 @@ impl Stored {
             forgotten_ms: now_ms.saturating_add(meta_ttl_ms),
             version: 0,
             version_epoch: Box::default(),
-            booked_ms: 0,
-            empty: 0,
-            question: Question::None,
-            look: Look::default(),
+            expiry_ms: 0,
+            empty_number: 0,
+            ahead: AheadQuery::None,
+            verification: Verification::default(),
             lost: Default::default(),
             ended: None,
-            read: 0,
-            sure_ms: 0,
+            last_load: 0,
+            synced_ms: 0,
         }
     }
 
     /// Has the expiry of the channel looked at, unless it will be anyway.
     fn book(&mut self, name: &Arc<str>, at_ms: u64, expiries: &mut Expiries) {
-        if self.booked_ms == 0 {
-            self.booked_ms = at_ms;
+        if self.expiry_ms == 0 {
+            self.expiry_ms = at_ms;
             expiries.push(Reverse((at_ms, Arc::clone(name))));
         }
     }
@@ -503,20 +505,20 @@ impl Stored {
 
 /// Whether a channel is among the empty ones under this number.
 fn has_number(table: &HashMap<Arc<str>, Channel>, name: &str, number: u64) -> bool {
-    table.get(name).and_then(|channel| channel.history.as_ref()).is_some_and(|stored| stored.empty == number)
+    table.get(name).and_then(|channel| channel.log.as_ref()).is_some_and(|stored| stored.empty_number == number)
 }
 
 /// Gives a publication to all subscribers, with the one before it if some of them may want changes only. What stands
 /// beside the history is no change, and nothing to be changed: who recovers has never seen it.
 fn give(outgoing: &mut Vec<(ShardId, Delivery)>, channel: &mut Channel, publication: Arc<Publication>) {
-    let is_in_line = channel.history.is_some() == (publication.offset > 0);
+    let is_in_line = channel.log.is_some() == (publication.offset > 0);
     let previous = channel.latest.take().filter(|_| is_in_line);
     channel.latest = (channel.has_changes && is_in_line).then(|| Arc::clone(&publication));
-    deliver(outgoing, channel, Event::Publication { publication, previous });
+    deliver(outgoing, channel, ChannelEvent::Publication { publication, previous });
 }
 
 /// One message to each shard that has subscribers.
-fn deliver(outgoing: &mut Vec<(ShardId, Delivery)>, channel: &Channel, event: Event) {
+fn deliver(outgoing: &mut Vec<(ShardId, Delivery)>, channel: &Channel, event: ChannelEvent) {
     let audience = channel.listeners.iter().sum();
     for (shard, listeners) in channel.listeners.iter().enumerate() {
         if *listeners > 0 {

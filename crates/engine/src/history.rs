@@ -6,7 +6,7 @@ use std::sync::Arc;
 use touchline_protocol::Publication;
 
 use crate::namespace::RecoveryMode;
-use crate::request::{Epoch, Position, Recover, Runs};
+use crate::request::{Epoch, Recover, Runs, StreamPosition};
 
 /// A ring of publications with rising offsets that ends at the channel's top. In a cluster offsets are those of a
 /// stream that many channels share, so they have gaps; what matters is that nothing behind `floor` is missing.
@@ -43,8 +43,8 @@ impl HistoryRing {
         self.top = self.top.max(top);
     }
 
-    pub(crate) fn position(&self) -> Position {
-        Position { offset: self.top, epoch: self.epoch }
+    pub(crate) fn position(&self) -> StreamPosition {
+        StreamPosition { offset: self.top, epoch: self.epoch }
     }
 
     /// The offset that the next publication takes.

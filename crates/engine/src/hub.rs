@@ -30,36 +30,36 @@ struct Member {
 
 impl Member {
     fn slot(self) -> u32 {
-        self.slot & SLOT
+        self.slot & SLOT_MASK
     }
 }
 
 const WANTS_MEMBERSHIP_EVENTS: u32 = 1 << 31;
-const WANTS_CHANGES: u32 = 1 << 30;
+const WANTS_DELTA: u32 = 1 << 30;
 /// It has the last publication, which the next one changes.
 const HAS_LAST: u32 = 1 << 29;
-const SLOT: u32 = HAS_LAST - 1;
+const SLOT_MASK: u32 = HAS_LAST - 1;
 
 /// What a listener wants.
 #[derive(Debug, Clone, Default)]
-pub struct Wish {
+pub struct DeliveryOptions {
     /// Join and leave events.
     pub membership_events: bool,
     /// Publications as changes to the one before; true if it has the last one.
-    pub changes: Option<bool>,
+    pub delta: Option<bool>,
     /// Only publications that fit.
     pub filter: Option<Arc<Filter>>,
 }
 
 /// How a listener is given a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Giving {
+pub enum DeliveryForm {
     /// As it is.
     Plain,
     /// As text, for later changes.
     Whole,
     /// As a change to the one before.
-    Change,
+    Delta,
 }
 
 #[derive(Debug)]
@@ -170,15 +170,15 @@ impl Hub {
     }
 
     /// Adds a listener: from now on it is given what is published.
-    pub fn join(&mut self, channel: LocalChannel, slot: u32, wish: Wish) -> Membership {
-        debug_assert!(slot <= SLOT);
+    pub fn join(&mut self, channel: LocalChannel, slot: u32, wish: DeliveryOptions) -> Membership {
+        debug_assert!(slot <= SLOT_MASK);
         let membership = self.free_memberships.pop().unwrap_or_else(|| {
             self.positions.push(0);
             u32::try_from(self.positions.len() - 1).expect("memberships fit into memory, so into 32 bits")
         });
         let mut flags = if wish.membership_events { WANTS_MEMBERSHIP_EVENTS } else { 0 };
-        if let Some(has_last) = wish.changes {
-            flags |= WANTS_CHANGES | if has_last { HAS_LAST } else { 0 };
+        if let Some(has_last) = wish.delta {
+            flags |= WANTS_DELTA | if has_last { HAS_LAST } else { 0 };
         }
         let audience = self.audiences[channel.0 as usize].as_mut().expect("a reference keeps its channel");
         let place = wish.filter.map(|filter| audience.filtered.get_or_insert_default().place_of(filter));
@@ -219,34 +219,34 @@ impl Hub {
     }
 
     /// How many listen.
-    pub fn listener_count(&self, channel: LocalChannel) -> usize {
+    pub fn subscriber_count(&self, channel: LocalChannel) -> usize {
         let audience = self.audience(channel);
         audience.members.len() + audience.filtered.as_ref().map_or(0, |filtered| filtered.len())
     }
 
     /// The slots of all listeners.
-    pub fn listeners(&self, channel: LocalChannel) -> impl Iterator<Item = u32> {
+    pub fn subscribers(&self, channel: LocalChannel) -> impl Iterator<Item = u32> {
         self.audience(channel).all().map(Member::slot)
     }
 
     /// Gives a publication to everyone who is to have it. `has_previous`: the one before it is known. `tags` are asked
     /// for once, if some filter needs them; each filter is asked once.
-    pub fn give(
+    pub fn for_each_recipient(
         &mut self,
         channel: LocalChannel,
         has_previous: bool,
         tags: impl FnOnce() -> Tags,
-        mut to: impl FnMut(u32, Giving),
+        mut to: impl FnMut(u32, DeliveryForm),
     ) {
         let audience = self.audience_mut(channel);
         let mut give = |member: &mut Member| {
-            let giving = match member.slot & (WANTS_CHANGES | HAS_LAST) {
-                0 | HAS_LAST => Giving::Plain,
-                WANTS_CHANGES => Giving::Whole,
-                _ if has_previous => Giving::Change,
-                _ => Giving::Whole,
+            let giving = match member.slot & (WANTS_DELTA | HAS_LAST) {
+                0 | HAS_LAST => DeliveryForm::Plain,
+                WANTS_DELTA => DeliveryForm::Whole,
+                _ if has_previous => DeliveryForm::Delta,
+                _ => DeliveryForm::Whole,
             };
-            if giving == Giving::Whole {
+            if giving == DeliveryForm::Whole {
                 member.slot |= HAS_LAST;
             }
             to(member.slot(), giving);
@@ -262,7 +262,7 @@ impl Hub {
     }
 
     /// The slots of the listeners who want join and leave events.
-    pub fn membership_listeners(&self, channel: LocalChannel) -> impl Iterator<Item = u32> {
+    pub fn membership_subscribers(&self, channel: LocalChannel) -> impl Iterator<Item = u32> {
         self.audience(channel).all().filter(|m| m.slot & WANTS_MEMBERSHIP_EVENTS != 0).map(Member::slot)
     }
 
@@ -298,7 +298,7 @@ mod tests {
                     Some((local, membership, ..)) => { hub.leave(local, membership); hub.release(local); }
                     None => {
                         let local = hub.acquire(&format!("c{channel}"));
-                        let wish = Wish { membership_events: wants, changes: None, filter: wanted(filter) };
+                        let wish = DeliveryOptions { membership_events: wants, delta: None, filter: wanted(filter) };
                         let membership = hub.join(local, slot, wish);
                         model.insert((channel, slot), (local, membership, wants, filter));
                     }
@@ -312,10 +312,10 @@ mod tests {
                         continue;
                     };
                     let mut given = Vec::new();
-                    hub.give(local, false, || Tags::from([("n".to_owned(), "2".to_owned())]), |slot, _| given.push(slot));
+                    hub.for_each_recipient(local, false, || Tags::from([("n".to_owned(), "2".to_owned())]), |slot, _| given.push(slot));
                     let sorted = |mut slots: Vec<u32>| { slots.sort_unstable(); slots };
-                    prop_assert_eq!(sorted(hub.listeners(local).collect()), of(&|_, _| true));
-                    prop_assert_eq!(sorted(hub.membership_listeners(local).collect()), of(&|wants, _| wants));
+                    prop_assert_eq!(sorted(hub.subscribers(local).collect()), of(&|_, _| true));
+                    prop_assert_eq!(sorted(hub.membership_subscribers(local).collect()), of(&|wants, _| wants));
                     prop_assert_eq!(sorted(given), of(&|_, filter| matches!(filter, 0 | 2)));
                 }
             }
@@ -333,8 +333,9 @@ mod tests {
         let mut hub = Hub::default();
         let local = hub.acquire("c");
         let groups = |hub: &Hub| hub.audience(local).filtered.as_ref().map_or(0, |filtered| filtered.groups.len());
-        let join =
-            |hub: &mut Hub, slot, filter| hub.join(local, slot, Wish { filter: wanted(filter), ..Wish::default() });
+        let join = |hub: &mut Hub, slot, filter| {
+            hub.join(local, slot, DeliveryOptions { filter: wanted(filter), ..DeliveryOptions::default() })
+        };
         let held: Vec<Membership> = (1..=200).map(|n| join(&mut hub, n, n)).collect();
         assert_eq!(groups(&hub), 200);
         let again: Vec<Membership> = (1..=200).map(|n| join(&mut hub, 1_000 + n, n)).collect();
@@ -344,10 +345,15 @@ mod tests {
         again[..100].iter().for_each(|membership| hub.leave(local, *membership));
         let _fresh: Vec<Membership> = (201..=300).map(|n| join(&mut hub, n, n)).collect();
         assert_eq!(groups(&hub), 200, "places of filters that nobody has are used again");
-        assert_eq!(hub.listener_count(local), 200);
+        assert_eq!(hub.subscriber_count(local), 200);
         again[100..].iter().for_each(|membership| hub.leave(local, *membership));
         let mut given = Vec::new();
-        hub.give(local, false, || Tags::from([("n".to_owned(), "250".to_owned())]), |slot, _| given.push(slot));
+        hub.for_each_recipient(
+            local,
+            false,
+            || Tags::from([("n".to_owned(), "250".to_owned())]),
+            |slot, _| given.push(slot),
+        );
         assert_eq!(given, [250]);
     }
 
@@ -356,32 +362,33 @@ mod tests {
         let mut hub = Hub::default();
         let local = hub.acquire("c");
         for (slot, changes) in [(1, None), (2, Some(false)), (3, Some(true))] {
-            hub.join(local, slot, Wish { changes, ..Wish::default() });
+            hub.join(local, slot, DeliveryOptions { delta: changes, ..DeliveryOptions::default() });
         }
         let mut given = |has_previous| {
             let mut all = Vec::new();
-            hub.give(local, has_previous, Tags::new, |slot, giving| all.push((slot, giving)));
+            hub.for_each_recipient(local, has_previous, Tags::new, |slot, giving| all.push((slot, giving)));
             all
         };
-        assert_eq!(given(true), [(1, Giving::Plain), (2, Giving::Whole), (3, Giving::Change)]);
-        assert_eq!(given(true), [(1, Giving::Plain), (2, Giving::Change), (3, Giving::Change)]);
-        assert_eq!(given(false), [(1, Giving::Plain), (2, Giving::Whole), (3, Giving::Whole)]);
+        assert_eq!(given(true), [(1, DeliveryForm::Plain), (2, DeliveryForm::Whole), (3, DeliveryForm::Delta)]);
+        assert_eq!(given(true), [(1, DeliveryForm::Plain), (2, DeliveryForm::Delta), (3, DeliveryForm::Delta)]);
+        assert_eq!(given(false), [(1, DeliveryForm::Plain), (2, DeliveryForm::Whole), (3, DeliveryForm::Whole)]);
     }
 
     #[test]
     fn who_leaves_is_noted_where_somebody_wants_to_know() {
         let mut hub = Hub::default();
         let (one, two) = (hub.acquire("one"), hub.acquire("two"));
-        let plain = hub.join(one, 5, Wish::default());
+        let plain = hub.join(one, 5, DeliveryOptions::default());
         hub.leave(one, plain);
         assert_eq!(hub.leavers().count(), 0, "nobody wants to know");
         hub.note_leavers();
-        let (plain, other) = (hub.join(one, SLOT, Wish::default()), hub.join(one, 7, Wish::default()));
-        let picky = hub.join(two, 8, Wish { filter: wanted(1), membership_events: true, changes: Some(true) });
+        let (plain, other) =
+            (hub.join(one, SLOT_MASK, DeliveryOptions::default()), hub.join(one, 7, DeliveryOptions::default()));
+        let picky = hub.join(two, 8, DeliveryOptions { filter: wanted(1), membership_events: true, delta: Some(true) });
         hub.leave(one, plain);
         hub.leave(two, picky);
         let left: Vec<_> = hub.leavers().map(|(name, slot)| (name.to_string(), slot)).collect();
-        assert_eq!(left, [("one".into(), SLOT), ("two".into(), 8)]);
+        assert_eq!(left, [("one".into(), SLOT_MASK), ("two".into(), 8)]);
         assert_eq!(hub.leavers().count(), 0, "once");
         hub.leave(one, other);
         assert_eq!(hub.leavers().count(), 1);
@@ -407,18 +414,19 @@ mod tests {
     fn each_listener_is_counted_and_leaves_its_own_place() {
         let mut hub = Hub::default();
         let local = hub.acquire("c");
-        let wish = |n: u32| Wish { filter: wanted(n % 3), membership_events: n.is_multiple_of(2), changes: None };
+        let wish =
+            |n: u32| DeliveryOptions { filter: wanted(n % 3), membership_events: n.is_multiple_of(2), delta: None };
         let held: Vec<Membership> = (0..600).map(|n| hub.join(local, n, wish(n))).collect();
-        assert_eq!(hub.listener_count(local), 600);
+        assert_eq!(hub.subscriber_count(local), 600);
         let mut left: Vec<u32> = (0..600).collect();
         for n in (0..600u32).step_by(7).chain((1..600).step_by(7)) {
             hub.leave(local, held[n as usize]);
             left.retain(|slot| *slot != n);
-            let mut listeners: Vec<u32> = hub.listeners(local).collect();
+            let mut listeners: Vec<u32> = hub.subscribers(local).collect();
             listeners.sort_unstable();
-            assert_eq!((listeners, hub.listener_count(local)), (left.clone(), left.len()));
+            assert_eq!((listeners, hub.subscriber_count(local)), (left.clone(), left.len()));
         }
-        let mut wanting: Vec<u32> = hub.membership_listeners(local).collect();
+        let mut wanting: Vec<u32> = hub.membership_subscribers(local).collect();
         wanting.sort_unstable();
         left.retain(|slot| slot.is_multiple_of(2));
         assert_eq!(wanting, left);
@@ -433,11 +441,12 @@ mod tests {
             [(1_024, &[(256, 1_024), (255, 510), (128, 510), (127, 254), (31, 62), (1, 62)][..]), (64, &[(1, 64)])]
         {
             hub.audience_mut(local).group(None).reserve_exact(most);
-            let mut held: Vec<Membership> = (0..most).map(|n| hub.join(local, n as u32, Wish::default())).collect();
+            let mut held: Vec<Membership> =
+                (0..most).map(|n| hub.join(local, n as u32, DeliveryOptions::default())).collect();
             assert_eq!(room(&mut hub), most);
             for (left, expected) in steps {
                 held.drain(*left..).for_each(|membership| hub.leave(local, membership));
-                assert_eq!((hub.listener_count(local), room(&mut hub)), (*left, *expected));
+                assert_eq!((hub.subscriber_count(local), room(&mut hub)), (*left, *expected));
             }
             held.drain(..).for_each(|membership| hub.leave(local, membership));
             *hub.audience_mut(local).group(None) = Vec::new();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hashbrown::{Equivalent, HashMap};
 
-use crate::request::Position;
+use crate::request::StreamPosition;
 
 /// How long a key is remembered, milliseconds.
 const KEEP_MS: u64 = 5 * 60 * 1_000;
@@ -46,20 +46,20 @@ impl Equivalent<Arc<Keyed>> for Wanted<'_> {
 /// Results by channel and key, in the order in which they expire.
 #[derive(Debug, Default)]
 pub(crate) struct Idempotency {
-    results: HashMap<Arc<Keyed>, Option<Position>>,
+    results: HashMap<Arc<Keyed>, Option<StreamPosition>>,
     order: VecDeque<(u64, Arc<Keyed>)>,
     bytes: usize,
 }
 
 impl Idempotency {
     /// The first result of a key that is still remembered.
-    pub(crate) fn get(&mut self, channel: &str, key: &str, now_ms: u64) -> Option<Option<Position>> {
+    pub(crate) fn get(&mut self, channel: &str, key: &str, now_ms: u64) -> Option<Option<StreamPosition>> {
         self.forget(now_ms);
         self.results.get(&Wanted { channel, key }).cloned()
     }
 
     /// Remembers a result.
-    pub(crate) fn put(&mut self, channel: &Arc<str>, key: Box<str>, result: Option<Position>, now_ms: u64) {
+    pub(crate) fn put(&mut self, channel: &Arc<str>, key: Box<str>, result: Option<StreamPosition>, now_ms: u64) {
         let keyed = Arc::new(Keyed { channel: Arc::clone(channel), key });
         self.bytes += keyed.size();
         self.order.push_back((now_ms + KEEP_MS, Arc::clone(&keyed)));
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn a_key_is_remembered_with_its_result_and_goes_by_itself() {
         let mut keys = Idempotency::default();
-        let position = Position { offset: 3, ..Position::default() };
+        let position = StreamPosition { offset: 3, ..StreamPosition::default() };
         keys.put(&"a".into(), "k".into(), Some(position.clone()), 1_000);
         keys.put(&"a".into(), "l".into(), None, 1_001);
         assert_eq!((keys.get("a", "k", 1_000), keys.get("a", "l", 1_000)), (Some(Some(position)), Some(None)));

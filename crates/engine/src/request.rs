@@ -6,7 +6,7 @@ use bytes::Bytes;
 use touchline_protocol::publication::{Content, Shared};
 use touchline_protocol::{Error, Publication};
 
-use crate::directory::Answered;
+use crate::directory::DirectoryReply;
 use crate::namespace::RecoveryMode;
 use crate::work::Work;
 
@@ -26,7 +26,7 @@ pub struct ConnectionId {
 
 /// A place in a channel.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Position {
+pub struct StreamPosition {
     /// The offset; 0 = before the first publication.
     pub offset: u64,
     /// The epoch; empty in a channel without history.
@@ -157,18 +157,18 @@ pub enum Request {
         is_answered: bool,
     },
     /// Of the cluster: something that is not kept.
-    Passing(Bytes),
+    Ephemeral(Bytes),
     /// Of the cluster or the store: a publication that it has stored.
-    Stored(Stored),
+    Appended(Appended),
     /// Of the store: somebody else has stored something in this life and run of the channel, and its last offset is
     /// this or higher.
-    Grown(Epoch, u64),
+    Advanced(Epoch, u64),
     /// Of the cluster: the channel is heard from now on.
-    Interested,
+    SubscribedToBackend,
     /// Of the cluster or the store: what it keeps of the channel; none = it can't be had now.
     Loaded(Option<Box<Loaded>>),
     /// One that has waited, with the first load that was asked for after it came.
-    Again(u64, Box<Request>),
+    Retry(u64, Box<Request>),
     /// Tells the subscribers who want to know that somebody came or went.
     Announce(Arc<Shared>),
     /// Appends a publication.
@@ -185,7 +185,7 @@ impl Request {
         match self {
             Request::Subscribe(subscribe) => Some(subscribe.connection),
             Request::Unsubscribe { connection, .. } => Some(*connection),
-            Request::Again(_, request) => request.subscriber(),
+            Request::Retry(_, request) => request.subscriber(),
             _ => None,
         }
     }
@@ -193,7 +193,7 @@ impl Request {
 
 /// A publication that is safe.
 #[derive(Debug)]
-pub struct Stored {
+pub struct Appended {
     /// Its offset.
     pub offset: u64,
     /// The channel's offset before it.
@@ -285,18 +285,18 @@ pub enum Response {
     /// To [`Request::Subscribe`].
     Subscribed(Subscribed),
     /// To [`Request::Publish`]; no position in a channel without history.
-    Published(Option<Position>),
+    Published(Option<StreamPosition>),
     /// To [`Request::History`].
     History {
         /// What was asked for.
         publications: Vec<Arc<Publication>>,
         /// The channel's top.
-        position: Position,
+        position: StreamPosition,
     },
     /// To [`Request::HistoryRemove`].
     Done,
-    /// Of the directory, to any [`crate::directory::Ask`].
-    Answer(Answered),
+    /// Of the directory, to any [`crate::directory::DirectoryRequest`].
+    Answer(DirectoryReply),
     /// To any request.
     Refused(Error),
 }
@@ -352,7 +352,7 @@ fn work_of(publications: &[Arc<Publication>]) -> u32 {
 #[derive(Debug, Clone, Default)]
 pub struct Subscribed {
     /// The channel's top; every publication behind it will be delivered.
-    pub position: Position,
+    pub position: StreamPosition,
     /// What came of recovery, if it was asked for: everything missed, or `None` = it can't be had.
     pub recovered: Option<Option<Vec<Arc<Publication>>>>,
     /// The client's position is ahead of all that the log backend has: the backend was asked, now or a moment ago. It
@@ -366,14 +366,14 @@ pub struct Delivery {
     /// The channel.
     pub channel: Arc<str>,
     /// What is to be delivered.
-    pub event: Event,
+    pub event: ChannelEvent,
     /// Subscribers of the channel on all shards.
     pub audience: u32,
 }
 
 /// An event of a channel.
 #[derive(Debug, Clone)]
-pub enum Event {
+pub enum ChannelEvent {
     /// For every subscriber.
     Publication {
         /// What was published.
@@ -437,7 +437,7 @@ mod tests {
 
     #[test]
     fn an_answer_without_room_loses_what_makes_it_large() {
-        let history = || Response::History { publications: publications(1, 5), position: Position::default() };
+        let history = || Response::History { publications: publications(1, 5), position: StreamPosition::default() };
         assert!(matches!(history().without_contents(), Response::Refused(Error::TOO_MANY_REQUESTS)));
         assert!(matches!(
             Response::Answer(Vec::new().into()).without_contents(),
@@ -473,7 +473,7 @@ mod tests {
         assert_eq!((denied.work(), recovered(None).work(), Response::Done.work()), (1, 0, 0));
         let (eight, large) = (publications(8, 5), publications(1, 3 * 4_096));
         assert_eq!((recovered(Some(Some(eight.clone()))).work(), recovered(Some(Some(large.clone()))).work()), (1, 3));
-        let history = |publications| Response::History { publications, position: Position::default() }.work();
+        let history = |publications| Response::History { publications, position: StreamPosition::default() }.work();
         assert_eq!((history(eight), history(large), history(publications(7, 5))), (1, 3, 0));
     }
 
@@ -516,7 +516,7 @@ mod tests {
         let subscribe = || Request::Subscribe(Box::new(Subscribe { connection, recover: None }));
         assert_eq!(subscribe().subscriber(), Some(connection));
         assert_eq!(Request::Unsubscribe { connection, is_answered: true }.subscriber(), Some(connection));
-        assert_eq!(Request::Again(1, Box::new(subscribe())).subscriber(), Some(connection));
+        assert_eq!(Request::Retry(1, Box::new(subscribe())).subscriber(), Some(connection));
         assert_eq!(Request::HistoryRemove.subscriber(), None);
     }
 }

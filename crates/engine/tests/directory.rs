@@ -6,11 +6,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use proptest::prelude::*;
 use touchline_engine::directory::{
-    Act, Answered, Ask, Claim, ConflictPolicy, Directory, Listing, ScopeId, ScopeOptions, Target, Walk, Who,
-    client_text, read,
+    ConflictPolicy, Directory, DirectoryEffect, DirectoryReply, DirectoryRequest, Listing, Registration, Requester,
+    ScopeId, ScopeOptions, Target, Walk, client_text, read,
 };
 use touchline_engine::request::Subscribed;
-use touchline_engine::{Position, Response, directory};
+use touchline_engine::{Response, StreamPosition, directory};
 use touchline_protocol::publication::Content;
 use touchline_protocol::{ClientInfo, Error, Publication};
 use touchline_registry::{OwnerId, Policy, Replica, Timing};
@@ -31,8 +31,8 @@ fn owner(number: u32) -> OwnerId {
     OwnerId(id)
 }
 
-fn who(number: u32) -> Who {
-    Who { owner: owner(number), user: format!("user-{number}").into(), is_backend: false }
+fn who(number: u32) -> Requester {
+    Requester { owner: owner(number), user: format!("user-{number}").into(), is_backend: false }
 }
 
 fn target(group: &str) -> Target {
@@ -40,24 +40,33 @@ fn target(group: &str) -> Target {
 }
 
 fn join(directory: &mut Directory<Asked>, number: u32, group: &str) {
-    directory.ask(&who(number), Ask::Join { scope: ScopeId(0), group: group.into(), meta: Bytes::new() }, None, NOW);
+    directory.ask(
+        &who(number),
+        DirectoryRequest::Join { scope: ScopeId(0), group: group.into(), meta: Bytes::new() },
+        None,
+        NOW,
+    );
     directory.acts().for_each(drop);
 }
 
 fn enter(directory: &mut Directory<Asked>, number: u32, user: &str, is_shown: bool) {
     let info =
         ClientInfo { user: user.into(), client: client_text(owner(number)).into(), conn_info: None, chan_info: None };
-    let ask = Ask::Enter { channel: "room".into(), info: Arc::new(info), is_shown, is_announced: false };
+    let ask = DirectoryRequest::Enter { channel: "room".into(), info: Arc::new(info), is_shown, is_announced: false };
     directory.ask(&who(number), ask, None, NOW);
 }
 
 /// The answer to something that is asked for, with what else is to be done.
-fn ask(directory: &mut Directory<Asked>, number: u32, ask: Ask) -> (Option<Result<Answered, Error>>, Vec<Act<Asked>>) {
+fn ask(
+    directory: &mut Directory<Asked>,
+    number: u32,
+    ask: DirectoryRequest,
+) -> (Option<Result<DirectoryReply, Error>>, Vec<DirectoryEffect<Asked>>) {
     directory.ask(&who(number), ask, Some(number), NOW);
     let (mut answer, mut others) = (None, Vec::new());
     for act in directory.acts() {
         match act {
-            Act::Answer(asked, answered) => {
+            DirectoryEffect::Answer(asked, answered) => {
                 assert_eq!(asked, number);
                 assert!(answer.replace(answered).is_none(), "one answer");
             }
@@ -67,17 +76,17 @@ fn ask(directory: &mut Directory<Asked>, number: u32, ask: Ask) -> (Option<Resul
     (answer, others)
 }
 
-fn json(answered: Answered) -> serde_json::Value {
+fn json(answered: DirectoryReply) -> serde_json::Value {
     serde_json::from_slice(&answered.json()).expect("answers are JSON")
 }
 
-fn answer_of(directory: &mut Directory<Asked>, number: u32, asked: Ask) -> serde_json::Value {
+fn answer_of(directory: &mut Directory<Asked>, number: u32, asked: DirectoryRequest) -> serde_json::Value {
     let (answer, _) = ask(directory, number, asked);
     json(answer.expect("an answer").expect("no refusal"))
 }
 
-fn call(group: &str, timeout_ms: u64) -> Ask {
-    Ask::Call { target: target(group), data: Bytes::from_static(b"1"), timeout_ms }
+fn call(group: &str, timeout_ms: u64) -> DirectoryRequest {
+    DirectoryRequest::Call { target: target(group), data: Bytes::from_static(b"1"), timeout_ms }
 }
 
 proptest! {
@@ -86,15 +95,15 @@ proptest! {
         let mut directory = directory_with(|_| {});
         for (number, user, deed) in deeds {
             match deed {
-                0 => directory.ask(&who(number), Ask::Exit { channel: "room".into() }, None, NOW),
-                1 => directory.ask(&who(number), Ask::Close, None, NOW),
+                0 => directory.ask(&who(number), DirectoryRequest::Exit { channel: "room".into() }, None, NOW),
+                1 => directory.ask(&who(number), DirectoryRequest::Close, None, NOW),
                 // The same client may come again as somebody else, or hidden.
                 deed => enter(&mut directory, number, &format!("{}", user.saturating_sub(1)), deed != 2),
             }
-            let list = answer_of(&mut directory, 99, Ask::Presence { channel: "room".into(), limit: 1_000 });
+            let list = answer_of(&mut directory, 99, DirectoryRequest::Presence { channel: "room".into(), limit: 1_000 });
             let list = list["presence"].as_object().expect("an object").clone();
             let users: std::collections::BTreeSet<_> = list.values().map(|info| info["user"].to_string()).collect();
-            let stats = answer_of(&mut directory, 99, Ask::PresenceStats { channel: "room".into() });
+            let stats = answer_of(&mut directory, 99, DirectoryRequest::PresenceStats { channel: "room".into() });
             prop_assert_eq!(stats["num_clients"].as_u64(), Some(list.len() as u64));
             prop_assert_eq!(stats["num_users"].as_u64(), Some(users.len() as u64));
         }
@@ -106,10 +115,10 @@ fn state(directory: &mut Directory<Asked>) -> serde_json::Value {
     let list = |scope, prefix: &str| Listing { scope: ScopeId(scope), prefix: prefix.into(), cursor: 0, limit: 1_000 };
     let mut shown = Vec::new();
     for scope in 0..2 {
-        shown.push(answer_of(directory, 99, Ask::Names(list(scope, "")))["names"].clone());
+        shown.push(answer_of(directory, 99, DirectoryRequest::Names(list(scope, "")))["names"].clone());
         for group in ["a", "b", "c", "d"] {
             shown.push(
-                answer_of(directory, 99, Ask::Members { scope: ScopeId(scope), group: group.into() })["members"]
+                answer_of(directory, 99, DirectoryRequest::Members { scope: ScopeId(scope), group: group.into() })["members"]
                     .clone(),
             );
         }
@@ -133,14 +142,14 @@ proptest! {
         let scopes = [scope("newest", ConflictPolicy::Newest), scope("reject", ConflictPolicy::Reject)];
         let mut directory = Directory::new("here", &scopes, &Timing::default(), 7, false, NOW);
         for (number, entries) in tokens {
-            let claims: Vec<Claim> = entries.iter().map(|(scope, key, meta, is_group)| Claim {
+            let claims: Vec<Registration> = entries.iter().map(|(scope, key, meta, is_group)| Registration {
                 scope: ScopeId(*scope),
                 key: ["a", "b", "c", "d", ""][*key].into(),
                 meta: format!("\"{}\"", "x".repeat(*meta)).into(),
                 is_group: *is_group,
             }).collect();
             let before = state(&mut directory);
-            let (answer, acts) = ask(&mut directory, number, Ask::Take(claims.clone().into()));
+            let (answer, acts) = ask(&mut directory, number, DirectoryRequest::Take(claims.clone().into()));
             match answer.expect("an answer") {
                 Err(_) => {
                     prop_assert!(acts.is_empty(), "nobody hears of it: {:?}", acts);
@@ -148,18 +157,18 @@ proptest! {
                 }
                 Ok(_) => {
                     let mine = client_text(owner(number));
-                    for Claim { scope, key, is_group, .. } in claims {
+                    for Registration { scope, key, is_group, .. } in claims {
                         let has = |list: &serde_json::Value, field: &str| list.as_array().into_iter().flatten()
                             .any(|entry| entry["client"] == mine.as_str() && (is_group || entry[field] == *key));
                         let listing = Listing { scope, prefix: "".into(), cursor: 0, limit: 1_000 };
-                        let asked = if is_group { Ask::Members { scope, group: key.clone() } } else { Ask::Names(listing) };
+                        let asked = if is_group { DirectoryRequest::Members { scope, group: key.clone() } } else { DirectoryRequest::Names(listing) };
                         let shown = answer_of(&mut directory, 99, asked);
                         prop_assert!(has(&shown[if is_group { "members" } else { "names" }], "name"), "{} of {}", key, shown);
                     }
                 }
             }
             if number == 4 {
-                directory.ask(&who(4), Ask::Close, None, NOW);
+                directory.ask(&who(4), DirectoryRequest::Close, None, NOW);
                 directory.acts().for_each(drop);
             }
         }
@@ -190,7 +199,7 @@ proptest! {
 fn a_large_channel_is_shown_in_part_and_touched_in_part() {
     let mut directory = directory_with(|_| {});
     (0..3_000).for_each(|number| enter(&mut directory, number, &format!("u{}", number % 1_000), true));
-    let (answer, _) = ask(&mut directory, 1, Ask::Presence { channel: "room".into(), limit: 10 });
+    let (answer, _) = ask(&mut directory, 1, DirectoryRequest::Presence { channel: "room".into(), limit: 10 });
     let answered = answer.expect("an answer").expect("no refusal");
     assert!(answered.work() < 10, "{} units for ten members", answered.work());
     let shown = json(answered);
@@ -198,11 +207,11 @@ fn a_large_channel_is_shown_in_part_and_touched_in_part() {
         (shown["presence"].as_object().map(|shown| shown.len()), &shown["num_clients"]),
         (Some(10), &serde_json::json!(3_000))
     );
-    let (answer, _) = ask(&mut directory, 1, Ask::Presence { channel: "room".into(), limit: 10_000 });
+    let (answer, _) = ask(&mut directory, 1, DirectoryRequest::Presence { channel: "room".into(), limit: 10_000 });
     let answered = answer.expect("an answer").expect("no refusal");
     assert!(answered.work() >= 3_000 / 8, "{} units for three thousand members", answered.work());
     assert_eq!(json(answered)["presence"].as_object().map(|shown| shown.len()), Some(3_000));
-    let stats = answer_of(&mut directory, 1, Ask::PresenceStats { channel: "room".into() });
+    let stats = answer_of(&mut directory, 1, DirectoryRequest::PresenceStats { channel: "room".into() });
     assert_eq!(stats, serde_json::json!({"num_clients": 3_000, "num_users": 1_000}));
 }
 
@@ -210,17 +219,19 @@ fn a_large_channel_is_shown_in_part_and_touched_in_part() {
 fn a_walk_is_made_in_steps_and_members_may_go_between_them() {
     let mut directory = directory_with(|options| options.members_limit = 5_000);
     (0..2_000).for_each(|number| join(&mut directory, number, "all"));
-    let members = Ask::Members { scope: ScopeId(0), group: "all".into() };
+    let members = DirectoryRequest::Members { scope: ScopeId(0), group: "all".into() };
     let mut walk: Option<Walk<Asked>> = directory.begin(who(1), members, Some(1), NOW);
     let mut steps = 0;
     while let Some(begun) = walk {
         steps += 1;
         assert!(directory.acts().next().is_none(), "no answer before the end");
-        directory.ask(&who(2_000 - steps), Ask::Close, None, NOW);
+        directory.ask(&who(2_000 - steps), DirectoryRequest::Close, None, NOW);
         walk = directory.step(begun, NOW);
     }
     assert!(steps >= 3, "{steps} steps");
-    let Some(Act::Answer(1, Ok(answered))) = directory.acts().find(|act| matches!(act, Act::Answer(..))) else {
+    let Some(DirectoryEffect::Answer(1, Ok(answered))) =
+        directory.acts().find(|act| matches!(act, DirectoryEffect::Answer(..)))
+    else {
         panic!("an answer")
     };
     let answer = json(answered);
@@ -234,13 +245,14 @@ fn a_group_shares_one_message_and_the_sender_is_charged_for_each_member() {
     let mut directory = directory_with(|_| {});
     (0..1_500).for_each(|number| join(&mut directory, number, "all"));
     let data = Bytes::from(format!("\"{}\"", "x".repeat(60_000)));
-    let (answer, acts) = ask(&mut directory, 7, Ask::Send { target: target("all"), data, store_for_ms: 0 });
+    let (answer, acts) =
+        ask(&mut directory, 7, DirectoryRequest::Send { target: target("all"), data, store_for_ms: 0 });
     let answered = answer.expect("an answer").expect("no refusal");
     assert_eq!(Response::Answer(answered).work(), 1_500);
     let mut pushes: Vec<*const u8> = Vec::new();
     let mut reached = 0;
     for act in acts {
-        let Act::Spread(clients, push) = act else { panic!("{act:?}") };
+        let DirectoryEffect::PushMany(clients, push) = act else { panic!("{act:?}") };
         reached += clients.len();
         pushes.push(push.json().as_ptr());
     }
@@ -258,21 +270,23 @@ fn another_node_gets_one_message_for_all_its_members() {
         there.tick(NOW);
         there.flush();
         for act in there.acts() {
-            if let Act::Link { scope, message, .. } = act {
+            if let DirectoryEffect::Link { scope, message, .. } = act {
                 here.receive(&scope, &message, NOW);
             }
         }
         for act in here.acts() {
-            if let Act::Link { scope, message, .. } = act {
+            if let DirectoryEffect::Link { scope, message, .. } = act {
                 there.receive(&scope, &message, NOW);
             }
         }
     }
     let data = Bytes::from(format!("\"{}\"", "x".repeat(60_000)));
-    let (answer, acts) = ask(&mut here, 7, Ask::Send { target: target("all"), data, store_for_ms: 0 });
+    let (answer, acts) = ask(&mut here, 7, DirectoryRequest::Send { target: target("all"), data, store_for_ms: 0 });
     assert_eq!(json(answer.expect("an answer").expect("no refusal")), serde_json::json!({"sent": 1_500}));
-    let messages: Vec<Vec<u8>> =
-        acts.into_iter().map(|act| if let Act::Node(_, message) = act { message } else { panic!("{act:?}") }).collect();
+    let messages: Vec<Vec<u8>> = acts
+        .into_iter()
+        .map(|act| if let DirectoryEffect::Node(_, message) = act { message } else { panic!("{act:?}") })
+        .collect();
     assert!(
         messages.len() <= 2 && messages.iter().map(Vec::len).sum::<usize>() < 200_000,
         "{} messages",
@@ -280,10 +294,13 @@ fn another_node_gets_one_message_for_all_its_members() {
     );
     messages.iter().for_each(|message| there.receive_from_node("here", message, NOW));
     let reached: usize =
-        there.acts().map(|act| if let Act::Spread(clients, _) = act { clients.len() } else { 0 }).sum();
+        there.acts().map(|act| if let DirectoryEffect::PushMany(clients, _) = act { clients.len() } else { 0 }).sum();
     assert_eq!(reached, 1_500);
-    let (_, acts) =
-        ask(&mut here, 7, Ask::Call { target: target("all"), data: Bytes::from_static(b"1"), timeout_ms: 1 });
+    let (_, acts) = ask(
+        &mut here,
+        7,
+        DirectoryRequest::Call { target: target("all"), data: Bytes::from_static(b"1"), timeout_ms: 1 },
+    );
     assert!(acts.is_empty(), "a call of so many is refused");
 }
 
@@ -296,8 +313,8 @@ fn nodes_of_an_earlier_version_are_understood() {
         format!("{{\"client\":\"{id}\",\"message\":{{\"from\":{{}},\"data\":1}}}}").as_bytes(),
         NOW,
     );
-    let acts: Vec<Act<Asked>> = directory.acts().collect();
-    let [Act::Spread(clients, push)] = &acts[..] else { panic!("{acts:?}") };
+    let acts: Vec<DirectoryEffect<Asked>> = directory.acts().collect();
+    let [DirectoryEffect::PushMany(clients, push)] = &acts[..] else { panic!("{acts:?}") };
     assert_eq!(
         (&clients[..], push.json()),
         (&[owner(5)][..], &br#"{"push":{"message":{"data":{"from":{},"data":1}}}}"#[..])
@@ -305,8 +322,8 @@ fn nodes_of_an_earlier_version_are_understood() {
     let call =
         format!("{{\"client\":\"{id}\",\"call\":9,\"timeout_ms\":18446744073709551615,\"message\":{{\"from\":{{}}}}}}");
     directory.receive_from_node("old", call.as_bytes(), NOW);
-    let acts: Vec<Act<Asked>> = directory.acts().collect();
-    let [Act::Call(client, call, message)] = &acts[..] else { panic!("{acts:?}") };
+    let acts: Vec<DirectoryEffect<Asked>> = directory.acts().collect();
+    let [DirectoryEffect::Call(client, call, message)] = &acts[..] else { panic!("{acts:?}") };
     assert_eq!(*client, owner(5));
     let given = directory::numbered(*call, message);
     assert_eq!(serde_json::from_slice::<serde_json::Value>(&given).expect("JSON")["call"], *call);
@@ -330,7 +347,7 @@ fn calls_of_other_nodes_have_a_limit() {
     assert_eq!(directory_limit, 10_000);
     let refused = directory
         .acts()
-        .filter(|act| matches!(act, Act::Node(_, message) if message.ends_with(b"\"code\":4007}")))
+        .filter(|act| matches!(act, DirectoryEffect::Node(_, message) if message.ends_with(b"\"code\":4007}")))
         .count();
     assert_eq!(refused, 19_999 - 10_000);
 }
@@ -346,13 +363,13 @@ fn a_callers_calls_are_bounded_and_end_with_it() {
     assert_eq!(ask(&mut directory, 51, call("more", 5_000)).0.and_then(Result::err), Some(Error::TOO_MANY_CALLS));
     assert!(ask(&mut directory, 51, call("all", 5_000)).0.is_none(), "another caller has its own");
     assert_eq!(directory.calls_waiting(), 16);
-    directory.ask(&who(50), Ask::Close, None, NOW);
+    directory.ask(&who(50), DirectoryRequest::Close, None, NOW);
     assert_eq!(directory.calls_waiting(), 8, "nothing is kept for who is gone");
-    directory.ask(&who(51), Ask::Close, None, NOW);
+    directory.ask(&who(51), DirectoryRequest::Close, None, NOW);
     assert_eq!(directory.calls_waiting(), 0);
     directory.acts().for_each(drop);
     directory.tick(NOW + Duration::from_secs(60).as_millis() as u64);
-    assert!(!directory.acts().any(|act| matches!(act, Act::Answer(..))), "nobody is answered");
+    assert!(!directory.acts().any(|act| matches!(act, DirectoryEffect::Answer(..))), "nobody is answered");
     assert!(ask(&mut directory, 50, call("all", 5_000)).0.is_none(), "and nothing counts against a new one");
 }
 
@@ -382,7 +399,7 @@ fn publications_cost_by_their_number_and_their_bytes() {
         let publication = Arc::new(Publication::encode("room", &content, None));
         std::iter::repeat_n(publication, count).collect::<Vec<_>>()
     };
-    let history = |publications| Response::History { publications, position: Position::default() }.work();
+    let history = |publications| Response::History { publications, position: StreamPosition::default() }.work();
     let bytes = |size| publications(1, size)[0].size() as u32;
     assert!((20_000..20_100).contains(&bytes(20_000)));
     assert_eq!((history(publications(7, 10)), history(publications(300, 10))), (0, 300 / 8 + 300 * bytes(10) / 4_096));

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use touchline_engine::directory::Ask;
+use touchline_engine::directory::DirectoryRequest;
 use touchline_engine::request::{Publish, Request};
-use touchline_engine::session::{Link, Node, Room, Sealer, Ticket, Weight};
+use touchline_engine::session::{Room, SessionSettings, SessionSigner, Ticket, TransportMode, Weight};
 use touchline_engine::tracker::{TrackLimits, Tracker};
 use touchline_engine::{
     ChannelOptions, ChannelSettings, Channels, ClientSettings, ConnectionClaims, ConnectionId, Context, Effects, Hub,
@@ -42,13 +42,13 @@ impl Verifier for Trusting {
     }
 }
 
-impl Sealer for Trusting {
+impl SessionSigner for Trusting {
     fn seal(&self, _: OwnerId) -> String {
         String::new()
     }
 }
 
-fn node() -> Node {
+fn node() -> SessionSettings {
     let open = ChannelOptions {
         presence: true,
         history_size: PUBLICATIONS,
@@ -58,7 +58,7 @@ fn node() -> Node {
     };
     let client = ClientSettings { insecure: true, commands_in_flight_max: IN_FLIGHT, ..ClientSettings::default() };
     let settings = ChannelSettings { without_namespace: open, ..ChannelSettings::default() };
-    Node {
+    SessionSettings {
         client,
         namespaces: Arc::new(Namespaces::new(settings)),
         verifier: Box::new(Trusting),
@@ -74,7 +74,7 @@ fn node() -> Node {
 }
 
 struct World {
-    node: Node,
+    node: SessionSettings,
     hub: Hub,
     channels: Channels,
     session: Session,
@@ -98,7 +98,7 @@ impl World {
                 );
             }
         }
-        let session = Session::new([1; 16], Link::Duplex, true, 1, &node.client);
+        let session = Session::new([1; 16], TransportMode::Duplex, true, 1, &node.client);
         World { node, hub: Hub::default(), channels, session, answers: Vec::new(), replies: BTreeMap::new() }
     }
 
@@ -141,7 +141,7 @@ impl World {
             self.answers.extend(outbound.ticket.map(|ticket| (ticket, response)));
         }
         for (ticket, _, ask) in effects.asks {
-            assert!(!matches!(ask, Ask::Close), "the session goes on");
+            assert!(!matches!(ask, DirectoryRequest::Close), "the session goes on");
             self.answers.extend(ticket.map(|ticket| (ticket, Response::Refused(touchline_protocol::Error::INTERNAL))));
         }
         let large = |ticket: &Ticket| {

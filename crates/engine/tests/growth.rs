@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use touchline_engine::channels::{KeeperAct, Outcome};
-use touchline_engine::request::{Epoch, Event, Loaded, Publish, Runs, Subscribe};
+use touchline_engine::channels::{BackendCommand, Submitted};
+use touchline_engine::request::{ChannelEvent, Epoch, Loaded, Publish, Runs, Subscribe};
 use touchline_engine::{ChannelOptions, ChannelSettings, Channels, ConnectionId, Namespaces, Request, Response};
 use touchline_protocol::publication::Content;
 
@@ -53,26 +53,28 @@ impl World {
         let (stored, told, asked, read) = Default::default();
         let mut world = World { channels, name: "a".into(), stored, told, asked, read, given: 0 };
         let connection = ConnectionId { shard: 0, slot: 1, generation: 1 };
-        let Outcome::Wait(request) =
+        let Submitted::Wait(request) =
             world.submit(Request::Subscribe(Box::new(Subscribe { connection, recover: None })))
         else {
             panic!("nothing is known of the channel yet");
         };
         world.take(Step::Read);
         world.take(Step::Answer);
-        assert!(matches!(world.submit(request), Outcome::Done(Response::Subscribed(_))));
+        assert!(matches!(world.submit(request), Submitted::Done(Response::Subscribed(_))));
         world
     }
 
-    fn submit(&mut self, request: Request) -> Outcome {
+    fn submit(&mut self, request: Request) -> Submitted {
         let outcome = self.channels.submit(&self.name, request, NOW_MS);
-        for act in self.channels.keeper_acts() {
-            let KeeperAct::LoadStored(_, behind, number) = act else { panic!("{act:?}") };
+        for act in self.channels.backend_commands() {
+            let BackendCommand::LoadStored(_, behind, number) = act else { panic!("{act:?}") };
             self.asked.push_back((behind, number));
         }
         let given = self.channels.deliveries();
-        self.given +=
-            given.into_iter().filter(|(_, delivery)| matches!(delivery.event, Event::Publication { .. })).count();
+        self.given += given
+            .into_iter()
+            .filter(|(_, delivery)| matches!(delivery.event, ChannelEvent::Publication { .. }))
+            .count();
         outcome
     }
 
@@ -82,14 +84,14 @@ impl World {
             Step::Store => {
                 let content = Content { data: Bytes::from_static(b"1"), ..Content::default() };
                 let publish = Request::Publish(Box::new(Publish { content, ..Publish::default() }));
-                let Outcome::Store(storing) = self.submit(publish) else { panic!("the store keeps it") };
+                let Submitted::Store(storing) = self.submit(publish) else { panic!("the store keeps it") };
                 let offset = self.stored.len() as u64 + 1;
                 self.stored.push((offset, storing.payload.into()));
                 self.told.push_back(offset);
                 true
             }
             Step::Tell => {
-                self.told.pop_front().map(|top| self.submit(Request::Grown(Epoch::from_bits(7), top))).is_some()
+                self.told.pop_front().map(|top| self.submit(Request::Advanced(Epoch::from_bits(7), top))).is_some()
             }
             Step::Read => {
                 let Some((behind, number)) = self.asked.pop_front() else { return false };
@@ -121,7 +123,7 @@ impl World {
 
     fn top(&mut self) -> u64 {
         match self.submit(Request::History(Box::default())) {
-            Outcome::Done(Response::History { position, .. }) => position.offset,
+            Submitted::Done(Response::History { position, .. }) => position.offset,
             other => panic!("{other:?}"),
         }
     }

@@ -2,7 +2,7 @@
 //! The allocator keeps some of what was freed for later; what must not be is that closing takes more than holding, or
 //! that it adds up.
 
-use touchline_engine::directory::{Act, Ask, Directory, ScopeId, ScopeOptions, Who};
+use touchline_engine::directory::{Directory, DirectoryEffect, DirectoryRequest, Requester, ScopeId, ScopeOptions};
 use touchline_registry::{OwnerId, Timing};
 
 const NOW: u64 = 1_000_000;
@@ -17,7 +17,7 @@ fn resident_bytes() -> usize {
 /// Does what the registrar does after a batch; gives the bytes that watchers are sent.
 fn end_batch(directory: &mut Directory<()>) -> usize {
     directory.flush();
-    directory.acts().map(|act| if let Act::Watch(_, json) = act { json.len() } else { 0 }).sum()
+    directory.acts().map(|act| if let DirectoryEffect::PublishChanges(_, json) = act { json.len() } else { 0 }).sum()
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn names_that_all_go_at_once_leave_nothing_behind_though_somebody_watches() {
         ..ScopeOptions::default()
     };
     let mut directory = Directory::<()>::new("here", &[options], &Timing::default(), 7, false, NOW);
-    let who = Who { owner: OwnerId([7; 16]), user: "ann".into(), is_backend: false };
+    let who = Requester { owner: OwnerId([7; 16]), user: "ann".into(), is_backend: false };
     let before = resident_bytes();
     let (mut held, mut left) = (Vec::new(), Vec::new());
     for cycle in 0..4u64 {
@@ -39,7 +39,7 @@ fn names_that_all_go_at_once_leave_nothing_behind_though_somebody_watches() {
             let name = format!("name-{number:07}").into();
             directory.ask(
                 &who,
-                Ask::Register { scope: ScopeId(0), name, meta: "1".into(), take_over: false },
+                DirectoryRequest::Register { scope: ScopeId(0), name, meta: "1".into(), take_over: false },
                 None,
                 now_ms,
             );
@@ -49,7 +49,7 @@ fn names_that_all_go_at_once_leave_nothing_behind_though_somebody_watches() {
         }
         end_batch(&mut directory);
         let full = resident_bytes() - before;
-        directory.ask(&who, Ask::Close, None, now_ms + 50_000);
+        directory.ask(&who, DirectoryRequest::Close, None, now_ms + 50_000);
         let told = end_batch(&mut directory);
         directory.tick(now_ms + 50_050);
         assert!(told < 200, "watchers are told in one word: {told} bytes");

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use touchline_engine::channels::{KeeperAct, Outcome, Storing};
-use touchline_engine::request::{Epoch, Event, History, Loaded, Recover, Runs, Stored, Subscribe};
+use touchline_engine::channels::{BackendCommand, DurablePublication, Submitted};
+use touchline_engine::request::{Appended, ChannelEvent, Epoch, History, Loaded, Recover, Runs, Subscribe};
 use touchline_engine::{
     ChannelOptions, ChannelSettings, Channels, ConnectionId, Namespaces, RecoveryMode, Request, Response,
 };
@@ -31,7 +31,7 @@ fn epoch() -> Epoch {
 }
 
 fn object(time_ms: u64) -> Bytes {
-    Storing::payload(time_ms, br#"{"data":1}"#)
+    DurablePublication::payload(time_ms, br#"{"data":1}"#)
 }
 
 fn loaded(behind: u64, top: u64) -> Loaded {
@@ -54,18 +54,18 @@ fn subscribe(slot: u32, recover: Option<u64>, epoch: Epoch) -> Request {
 fn at(top: u64) -> Channels {
     let mut channels = channels(false);
     channels.set_linked(true, NOW);
-    assert!(matches!(channels.submit(&name(), subscribe(0, None, epoch()), NOW), Outcome::Wait(_)));
-    channels.submit(&name(), Request::Interested, NOW);
+    assert!(matches!(channels.submit(&name(), subscribe(0, None, epoch()), NOW), Submitted::Wait(_)));
+    channels.submit(&name(), Request::SubscribedToBackend, NOW);
     channels.submit(&name(), Request::Loaded(Some(Box::new(loaded(0, top)))), NOW);
     channels.submit(&name(), subscribe(0, None, epoch()), NOW);
     channels.take_ready();
-    channels.keeper_acts();
+    channels.backend_commands();
     channels
 }
 
 /// Offsets recovered, none = not recovered, and what the answer costs.
-fn recovered(outcome: Outcome) -> (Option<Vec<u64>>, u32) {
-    let Outcome::Done(response) = outcome else { panic!("{outcome:?}") };
+fn recovered(outcome: Submitted) -> (Option<Vec<u64>>, u32) {
+    let Submitted::Done(response) = outcome else { panic!("{outcome:?}") };
     let work = response.work();
     let Response::Subscribed(subscribed) = response else { panic!("{response:?}") };
     let found = subscribed.recovered.expect("it was asked for");
@@ -77,12 +77,12 @@ fn a_node_that_is_behind_asks_once_for_all_who_are_ahead() {
     let mut channels = at(5);
     let waiting: Vec<_> = (1..=20)
         .map(|slot| match channels.submit(&name(), subscribe(slot, Some(5 + u64::from(slot) % 5 + 1), epoch()), NOW) {
-            Outcome::Wait(request) => request,
+            Submitted::Wait(request) => request,
             other => panic!("{other:?}"),
         })
         .collect();
-    let asked = channels.keeper_acts();
-    assert!(matches!(&asked[..], [KeeperAct::Load(_, _, 5, _)]), "one question for all: {asked:?}");
+    let asked = channels.backend_commands();
+    assert!(matches!(&asked[..], [BackendCommand::Load(_, _, 5, _)]), "one question for all: {asked:?}");
     channels.submit(&name(), Request::Loaded(Some(Box::new(loaded(5, 10)))), NOW);
     assert_eq!(channels.take_ready().len(), 1);
     for (slot, request) in (1..).zip(waiting) {
@@ -93,14 +93,14 @@ fn a_node_that_is_behind_asks_once_for_all_who_are_ahead() {
 
 /// The number of the load that was asked for, behind an offset.
 fn asked(channels: &mut Channels, behind: u64) -> u64 {
-    match channels.keeper_acts()[..] {
-        [KeeperAct::Load(_, _, from, number)] if from == behind => number,
+    match channels.backend_commands()[..] {
+        [BackendCommand::Load(_, _, from, number)] if from == behind => number,
         ref acts => panic!("{acts:?}"),
     }
 }
 
-fn waits(outcome: Outcome) -> Request {
-    let Outcome::Wait(request) = outcome else { panic!("{outcome:?}") };
+fn waits(outcome: Submitted) -> Request {
+    let Submitted::Wait(request) = outcome else { panic!("{outcome:?}") };
     request
 }
 
@@ -110,7 +110,7 @@ fn a_denial_is_for_those_who_came_before_the_question_and_the_next_one_waits_a_m
     let first = waits(channels.submit(&name(), subscribe(1, Some(9), epoch()), NOW));
     let number = asked(&mut channels, 5);
     let second = waits(channels.submit(&name(), subscribe(2, Some(7), epoch()), NOW));
-    assert!(channels.keeper_acts().is_empty(), "one question at a time");
+    assert!(channels.backend_commands().is_empty(), "one question at a time");
     // What was read before the first came does not answer it.
     channels.submit(&name(), Request::Loaded(Some(Box::new(Loaded { number: number - 1, ..loaded(5, 5) }))), NOW);
     let first = waits(channels.submit(&name(), first, NOW));
@@ -120,7 +120,7 @@ fn a_denial_is_for_those_who_came_before_the_question_and_the_next_one_waits_a_m
     let second = waits(channels.submit(&name(), second, NOW));
     let third = waits(channels.submit(&name(), subscribe(3, Some(9_999), epoch()), NOW + 199));
     channels.expire(NOW + 199);
-    assert!(channels.keeper_acts().is_empty() && channels.take_ready().is_empty(), "nobody asks again so soon");
+    assert!(channels.backend_commands().is_empty() && channels.take_ready().is_empty(), "nobody asks again so soon");
     assert_eq!(
         recovered(channels.submit(&name(), subscribe(4, Some(5), epoch()), NOW + 199)),
         (Some(vec![]), 0),
@@ -160,7 +160,7 @@ impl Readers {
 
     fn submit(&mut self, request: Request, offset: u64) {
         match self.channels.submit(&name(), request, self.now_ms) {
-            Outcome::Wait(request) => self.waiting.push((request, offset)),
+            Submitted::Wait(request) => self.waiting.push((request, offset)),
             done => match recovered(done).0 {
                 None => {
                     assert_eq!(offset, NEVER, "that is there, and was denied");
@@ -184,8 +184,8 @@ impl Readers {
             for (request, offset) in if is_ready { std::mem::take(&mut self.waiting) } else { Vec::new() } {
                 self.submit(request, offset);
             }
-            for act in self.channels.keeper_acts() {
-                let KeeperAct::LoadStored(_, behind, number) = act else { panic!("{act:?}") };
+            for act in self.channels.backend_commands() {
+                let BackendCommand::LoadStored(_, behind, number) = act else { panic!("{act:?}") };
                 self.asked.push((behind, number));
             }
             if !is_ready {
@@ -197,7 +197,7 @@ impl Readers {
     fn step(&mut self, (kind, which): (u8, usize)) {
         match kind {
             0 | 1 => self.top += 1,
-            2 => self.tell(Request::Grown(epoch(), self.top)),
+            2 => self.tell(Request::Advanced(epoch(), self.top)),
             3 => self.come(self.top),
             4 => self.come(NEVER),
             5 | 6 if !self.asked.is_empty() => {
@@ -242,16 +242,16 @@ proptest! {
 
 #[test]
 fn a_node_that_is_cut_off_or_not_answered_refuses_for_now() {
-    let unreachable = |outcome| matches!(outcome, Outcome::Done(Response::Refused(Error::CLUSTER_UNREACHABLE)));
+    let unreachable = |outcome| matches!(outcome, Submitted::Done(Response::Refused(Error::CLUSTER_UNREACHABLE)));
     let mut channels = at(5);
-    let Outcome::Wait(request) = channels.submit(&name(), subscribe(1, Some(9), epoch()), NOW) else {
+    let Submitted::Wait(request) = channels.submit(&name(), subscribe(1, Some(9), epoch()), NOW) else {
         panic!("it is not known")
     };
     channels.submit(&name(), Request::Loaded(None), NOW);
     assert_eq!(channels.take_ready().len(), 1, "whoever waits is told");
     assert!(unreachable(channels.submit(&name(), request, NOW)), "the log did not answer");
-    channels.keeper_acts();
-    let Outcome::Wait(request) = channels.submit(&name(), subscribe(1, Some(9), epoch()), NOW + 500) else {
+    channels.backend_commands();
+    let Submitted::Wait(request) = channels.submit(&name(), subscribe(1, Some(9), epoch()), NOW + 500) else {
         panic!("it is asked again")
     };
     channels.set_linked(false, NOW);
@@ -263,7 +263,7 @@ fn a_node_that_is_cut_off_or_not_answered_refuses_for_now() {
         "what is here is given"
     );
     assert!(
-        !channels.deliveries().any(|(_, delivery)| matches!(delivery.event, Event::Broken)),
+        !channels.deliveries().any(|(_, delivery)| matches!(delivery.event, ChannelEvent::Broken)),
         "who listens is left alone"
     );
 }
@@ -273,12 +273,17 @@ fn a_payload_of_a_later_version_is_refused_and_not_passed_over() {
     let mut channels = at(5);
     let mut newer = object(NOW).to_vec();
     newer[0] = 2;
-    let stored = Stored { offset: 6, previous: 5, epoch: Some(epoch()), payload: newer.into() };
-    channels.submit(&name(), Request::Stored(stored), NOW);
-    assert!(matches!(&channels.keeper_acts()[..], [KeeperAct::Unreadable(_, unreadable)] if unreadable.format == 2));
-    assert!(channels.deliveries().any(|(_, delivery)| matches!(delivery.event, Event::Broken)), "subscribers know");
+    let stored = Appended { offset: 6, previous: 5, epoch: Some(epoch()), payload: newer.into() };
+    channels.submit(&name(), Request::Appended(stored), NOW);
+    assert!(
+        matches!(&channels.backend_commands()[..], [BackendCommand::Unreadable(_, unreadable)] if unreadable.format == 2)
+    );
+    assert!(
+        channels.deliveries().any(|(_, delivery)| matches!(delivery.event, ChannelEvent::Broken)),
+        "subscribers know"
+    );
     let outcome = channels.submit(&name(), subscribe(1, Some(5), epoch()), NOW);
-    assert!(matches!(outcome, Outcome::Done(Response::Refused(Error::CLUSTER_UNREACHABLE))), "{outcome:?}");
+    assert!(matches!(outcome, Submitted::Done(Response::Refused(Error::CLUSTER_UNREACHABLE))), "{outcome:?}");
 }
 
 #[test]
@@ -288,21 +293,21 @@ fn a_store_that_has_less_than_a_node_remembers_begins_a_new_run() {
         Loaded { epoch: epoch().in_run(run + 40), runs: Runs { known, first }, ..loaded(behind, top.max(behind)) }
     };
     let mut channels = channels(true);
-    assert!(matches!(channels.submit(&name(), subscribe(0, None, epoch()), NOW), Outcome::Wait(_)));
+    assert!(matches!(channels.submit(&name(), subscribe(0, None, epoch()), NOW), Submitted::Wait(_)));
     channels.submit(&name(), Request::Loaded(Some(Box::new(of_run(1, 0, 10, vec![(1, 1)])))), NOW);
     channels.submit(&name(), subscribe(0, None, epoch()), NOW);
-    channels.keeper_acts();
+    channels.backend_commands();
     channels.catch_up();
-    assert!(matches!(&channels.keeper_acts()[..], [KeeperAct::LoadStored(_, 0, _)]));
+    assert!(matches!(&channels.backend_commands()[..], [BackendCommand::LoadStored(_, 0, _)]));
     let shorter = Loaded { top: 6, ..of_run(1, 10, 10, vec![(1, 1)]) };
     channels.submit(&name(), Request::Loaded(Some(Box::new(shorter))), NOW);
-    assert!(matches!(&channels.keeper_acts()[..], [KeeperAct::SetBack(_, 41, 7)]));
+    assert!(matches!(&channels.backend_commands()[..], [BackendCommand::BeginRun(_, 41, 7)]));
     assert!(
-        channels.deliveries().any(|(_, delivery)| matches!(delivery.event, Event::Broken)),
+        channels.deliveries().any(|(_, delivery)| matches!(delivery.event, ChannelEvent::Broken)),
         "subscribers begin anew"
     );
     // The second run gives 7 and 8.
-    let Outcome::Wait(request) = channels.submit(&name(), subscribe(1, Some(6), epoch().in_run(41)), NOW) else {
+    let Submitted::Wait(request) = channels.submit(&name(), subscribe(1, Some(6), epoch().in_run(41)), NOW) else {
         panic!("it is not known")
     };
     channels.submit(&name(), Request::Loaded(Some(Box::new(of_run(2, 0, 8, vec![(1, 1), (2, 7)])))), NOW);
@@ -318,11 +323,11 @@ fn a_store_that_has_less_than_a_node_remembers_begins_a_new_run() {
 /// A node with a subscriber that has a durable channel up to 10, in run 41.
 fn durable_at_10() -> Channels {
     let mut channels = channels(true);
-    assert!(matches!(channels.submit(&name(), subscribe(0, None, epoch()), NOW), Outcome::Wait(_)));
+    assert!(matches!(channels.submit(&name(), subscribe(0, None, epoch()), NOW), Submitted::Wait(_)));
     channels.submit(&name(), Request::Loaded(Some(Box::new(of_run_41(0, 10)))), NOW);
     channels.submit(&name(), subscribe(0, None, epoch()), NOW);
     channels.take_ready();
-    channels.keeper_acts();
+    channels.backend_commands();
     channels
 }
 
@@ -332,27 +337,28 @@ fn of_run_41(behind: u64, top: u64) -> Loaded {
 }
 
 fn is_broken(channels: &mut Channels) -> bool {
-    channels.deliveries().any(|(_, delivery)| matches!(delivery.event, Event::Broken))
+    channels.deliveries().any(|(_, delivery)| matches!(delivery.event, ChannelEvent::Broken))
 }
 
 #[test]
 fn an_offset_that_is_given_a_second_time_shows_that_the_store_was_set_back() {
-    let append = |time_ms| Stored { offset: 6, previous: 5, epoch: Some(epoch().in_run(41)), payload: object(time_ms) };
+    let append =
+        |time_ms| Appended { offset: 6, previous: 5, epoch: Some(epoch().in_run(41)), payload: object(time_ms) };
     let mut channels = durable_at_10();
-    channels.submit(&name(), Request::Stored(append(NOW)), NOW);
-    assert!(!is_broken(&mut channels) && channels.keeper_acts().is_empty(), "it has been read before it was told");
-    channels.submit(&name(), Request::Stored(append(NOW + 1)), NOW);
+    channels.submit(&name(), Request::Appended(append(NOW)), NOW);
+    assert!(!is_broken(&mut channels) && channels.backend_commands().is_empty(), "it has been read before it was told");
+    channels.submit(&name(), Request::Appended(append(NOW + 1)), NOW);
     assert!(
-        matches!(&channels.keeper_acts()[..], [KeeperAct::SetBack(_, 41, 6)]),
+        matches!(&channels.backend_commands()[..], [BackendCommand::BeginRun(_, 41, 6)]),
         "from the lowest offset that was seen on"
     );
     assert!(is_broken(&mut channels), "subscribers begin anew");
     // What it says in the same run is not believed: positions of it may be lost.
     let request = waits(channels.submit(&name(), subscribe(1, Some(10), epoch().in_run(41)), NOW));
-    assert!(matches!(&channels.keeper_acts()[..], [KeeperAct::LoadStored(_, 0, _)]));
+    assert!(matches!(&channels.backend_commands()[..], [BackendCommand::LoadStored(_, 0, _)]));
     channels.submit(&name(), Request::Loaded(Some(Box::new(of_run_41(0, 12)))), NOW);
     let outcome = channels.submit(&name(), request, NOW);
-    assert!(matches!(outcome, Outcome::Done(Response::Refused(Error::STORE_UNAVAILABLE))), "{outcome:?}");
+    assert!(matches!(outcome, Submitted::Done(Response::Refused(Error::STORE_UNAVAILABLE))), "{outcome:?}");
     let request = waits(channels.submit(&name(), subscribe(1, Some(10), epoch().in_run(41)), NOW + 200));
     let runs = Runs { known: [(1, 41), (2, 42)].into(), first: vec![(1, 1), (2, 6)] };
     let in_new_run = Loaded { epoch: epoch().in_run(42), runs, ..loaded(0, 12) };
@@ -373,22 +379,28 @@ fn a_note_that_contradicts_the_cache_is_looked_at() {
     ];
     for (life, top, behind, answer, lost_from) in cases {
         let mut channels = durable_at_10();
-        channels.submit(&name(), Request::Grown(life, top), NOW);
-        assert!(matches!(channels.keeper_acts()[..], [KeeperAct::LoadStored(_, from, _)] if from == behind), "{top}");
-        channels.submit(&name(), Request::Grown(life, top), NOW);
-        assert!(channels.keeper_acts().is_empty(), "one look at a time");
+        channels.submit(&name(), Request::Advanced(life, top), NOW);
+        assert!(
+            matches!(channels.backend_commands()[..], [BackendCommand::LoadStored(_, from, _)] if from == behind),
+            "{top}"
+        );
+        channels.submit(&name(), Request::Advanced(life, top), NOW);
+        assert!(channels.backend_commands().is_empty(), "one look at a time");
         channels.submit(&name(), Request::Loaded(Some(Box::new(answer))), NOW);
-        let acts = channels.keeper_acts();
+        let acts = channels.backend_commands();
         match lost_from {
             Some(0) => {
                 assert!(!is_broken(&mut channels), "it only came late");
-                assert!(matches!(&acts[..], [KeeperAct::LoadStored(..)]), "what came meanwhile is looked at: {acts:?}");
+                assert!(
+                    matches!(&acts[..], [BackendCommand::LoadStored(..)]),
+                    "what came meanwhile is looked at: {acts:?}"
+                );
             }
             lost_from => {
                 assert!(is_broken(&mut channels), "{lost_from:?}");
                 let told = acts
                     .iter()
-                    .find_map(|act| if let KeeperAct::SetBack(_, 41, first) = act { Some(*first) } else { None });
+                    .find_map(|act| if let BackendCommand::BeginRun(_, 41, first) = act { Some(*first) } else { None });
                 assert_eq!(told, lost_from);
             }
         }
@@ -404,7 +416,7 @@ fn a_stream_that_went_on_from_an_earlier_state_is_seen_when_the_link_comes_back(
     let others = Loaded { kept: (5..=7).map(|offset| (offset, object(NOW + 1))).collect(), number, ..loaded(4, 7) };
     channels.submit(&name(), Request::Loaded(Some(Box::new(others))), NOW);
     assert!(is_broken(&mut channels));
-    assert!(matches!(&channels.keeper_acts()[..], [KeeperAct::StreamSetBack(_, 0)]));
+    assert!(matches!(&channels.backend_commands()[..], [BackendCommand::BeginStreamRun(_, 0)]));
 }
 
 #[test]
@@ -425,10 +437,10 @@ fn a_history_is_read_from_where_it_is_whole() {
     let mut read = |offset: u64, reverse: bool| {
         let history = History { since: Some((offset, "".into())), reverse, ..History::default() };
         match channels.submit(&name(), Request::History(Box::new(history)), NOW) {
-            Outcome::Done(Response::History { publications, .. }) => {
+            Submitted::Done(Response::History { publications, .. }) => {
                 Some(publications.iter().map(|p| p.offset).collect::<Vec<_>>())
             }
-            Outcome::Done(Response::Refused(Error::UNRECOVERABLE_POSITION)) => None,
+            Submitted::Done(Response::Refused(Error::UNRECOVERABLE_POSITION)) => None,
             other => panic!("{other:?}"),
         }
     };
@@ -444,7 +456,10 @@ fn a_history_is_read_from_where_it_is_whole() {
 fn a_run_that_another_node_has_begun_ends_the_one_before_where_the_store_has_others() {
     let mut channels = durable_at_10();
     channels.catch_up();
-    assert!(matches!(&channels.keeper_acts()[..], [KeeperAct::LoadStored(_, 0, _)]), "all that is here is compared");
+    assert!(
+        matches!(&channels.backend_commands()[..], [BackendCommand::LoadStored(_, 0, _)]),
+        "all that is here is compared"
+    );
     // It was set back to 5, and 6 to 12 were given again before the second run began.
     let given_again = |offset: u64| (offset, object(if offset > 5 { NOW + 1 } else { NOW }));
     let of_second = || {
@@ -453,7 +468,7 @@ fn a_run_that_another_node_has_begun_ends_the_one_before_where_the_store_has_oth
     };
     channels.submit(&name(), Request::Loaded(Some(Box::new(of_second()))), NOW);
     assert!(is_broken(&mut channels));
-    assert!(matches!(&channels.keeper_acts()[..], [KeeperAct::SetBack(_, 41, 6)]));
+    assert!(matches!(&channels.backend_commands()[..], [BackendCommand::BeginRun(_, 41, 6)]));
     let request = waits(channels.submit(&name(), subscribe(1, Some(10), epoch().in_run(41)), NOW));
     channels.submit(&name(), Request::Loaded(Some(Box::new(of_second()))), NOW);
     assert_eq!(recovered(channels.submit(&name(), request, NOW)).0, None, "the store may not know it yet");

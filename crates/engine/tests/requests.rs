@@ -5,7 +5,8 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use touchline_engine::directory::{
-    Act, Answered, Ask, Directory, METHODS, ScopeOptions, Who, client_text, numbered, read,
+    Directory, DirectoryEffect, DirectoryReply, DirectoryRequest, METHODS, Requester, ScopeOptions, client_text,
+    numbered, read,
 };
 use touchline_protocol::Error;
 use touchline_registry::{OwnerId, Timing};
@@ -56,7 +57,7 @@ impl Nodes {
         for round in 0..20 {
             self.1 += 1;
             let now_ms = self.1;
-            let mut acts: Vec<(&'static str, Act<u32>)> = Vec::new();
+            let mut acts: Vec<(&'static str, DirectoryEffect<u32>)> = Vec::new();
             for (name, node) in &mut self.0 {
                 if round % 4 == 0 {
                     node.tick(now_ms);
@@ -66,27 +67,27 @@ impl Nodes {
             }
             for (from, act) in acts {
                 match act {
-                    Act::Answer(asker, answer) => heard.answers.push((asker, answer.map(value))),
-                    Act::Push(client, message) => {
+                    DirectoryEffect::Answer(asker, answer) => heard.answers.push((asker, answer.map(value))),
+                    DirectoryEffect::Push(client, message) => {
                         heard.messages.push((client, serde_json::from_slice(&message).expect("JSON")))
                     }
-                    Act::Spread(clients, push) => {
+                    DirectoryEffect::PushMany(clients, push) => {
                         let push: Value = serde_json::from_slice(push.json()).expect("JSON");
                         heard.messages.extend(
                             clients.into_iter().map(|client| (client, push["push"]["message"]["data"].clone())),
                         );
                     }
-                    Act::Call(client, call, message) => {
+                    DirectoryEffect::Call(client, call, message) => {
                         heard.messages.push((client, serde_json::from_slice(&numbered(call, &message)).expect("JSON")));
                     }
-                    Act::Link { scope, to, message } => {
+                    DirectoryEffect::Link { scope, to, message } => {
                         let others = self
                             .0
                             .iter_mut()
                             .filter(|(name, _)| to.as_ref().map_or(*name != from, |to| **to == **name));
                         others.for_each(|(_, node)| node.receive(&scope, &message, now_ms));
                     }
-                    Act::Node(to, message) => {
+                    DirectoryEffect::Node(to, message) => {
                         heard.largest = heard.largest.max(message.len());
                         let other = self.0.iter_mut().find(|(name, _)| *name == &*to).map(|(_, node)| node);
                         other.expect("a node").receive_from_node(from, &message, now_ms);
@@ -114,7 +115,7 @@ impl Nodes {
     }
 }
 
-fn value(answered: Answered) -> Value {
+fn value(answered: DirectoryReply) -> Value {
     serde_json::from_slice(&answered.json()).expect("answers are JSON")
 }
 
@@ -124,8 +125,8 @@ fn owner(number: u32) -> OwnerId {
     OwnerId(id)
 }
 
-fn who(number: u32) -> Who {
-    Who { owner: owner(number), user: format!("user-{number}").into(), is_backend: false }
+fn who(number: u32) -> Requester {
+    Requester { owner: owner(number), user: format!("user-{number}").into(), is_backend: false }
 }
 
 fn named(name: &str, data: Value) -> Value {
@@ -276,7 +277,7 @@ fn calls_at_other_nodes_end_with_their_caller() {
     nodes.ask("here", 2, "multi_call", &json!({"scope": "devices", "group": "all", "data": 1}));
     let other = nodes.ask("here", 3, "call", &named("far", json!(1)));
     assert_eq!((nodes.node("here").calls_waiting(), nodes.node("there").calls_waiting()), (3, 3));
-    nodes.node("here").ask(&who(2), Ask::Close, None, NOW);
+    nodes.node("here").ask(&who(2), DirectoryRequest::Close, None, NOW);
     nodes.settle();
     assert_eq!(
         (nodes.node("here").calls_waiting(), nodes.node("there").calls_waiting()),
@@ -297,7 +298,7 @@ fn a_called_client_learns_that_its_caller_is_gone() {
     let mut nodes = Nodes::new(&["here"], |_| {});
     nodes.ask("here", 1, "register", &named("near", Value::Null)).answer().expect("a free name");
     let heard = nodes.ask("here", 2, "call", &named("near", json!(1)));
-    nodes.node("here").ask(&who(2), Ask::Close, None, NOW);
+    nodes.node("here").ask(&who(2), DirectoryRequest::Close, None, NOW);
     let answer = json!({"call": heard.messages[0].1["call"], "data": 1});
     assert_eq!(nodes.ask("here", 1, "reply", &answer).answer(), Err(Error::NO_SUCH_CALL));
 }
@@ -363,7 +364,7 @@ proptest! {
             let params = json!({"scope": "devices", "group": "all", "limit": limit, "cursor": cursor});
             let ask = read("members", &params.to_string(), &node.scopes()).expect("a request");
             node.ask(&who(9), ask, Some(9), NOW);
-            let Some(Act::Answer(9, Ok(answered))) = node.acts().find(|act| matches!(act, Act::Answer(..))) else { panic!("an answer") };
+            let Some(DirectoryEffect::Answer(9, Ok(answered))) = node.acts().find(|act| matches!(act, DirectoryEffect::Answer(..))) else { panic!("an answer") };
             let page = value(answered);
             let members = page["members"].as_array().expect("a list");
             prop_assert!(members.len() <= limit);
@@ -375,7 +376,7 @@ proptest! {
             for (is_leaving, client, is_new) in deeds.by_ref().take(5) {
                 if is_leaving {
                     staying.remove(&client);
-                    node.ask(&who(client), Ask::Close, None, NOW);
+                    node.ask(&who(client), DirectoryRequest::Close, None, NOW);
                 } else if is_new || !staying.contains(&client) {
                     join(node, client + 1_000, "all");
                 }
@@ -396,6 +397,6 @@ fn a_reply_is_one_even_if_it_is_large() {
     let heard = nodes.ask("here", 2, "call", &named("near", Value::Null));
     let call = heard.messages[0].1["call"].as_u64().expect("a number");
     let outcome = Ok(Bytes::from(format!("\"{}\"", "x".repeat(4_000_000))));
-    nodes.node("here").ask(&who(1), Ask::Reply { call, outcome }, Some(1), NOW);
+    nodes.node("here").ask(&who(1), DirectoryRequest::Reply { call, outcome }, Some(1), NOW);
     assert_eq!(nodes.settle().answers.len(), 2, "a node that is not told otherwise has no bound");
 }

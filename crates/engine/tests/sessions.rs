@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use touchline_engine::request::Event;
-use touchline_engine::session::{Link, Node, Room, Sealer, Ticket};
+use touchline_engine::request::ChannelEvent;
+use touchline_engine::session::{Room, SessionSettings, SessionSigner, Ticket, TransportMode};
 use touchline_engine::tracker::{TrackLimits, Tracker};
 use touchline_engine::{
     ChannelOptions, ChannelSettings, Channels, ClientSettings, ConnectionClaims, ConnectionId, Context, Delivery,
@@ -41,13 +41,13 @@ impl Verifier for Trusting {
     }
 }
 
-impl Sealer for Trusting {
+impl SessionSigner for Trusting {
     fn seal(&self, _: OwnerId) -> String {
         "sealed".into()
     }
 }
 
-fn node() -> Node {
+fn node() -> SessionSettings {
     let open = ChannelOptions {
         allow_subscribe_for_client: true,
         allow_subscribe_for_anonymous: true,
@@ -66,7 +66,7 @@ fn node() -> Node {
         vec![Namespace { name: "h".into(), options: open.clone() }, Namespace { name: "short".into(), options: short }];
     let settings = ChannelSettings { without_namespace: open, namespaces, ..ChannelSettings::default() };
     let client = ClientSettings { allow_anonymous_connect_without_token: true, ..ClientSettings::default() };
-    Node {
+    SessionSettings {
         client,
         namespaces: Arc::new(Namespaces::new(settings)),
         verifier: Box::new(Trusting),
@@ -104,7 +104,7 @@ enum Mail {
 }
 
 struct World {
-    node: Node,
+    node: SessionSettings,
     hub: Hub,
     channels: Channels,
     clients: Vec<Client>,
@@ -232,10 +232,14 @@ impl World {
                     self.with(slot, |session, context| session.answer(ticket, response, context));
                 }
                 Some(Mail::Answer(..)) => {}
-                Some(Mail::Delivery(Delivery { channel, event: Event::Publication { publication, .. }, .. })) => {
+                Some(Mail::Delivery(Delivery {
+                    channel,
+                    event: ChannelEvent::Publication { publication, .. },
+                    ..
+                })) => {
                     let Some(local) = self.hub.find(&channel) else { continue };
                     let mut slots = Vec::new();
-                    self.hub.listeners(local).for_each(|slot| slots.push(slot as usize));
+                    self.hub.subscribers(local).for_each(|slot| slots.push(slot as usize));
                     for slot in slots {
                         let Some(session) = self.clients[slot].session.as_mut() else { continue };
                         if session.is_holding() {
@@ -253,7 +257,8 @@ impl World {
     fn connect(&mut self, slot: usize, random: &mut Random) {
         let client = &mut self.clients[slot];
         client.generation += 1;
-        client.session = Some(Session::new([slot as u8; 16], Link::Duplex, true, self.now_ms, &self.node.client));
+        client.session =
+            Some(Session::new([slot as u8; 16], TransportMode::Duplex, true, self.now_ms, &self.node.client));
         client.next_id = 1;
         client.open.insert(1);
         let subs: serde_json::Map<String, Value> =

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use touchline_engine::directory::{Act, Ask, Directory, ScopeOptions, Who, client_text, read};
+use touchline_engine::directory::{
+    Directory, DirectoryEffect, DirectoryRequest, Requester, ScopeOptions, client_text, read,
+};
 use touchline_protocol::Error;
 use touchline_registry::{OwnerId, Timing};
 
@@ -22,10 +24,10 @@ fn directory(watch_log_size: usize) -> Directory<u32> {
     Directory::new("here", &scopes, &Timing::default(), 0xfeed, false, NOW)
 }
 
-fn who(number: u32) -> Who {
+fn who(number: u32) -> Requester {
     let mut owner = [0; 16];
     owner[..4].copy_from_slice(&number.to_be_bytes());
-    Who { owner: OwnerId(owner), user: "ann".into(), is_backend: false }
+    Requester { owner: OwnerId(owner), user: "ann".into(), is_backend: false }
 }
 
 /// Orders something in the name of a client.
@@ -38,7 +40,8 @@ fn order(directory: &mut Directory<u32>, client: u32, method: &str, params: &Val
 fn question(directory: &mut Directory<u32>, method: &str, params: &Value, now_ms: u64) -> Result<Value, Error> {
     let ask = read(method, &params.to_string(), &directory.scopes())?;
     directory.ask(&who(1_000), ask, Some(1), now_ms);
-    let answer = directory.acts().find_map(|act| if let Act::Answer(1, answer) = act { Some(answer) } else { None });
+    let answer =
+        directory.acts().find_map(|act| if let DirectoryEffect::Answer(1, answer) = act { Some(answer) } else { None });
     answer.expect("an answer").map(|answered| serde_json::from_slice(&answered.json()).expect("JSON"))
 }
 
@@ -46,7 +49,7 @@ fn question(directory: &mut Directory<u32>, method: &str, params: &Value, now_ms
 fn pushes(directory: &mut Directory<u32>) -> Vec<Value> {
     directory.flush();
     let watched = directory.acts().filter_map(|act| match act {
-        Act::Watch(channel, json) => {
+        DirectoryEffect::PublishChanges(channel, json) => {
             assert_eq!(&*channel, "$registry:open");
             Some(serde_json::from_slice(&json).expect("JSON"))
         }
@@ -155,7 +158,7 @@ proptest! {
             now_ms += pause_ms;
             for (client, kind, name, many) in orders {
                 match kind {
-                    0 => directory.ask(&who(client), Ask::Close, None, now_ms),
+                    0 => directory.ask(&who(client), DirectoryRequest::Close, None, now_ms),
                     1 => order(&mut directory, client, "join", &json!({"scope": "open", "group": format!("group-{name}")}), now_ms),
                     2 => order(&mut directory, client, "unregister", &json!({"scope": "open", "name": format!("name-{name}")}), now_ms),
                     _ => for number in 0..if kind == 3 { many } else { 1 } {
@@ -197,7 +200,7 @@ fn a_mass_change_is_told_in_one_word_and_given_in_pieces() {
     }
     pushes(&mut directory);
     watcher.start(&mut directory, NOW);
-    directory.ask(&who(1), Ask::Close, None, NOW + 10_000);
+    directory.ask(&who(1), DirectoryRequest::Close, None, NOW + 10_000);
     let pushed = pushes(&mut directory);
     assert_eq!(pushed, [json!({"offset": 2 * NAMES, "epoch": "feed"})]);
     watcher.push(&pushed[0], &mut directory, NOW);

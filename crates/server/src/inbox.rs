@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
-use touchline_engine::directory::Ask;
+use touchline_engine::directory::DirectoryRequest;
 use touchline_engine::session::{ServerSubscription, Ticket};
 use touchline_engine::{ConnectionId, Delivery, Request, Response, ShardId};
 use touchline_protocol::Disconnect;
@@ -92,7 +92,7 @@ pub(crate) enum ClientOrder {
     /// The end of its connection.
     Disconnect(Disconnect),
     /// Something of the registry, in its name.
-    Act { ask: Ask, asker: Asker },
+    Act { ask: DirectoryRequest, asker: Asker },
 }
 
 /// Something to do with the connections of one user.

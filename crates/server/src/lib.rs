@@ -55,7 +55,7 @@ pub use settings::{
     StoreSettings, StreamSettings, TcpSettings, TlsSettings, UniWebSocketSettings, WebSocketSettings,
 };
 pub use tls::{TlsError, is_inline_pem, read_pem};
-pub use touchline_engine::{PersonalChannel, Refused, SubscriptionTokenSettings, TokenError, TokenSettings};
+pub use touchline_engine::{PersonalChannel, RefusalReport, SubscriptionTokenSettings, TokenError, TokenSettings};
 pub use trial::try_token;
 
 /// The version of this server, as clients and `info` see it.

@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use std::sync::Arc;
 
-use touchline_engine::directory::ScopeFigures;
+use touchline_engine::directory::ScopeMetrics;
 use touchline_store::stats::StatsFigures;
 
 use crate::node::Node;
@@ -261,7 +261,7 @@ pub(crate) struct RegistryCollector {
     pub(crate) link: Option<Link>,
 }
 
-type OfScope = (&'static str, &'static str, Kind, fn(&ScopeFigures) -> u64);
+type OfScope = (&'static str, &'static str, Kind, fn(&ScopeMetrics) -> u64);
 
 const OF_SCOPE: &[OfScope] = &[
     ("registry_names", "Names with an owner, on all nodes", Kind::Gauge, |f| f.names),

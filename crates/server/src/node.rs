@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use tokio::sync::{oneshot, watch};
 use touchline_cluster::{Cluster, IsEnough};
-use touchline_engine::directory::{Ask, Who};
+use touchline_engine::directory::{DirectoryRequest, Requester};
 use touchline_engine::{Request, Response, ShardId, session};
 
 use bytes::Bytes;
@@ -66,7 +66,7 @@ pub(crate) enum Emulated {
 /// One server process.
 pub(crate) struct Node {
     pub(crate) settings: Settings,
-    pub(crate) session: session::Node,
+    pub(crate) session: session::SessionSettings,
     pub(crate) clock: Clock,
     pub(crate) id: String,
     /// Proves of requests whose they are.
@@ -116,7 +116,13 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub(crate) fn new(settings: Settings, session: session::Node, clock: Clock, id: String, ways: Ways) -> Self {
+    pub(crate) fn new(
+        settings: Settings,
+        session: session::SessionSettings,
+        clock: Clock,
+        id: String,
+        ways: Ways,
+    ) -> Self {
         let draining = watch::Sender::new(false);
         let Ways { shards, registrar, cluster, seals, tls, proxies, origins } = ways;
         let buffer_max_size =
@@ -243,7 +249,7 @@ impl Node {
     }
 
     /// Asks the directory.
-    pub(crate) async fn ask_directory(&self, who: Who, ask: Ask) -> Response {
+    pub(crate) async fn ask_directory(&self, who: Requester, ask: DirectoryRequest) -> Response {
         let (reply, answer) = oneshot::channel();
         self.register(Order::Ask { who, ask, asker: Asker::Operation(shard::here(), reply) });
         answer.await.unwrap_or(Response::Refused(Error::INTERNAL))
@@ -285,7 +291,7 @@ impl Node {
     }
 
     /// Asks the directory in the name of a client of this node.
-    pub(crate) async fn ask_for_client(&self, owner: OwnerId, ask: Ask) -> Response {
+    pub(crate) async fn ask_for_client(&self, owner: OwnerId, ask: DirectoryRequest) -> Response {
         let (reply, answer) = oneshot::channel();
         self.order_client(owner, ClientOrder::Act { ask, asker: Asker::Operation(shard::here(), reply) });
         answer.await.unwrap_or(Response::Refused(Error::NOT_REGISTERED))

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use touchline_cluster::Cluster;
-use touchline_engine::directory::{Act, Ask, Directory, ScopeFigures, Who};
+use touchline_engine::directory::{Directory, DirectoryEffect, DirectoryRequest, Requester, ScopeMetrics};
 use touchline_engine::request::Publish;
 use touchline_engine::{Request, Response, ShardId};
 use touchline_protocol::Disconnect;
@@ -43,7 +43,7 @@ const REST: Duration = Duration::from_secs(3_600);
 /// An order for the registrar.
 pub(crate) enum Order {
     /// From a client or from the server API.
-    Ask { who: Who, ask: Ask, asker: Asker },
+    Ask { who: Requester, ask: DirectoryRequest, asker: Asker },
     /// Another node's part of a scope says something.
     Link { scope: Arc<str>, message: Bytes },
     /// Another node's directory says something.
@@ -82,7 +82,7 @@ impl Drop for Probe {
 /// What the registrar has counted.
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
-    pub(crate) scopes: Vec<ScopeFigures>,
+    pub(crate) scopes: Vec<ScopeMetrics>,
     pub(crate) calls_waiting: usize,
 }
 
@@ -216,7 +216,7 @@ impl Registrar {
         match order {
             Order::Ask { who, ask, asker } if self.walks.takes(&who, &ask) => self.walks.put(who, ask, asker),
             Order::Ask { who, ask, asker } => {
-                if matches!(ask, Ask::Close) {
+                if matches!(ask, DirectoryRequest::Close) {
                     self.walks.forget(who.owner);
                 }
                 let asker = (!matches!(asker, Asker::Nobody)).then_some(asker);
@@ -226,8 +226,8 @@ impl Registrar {
             Order::Node { from, message } => self.directory.receive_from_node(&from, &message, now_ms),
             Order::Gone(owner) => {
                 self.walks.forget(owner);
-                let who = Who { owner, user: Box::default(), is_backend: true };
-                self.directory.ask(&who, Ask::Close, None, now_ms);
+                let who = Requester { owner, user: Box::default(), is_backend: true };
+                self.directory.ask(&who, DirectoryRequest::Close, None, now_ms);
             }
             Order::Mail { scope, name } => self.directory.mail(&scope, &name),
             Order::Letters { scope, name, letters } => self.directory.deliver(&scope, &name, letters, now_ms),
@@ -251,43 +251,47 @@ impl Registrar {
         let Registrar { node, directory, .. } = self;
         for act in directory.acts() {
             match act {
-                Act::Answer(asker, answer) => {
+                DirectoryEffect::Answer(asker, answer) => {
                     node.answer(asker, answer.map_or_else(Response::Refused, Response::Answer))
                 }
-                Act::Push(owner, message) => node.order_client(owner, ClientOrder::Push(message)),
-                Act::Spread(clients, push) => spread(node, &clients, &push),
-                Act::Call(owner, call, message) => node.order_client(owner, ClientOrder::Call { call, message }),
-                Act::Drop(owner) => node.order_client(owner, ClientOrder::Disconnect(Disconnect::FORCE_NO_RECONNECT)),
-                Act::Announce(channel, frame) => {
+                DirectoryEffect::Push(owner, message) => node.order_client(owner, ClientOrder::Push(message)),
+                DirectoryEffect::PushMany(clients, push) => spread(node, &clients, &push),
+                DirectoryEffect::Call(owner, call, message) => {
+                    node.order_client(owner, ClientOrder::Call { call, message })
+                }
+                DirectoryEffect::Disconnect(owner) => {
+                    node.order_client(owner, ClientOrder::Disconnect(Disconnect::FORCE_NO_RECONNECT))
+                }
+                DirectoryEffect::Announce(channel, frame) => {
                     node.tell_home(channel, Request::Announce(frame));
                 }
-                Act::Watch(channel, json) => {
+                DirectoryEffect::PublishChanges(channel, json) => {
                     let content = Content { data: json.into(), ..Content::default() };
                     let request = Request::Publish(Box::new(Publish { content, ..Publish::default() }));
                     node.tell_home(channel, request);
                 }
-                Act::Link { scope, to, message } => {
+                DirectoryEffect::Link { scope, to, message } => {
                     if let Some(cluster) = &node.cluster {
                         cluster.link(&scope, to.as_ref(), Bytes::from_owner(message));
                     }
                 }
-                Act::Post { scope, name, message, expires_ms, most, asker } => {
+                DirectoryEffect::StoreMessage { scope, name, message, expires_ms, most, asker } => {
                     store::post(node, Letter { scope, name, message: message.into(), expires_ms, most }, asker);
                 }
-                Act::Fetch { scope, name, behind, limit } => {
+                DirectoryEffect::LoadMessages { scope, name, behind, limit } => {
                     if let Some(store) = node.store() {
                         store.letters(scope, name, behind, limit);
                     }
                 }
-                Act::Discard { ids, asker } => store::discard(node, ids, asker),
-                Act::Probe => {
+                DirectoryEffect::DiscardMessages { ids, asker } => store::discard(node, ids, asker),
+                DirectoryEffect::Probe => {
                     let probe = Arc::new(Probe(Arc::clone(node)));
                     node.tell_shards(|| Message::Probe(Arc::clone(&probe)));
                 }
-                Act::Differs { scope, node } => {
+                DirectoryEffect::OptionsDiffer { scope, node } => {
                     tracing::warn!(%scope, %node, "another node has other options for this scope: all follow the strictest policy and the smallest limits");
                 }
-                Act::Node(to, message) => {
+                DirectoryEffect::Node(to, message) => {
                     if let Some(cluster) = &node.cluster {
                         cluster.node(to, message);
                     }

@@ -3,7 +3,7 @@
 use aws_lc_rs::hmac;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use touchline_engine::session::Sealer;
+use touchline_engine::session::SessionSigner;
 use touchline_registry::OwnerId;
 
 /// Bytes of a proof: too many to be guessed.
@@ -35,7 +35,7 @@ impl Seals {
     }
 }
 
-impl Sealer for Seals {
+impl SessionSigner for Seals {
     fn seal(&self, client: OwnerId) -> String {
         URL_SAFE_NO_PAD.encode([&client.0[..], &self.prove(client.0)].concat())
     }

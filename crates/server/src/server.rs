@@ -217,7 +217,7 @@ impl Server {
         let mut key = [0; 32];
         rand::fill(&mut key).map_err(|_| no_random_numbers())?;
         let seals = Arc::new(Seals::new(key));
-        let session = session::Node {
+        let session = session::SessionSettings {
             client: client.clone(),
             namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
             verifier: Box::new(verifier),

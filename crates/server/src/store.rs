@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use touchline_engine::channels::{Storing, clearing};
+use touchline_engine::channels::{DurablePublication, clearing};
 use touchline_engine::duration::millis;
-use touchline_engine::request::{Epoch, Loaded, Position, Runs, Stored};
+use touchline_engine::request::{Appended, Epoch, Loaded, Runs, StreamPosition};
 use touchline_engine::{Namespaces, Request, Response};
 use touchline_protocol::Error;
 use touchline_store::stats::StatsSettings as StatsOpening;
@@ -94,12 +94,13 @@ pub(crate) fn stats_opening(settings: &Settings) -> Result<Option<StatsOpening>,
 }
 
 /// Has a publication stored; whoever asked is told when it is safe.
-pub(crate) fn append(node: &Arc<Node>, channel: &Arc<str>, storing: Storing, asker: Asker) {
+pub(crate) fn append(node: &Arc<Node>, channel: &Arc<str>, storing: DurablePublication, asker: Asker) {
     let Some(store) = node.store() else { return };
     let of_node = Arc::clone(node);
     let done = move |outcome: Result<Placed, Refusal>| {
-        let placed =
-            |placed: Placed| Response::Published(Some(Position { offset: placed.offset, epoch: epoch_of(placed) }));
+        let placed = |placed: Placed| {
+            Response::Published(Some(StreamPosition { offset: placed.offset, epoch: epoch_of(placed) }))
+        };
         of_node.leave_answer(asker, outcome.map_or_else(|refusal| Response::Refused(refused(refusal)), placed));
     };
     store.append(Append {
@@ -122,7 +123,7 @@ pub(crate) fn remove(node: &Arc<Node>, channel: &Arc<str>, asker: Asker) {
     let (of_node, of_channel) = (Arc::clone(node), Arc::clone(channel));
     let done = move |outcome: Result<(), Refusal>| {
         if outcome.is_ok() {
-            of_node.tell_home(of_channel, Request::Passing(clearing()));
+            of_node.tell_home(of_channel, Request::Ephemeral(clearing()));
         }
         of_node.answer(asker, outcome.map_or_else(|refusal| Response::Refused(refused(refusal)), |()| Response::Done));
     };
@@ -193,8 +194,10 @@ fn epoch_of(placed: Placed) -> Epoch {
 /// Hands on what comes of it.
 fn take(node: &Node, incoming: Incoming) {
     match incoming {
-        Incoming::Grown { channel, placed } => node.tell_home(channel, Request::Grown(epoch_of(placed), placed.offset)),
-        Incoming::Cleared { channel } => node.tell_home(channel, Request::Passing(clearing())),
+        Incoming::Grown { channel, placed } => {
+            node.tell_home(channel, Request::Advanced(epoch_of(placed), placed.offset))
+        }
+        Incoming::Cleared { channel } => node.tell_home(channel, Request::Ephemeral(clearing())),
         Incoming::Missed => node.tell_shards(|| Message::CatchUp),
         Incoming::Mail { scope, name } => node.register(Order::Mail { scope, name }),
         Incoming::Letters { scope, name, letters } => node.register(Order::Letters { scope, name, letters }),
@@ -202,7 +205,7 @@ fn take(node: &Node, incoming: Incoming) {
             let (offset, epoch) = (placed.offset, Some(epoch_of(placed)));
             node.leave_home(
                 channel,
-                Request::Stored(Stored { offset, previous: offset.saturating_sub(1), epoch, payload }),
+                Request::Appended(Appended { offset, previous: offset.saturating_sub(1), epoch, payload }),
             );
         }
         Incoming::Settled => node.wake(),
@@ -210,7 +213,7 @@ fn take(node: &Node, incoming: Incoming) {
             let loaded = history.map(|History { epoch, top, floor, kept, runs }| {
                 let kept = kept
                     .into_iter()
-                    .map(|(offset, time_ms, object)| (offset, Storing::payload(time_ms, &object)))
+                    .map(|(offset, time_ms, object)| (offset, DurablePublication::payload(time_ms, &object)))
                     .collect();
                 let runs = Runs { known: runs.known, first: runs.first };
                 let run = runs.known.last().map(|(_, id)| *id).unwrap_or_default();

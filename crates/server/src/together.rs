@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use touchline_cluster::{Cluster, Incoming, Joining, Life, Storage, StreamSettings, join as join_cluster};
 use touchline_engine::Request;
 use touchline_engine::directory::Directory;
-use touchline_engine::request::{Epoch, Loaded, Runs, Stored};
+use touchline_engine::request::{Appended, Epoch, Loaded, Runs};
 
 use crate::inbox::{Asker, Message};
 use crate::node::Node;
@@ -129,15 +129,15 @@ pub(crate) fn take(node: &Node, incoming: Incoming) {
         }
         Incoming::Node { from, message } => node.register(Order::Node { from, message }),
         Incoming::Order { message, reply } => node.send(0, Message::Order { message, reply }),
-        Incoming::Passing { channel, payload } => to_channel(channel, Request::Passing(payload)),
+        Incoming::Passing { channel, payload } => to_channel(channel, Request::Ephemeral(payload)),
         Incoming::Stored { channel, stored, previous, epoch } => {
             let epoch = Some(Epoch::from_bits(epoch));
             to_channel(
                 channel,
-                Request::Stored(Stored { offset: stored.offset, previous, epoch, payload: stored.payload }),
+                Request::Appended(Appended { offset: stored.offset, previous, epoch, payload: stored.payload }),
             );
         }
-        Incoming::Interested { channel } => to_channel(channel, Request::Interested),
+        Incoming::Interested { channel } => to_channel(channel, Request::SubscribedToBackend),
         Incoming::Loaded { channel, behind: (behind, number), history } => {
             let loaded = history.map(|history| {
                 let kept = history.kept.into_iter().map(|stored| (stored.offset, stored.payload)).collect();

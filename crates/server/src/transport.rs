@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use touchline_engine::session::Link;
+use touchline_engine::session::TransportMode;
 
 use crate::settings::Settings;
 
@@ -58,12 +58,12 @@ impl Transport {
     }
 
     /// What it can do.
-    pub(crate) fn link(self) -> Link {
+    pub(crate) fn link(self) -> TransportMode {
         match self {
-            Transport::WebSocket => Link::Duplex,
-            Transport::HttpStream | Transport::Sse => Link::Emulated,
-            Transport::UniWebSocket | Transport::UniHttpStream | Transport::UniSse => Link::Listening,
-            Transport::Tcp => Link::Lines,
+            Transport::WebSocket => TransportMode::Duplex,
+            Transport::HttpStream | Transport::Sse => TransportMode::Emulated,
+            Transport::UniWebSocket | Transport::UniHttpStream | Transport::UniSse => TransportMode::Listening,
+            Transport::Tcp => TransportMode::Lines,
         }
     }
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use serde_json::json;
 use touchline_engine::directory::Directory;
-use touchline_engine::session::{self, Link, Room, Sealer};
+use touchline_engine::session::{self, Room, SessionSigner, TransportMode};
 use touchline_engine::tracker::{TrackLimits, Tracker};
-use touchline_engine::{ConnectionId, Context, Effects, Hub, Namespaces, Refused, Session};
+use touchline_engine::{ConnectionId, Context, Effects, Hub, Namespaces, RefusalReport, Session};
 use touchline_registry::{OwnerId, Timing};
 
 use crate::auth::TokenVerifier;
@@ -19,7 +19,7 @@ use crate::settings::Settings;
 /// The client that tries, whose commands come by itself.
 struct Unsealed;
 
-impl Sealer for Unsealed {
+impl SessionSigner for Unsealed {
     fn seal(&self, _: OwnerId) -> String {
         String::new()
     }
@@ -35,7 +35,7 @@ pub fn try_token(
     token: &str,
     channel: Option<(&str, String)>,
     now_ms: u64,
-) -> Result<Option<Refused>, StartError> {
+) -> Result<Option<RefusalReport>, StartError> {
     let mut client = settings.client.clone();
     if channel.is_some() {
         // The connection is not what is tried.
@@ -43,7 +43,7 @@ pub fn try_token(
         client.allow_anonymous_connect_without_token = true;
     }
     let directory = Directory::<Asker>::new("", &settings.registry.scopes, &Timing::default(), 0, false, now_ms);
-    let node = session::Node {
+    let node = session::SessionSettings {
         verifier: Box::new(TokenVerifier::new(&client)?),
         namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
         scopes: directory.scopes(),
@@ -56,7 +56,7 @@ pub fn try_token(
         track: TrackLimits { rate: 0, props_max: 0 },
         client,
     };
-    let mut session = Session::new([0; 16], Link::Duplex, true, now_ms, &node.client);
+    let mut session = Session::new([0; 16], TransportMode::Duplex, true, now_ms, &node.client);
     let commands = match channel {
         None => vec![json!({"id": 1, "connect": {"token": token}})],
         Some((channel, user)) => {
@@ -86,6 +86,6 @@ pub fn try_token(
         effects
             .refusals
             .pop()
-            .map_or(Refused { code, cause: unknown, channel: "".into() }, |why| Refused { code, ..why })
+            .map_or(RefusalReport { code, cause: unknown, channel: "".into() }, |why| RefusalReport { code, ..why })
     }))
 }

@@ -9,7 +9,7 @@ use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value as Json, json};
-use touchline_server::{Refused, Settings, TokenError, TokenSettings};
+use touchline_server::{RefusalReport, Settings, TokenError, TokenSettings};
 
 use crate::api::configured;
 use crate::arguments::TokenArguments;
@@ -61,7 +61,7 @@ fn check(token: &str, arguments: &TokenArguments, now: Duration) -> Result<ExitC
     // A secret alone says nothing of channels and scopes.
     if arguments.secret.is_none() {
         let channel = arguments.channel.as_deref().map(|channel| (channel, user.clone()));
-        if let Some(Refused { code, cause, channel }) =
+        if let Some(RefusalReport { code, cause, channel }) =
             touchline_server::try_token(&settings, token, channel, now.as_millis() as u64)?
         {
             let of = if channel.is_empty() { String::new() } else { format!(": channel {channel:?}") };

@@ -12,18 +12,18 @@ use bytes::Bytes;
 use touchline_protocol::Publication;
 use touchline_protocol::publication::Place;
 
-use super::elsewhere::{Hearing, Keeper, Loading, RETRY_MS};
 use super::payload::{self, Payload};
-use super::{Channel, Channels, KeeperAct, Outcome, deliver, give};
+use super::replicated::{LOAD_RETRY_MS, Loading, LogBackend, SyncState};
+use super::{BackendCommand, Channel, Channels, Submitted, deliver, give};
 use crate::history::HistoryRing;
 use crate::namespace::ChannelOptions;
-use crate::request::{Epoch, Event, Loaded, Request, Response, Stored};
+use crate::request::{Appended, ChannelEvent, Epoch, Loaded, Request, Response};
 
 /// Publications that may wait behind a gap.
 const BEHIND_GAP_MAX: usize = 10_000;
 
 /// How long a log backend that has lost something is given to begin a new life or run, milliseconds.
-const LOST_MS: u64 = 10_000;
+const RUN_CHANGE_TIMEOUT_MS: u64 = 10_000;
 
 /// How much less than `history_ttl` a cache may have been without the link to be sure that nothing has come and gone:
 /// loads take time, and clocks differ.
@@ -31,7 +31,7 @@ const AGE_MARGIN_MS: u64 = 10_000;
 
 /// What a log backend was asked because of a client that is ahead of the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) enum Question {
+pub(super) enum AheadQuery {
     /// Nothing.
     #[default]
     None,
@@ -45,7 +45,7 @@ pub(super) enum Question {
     },
     /// It did not have what was asked for. It is not asked again before this time, Unix milliseconds: whoever is ahead
     /// meanwhile waits.
-    Rests(u64),
+    Resting(u64),
     /// It did not answer. It is not asked again before this time, Unix milliseconds.
     Failed(u64),
 }
@@ -53,7 +53,7 @@ pub(super) enum Question {
 /// A look at a log backend because of something that contradicts the cache: it may have been set back to an earlier
 /// state.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Look {
+pub(super) struct Verification {
     /// The number of the load that is it, as any later one is; 0 = none is under way.
     pub(super) load: u64,
     /// What the log backend had when it began, and has still if it has lost nothing.
@@ -64,51 +64,51 @@ pub(super) struct Look {
 
 impl Channels {
     /// Looks at what the log backend has from an offset on, which contradicts what is here. One look at a time.
-    pub(super) fn look(&mut self, channel: &Arc<str>, from: u64) {
-        let is_of_store = self.keeper(channel) == Keeper::Store;
-        let Some(Channel { hearing, history: Some(stored), .. }) = self.table.get_mut(channel) else { return };
-        if stored.look.load > 0 || !matches!(hearing, Hearing::Heard) {
-            stored.look.next = Some(stored.look.next.map_or(from, |next| next.min(from)));
+    pub(super) fn verify(&mut self, channel: &Arc<str>, from: u64) {
+        let is_of_store = self.log_backend(channel) == LogBackend::Store;
+        let Some(Channel { sync: hearing, log: Some(stored), .. }) = self.table.get_mut(channel) else { return };
+        if stored.verification.load > 0 || !matches!(hearing, SyncState::Live) {
+            stored.verification.next = Some(stored.verification.next.map_or(from, |next| next.min(from)));
             return;
         }
         // The top of a cluster's channel may be that of its stream.
         let top = if is_of_store { stored.ring.position().offset } else { stored.ring.newest().unwrap_or_default() };
-        stored.look = Look { load: self.keepers.next_load(), top, next: None };
+        stored.verification = Verification { load: self.backends.next_load(), top, next: None };
         self.load(channel, from.saturating_sub(1));
     }
 
     /// Takes a publication that is not behind the cache's top: it is here already, or the log backend was set back and
     /// gives offsets again.
-    fn take_again(&mut self, channel: &Arc<str>, new: &Stored, now_ms: u64) {
-        let Some(stored) = self.table.get(channel).and_then(|known| known.history.as_ref()) else { return };
+    fn handle_repeated(&mut self, channel: &Arc<str>, new: &Appended, now_ms: u64) {
+        let Some(stored) = self.table.get(channel).and_then(|known| known.log.as_ref()) else { return };
         if contradicts(&stored.ring, channel, new.offset, &new.payload) {
             self.set_back(channel, new.offset, now_ms);
         } else if stored.ring.get(new.offset).is_none() {
-            self.look(channel, new.offset);
+            self.verify(channel, new.offset);
         }
     }
 
     /// The log backend has lost what was acknowledged, from an offset on: subscribers begin anew, and so does the
     /// cache.
     fn set_back(&mut self, channel: &Arc<str>, first: u64, now_ms: u64) {
-        if let Some(stored) = self.table.get_mut(channel).and_then(|known| known.history.as_mut()) {
+        if let Some(stored) = self.table.get_mut(channel).and_then(|known| known.log.as_mut()) {
             let position = stored.ring.position();
             let run = position.epoch.run_id();
-            stored.question = Question::None;
-            stored.look = Look::default();
-            stored.lost = (position.epoch, now_ms + LOST_MS);
+            stored.ahead = AheadQuery::None;
+            stored.verification = Verification::default();
+            stored.lost = (position.epoch, now_ms + RUN_CHANGE_TIMEOUT_MS);
             stored.ended = Some((run, first));
             stored.ring = HistoryRing::new(Epoch::default());
-            self.act(match self.keeper(channel) {
-                Keeper::Store => KeeperAct::SetBack(Arc::clone(channel), run, first),
-                _ => KeeperAct::StreamSetBack(self.namespaces.namespace_of(channel).into(), run),
+            self.command(match self.log_backend(channel) {
+                LogBackend::Store => BackendCommand::BeginRun(Arc::clone(channel), run, first),
+                _ => BackendCommand::BeginStreamRun(self.namespaces.namespace_of(channel).into(), run),
             });
         }
-        self.break_off(channel, Hearing::None);
+        self.detach(channel, SyncState::Idle);
     }
 
     /// What stands between a request and its answer, in a channel that is heard; none = the cache can answer.
-    /// [`Question::None`] = the log backend has to be asked. `came` is the first load that was asked for after the
+    /// [`AheadQuery::None`] = the log backend has to be asked. `came` is the first load that was asked for after the
     /// request came.
     pub(super) fn question(
         &mut self,
@@ -116,105 +116,105 @@ impl Channels {
         request: &Request,
         came: u64,
         now_ms: u64,
-    ) -> Option<Question> {
-        let stored = self.table.get_mut(channel)?.history.as_mut()?;
+    ) -> Option<AheadQuery> {
+        let stored = self.table.get_mut(channel)?.log.as_mut()?;
         let (offset, epoch) = position_of(request)?;
         let ahead = stored.ring.ahead(offset, epoch)?;
-        if stored.read >= came {
+        if stored.last_load >= came {
             // The log backend was read since then, and does not have it.
             return None;
         }
-        match &mut stored.question {
-            Question::Asked { load, most } => {
+        match &mut stored.ahead {
+            AheadQuery::Asked { load, most } => {
                 if came <= *load {
                     *most = (*most).max(most_of(ahead));
                 }
-                Some(stored.question)
+                Some(stored.ahead)
             }
-            Question::Rests(until_ms) | Question::Failed(until_ms) if now_ms < *until_ms => Some(stored.question),
-            _ => Some(Question::None),
+            AheadQuery::Resting(until_ms) | AheadQuery::Failed(until_ms) if now_ms < *until_ms => Some(stored.ahead),
+            _ => Some(AheadQuery::None),
         }
     }
 
     /// Asks what there is behind the cache.
     pub(super) fn ask(&mut self, channel: &Arc<str>, request: &Request) {
-        let Some(stored) = self.table.get_mut(channel).and_then(|known| known.history.as_mut()) else { return };
+        let Some(stored) = self.table.get_mut(channel).and_then(|known| known.log.as_mut()) else { return };
         let ahead = position_of(request).and_then(|(offset, epoch)| stored.ring.ahead(offset, epoch));
-        stored.question = Question::Asked { load: self.keepers.next_load(), most: ahead.map_or(u64::MAX, most_of) };
+        stored.ahead = AheadQuery::Asked { load: self.backends.next_load(), most: ahead.map_or(u64::MAX, most_of) };
         let top = stored.ring.position().offset;
         self.load(channel, top);
     }
 
     /// Asks again where somebody waits for that since a denial.
     pub(super) fn end_rests(&mut self, now_ms: u64) {
-        while let Some((until_ms, _)) = self.keepers.rests.front()
+        while let Some((until_ms, _)) = self.backends.rests.front()
             && *until_ms <= now_ms
-            && let Some((_, channel)) = self.keepers.rests.pop_front()
+            && let Some((_, channel)) = self.backends.rests.pop_front()
         {
             self.make_ready(&channel);
         }
     }
 
     /// Takes a publication that a log backend has stored.
-    pub(super) fn take_stored(
+    pub(super) fn handle_appended(
         &mut self,
         channel: &Arc<str>,
         options: &ChannelOptions,
-        new: Stored,
+        new: Appended,
         now_ms: u64,
-    ) -> Outcome {
-        let done = Outcome::Done(Response::Done);
-        let Some(Channel { hearing, history: Some(stored), .. }) = self.table.get_mut(channel) else { return done };
+    ) -> Submitted {
+        let done = Submitted::Done(Response::Done);
+        let Some(Channel { sync: hearing, log: Some(stored), .. }) = self.table.get_mut(channel) else { return done };
         let top = stored.ring.position();
         match hearing {
-            Hearing::Heard if new.epoch.is_some_and(|epoch| !top.epoch.can_be(&epoch)) => {
-                self.break_off(channel, Hearing::None)
+            SyncState::Live if new.epoch.is_some_and(|epoch| !top.epoch.can_be(&epoch)) => {
+                self.detach(channel, SyncState::Idle)
             }
-            Hearing::Heard if new.offset <= top.offset => self.take_again(channel, &new, now_ms),
-            Hearing::Heard if new.previous > top.offset => {
-                *hearing = Hearing::Loading(Loading { waiting: BTreeMap::from([(new.offset, new)]), top: 0 });
+            SyncState::Live if new.offset <= top.offset => self.handle_repeated(channel, &new, now_ms),
+            SyncState::Live if new.previous > top.offset => {
+                *hearing = SyncState::Loading(Loading { waiting: BTreeMap::from([(new.offset, new)]), top: 0 });
                 self.load(channel, top.offset);
             }
-            Hearing::Heard => {
+            SyncState::Live => {
                 stored.ring.note_run(new.offset);
                 self.append_or_fail(channel, options, new.offset, &new.payload, now_ms);
             }
-            Hearing::Loading(loading) if loading.waiting.len() < BEHIND_GAP_MAX => {
+            SyncState::Loading(loading) if loading.waiting.len() < BEHIND_GAP_MAX => {
                 drop(loading.waiting.insert(new.offset, new))
             }
             // There is no room for it: it is asked for.
-            Hearing::Loading(loading) => loading.top = loading.top.max(new.offset),
-            Hearing::Asked | Hearing::None | Hearing::Failed(_) => {}
+            SyncState::Loading(loading) => loading.top = loading.top.max(new.offset),
+            SyncState::Subscribing | SyncState::Idle | SyncState::Failed(_) => {}
         }
         done
     }
 
     /// Takes what the log backend keeps: the whole history of a new channel, what fills a gap, or the answer to a
     /// question.
-    pub(super) fn take_loaded(
+    pub(super) fn handle_loaded(
         &mut self,
         channel: &Arc<str>,
         options: &ChannelOptions,
         loaded: Option<Box<Loaded>>,
         now_ms: u64,
-    ) -> Outcome {
-        let done = Outcome::Done(Response::Done);
-        let Some(Channel { hearing, history: Some(stored), .. }) = self.table.get_mut(channel) else { return done };
+    ) -> Submitted {
+        let done = Submitted::Done(Response::Done);
+        let Some(Channel { sync: hearing, log: Some(stored), .. }) = self.table.get_mut(channel) else { return done };
         let mut none = Loading::default();
         let loading = match hearing {
-            Hearing::Loading(loading) => loading,
+            SyncState::Loading(loading) => loading,
             // A second answer, to what was asked when the link came back, or to a question: it may know more than the
             // first.
-            Hearing::Heard if loaded.is_some() => &mut none,
-            Hearing::Heard if matches!(stored.question, Question::Asked { .. }) => {
-                stored.question = Question::Failed(now_ms + RETRY_MS);
-                stored.look = Look::default();
+            SyncState::Live if loaded.is_some() => &mut none,
+            SyncState::Live if matches!(stored.ahead, AheadQuery::Asked { .. }) => {
+                stored.ahead = AheadQuery::Failed(now_ms + LOAD_RETRY_MS);
+                stored.verification = Verification::default();
                 self.make_ready(channel);
                 return done;
             }
-            Hearing::Heard => {
+            SyncState::Live => {
                 // Whether it was the look or another load: the next contradiction is looked at.
-                stored.look = Look::default();
+                stored.verification = Verification::default();
                 return done;
             }
             _ => return done,
@@ -226,24 +226,24 @@ impl Channels {
         let Loading { waiting, top: grown } = std::mem::take(loading);
         let Some(loaded) = loaded else {
             // It can't be had now. Nobody is told anything wrong: who listens must begin anew, who waits is refused.
-            self.break_off(channel, Hearing::Failed(now_ms + RETRY_MS));
+            self.detach(channel, SyncState::Failed(now_ms + LOAD_RETRY_MS));
             return done;
         };
         if self.put_in(channel, options, *loaded, now_ms) {
             for new in waiting.into_values() {
-                self.take_stored(channel, options, new, now_ms);
+                self.handle_appended(channel, options, new, now_ms);
             }
             // What has come meanwhile may not have been in what was read.
-            return self.take_growth(channel, grown);
+            return self.catch_up_to(channel, grown);
         }
         done
     }
 
     /// Makes what was loaded the cache, or a part of it; whether that is done.
     fn put_in(&mut self, channel: &Arc<str>, options: &ChannelOptions, loaded: Loaded, now_ms: u64) -> bool {
-        let is_of_store = self.keeper(channel) == Keeper::Store;
+        let is_of_store = self.log_backend(channel) == LogBackend::Store;
         let Some(known) = self.table.get_mut(channel) else { return false };
-        let Some(stored) = &mut known.history else { return false };
+        let Some(stored) = &mut known.log else { return false };
         let position = stored.ring.position();
         let is_same_epoch = position.epoch == loaded.epoch;
         if position.epoch.is_same_life(&loaded.epoch)
@@ -254,12 +254,12 @@ impl Channels {
         }
         if loaded.epoch == stored.lost.0 && now_ms < stored.lost.1 {
             // Positions of this life may be of what is lost: they are not believed before the next one.
-            self.break_off(channel, Hearing::Failed(now_ms + RETRY_MS));
+            self.detach(channel, SyncState::Failed(now_ms + LOAD_RETRY_MS));
             return false;
         }
         // Another stream, or publications are gone between what is here and what can be had.
-        let is_young = now_ms.saturating_add(AGE_MARGIN_MS) < stored.sure_ms.saturating_add(stored.ttl_ms);
-        let is_sure = loaded.is_aged && (is_young || stored.sure_ms >= self.keepers.linked_ms);
+        let is_young = now_ms.saturating_add(AGE_MARGIN_MS) < stored.synced_ms.saturating_add(stored.ttl_ms);
+        let is_sure = loaded.is_aged && (is_young || stored.synced_ms >= self.backends.linked_ms);
         let is_new = !is_same_epoch || loaded.floor > position.offset && !is_sure;
         if !is_same_epoch && loaded.behind > 0 {
             // It was asked behind an offset of another life or run, which says nothing of this one.
@@ -267,21 +267,21 @@ impl Channels {
             return false;
         }
         // Nothing was asked for behind the last one.
-        stored.read = stored.read.max(loaded.number.min(self.keepers.asked()));
-        if let Question::Asked { load, most } = stored.question
-            && stored.read >= load
+        stored.last_load = stored.last_load.max(loaded.number.min(self.backends.asked()));
+        if let AheadQuery::Asked { load, most } = stored.ahead
+            && stored.last_load >= load
         {
-            stored.question = Question::None;
+            stored.ahead = AheadQuery::None;
             if most > loaded.top.max(position.offset) {
-                stored.question = Question::Rests(now_ms + RETRY_MS);
-                self.keepers.rests.push_back((now_ms + RETRY_MS, Arc::clone(channel)));
+                stored.ahead = AheadQuery::Resting(now_ms + LOAD_RETRY_MS);
+                self.backends.rests.push_back((now_ms + LOAD_RETRY_MS, Arc::clone(channel)));
             }
         }
         let has_listeners = !known.is_broken && known.listeners.iter().any(|n| *n > 0);
-        let look = std::mem::take(&mut stored.look);
+        let look = std::mem::take(&mut stored.verification);
         if has_listeners && is_new {
-            stored.question = Question::None;
-            self.break_off(channel, Hearing::None);
+            stored.ahead = AheadQuery::None;
+            self.detach(channel, SyncState::Idle);
             return false;
         }
         known.is_broken = false;
@@ -292,19 +292,19 @@ impl Channels {
         let mut runs = loaded.runs;
         stored.ended.iter().for_each(|(run, first)| runs.end_before(*run, *first));
         stored.ring.set_runs(runs);
-        known.hearing = Hearing::Heard;
-        stored.sure_ms = now_ms;
+        known.sync = SyncState::Live;
+        stored.synced_ms = now_ms;
         for (offset, payload) in loaded.kept {
             if !self.append_or_fail(channel, options, offset, &payload, now_ms) {
                 return false;
             }
         }
-        if let Some(stored) = self.table.get_mut(channel).and_then(|known| known.history.as_mut()) {
+        if let Some(stored) = self.table.get_mut(channel).and_then(|known| known.log.as_mut()) {
             stored.ring.raise(loaded.top);
             if loaded.number < look.load {
-                stored.look = look;
+                stored.verification = look;
             } else if let Some(from) = look.next {
-                self.look(channel, from);
+                self.verify(channel, from);
             }
         }
         self.make_ready(channel);
@@ -315,29 +315,29 @@ impl Channels {
     /// the beginning.
     fn begin_anew(&mut self, channel: &Arc<str>) {
         let Some(known) = self.table.get_mut(channel) else { return };
-        let Some(stored) = &mut known.history else { return };
-        stored.question = Question::None;
-        stored.look = Look::default();
+        let Some(stored) = &mut known.log else { return };
+        stored.ahead = AheadQuery::None;
+        stored.verification = Verification::default();
         stored.ring = HistoryRing::new(Epoch::default());
         if !known.is_broken && known.listeners.iter().any(|n| *n > 0) {
-            self.break_off(channel, Hearing::None);
+            self.detach(channel, SyncState::Idle);
         } else {
-            known.hearing = Hearing::Loading(Loading::default());
+            known.sync = SyncState::Loading(Loading::default());
             self.load(channel, 0);
         }
     }
 
     /// The channel's cache is worth nothing any more: its subscribers begin anew.
-    fn break_off(&mut self, channel: &Arc<str>, hearing: Hearing) {
+    fn detach(&mut self, channel: &Arc<str>, hearing: SyncState) {
         self.make_ready(channel);
-        let has_failed = matches!(hearing, Hearing::Failed(_));
+        let has_failed = matches!(hearing, SyncState::Failed(_));
         if let Some(known) = self.table.get_mut(channel) {
-            deliver(&mut self.outgoing, known, Event::Broken);
-            known.hearing = hearing;
+            deliver(&mut self.outgoing, known, ChannelEvent::Broken);
+            known.sync = hearing;
             known.is_broken = true;
         }
         if !has_failed {
-            self.forget_unheard(channel);
+            self.forget_unsynchronized(channel);
         }
     }
 
@@ -354,8 +354,8 @@ impl Channels {
         match payload::read(payload) {
             Ok(read) => self.append(channel, options, offset, read, now_ms),
             Err(unreadable) => {
-                self.act(KeeperAct::Unreadable(Arc::clone(channel), unreadable));
-                self.break_off(channel, Hearing::Failed(now_ms + RETRY_MS));
+                self.command(BackendCommand::Unreadable(Arc::clone(channel), unreadable));
+                self.detach(channel, SyncState::Failed(now_ms + LOAD_RETRY_MS));
                 return false;
             }
         }
@@ -364,7 +364,7 @@ impl Channels {
 
     fn append(&mut self, channel: &Arc<str>, options: &ChannelOptions, offset: u64, payload: Payload<'_>, now_ms: u64) {
         let Some(known) = self.table.get_mut(channel) else { return };
-        let Some(stored) = &mut known.history else { return };
+        let Some(stored) = &mut known.log else { return };
         if offset <= stored.ring.position().offset {
             return;
         }
@@ -383,8 +383,8 @@ impl Channels {
 
 /// The first offset at which a log backend has lost what it had acknowledged, if it has: it has less than there was
 /// when it was asked, or something else than what is here.
-fn first_of_others(channel: &str, stored: &super::Stored, loaded: &Loaded, is_of_store: bool) -> Option<u64> {
-    let (ring, look) = (&stored.ring, stored.look);
+fn first_of_others(channel: &str, stored: &super::ChannelLog, loaded: &Loaded, is_of_store: bool) -> Option<u64> {
+    let (ring, look) = (&stored.ring, stored.verification);
     let top = ring.position().offset;
     let mut here = loaded.kept.iter().take_while(|(offset, _)| *offset <= top);
     if let Some((other, _)) = here.find(|(offset, payload)| contradicts(ring, channel, *offset, payload)) {

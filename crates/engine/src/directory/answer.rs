@@ -9,7 +9,7 @@ use touchline_protocol::publication::Shared;
 use touchline_registry::{Change, Entry, Event, OwnerId, Reason, Replica};
 
 use super::calls::{CallError, Reply};
-use super::{Who, client_text, error_json};
+use super::{Requester, client_text, error_json};
 
 pub(super) fn empty() -> Vec<u8> {
     b"{}".to_vec()
@@ -109,7 +109,7 @@ pub(super) fn counts(replica: &Replica) -> Vec<u8> {
 }
 
 /// What a client is sent by another, or by a backend: `from` is empty then.
-pub(super) fn message(who: &Who, to: &str, data: &Bytes) -> Vec<u8> {
+pub(super) fn message(who: &Requester, to: &str, data: &Bytes) -> Vec<u8> {
     let mut out = Vec::with_capacity(data.len() + 120);
     let mut object = Object::open(&mut out);
     let mut from = Object::open(object.key("from"));
@@ -142,7 +142,7 @@ pub fn numbered(call: u64, message: &[u8]) -> Vec<u8> {
 }
 
 /// Such a message as it is kept.
-pub(super) fn letter_of(who: &Who, to: &str, data: &Bytes, now_ms: u64) -> Vec<u8> {
+pub(super) fn letter_of(who: &Requester, to: &str, data: &Bytes, now_ms: u64) -> Vec<u8> {
     let mut letter = message(who, to, data);
     letter.pop();
     letter.extend_from_slice(format!(",\"time\":{now_ms}}}").as_bytes());

@@ -12,15 +12,15 @@ use super::presence;
 use super::watch::Changes;
 use crate::work::Work;
 
-/// An answer to an [`super::Ask`], and what it has cost.
+/// An answer to an [`super::DirectoryRequest`], and what it has cost.
 #[derive(Debug)]
-pub struct Answered {
-    content: Content,
+pub struct DirectoryReply {
+    content: ReplyContent,
     work: u32,
 }
 
 #[derive(Debug)]
-enum Content {
+enum ReplyContent {
     Json(Bytes),
     Listed(Box<Listed>),
 }
@@ -44,17 +44,17 @@ pub(super) enum Listed {
     Replies(Vec<(OwnerId, Reply)>),
 }
 
-impl Answered {
+impl DirectoryReply {
     /// An answer that is written later.
     pub(super) fn list(listed: Listed, work: Work) -> Self {
-        Answered { content: Content::Listed(Box::new(listed)), work: work.units() }
+        DirectoryReply { content: ReplyContent::Listed(Box::new(listed)), work: work.units() }
     }
 
     /// An answer for which messages were given to so many clients.
     pub(super) fn sent(copies: usize) -> Self {
         let json = answer::sent(copies);
         let work = Work { copies, bytes: json.len(), ..Work::default() };
-        Answered { content: Content::Json(json.into()), work: work.units() }
+        DirectoryReply { content: ReplyContent::Json(json.into()), work: work.units() }
     }
 
     /// What the answer costs besides its command, in units of commands: one for 8 entries walked or written, one for
@@ -66,8 +66,8 @@ impl Answered {
     /// The answer as JSON, written here and now.
     pub fn json(self) -> Bytes {
         match self.content {
-            Content::Json(json) => json,
-            Content::Listed(listed) => match *listed {
+            ReplyContent::Json(json) => json,
+            ReplyContent::Listed(listed) => match *listed {
                 Listed::Presence(shown, count) => presence::write(&shown, count).into(),
                 Listed::Members(members, count) => answer::members(&members, count).into(),
                 Listed::MemberPage(members, count, next) => answer::member_page(&members, count, next).into(),
@@ -80,9 +80,9 @@ impl Answered {
     }
 }
 
-impl From<Vec<u8>> for Answered {
+impl From<Vec<u8>> for DirectoryReply {
     fn from(json: Vec<u8>) -> Self {
         let work = Work { bytes: json.len(), ..Work::default() };
-        Answered { content: Content::Json(json.into()), work: work.units() }
+        DirectoryReply { content: ReplyContent::Json(json.into()), work: work.units() }
     }
 }

@@ -7,13 +7,13 @@ use touchline_protocol::publication::Shared;
 use touchline_protocol::{ClientInfo, Error};
 use touchline_registry::{OwnerId, Stamp};
 
-use super::answered::Answered;
+use super::answered::DirectoryReply;
 use super::scope::ScopeId;
 use super::watch::WatchPosition;
 
 /// A question or an order, checked already: the asker may do this.
 #[derive(Debug, Clone)]
-pub enum Ask {
+pub enum DirectoryRequest {
     /// Gives a name to the client.
     Register {
         /// Where.
@@ -26,7 +26,7 @@ pub enum Ask {
         take_over: bool,
     },
     /// Gives the names and groups of a token to the client: all of them, or none.
-    Take(Box<[Claim]>),
+    Take(Box<[Registration]>),
     /// Takes a name from the client.
     Unregister {
         /// Where.
@@ -171,7 +171,7 @@ pub enum Ask {
 
 /// A name or a group of a token.
 #[derive(Debug, Clone)]
-pub struct Claim {
+pub struct Registration {
     /// Where.
     pub scope: ScopeId,
     /// The name, taken over where the scope keeps the newest; or the group.
@@ -208,7 +208,7 @@ pub struct Target {
 
 /// Who asks.
 #[derive(Debug, Clone)]
-pub struct Who {
+pub struct Requester {
     /// The client; the one that is acted for, if the server API asks.
     pub owner: OwnerId,
     /// Its user; empty = anonymous.
@@ -219,22 +219,22 @@ pub struct Who {
 
 /// What the directory wants done.
 #[derive(Debug)]
-pub enum Act<A> {
+pub enum DirectoryEffect<A> {
     /// Answers an asker.
-    Answer(A, Result<Answered, Error>),
+    Answer(A, Result<DirectoryReply, Error>),
     /// Gives a message, JSON, to a client of this node.
     Push(OwnerId, Vec<u8>),
     /// Gives one message to many clients of this node: they share it.
-    Spread(Vec<OwnerId>, Arc<Shared>),
+    PushMany(Vec<OwnerId>, Arc<Shared>),
     /// Gives a call to a client of this node: its number, and the message, JSON, which calls of a group share.
     /// [`super::numbered`] puts them together.
     Call(OwnerId, u64, Bytes),
     /// Disconnects a client of this node that lost a name.
-    Drop(OwnerId),
+    Disconnect(OwnerId),
     /// Tells a channel's subscribers who want to know that somebody came or went.
     Announce(Arc<str>, Arc<Shared>),
     /// Publishes changes of a scope, or how far they go, into its channel: JSON.
-    Watch(Arc<str>, Vec<u8>),
+    PublishChanges(Arc<str>, Vec<u8>),
     /// A message to other nodes' parts of a scope.
     Link {
         /// The scope's name.
@@ -249,14 +249,14 @@ pub enum Act<A> {
     /// Finds out which connections live: [`super::Directory::probed`] must follow, once the dead ones are closed.
     Probe,
     /// Another node has other options for a scope: all nodes follow the strictest policy and the smallest limits.
-    Differs {
+    OptionsDiffer {
         /// The scope's name.
         scope: Arc<str>,
         /// The other node.
         node: Arc<str>,
     },
     /// Keeps a letter, and tells the asker its id.
-    Post {
+    StoreMessage {
         /// The name's scope.
         scope: Arc<str>,
         /// The name.
@@ -271,7 +271,7 @@ pub enum Act<A> {
         asker: Option<A>,
     },
     /// Asks the store for letters: [`super::Directory::deliver`] takes them.
-    Fetch {
+    LoadMessages {
         /// The name's scope.
         scope: Arc<str>,
         /// The name.
@@ -282,7 +282,7 @@ pub enum Act<A> {
         limit: usize,
     },
     /// Throws letters away: [`super::Directory::discarded`] wants to know that it is done.
-    Discard {
+    DiscardMessages {
         /// Which; all were given to who acknowledges them.
         ids: Vec<u64>,
         /// Whoever waits for that.

@@ -25,7 +25,7 @@ pub(super) struct Fetch {
 
 /// What a client has been given under one of its names.
 #[derive(Debug)]
-struct Mailbox {
+struct InboxWindow {
     owner: OwnerId,
     /// The last letter that it was given.
     behind: u64,
@@ -40,7 +40,7 @@ struct Mailbox {
 /// The mailboxes of names that have letters, or may have.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
-    boxes: HashMap<Address, Mailbox>,
+    boxes: HashMap<Address, InboxWindow>,
     /// Whose a letter is.
     letters: HashMap<u64, Address>,
     /// Names whose letters could not be had, and when to try again; the first comes first.
@@ -53,7 +53,7 @@ impl Inbox {
         if self.boxes.get(&address).is_some_and(|mailbox| mailbox.owner != owner) {
             self.close(&address);
         }
-        let new = || Mailbox { owner, behind: 0, open: BTreeSet::new(), asked: None, has_more: false };
+        let new = || InboxWindow { owner, behind: 0, open: BTreeSet::new(), asked: None, has_more: false };
         let mailbox = self.boxes.entry(address.clone()).or_insert_with(new);
         mailbox.has_more = true;
         mailbox.ask(address)
@@ -139,7 +139,7 @@ impl Inbox {
     }
 }
 
-impl Mailbox {
+impl InboxWindow {
     fn room(&self) -> usize {
         WINDOW.saturating_sub(self.open.len())
     }

@@ -1,6 +1,6 @@
 //! The registry as a node uses it: scopes of names and groups, who is in which channel, messages and calls to names.
 //!
-//! Pure: [`Ask`]s of clients and of the server API, messages of other nodes and the time go in, [`Act`]s come out.
+//! Pure: [`DirectoryRequest`]s of clients and of the server API, messages of other nodes and the time go in, [`DirectoryEffect`]s come out.
 //! Presence is a group named by the channel, in a scope of its own.
 
 mod answer;
@@ -29,9 +29,11 @@ use touchline_registry::{
 
 use crate::duration::millis;
 pub use answer::{numbered, push as message_push};
-pub use answered::Answered;
+pub use answered::DirectoryReply;
 use answered::Listed;
-pub use ask::{Act, Ask, Claim, Listing, Target, Who, client_from_text, client_text};
+pub use ask::{
+    DirectoryEffect, DirectoryRequest, Listing, Registration, Requester, Target, client_from_text, client_text,
+};
 use calls::{CallError, Caller, Calls, Done, Reply};
 use inbox::{Address, Fetch, Inbox};
 pub use request::{METHODS, read};
@@ -51,7 +53,7 @@ const SPARE_ACTS: usize = 4_096;
 
 /// What a scope has counted since the node started, and what it holds.
 #[derive(Debug, Clone)]
-pub struct ScopeFigures {
+pub struct ScopeMetrics {
     /// The scope.
     pub scope: Arc<str>,
     /// Names with an owner, on all nodes.
@@ -77,7 +79,7 @@ pub struct Directory<A> {
     scopes: Vec<Scope>,
     calls: Calls<A>,
     inbox: Inbox,
-    acts: Vec<Act<A>>,
+    acts: Vec<DirectoryEffect<A>>,
     is_clustered: bool,
     /// The host looks at its connections.
     is_probing: bool,
@@ -139,11 +141,11 @@ impl<A> Directory<A> {
     }
 
     /// What each scope has counted.
-    pub fn figures(&self) -> impl Iterator<Item = ScopeFigures> {
+    pub fn figures(&self) -> impl Iterator<Item = ScopeMetrics> {
         self.scopes.iter().map(|scope| {
             let view = scope.replica.view();
             let counters = scope.replica.counters();
-            ScopeFigures { scope: Arc::clone(&scope.name), names: view.names(), members: view.members(), counters }
+            ScopeMetrics { scope: Arc::clone(&scope.name), names: view.names(), members: view.members(), counters }
         })
     }
 
@@ -153,7 +155,7 @@ impl<A> Directory<A> {
     }
 
     /// Carries an order out, or answers; but not what [`Scopes::answer`] does. Without an asker nobody is answered.
-    pub fn ask(&mut self, who: &Who, ask: Ask, asker: Option<A>, now_ms: u64) {
+    pub fn ask(&mut self, who: &Requester, ask: DirectoryRequest, asker: Option<A>, now_ms: u64) {
         if ask.is_walk() {
             let mut walk = self.begin(who.clone(), ask, asker, now_ms);
             while let Some(begun) = walk {
@@ -163,45 +165,49 @@ impl<A> Directory<A> {
         }
         self.now_ms = now_ms;
         if let Err(error) = self.can_be_told(&ask) {
-            return self.acts.extend(asker.map(|asker| Act::Answer(asker, Err(error))));
+            return self.acts.extend(asker.map(|asker| DirectoryEffect::Answer(asker, Err(error))));
         }
         let answer = match ask {
-            Ask::Send { target, data, store_for_ms: 0 } => self.send(who, &target, &data),
-            Ask::Send { target, data, store_for_ms } => {
+            DirectoryRequest::Send { target, data, store_for_ms: 0 } => self.send(who, &target, &data),
+            DirectoryRequest::Send { target, data, store_for_ms } => {
                 return self.post(who, &target, &data, now_ms, store_for_ms, asker);
             }
-            Ask::Acknowledge { ids } => {
+            DirectoryRequest::Acknowledge { ids } => {
                 let ids = self.inbox.given_to(who.owner, &ids);
                 if !ids.is_empty() {
-                    return self.acts.push(Act::Discard { ids, asker });
+                    return self.acts.push(DirectoryEffect::DiscardMessages { ids, asker });
                 }
                 Ok(answer::empty())
             }
-            Ask::Call { target, data, timeout_ms } => return self.call(who, &target, &data, timeout_ms, asker, now_ms),
-            Ask::Reply { call, outcome } => self.take_reply(who.owner, call, outcome.map_err(CallError::Theirs)),
-            Ask::Close => {
+            DirectoryRequest::Call { target, data, timeout_ms } => {
+                return self.call(who, &target, &data, timeout_ms, asker, now_ms);
+            }
+            DirectoryRequest::Reply { call, outcome } => {
+                self.take_reply(who.owner, call, outcome.map_err(CallError::Theirs))
+            }
+            DirectoryRequest::Close => {
                 self.close(who.owner);
                 Ok(answer::empty())
             }
-            Ask::Enter { channel, info, is_shown, is_announced } => {
+            DirectoryRequest::Enter { channel, info, is_shown, is_announced } => {
                 self.enter(who.owner, &channel, (&info, is_shown, is_announced), now_ms);
                 Ok(answer::empty())
             }
-            Ask::Exit { channel } => {
+            DirectoryRequest::Exit { channel } => {
                 let _ = self.presence().leave(who.owner, &channel);
                 Ok(answer::empty())
             }
-            Ask::PresenceStats { channel } => Ok(self.presence_stats_of(&channel)),
-            Ask::Changes { scope, position } => {
+            DirectoryRequest::PresenceStats { channel } => Ok(self.presence_stats_of(&channel)),
+            DirectoryRequest::Changes { scope, position } => {
                 let changes = self.scope(scope).and_then(|scope| scope.watch.as_ref().ok_or(Error::NOT_AVAILABLE));
                 let answer = changes.map(|watch| watch.since(position.as_ref()));
-                return self.acts.extend(asker.map(|asker| Act::Answer(asker, answer)));
+                return self.acts.extend(asker.map(|asker| DirectoryEffect::Answer(asker, answer)));
             }
             ask => self.ask_scope(who, ask, now_ms),
         };
         self.collect();
         if let Some(asker) = asker {
-            self.acts.push(Act::Answer(asker, answer.map(Answered::from)));
+            self.acts.push(DirectoryEffect::Answer(asker, answer.map(DirectoryReply::from)));
         }
     }
 
@@ -223,7 +229,7 @@ impl<A> Directory<A> {
         let Directory { scopes, acts, now_ms, .. } = self;
         for Scope { name, watch, .. } in scopes {
             let news = watch.as_mut().and_then(|watch| watch.flush(*now_ms));
-            acts.extend(news.map(|news| Act::Watch(format!("$registry:{name}").into(), news)));
+            acts.extend(news.map(|news| DirectoryEffect::PublishChanges(format!("$registry:{name}").into(), news)));
         }
     }
 
@@ -263,7 +269,8 @@ impl<A> Directory<A> {
         let Some(index) = self.scopes.iter().position(|known| &*known.name == scope) else { return };
         let address = (ScopeId(index as u16), name.into());
         let (given, fetch) = self.inbox.take(&address, letters, now_ms);
-        let push = |(owner, id, letter): (OwnerId, u64, Bytes)| Act::Push(owner, answer::letter(id, &letter));
+        let push =
+            |(owner, id, letter): (OwnerId, u64, Bytes)| DirectoryEffect::Push(owner, answer::letter(id, &letter));
         self.acts.extend(given.into_iter().map(push));
         self.fetch(fetch);
     }
@@ -289,7 +296,7 @@ impl<A> Directory<A> {
     }
 
     /// What is to be done, in order.
-    pub fn acts(&mut self) -> std::vec::Drain<'_, Act<A>> {
+    pub fn acts(&mut self) -> std::vec::Drain<'_, DirectoryEffect<A>> {
         self.acts.drain(..)
     }
 
@@ -302,30 +309,30 @@ impl<A> Directory<A> {
         self.scopes.get_mut(usize::from(id.0)).ok_or(Error::NO_SUCH_SCOPE)
     }
 
-    fn ask_scope(&mut self, who: &Who, ask: Ask, now_ms: u64) -> Result<Vec<u8>, Error> {
+    fn ask_scope(&mut self, who: &Requester, ask: DirectoryRequest, now_ms: u64) -> Result<Vec<u8>, Error> {
         let owner = who.owner;
         match ask {
-            Ask::Register { scope, name, meta, take_over } => {
+            DirectoryRequest::Register { scope, name, meta, take_over } => {
                 let registered = self.register(who, (scope, &name), &meta, take_over, now_ms)?;
                 let (Registered::New(entry) | Registered::Updated(entry)) = registered;
                 Ok(answer::entry(&entry))
             }
-            Ask::Take(claims) => self.take(owner, &claims, now_ms),
-            Ask::Unregister { scope, name } => {
+            DirectoryRequest::Take(claims) => self.take(owner, &claims, now_ms),
+            DirectoryRequest::Unregister { scope, name } => {
                 self.scope(scope)?.replica.unregister(owner, &name).map_err(refusal).map(|()| answer::empty())
             }
-            Ask::UpdateMeta { scope, name, meta, expected } => {
+            DirectoryRequest::UpdateMeta { scope, name, meta, expected } => {
                 let updated = self.scope(scope)?.replica.update_meta(owner, &name, &meta, expected);
                 updated.map(|entry| answer::entry(&entry)).map_err(refusal)
             }
-            Ask::Join { scope, group, meta } => {
+            DirectoryRequest::Join { scope, group, meta } => {
                 self.scope(scope)?.replica.join(owner, &group, &meta, now_ms).map_err(refusal)?;
                 Ok(answer::empty())
             }
-            Ask::Leave { scope, group } => {
+            DirectoryRequest::Leave { scope, group } => {
                 self.scope(scope)?.replica.leave(owner, &group).map_err(refusal).map(|()| answer::empty())
             }
-            Ask::Member { scope, group, client } => {
+            DirectoryRequest::Member { scope, group, client } => {
                 let client = client.or((!who.is_backend).then_some(owner)).ok_or(Error::BAD_REQUEST)?;
                 self.scope(scope)?
                     .replica
@@ -333,7 +340,7 @@ impl<A> Directory<A> {
                     .map(|entry| answer::member(&entry))
                     .ok_or(Error::NOT_REGISTERED)
             }
-            Ask::Count { scope } => Ok(answer::counts(&self.scope(scope)?.replica)),
+            DirectoryRequest::Count { scope } => Ok(answer::counts(&self.scope(scope)?.replica)),
             _ => Err(Error::INTERNAL),
         }
     }
@@ -343,7 +350,9 @@ impl<A> Directory<A> {
         self.scopes.iter_mut().for_each(|scope| scope.replica.close(owner));
         for (node, calls) in self.calls.caller_gone(owner) {
             self.acts.extend(
-                calls.chunks(remote::CLIENTS_MAX).map(|calls| Act::Node(Arc::clone(&node), remote::gone(calls))),
+                calls
+                    .chunks(remote::CLIENTS_MAX)
+                    .map(|calls| DirectoryEffect::Node(Arc::clone(&node), remote::gone(calls))),
             );
         }
         let done = self.calls.callee_gone(owner);
@@ -351,20 +360,28 @@ impl<A> Directory<A> {
     }
 
     /// Sends to a name.
-    fn send(&mut self, who: &Who, target: &Target, data: &Bytes) -> Result<Vec<u8>, Error> {
+    fn send(&mut self, who: &Requester, target: &Target, data: &Bytes) -> Result<Vec<u8>, Error> {
         let entry = self.resolve(target)?;
         let message = answer::message(who, &target.key, data);
         self.fits(message.len())?;
         self.acts.push(if *entry.node() == self.node {
-            Act::Push(entry.owner(), message)
+            DirectoryEffect::Push(entry.owner(), message)
         } else {
-            Act::Node(Arc::clone(entry.node()), remote::send(&[entry.owner()], &message))
+            DirectoryEffect::Node(Arc::clone(entry.node()), remote::send(&[entry.owner()], &message))
         });
         Ok(answer::sent(1))
     }
 
     /// Has a letter kept for a name, whoever has it now.
-    fn post(&mut self, who: &Who, target: &Target, data: &Bytes, now_ms: u64, store_for_ms: u64, asker: Option<A>) {
+    fn post(
+        &mut self,
+        who: &Requester,
+        target: &Target,
+        data: &Bytes,
+        now_ms: u64,
+        store_for_ms: u64,
+        asker: Option<A>,
+    ) {
         let act = self.scope(target.scope).and_then(|Scope { name: scope, options, .. }| match () {
             () if target.is_group || target.key.len() > options.name_max_length || !is_plain_text(&target.key) => {
                 Err(Error::BAD_REQUEST)
@@ -379,9 +396,16 @@ impl<A> Directory<A> {
         let message = answer::letter_of(who, &target.key, data, now_ms);
         match (act, asker) {
             (Ok((scope, expires_ms, most)), asker) => {
-                self.acts.push(Act::Post { scope, name: target.key.clone(), message, expires_ms, most, asker });
+                self.acts.push(DirectoryEffect::StoreMessage {
+                    scope,
+                    name: target.key.clone(),
+                    message,
+                    expires_ms,
+                    most,
+                    asker,
+                });
             }
-            (Err(error), Some(asker)) => self.acts.push(Act::Answer(asker, Err(error))),
+            (Err(error), Some(asker)) => self.acts.push(DirectoryEffect::Answer(asker, Err(error))),
             (Err(_), None) => {}
         }
     }
@@ -389,12 +413,12 @@ impl<A> Directory<A> {
     fn fetch(&mut self, fetches: impl IntoIterator<Item = Fetch>) {
         for Fetch { address: (scope, name), behind, limit } in fetches {
             let Some(Scope { name: scope, .. }) = self.scopes.get(usize::from(scope.0)) else { continue };
-            self.acts.push(Act::Fetch { scope: Arc::clone(scope), name, behind, limit });
+            self.acts.push(DirectoryEffect::LoadMessages { scope: Arc::clone(scope), name, behind, limit });
         }
     }
 
     /// Whether so many more calls of a scope may wait: the time that they may wait, milliseconds.
-    fn may_call(&mut self, who: &Who, target: &Target, calls: usize, timeout_ms: u64) -> Result<u64, Error> {
+    fn may_call(&mut self, who: &Requester, target: &Target, calls: usize, timeout_ms: u64) -> Result<u64, Error> {
         let (waiting, own) = (self.calls.len(), if who.is_backend { 0 } else { self.calls.of_caller(who.owner) });
         let options = &self.scope(target.scope)?.options;
         let fits = waiting + calls <= options.calls_limit
@@ -404,23 +428,23 @@ impl<A> Directory<A> {
     }
 
     /// Calls a name.
-    fn call(&mut self, who: &Who, target: &Target, data: &Bytes, timeout_ms: u64, asker: Option<A>, now_ms: u64) {
+    fn call(&mut self, who: &Requester, target: &Target, data: &Bytes, timeout_ms: u64, asker: Option<A>, now_ms: u64) {
         let Some(asker) = asker else { return };
         let message = answer::message(who, &target.key, data);
         let resolved = self.fits(message.len()).and_then(|()| self.resolve(target));
         let checked = resolved.and_then(|entry| Ok((self.may_call(who, target, 1, timeout_ms)?, entry)));
         let (timeout_ms, entry) = match checked {
             Ok(checked) => checked,
-            Err(error) => return self.acts.push(Act::Answer(asker, Err(error))),
+            Err(error) => return self.acts.push(DirectoryEffect::Answer(asker, Err(error))),
         };
         let is_here = *entry.node() == self.node;
         let node = (!is_here).then(|| Arc::clone(entry.node()));
         let (by, until_ms) = ((!who.is_backend).then_some(who.owner), now_ms.saturating_add(timeout_ms));
         let call = self.calls.open(Caller::Here(asker), by, entry.owner(), node, until_ms);
         self.acts.push(if is_here {
-            Act::Call(entry.owner(), call, message.into())
+            DirectoryEffect::Call(entry.owner(), call, message.into())
         } else {
-            Act::Node(Arc::clone(entry.node()), remote::call(&[entry.owner()], call, timeout_ms, &message))
+            DirectoryEffect::Node(Arc::clone(entry.node()), remote::call(&[entry.owner()], call, timeout_ms, &message))
         });
     }
 
@@ -436,14 +460,16 @@ impl<A> Directory<A> {
     fn finish_all(&mut self, done: impl IntoIterator<Item = Done<A>>) {
         for done in done {
             self.acts.push(match done {
-                Done::One(asker, reply) => Act::Answer(asker, answer::reply(reply).map(Answered::from)),
+                Done::One(asker, reply) => {
+                    DirectoryEffect::Answer(asker, answer::reply(reply).map(DirectoryReply::from))
+                }
                 Done::All(asker, answers) => {
                     let size = |reply: &Reply| reply.as_ref().map_or(0, Bytes::len);
                     let bytes = answers.iter().map(|(_, reply)| size(reply)).sum();
                     let work = Work { items: answers.len(), copies: answers.len(), bytes };
-                    Act::Answer(asker, Ok(Answered::list(Listed::Replies(answers), work)))
+                    DirectoryEffect::Answer(asker, Ok(DirectoryReply::list(Listed::Replies(answers), work)))
                 }
-                Done::Node(node, call, reply) => Act::Node(node, remote::answer(call, &reply)),
+                Done::Node(node, call, reply) => DirectoryEffect::Node(node, remote::answer(call, &reply)),
             });
         }
     }
@@ -458,7 +484,7 @@ impl<A> Directory<A> {
             for output in replica.outputs() {
                 match output {
                     Output::Send { to, message } if *is_clustered => {
-                        acts.push(Act::Link { scope: Arc::clone(name), to, message })
+                        acts.push(DirectoryEffect::Link { scope: Arc::clone(name), to, message })
                     }
                     Output::Send { .. } | Output::Resolve { .. } => {}
                     Output::Event(event) if index == last => acts.extend(presence::announce(&event)),
@@ -471,13 +497,15 @@ impl<A> Directory<A> {
                         }
                     }
                     Output::Lost { lost, winner, reason } => {
-                        acts.push(Act::Push(lost.owner(), answer::lost(name, &lost, &winner, reason)));
-                        acts.extend(options.disconnect_losers.then(|| Act::Drop(lost.owner())));
+                        acts.push(DirectoryEffect::Push(lost.owner(), answer::lost(name, &lost, &winner, reason)));
+                        acts.extend(options.disconnect_losers.then(|| DirectoryEffect::Disconnect(lost.owner())));
                     }
                     Output::Node { node, is_up } if index == last && !is_up => nodes_gone.push(node),
                     Output::Node { .. } => {}
                     Output::Probe => is_asked = true,
-                    Output::Differs { node } => acts.push(Act::Differs { scope: Arc::clone(name), node }),
+                    Output::Differs { node } => {
+                        acts.push(DirectoryEffect::OptionsDiffer { scope: Arc::clone(name), node })
+                    }
                 }
             }
         }
@@ -544,7 +572,7 @@ mod tests {
         let mut directory = Directory::<()>::new("here", &[], &Timing::default(), 7, false, 1_000);
         for (room, is_kept) in [(1, true), (SPARE_ACTS, true), (SPARE_ACTS + 1, false)] {
             directory.acts = Vec::with_capacity(room);
-            directory.acts.push(Act::Drop(OwnerId([1; 16])));
+            directory.acts.push(DirectoryEffect::Disconnect(OwnerId([1; 16])));
             directory.release_spare();
             assert_eq!(directory.acts.capacity(), room, "what waits is kept");
             assert_eq!(directory.acts().count(), 1);

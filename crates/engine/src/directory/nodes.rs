@@ -5,7 +5,7 @@ use std::sync::Arc;
 use touchline_protocol::Error;
 use touchline_registry::{Entry, OwnerId, Refusal, Registered};
 
-use super::ask::{Act, Who};
+use super::ask::{DirectoryEffect, Requester};
 use super::scope::fits;
 use super::{Directory, ScopeId, Target, refusal};
 
@@ -58,7 +58,7 @@ impl<A> Directory<A> {
         self.collect();
     }
 
-    /// The host has closed the connections that were dead ([`Act::Probe`]).
+    /// The host has closed the connections that were dead ([`DirectoryEffect::Probe`]).
     pub fn probed(&mut self, now_ms: u64) {
         self.is_probing = false;
         self.scopes.iter_mut().for_each(|scope| scope.replica.probed(now_ms));
@@ -68,7 +68,7 @@ impl<A> Directory<A> {
     /// Asks the host once for all scopes.
     pub(super) fn probe(&mut self) {
         if !std::mem::replace(&mut self.is_probing, true) {
-            self.acts.push(Act::Probe);
+            self.acts.push(DirectoryEffect::Probe);
         }
     }
 
@@ -82,7 +82,7 @@ impl<A> Directory<A> {
     /// Gives a name to an owner. One that is on a node that may be dead goes to its user, who comes back here.
     pub(super) fn register(
         &mut self,
-        who: &Who,
+        who: &Requester,
         (scope, name): (ScopeId, &str),
         meta: &[u8],
         take_over: bool,

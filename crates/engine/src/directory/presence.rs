@@ -9,7 +9,7 @@ use touchline_protocol::{ClientInfo, encode};
 use touchline_registry::{Change, Entry, Event, OwnerId};
 
 use super::ask::client_bytes;
-use super::{Act, Directory};
+use super::{Directory, DirectoryEffect};
 
 const SHOWN: u8 = 1;
 const ANNOUNCED: u8 = 2;
@@ -69,7 +69,7 @@ pub(super) fn write(shown: &[Entry], count: u64) -> Vec<u8> {
 }
 
 /// A join or leave push, if the member wants others to be told.
-pub(super) fn announce<A>(event: &Event) -> Option<Act<A>> {
+pub(super) fn announce<A>(event: &Event) -> Option<DirectoryEffect<A>> {
     let kind = match event.change {
         Change::Joined => "join",
         Change::Left => "leave",
@@ -87,7 +87,7 @@ pub(super) fn announce<A>(event: &Event) -> Option<Act<A>> {
         body.close();
         object.close();
     });
-    Some(Act::Announce(event.entry.key().into(), Arc::new(push)))
+    Some(DirectoryEffect::Announce(event.entry.key().into(), Arc::new(push)))
 }
 
 impl<A> Directory<A> {

@@ -11,10 +11,10 @@ use touchline_protocol::encode::{self, Object};
 use touchline_registry::OwnerId;
 
 use super::calls::{CallError, Caller, Reply};
-use super::{Act, Directory, answer as words, client_from_text, client_text, error_json, request::given};
+use super::{Directory, DirectoryEffect, answer as words, client_from_text, client_text, error_json, request::given};
 
 #[derive(Deserialize)]
-struct Message<'a> {
+struct DirectoryMessage<'a> {
     /// For a client of the receiver.
     #[serde(default)]
     client: &'a str,
@@ -100,7 +100,7 @@ pub(super) fn gone(calls: &[u64]) -> Vec<u8> {
 impl<A> Directory<A> {
     /// A message of another node's directory. What can't be read is left alone.
     pub fn receive_from_node(&mut self, from: &str, message: &[u8], now_ms: u64) {
-        let Ok(message) = serde_json::from_slice::<Message<'_>>(message) else { return };
+        let Ok(message) = serde_json::from_slice::<DirectoryMessage<'_>>(message) else { return };
         let take = |json: &RawValue| Bytes::copy_from_slice(json.get().as_bytes());
         if !message.gone.is_empty() {
             let from = from.into();
@@ -124,7 +124,7 @@ impl<A> Directory<A> {
         let clients: Vec<OwnerId> =
             std::iter::once(message.client).chain(message.clients).filter_map(client_from_text).collect();
         if message.call == 0 {
-            return self.acts.push(Act::Spread(clients, Arc::new(words::push(json.get().as_bytes()))));
+            return self.acts.push(DirectoryEffect::PushMany(clients, Arc::new(words::push(json.get().as_bytes()))));
         }
         let json = take(json);
         let (most, longest_ms) = self.call_limits();
@@ -133,11 +133,11 @@ impl<A> Directory<A> {
             let number = message.call.wrapping_add(place);
             if self.calls.len() >= most {
                 let refused = answer(number, &Err(CallError::Ours(Error::TOO_MANY_CALLS)));
-                self.acts.push(Act::Node(from.into(), refused));
+                self.acts.push(DirectoryEffect::Node(from.into(), refused));
                 continue;
             }
             let call = self.calls.open(Caller::Node(from.into(), number), None, client, None, until_ms);
-            self.acts.push(Act::Call(client, call, json.clone()));
+            self.acts.push(DirectoryEffect::Call(client, call, json.clone()));
         }
     }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use touchline_protocol::{Error, data};
 
-use super::ask::{Ask, Listing, Target, client_from_text};
+use super::ask::{DirectoryRequest, Listing, Target, client_from_text};
 use super::scope::{ScopeId, Scopes, fits};
 use super::watch;
 
@@ -120,7 +120,7 @@ pub(crate) fn has_control(text: &str) -> bool {
 ///
 /// # Errors
 /// 104 for an unknown method, 107 for bad parameters, 4003 for an unknown scope.
-pub fn read(method: &str, params: &str, scopes: &Scopes) -> Result<Ask, Error> {
+pub fn read(method: &str, params: &str, scopes: &Scopes) -> Result<DirectoryRequest, Error> {
     let p: Params<'_> = serde_json::from_str(params).map_err(|_| Error::BAD_REQUEST)?;
     if method == "reply" {
         let outcome = match p.error {
@@ -128,14 +128,14 @@ pub fn read(method: &str, params: &str, scopes: &Scopes) -> Result<Ask, Error> {
             // A function that returns nothing answers with nothing.
             None => Ok(p.data.map_or_else(|| Ok(Bytes::from_static(b"null")), data::take)?),
         };
-        return Ok(Ask::Reply { call: p.call, outcome });
+        return Ok(DirectoryRequest::Reply { call: p.call, outcome });
     }
     if method == "inbox.ack" {
         if p.ids.len() > ACKNOWLEDGED_MAX {
             return Err(Error::BAD_REQUEST);
         }
         let ids = p.ids.iter().map(|id| &**id).chain((!p.id.is_empty()).then_some(&*p.id));
-        return Ok(Ask::Acknowledge {
+        return Ok(DirectoryRequest::Acknowledge {
             ids: ids.map(str::parse).collect::<Result<_, _>>().map_err(|_| Error::BAD_REQUEST)?,
         });
     }
@@ -149,39 +149,43 @@ pub fn read(method: &str, params: &str, scopes: &Scopes) -> Result<Ask, Error> {
     let (name, group) = (|| Box::<str>::from(&*p.name), || Box::<str>::from(&*p.group));
     Ok(match method {
         "register" => match &*p.policy {
-            "" | "oldest" | "reject" => Ask::Register { scope, name: name(), meta: p.meta()?, take_over: false },
-            "newest" => Ask::Register { scope, name: name(), meta: p.meta()?, take_over: true },
+            "" | "oldest" | "reject" => {
+                DirectoryRequest::Register { scope, name: name(), meta: p.meta()?, take_over: false }
+            }
+            "newest" => DirectoryRequest::Register { scope, name: name(), meta: p.meta()?, take_over: true },
             _ => return Err(Error::BAD_REQUEST),
         },
-        "unregister" => Ask::Unregister { scope, name: name() },
+        "unregister" => DirectoryRequest::Unregister { scope, name: name() },
         "update_meta" if p.meta.is_none() => return Err(Error::BAD_REQUEST),
         "update_meta" => {
             let expected = match &*p.version {
                 "" => None,
                 text => Some(super::version_from_text(text).ok_or(Error::BAD_REQUEST)?),
             };
-            Ask::UpdateMeta { scope, name: name(), meta: p.meta()?, expected }
+            DirectoryRequest::UpdateMeta { scope, name: name(), meta: p.meta()?, expected }
         }
-        "lookup" => Ask::Lookup { scope, name: name() },
-        "names" => Ask::Names(p.listing(scope)),
-        "groups" => Ask::Groups(p.listing(scope)),
-        "changes" => Ask::Changes { scope, position: watch::position(&p.epoch, p.offset)? },
-        "count" => Ask::Count { scope },
-        "join" => Ask::Join { scope, group: group(), meta: p.meta()? },
-        "leave" => Ask::Leave { scope, group: group() },
-        "members" if p.limit == 0 && p.cursor == 0 => Ask::Members { scope, group: group() },
-        "members" => Ask::MemberPage { group: group(), listing: p.listing(scope) },
+        "lookup" => DirectoryRequest::Lookup { scope, name: name() },
+        "names" => DirectoryRequest::Names(p.listing(scope)),
+        "groups" => DirectoryRequest::Groups(p.listing(scope)),
+        "changes" => DirectoryRequest::Changes { scope, position: watch::position(&p.epoch, p.offset)? },
+        "count" => DirectoryRequest::Count { scope },
+        "join" => DirectoryRequest::Join { scope, group: group(), meta: p.meta()? },
+        "leave" => DirectoryRequest::Leave { scope, group: group() },
+        "members" if p.limit == 0 && p.cursor == 0 => DirectoryRequest::Members { scope, group: group() },
+        "members" => DirectoryRequest::MemberPage { group: group(), listing: p.listing(scope) },
         "member" => {
             let client =
                 (!p.client.is_empty()).then(|| client_from_text(&p.client).ok_or(Error::BAD_REQUEST)).transpose()?;
-            Ask::Member { scope, group: group(), client }
+            DirectoryRequest::Member { scope, group: group(), client }
         }
-        "send" => {
-            Ask::Send { target: p.target(scope)?, data: p.data()?, store_for_ms: p.store_for.saturating_mul(1_000) }
-        }
+        "send" => DirectoryRequest::Send {
+            target: p.target(scope)?,
+            data: p.data()?,
+            store_for_ms: p.store_for.saturating_mul(1_000),
+        },
         _ => {
             let timeout_ms = if p.timeout_ms == 0 { CALL_TIMEOUT_MS } else { p.timeout_ms };
-            Ask::Call { target: p.target(scope)?, data: p.data()?, timeout_ms }
+            DirectoryRequest::Call { target: p.target(scope)?, data: p.data()?, timeout_ms }
         }
     })
 }
@@ -190,14 +194,24 @@ pub fn read(method: &str, params: &str, scopes: &Scopes) -> Result<Ask, Error> {
 ///
 /// # Errors
 /// 103 if it may not.
-pub(crate) fn permit(ask: &Ask, user: &str, granted: &[(Box<str>, Box<str>)], scopes: &Scopes) -> Result<(), Error> {
+pub(crate) fn permit(
+    ask: &DirectoryRequest,
+    user: &str,
+    granted: &[(Box<str>, Box<str>)],
+    scopes: &Scopes,
+) -> Result<(), Error> {
     let scope = match ask {
-        Ask::Register { scope, .. } | Ask::Join { scope, .. } | Ask::Lookup { scope, .. } => *scope,
-        Ask::Members { scope, .. } | Ask::Member { scope, .. } | Ask::Changes { scope, .. } | Ask::Count { scope } => {
-            *scope
-        }
-        Ask::Names(listing) | Ask::Groups(listing) | Ask::MemberPage { listing, .. } => listing.scope,
-        Ask::Send { target, .. } | Ask::Call { target, .. } => target.scope,
+        DirectoryRequest::Register { scope, .. }
+        | DirectoryRequest::Join { scope, .. }
+        | DirectoryRequest::Lookup { scope, .. } => *scope,
+        DirectoryRequest::Members { scope, .. }
+        | DirectoryRequest::Member { scope, .. }
+        | DirectoryRequest::Changes { scope, .. }
+        | DirectoryRequest::Count { scope } => *scope,
+        DirectoryRequest::Names(listing)
+        | DirectoryRequest::Groups(listing)
+        | DirectoryRequest::MemberPage { listing, .. } => listing.scope,
+        DirectoryRequest::Send { target, .. } | DirectoryRequest::Call { target, .. } => target.scope,
         // What concerns the client's own entries, or a call that it was given.
         _ => return Ok(()),
     };
@@ -207,12 +221,14 @@ pub(crate) fn permit(ask: &Ask, user: &str, granted: &[(Box<str>, Box<str>)], sc
         |key: &str| granted.iter().any(|(scope, pattern)| **scope == *options.name && fits(pattern, key, user));
     let is_known = !user.is_empty() || options.allow_for_anonymous;
     let may = match ask {
-        Ask::Register { name, .. } => is_granted(name) || is_known && any(&options.allow_register, name),
-        Ask::Join { group, .. } => is_known && any(&options.allow_join, group),
-        Ask::Send { store_for_ms: 0, .. } => is_known && options.allow_send_for_client,
-        Ask::Send { target, .. } => is_known && options.allow_send_for_client && any(&options.allow_store, &target.key),
-        Ask::Call { .. } => is_known && options.allow_call_for_client,
-        Ask::Changes { .. } => is_known && options.allow_watch_for_client,
+        DirectoryRequest::Register { name, .. } => is_granted(name) || is_known && any(&options.allow_register, name),
+        DirectoryRequest::Join { group, .. } => is_known && any(&options.allow_join, group),
+        DirectoryRequest::Send { store_for_ms: 0, .. } => is_known && options.allow_send_for_client,
+        DirectoryRequest::Send { target, .. } => {
+            is_known && options.allow_send_for_client && any(&options.allow_store, &target.key)
+        }
+        DirectoryRequest::Call { .. } => is_known && options.allow_call_for_client,
+        DirectoryRequest::Changes { .. } => is_known && options.allow_watch_for_client,
         _ => is_known && options.allow_lookup_for_client,
     };
     if may { Ok(()) } else { Err(Error::PERMISSION_DENIED) }
@@ -232,7 +248,7 @@ mod tests {
         Directory::<()>::new("here", &[options], &Timing::default(), 7, false, 0).scopes()
     }
 
-    fn ask(method: &str, params: &str) -> Ask {
+    fn ask(method: &str, params: &str) -> DirectoryRequest {
         let params = format!(r#"{{"scope":"devices","data":1,{params}}}"#);
         read(method, &params, &scopes(|_| {})).expect("a request")
     }
@@ -303,7 +319,7 @@ mod tests {
             assert_eq!(permit(&ask(method, params), "", &[], &scopes), Ok(()), "{method}");
         }
         assert_eq!(permit(&ask("reply", r#""call":1"#), "", &[], &scopes), Ok(()));
-        let elsewhere = Ask::Count { scope: ScopeId(9) };
+        let elsewhere = DirectoryRequest::Count { scope: ScopeId(9) };
         assert_eq!(permit(&elsewhere, "ann", &[], &scopes), Err(Error::NO_SUCH_SCOPE));
     }
 

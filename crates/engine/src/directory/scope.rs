@@ -7,7 +7,7 @@ use touchline_protocol::Error;
 use touchline_registry::{Limits, Policy, Settings, Timing, View};
 
 use super::answer;
-use super::ask::Ask;
+use super::ask::DirectoryRequest;
 use crate::duration;
 
 /// A scope of the configuration.
@@ -146,8 +146,8 @@ impl Scopes {
     }
 
     /// Answers what any thread can answer by itself: who has a name. `None` = the directory must be asked.
-    pub fn answer(&self, ask: &Ask) -> Option<Result<Vec<u8>, Error>> {
-        let Ask::Lookup { scope, name } = ask else { return None };
+    pub fn answer(&self, ask: &DirectoryRequest) -> Option<Result<Vec<u8>, Error>> {
+        let DirectoryRequest::Lookup { scope, name } = ask else { return None };
         let view = self.0.get(usize::from(scope.0)).map(|(_, view)| view);
         Some(
             view.ok_or(Error::NO_SUCH_SCOPE)

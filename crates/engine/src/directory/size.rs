@@ -4,7 +4,7 @@
 use touchline_protocol::Error;
 
 use super::Directory;
-use super::ask::Ask;
+use super::ask::DirectoryRequest;
 
 /// Bytes around an entry, or around a message to a client, on its way to another node: who sends it, stamps, numbers,
 /// one client id.
@@ -45,8 +45,12 @@ impl<A> Directory<A> {
 
     /// Whether a reply can be told to the other nodes. Messages to clients are looked at when they are written, entries
     /// by their replica.
-    pub(super) fn can_be_told(&self, ask: &Ask) -> Result<(), Error> {
-        if let Ask::Reply { outcome: Ok(data) | Err(data), .. } = ask { self.fits(data.len()) } else { Ok(()) }
+    pub(super) fn can_be_told(&self, ask: &DirectoryRequest) -> Result<(), Error> {
+        if let DirectoryRequest::Reply { outcome: Ok(data) | Err(data), .. } = ask {
+            self.fits(data.len())
+        } else {
+            Ok(())
+        }
     }
 
     /// Clients of one node that one message of so many bytes may be for.

@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use touchline_protocol::Error;
 use touchline_registry::OwnerId;
 
-use super::ask::Claim;
+use super::ask::Registration;
 use super::{Directory, ScopeId, answer, refusal};
 
 impl<A> Directory<A> {
     /// Gives all of some names and groups to an owner. Nothing has changed, and nobody has lost a name, if one of them
     /// is refused.
-    pub(super) fn take(&mut self, owner: OwnerId, claims: &[Claim], now_ms: u64) -> Result<Vec<u8>, Error> {
+    pub(super) fn take(&mut self, owner: OwnerId, claims: &[Registration], now_ms: u64) -> Result<Vec<u8>, Error> {
         self.may_take(owner, claims)?;
-        for Claim { scope, key, meta, is_group } in claims {
+        for Registration { scope, key, meta, is_group } in claims {
             let replica = &mut self.scope(*scope)?.replica;
             // All of it has been checked, and nothing comes in between.
             if *is_group {
@@ -25,9 +25,9 @@ impl<A> Directory<A> {
         Ok(answer::empty())
     }
 
-    fn may_take(&mut self, owner: OwnerId, claims: &[Claim]) -> Result<(), Error> {
+    fn may_take(&mut self, owner: OwnerId, claims: &[Registration]) -> Result<(), Error> {
         let mut new: BTreeMap<ScopeId, BTreeSet<(bool, &str)>> = BTreeMap::new();
-        for Claim { scope, key, meta, is_group } in claims {
+        for Registration { scope, key, meta, is_group } in claims {
             let replica = &self.scope(*scope)?.replica;
             let may = if *is_group {
                 replica.may_join(owner, key, meta)

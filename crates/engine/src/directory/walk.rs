@@ -9,8 +9,8 @@ use touchline_protocol::Error;
 use touchline_protocol::publication::Shared;
 use touchline_registry::{Entry, OwnerId};
 
-use super::answered::{Answered, Listed};
-use super::ask::{Act, Ask, Listing, Target, Who};
+use super::answered::{DirectoryReply, Listed};
+use super::ask::{DirectoryEffect, DirectoryRequest, Listing, Requester, Target};
 use super::calls::Caller;
 use super::{Directory, ScopeId, answer, presence, remote};
 use crate::work::Work;
@@ -25,14 +25,14 @@ const AROUND: usize = 120;
 /// An order under way.
 #[derive(Debug)]
 pub struct Walk<A> {
-    who: Who,
+    who: Requester,
     asker: Option<A>,
-    way: Way,
+    way: WalkKind,
     work: Work,
 }
 
 #[derive(Debug)]
-enum Way {
+enum WalkKind {
     Presence { channel: Box<str>, limit: usize, shown: Vec<Entry> },
     Members { scope: ScopeId, group: Box<str>, limit: usize, found: Vec<Entry> },
     MemberPage { group: Box<str>, listing: Listing, found: Vec<Entry>, steps: usize },
@@ -45,27 +45,31 @@ enum Way {
 impl<A> Walk<A> {
     /// Whether it sends something to others, which is done whatever becomes of who has asked for it.
     pub fn is_send(&self) -> bool {
-        matches!(self.way, Way::Send { .. })
+        matches!(self.way, WalkKind::Send { .. })
     }
 }
 
-impl Ask {
+impl DirectoryRequest {
     /// Whether it touches many entries: [`Directory::begin`] and [`Directory::step`] carry it out in short steps.
     pub fn is_walk(&self) -> bool {
         match self {
-            Ask::Presence { .. } | Ask::Members { .. } | Ask::MemberPage { .. } | Ask::Names(_) | Ask::Groups(_) => {
-                true
+            DirectoryRequest::Presence { .. }
+            | DirectoryRequest::Members { .. }
+            | DirectoryRequest::MemberPage { .. }
+            | DirectoryRequest::Names(_)
+            | DirectoryRequest::Groups(_) => true,
+            DirectoryRequest::Send { target, store_for_ms: 0, .. } | DirectoryRequest::Call { target, .. } => {
+                target.is_group
             }
-            Ask::Send { target, store_for_ms: 0, .. } | Ask::Call { target, .. } => target.is_group,
             _ => false,
         }
     }
 }
 
 impl<A> Directory<A> {
-    /// Begins an order that [`Ask::is_walk`]. `None` = it is answered already; else [`Directory::step`] must be called
+    /// Begins an order that [`DirectoryRequest::is_walk`]. `None` = it is answered already; else [`Directory::step`] must be called
     /// until it gives nothing back, and no other order may be begun before.
-    pub fn begin(&mut self, who: Who, ask: Ask, asker: Option<A>, now_ms: u64) -> Option<Walk<A>> {
+    pub fn begin(&mut self, who: Requester, ask: DirectoryRequest, asker: Option<A>, now_ms: u64) -> Option<Walk<A>> {
         match self.way(&who, ask) {
             Ok(Ok(way)) => Some(Walk { who, asker, way, work: Work::default() }),
             Ok(Err(other)) => {
@@ -73,52 +77,52 @@ impl<A> Directory<A> {
                 None
             }
             Err(error) => {
-                self.acts.extend(asker.map(|asker| Act::Answer(asker, Err(error))));
+                self.acts.extend(asker.map(|asker| DirectoryEffect::Answer(asker, Err(error))));
                 None
             }
         }
     }
 
     /// Where an order begins; the order itself, if it is none of these.
-    fn way(&mut self, who: &Who, ask: Ask) -> Result<Result<Way, Ask>, Error> {
+    fn way(&mut self, who: &Requester, ask: DirectoryRequest) -> Result<Result<WalkKind, DirectoryRequest>, Error> {
         let way = match ask {
-            Ask::Presence { channel, limit } => {
+            DirectoryRequest::Presence { channel, limit } => {
                 let presence = self.presence();
                 presence.begin_walk(&channel);
                 let shown = Vec::with_capacity(limit.min(presence.member_count(&channel)));
-                Way::Presence { channel, limit, shown }
+                WalkKind::Presence { channel, limit, shown }
             }
-            Ask::Members { scope, group, .. } => {
+            DirectoryRequest::Members { scope, group, .. } => {
                 let at = self.scope(scope)?;
                 at.replica.begin_walk(&group);
                 let limit = at.options.members_limit;
                 let found = Vec::with_capacity(limit.min(at.replica.member_count(&group)));
-                Way::Members { scope, group, limit, found }
+                WalkKind::Members { scope, group, limit, found }
             }
-            Ask::MemberPage { group, listing } => {
+            DirectoryRequest::MemberPage { group, listing } => {
                 self.scope(listing.scope)?;
-                Way::MemberPage { group, listing, found: Vec::new(), steps: 0 }
+                WalkKind::MemberPage { group, listing, found: Vec::new(), steps: 0 }
             }
-            Ask::Names(listing) => {
+            DirectoryRequest::Names(listing) => {
                 self.scope(listing.scope)?;
-                Way::Names { listing, found: Vec::new(), steps: 0 }
+                WalkKind::Names { listing, found: Vec::new(), steps: 0 }
             }
-            Ask::Groups(listing) => {
+            DirectoryRequest::Groups(listing) => {
                 self.scope(listing.scope)?;
-                Way::Groups { listing, found: Vec::new(), steps: 0 }
+                WalkKind::Groups { listing, found: Vec::new(), steps: 0 }
             }
-            Ask::Send { target, data, store_for_ms: 0 } if target.is_group => {
+            DirectoryRequest::Send { target, data, store_for_ms: 0 } if target.is_group => {
                 self.begin_group(&target)?;
                 let message = answer::message(who, &target.key, &data);
                 self.fits(message.len())?;
                 let push = Arc::new(answer::push(&message));
-                Way::Send { scope: target.scope, message, push, elsewhere: BTreeMap::new() }
+                WalkKind::Send { scope: target.scope, message, push, elsewhere: BTreeMap::new() }
             }
-            Ask::Call { target, data, timeout_ms } if target.is_group => {
+            DirectoryRequest::Call { target, data, timeout_ms } if target.is_group => {
                 let members = self.begin_group(&target)?;
                 self.fits(answer::message(who, &target.key, &data).len())?;
                 let timeout_ms = self.may_call(who, &target, members, timeout_ms)?;
-                Way::Call { target, data, timeout_ms, found: Vec::with_capacity(members) }
+                WalkKind::Call { target, data, timeout_ms, found: Vec::with_capacity(members) }
             }
             other => return Ok(Err(other)),
         };
@@ -139,43 +143,45 @@ impl<A> Directory<A> {
         }
         let Walk { who, asker, way, work } = walk;
         let answered = match way {
-            Way::Presence { channel, shown, .. } => {
+            WalkKind::Presence { channel, shown, .. } => {
                 let count = self.presence().tally(&channel).0;
-                Answered::list(Listed::Presence(shown, count), work)
+                DirectoryReply::list(Listed::Presence(shown, count), work)
             }
-            Way::Members { scope, group, found, .. } => {
+            WalkKind::Members { scope, group, found, .. } => {
                 let count = self.scope(scope).map_or(0, |scope| scope.replica.member_count(&group));
-                Answered::list(Listed::Members(found, count as u64), work)
+                DirectoryReply::list(Listed::Members(found, count as u64), work)
             }
-            Way::MemberPage { group, listing, found, .. } => {
+            WalkKind::MemberPage { group, listing, found, .. } => {
                 let count = self.scope(listing.scope).map_or(0, |scope| scope.replica.member_count(&group));
-                Answered::list(Listed::MemberPage(found, count as u64, listing.cursor), work)
+                DirectoryReply::list(Listed::MemberPage(found, count as u64, listing.cursor), work)
             }
-            Way::Names { listing, found, .. } => Answered::list(Listed::Names(found, listing.cursor), work),
-            Way::Groups { listing, found, .. } => Answered::list(Listed::Groups(found, listing.cursor), work),
-            Way::Send { message, elsewhere, .. } => {
+            WalkKind::Names { listing, found, .. } => DirectoryReply::list(Listed::Names(found, listing.cursor), work),
+            WalkKind::Groups { listing, found, .. } => {
+                DirectoryReply::list(Listed::Groups(found, listing.cursor), work)
+            }
+            WalkKind::Send { message, elsewhere, .. } => {
                 for (node, clients) in elsewhere {
-                    self.acts.push(Act::Node(node, remote::send(&clients, &message)));
+                    self.acts.push(DirectoryEffect::Node(node, remote::send(&clients, &message)));
                 }
-                Answered::sent(work.copies)
+                DirectoryReply::sent(work.copies)
             }
-            Way::Call { target, data, timeout_ms, found } => {
+            WalkKind::Call { target, data, timeout_ms, found } => {
                 self.call_group(&who, &target, &data, timeout_ms, &found, asker, now_ms);
                 return None;
             }
         };
-        self.acts.extend(asker.map(|asker| Act::Answer(asker, Ok(answered))));
+        self.acts.extend(asker.map(|asker| DirectoryEffect::Answer(asker, Ok(answered))));
         None
     }
 
     /// One step; whether there is more.
-    fn go_on(&mut self, way: &mut Way, work: &mut Work) -> bool {
+    fn go_on(&mut self, way: &mut WalkKind, work: &mut Work) -> bool {
         let mut note = |entry: &Entry| {
             work.items += 1;
             work.bytes += entry.key().len() + entry.meta().len() + AROUND;
         };
         match way {
-            Way::Presence { limit, shown, .. } => {
+            WalkKind::Presence { limit, shown, .. } => {
                 let room = limit.saturating_sub(shown.len());
                 let has_more = self.presence().walk(STEP.min(room), |entry| {
                     note(entry);
@@ -183,7 +189,7 @@ impl<A> Directory<A> {
                 });
                 has_more && shown.len() < *limit
             }
-            Way::Members { scope, limit, found, .. } => {
+            WalkKind::Members { scope, limit, found, .. } => {
                 let room = limit.saturating_sub(found.len());
                 let Ok(scope) = self.scope(*scope) else { return false };
                 let has_more = scope.replica.walk(STEP.min(room), |entry| {
@@ -192,29 +198,31 @@ impl<A> Directory<A> {
                 });
                 has_more && found.len() < *limit
             }
-            Way::MemberPage { group, listing, found, steps } => {
+            WalkKind::MemberPage { group, listing, found, steps } => {
                 let Ok(scope) = self.scope(listing.scope) else { return false };
                 let (page, next) = scope.replica.member_page(group, listing.cursor, listing.limit - found.len());
                 page.iter().for_each(note);
                 found.extend(page);
                 turn_page(listing, next, steps, found.len(), work)
             }
-            Way::Names { listing, found, steps } => {
+            WalkKind::Names { listing, found, steps } => {
                 let Ok(scope) = self.scope(listing.scope) else { return false };
                 let (page, next) = scope.replica.names(&listing.prefix, listing.cursor, listing.limit - found.len());
                 page.iter().for_each(note);
                 found.extend(page);
                 turn_page(listing, next, steps, found.len(), work)
             }
-            Way::Groups { listing, found, steps } => {
+            WalkKind::Groups { listing, found, steps } => {
                 let Ok(scope) = self.scope(listing.scope) else { return false };
                 let (page, next) = scope.replica.groups(&listing.prefix, listing.cursor, listing.limit - found.len());
                 work.items += page.len();
                 found.extend(page);
                 turn_page(listing, next, steps, found.len(), work)
             }
-            Way::Send { scope, message, push, elsewhere } => self.send_some(*scope, message, push, elsewhere, work),
-            Way::Call { target, found, .. } => {
+            WalkKind::Send { scope, message, push, elsewhere } => {
+                self.send_some(*scope, message, push, elsewhere, work)
+            }
+            WalkKind::Call { target, found, .. } => {
                 let Ok(scope) = self.scope(target.scope) else { return false };
                 // Who joins meanwhile is not met, so there is never more of them than were allowed.
                 scope.replica.walk(STEP, |entry| found.push(entry.clone()))
@@ -247,9 +255,11 @@ impl<A> Directory<A> {
             }
         });
         if !here.is_empty() {
-            self.acts.push(Act::Spread(here, Arc::clone(push)));
+            self.acts.push(DirectoryEffect::PushMany(here, Arc::clone(push)));
         }
-        self.acts.extend(full.into_iter().map(|(node, clients)| Act::Node(node, remote::send(&clients, message))));
+        self.acts.extend(
+            full.into_iter().map(|(node, clients)| DirectoryEffect::Node(node, remote::send(&clients, message))),
+        );
         elsewhere.retain(|_, clients| !clients.is_empty());
         has_more
     }
@@ -258,7 +268,7 @@ impl<A> Directory<A> {
     #[expect(clippy::too_many_arguments, reason = "a call is all of this, and it goes one step only")]
     fn call_group(
         &mut self,
-        who: &Who,
+        who: &Requester,
         target: &Target,
         data: &Bytes,
         timeout_ms: u64,
@@ -273,7 +283,7 @@ impl<A> Directory<A> {
             self.may_call(who, target, found.len(), timeout_ms)
         };
         if let Err(error) = checked {
-            return self.acts.push(Act::Answer(asker, Err(error)));
+            return self.acts.push(DirectoryEffect::Answer(asker, Err(error)));
         }
         let message = Bytes::from(answer::message(who, &target.key, data));
         let (by, until_ms) = ((!who.is_backend).then_some(who.owner), now_ms.saturating_add(timeout_ms));
@@ -282,7 +292,7 @@ impl<A> Directory<A> {
         for entry in found {
             if *entry.node() == self.node {
                 let call = self.calls.open(Caller::Group(group), by, entry.owner(), None, until_ms);
-                self.acts.push(Act::Call(entry.owner(), call, message.clone()));
+                self.acts.push(DirectoryEffect::Call(entry.owner(), call, message.clone()));
             } else {
                 elsewhere.entry(entry.node()).or_default().push(entry.owner());
             }
@@ -295,7 +305,7 @@ impl<A> Directory<A> {
             let open =
                 |client: &OwnerId| self.calls.open(Caller::Group(group), by, *client, Some(Arc::clone(node)), until_ms);
             let Some(first) = clients.iter().map(open).reduce(|first, _| first) else { continue };
-            self.acts.push(Act::Node(Arc::clone(node), remote::call(clients, first, timeout_ms, &message)));
+            self.acts.push(DirectoryEffect::Node(Arc::clone(node), remote::call(clients, first, timeout_ms, &message)));
         }
     }
 }

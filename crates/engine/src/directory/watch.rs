@@ -8,7 +8,7 @@ use touchline_protocol::encode::{self, Object};
 use touchline_registry::Event;
 
 use super::answer;
-use super::answered::{Answered, Listed};
+use super::answered::{DirectoryReply, Listed};
 use crate::work::Work;
 
 /// Bytes of changes that are pushed within [`WINDOW_MS`]: little beside what may wait for a connection that reads
@@ -123,7 +123,7 @@ impl Watch {
     }
 
     /// What a watcher has missed. Without a position it learns where it is.
-    pub(super) fn since(&self, position: Option<&WatchPosition>) -> Answered {
+    pub(super) fn since(&self, position: Option<&WatchPosition>) -> DirectoryReply {
         let now = |offset| WatchPosition { epoch: self.epoch.clone(), offset };
         let Some(position) = position else {
             return Changes { position: now(self.last), changes: Vec::new(), is_lost: false, has_more: false }
@@ -158,9 +158,9 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    fn answered(self) -> Answered {
+    fn answered(self) -> DirectoryReply {
         let work = Work { items: self.changes.len(), bytes: self.changes.iter().map(size).sum(), ..Work::default() };
-        Answered::list(Listed::Changes(self), work)
+        DirectoryReply::list(Listed::Changes(self), work)
     }
 
     pub(super) fn json(&self) -> Vec<u8> {

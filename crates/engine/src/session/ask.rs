@@ -7,7 +7,7 @@ use touchline_protocol::{Disconnect, Error, data};
 
 use super::refusal::{NO_HISTORY, NO_PRESENCE};
 use super::{Action, AnswerKind, Context, Session, Ticket, Weight};
-use crate::directory::Ask;
+use crate::directory::DirectoryRequest;
 use crate::request::{History, Publish, Request, Response};
 
 impl Session {
@@ -60,8 +60,8 @@ impl Session {
             Ok(()) => {
                 let channel: Box<str> = channel.into();
                 let ask = match kind {
-                    AnswerKind::PresenceStats => Ask::PresenceStats { channel },
-                    _ => Ask::Presence { channel, limit: context.node.client.presence_max_clients },
+                    AnswerKind::PresenceStats => DirectoryRequest::PresenceStats { channel },
+                    _ => DirectoryRequest::Presence { channel, limit: context.node.client.presence_max_clients },
                 };
                 self.ask(command, kind, ask, context);
             }

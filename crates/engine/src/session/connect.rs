@@ -11,7 +11,9 @@ use touchline_protocol::{Disconnect, Error, data};
 use super::counted::Counted;
 use super::refusal::{NO_NAMESPACE, TOKEN_EXPIRED};
 use super::registry;
-use super::{Connecting, Context, Heartbeat, Link, Phase, REFUSED_CLOSE_MS, ServerSubscription, Session, Ticket};
+use super::{
+    Connecting, Context, Heartbeat, Phase, REFUSED_CLOSE_MS, ServerSubscription, Session, Ticket, TransportMode,
+};
 use crate::claims::{ConnectionClaims, SubscribeOptions, TokenError, connection_claims, expiry};
 use crate::duration::millis;
 use crate::request::Response;
@@ -26,8 +28,8 @@ impl Session {
         }
         let claims = match self.authenticate(&request.token, context) {
             Ok(claims) => claims,
-            Err(Refusal::Error(error)) => return self.refuse_connect(command, error, context),
-            Err(Refusal::Disconnect(why)) => return context.disconnect(why),
+            Err(ConnectRefusal::Error(error)) => return self.refuse_connect(command, error, context),
+            Err(ConnectRefusal::Disconnect(why)) => return context.disconnect(why),
         };
         self.user = claims.sub.as_str().into();
         self.conn_info = match claims.info.or(claims.b64info.map(|b| b.0)).map(|info| data::take(&info)).transpose() {
@@ -62,7 +64,7 @@ impl Session {
         };
         let mark = context.effects.requests.len();
         self.subscribe_at_connect(claims.channels, claims.subs, &request.subs, context);
-        if self.link == Link::Listening {
+        if self.link == TransportMode::Listening {
             self.subscribe_as_asked(request.subs, context);
         }
         self.claim(entries, mark, context);
@@ -80,23 +82,23 @@ impl Session {
         may_stay
     }
 
-    fn authenticate(&self, token: &str, context: &mut Context<'_>) -> Result<ConnectionClaims, Refusal> {
+    fn authenticate(&self, token: &str, context: &mut Context<'_>) -> Result<ConnectionClaims, ConnectRefusal> {
         let settings = &context.node.client;
         if !token.is_empty() {
             let claims = match connection_claims(&*context.node.verifier, token, context.now_s()) {
                 Ok(claims) => claims,
                 Err(TokenError::Expired) => {
                     context.because(TOKEN_EXPIRED, "");
-                    return Err(Refusal::Error(Error::TOKEN_EXPIRED));
+                    return Err(ConnectRefusal::Error(Error::TOKEN_EXPIRED));
                 }
                 Err(TokenError::Invalid(cause)) => {
                     context.because(cause, "");
-                    return Err(Refusal::Disconnect(Disconnect::INVALID_TOKEN));
+                    return Err(ConnectRefusal::Disconnect(Disconnect::INVALID_TOKEN));
                 }
             };
             if claims.sub.is_empty() && settings.disallow_anonymous_connection_tokens {
                 context.because("the token has no sub, and client.disallow_anonymous_connection_tokens is on", "");
-                return Err(Refusal::Disconnect(Disconnect::PERMISSION_DENIED));
+                return Err(ConnectRefusal::Disconnect(Disconnect::PERMISSION_DENIED));
             }
             return Ok(claims);
         }
@@ -118,7 +120,11 @@ impl Session {
         let keys = &settings.token;
         let has_tokens =
             [&keys.hmac_secret_key, &keys.rsa_public_key, &keys.ecdsa_public_key].iter().any(|key| !key.is_empty());
-        Err(Refusal::Disconnect(if has_tokens { Disconnect::PERMISSION_DENIED } else { Disconnect::BAD_REQUEST }))
+        Err(ConnectRefusal::Disconnect(if has_tokens {
+            Disconnect::PERMISSION_DENIED
+        } else {
+            Disconnect::BAD_REQUEST
+        }))
     }
 
     /// Connects a client that only listens: what it sends is a connect request by itself.
@@ -131,7 +137,7 @@ impl Session {
 
     /// An error reply to connect ends the session; the client closes the link, or is closed after a while.
     pub(super) fn refuse_connect(&mut self, command: u32, error: Error, context: &mut Context<'_>) {
-        if self.link == Link::Listening {
+        if self.link == TransportMode::Listening {
             return context.disconnect(match error {
                 Error::TOKEN_EXPIRED | Error::EXPIRED => Disconnect::EXPIRED,
                 Error::TOO_MANY_REQUESTS => Disconnect::TOO_MANY_REQUESTS,
@@ -251,7 +257,8 @@ impl Session {
         let first_ms = interval_ms / 2 + context.random % (interval_ms / 2).max(1);
         self.heartbeat = Heartbeat::Due(context.now_ms.saturating_add(first_ms));
         let client = self.client_id();
-        let seal = if self.link == Link::Emulated { context.node.sealer.seal(self.owner()) } else { String::new() };
+        let seal =
+            if self.link == TransportMode::Emulated { context.node.sealer.seal(self.owner()) } else { String::new() };
         let result = ConnectResult {
             client: &client,
             version: context.node.version,
@@ -260,7 +267,7 @@ impl Session {
             ping_s: context.ping_interval.as_secs().max(1),
             pong: self.link.answers_pings(),
             session: &seal,
-            node: if self.link == Link::Emulated { &context.node.id } else { "" },
+            node: if self.link == TransportMode::Emulated { &context.node.id } else { "" },
             time_ms: if settings.connect_include_server_time { context.now_ms } else { 0 },
         };
         context.effects.messages.reply(connecting.command, &Reply::Connect(result));
@@ -276,7 +283,7 @@ impl Session {
     }
 }
 
-enum Refusal {
+enum ConnectRefusal {
     Error(Error),
     Disconnect(Disconnect),
 }

@@ -2,7 +2,7 @@
 
 use touchline_protocol::{Disconnect, Error};
 
-use super::{Context, Link, Session};
+use super::{Context, Session, TransportMode};
 
 /// Lines that may be no commands, beyond one for each [`COMMANDS_PER_MISTAKE`] commands.
 const MISTAKES_MAX: u8 = 10;
@@ -23,7 +23,7 @@ impl Session {
     /// What came is no command. Who types lines may try again, some times; a web page that makes a browser send a
     /// request of HTTP may not: what follows its head would be the page's commands.
     pub(super) fn misunderstand(&mut self, input: &[u8], context: &mut Context<'_>) {
-        if self.link != Link::Lines {
+        if self.link != TransportMode::Lines {
             return context.disconnect(Disconnect::BAD_REQUEST);
         }
         self.mistakes = self.mistakes.saturating_add(1);

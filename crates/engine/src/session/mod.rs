@@ -26,7 +26,7 @@ use touchline_protocol::{ClientInfo, Disconnect};
 use touchline_registry::OwnerId;
 
 use crate::claims::Verifier;
-use crate::directory::{Ask, Scopes, Who, client_text};
+use crate::directory::{DirectoryRequest, Requester, Scopes, client_text};
 use crate::duration::millis;
 use crate::hub::{Hub, LocalChannel, Membership};
 use crate::namespace::Namespaces;
@@ -37,7 +37,7 @@ use crate::tracker::{TrackLimits, Tracker};
 use counted::Rare;
 pub use counted::UserCounter;
 pub use flow::{Room, Weight};
-pub use refusal::Refused;
+pub use refusal::RefusalReport;
 pub use server::ServerSubscription;
 
 use flow::Flow;
@@ -50,7 +50,7 @@ const REFUSED_CLOSE_MS: u64 = 5_000;
 pub const ENTRY_SIZE: usize = 64;
 
 /// What all sessions of a node share.
-pub struct Node {
+pub struct SessionSettings {
     /// The `client` settings.
     pub client: ClientSettings,
     /// The channels' options.
@@ -64,7 +64,7 @@ pub struct Node {
     /// The node's id, for clients whose commands come by other requests.
     pub id: String,
     /// Proves that such a request is of its client.
-    pub sealer: Arc<dyn Sealer + Send + Sync>,
+    pub sealer: Arc<dyn SessionSigner + Send + Sync>,
     /// Counts the connections of users, if they have a limit.
     pub users: Option<Arc<dyn UserCounter + Send + Sync>>,
     /// Bytes that a client may send ahead while its connect is under way.
@@ -76,14 +76,14 @@ pub struct Node {
 }
 
 /// Knows what only a client can know that was told it.
-pub trait Sealer {
+pub trait SessionSigner {
     /// A secret that goes with a client id, and can't be guessed from it.
     fn seal(&self, client: OwnerId) -> String;
 }
 
 /// What a client's link can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Link {
+pub enum TransportMode {
     /// Messages go both ways: a WebSocket.
     Duplex,
     /// Messages go to the client; its commands come by other requests.
@@ -94,10 +94,10 @@ pub enum Link {
     Lines,
 }
 
-impl Link {
+impl TransportMode {
     /// Whether the client must answer pings. From the others the system's own acknowledgements say that they are there.
     pub fn answers_pings(self) -> bool {
-        matches!(self, Link::Duplex | Link::Emulated)
+        matches!(self, TransportMode::Duplex | TransportMode::Emulated)
     }
 }
 
@@ -112,7 +112,7 @@ pub struct Context<'a> {
     /// Time between two pings of this session.
     pub ping_interval: Duration,
     /// What all sessions of the node share.
-    pub node: &'a Node,
+    pub node: &'a SessionSettings,
     /// The listeners of the session's shard.
     pub hub: &'a mut Hub,
     /// What clients of the session's shard report.
@@ -135,7 +135,7 @@ pub struct Effects {
     /// Requests to homes of channels.
     pub requests: Vec<Outbound>,
     /// Questions and orders for the directory; an answer is wanted where there is a ticket.
-    pub asks: Vec<(Option<Ticket>, Who, Ask)>,
+    pub asks: Vec<(Option<Ticket>, Requester, DirectoryRequest)>,
     /// Ends the connection.
     pub disconnect: Option<Disconnect>,
     /// Name and version of the client's program, once it has said so; for metrics.
@@ -143,7 +143,7 @@ pub struct Effects {
     /// Errors that the client was told, by number; for metrics.
     pub errors: Vec<u32>,
     /// Why the client was refused something; for the log.
-    pub refusals: Vec<Refused>,
+    pub refusals: Vec<RefusalReport>,
     /// The client is told the cause, too.
     tells_cause: bool,
 }
@@ -262,7 +262,7 @@ struct Subscription {
     /// Publications come as changes to the one before.
     is_delta: bool,
     /// Who it is as others see it, from the home's answer on.
-    entry: Option<Box<Entrance>>,
+    entry: Option<Box<PresenceEntry>>,
     rejects_unrecovered: bool,
     /// The offset from which recovery was asked.
     recover_offset: Option<u64>,
@@ -271,7 +271,7 @@ struct Subscription {
 
 /// How a subscription shows in presence, join and leave.
 #[derive(Debug)]
-struct Entrance {
+struct PresenceEntry {
     info: Arc<ClientInfo>,
     is_shown: bool,
     is_announced: bool,
@@ -300,7 +300,7 @@ pub struct Session {
     /// Unix seconds; 0 = never.
     expire_at_s: u32,
     is_loopback: bool,
-    link: Link,
+    link: TransportMode,
     /// Lines that were no commands and have not been made up for.
     mistakes: u8,
     /// Commands since a mistake was last made up for.
@@ -314,7 +314,13 @@ pub struct Session {
 
 impl Session {
     /// A session of a client that has not spoken yet. `client` is random; `is_loopback` says where it comes from.
-    pub fn new(client: [u8; 16], link: Link, is_loopback: bool, now_ms: u64, client_settings: &ClientSettings) -> Self {
+    pub fn new(
+        client: [u8; 16],
+        link: TransportMode,
+        is_loopback: bool,
+        now_ms: u64,
+        client_settings: &ClientSettings,
+    ) -> Self {
         Session {
             phase: Phase::AwaitingConnect,
             heartbeat: Heartbeat::Due(now_ms.saturating_add(millis(client_settings.stale_close_delay))),
@@ -388,13 +394,13 @@ impl Session {
             self.defer(input, context);
             return 0;
         }
-        if self.link == Link::Listening {
+        if self.link == TransportMode::Listening {
             self.listen(input, context);
             return 1;
         }
         let (count, used) = self.carry_out(input, context);
         self.defer(&input[used..], context);
-        if count == 0 && used == input.len() && self.link != Link::Lines {
+        if count == 0 && used == input.len() && self.link != TransportMode::Lines {
             context.disconnect(Disconnect::BAD_REQUEST);
         }
         count
@@ -524,13 +530,15 @@ impl Session {
     /// Whether a client that sends lines has been silent for too long.
     fn is_idle(&self, context: &Context<'_>) -> bool {
         let limit_s = context.node.line_idle.as_secs();
-        self.link == Link::Lines && limit_s > 0 && u64::from(self.heard_s).saturating_add(limit_s) < context.now_s()
+        self.link == TransportMode::Lines
+            && limit_s > 0
+            && u64::from(self.heard_s).saturating_add(limit_s) < context.now_s()
     }
 
     fn pong(&mut self, context: &mut Context<'_>) {
         match self.heartbeat {
             Heartbeat::Awaited(at, later) => self.heartbeat = Heartbeat::Due(next_ping_ms(at, later)),
-            Heartbeat::Due(_) if self.link == Link::Lines => {}
+            Heartbeat::Due(_) if self.link == TransportMode::Lines => {}
             Heartbeat::Due(_) => context.disconnect(Disconnect::BAD_REQUEST),
         }
     }
@@ -544,7 +552,7 @@ impl Session {
             self.let_go(subscription, context);
         }
         if std::mem::take(&mut self.is_listed) {
-            context.effects.asks.push((None, self.who(), Ask::Close));
+            context.effects.asks.push((None, self.who(), DirectoryRequest::Close));
         }
     }
 

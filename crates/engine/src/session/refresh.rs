@@ -9,10 +9,10 @@ use touchline_protocol::message::Reply;
 use touchline_protocol::{Disconnect, Error, Unsubscribe, data};
 
 use super::refusal::{OTHER_CHANNEL, OTHER_USER, TOKEN_EXPIRED};
-use super::subscribe::{Refusal, subscription_expiry};
+use super::subscribe::{SubscribeRefusal, subscription_expiry};
 use super::{Context, Session};
 use crate::claims::{TokenError, connection_claims, expiry};
-use crate::directory::Ask;
+use crate::directory::DirectoryRequest;
 use crate::duration::millis;
 use crate::settings::ClientSettings;
 
@@ -58,7 +58,7 @@ impl Session {
         for index in 0..self.subscriptions.len() {
             let Some(entry) = self.subscriptions[index].entry.as_deref().filter(|entry| entry.is_in) else { continue };
             let info = self.info(entry.info.chan_info.clone());
-            let ask = Ask::Enter {
+            let ask = DirectoryRequest::Enter {
                 channel: context.hub.name(self.subscriptions[index].channel).clone(),
                 info: Arc::clone(&info),
                 is_shown: entry.is_shown,
@@ -77,9 +77,11 @@ impl Session {
         }
         let claims = match self.verify_subscription(&request.token, context) {
             Ok(claims) => claims,
-            Err(Refusal::Error(Error::TOKEN_EXPIRED)) => return context.disconnect(Disconnect::SUBSCRIPTION_EXPIRED),
-            Err(Refusal::Error(_)) => return context.disconnect(Disconnect::INVALID_TOKEN),
-            Err(Refusal::Disconnect(why)) => return context.disconnect(why),
+            Err(SubscribeRefusal::Error(Error::TOKEN_EXPIRED)) => {
+                return context.disconnect(Disconnect::SUBSCRIPTION_EXPIRED);
+            }
+            Err(SubscribeRefusal::Error(_)) => return context.disconnect(Disconnect::INVALID_TOKEN),
+            Err(SubscribeRefusal::Disconnect(why)) => return context.disconnect(why),
         };
         // centrifuge-python leaves the channel out: then the token says it.
         let channel = if request.channel.is_empty() { &*claims.channel } else { &*request.channel };

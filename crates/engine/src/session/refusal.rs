@@ -27,7 +27,7 @@ pub(super) const NO_WATCH: &str =
 
 /// A refusal, for the operator's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
+pub struct RefusalReport {
     /// Number of the error or of the disconnect that the client is told; 0 = it is told nothing.
     pub code: u32,
     /// What is missing or wrong. A fixed text: never anything that was sent.
@@ -62,7 +62,7 @@ impl Effects {
     /// Notes a refusal that has no cause of its own, with the text of its number: the log has a line for each.
     fn note_unless_noted(&mut self, code: u32, text: &'static str) {
         if self.refusals.last().is_none_or(|refused| refused.code != code) {
-            self.refusals.push(Refused { code, cause: text, channel: Box::default() });
+            self.refusals.push(RefusalReport { code, cause: text, channel: Box::default() });
         }
     }
 
@@ -90,7 +90,7 @@ impl<'a> Context<'a> {
     pub(super) fn because(&mut self, cause: &'static str, channel: &str) {
         self.effects.tells_cause = self.node.client.tell_refusal_cause;
         let end = channel.floor_char_boundary(CHANNEL_SHOWN_MAX);
-        self.effects.refusals.push(Refused { code: 0, cause, channel: channel[..end].into() });
+        self.effects.refusals.push(RefusalReport { code: 0, cause, channel: channel[..end].into() });
     }
 
     /// Refuses with 103, and notes why.

@@ -7,13 +7,13 @@ use touchline_protocol::{Error, data};
 
 use super::{AnswerKind, Context, Outbound, Phase, Session, Ticket, Weight};
 use crate::claims::EntryClaim;
-use crate::directory::{self, Ask, Claim, Scopes, Who};
+use crate::directory::{self, DirectoryRequest, Registration, Requester, Scopes};
 use crate::request::Response;
 
 impl Session {
     /// This client, as the directory knows it.
-    pub fn who(&self) -> Who {
-        Who { owner: self.owner(), user: self.user.clone(), is_backend: false }
+    pub fn who(&self) -> Requester {
+        Requester { owner: self.owner(), user: self.user.clone(), is_backend: false }
     }
 
     pub(super) fn rpc(&mut self, command: u32, request: &RpcRequest<'_>, context: &mut Context<'_>) {
@@ -64,15 +64,18 @@ impl Session {
     }
 
     /// Acts for the client, as the server API wants it; the answer goes there.
-    pub fn act(&mut self, ask: Ask) -> (Who, Ask) {
+    pub fn act(&mut self, ask: DirectoryRequest) -> (Requester, DirectoryRequest) {
         self.is_listed = true;
         (self.who(), ask)
     }
 
     /// Asks the directory for a command. What it holds, and what may still wait for an answer, ends with the session.
-    pub(super) fn ask(&mut self, command: u32, kind: AnswerKind, ask: Ask, context: &mut Context<'_>) {
+    pub(super) fn ask(&mut self, command: u32, kind: AnswerKind, ask: DirectoryRequest, context: &mut Context<'_>) {
         let weight = weight_of(&ask);
-        self.is_listed |= matches!(ask, Ask::Register { .. } | Ask::Join { .. } | Ask::Call { .. }) || ask.is_walk();
+        self.is_listed |= matches!(
+            ask,
+            DirectoryRequest::Register { .. } | DirectoryRequest::Join { .. } | DirectoryRequest::Call { .. }
+        ) || ask.is_walk();
         self.flow.begin(weight);
         context.effects.asks.push((Some(Ticket::Directory { command, kind, weight }), self.who(), ask));
     }
@@ -80,7 +83,7 @@ impl Session {
     /// Asks for the names and groups of the token, all or none. Nothing else of the connect may be seen before they are
     /// there, so what the homes of channels were to be asked since `mark` waits with it, and so does the connect
     /// reply.
-    pub(super) fn claim(&mut self, claims: Box<[Claim]>, mark: usize, context: &mut Context<'_>) {
+    pub(super) fn claim(&mut self, claims: Box<[Registration]>, mark: usize, context: &mut Context<'_>) {
         if claims.is_empty() || context.effects.disconnect.is_some() {
             return;
         }
@@ -89,7 +92,7 @@ impl Session {
             connecting.deferred = context.effects.requests.split_off(mark);
         }
         self.is_listed = true;
-        context.effects.asks.push((Some(Ticket::Claim), self.who(), Ask::Take(claims)));
+        context.effects.asks.push((Some(Ticket::Claim), self.who(), DirectoryRequest::Take(claims)));
     }
 
     /// Lets the subscriptions go whose channels' homes have not been asked yet, because the names of the token come
@@ -130,12 +133,16 @@ impl Session {
 }
 
 /// The names and groups of a token, as they are asked for. None = the token names what cannot be.
-pub(super) fn claims_of(names: Vec<EntryClaim>, groups: Vec<EntryClaim>, scopes: &Scopes) -> Option<Box<[Claim]>> {
+pub(super) fn claims_of(
+    names: Vec<EntryClaim>,
+    groups: Vec<EntryClaim>,
+    scopes: &Scopes,
+) -> Option<Box<[Registration]>> {
     let entries = names.into_iter().map(|claim| (claim, false)).chain(groups.into_iter().map(|claim| (claim, true)));
     let read = |(claim, is_group): (EntryClaim, bool)| {
         let meta = claim.meta.map(|meta| data::take(&meta)).transpose().ok()?.unwrap_or_else(Bytes::new);
         let scope = scopes.find(&claim.scope).filter(|_| !directory::has_control(&claim.name))?;
-        Some(Claim { scope, key: claim.name.into_boxed_str(), meta, is_group })
+        Some(Registration { scope, key: claim.name.into_boxed_str(), meta, is_group })
     };
     entries.map(read).collect()
 }
@@ -153,15 +160,15 @@ fn cause_of(error: Error) -> Option<&'static str> {
 }
 
 /// What the answer to an ask may be.
-fn weight_of(ask: &Ask) -> Weight {
+fn weight_of(ask: &DirectoryRequest) -> Weight {
     match ask {
-        Ask::Names(_)
-        | Ask::Groups(_)
-        | Ask::Members { .. }
-        | Ask::MemberPage { .. }
-        | Ask::Changes { .. }
-        | Ask::Presence { .. } => Weight::Large,
-        Ask::Call { .. } => Weight::Waiting,
+        DirectoryRequest::Names(_)
+        | DirectoryRequest::Groups(_)
+        | DirectoryRequest::Members { .. }
+        | DirectoryRequest::MemberPage { .. }
+        | DirectoryRequest::Changes { .. }
+        | DirectoryRequest::Presence { .. } => Weight::Large,
+        DirectoryRequest::Call { .. } => Weight::Waiting,
         _ => Weight::Small,
     }
 }

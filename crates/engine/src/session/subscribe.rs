@@ -10,10 +10,10 @@ use touchline_protocol::publication::Missed;
 use touchline_protocol::{Disconnect, Error, Unsubscribe, data};
 
 use super::refusal::{CHANNEL_TOO_LONG, NO_WATCH, OTHER_CHANNEL, OTHER_USER, TOKEN_EXPIRED};
-use super::{Action, Context, Entrance, Extra, Phase, Session, Subscription, Ticket, Weight};
+use super::{Action, Context, Extra, Phase, PresenceEntry, Session, Subscription, Ticket, Weight};
 use crate::claims::{BoolValue, Overrides, SubscriptionClaims, TokenError, expiry};
-use crate::directory::Ask;
-use crate::hub::Wish;
+use crate::directory::DirectoryRequest;
+use crate::hub::DeliveryOptions;
 use crate::namespace::ChannelOptions;
 use crate::request::{Recover, Request, Response, Subscribe, Subscribed};
 
@@ -35,14 +35,14 @@ pub(super) struct Grant {
 }
 
 /// Why a subscribe was not carried out.
-pub(super) enum Refusal {
+pub(super) enum SubscribeRefusal {
     Error(Error),
     Disconnect(Disconnect),
 }
 
-impl From<Error> for Refusal {
+impl From<Error> for SubscribeRefusal {
     fn from(error: Error) -> Self {
-        Refusal::Error(error)
+        SubscribeRefusal::Error(error)
     }
 }
 
@@ -61,8 +61,8 @@ impl Session {
                     Err(error) => context.effects.refuse(command, error),
                 }
             }
-            Err(Refusal::Error(error)) => context.effects.refuse(command, error),
-            Err(Refusal::Disconnect(why)) => context.disconnect(why),
+            Err(SubscribeRefusal::Error(error)) => context.effects.refuse(command, error),
+            Err(SubscribeRefusal::Disconnect(why)) => context.disconnect(why),
         }
     }
 
@@ -74,21 +74,21 @@ impl Session {
     ) -> Result<(), Error> {
         let mut grant = match self.grant(request, context) {
             Ok(grant) => grant,
-            Err(Refusal::Error(error)) => return Err(error),
-            Err(Refusal::Disconnect(_)) => return Err(Error::BAD_REQUEST),
+            Err(SubscribeRefusal::Error(error)) => return Err(error),
+            Err(SubscribeRefusal::Disconnect(_)) => return Err(Error::BAD_REQUEST),
         };
         grant.is_server_side = true;
         self.begin(&request.channel, grant, |serial| Ticket::Connect { serial }, context)
     }
 
     /// Decides whether the client may subscribe; the order of the checks is the official server's.
-    fn grant(&self, request: &SubscribeRequest<'_>, context: &mut Context<'_>) -> Result<Grant, Refusal> {
+    fn grant(&self, request: &SubscribeRequest<'_>, context: &mut Context<'_>) -> Result<Grant, SubscribeRefusal> {
         let channel = &*request.channel;
         if channel.is_empty() || !matches!(&*request.delta, "" | "fossil") {
-            return Err(Refusal::Disconnect(Disconnect::BAD_REQUEST));
+            return Err(SubscribeRefusal::Disconnect(Disconnect::BAD_REQUEST));
         }
         if request.kind != 0 {
-            return Err(Refusal::Error(Error::NOT_AVAILABLE));
+            return Err(SubscribeRefusal::Error(Error::NOT_AVAILABLE));
         }
         if channel.len() > context.node.namespaces.settings().max_length {
             context.because(CHANNEL_TOO_LONG, channel);
@@ -158,11 +158,11 @@ impl Session {
         context.deny(cause, channel)
     }
 
-    fn check_token(&self, channel: &str, token: &str, context: &mut Context<'_>) -> Result<Grant, Refusal> {
+    fn check_token(&self, channel: &str, token: &str, context: &mut Context<'_>) -> Result<Grant, SubscribeRefusal> {
         let claims = self.verify_subscription(token, context)?;
         if claims.channel != channel {
             context.because(OTHER_CHANNEL, channel);
-            return Err(Refusal::Disconnect(Disconnect::INVALID_TOKEN));
+            return Err(SubscribeRefusal::Disconnect(Disconnect::INVALID_TOKEN));
         }
         let expire_at_s = subscription_expiry(&claims, context.now_s())?;
         let info = claims.info.or(claims.b64info.map(|b| b.0));
@@ -175,21 +175,21 @@ impl Session {
         &self,
         token: &str,
         context: &mut Context<'_>,
-    ) -> Result<SubscriptionClaims, Refusal> {
+    ) -> Result<SubscriptionClaims, SubscribeRefusal> {
         let claims = match context.node.verifier.subscription(token, context.now_s()) {
             Ok(claims) => claims,
             Err(TokenError::Expired) => {
                 context.because(TOKEN_EXPIRED, "");
                 return Err(Error::TOKEN_EXPIRED.into());
             }
-            Err(TokenError::Invalid(cause)) => return context.deny(cause, "").map_err(Refusal::from),
+            Err(TokenError::Invalid(cause)) => return context.deny(cause, "").map_err(SubscribeRefusal::from),
         };
         let is_own = claims.sub == *self.user && (claims.client.is_empty() || claims.client == *self.client_id());
         if is_own {
             return Ok(claims);
         }
         context.because(OTHER_USER, &claims.channel);
-        Err(Refusal::Disconnect(Disconnect::INVALID_TOKEN))
+        Err(SubscribeRefusal::Disconnect(Disconnect::INVALID_TOKEN))
     }
 
     /// Notes the subscription and asks the channel's home for its place in the channel.
@@ -222,7 +222,7 @@ impl Session {
             size_max: context.node.client.answer_max_size,
         });
         let entry = (presence || announces).then(|| {
-            Box::new(Entrance {
+            Box::new(PresenceEntry {
                 info: self.info(grant.chan_info.clone()),
                 is_shown: presence,
                 is_announced: announces,
@@ -272,9 +272,9 @@ impl Session {
         // What the client has last is what the next change is made to, if nothing behind it has expired.
         let last = subscribed.recovered.as_ref().and_then(Option::as_ref).and_then(|missed| missed.last());
         let has_last = last.is_some_and(|last| last.offset == subscribed.position.offset);
-        let wish = Wish {
+        let wish = DeliveryOptions {
             membership_events: subscription.wants_membership_events,
-            changes: subscription.is_delta.then_some(has_last),
+            delta: subscription.is_delta.then_some(has_last),
             filter: subscription.filter().cloned(),
         };
         let membership = context.hub.join(subscription.channel, context.id.slot, wish);
@@ -284,7 +284,11 @@ impl Session {
             let channel = context.hub.name(subscription.channel).clone();
             let (info, is_shown, is_announced) = (entry.info.clone(), entry.is_shown, entry.is_announced);
             self.is_listed = true;
-            context.effects.asks.push((None, self.who(), Ask::Enter { channel, info, is_shown, is_announced }));
+            context.effects.asks.push((
+                None,
+                self.who(),
+                DirectoryRequest::Enter { channel, info, is_shown, is_announced },
+            ));
         }
         Some(index)
     }
@@ -352,7 +356,7 @@ impl Session {
         context.hub.release(subscription.channel);
         // Who goes altogether leaves all channels at once, by one word.
         if subscription.entry.is_some_and(|entry| entry.is_in) && !matches!(self.phase, Phase::Closed) {
-            context.effects.asks.push((None, self.who(), Ask::Exit { channel: name.clone() }));
+            context.effects.asks.push((None, self.who(), DirectoryRequest::Exit { channel: name.clone() }));
         }
         context.request(name, None, Request::Unsubscribe { connection: context.id, is_answered });
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use touchline_engine::channels::{KeeperAct, Outcome};
-use touchline_engine::request::{Epoch, Event, Publish, Recover, Stored, Subscribe};
+use touchline_engine::channels::{BackendCommand, Submitted};
+use touchline_engine::request::{Appended, ChannelEvent, Epoch, Publish, Recover, Subscribe};
 use touchline_engine::{
     ChannelOptions, ChannelSettings, Channels, ConnectionId, Namespaces, RecoveryMode, Request, Response,
 };
@@ -168,7 +168,7 @@ impl World {
 
     /// The cluster says that there is more than before.
     fn check(&mut self, index: usize) {
-        self.nodes[index].channels.check(&"".into());
+        self.nodes[index].channels.check_namespace(&"".into());
         self.settle(index);
     }
 
@@ -177,7 +177,7 @@ impl World {
         let content = Content { data: self.published.to_string().into(), ..Content::default() };
         let publish = Request::Publish(Box::new(Publish { content, ..Publish::default() }));
         let outcome = self.nodes[index].channels.submit(channel, publish, self.now_ms);
-        let Outcome::Keep(_, payload, _) = outcome else {
+        let Submitted::Append(_, payload, _) = outcome else {
             assert!(!self.nodes[index].is_linked, "{outcome:?}");
             return;
         };
@@ -197,7 +197,7 @@ impl World {
                 node.inbox.push((
                     at_ms,
                     Arc::clone(channel),
-                    Request::Stored(Stored { offset, previous, epoch: None, payload: payload.clone() }),
+                    Request::Appended(Appended { offset, previous, epoch: None, payload: payload.clone() }),
                 ));
             }
         }
@@ -274,17 +274,17 @@ impl World {
         if let Some(waiting) = node.waiting.get_mut(&channel) {
             return waiting.push((request, visit));
         }
-        let asked = if let Request::Again(_, asked) = &request { asked } else { &request };
+        let asked = if let Request::Retry(_, asked) = &request { asked } else { &request };
         let recover = match asked {
             Request::Subscribe(subscribe) => subscribe.recover.as_ref().map(|from| from.offset),
             _ => None,
         };
         let (fan, is_current) = (visit.0, node.fans[visit.0].visits == visit.1);
         match node.channels.submit(&channel, request, self.now_ms) {
-            Outcome::Wait(request) => node.waiting.entry(channel).or_default().push((request, visit)),
+            Submitted::Wait(request) => node.waiting.entry(channel).or_default().push((request, visit)),
             // It has left since, and says so next.
-            Outcome::Done(Response::Subscribed(_)) if !is_current => {}
-            Outcome::Done(Response::Subscribed(subscribed)) => {
+            Submitted::Done(Response::Subscribed(_)) if !is_current => {}
+            Submitted::Done(Response::Subscribed(subscribed)) => {
                 let top = subscribed.position.offset;
                 let known = &mut node.fans[fan];
                 // A node that is cut off gives what it has, though the stream may have lost it.
@@ -318,14 +318,14 @@ impl World {
                     (known.state, known.last, known.epoch) = (State::Live, Some(top), subscribed.position.epoch);
                 }
             }
-            Outcome::Done(Response::Refused(_)) => {
+            Submitted::Done(Response::Refused(_)) => {
                 node.wrongs[0] += 1;
                 let known = &mut node.fans[fan];
                 if is_current && known.state == State::Asked {
                     known.state = State::Away;
                 }
             }
-            Outcome::Done(_) => {}
+            Submitted::Done(_) => {}
             other => panic!("{other:?}"),
         }
         self.deliver(index);
@@ -344,7 +344,7 @@ impl World {
                 .filter(|(_, fan)| fan.channel == delivery.channel && fan.state == State::Live);
             for (number, fan) in fans {
                 match &delivery.event {
-                    Event::Publication { publication, .. } => {
+                    ChannelEvent::Publication { publication, .. } => {
                         let due = self.stream.between(&fan.channel, fan.last.unwrap_or_default(), publication.offset);
                         fan.is_deceived |= due != [publication.offset] && can_nobody_know;
                         assert!(
@@ -365,8 +365,8 @@ impl World {
                             publication.offset
                         );
                     }
-                    Event::Broken => broken.push(number),
-                    Event::Membership(_) => panic!("nobody is announced here"),
+                    ChannelEvent::Broken => broken.push(number),
+                    ChannelEvent::Membership(_) => panic!("nobody is announced here"),
                 }
             }
         }
@@ -388,27 +388,27 @@ impl World {
             }
             self.deliver(index);
             let mut is_new_run = false;
-            let acts = self.nodes[index].channels.keeper_acts();
+            let acts = self.nodes[index].channels.backend_commands();
             let node = &mut self.nodes[index];
             for act in acts {
                 let delay_ms = self.random.below(60);
                 match act {
-                    KeeperAct::Interest(channel, true) => {
+                    BackendCommand::Interest(channel, true) => {
                         node.interests.retain(|known| *known != channel);
                         node.interests.push(Arc::clone(&channel));
                         let at_ms = node.inbox.last().map_or(0, |(at, ..)| *at).max(self.now_ms + delay_ms);
-                        node.inbox.push((at_ms, channel, Request::Interested));
+                        node.inbox.push((at_ms, channel, Request::SubscribedToBackend));
                     }
-                    KeeperAct::LoadStored(..) => unreachable!("nothing is durable here"),
-                    KeeperAct::Interest(channel, false) => node.interests.retain(|known| *known != channel),
-                    KeeperAct::Load(channel, _, behind, number) => {
+                    BackendCommand::LoadStored(..) => unreachable!("nothing is durable here"),
+                    BackendCommand::Interest(channel, false) => node.interests.retain(|known| *known != channel),
+                    BackendCommand::Load(channel, _, behind, number) => {
                         node.loads.push((self.now_ms + delay_ms, channel, (behind, number), false))
                     }
-                    KeeperAct::Check(channel, _, behind, number) => {
+                    BackendCommand::Check(channel, _, behind, number) => {
                         node.loads.push((self.now_ms + delay_ms, channel, (behind, number), true))
                     }
-                    KeeperAct::StreamSetBack(_, lost) => is_new_run |= lost == self.stream.run,
-                    KeeperAct::Pass(..) | KeeperAct::SetBack(..) | KeeperAct::Unreadable(..) => {
+                    BackendCommand::BeginStreamRun(_, lost) => is_new_run |= lost == self.stream.run,
+                    BackendCommand::Broadcast(..) | BackendCommand::BeginRun(..) | BackendCommand::Unreadable(..) => {
                         panic!("nothing of that is here")
                     }
                 }
@@ -429,7 +429,7 @@ impl World {
         for index in 0..NODES {
             while self.nodes[index].inbox.first().is_some_and(|(at, ..)| *at <= self.now_ms) {
                 let (_, channel, request) = self.nodes[index].inbox.remove(0);
-                if let Request::Stored(stored) = &request {
+                if let Request::Appended(stored) = &request {
                     self.note(index, stored.offset, Some(&stored.payload));
                 }
                 self.submit_incoming(index, &channel, request);
@@ -456,7 +456,7 @@ impl World {
 
     fn submit_incoming(&mut self, index: usize, channel: &Arc<str>, request: Request) {
         let outcome = self.nodes[index].channels.submit(channel, request, self.now_ms);
-        assert!(matches!(outcome, Outcome::Done(_)), "{outcome:?}");
+        assert!(matches!(outcome, Submitted::Done(_)), "{outcome:?}");
         self.settle(index);
     }
 

@@ -1,7 +1,7 @@
 //! Calls of one client: who answers, who does not, and when it is over.
 
 use serde_json::{Value, json};
-use touchline_engine::directory::{Act, Ask, ScopeId, ScopeOptions, Target};
+use touchline_engine::directory::{DirectoryEffect, DirectoryRequest, ScopeId, ScopeOptions, Target};
 
 use crate::world::{START_MS, World, devices, owner, who};
 
@@ -64,7 +64,7 @@ fn nobody_is_called_for_who_waits_for_no_answer() {
     let mut world = alone(|_| {});
     let target = Target { scope: ScopeId(0), key: "bike".into(), is_group: false };
     let now_ms = world.now_ms;
-    world.node("a").ask(&who(2), Ask::Call { target, data: "1".into(), timeout_ms: 300 }, None, now_ms);
+    world.node("a").ask(&who(2), DirectoryRequest::Call { target, data: "1".into(), timeout_ms: 300 }, None, now_ms);
     assert_eq!((world.settle().len(), world.node("a").calls_waiting()), (0, 0));
 }
 
@@ -248,11 +248,11 @@ fn a_node_keeps_its_own_time_and_room_for_calls_of_others() {
         world.node("b").receive_from_node("a", message.as_bytes(), now_ms);
         for act in world.node("b").acts() {
             match act {
-                Act::Call(to, ..) => {
+                DirectoryEffect::Call(to, ..) => {
                     assert_eq!(to, owner(1));
                     called += 1;
                 }
-                Act::Node(to, message) => {
+                DirectoryEffect::Node(to, message) => {
                     assert_eq!((&*to, number, &*message), ("a", 20_001, &br#"{"call":20001,"code":4007}"#[..]));
                 }
                 other => panic!("{other:?}"),
@@ -280,8 +280,8 @@ fn a_large_answer_costs_its_caller_by_its_bytes() {
     let mut world = alone(|_| {});
     world.ask("a", 2, "call", &call(300));
     let (now_ms, data) = (world.now_ms, format!("\"{}\"", "x".repeat(8_192)));
-    world.node("a").ask(&who(1), Ask::Reply { call: 101, outcome: Ok(data.into()) }, None, now_ms);
-    let Some(Act::Answer(2, Ok(answered))) = world.node("a").acts().next() else { panic!("an answer") };
+    world.node("a").ask(&who(1), DirectoryRequest::Reply { call: 101, outcome: Ok(data.into()) }, None, now_ms);
+    let Some(DirectoryEffect::Answer(2, Ok(answered))) = world.node("a").acts().next() else { panic!("an answer") };
     assert_eq!(answered.work(), 2);
 }
 
@@ -290,7 +290,7 @@ fn a_call_ends_when_its_node_has_left_all_scopes() {
     let mut world = far();
     world.ask("a", 2, "call", &call(300));
     world.node("b").goodbye();
-    let link = |act| if let Act::Link { scope, message, .. } = act { Some((scope, message)) } else { None };
+    let link = |act| if let DirectoryEffect::Link { scope, message, .. } = act { Some((scope, message)) } else { None };
     let words: Vec<_> = world.node("b").acts().filter_map(link).collect();
     world.cut_off("b");
     let now_ms = world.now_ms;

@@ -1,7 +1,7 @@
 //! Groups: who is in one, and messages and calls to all of them.
 
 use serde_json::{Value, json};
-use touchline_engine::directory::{Act, Ask, ScopeId, Target};
+use touchline_engine::directory::{DirectoryEffect, DirectoryRequest, ScopeId, Target};
 
 use crate::world::{World, devices, one_of_many, who};
 
@@ -204,7 +204,7 @@ fn who_goes_while_a_group_is_gathered_is_not_called() {
     let mut world = World::alone(devices());
     (1..=2).for_each(|client| drop(world.ask("a", client, "join", &all())));
     let target = Target { scope: ScopeId(0), key: "all".into(), is_group: true };
-    let call = Ask::Call { target, data: "1".into(), timeout_ms: 300 };
+    let call = DirectoryRequest::Call { target, data: "1".into(), timeout_ms: 300 };
     let now_ms = world.now_ms;
     for (goes, expected) in [(vec![2], 1), (vec![1], 0)] {
         let walk = world.node("a").begin(who(9), call.clone(), Some(9), now_ms).expect("a walk");
@@ -227,7 +227,7 @@ fn crowd(world: &mut World, node: &str, size: u32) {
     for number in 0..size {
         world.node(node).ask(
             &one_of_many(number + 1),
-            Ask::Join { scope: ScopeId(0), group: "all".into(), meta: "".into() },
+            DirectoryRequest::Join { scope: ScopeId(0), group: "all".into(), meta: "".into() },
             None,
             now_ms,
         );
@@ -236,12 +236,12 @@ fn crowd(world: &mut World, node: &str, size: u32) {
 }
 
 /// Clients that each message to another node is for, and the numbers of its calls' first.
-fn messages(world: &mut World, ask: Ask) -> Vec<(usize, u64)> {
+fn messages(world: &mut World, ask: DirectoryRequest) -> Vec<(usize, u64)> {
     let now_ms = world.now_ms;
     world.node("a").ask(&who(9), ask, Some(9), now_ms);
     let mut told = Vec::new();
     for act in world.node("a").acts() {
-        if let Act::Node(to, message) = act {
+        if let DirectoryEffect::Node(to, message) = act {
             assert_eq!(&*to, "b");
             let message: Value = serde_json::from_slice(&message).expect("JSON");
             let others = message["clients"].as_array().map_or(0, Vec::len);
@@ -255,8 +255,8 @@ fn messages(world: &mut World, ask: Ask) -> Vec<(usize, u64)> {
 fn messages_between_nodes_are_for_as_many_clients_as_fit() {
     const CROWD: u32 = 1_025;
     let target = || Target { scope: ScopeId(0), key: "all".into(), is_group: true };
-    let send = || Ask::Send { target: target(), data: "1".into(), store_for_ms: 0 };
-    let call = || Ask::Call { target: target(), data: "1".into(), timeout_ms: 300 };
+    let send = || DirectoryRequest::Send { target: target(), data: "1".into(), store_for_ms: 0 };
+    let call = || DirectoryRequest::Call { target: target(), data: "1".into(), timeout_ms: 300 };
     let mut world = World::with_options(&["a", "b"], |options| {
         (options.call_members_limit, options.client_calls_limit) = (2_000, 5_000);
     });
@@ -265,9 +265,9 @@ fn messages_between_nodes_are_for_as_many_clients_as_fit() {
     assert_eq!(messages(&mut world, call()), [(1_024, 102), (1, 1_126)], "numbers in a row");
     // The caller goes: its calls are ended in messages of at most so many as well.
     let now_ms = world.now_ms;
-    world.node("a").ask(&who(9), Ask::Close, None, now_ms);
+    world.node("a").ask(&who(9), DirectoryRequest::Close, None, now_ms);
     let gone = world.node("a").acts().map(|act| match act {
-        Act::Node(_, message) => {
+        DirectoryEffect::Node(_, message) => {
             serde_json::from_slice::<Value>(&message).expect("JSON")["gone"].as_array().map_or(0, Vec::len)
         }
         other => panic!("{other:?}"),
@@ -289,7 +289,7 @@ fn messages_between_nodes_are_for_as_many_clients_as_fit() {
                 (first, CROWD as usize),
                 "{room}"
             );
-            world.node("a").ask(&who(9), Ask::Close, None, now_ms);
+            world.node("a").ask(&who(9), DirectoryRequest::Close, None, now_ms);
             world.node("a").acts().for_each(drop);
         }
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use touchline_engine::directory::{Ask, ScopeId, ScopeOptions, Target};
+use touchline_engine::directory::{DirectoryRequest, ScopeId, ScopeOptions, Target};
 
 use crate::world::{World, devices};
 
@@ -44,7 +44,7 @@ fn a_message_is_kept_for_as_long_as_it_says_and_as_the_scope_allows() {
     }
     // Who does not wait for it is not answered, and the message is kept all the same.
     let target = |key: &str, is_group| Target { scope: ScopeId(0), key: key.into(), is_group };
-    let post = |target| Ask::Send { target, data: "5".into(), store_for_ms: 1 };
+    let post = |target| DirectoryRequest::Send { target, data: "5".into(), store_for_ms: 1 };
     let now_ms = world.now_ms;
     world.node("a").ask(&crate::world::who(2), post(target("bike", false)), None, now_ms);
     assert_eq!(world.settle(), [format!("a keeps 1 ms among 3 for bike in devices, asked by None: {letter}")]);

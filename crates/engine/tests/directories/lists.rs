@@ -1,12 +1,12 @@
 //! Lists: pages, samples, counts, and what they cost.
 
 use serde_json::{Value, json};
-use touchline_engine::directory::{Act, Ask, Listing, ScopeId, Target};
+use touchline_engine::directory::{DirectoryEffect, DirectoryRequest, Listing, ScopeId, Target};
 
 use crate::world::{World, devices, json as shown, one_of_many, who};
 
 /// The answer to what is asked, what it costs, and in how many steps it was made.
-fn walk(world: &mut World, ask: Ask) -> (String, u32, usize) {
+fn walk(world: &mut World, ask: DirectoryRequest) -> (String, u32, usize) {
     let (now_ms, node) = (world.now_ms, world.node("a"));
     assert!(ask.is_walk(), "{ask:?}");
     let mut walk = node.begin(who(9), ask, Some(9), now_ms);
@@ -15,8 +15,9 @@ fn walk(world: &mut World, ask: Ask) -> (String, u32, usize) {
         walk = node.step(begun, now_ms);
         steps += 1;
     }
-    let mut answers =
-        node.acts().filter_map(|act| if let Act::Answer(9, Ok(answered)) = act { Some(answered) } else { None });
+    let mut answers = node
+        .acts()
+        .filter_map(|act| if let DirectoryEffect::Answer(9, Ok(answered)) = act { Some(answered) } else { None });
     let answered = answers.next().expect("an answer");
     let work = answered.work();
     (shown(answered), work, steps)
@@ -24,12 +25,17 @@ fn walk(world: &mut World, ask: Ask) -> (String, u32, usize) {
 
 fn names(world: &mut World, prefix: &str, cursor: u32, limit: usize) -> Value {
     let listing = Listing { scope: ScopeId(0), prefix: prefix.into(), cursor, limit };
-    serde_json::from_str(&walk(world, Ask::Names(listing)).0).expect("JSON")
+    serde_json::from_str(&walk(world, DirectoryRequest::Names(listing)).0).expect("JSON")
 }
 
 fn register(world: &mut World, name: &str, meta: &str) {
     let now_ms = world.now_ms;
-    let ask = Ask::Register { scope: ScopeId(0), name: name.into(), meta: meta.to_owned().into(), take_over: false };
+    let ask = DirectoryRequest::Register {
+        scope: ScopeId(0),
+        name: name.into(),
+        meta: meta.to_owned().into(),
+        take_over: false,
+    };
     world.node("a").ask(&who(1), ask, None, now_ms);
 }
 
@@ -40,7 +46,7 @@ fn crowd(world: &mut World, group: &str, size: u32, meta: usize) {
         let meta = format!("\"{}\"", "x".repeat(meta.saturating_sub(2))).into();
         world.node("a").ask(
             &one_of_many(number),
-            Ask::Join { scope: ScopeId(0), group: group.into(), meta },
+            DirectoryRequest::Join { scope: ScopeId(0), group: group.into(), meta },
             None,
             now_ms,
         );
@@ -59,12 +65,16 @@ fn wide() -> World {
 fn a_list_of_names_is_had_page_by_page() {
     let mut world = World::alone(devices());
     ["a1", "b1", "a2", "a3", "b2"].iter().for_each(|name| register(&mut world, name, "7"));
-    let (first, ..) =
-        walk(&mut world, Ask::Names(Listing { scope: ScopeId(0), prefix: "a".into(), cursor: 0, limit: 2 }));
+    let (first, ..) = walk(
+        &mut world,
+        DirectoryRequest::Names(Listing { scope: ScopeId(0), prefix: "a".into(), cursor: 0, limit: 2 }),
+    );
     let entry = |name: &str| format!(r#"{{"name":"{name}","client":"c1","node":"a","meta":7,"version":"*.0"}}"#);
     assert_eq!(first, format!(r#"{{"names":[{},{}],"cursor":3}}"#, entry("a1"), entry("a2")));
-    let (second, ..) =
-        walk(&mut world, Ask::Names(Listing { scope: ScopeId(0), prefix: "a".into(), cursor: 3, limit: 2 }));
+    let (second, ..) = walk(
+        &mut world,
+        DirectoryRequest::Names(Listing { scope: ScopeId(0), prefix: "a".into(), cursor: 3, limit: 2 }),
+    );
     assert_eq!(second, format!(r#"{{"names":[{}]}}"#, entry("a3")));
     assert_eq!(
         world.ask("a", 9, "names", &json!({"scope": "devices", "prefix": "b", "limit": 1}))[0],
@@ -145,7 +155,8 @@ fn a_list_that_finds_little_looks_at_so_much_and_goes_on_another_time() {
     let mut world = wide();
     (0..16 * 1_024 + 1).for_each(|number| register(&mut world, &format!("n{number}"), ""));
     let last = format!("n{}", 16 * 1_024);
-    let listing = |cursor| Ask::Names(Listing { scope: ScopeId(0), prefix: last.clone().into(), cursor, limit: 10 });
+    let listing =
+        |cursor| DirectoryRequest::Names(Listing { scope: ScopeId(0), prefix: last.clone().into(), cursor, limit: 10 });
     let (page, work, steps) = walk(&mut world, listing(0));
     assert_eq!((&*page, work, steps), (r#"{"names":[],"cursor":16384}"#, 16_384 / 8, 16));
     let (page, work, steps) = walk(&mut world, listing(16_384));
@@ -153,7 +164,7 @@ fn a_list_that_finds_little_looks_at_so_much_and_goes_on_another_time() {
     assert_eq!((work, steps), (0, 1));
     // A full page ends at once, wherever it stands.
     let listing = Listing { scope: ScopeId(0), prefix: "n".into(), cursor: 0, limit: 1_024 };
-    let (page, work, steps) = walk(&mut world, Ask::Names(listing));
+    let (page, work, steps) = walk(&mut world, DirectoryRequest::Names(listing));
     let page: Value = serde_json::from_str(&page).expect("JSON");
     assert_eq!((page["names"].as_array().map(Vec::len), &page["cursor"], steps), (Some(1_024), &json!(1_024), 1));
     // Entries that are shown, slots that were looked at, and bytes: 120 an entry besides its name.
@@ -178,15 +189,21 @@ fn groups_and_pages_of_members_are_looked_for_in_steps_too() {
     let now_ms = world.now_ms;
     for number in 0..1_100 {
         let group = format!("g{number}").into();
-        world.node("a").ask(&who(1), Ask::Join { scope: ScopeId(0), group, meta: "".into() }, None, now_ms);
+        world.node("a").ask(
+            &who(1),
+            DirectoryRequest::Join { scope: ScopeId(0), group, meta: "".into() },
+            None,
+            now_ms,
+        );
     }
     world.settle();
     let listing = |prefix: &str| Listing { scope: ScopeId(0), prefix: prefix.into(), cursor: 0, limit: 2 };
-    let (page, work, steps) = walk(&mut world, Ask::Groups(listing("g1099")));
+    let (page, work, steps) = walk(&mut world, DirectoryRequest::Groups(listing("g1099")));
     assert_eq!((&*page, work, steps), (r#"{"groups":[{"group":"g1099","count":1}]}"#, 1_025 / 8, 2));
     // Members of one group behind a thousand of others.
     (2..=4).for_each(|client| drop(world.ask("a", client, "join", &json!({"scope": "devices", "group": "few"}))));
-    let (page, work, steps) = walk(&mut world, Ask::MemberPage { group: "few".into(), listing: listing("") });
+    let (page, work, steps) =
+        walk(&mut world, DirectoryRequest::MemberPage { group: "few".into(), listing: listing("") });
     let page: Value = serde_json::from_str(&page).expect("JSON");
     assert_eq!(
         (page["members"].as_array().map(Vec::len), &page["count"], &page["cursor"]),
@@ -201,14 +218,14 @@ fn a_walk_takes_a_step_for_each_five_hundred_and_twelve_members() {
         let mut world = wide();
         crowd(&mut world, "all", size, 10);
         let (target, scope) = (Target { scope: ScopeId(0), key: "all".into(), is_group: true }, ScopeId(0));
-        let members = Ask::Members { scope, group: "all".into() };
+        let members = DirectoryRequest::Members { scope, group: "all".into() };
         let (list, work, taken) = walk(&mut world, members);
         assert_eq!((list.matches("client").count(), taken), (size as usize, steps));
         assert_eq!(work as usize, size as usize / 8 + size as usize * (120 + "all".len() + 10) / 4_096);
-        let send = Ask::Send { target: target.clone(), data: "1".into(), store_for_ms: 0 };
+        let send = DirectoryRequest::Send { target: target.clone(), data: "1".into(), store_for_ms: 0 };
         assert_eq!(walk(&mut world, send), (format!(r#"{{"sent":{size}}}"#), size, steps));
         let now_ms = world.now_ms;
-        let call = Ask::Call { target, data: "1".into(), timeout_ms: 300 };
+        let call = DirectoryRequest::Call { target, data: "1".into(), timeout_ms: 300 };
         let (mut begun, mut taken) = (world.node("a").begin(who(9), call, Some(9), now_ms), 0);
         while let Some(walk) = begun {
             begun = world.node("a").step(walk, now_ms);
@@ -220,10 +237,15 @@ fn a_walk_takes_a_step_for_each_five_hundred_and_twelve_members() {
             touchline_protocol::ClientInfo { user: "u".into(), client: "c".into(), conn_info: None, chan_info: None };
         let info = std::sync::Arc::new(info);
         for number in 0..size {
-            let enter = Ask::Enter { channel: "room".into(), info: info.clone(), is_shown: true, is_announced: false };
+            let enter = DirectoryRequest::Enter {
+                channel: "room".into(),
+                info: info.clone(),
+                is_shown: true,
+                is_announced: false,
+            };
             world.node("a").ask(&one_of_many(number), enter, None, now_ms);
         }
-        let (list, _, taken) = walk(&mut world, Ask::Presence { channel: "room".into(), limit: 5_000 });
+        let (list, _, taken) = walk(&mut world, DirectoryRequest::Presence { channel: "room".into(), limit: 5_000 });
         assert_eq!((list.matches("user").count(), taken), (size as usize, steps));
     }
 }
@@ -232,7 +254,7 @@ fn a_walk_takes_a_step_for_each_five_hundred_and_twelve_members() {
 fn a_sample_ends_where_it_is_full() {
     let mut world = wide();
     crowd(&mut world, "all", 700, 2);
-    let (list, work, steps) = walk(&mut world, Ask::Members { scope: ScopeId(0), group: "all".into() });
+    let (list, work, steps) = walk(&mut world, DirectoryRequest::Members { scope: ScopeId(0), group: "all".into() });
     assert_eq!((list.matches("client").count(), steps), (600, 2), "the scope shows so many");
     assert!(list.ends_with(r#"],"count":700,"sample":true}"#));
     assert_eq!(work as usize, 600 / 8 + 600 * (120 + "all".len() + 2) / 4_096);
@@ -241,14 +263,15 @@ fn a_sample_ends_where_it_is_full() {
 #[test]
 fn what_touches_many_entries_is_a_walk_and_nothing_else_is() {
     let target = |is_group| Target { scope: ScopeId(0), key: "x".into(), is_group };
-    let send = |is_group, store_for_ms| Ask::Send { target: target(is_group), data: "1".into(), store_for_ms };
-    let call = |is_group| Ask::Call { target: target(is_group), data: "1".into(), timeout_ms: 1 };
+    let send =
+        |is_group, store_for_ms| DirectoryRequest::Send { target: target(is_group), data: "1".into(), store_for_ms };
+    let call = |is_group| DirectoryRequest::Call { target: target(is_group), data: "1".into(), timeout_ms: 1 };
     assert_eq!([send(true, 0), send(false, 0), send(true, 1)].map(|ask| ask.is_walk()), [true, false, false]);
-    assert_eq!([call(true), call(false), Ask::Close].map(|ask| ask.is_walk()), [true, false, false]);
+    assert_eq!([call(true), call(false), DirectoryRequest::Close].map(|ask| ask.is_walk()), [true, false, false]);
     // What is no walk is answered at once.
     let mut world = World::alone(devices());
     let now_ms = world.now_ms;
-    assert!(world.node("a").begin(who(9), Ask::Count { scope: ScopeId(0) }, Some(9), now_ms).is_none());
+    assert!(world.node("a").begin(who(9), DirectoryRequest::Count { scope: ScopeId(0) }, Some(9), now_ms).is_none());
     assert_eq!(
         world.settle(),
         [r#"a answers 9: {"names":0,"groups":0,"members":0,"nodes":[{"node":"a","entries":0}]}"#]
@@ -272,17 +295,18 @@ fn a_page_has_no_more_than_its_limit_in_however_many_steps_it_is_made() {
         let is_wanted = number == 0 || number > 1_100;
         let key = format!("{}{number}", if is_wanted { "x" } else { "n" });
         register(&mut world, &key, "");
-        let join = |scope, group: &str| Ask::Join { scope: ScopeId(scope), group: group.into(), meta: "".into() };
+        let join =
+            |scope, group: &str| DirectoryRequest::Join { scope: ScopeId(scope), group: group.into(), meta: "".into() };
         world.node("a").ask(&one_of_many(number), join(0, &key), None, now_ms);
         world.node("a").ask(&one_of_many(number), join(1, if is_wanted { "few" } else { "rest" }), None, now_ms);
     }
     world.settle();
     let listing = |scope, prefix: &str| Listing { scope: ScopeId(scope), prefix: prefix.into(), cursor: 0, limit: 2 };
-    let (page, work, steps) = walk(&mut world, Ask::Groups(listing(0, "x")));
+    let (page, work, steps) = walk(&mut world, DirectoryRequest::Groups(listing(0, "x")));
     assert_eq!(page, r#"{"groups":[{"group":"x0","count":1},{"group":"x1101","count":1}],"cursor":1102}"#);
     assert_eq!((work, steps), ((1_102 + 2) / 8, 2));
-    let (page, ..) = walk(&mut world, Ask::Names(listing(0, "x")));
+    let (page, ..) = walk(&mut world, DirectoryRequest::Names(listing(0, "x")));
     assert!(page.matches(r#""name":"#).count() == 2 && page.ends_with(r#""cursor":1102}"#), "{page}");
-    let (page, ..) = walk(&mut world, Ask::MemberPage { group: "few".into(), listing: listing(1, "") });
+    let (page, ..) = walk(&mut world, DirectoryRequest::MemberPage { group: "few".into(), listing: listing(1, "") });
     assert!(page.matches("client").count() == 2 && page.ends_with(r#""count":4,"cursor":1102}"#), "{page}");
 }

@@ -1,7 +1,9 @@
 //! Names: who gets one, who loses one, and who is told.
 
 use serde_json::{Value, json};
-use touchline_engine::directory::{Ask, Claim, ConflictPolicy, ScopeId, ScopeOptions, client_from_text, client_text};
+use touchline_engine::directory::{
+    ConflictPolicy, DirectoryRequest, Registration, ScopeId, ScopeOptions, client_from_text, client_text,
+};
 use touchline_protocol::Error;
 use touchline_registry::OwnerId;
 
@@ -50,7 +52,7 @@ fn metadata_is_replaced_only_at_the_version_that_is_named() {
     let mut world = World::alone(devices());
     let Some(Ok(entry)) = ({
         world.ask("a", 1, "register", &with(name("bike"), "meta", 1));
-        world.node("a").scopes().answer(&Ask::Lookup { scope: ScopeId(0), name: "bike".into() })
+        world.node("a").scopes().answer(&DirectoryRequest::Lookup { scope: ScopeId(0), name: "bike".into() })
     }) else {
         panic!("it is there")
     };
@@ -118,7 +120,12 @@ fn who_keeps_a_name_after_a_split_is_the_scopes_word() {
         let now_ms = world.now_ms;
         // Neither has heard of the other's registration.
         for (at, client, later_ms) in [("a", 1, 0), ("b", 2, 5)] {
-            let ask = Ask::Register { scope: ScopeId(0), name: "bike".into(), meta: "".into(), take_over: false };
+            let ask = DirectoryRequest::Register {
+                scope: ScopeId(0),
+                name: "bike".into(),
+                meta: "".into(),
+                take_over: false,
+            };
             world.node(at).ask(&crate::world::who(client), ask, None, now_ms + later_ms);
         }
         let ((home, kept), (away, lost)) = (winner, loser);
@@ -128,7 +135,8 @@ fn who_keeps_a_name_after_a_split_is_the_scopes_word() {
         assert_eq!(world.settle(), [word], "{conflict_policy:?}");
         let found = Ok(format!(r#"{{"name":"bike","client":"c{kept}","node":"{home}","version":"*.0"}}"#));
         for node in ["a", "b"] {
-            let answer = world.node(node).scopes().answer(&Ask::Lookup { scope: ScopeId(0), name: "bike".into() });
+            let answer =
+                world.node(node).scopes().answer(&DirectoryRequest::Lookup { scope: ScopeId(0), name: "bike".into() });
             assert_eq!(answer.expect("a lookup").map(|json| crate::world::shown(&json)), found, "at {node}");
         }
     }
@@ -169,13 +177,13 @@ fn a_lookup_is_answered_without_the_directory_and_nothing_else_is() {
     world.ask("a", 1, "register", &with(name("bike"), "meta", 1));
     let scopes = world.node("a").scopes();
     let lookup = |scope: u16, name: &str| {
-        let answer = scopes.answer(&Ask::Lookup { scope: ScopeId(scope), name: name.into() });
+        let answer = scopes.answer(&DirectoryRequest::Lookup { scope: ScopeId(scope), name: name.into() });
         answer.expect("a lookup").map(|json| crate::world::shown(&json))
     };
     assert_eq!(lookup(0, "bike"), Ok(r#"{"name":"bike","client":"c1","node":"a","meta":1,"version":"*.0"}"#.into()));
     assert_eq!((lookup(0, "boat"), lookup(1, "bike")), (Err(Error::NOT_REGISTERED), Err(Error::NOT_REGISTERED)));
     assert_eq!(lookup(3, "bike"), Err(Error::NO_SUCH_SCOPE));
-    assert!(scopes.answer(&Ask::Count { scope: ScopeId(0) }).is_none());
+    assert!(scopes.answer(&DirectoryRequest::Count { scope: ScopeId(0) }).is_none());
     assert_eq!(
         (scopes.find("devices"), scopes.find("robots"), scopes.find("")),
         (Some(ScopeId(0)), Some(ScopeId(1)), None)
@@ -184,7 +192,7 @@ fn a_lookup_is_answered_without_the_directory_and_nothing_else_is() {
     assert!(scopes.options(ScopeId(3)).is_none());
     drop(scopes);
     assert_eq!(
-        world.order("a", 1, Ask::Lookup { scope: ScopeId(0), name: "bike".into() }),
+        world.order("a", 1, DirectoryRequest::Lookup { scope: ScopeId(0), name: "bike".into() }),
         ["a refuses 1: 100 internal server error"]
     );
 }
@@ -194,16 +202,16 @@ fn every_request_to_a_scope_that_is_not_there_is_refused() {
     let mut world = World::alone(devices());
     let (scope, name, meta) = (ScopeId(9), Box::<str>::from("x"), bytes::Bytes::new());
     let asks = [
-        Ask::Register { scope, name: name.clone(), meta: meta.clone(), take_over: true },
-        Ask::Take([Claim { scope, key: name.clone(), meta: meta.clone(), is_group: false }].into()),
-        Ask::Unregister { scope, name: name.clone() },
-        Ask::UpdateMeta { scope, name: name.clone(), meta: meta.clone(), expected: None },
-        Ask::Join { scope, group: name.clone(), meta },
-        Ask::Leave { scope, group: name.clone() },
-        Ask::Members { scope, group: name.clone() },
-        Ask::Member { scope, group: name, client: None },
-        Ask::Count { scope },
-        Ask::Changes { scope, position: None },
+        DirectoryRequest::Register { scope, name: name.clone(), meta: meta.clone(), take_over: true },
+        DirectoryRequest::Take([Registration { scope, key: name.clone(), meta: meta.clone(), is_group: false }].into()),
+        DirectoryRequest::Unregister { scope, name: name.clone() },
+        DirectoryRequest::UpdateMeta { scope, name: name.clone(), meta: meta.clone(), expected: None },
+        DirectoryRequest::Join { scope, group: name.clone(), meta },
+        DirectoryRequest::Leave { scope, group: name.clone() },
+        DirectoryRequest::Members { scope, group: name.clone() },
+        DirectoryRequest::Member { scope, group: name, client: None },
+        DirectoryRequest::Count { scope },
+        DirectoryRequest::Changes { scope, position: None },
     ];
     for ask in asks {
         assert_eq!(world.order("a", 1, ask.clone()), ["a refuses 1: 4003 no such scope"], "{ask:?}");
@@ -212,9 +220,11 @@ fn every_request_to_a_scope_that_is_not_there_is_refused() {
 
 #[test]
 fn a_token_gives_all_or_nothing_and_counts_each_entry_once() {
-    let claim = |key: &str, is_group| Claim { scope: ScopeId(0), key: key.into(), meta: "1".into(), is_group };
+    let claim = |key: &str, is_group| Registration { scope: ScopeId(0), key: key.into(), meta: "1".into(), is_group };
     let mut world = World::alone(ScopeOptions { client_entries_limit: 2, meta_max_size: 1, ..devices() });
-    let take = |world: &mut World, client: u32, claims: &[Claim]| world.order("a", client, Ask::Take(claims.into()));
+    let take = |world: &mut World, client: u32, claims: &[Registration]| {
+        world.order("a", client, DirectoryRequest::Take(claims.into()))
+    };
     // The same key as a name and as a group is two entries; twice the same is one.
     assert_eq!(take(&mut world, 1, &[claim("k", false), claim("k", true), claim("k", false)]), ["a answers 1: {}"]);
     assert_eq!(take(&mut world, 1, &[claim("k", true), claim("k", false)]), ["a answers 1: {}"], "it has them");
@@ -223,7 +233,7 @@ fn a_token_gives_all_or_nothing_and_counts_each_entry_once() {
         take(&mut world, 2, &[claim("x", false), claim("y", true), claim("z", true)]),
         ["a refuses 2: 106 limit exceeded"]
     );
-    let long = Claim { meta: "22".into(), ..claim("y", true) };
+    let long = Registration { meta: "22".into(), ..claim("y", true) };
     assert_eq!(take(&mut world, 2, &[claim("x", false), long]), ["a refuses 2: 107 bad request"]);
     let counted = |world: &mut World| world.ask("a", 9, "count", &json!({"scope": "devices"}));
     let one = [r#"a answers 9: {"names":1,"groups":1,"members":1,"nodes":[{"node":"a","entries":2}]}"#];

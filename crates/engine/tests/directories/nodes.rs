@@ -1,7 +1,9 @@
 //! Other nodes: they may be dead, stand still, leave, or have other options.
 
 use serde_json::{Value, json};
-use touchline_engine::directory::{Act, Ask, ConflictPolicy, Directory, ScopeId, ScopeOptions, Who};
+use touchline_engine::directory::{
+    ConflictPolicy, Directory, DirectoryEffect, DirectoryRequest, Requester, ScopeId, ScopeOptions,
+};
 use touchline_registry::Timing;
 
 use crate::world::{START_MS, World, devices, one_of_many, owner, who};
@@ -30,8 +32,9 @@ fn a_name_on_a_node_that_may_be_dead_goes_to_its_own_user_only() {
             world.ask("b", 1, "register", &name(key));
             let now_ms = world.now_ms;
             world.node("a").suspect("b", is_suspected, now_ms);
-            let who = Who { owner: owner(5), user: user.into(), is_backend };
-            let ask = Ask::Register { scope: ScopeId(0), name: key.into(), meta: "".into(), take_over: false };
+            let who = Requester { owner: owner(5), user: user.into(), is_backend };
+            let ask =
+                DirectoryRequest::Register { scope: ScopeId(0), name: key.into(), meta: "".into(), take_over: false };
             world.node("a").ask(&who, ask, Some(5), now_ms);
             let lines = world.settle();
             if is_given {
@@ -143,8 +146,8 @@ fn other_options_of_a_node_are_noticed_once_for_each_scope() {
         node.1.flush();
         for act in node.1.acts() {
             match act {
-                Act::Link { scope, message, .. } => other.1.receive(&scope, &message, now_ms),
-                Act::Differs { scope, node: than } => {
+                DirectoryEffect::Link { scope, message, .. } => other.1.receive(&scope, &message, now_ms),
+                DirectoryEffect::OptionsDiffer { scope, node: than } => {
                     told.push(format!("{} has other options of {scope} than {than}", node.0))
                 }
                 act => panic!("{act:?}"),
@@ -163,7 +166,7 @@ fn a_node_alone_says_nothing_to_others() {
     let node = world.node("a");
     node.ask(
         &who(1),
-        Ask::Register { scope: ScopeId(0), name: "bike".into(), meta: "".into(), take_over: false },
+        DirectoryRequest::Register { scope: ScopeId(0), name: "bike".into(), meta: "".into(), take_over: false },
         None,
         now_ms,
     );
@@ -174,7 +177,11 @@ fn a_node_alone_says_nothing_to_others() {
     assert_eq!(node.acts().count(), 0);
     // However much changes at once.
     for number in 0..2_000 {
-        let ask = Ask::Join { scope: ScopeId(1), group: "all".into(), meta: format!("\"{}\"", "x".repeat(200)).into() };
+        let ask = DirectoryRequest::Join {
+            scope: ScopeId(1),
+            group: "all".into(),
+            meta: format!("\"{}\"", "x".repeat(200)).into(),
+        };
         node.ask(&one_of_many(number), ask, None, now_ms);
     }
     node.flush();
@@ -250,6 +257,6 @@ fn times_are_those_of_the_configuration() {
         let timing = Timing { timeout_ms, ..Timing::default() };
         let mut node = Directory::<u32>::new("a", &[devices()], &timing, 1, true, START_MS);
         node.wake(START_MS + 10_000);
-        assert_eq!(node.acts().any(|act| matches!(act, Act::Probe)), was_away, "{timeout_ms}");
+        assert_eq!(node.acts().any(|act| matches!(act, DirectoryEffect::Probe)), was_away, "{timeout_ms}");
     }
 }

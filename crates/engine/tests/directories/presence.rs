@@ -3,24 +3,24 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use touchline_engine::directory::{Ask, client_text};
+use touchline_engine::directory::{DirectoryRequest, client_text};
 use touchline_protocol::ClientInfo;
 
 use crate::world::{World, devices, owner};
 
 /// A client comes into the room: `c1` of the user `u1`.
-fn enter(client: u32, is_shown: bool, is_announced: bool) -> Ask {
+fn enter(client: u32, is_shown: bool, is_announced: bool) -> DirectoryRequest {
     enter_with(client, Some("5"), is_shown, is_announced)
 }
 
-fn enter_with(client: u32, conn_info: Option<&str>, is_shown: bool, is_announced: bool) -> Ask {
+fn enter_with(client: u32, conn_info: Option<&str>, is_shown: bool, is_announced: bool) -> DirectoryRequest {
     let info = ClientInfo {
         user: format!("u{client}").into(),
         client: client_text(owner(client)).into(),
         conn_info: conn_info.map(|info| Bytes::copy_from_slice(info.as_bytes())),
         chan_info: Some(Bytes::from_static(b"[6]")),
     };
-    Ask::Enter { channel: "room".into(), info: Arc::new(info), is_shown, is_announced }
+    DirectoryRequest::Enter { channel: "room".into(), info: Arc::new(info), is_shown, is_announced }
 }
 
 fn info(client: u32) -> String {
@@ -32,11 +32,11 @@ fn announced(node: &str, kind: &str, info: &str) -> String {
 }
 
 fn presence(world: &mut World, node: &str, limit: usize) -> String {
-    world.order(node, 9, Ask::Presence { channel: "room".into(), limit }).remove(0)
+    world.order(node, 9, DirectoryRequest::Presence { channel: "room".into(), limit }).remove(0)
 }
 
 fn stats(world: &mut World, node: &str) -> String {
-    world.order(node, 9, Ask::PresenceStats { channel: "room".into() }).remove(0)
+    world.order(node, 9, DirectoryRequest::PresenceStats { channel: "room".into() }).remove(0)
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn who_comes_is_shown_and_announced_on_each_node_as_it_wishes() {
     }
     // One that changes is no newcomer.
     assert_eq!(world.order("a", 1, enter_with(1, Some("7"), true, true)), ["a answers 1: {}"]);
-    let exit = || Ask::Exit { channel: "room".into() };
+    let exit = || DirectoryRequest::Exit { channel: "room".into() };
     let changed = info(1).replace(":5,", ":7,");
     let left = [announced("a", "leave", &changed), "a answers 1: {}".into(), announced("b", "leave", &changed)];
     assert_eq!(world.order("a", 1, exit()), left);
@@ -87,7 +87,12 @@ fn one_user_with_many_connections_is_one_until_the_last_has_left() {
         world.order(
             "a",
             client,
-            Ask::Enter { channel: "room".into(), info: Arc::new(info), is_shown: true, is_announced: false },
+            DirectoryRequest::Enter {
+                channel: "room".into(),
+                info: Arc::new(info),
+                is_shown: true,
+                is_announced: false,
+            },
         );
     }
     assert_eq!(stats(&mut world, "a"), r#"a answers 9: {"num_clients":2,"num_users":1}"#);

@@ -1,7 +1,7 @@
 //! What those who watch a scope are told, and when.
 
 use serde_json::{Value, json};
-use touchline_engine::directory::{Act, Ask, ScopeId, ScopeOptions, WatchPosition};
+use touchline_engine::directory::{DirectoryEffect, DirectoryRequest, ScopeId, ScopeOptions, WatchPosition};
 
 use crate::world::{World, devices, who};
 
@@ -23,8 +23,12 @@ fn watched(watch_log_size: usize) -> World {
 fn register(world: &mut World, name: u8, size: usize) {
     let meta = format!("\"{}\"", "x".repeat(size - AROUND - 4));
     let now_ms = world.now_ms;
-    let ask =
-        Ask::Register { scope: ScopeId(0), name: format!("{name:02x}").into(), meta: meta.into(), take_over: false };
+    let ask = DirectoryRequest::Register {
+        scope: ScopeId(0),
+        name: format!("{name:02x}").into(),
+        meta: meta.into(),
+        take_over: false,
+    };
     world.node("a").ask(&who(1), ask, None, now_ms);
 }
 
@@ -189,8 +193,8 @@ fn an_answer_costs_what_it_holds() {
     let position = WatchPosition { epoch: "64000".into(), offset: 0 };
     // Eight changes are as many bytes as one answer may have.
     for (position, work) in [(Some(position), 1 + 65_536 / 4_096), (None, 0)] {
-        world.node("a").ask(&who(9), Ask::Changes { scope: ScopeId(0), position }, Some(9), now_ms);
-        let Some(Act::Answer(9, Ok(answered))) = world.node("a").acts().next() else { panic!("an answer") };
+        world.node("a").ask(&who(9), DirectoryRequest::Changes { scope: ScopeId(0), position }, Some(9), now_ms);
+        let Some(DirectoryEffect::Answer(9, Ok(answered))) = world.node("a").acts().next() else { panic!("an answer") };
         assert_eq!(answered.work(), work);
     }
 }

@@ -1,7 +1,9 @@
 //! Nodes that hear each other, and what they want done, as lines of text.
 
 use serde_json::Value;
-use touchline_engine::directory::{Act, Answered, Ask, Directory, ScopeOptions, Who, client_text, numbered, read};
+use touchline_engine::directory::{
+    Directory, DirectoryEffect, DirectoryReply, DirectoryRequest, Requester, ScopeOptions, client_text, numbered, read,
+};
 use touchline_protocol::Error;
 use touchline_registry::{OwnerId, Timing};
 
@@ -31,13 +33,13 @@ pub(crate) fn owner(client: u32) -> OwnerId {
 }
 
 /// A client of the user `u1`, `u2` …; 0 is a backend.
-pub(crate) fn who(client: u32) -> Who {
+pub(crate) fn who(client: u32) -> Requester {
     let user = if client == 0 { String::new() } else { format!("u{client}") };
-    Who { owner: owner(client), user: user.into(), is_backend: client == 0 }
+    Requester { owner: owner(client), user: user.into(), is_backend: client == 0 }
 }
 
 /// One client of a crowd, which has no short name.
-pub(crate) fn one_of_many(number: u32) -> Who {
+pub(crate) fn one_of_many(number: u32) -> Requester {
     let mut who = who(1);
     who.owner.0[..4].copy_from_slice(&number.to_be_bytes());
     who
@@ -95,7 +97,7 @@ impl World {
     }
 
     /// The same of a request that need not be one that a client writes.
-    pub(crate) fn order(&mut self, node: &str, client: u32, ask: Ask) -> Vec<String> {
+    pub(crate) fn order(&mut self, node: &str, client: u32, ask: DirectoryRequest) -> Vec<String> {
         let now_ms = self.now_ms;
         self.node(node).ask(&who(client), ask, Some(client), now_ms);
         self.settle()
@@ -104,7 +106,7 @@ impl World {
     /// A client has gone.
     pub(crate) fn close(&mut self, node: &str, client: u32) -> Vec<String> {
         let now_ms = self.now_ms;
-        self.node(node).ask(&who(client), Ask::Close, None, now_ms);
+        self.node(node).ask(&who(client), DirectoryRequest::Close, None, now_ms);
         self.settle()
     }
 
@@ -141,10 +143,10 @@ impl World {
         }
     }
 
-    fn carry_out(&mut self, from: &'static str, act: Act<u32>) -> Option<String> {
+    fn carry_out(&mut self, from: &'static str, act: DirectoryEffect<u32>) -> Option<String> {
         let now_ms = self.now_ms;
         Some(match act {
-            Act::Link { scope, to, message } => {
+            DirectoryEffect::Link { scope, to, message } => {
                 self.largest = self.largest.max(message.len());
                 let cut_off = &self.cut_off;
                 let hears =
@@ -153,7 +155,7 @@ impl World {
                 others.for_each(|(_, node)| node.receive(&scope, &message, now_ms));
                 return None;
             }
-            Act::Node(to, message) => {
+            DirectoryEffect::Node(to, message) => {
                 self.largest = self.largest.max(message.len());
                 let is_heard = !self.cut_off.contains(&from) && !self.cut_off.contains(&&*to);
                 if is_heard && let Some((_, node)) = self.nodes.iter_mut().find(|(name, _)| **name == *to) {
@@ -161,29 +163,39 @@ impl World {
                 }
                 format!("{from} tells {to}: {}", shown(&message))
             }
-            Act::Answer(asker, Ok(answered)) => format!("{from} answers {asker}: {}", json(answered)),
-            Act::Answer(asker, Err(error)) => refused(from, asker, error),
-            Act::Push(client, message) => format!("{from} gives {}: {}", named(&[client]), shown(&message)),
-            Act::Spread(clients, push) => format!("{from} gives {}: {}", named(&clients), shown(push.json())),
-            Act::Call(client, call, message) => {
+            DirectoryEffect::Answer(asker, Ok(answered)) => format!("{from} answers {asker}: {}", json(answered)),
+            DirectoryEffect::Answer(asker, Err(error)) => refused(from, asker, error),
+            DirectoryEffect::Push(client, message) => format!("{from} gives {}: {}", named(&[client]), shown(&message)),
+            DirectoryEffect::PushMany(clients, push) => {
+                format!("{from} gives {}: {}", named(&clients), shown(push.json()))
+            }
+            DirectoryEffect::Call(client, call, message) => {
                 format!("{from} asks {}: {}", named(&[client]), shown(&numbered(call, &message)))
             }
-            Act::Drop(client) => format!("{from} disconnects {}", named(&[client])),
-            Act::Announce(channel, push) => format!("{from} announces in {channel}: {}", shown(push.json())),
-            Act::Watch(channel, message) => format!("{from} publishes in {channel}: {}", shown(&message)),
-            Act::Probe => format!("{from} looks at its connections"),
-            Act::Differs { scope, node } => format!("{from} has other options of {scope} than {node}"),
-            Act::Post { scope, name, message, expires_ms, most, asker } => {
+            DirectoryEffect::Disconnect(client) => format!("{from} disconnects {}", named(&[client])),
+            DirectoryEffect::Announce(channel, push) => {
+                format!("{from} announces in {channel}: {}", shown(push.json()))
+            }
+            DirectoryEffect::PublishChanges(channel, message) => {
+                format!("{from} publishes in {channel}: {}", shown(&message))
+            }
+            DirectoryEffect::Probe => format!("{from} looks at its connections"),
+            DirectoryEffect::OptionsDiffer { scope, node } => {
+                format!("{from} has other options of {scope} than {node}")
+            }
+            DirectoryEffect::StoreMessage { scope, name, message, expires_ms, most, asker } => {
                 let left_ms = expires_ms.saturating_sub(now_ms);
                 format!(
                     "{from} keeps {left_ms} ms among {most} for {name} in {scope}, asked by {asker:?}: {}",
                     shown(&message)
                 )
             }
-            Act::Fetch { scope, name, behind, limit } => {
+            DirectoryEffect::LoadMessages { scope, name, behind, limit } => {
                 format!("{from} fetches {limit} behind {behind} of {name} in {scope}")
             }
-            Act::Discard { ids, asker } => format!("{from} throws {ids:?} away, asked by {asker:?}"),
+            DirectoryEffect::DiscardMessages { ids, asker } => {
+                format!("{from} throws {ids:?} away, asked by {asker:?}")
+            }
         })
     }
 }
@@ -192,7 +204,7 @@ fn refused(node: &str, asker: u32, error: Error) -> String {
     format!("{node} refuses {asker}: {} {}", error.code, error.message)
 }
 
-pub(crate) fn json(answered: Answered) -> String {
+pub(crate) fn json(answered: DirectoryReply) -> String {
     shown(&answered.json())
 }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use touchline_engine::channels::{clearing, removal};
-use touchline_engine::request::{Epoch, Loaded, Stored};
+use touchline_engine::request::{Appended, Epoch, Loaded};
 use touchline_engine::{ChannelOptions, Request};
 
 use crate::world::{
@@ -20,7 +20,7 @@ fn at(offset: u64) -> String {
 fn following(top: u64) -> World {
     let mut world = World::in_cluster(history());
     assert_eq!(world.submit(subscribe(1)), ["waits", "follow a"]);
-    assert_eq!(world.submit(Request::Interested), [r#"load a of "" behind 0"#]);
+    assert_eq!(world.submit(Request::SubscribedToBackend), [r#"load a of "" behind 0"#]);
     assert_eq!(world.submit(load(loaded(0, top))), [format!("subscribed{}", at(top))]);
     world
 }
@@ -48,14 +48,14 @@ fn a_publication_goes_to_the_cluster_and_is_delivered_when_it_comes_back() {
 fn what_is_not_kept_is_passed_on_and_a_node_that_is_cut_off_serves_its_own() {
     let mut world = World::in_cluster(ChannelOptions::default());
     assert_eq!(world.submit(subscribe(1)), ["waits", "follow a"]);
-    assert_eq!(world.submit(Request::Interested), ["subscribed"]);
-    assert_eq!(world.submit(Request::Interested), [""; 0], "once");
+    assert_eq!(world.submit(Request::SubscribedToBackend), ["subscribed"]);
+    assert_eq!(world.submit(Request::SubscribedToBackend), [""; 0], "once");
     assert_eq!(world.submit(publish(7)), ["published", r#"pass on in a: {"data":7}"#]);
-    assert_eq!(world.submit(Request::Passing(payload(7, START_MS))), ["to shard 0, a of 1: 7 at 0"]);
+    assert_eq!(world.submit(Request::Ephemeral(payload(7, START_MS))), ["to shard 0, a of 1: 7 at 0"]);
     let mut newer = payload(7, START_MS).to_vec();
     newer[0] = 3;
-    assert_eq!(world.submit(Request::Passing(newer.into())), ["a has a payload of format 3"]);
-    assert_eq!(world.submit_to("b", Request::Passing(payload(7, START_MS))), [""; 0], "nobody listens here");
+    assert_eq!(world.submit(Request::Ephemeral(newer.into())), ["a has a payload of format 3"]);
+    assert_eq!(world.submit_to("b", Request::Ephemeral(payload(7, START_MS))), [""; 0], "nobody listens here");
     let keyed = || publish_with(8, |publish| publish.idempotency_key = "k".into());
     assert_eq!(world.submit(keyed()), ["published", r#"pass on in a: {"data":8}"#]);
     assert_eq!(world.submit(keyed()), ["published"], "once");
@@ -63,7 +63,7 @@ fn what_is_not_kept_is_passed_on_and_a_node_that_is_cut_off_serves_its_own() {
     assert_eq!(world.submit(publish(9)), ["published", "to shard 0, a of 1: 9 at 0"]);
     assert_eq!(world.submit_to("b", subscribe(1)), ["subscribed"], "it is this node's alone");
     assert_eq!(world.link(true), ["follow b"], "until the link is there");
-    assert_eq!(world.submit_to("b", Request::Interested), [""; 0]);
+    assert_eq!(world.submit_to("b", Request::SubscribedToBackend), [""; 0]);
     assert_eq!(world.submit_to("b", unsubscribe(1)), ["done", "follow b no more"]);
 }
 
@@ -72,8 +72,8 @@ fn a_publication_beside_the_history_is_passed_on_too() {
     let mut world = following(3);
     let beside = publish_with(7, |publish| publish.skip_history = true);
     assert_eq!(world.submit(beside), ["published", r#"pass on in a: {"data":7}"#]);
-    assert_eq!(world.submit(Request::Passing(payload(7, START_MS))), ["to shard 0, a of 1: 7 at 0"]);
-    assert_eq!(world.submit(Request::Passing(clearing())), [""; 0]);
+    assert_eq!(world.submit(Request::Ephemeral(payload(7, START_MS))), ["to shard 0, a of 1: 7 at 0"]);
+    assert_eq!(world.submit(Request::Ephemeral(clearing())), [""; 0]);
     assert_eq!(world.submit(read(None)), [format!("history []{}", at(3))], "the history was removed");
 }
 
@@ -93,8 +93,8 @@ fn requests_wait_in_order_until_what_is_kept_is_here() {
     assert_eq!(world.submit(read(None)), ["waits", "follow a"]);
     assert_eq!(world.submit(recover(1, 2, epoch().as_str())), ["waits"], "it is asked for already");
     assert_eq!(world.submit(load(loaded(0, 3))), [""; 0], "nothing was asked yet");
-    assert_eq!(world.submit(Request::Interested), [r#"load a of "" behind 0"#]);
-    assert_eq!(world.submit(Request::Interested), [""; 0]);
+    assert_eq!(world.submit(Request::SubscribedToBackend), [r#"load a of "" behind 0"#]);
+    assert_eq!(world.submit(Request::SubscribedToBackend), [""; 0]);
     assert_eq!(world.submit(subscribe(2)), ["waits"]);
     // What is published while it is read comes after it, and once.
     assert_eq!(world.submit(stored(3, 4)), [""; 0]);
@@ -177,7 +177,7 @@ fn subscribers_begin_anew_when_something_is_lost() {
         // They leave and come back; who comes first asks anew.
         assert_eq!(world.submit(recover(2, 5, epoch().as_str())), ["waits", "follow a"]);
         assert_eq!(world.submit(unsubscribe(1)), ["done"]);
-        assert_eq!(world.submit(Request::Interested), [r#"load a of "" behind 0"#]);
+        assert_eq!(world.submit(Request::SubscribedToBackend), [r#"load a of "" behind 0"#]);
         let fresh = Loaded { floor: 6, ..loaded(6, 8) };
         let lines = world.submit(load(Loaded { behind: 0, ..fresh }));
         assert_eq!(lines, [format!("subscribed{}, nothing recovered", at(8))]);
@@ -188,11 +188,11 @@ fn subscribers_begin_anew_when_something_is_lost() {
     world.submit(stored(6, 7));
     assert_eq!(world.submit(load(Loaded { floor: 5, ..loaded(5, 6) })).len(), 2);
     // A publication of another epoch says the same.
-    let of_other = Stored { offset: 9, previous: 7, epoch: Some(other), payload: payload(9, START_MS) };
-    assert_eq!(world.submit(Request::Stored(of_other)), ["to shard 0, a of 1: broken"]);
+    let of_other = Appended { offset: 9, previous: 7, epoch: Some(other), payload: payload(9, START_MS) };
+    assert_eq!(world.submit(Request::Appended(of_other)), ["to shard 0, a of 1: broken"]);
     let mut world = following(5);
-    let of_same = Stored { offset: 6, previous: 5, epoch: Some(epoch()), payload: payload(6, START_MS) };
-    assert_eq!(world.submit(Request::Stored(of_same)), ["to shard 0, a of 1: 6 at 6"]);
+    let of_same = Appended { offset: 6, previous: 5, epoch: Some(epoch()), payload: payload(6, START_MS) };
+    assert_eq!(world.submit(Request::Appended(of_same)), ["to shard 0, a of 1: 6 at 6"]);
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn a_cache_that_nobody_listens_to_is_made_anew_without_a_word() {
     // The history may be shorter than what the position says.
     let mut world = World::in_cluster(history());
     world.submit(subscribe(1));
-    world.submit(Request::Interested);
+    world.submit(Request::SubscribedToBackend);
     let empty = Loaded { kept: Vec::new(), top: 12, floor: 12, ..loaded(0, 0) };
     assert_eq!(world.submit(load(empty)), [format!("subscribed{}", at(12))]);
     assert_eq!(world.submit(recover(2, 12, "")), [format!("subscribed{}, recovered []", at(12))]);
@@ -226,7 +226,7 @@ fn a_cache_that_nobody_listens_to_is_made_anew_without_a_word() {
 fn what_cannot_be_had_refuses_who_waits_and_is_asked_for_again_after_a_moment() {
     let mut world = World::in_cluster(history());
     world.submit(subscribe(1));
-    world.submit(Request::Interested);
+    world.submit(Request::SubscribedToBackend);
     assert_eq!(world.submit(Request::Loaded(None)), [UNREACHABLE]);
     world.now_ms += 199;
     assert_eq!(world.submit(subscribe(2)), [UNREACHABLE]);
@@ -259,8 +259,8 @@ fn a_payload_that_cannot_be_read_ends_the_cache() {
     assert_eq!(world.submit(subscribe(2)), ["waits", "follow a"]);
     // A history that was removed up to 4, by an entry of its own at 6.
     let mut world = following(5);
-    let clear = Stored { offset: 6, previous: 5, epoch: None, payload: removal(4).into() };
-    assert_eq!(world.submit(Request::Stored(clear)), [""; 0]);
+    let clear = Appended { offset: 6, previous: 5, epoch: None, payload: removal(4).into() };
+    assert_eq!(world.submit(Request::Appended(clear)), [""; 0]);
     assert_eq!(world.submit(read(None)), [format!("history []{}", at(6))]);
     assert_eq!(
         world.submit(recover(2, 4, "")),
@@ -278,7 +278,7 @@ fn who_leaves_before_it_hears_that_it_was_refused_takes_nobodys_place() {
     assert_eq!(world.submit_to("kept:b", subscribe(3)), [UNREACHABLE]);
     world.link(true);
     world.submit_to("kept:b", subscribe(4));
-    world.submit_to("kept:b", Request::Interested);
+    world.submit_to("kept:b", Request::SubscribedToBackend);
     world.submit_to("kept:b", load(loaded(0, 1)));
     let audience =
         |world: &World| world.channels.active().find(|(name, _)| &***name == "kept:b").map(|(_, count)| count);
@@ -305,7 +305,7 @@ fn a_refusal_is_remembered_for_ten_seconds() {
         world.submit_to("kept:b", subscribe(9));
         world.link(true);
         world.submit_to("kept:b", subscribe(4));
-        world.submit_to("kept:b", Request::Interested);
+        world.submit_to("kept:b", Request::SubscribedToBackend);
         world.submit_to("kept:b", load(loaded(0, 1)));
         world.submit_to("kept:b", give_up(2));
         assert_eq!(world.channels.active().any(|(name, _)| &**name == "kept:b"), is_remembered, "{later_ms}");
@@ -320,8 +320,8 @@ fn a_link_that_comes_back_makes_every_cache_catch_up() {
     {
         world.submit_to(channel, request);
     }
-    world.submit_to("plain:b", Request::Interested);
-    world.submit_to("kept:e", Request::Interested);
+    world.submit_to("plain:b", Request::SubscribedToBackend);
+    world.submit_to("kept:e", Request::SubscribedToBackend);
     // One is heard, one waits for its interest with a history and one without, one loads.
     let mut lines = world.link(false);
     lines.sort();
@@ -329,7 +329,7 @@ fn a_link_that_comes_back_makes_every_cache_catch_up() {
     let mut lines = world.link(true);
     lines.sort();
     assert_eq!(lines, ["follow plain:d", r#"load a of "" behind 4"#], "the newest that is here is compared");
-    assert_eq!(world.submit_to("plain:d", Request::Interested), [""; 0]);
+    assert_eq!(world.submit_to("plain:d", Request::SubscribedToBackend), [""; 0]);
     // What was published meanwhile is delivered, and what comes now waits for it.
     assert_eq!(world.submit(stored(7, 8)), [""; 0]);
     let delivered = [6, 7, 8].map(|offset| format!("to shard 0, a of 1: {offset} at {offset}"));
@@ -360,10 +360,10 @@ fn who_waits_for_what_was_denied_to_others_is_refused_when_the_rest_is_over_and_
 fn a_top_that_may_be_that_of_the_stream_proves_nothing() {
     let mut world = World::in_cluster(history());
     world.submit(subscribe(1));
-    world.submit(Request::Interested);
-    assert!(!world.channels.is_heard("a"));
+    world.submit(Request::SubscribedToBackend);
+    assert!(!world.channels.is_live("a"));
     assert_eq!(world.submit(load(Loaded { top: 9, ..loaded(0, 6) })), [format!("subscribed{}", at(9))]);
-    assert!(world.channels.is_heard("a") && !world.channels.is_heard("b"));
+    assert!(world.channels.is_live("a") && !world.channels.is_live("b"));
     assert_eq!(world.submit(grown(4)), [r#"load a of "" behind 3"#]);
     assert_eq!(world.submit(load(Loaded { top: 8, ..loaded(3, 6) })), [""; 0]);
 }
@@ -432,7 +432,7 @@ fn a_publication_that_is_not_here_was_let_go_of_or_is_new() {
     // Of these it has heard all.
     let mut world = World::in_cluster(history());
     world.submit(subscribe(1));
-    world.submit(Request::Interested);
+    world.submit(Request::SubscribedToBackend);
     let kept = [1, 2, 5].map(|offset| (offset, payload(offset, START_MS))).to_vec();
     world.submit(load(Loaded { kept, ..loaded(0, 5) }));
     assert_eq!(world.submit(grown(4)), [r#"load a of "" behind 3"#]);
@@ -451,7 +451,7 @@ fn a_word_of_another_life_is_looked_at() {
         (Epoch::default(), 4, true),
     ] {
         let mut world = following(5);
-        let lines = world.submit(Request::Grown(epoch, top));
+        let lines = world.submit(Request::Advanced(epoch, top));
         assert_eq!(!lines.is_empty(), is_looked_at, "{top} of {:?}: {lines:?}", epoch.as_str());
     }
 }
@@ -461,12 +461,12 @@ fn a_stream_that_has_grown_makes_its_own_caches_look() {
     let mut world = following(5);
     for channel in ["kept:b", "kept:c", "plain:d"] {
         world.submit_to(channel, subscribe(1));
-        world.submit_to(channel, Request::Interested);
+        world.submit_to(channel, Request::SubscribedToBackend);
     }
     world.submit_to("kept:b", load(loaded(0, 2)));
-    world.channels.check(&"".into());
+    world.channels.check_namespace(&"".into());
     assert_eq!(world.rest(), [r#"check a of "" behind 5"#]);
-    world.channels.check(&"kept".into());
+    world.channels.check_namespace(&"kept".into());
     let mut lines = world.rest();
     lines.sort();
     assert_eq!(
@@ -475,7 +475,7 @@ fn a_stream_that_has_grown_makes_its_own_caches_look() {
         "one that loads too"
     );
     // What is at home, or asked for only, has nothing to look for.
-    world.channels.check(&"plain".into());
+    world.channels.check_namespace(&"plain".into());
     world.channels.catch_up();
     assert_eq!(world.rest(), [""; 0]);
 }
@@ -511,7 +511,7 @@ fn so_many_refusals_are_remembered_and_the_oldest_is_forgotten_first() {
     world.link(true);
     let subscriber = MOST + 1;
     world.submit_to("kept:b", subscribe(subscriber));
-    world.submit_to("kept:b", Request::Interested);
+    world.submit_to("kept:b", Request::SubscribedToBackend);
     world.submit_to("kept:b", load(loaded(0, 1)));
     let is_active = |world: &World| world.channels.active().any(|(name, _)| &**name == "kept:b");
     for slot in [1, MOST] {
@@ -534,7 +534,7 @@ fn who_is_refused_again_is_remembered_from_the_second_time_on() {
     world.submit_to("kept:b", subscribe(9));
     world.link(true);
     world.submit_to("kept:b", subscribe(4));
-    world.submit_to("kept:b", Request::Interested);
+    world.submit_to("kept:b", Request::SubscribedToBackend);
     world.submit_to("kept:b", load(loaded(0, 1)));
     world.submit_to("kept:b", give_up(2));
     assert!(world.channels.active().any(|(name, _)| &**name == "kept:b"), "the subscriber is left alone");

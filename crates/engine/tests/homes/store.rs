@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use touchline_engine::channels::Storing;
+use touchline_engine::channels::DurablePublication;
 use touchline_engine::request::{Loaded, Runs};
 use touchline_engine::{ChannelOptions, Channels, Request};
 
@@ -144,7 +144,7 @@ fn a_store_that_was_set_back_is_told_and_everybody_begins_anew() {
     // A cluster's stream has positions that others' publications took: it is not set back.
     let mut world = World::in_cluster(history());
     world.submit(subscribe(1));
-    world.submit(Request::Interested);
+    world.submit(Request::SubscribedToBackend);
     world.submit(load(of_run(0, 6)));
     assert_eq!(world.submit(stored(8, 9)), [r#"load a of "" behind 6"#]);
     let shorter = Loaded { top: 5, ..of_run(6, 6) };
@@ -252,8 +252,9 @@ fn a_room_for_so_many_channels_is_for_those_of_the_store_too() {
 fn publications_are_kept_for_their_time_from_when_they_were_published() {
     let mut world = World::with_store(history());
     world.submit(subscribe(1));
-    let old = Storing::payload(START_MS - 59_000, br#"{"data":1}"#);
-    let kept = Loaded { kept: vec![(1, old), (2, Storing::payload(START_MS, br#"{"data":2}"#))], ..loaded(0, 2) };
+    let old = DurablePublication::payload(START_MS - 59_000, br#"{"data":1}"#);
+    let kept =
+        Loaded { kept: vec![(1, old), (2, DurablePublication::payload(START_MS, br#"{"data":2}"#))], ..loaded(0, 2) };
     world.submit(load(kept));
     world.pass(999);
     assert_eq!(world.submit(read(None)), [format!("history [1, 2]{}", at(2))]);

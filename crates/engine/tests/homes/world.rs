@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use touchline_engine::channels::{KeeperAct, Outcome, Storing};
-use touchline_engine::request::{Epoch, Event, History, Loaded, Publish, Recover, Runs, Stored, Subscribe};
+use touchline_engine::channels::{BackendCommand, DurablePublication, Submitted};
+use touchline_engine::request::{Appended, ChannelEvent, Epoch, History, Loaded, Publish, Recover, Runs, Subscribe};
 use touchline_engine::{
     ChannelOptions, ChannelSettings, Channels, ConnectionId, Namespace, Namespaces, RecoveryMode, Request, Response,
 };
@@ -86,11 +86,11 @@ pub(crate) fn read(since: Option<(u64, &str)>) -> Request {
 
 /// What others have stored: `{"data":OFFSET}`.
 pub(crate) fn payload(offset: u64, time_ms: u64) -> Bytes {
-    Storing::payload(time_ms, format!(r#"{{"data":{offset}}}"#).as_bytes())
+    DurablePublication::payload(time_ms, format!(r#"{{"data":{offset}}}"#).as_bytes())
 }
 
 pub(crate) fn stored(previous: u64, offset: u64) -> Request {
-    Request::Stored(Stored { offset, previous, epoch: None, payload: payload(offset, START_MS) })
+    Request::Appended(Appended { offset, previous, epoch: None, payload: payload(offset, START_MS) })
 }
 
 /// All that is kept behind an offset, up to another, as the log backend has it after all that was asked of it.
@@ -101,7 +101,7 @@ pub(crate) fn loaded(behind: u64, top: u64) -> Loaded {
 
 /// A channel of the same life that others have brought to an offset.
 pub(crate) fn grown(top: u64) -> Request {
-    Request::Grown(epoch(), top)
+    Request::Advanced(epoch(), top)
 }
 
 pub(crate) fn load(loaded: Loaded) -> Request {
@@ -177,18 +177,18 @@ impl World {
         loop {
             lines.extend(self.channels.deliveries().map(|(shard, delivery)| {
                 let event = match delivery.event {
-                    Event::Publication { publication, previous } => {
+                    ChannelEvent::Publication { publication, previous } => {
                         let previous = previous
                             .map(|previous| format!(", a change of {}", data(previous.json())))
                             .unwrap_or_default();
                         format!("{} at {}{previous}", data(publication.json()), publication.offset)
                     }
-                    Event::Membership(push) => String::from_utf8_lossy(push.json()).into_owned(),
-                    Event::Broken => "broken".into(),
+                    ChannelEvent::Membership(push) => String::from_utf8_lossy(push.json()).into_owned(),
+                    ChannelEvent::Broken => "broken".into(),
                 };
                 format!("to shard {shard}, {} of {}: {event}", delivery.channel, delivery.audience)
             }));
-            for (done, number) in self.channels.keeper_acts().into_iter().map(act) {
+            for (done, number) in self.channels.backend_commands().into_iter().map(act) {
                 assert!(
                     number.is_none_or(|number| number == self.asked + 1),
                     "loads are numbered in their order: {done}"
@@ -214,20 +214,24 @@ impl World {
         // Nobody is answered who only tells something.
         let is_told = matches!(
             request,
-            Request::Stored(_) | Request::Loaded(_) | Request::Grown(..) | Request::Interested | Request::Passing(_)
+            Request::Appended(_)
+                | Request::Loaded(_)
+                | Request::Advanced(..)
+                | Request::SubscribedToBackend
+                | Request::Ephemeral(_)
         );
         match self.channels.submit(channel, request, self.now_ms) {
-            Outcome::Done(Response::Done) if is_told => {}
-            Outcome::Done(response) => lines.push(answer(response)),
-            Outcome::Wait(request) => {
+            Submitted::Done(Response::Done) if is_told => {}
+            Submitted::Done(response) => lines.push(answer(response)),
+            Submitted::Wait(request) => {
                 self.waiting.push_back((Arc::clone(channel), request));
                 lines.push("waits".into());
             }
-            Outcome::Keep(namespace, payload, key) => {
+            Submitted::Append(namespace, payload, key) => {
                 lines.push(format!("the cluster keeps in {namespace:?}, key {key:?}: {}", object(&payload)));
             }
-            Outcome::Purge(namespace) => lines.push(format!("the cluster removes of {namespace:?}")),
-            Outcome::Store(Storing {
+            Submitted::Purge(namespace) => lines.push(format!("the cluster removes of {namespace:?}")),
+            Submitted::Store(DurablePublication {
                 payload,
                 time_ms,
                 idempotency_key,
@@ -244,28 +248,36 @@ impl World {
                     object(&payload)
                 ));
             }
-            Outcome::Remove => lines.push("the store removes".into()),
+            Submitted::Remove => lines.push("the store removes".into()),
         }
     }
 }
 
 /// What is to be done, and the number of the load that it is.
-fn act(act: KeeperAct) -> (String, Option<u64>) {
+fn act(act: BackendCommand) -> (String, Option<u64>) {
     let done = match &act {
-        KeeperAct::Interest(channel, true) => format!("follow {channel}"),
-        KeeperAct::Interest(channel, false) => format!("follow {channel} no more"),
-        KeeperAct::Load(channel, namespace, behind, _) => format!("load {channel} of {namespace:?} behind {behind}"),
-        KeeperAct::Check(channel, namespace, behind, _) => format!("check {channel} of {namespace:?} behind {behind}"),
-        KeeperAct::LoadStored(channel, behind, _) => format!("load {channel} behind {behind}"),
-        KeeperAct::Pass(channel, payload) => format!("pass on in {channel}: {}", object(payload)),
-        KeeperAct::SetBack(channel, run, first) => format!("{channel} was set back in run {run} from {first} on"),
-        KeeperAct::StreamSetBack(namespace, run) => format!("the stream of {namespace:?} was set back in run {run}"),
-        KeeperAct::Unreadable(channel, unreadable) => {
+        BackendCommand::Interest(channel, true) => format!("follow {channel}"),
+        BackendCommand::Interest(channel, false) => format!("follow {channel} no more"),
+        BackendCommand::Load(channel, namespace, behind, _) => {
+            format!("load {channel} of {namespace:?} behind {behind}")
+        }
+        BackendCommand::Check(channel, namespace, behind, _) => {
+            format!("check {channel} of {namespace:?} behind {behind}")
+        }
+        BackendCommand::LoadStored(channel, behind, _) => format!("load {channel} behind {behind}"),
+        BackendCommand::Broadcast(channel, payload) => format!("pass on in {channel}: {}", object(payload)),
+        BackendCommand::BeginRun(channel, run, first) => format!("{channel} was set back in run {run} from {first} on"),
+        BackendCommand::BeginStreamRun(namespace, run) => {
+            format!("the stream of {namespace:?} was set back in run {run}")
+        }
+        BackendCommand::Unreadable(channel, unreadable) => {
             format!("{channel} has a payload of format {}", unreadable.format)
         }
     };
     let number = match act {
-        KeeperAct::Load(.., number) | KeeperAct::Check(.., number) | KeeperAct::LoadStored(.., number) => Some(number),
+        BackendCommand::Load(.., number)
+        | BackendCommand::Check(.., number)
+        | BackendCommand::LoadStored(.., number) => Some(number),
         _ => None,
     };
     (done, number)
@@ -295,7 +307,7 @@ fn answer(response: Response) -> String {
     }
 }
 
-fn position(position: &touchline_engine::Position) -> String {
+fn position(position: &touchline_engine::StreamPosition) -> String {
     match position.epoch.as_str() {
         "" => String::new(),
         epoch => format!(" at {} of {epoch}", position.offset),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use touchline_engine::Response;
-use touchline_engine::session::{Link, UserCounter};
+use touchline_engine::session::{TransportMode, UserCounter};
 use touchline_protocol::Error;
 
 use crate::story::{Settings, Story, with_history};
@@ -18,13 +18,13 @@ fn a_client_id_is_a_random_uuid() {
         (0xff, "ffffffff-ffff-4fff-bfff-ffffffffffff"),
         (0x5a, "5a5a5a5a-5a5a-4a5a-9a5a-5a5a5a5a5a5a"),
     ] {
-        let session = touchline_engine::Session::new([byte; 16], Link::Duplex, true, 0, &Default::default());
+        let session = touchline_engine::Session::new([byte; 16], TransportMode::Duplex, true, 0, &Default::default());
         assert_eq!(&*session.client_id(), expected, "version 4, variant 10");
     }
     let id = |place: usize| {
         let mut random = [0; 16];
         random[place] = 1;
-        touchline_engine::Session::new(random, Link::Duplex, true, 0, &Default::default()).client_id()
+        touchline_engine::Session::new(random, TransportMode::Duplex, true, 0, &Default::default()).client_id()
     };
     let ids: std::collections::BTreeSet<_> = (0..16).map(id).collect();
     assert_eq!(ids.len(), 16, "every random byte counts: {ids:?}");
@@ -33,9 +33,9 @@ fn a_client_id_is_a_random_uuid() {
 #[test]
 fn the_reply_says_what_the_link_needs() {
     let cases = [
-        (Link::Duplex, r#""ping":25,"pong":true"#),
-        (Link::Emulated, r#""ping":25,"pong":true,"session":"seal of 1","node":"node""#),
-        (Link::Lines, r#""ping":25"#),
+        (TransportMode::Duplex, r#""ping":25,"pong":true"#),
+        (TransportMode::Emulated, r#""ping":25,"pong":true,"session":"seal of 1","node":"node""#),
+        (TransportMode::Lines, r#""ping":25"#),
     ];
     for (link, rest) in cases {
         let mut story = Story::with(|_| ());
@@ -53,7 +53,7 @@ fn the_reply_says_what_the_link_needs() {
         settings.client.connect_include_server_time = true;
         settings.client.ping_interval = Duration::from_millis(400);
     });
-    story.open("ann", Link::Listening);
+    story.open("ann", TransportMode::Listening);
     story.play(
         r#"
         ann> {"version":"2.0"}
@@ -90,14 +90,14 @@ fn a_session_begins_with_one_connect() {
         assert_eq!(story.code("ann", second), expected, "{second}");
     }
     let mut story = Story::with(|_| ());
-    story.open("eve", Link::Listening);
+    story.open("eve", TransportMode::Listening);
     story.play("eve> [\neve< disconnect 3501 bad request");
 }
 
 #[test]
 fn who_does_not_connect_in_time_is_gone() {
     let mut story = Story::with(calm);
-    story.open("ann", Link::Duplex);
+    story.open("ann", TransportMode::Duplex);
     story.at(9_999);
     story.play("@ 10000\nann< disconnect 3502 stale");
     // Nor may what the connect waits for take longer.
@@ -142,7 +142,7 @@ fn a_client_that_only_listens_is_told_by_the_end_of_its_stream() {
             });
         });
         story.connect("holder", &format!("{{{held}}}"));
-        story.open("ann", Link::Listening);
+        story.open("ann", TransportMode::Listening);
         story.play(&format!("ann> {{\"token\":\"{token}\"}}\nann< {expected}"));
     }
     for (error, expected) in [
@@ -152,7 +152,7 @@ fn a_client_that_only_listens_is_told_by_the_end_of_its_stream() {
     ] {
         let mut story = Story::with(|settings| settings.scope("devices", |_| ()));
         story.is_slow = true;
-        story.open("ann", Link::Listening);
+        story.open("ann", TransportMode::Listening);
         story.say("ann", &format!("{{\"token\":\"{{{held}}}\"}}"));
         story.forge_answer(Response::Refused(error));
         story.arrive();
@@ -225,7 +225,7 @@ fn a_listener_gets_the_channels_that_it_asks_for_and_may_have() {
         calm(settings);
         settings.namespace("open", |options| options.allow_subscribe_for_client = true);
     });
-    story.open("ann", Link::Listening);
+    story.open("ann", TransportMode::Listening);
     story.play(
         r#"
         ann> {"token":"{'sub':'ann','channels':['room:a']}","subs":{"open:a":{},"room:a":{},"room:b":{},"$open:b":{}}}
@@ -238,14 +238,14 @@ fn a_listener_gets_the_channels_that_it_asks_for_and_may_have() {
     assert_eq!(codes, [("$open:b".to_owned(), 103), ("room:b".to_owned(), 103)], "the log says why");
     story.publish("open:a", "1");
     story.play(r#"ann< {"channel":"open:a","pub":{"data":1}}"#);
-    story.open("bob", Link::Listening);
+    story.open("bob", TransportMode::Listening);
     story.play("bob> {\"subs\":{\"nothing:a\":{},\"nothing:b\":{}}}\nbob< disconnect 3501 bad request");
     assert_eq!(story.refused("bob").len(), 1, "the first one ends it");
     // What it may not have for another reason than a permission it does not get either; the connect goes on.
     for (asked, code) in [(r#""open:a":{"delta":"other"}"#, 107), (r#""open:a":{"type":1}"#, 108)] {
         let mut story =
             Story::with(|settings| settings.namespace("open", |options| options.allow_subscribe_for_client = true));
-        story.open("cid", Link::Listening);
+        story.open("cid", TransportMode::Listening);
         story
             .play(&format!("cid> {{\"subs\":{{{asked}}}}}\ncid< {{\"connect\":{{\"client\":\"<cid>\",\"version\":\"1.0\",\"ping\":25}}}}"));
         assert_eq!(story.refused("cid").len(), 0, "{asked}, {code}: no cause is noted for it");
@@ -366,7 +366,7 @@ fn a_user_has_no_more_connections_than_it_may() {
 #[test]
 fn a_client_that_has_proved_who_it_is_needs_no_token() {
     let mut story = Story::with(|settings| settings.client.allow_anonymous_connect_without_token = false);
-    story.open("device", Link::Lines);
+    story.open("device", TransportMode::Lines);
     story.decide("device", |session, _| session.certify("bike-7".into()));
     assert_eq!(story.code("device", r#"{"id":1,"connect":{}}"#), 0);
     assert_eq!(story.session("device").user(), "bike-7");

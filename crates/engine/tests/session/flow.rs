@@ -1,6 +1,6 @@
 //! How many commands are under way at once, what waits, and what is too much.
 
-use touchline_engine::session::{Link, Room};
+use touchline_engine::session::{Room, TransportMode};
 
 use crate::story::{Settings, Story, with_history};
 use crate::tokens::calm;
@@ -161,7 +161,7 @@ fn what_is_sent_ahead_of_the_connect_waits_for_it() {
 #[test]
 fn control_frames_before_the_connect_are_counted() {
     let mut story = Story::with(node);
-    story.open("ann", Link::Duplex);
+    story.open("ann", TransportMode::Duplex);
     for n in 1..=20 {
         let allows = story.decide("ann", |session, _| session.allows_control_frame());
         assert_eq!(allows, n <= 16, "frame {n}");
@@ -178,7 +178,7 @@ fn what_waits_for_a_connect_may_be_so_much() {
     let size = frame().len() + touchline_engine::session::ENTRY_SIZE;
     for (most, is_ended) in [(size * 2, false), (size * 2 - 1, true)] {
         let mut story = Story::with(node);
-        story.open("ann", Link::Duplex);
+        story.open("ann", TransportMode::Duplex);
         assert!(
             story.decide("ann", |session, _| session.hold(frame(), most)).is_some(),
             "before its connect nothing is held"
@@ -215,7 +215,7 @@ fn what_is_carried_out_is_counted() {
         story.decide("ann", |session, context| session.receive(text.as_bytes(), context))
     };
     let mut story = Story::with(node);
-    story.open("ann", Link::Duplex);
+    story.open("ann", TransportMode::Duplex);
     assert_eq!(receive(&mut story, r#"{"id":1,"connect":{"token":"{'sub':'ann'}"}}"#), 1);
     story.is_slow = true;
     let four = (2..=5).map(publish).collect::<Vec<_>>().join("\n");
@@ -227,7 +227,7 @@ fn what_is_carried_out_is_counted() {
     assert_eq!(receive(&mut story, &[&publish(7), "x", &publish(8)].join("\n")), 2, "what is no command counts");
     story.play("ann< disconnect 3501 bad request");
     assert_eq!(story.decide("ann", |session, context| session.resume(context)), 0, "it is over");
-    story.open("bob", Link::Listening);
+    story.open("bob", TransportMode::Listening);
     assert_eq!(story.decide("bob", |session, context| session.receive(b"{}", context)), 1);
     story.heard("bob");
 }
@@ -238,7 +238,7 @@ fn commands_in_protobuf_wait_as_they_came() {
         node(settings);
         settings.client.commands_in_flight_max = 1;
     });
-    story.open("ann", Link::Duplex);
+    story.open("ann", TransportMode::Duplex);
     story.in_protobuf("ann");
     let receive =
         |story: &mut Story, bytes: &[u8]| story.decide("ann", |session, context| session.receive(bytes, context));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use touchline_engine::session::Link;
+use touchline_engine::session::TransportMode;
 
 use crate::story::Story;
 
@@ -49,9 +49,9 @@ fn the_first_pings_of_many_clients_are_spread_over_half_an_interval() {
 #[test]
 fn a_pong_that_nobody_has_asked_for_is_a_mistake() {
     for (link, expected) in [
-        (Link::Duplex, "disconnect 3501 bad request"),
-        (Link::Emulated, "disconnect 3501 bad request"),
-        (Link::Lines, ""),
+        (TransportMode::Duplex, "disconnect 3501 bad request"),
+        (TransportMode::Emulated, "disconnect 3501 bad request"),
+        (TransportMode::Lines, ""),
     ] {
         let mut story = Story::with(|_| ());
         story.open("ann", link);
@@ -63,10 +63,10 @@ fn a_pong_that_nobody_has_asked_for_is_a_mistake() {
 
 #[test]
 fn who_need_not_answer_is_only_pinged() {
-    for link in [Link::Lines, Link::Listening] {
+    for link in [TransportMode::Lines, TransportMode::Listening] {
         let mut story = Story::with(|_| ());
         story.open("ann", link);
-        story.say("ann", if link == Link::Lines { r#"{"id":1,"connect":{}}"# } else { "{}" });
+        story.say("ann", if link == TransportMode::Lines { r#"{"id":1,"connect":{}}"# } else { "{}" });
         assert_eq!(story.heard("ann").len(), 1);
         story.play("@ 12500\nann< ping\n@ 37499\n@ 37500\nann< ping\n@ 62500\nann< ping");
         assert!(!story.session("ann").awaits_pong());
@@ -84,7 +84,7 @@ fn a_node_that_stood_still_asks_at_once_who_is_there() {
     story.decide("ann", |session, context| session.probe(context));
     story.play("ann> {}");
     assert!(!story.session("ann").awaits_pong());
-    story.open("bob", Link::Duplex);
+    story.open("bob", TransportMode::Duplex);
     story.decide("bob", |session, context| session.probe(context));
     story.play("@ 10999\n@ 11000\nbob< disconnect 3502 stale");
     // The next ping is an interval after that probe.
@@ -99,7 +99,7 @@ fn a_pong_that_stands_behind_something_else_is_waited_for() {
         story.decide("ann", |session, _| session.wait_longer(now_ms, pong_timeout, interval))
     };
     let mut story = Story::with(|_| ());
-    story.open("ann", Link::Duplex);
+    story.open("ann", TransportMode::Duplex);
     assert!(!wait(&mut story), "before its connect there is nothing to wait for");
     story.play(
         r#"
@@ -138,7 +138,7 @@ fn a_client_that_sends_lines_may_be_silent_for_so_long() {
             settings.line_idle = Duration::from_secs(line_idle);
             settings.client.ping_interval = Duration::from_secs(1);
         });
-        story.open("ann", Link::Lines);
+        story.open("ann", TransportMode::Lines);
         story.connect("bob", "");
         story.say("ann", r#"{"id":1,"connect":{}}"#);
         story.heard("ann");

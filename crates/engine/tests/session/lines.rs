@@ -1,6 +1,6 @@
 //! Lines over TCP: who types them may make mistakes, a page that makes a browser send a request may not.
 
-use touchline_engine::session::Link;
+use touchline_engine::session::TransportMode;
 
 use crate::story::{Story, with_history};
 use crate::tokens::calm;
@@ -11,7 +11,7 @@ const OVER: &str = "ann< disconnect 3509 too many errors";
 
 fn typed() -> Story {
     let mut story = Story::with(calm);
-    story.open("ann", Link::Lines);
+    story.open("ann", TransportMode::Lines);
     story
 }
 

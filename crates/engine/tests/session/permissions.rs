@@ -2,7 +2,7 @@
 //! who subscribes or not.
 
 use touchline_engine::directory::ScopeOptions;
-use touchline_engine::session::Link;
+use touchline_engine::session::TransportMode;
 use touchline_engine::{ChannelOptions, PersonalChannel};
 
 use crate::story::{Settings, Story, with_history};
@@ -311,9 +311,9 @@ fn an_insecure_node_lets_those_in_that_it_trusts() {
                 options.presence = true;
             });
         });
-        story.open_from("client", Link::Duplex, is_near);
+        story.open_from("client", TransportMode::Duplex, is_near);
         assert_eq!(story.code("client", r#"{"id":1,"connect":{}}"#), if is_open { OK } else { 3501 });
-        story.open_from("client", Link::Duplex, is_near);
+        story.open_from("client", TransportMode::Duplex, is_near);
         assert_eq!(story.code("client", r#"{"id":1,"connect":{"token":"{'sub':'ann'}"}}"#), OK);
         for command in [
             r#"{"id":2,"publish":{"channel":"news:a","data":1}}"#,
@@ -355,7 +355,7 @@ fn who_may_connect_without_a_token_or_without_a_user() {
                 let keys = [&mut keys.hmac_secret_key, &mut keys.rsa_public_key, &mut keys.ecdsa_public_key];
                 keys.into_iter().skip(key).take(usize::from(has_key)).for_each(|key| *key = "key".into());
             });
-            story.open_from("client", Link::Duplex, is_near);
+            story.open_from("client", TransportMode::Duplex, is_near);
             assert_eq!(
                 story.code("client", connect),
                 expected,

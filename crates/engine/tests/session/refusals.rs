@@ -1,6 +1,6 @@
 //! Why a client is refused: what the log says, and what the client is told where the node tells it.
 
-use touchline_engine::session::Link;
+use touchline_engine::session::TransportMode;
 
 use crate::story::{Settings, Story, with_history};
 
@@ -220,7 +220,7 @@ fn the_log_says_why_and_the_client_is_told_where_it_may() {
                 settings.client.tell_refusal_cause = is_told;
             });
             let command = format!("{{\"id\":2,{}}}", command.replace("LONG", &long));
-            story.open("client", Link::Duplex);
+            story.open("client", TransportMode::Duplex);
             if !claims.is_empty() {
                 story.connect("client", claims);
             }
@@ -252,7 +252,7 @@ fn a_remote_client_is_told_that_it_is_not_of_this_machine() {
         settings.client.anonymous_on_loopback_only = true;
         settings.client.tell_refusal_cause = true;
     });
-    story.open_from("client", Link::Duplex, false);
+    story.open_from("client", TransportMode::Duplex, false);
     story.play(
         "client> {\"id\":1,\"connect\":{}}\n\
          client< disconnect 3501 bad request: no token was sent, and only clients of this machine need none (client.anonymous_on_loopback_only)",

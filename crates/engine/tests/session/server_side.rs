@@ -66,7 +66,7 @@ fn a_client_is_told_what_it_is_subscribed_to() {
 #[test]
 fn who_has_not_connected_is_subscribed_to_nothing() {
     let mut story = Story::with(node);
-    story.open("ann", touchline_engine::session::Link::Duplex);
+    story.open("ann", touchline_engine::session::TransportMode::Duplex);
     assert_eq!(subscribe(&mut story, "log:a", ServerSubscription::default()), Ok(()));
     assert!(story.requests.is_empty());
     assert_eq!(story.session("ann").subscription_count(), 0);

@@ -19,9 +19,11 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use touchline_engine::directory::{Act, Directory, ScopeOptions, message_push, numbered};
-use touchline_engine::request::{Event, Publish};
-use touchline_engine::session::{Link, Node, Refused, Room, Sealer, Ticket, UserCounter};
+use touchline_engine::directory::{Directory, DirectoryEffect, ScopeOptions, message_push, numbered};
+use touchline_engine::request::{ChannelEvent, Publish};
+use touchline_engine::session::{
+    RefusalReport, Room, SessionSettings, SessionSigner, Ticket, TransportMode, UserCounter,
+};
 use touchline_engine::tracker::{TrackLimits, Tracker};
 use touchline_engine::{
     ChannelOptions, ChannelSettings, Channels, ClientSettings, ConnectionClaims, ConnectionId, Context, Delivery,
@@ -60,7 +62,7 @@ impl Verifier for Claims {
     }
 }
 
-impl Sealer for Claims {
+impl SessionSigner for Claims {
     fn seal(&self, client: OwnerId) -> String {
         format!("seal of {}", client.0[0])
     }
@@ -110,14 +112,14 @@ struct Person {
     session: Session,
     body: Body,
     heard: VecDeque<String>,
-    refused: Vec<Refused>,
+    refused: Vec<RefusalReport>,
     program: Option<(Box<str>, Box<str>)>,
     is_gone: bool,
 }
 
 /// See the module.
 pub(crate) struct Story {
-    pub(crate) node: Node,
+    pub(crate) node: SessionSettings,
     /// Answers and deliveries wait until [`Story::arrive`].
     pub(crate) is_slow: bool,
     /// What each connection may be given.
@@ -153,7 +155,7 @@ impl Story {
         change(&mut settings);
         let now_ms = START_S * 1_000;
         let directory = Directory::new("here", &settings.scopes, &Timing::default(), 7, false, now_ms);
-        let node = Node {
+        let node = SessionSettings {
             client: settings.client,
             namespaces: Arc::new(Namespaces::new(settings.channel)),
             verifier: Box::new(Claims),
@@ -186,15 +188,15 @@ impl Story {
     }
 
     /// A new connection.
-    pub(crate) fn open(&mut self, name: &'static str, link: Link) {
+    pub(crate) fn open(&mut self, name: &'static str, link: TransportMode) {
         self.open_from(name, link, true);
     }
 
     /// A new connection, from this machine or not.
-    pub(crate) fn open_from(&mut self, name: &'static str, link: Link, is_loopback: bool) {
+    pub(crate) fn open_from(&mut self, name: &'static str, link: TransportMode, is_loopback: bool) {
         let id = [self.people.len() as u8 + 1; 16];
         let session = Session::new(id, link, is_loopback, self.now_ms, &self.node.client);
-        let body = if link == Link::Listening { Body::Push } else { Body::Json };
+        let body = if link == TransportMode::Listening { Body::Push } else { Body::Json };
         self.people.push(Person {
             name,
             session,
@@ -243,7 +245,7 @@ impl Story {
 
     /// Connects a client: `claims` are those of its token, empty = it has none.
     pub(crate) fn connect(&mut self, name: &'static str, claims: &str) {
-        self.open(name, Link::Duplex);
+        self.open(name, TransportMode::Duplex);
         self.say(name, &format!(r#"{{"id":1,"connect":{{"token":"{claims}"}}}}"#));
         let index = self.index(name);
         let answer = self.people[index].heard.pop_front().unwrap_or_default();
@@ -253,7 +255,7 @@ impl Story {
     /// One client says something.
     pub(crate) fn say(&mut self, name: &str, text: &str) {
         if !self.people.iter().any(|person| person.name == name) {
-            self.open(String::leak(name.to_owned()), Link::Duplex);
+            self.open(String::leak(name.to_owned()), TransportMode::Duplex);
         }
         let mut text = self.named(text);
         for (index, epoch) in self.epochs.iter().enumerate() {
@@ -281,7 +283,7 @@ impl Story {
     }
 
     /// Why a client was refused what it was refused since it was last looked at: for the log.
-    pub(crate) fn refused(&mut self, name: &str) -> Vec<Refused> {
+    pub(crate) fn refused(&mut self, name: &str) -> Vec<RefusalReport> {
         let index = self.index(name);
         std::mem::take(&mut self.people[index].refused)
     }
@@ -441,16 +443,18 @@ impl Story {
         let acts: Vec<_> = self.directory.acts().collect();
         for act in acts {
             match act {
-                Act::Answer(asker, answer) => {
+                DirectoryEffect::Answer(asker, answer) => {
                     self.mail.push_back(Mail::Answer(asker, answer.map_or_else(Response::Refused, Response::Answer)));
                 }
-                Act::Announce(channel, push) => {
+                DirectoryEffect::Announce(channel, push) => {
                     self.channels.execute(&channel, Request::Announce(push), self.now_ms);
                     self.post();
                 }
-                Act::Push(owner, message) => self.give(owner, message_push(&message).json()),
-                Act::Call(owner, call, message) => self.give(owner, message_push(&numbered(call, &message)).json()),
-                Act::Drop(owner) => {
+                DirectoryEffect::Push(owner, message) => self.give(owner, message_push(&message).json()),
+                DirectoryEffect::Call(owner, call, message) => {
+                    self.give(owner, message_push(&numbered(call, &message)).json())
+                }
+                DirectoryEffect::Disconnect(owner) => {
                     if let Some(index) = self.people.iter().position(|person| person.session.owner() == owner) {
                         self.hang_up(index, &Disconnect::FORCE_NO_RECONNECT);
                     }
@@ -475,28 +479,28 @@ impl Story {
         let wire = |body| Wire { body, envelope: Envelope::Stream(Coding::Identity) };
         let mut given = Vec::new();
         match &delivery.event {
-            Event::Publication { publication, previous } => {
+            ChannelEvent::Publication { publication, previous } => {
                 let people = &self.people;
-                self.hub.give(
+                self.hub.for_each_recipient(
                     local,
                     previous.is_some(),
                     || publication.tags(),
                     |slot, giving| {
-                        use touchline_engine::hub::Giving;
+                        use touchline_engine::hub::DeliveryForm;
                         let change = match (giving, previous) {
-                            (Giving::Change, Some(previous)) => Change::From(previous),
-                            (Giving::Plain, _) => Change::None,
+                            (DeliveryForm::Delta, Some(previous)) => Change::From(previous),
+                            (DeliveryForm::Plain, _) => Change::None,
                             _ => Change::Whole,
                         };
                         given.push((slot, publication.framed(wire(people[slot as usize].body), change)));
                     },
                 );
             }
-            Event::Membership(push) => {
+            ChannelEvent::Membership(push) => {
                 let framed = |slot: u32| (slot, push.framed(wire(self.people[slot as usize].body)));
-                given.extend(self.hub.membership_listeners(local).map(framed));
+                given.extend(self.hub.membership_subscribers(local).map(framed));
             }
-            Event::Broken => panic!("no story loses its channels"),
+            ChannelEvent::Broken => panic!("no story loses its channels"),
         }
         for (slot, frame) in given {
             let person = &mut self.people[slot as usize];

@@ -1,7 +1,7 @@
 //! `presence` and `presence_stats`.
 
 use touchline_engine::Response;
-use touchline_engine::directory::{Ask, Who};
+use touchline_engine::directory::{DirectoryRequest, Requester};
 use touchline_protocol::Error;
 use touchline_registry::OwnerId;
 
@@ -13,19 +13,19 @@ use crate::node::Node;
 /// `client.presence_max_clients` a sample, which says so, with the exact number.
 pub(super) async fn presence(node: &Node, request: ChannelRequest) -> Result<Json, Error> {
     let limit = node.settings.client.presence_max_clients;
-    ask(node, &request.channel, Ask::Presence { channel: request.channel.as_str().into(), limit }).await
+    ask(node, &request.channel, DirectoryRequest::Presence { channel: request.channel.as_str().into(), limit }).await
 }
 
 /// Errors: 102, 107, 108. Result: `num_clients`, `num_users`.
 pub(super) async fn presence_stats(node: &Node, request: ChannelRequest) -> Result<Json, Error> {
-    ask(node, &request.channel, Ask::PresenceStats { channel: request.channel.as_str().into() }).await
+    ask(node, &request.channel, DirectoryRequest::PresenceStats { channel: request.channel.as_str().into() }).await
 }
 
-async fn ask(node: &Node, channel: &str, ask: Ask) -> Result<Json, Error> {
+async fn ask(node: &Node, channel: &str, ask: DirectoryRequest) -> Result<Json, Error> {
     if !node.session.namespaces.resolve(channel)?.presence {
         return Err(Error::NOT_AVAILABLE);
     }
-    let who = Who { owner: OwnerId([0; 16]), user: Box::default(), is_backend: true };
+    let who = Requester { owner: OwnerId([0; 16]), user: Box::default(), is_backend: true };
     match node.ask_directory(who, ask).await {
         Response::Answer(answered) => Ok(answered.json().into()),
         Response::Refused(error) => Err(error),

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use touchline_engine::request::{Position, Publish};
+use touchline_engine::request::{Publish, StreamPosition};
 use touchline_engine::{Request, Response};
 use touchline_protocol::Error;
 use touchline_protocol::encode::Object;
@@ -134,7 +134,7 @@ async fn publish_one(node: &Node, channel: &str, publish: Publish) -> Result<Jso
     }
 }
 
-fn published(position: Option<Position>) -> Json {
+fn published(position: Option<StreamPosition>) -> Json {
     let mut out = Vec::with_capacity(40);
     let mut object = Object::open(&mut out);
     if let Some(position) = position {

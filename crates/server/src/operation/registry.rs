@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use touchline_engine::Response;
-use touchline_engine::directory::{self, Ask, Who, client_from_text};
+use touchline_engine::directory::{self, DirectoryRequest, Requester, client_from_text};
 use touchline_protocol::Error;
 use touchline_registry::OwnerId;
 
@@ -47,7 +47,7 @@ async fn carry_out(node: &Node, method: &str, params: &[u8]) -> Result<Json, Err
     let text = std::str::from_utf8(params).map_err(|_| Error::BAD_REQUEST)?;
     let text = if text.trim_ascii().is_empty() { "{}" } else { text };
     let mut ask = directory::read(method, text, &node.session.scopes)?;
-    if let Ask::Call { timeout_ms, .. } = &mut ask {
+    if let DirectoryRequest::Call { timeout_ms, .. } = &mut ask {
         *timeout_ms = (*timeout_ms).min(longest_call_ms(node.settings.http_server.request_timeout));
     }
     if let Some(answer) = node.session.scopes.answer(&ask) {
@@ -58,7 +58,7 @@ async fn carry_out(node: &Node, method: &str, params: &[u8]) -> Result<Json, Err
         let owner = client_from_text(&client).ok_or(Error::BAD_REQUEST)?;
         node.ask_for_client(owner, ask).await
     } else {
-        let who = Who { owner: OwnerId([0; 16]), user: Box::default(), is_backend: true };
+        let who = Requester { owner: OwnerId([0; 16]), user: Box::default(), is_backend: true };
         node.ask_directory(who, ask).await
     };
     match response {

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use touchline_engine::directory::{Ask, Directory, Walk, Who};
+use touchline_engine::directory::{Directory, DirectoryRequest, Requester, Walk};
 use touchline_registry::OwnerId;
 
 use crate::inbox::Asker;
@@ -16,8 +16,8 @@ enum Line {
 }
 
 struct Waiting {
-    who: Who,
-    ask: Ask,
+    who: Requester,
+    ask: DirectoryRequest,
     asker: Asker,
 }
 
@@ -35,14 +35,14 @@ pub(super) struct Walks {
 impl Walks {
     /// Whether an order has to wait in line: a walk, or what comes behind a walk of the same client. What one client
     /// asks for is carried out in order, but for its answers to calls, which others wait for.
-    pub(super) fn takes(&self, who: &Who, ask: &Ask) -> bool {
+    pub(super) fn takes(&self, who: &Requester, ask: &DirectoryRequest) -> bool {
         let is_behind =
             || !who.is_backend && !self.lines.is_empty() && self.lines.contains_key(&Line::Client(who.owner));
-        ask.is_walk() || !matches!(ask, Ask::Reply { .. } | Ask::Close) && is_behind()
+        ask.is_walk() || !matches!(ask, DirectoryRequest::Reply { .. } | DirectoryRequest::Close) && is_behind()
     }
 
     /// Puts an order in line.
-    pub(super) fn put(&mut self, who: Who, ask: Ask, asker: Asker) {
+    pub(super) fn put(&mut self, who: Requester, ask: DirectoryRequest, asker: Asker) {
         let line = if who.is_backend {
             self.requests += 1;
             Line::Backend(self.requests)
@@ -61,7 +61,7 @@ impl Walks {
     pub(super) fn forget(&mut self, client: OwnerId) {
         let line = Line::Client(client);
         let Some(orders) = self.lines.get_mut(&line) else { return };
-        orders.retain(|waiting| matches!(waiting.ask, Ask::Send { .. }));
+        orders.retain(|waiting| matches!(waiting.ask, DirectoryRequest::Send { .. }));
         self.under_way.take_if(|(other, walk)| *other == line && !walk.is_send());
         if self.under_way.as_ref().is_some_and(|(other, _)| *other == line) {
             return;
@@ -102,7 +102,8 @@ impl Walks {
 impl Waiting {
     /// Whether somebody still waits for the answer, as far as that can be told.
     fn is_wanted(&self) -> bool {
-        !matches!(&self.asker, Asker::Operation(_, reply) if reply.is_closed()) || matches!(self.ask, Ask::Send { .. })
+        !matches!(&self.asker, Asker::Operation(_, reply) if reply.is_closed())
+            || matches!(self.ask, DirectoryRequest::Send { .. })
     }
 
     fn begin(self, directory: &mut Directory<Asker>, now_ms: u64) -> Option<Walk<Asker>> {
@@ -114,7 +115,7 @@ impl Waiting {
 
 #[cfg(test)]
 mod tests {
-    use touchline_engine::directory::{Act, ScopeId, ScopeOptions, Target};
+    use touchline_engine::directory::{DirectoryEffect, ScopeId, ScopeOptions, Target};
     use touchline_registry::Timing;
 
     use super::*;
@@ -127,7 +128,7 @@ mod tests {
         for number in 0..members {
             directory.ask(
                 &who(number),
-                Ask::Join { scope: ScopeId(0), group: "all".into(), meta: "1".into() },
+                DirectoryRequest::Join { scope: ScopeId(0), group: "all".into(), meta: "1".into() },
                 None,
                 NOW,
             );
@@ -135,19 +136,19 @@ mod tests {
         directory
     }
 
-    fn who(number: u32) -> Who {
+    fn who(number: u32) -> Requester {
         let mut owner = [1; 16];
         owner[..4].copy_from_slice(&number.to_be_bytes());
-        Who { owner: OwnerId(owner), user: Box::default(), is_backend: false }
+        Requester { owner: OwnerId(owner), user: Box::default(), is_backend: false }
     }
 
-    fn members() -> Ask {
-        Ask::Members { scope: ScopeId(0), group: "all".into() }
+    fn members() -> DirectoryRequest {
+        DirectoryRequest::Members { scope: ScopeId(0), group: "all".into() }
     }
 
-    fn send(is_group: bool) -> Ask {
+    fn send(is_group: bool) -> DirectoryRequest {
         let target = Target { scope: ScopeId(0), key: "all".into(), is_group };
-        Ask::Send { target, data: "1".into(), store_for_ms: 0 }
+        DirectoryRequest::Send { target, data: "1".into(), store_for_ms: 0 }
     }
 
     fn asker() -> (Asker, tokio::sync::oneshot::Receiver<touchline_engine::Response>) {
@@ -156,7 +157,7 @@ mod tests {
     }
 
     /// Steps until nothing waits; gives the number of answers after each.
-    fn run(walks: &mut Walks, directory: &mut Directory<Asker>) -> Vec<Act<Asker>> {
+    fn run(walks: &mut Walks, directory: &mut Directory<Asker>) -> Vec<DirectoryEffect<Asker>> {
         let mut acts = Vec::new();
         for _ in 0..10_000 {
             walks.step(directory, NOW);
@@ -182,7 +183,9 @@ mod tests {
         while answer.try_recv().is_err() {
             walks.step(&mut directory, NOW);
             for act in directory.acts() {
-                let Act::Answer(Asker::Operation(_, reply), Ok(answered)) = act else { panic!("an answer") };
+                let DirectoryEffect::Answer(Asker::Operation(_, reply), Ok(answered)) = act else {
+                    panic!("an answer")
+                };
                 before += 1;
                 let _ = reply.send(touchline_engine::Response::Answer(answered));
             }
@@ -199,8 +202,11 @@ mod tests {
         walks.put(who(1), members(), Asker::Nobody);
         assert!(walks.takes(&who(1), &send(false)), "its own list is before it");
         assert!(!walks.takes(&who(2), &send(false)), "that is none of its own");
-        assert!(!walks.takes(&who(1), &Ask::Reply { call: 1, outcome: Ok("1".into()) }), "others wait for that");
-        assert!(!walks.takes(&who(1), &Ask::Close));
+        assert!(
+            !walks.takes(&who(1), &DirectoryRequest::Reply { call: 1, outcome: Ok("1".into()) }),
+            "others wait for that"
+        );
+        assert!(!walks.takes(&who(1), &DirectoryRequest::Close));
         let mut directory = directory(2_000);
         walks.step(&mut directory, NOW);
         assert!(walks.takes(&who(1), &send(false)), "it is under way");
@@ -209,8 +215,8 @@ mod tests {
     }
 
     /// Clients that are sent something.
-    fn reached(acts: &[Act<Asker>]) -> usize {
-        acts.iter().map(|act| if let Act::Spread(clients, _) = act { clients.len() } else { 0 }).sum()
+    fn reached(acts: &[DirectoryEffect<Asker>]) -> usize {
+        acts.iter().map(|act| if let DirectoryEffect::PushMany(clients, _) = act { clients.len() } else { 0 }).sum()
     }
 
     #[test]
@@ -219,7 +225,11 @@ mod tests {
         let target = || Target { scope: ScopeId(0), key: "all".into(), is_group: true };
         for is_last in [false, true] {
             let mut walks = Walks::default();
-            walks.put(who(1), Ask::Call { target: target(), data: "1".into(), timeout_ms: 1_000 }, asker().0);
+            walks.put(
+                who(1),
+                DirectoryRequest::Call { target: target(), data: "1".into(), timeout_ms: 1_000 },
+                asker().0,
+            );
             walks.step(&mut directory, NOW);
             if !is_last {
                 walks.put(who(1), send(true), Asker::Nobody);
@@ -251,7 +261,8 @@ mod tests {
         }
         walks.forget(who(2).owner);
         walks.forget(who(9).owner);
-        let reached = run(&mut walks, &mut directory).iter().filter(|act| matches!(act, Act::Spread(..))).count();
+        let reached =
+            run(&mut walks, &mut directory).iter().filter(|act| matches!(act, DirectoryEffect::PushMany(..))).count();
         assert_eq!(reached, 2, "what was sent is sent");
         let (asker, answer) = asker();
         drop(answer);

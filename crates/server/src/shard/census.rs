@@ -119,8 +119,8 @@ impl Shard {
             };
             let Some(local) = local else { continue };
             // From the end on: who takes the place of somebody who leaves has been looked at, at worst, twice.
-            let listeners = hub.listeners(local);
-            let end = end.min(hub.listener_count(local));
+            let listeners = hub.subscribers(local);
+            let end = end.min(hub.subscriber_count(local));
             let start = end.saturating_sub(looks);
             listeners.skip(start).take(end - start).for_each(|slot| users.add(user_of(connections, slot)));
             looks -= (end - start).min(looks);

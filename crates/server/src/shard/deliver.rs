@@ -4,8 +4,8 @@ use std::io::{ErrorKind, Write as _};
 
 use bytes::Bytes;
 use touchline_engine::Delivery;
-use touchline_engine::hub::Giving;
-use touchline_engine::request::Event;
+use touchline_engine::hub::DeliveryForm;
+use touchline_engine::request::ChannelEvent;
 use touchline_protocol::publication::{Change, Shared};
 use touchline_protocol::{Disconnect, Publication, Wire};
 use touchline_registry::OwnerId;
@@ -29,22 +29,22 @@ pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
     let mut notes =
         Notes { connections, outbox, held_max, accepted_us, expires_us, made: None, others: Vec::new(), delivered: 0 };
     match &delivery.event {
-        Event::Publication { publication, previous } => {
+        ChannelEvent::Publication { publication, previous } => {
             let tags = || publication.tags();
-            hub.give(channel, previous.is_some(), tags, |slot, giving| {
+            hub.for_each_recipient(channel, previous.is_some(), tags, |slot, giving| {
                 notes.note(slot, giving, |wire| publication.framed(wire, change(giving, previous.as_deref())));
             });
         }
-        Event::Membership(push) => {
-            hub.membership_listeners(channel)
-                .for_each(|slot| notes.note(slot, Giving::Plain, |wire| push.framed(wire)));
+        ChannelEvent::Membership(push) => {
+            hub.membership_subscribers(channel)
+                .for_each(|slot| notes.note(slot, DeliveryForm::Plain, |wire| push.framed(wire)));
         }
-        Event::Broken => return break_off(shard, delivery),
+        ChannelEvent::Broken => return break_off(shard, delivery),
     }
     let delivered = notes.delivered;
     outbox.settle();
     metrics.deliveries.add(delivered);
-    if let (Some(census), Event::Publication { .. }) = (census, &delivery.event) {
+    if let (Some(census), ChannelEvent::Publication { .. }) = (census, &delivery.event) {
         census.delivered(node.session.namespaces.namespace_of(&delivery.channel), delivered);
     }
 }
@@ -60,7 +60,7 @@ pub(super) fn spread(shard: &mut Shard, clients: &[(OwnerId, u32)], push: &Share
         let is_there =
             notes.connections.get(*slot).is_some_and(|c| c.stage == Stage::Open && c.session.owner() == *owner);
         if is_there {
-            notes.note(*slot, Giving::Plain, |wire| push.framed(wire));
+            notes.note(*slot, DeliveryForm::Plain, |wire| push.framed(wire));
         } else {
             node.register(Order::Gone(*owner));
         }
@@ -69,20 +69,20 @@ pub(super) fn spread(shard: &mut Shard, clients: &[(OwnerId, u32)], push: &Share
 }
 
 /// When an event is not to be given any more, microseconds of the node's clock.
-fn expiry_us(event: &Event, clock: &Clock) -> u64 {
+fn expiry_us(event: &ChannelEvent, clock: &Clock) -> u64 {
     match event {
-        Event::Publication { publication, .. } if publication.expires_ms > 0 => clock
+        ChannelEvent::Publication { publication, .. } if publication.expires_ms > 0 => clock
             .elapsed_us()
             .saturating_add(publication.expires_ms.saturating_sub(clock.now_ms()).saturating_mul(1_000)),
         _ => NEVER,
     }
 }
 
-fn change(giving: Giving, previous: Option<&Publication>) -> Change<'_> {
+fn change(giving: DeliveryForm, previous: Option<&Publication>) -> Change<'_> {
     match (giving, previous) {
-        (Giving::Plain, _) => Change::None,
-        (Giving::Change, Some(previous)) => Change::From(previous),
-        (Giving::Whole | Giving::Change, _) => Change::Whole,
+        (DeliveryForm::Plain, _) => Change::None,
+        (DeliveryForm::Delta, Some(previous)) => Change::From(previous),
+        (DeliveryForm::Whole | DeliveryForm::Delta, _) => Change::Whole,
     }
 }
 
@@ -96,13 +96,13 @@ struct Notes<'a> {
     /// Changes build on each other, so they don't expire on the way.
     expires_us: u64,
     /// The last frame that was noted, and others that have been made.
-    made: Option<((Wire, Giving), u32)>,
-    others: Vec<((Wire, Giving), u32)>,
+    made: Option<((Wire, DeliveryForm), u32)>,
+    others: Vec<((Wire, DeliveryForm), u32)>,
     delivered: u64,
 }
 
 impl Notes<'_> {
-    fn note(&mut self, slot: u32, giving: Giving, make: impl Fn(Wire) -> Bytes) {
+    fn note(&mut self, slot: u32, giving: DeliveryForm, make: impl Fn(Wire) -> Bytes) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         self.delivered += 1;
         let wire = connection.wire;
@@ -116,7 +116,7 @@ impl Notes<'_> {
             _ => {
                 let found = self.others.iter().find(|(other, _)| *other == form).map(|(_, frame)| *frame);
                 let frame = found.unwrap_or_else(|| {
-                    let expires_us = if giving == Giving::Plain { self.expires_us } else { NEVER };
+                    let expires_us = if giving == DeliveryForm::Plain { self.expires_us } else { NEVER };
                     let frame = self.outbox.add(make(wire), Kind::Push, self.accepted_us, expires_us);
                     self.others.push((form, frame));
                     frame
@@ -137,7 +137,7 @@ fn is_moving(connection: &Connection, clock: &Clock, within_us: u64) -> bool {
 /// Every subscriber here has to begin anew.
 fn break_off(shard: &mut Shard, delivery: &Delivery) {
     let Some(channel) = shard.hub.find(&delivery.channel) else { return };
-    let slots: Vec<u32> = shard.hub.listeners(channel).collect();
+    let slots: Vec<u32> = shard.hub.subscribers(channel).collect();
     for slot in slots {
         shard.guarded(slot, |shard, slot| {
             shard.with_session(slot, |session, context| session.lose(&delivery.channel, context))

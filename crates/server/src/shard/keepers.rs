@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use touchline_cluster::Life;
-use touchline_engine::channels::{KeeperAct, Outcome, Unreadable, removal};
-use touchline_engine::request::Position;
+use touchline_engine::channels::{BackendCommand, Submitted, Unreadable, removal};
+use touchline_engine::request::StreamPosition;
 use touchline_engine::{ConnectionId, Request, Response};
 use touchline_protocol::Error;
 use touchline_protocol::publication::Content;
@@ -61,7 +61,7 @@ impl Shard {
         // ahead of it.
         if let Some(subscriber) = request.subscriber()
             && let Some(waiting) = self.waiting.get_mut(channel)
-            && (!self.channels.is_heard(channel) || waiting.subscribers.contains(&subscriber))
+            && (!self.channels.is_live(channel) || waiting.subscribers.contains(&subscriber))
         {
             return waiting.push(request, asker);
         }
@@ -69,26 +69,26 @@ impl Shard {
             return self.node.answer(asker, Response::Refused(Error::BAD_REQUEST));
         }
         match self.channels.submit(channel, request, self.now_ms) {
-            Outcome::Done(response) => {
+            Submitted::Done(response) => {
                 if matches!(response, Response::Published(_)) {
                     self.count_publication(channel);
                 }
                 self.node.answer(asker, response);
             }
-            Outcome::Wait(request) => self.waiting.entry(Arc::clone(channel)).or_default().push(request, asker),
-            Outcome::Keep(namespace, payload, key) => {
+            Submitted::Wait(request) => self.waiting.entry(Arc::clone(channel)).or_default().push(request, asker),
+            Submitted::Append(namespace, payload, key) => {
                 let Some(cluster) = &self.node.cluster else { return };
                 let node = Arc::clone(&self.node);
                 let done = move |stored: Option<(u64, Life)>| {
                     let response = stored.map_or(Response::Refused(Error::CLUSTER_UNREACHABLE), |(offset, epoch)| {
-                        Response::Published(Some(Position { offset, epoch: together::epoch_of(epoch) }))
+                        Response::Published(Some(StreamPosition { offset, epoch: together::epoch_of(epoch) }))
                     });
                     node.answer(asker, response);
                 };
                 cluster.store(Arc::clone(channel), namespace, payload, key, Box::new(done));
                 self.count_publication(channel);
             }
-            Outcome::Purge(namespace) => {
+            Submitted::Purge(namespace) => {
                 let Some(cluster) = &self.node.cluster else { return };
                 let node = Arc::clone(&self.node);
                 let done = move |is_done: bool| {
@@ -99,11 +99,11 @@ impl Shard {
                 };
                 cluster.purge(Arc::clone(channel), namespace, removal, Box::new(done));
             }
-            Outcome::Store(storing) => {
+            Submitted::Store(storing) => {
                 self.count_publication(channel);
                 store::append(&self.node, channel, storing, asker);
             }
-            Outcome::Remove => store::remove(&self.node, channel, asker),
+            Submitted::Remove => store::remove(&self.node, channel, asker),
         }
     }
 
@@ -136,22 +136,28 @@ impl Shard {
                 }
             }
             self.send_deliveries();
-            for act in self.channels.keeper_acts() {
+            for act in self.channels.backend_commands() {
                 match (act, &self.node.cluster) {
-                    (KeeperAct::LoadStored(channel, behind, number), _) => {
+                    (BackendCommand::LoadStored(channel, behind, number), _) => {
                         store::load(&self.node, channel, (behind, number))
                     }
-                    (KeeperAct::Interest(channel, is_wanted), Some(cluster)) => cluster.interest(channel, is_wanted),
-                    (KeeperAct::Load(channel, namespace, behind, number), Some(cluster)) => {
+                    (BackendCommand::Interest(channel, is_wanted), Some(cluster)) => {
+                        cluster.interest(channel, is_wanted)
+                    }
+                    (BackendCommand::Load(channel, namespace, behind, number), Some(cluster)) => {
                         cluster.load(channel, namespace, (behind, number));
                     }
-                    (KeeperAct::Check(channel, namespace, behind, number), Some(cluster)) => {
+                    (BackendCommand::Check(channel, namespace, behind, number), Some(cluster)) => {
                         cluster.check(channel, namespace, (behind, number));
                     }
-                    (KeeperAct::Pass(channel, payload), Some(cluster)) => cluster.pass(channel, payload),
-                    (KeeperAct::SetBack(channel, run, first), _) => store::begin_run(&self.node, channel, run, first),
-                    (KeeperAct::StreamSetBack(namespace, run), Some(cluster)) => cluster.begin_run(namespace, run),
-                    (KeeperAct::Unreadable(channel, unreadable), _) => {
+                    (BackendCommand::Broadcast(channel, payload), Some(cluster)) => cluster.pass(channel, payload),
+                    (BackendCommand::BeginRun(channel, run, first), _) => {
+                        store::begin_run(&self.node, channel, run, first)
+                    }
+                    (BackendCommand::BeginStreamRun(namespace, run), Some(cluster)) => {
+                        cluster.begin_run(namespace, run)
+                    }
+                    (BackendCommand::Unreadable(channel, unreadable), _) => {
                         say_unreadable(&channel, unreadable, self.now_ms)
                     }
                     (_, None) => {}

@@ -365,7 +365,7 @@ impl Shard {
                 self.settle();
             }
             Message::Grown(namespace) => {
-                self.channels.check(&namespace);
+                self.channels.check_namespace(&namespace);
                 self.settle();
             }
             Message::Order { message, reply } => operation::obey(&self.node, message, reply),

@@ -10,7 +10,7 @@ impl Shard {
         let counted = self.places.get(&slot).map(|place| place.address());
         let address = counted.or_else(|| connection?.socket.peer_address());
         let client = connection.map(|connection| connection.session.owner());
-        for touchline_engine::Refused { code, cause, channel } in self.effects.refusals.drain(..) {
+        for touchline_engine::RefusalReport { code, cause, channel } in self.effects.refusals.drain(..) {
             self.node.log_refusal(&Refused { code, cause, channel: &channel, address, client, ..Refused::default() });
         }
     }

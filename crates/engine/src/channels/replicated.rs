@@ -11,34 +11,34 @@ use std::sync::Arc;
 use bytes::Bytes;
 use touchline_protocol::{Error, Publication, encode};
 
-use super::loading::{Look, Question, position_of};
+use super::loading::{AheadQuery, Verification, position_of};
 use super::payload::{self, Payload};
 use super::{Channel, Channels, give};
 use crate::duration::millis;
 use crate::namespace::ChannelOptions;
-use crate::request::{ConnectionId, Epoch, Publish, Request, Response, Stored};
+use crate::request::{Appended, ConnectionId, Epoch, Publish, Request, Response};
 
 /// Room for what stands around the data in a publication's object, bytes.
-const OBJECT_ROOM: usize = 64;
+const OBJECT_OVERHEAD: usize = 64;
 /// Refused subscribes that are remembered at once.
 const REFUSED_MAX: usize = 100_000;
 /// How long the cache of a channel without subscribers is kept, milliseconds.
-pub(super) const UNUSED_MS: u64 = 10_000;
+pub(super) const UNUSED_CACHE_TTL_MS: u64 = 10_000;
 /// After a failure to get what is kept: how long requests are refused at once, milliseconds.
-pub(super) const RETRY_MS: u64 = 200;
+pub(super) const LOAD_RETRY_MS: u64 = 200;
 
 /// How far this node follows a channel whose log is in a log backend.
 #[derive(Debug, Default)]
-pub(super) enum Hearing {
+pub(super) enum SyncState {
     /// The node does not follow it, or has no peers.
     #[default]
-    None,
+    Idle,
     /// The subscription was requested.
-    Asked,
+    Subscribing,
     /// The history was requested from the log backend.
     Loading(Loading),
     /// The history is up to date.
-    Heard,
+    Live,
     /// The log backend did not give the history. It is not asked again before this time, Unix milliseconds.
     Failed(u64),
 }
@@ -47,7 +47,7 @@ pub(super) enum Hearing {
 #[derive(Debug, Default)]
 pub(super) struct Loading {
     /// Publications that are applied after the history, by offset.
-    pub(super) waiting: BTreeMap<u64, Stored>,
+    pub(super) waiting: BTreeMap<u64, Appended>,
     /// The highest offset that the channel is known to have. If the answer ends below it, the history is requested
     /// again.
     pub(super) top: u64,
@@ -62,9 +62,9 @@ fn in_order(table: &mut HashMap<Arc<str>, Channel>) -> impl Iterator<Item = (&Ar
 
 /// Who gives a channel its order, and keeps its history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Keeper {
+pub(super) enum LogBackend {
     /// Its home.
-    Home,
+    Memory,
     /// The cluster.
     Cluster,
     /// The store.
@@ -73,7 +73,7 @@ pub(super) enum Keeper {
 
 /// What a home wants of the cluster or the store.
 #[derive(Debug)]
-pub enum KeeperAct {
+pub enum BackendCommand {
     /// To begin or end hearing a channel.
     Interest(Arc<str>, bool),
     /// To read a channel's log: channel, namespace, the offset behind which, and the number of this load, which the
@@ -81,41 +81,41 @@ pub enum KeeperAct {
     Load(Arc<str>, Arc<str>, u64, u64),
     /// To get what is there behind an offset, if anything is. An answer may stay away.
     Check(Arc<str>, Arc<str>, u64, u64),
-    /// What [`KeeperAct::Load`] is, of a durable channel.
+    /// What [`BackendCommand::Load`] is, of a durable channel.
     LoadStored(Arc<str>, u64, u64),
     /// To pass something on to all nodes that hear the channel.
-    Pass(Arc<str>, Vec<u8>),
+    Broadcast(Arc<str>, Vec<u8>),
     /// A log backend does not have what it acknowledged: it was set back to an earlier state. A store has to begin a
     /// new run if the current one still has this id, and nothing of the channel from this offset on is of the run
     /// before.
-    SetBack(Arc<str>, u64, u64),
+    BeginRun(Arc<str>, u64, u64),
     /// The same of a namespace's stream in the cluster, which has to begin a new run if the current one still has this
     /// id; 0 = it is the first.
-    StreamSetBack(Arc<str>, u64),
+    BeginStreamRun(Arc<str>, u64),
     /// To say in the log that a payload of the channel can't be read.
     Unreadable(Arc<str>, super::Unreadable),
 }
 
 /// What came of a request.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum Submitted {
     /// The answer.
     Done(Response),
     /// It has to wait until the channel is heard: submit it again after [`Channels::take_ready`] names the channel.
     Wait(Request),
     /// The cluster must keep it: namespace, payload, idempotency key.
-    Keep(Arc<str>, Vec<u8>, Box<str>),
+    Append(Arc<str>, Vec<u8>, Box<str>),
     /// The cluster must drop what it keeps of the channel of this namespace.
     Purge(Arc<str>),
     /// The store must keep it.
-    Store(Storing),
+    Store(DurablePublication),
     /// The store must drop what it keeps of the channel.
     Remove,
 }
 
 /// A publication for the store.
 #[derive(Debug)]
-pub struct Storing {
+pub struct DurablePublication {
     /// As it is to come back.
     pub payload: Vec<u8>,
     /// When it was published, Unix milliseconds.
@@ -134,7 +134,7 @@ pub struct Storing {
     pub meta_ttl_ms: u64,
 }
 
-impl Storing {
+impl DurablePublication {
     /// The payload of a publication, out of what a store keeps of it.
     pub fn payload(time_ms: u64, object: &[u8]) -> Bytes {
         let mut payload = payload::begin(time_ms, object.len());
@@ -145,13 +145,13 @@ impl Storing {
 
 /// What channels know of those who keep them.
 #[derive(Debug, Default)]
-pub(super) struct Keepers {
+pub(super) struct Backends {
     has_cluster: bool,
     has_store: bool,
     is_linked: bool,
     /// When the link came, Unix milliseconds.
     pub(super) linked_ms: u64,
-    acts: Vec<KeeperAct>,
+    commands: Vec<BackendCommand>,
     ready: Vec<Arc<str>>,
     /// Loads that were asked for, of all channels: the number of the last one.
     asked: u64,
@@ -164,14 +164,14 @@ pub(super) struct Keepers {
     refused_order: VecDeque<(u64, (ConnectionId, Arc<str>))>,
 }
 
-impl Keepers {
+impl Backends {
     /// Who keeps a channel with these options.
-    fn keeper(&self, channel: &str, options: &ChannelOptions) -> Keeper {
+    fn log_backend(&self, channel: &str, options: &ChannelOptions) -> LogBackend {
         match self {
-            _ if channel.starts_with("$registry:") => Keeper::Home,
-            Keepers { has_store: true, .. } if options.durable => Keeper::Store,
-            Keepers { has_cluster: true, .. } => Keeper::Cluster,
-            _ => Keeper::Home,
+            _ if channel.starts_with("$registry:") => LogBackend::Memory,
+            Backends { has_store: true, .. } if options.durable => LogBackend::Store,
+            Backends { has_cluster: true, .. } => LogBackend::Cluster,
+            _ => LogBackend::Memory,
         }
     }
 
@@ -195,113 +195,112 @@ impl Keepers {
 impl Channels {
     /// The same as a part of a cluster, which is not linked yet.
     pub fn in_cluster(mut self) -> Self {
-        self.keepers.has_cluster = true;
+        self.backends.has_cluster = true;
         self
     }
 
     /// The same with a store for durable channels.
     pub fn with_store(mut self) -> Self {
-        self.keepers.has_store = true;
+        self.backends.has_store = true;
         self
     }
 
     /// Carries a request out, or says what has to be done first.
-    pub fn submit(&mut self, channel: &Arc<str>, request: Request, now_ms: u64) -> Outcome {
-        if !self.keepers.has_cluster && !self.keepers.has_store {
-            return Outcome::Done(self.execute(channel, request, now_ms));
+    pub fn submit(&mut self, channel: &Arc<str>, request: Request, now_ms: u64) -> Submitted {
+        if !self.backends.has_cluster && !self.backends.has_store {
+            return Submitted::Done(self.execute(channel, request, now_ms));
         }
         let namespaces = Arc::clone(&self.namespaces);
         let options = match namespaces.resolve(channel) {
             Ok(options) => options,
-            Err(error) => return Outcome::Done(Response::Refused(error)),
+            Err(error) => return Submitted::Done(Response::Refused(error)),
         };
-        let keeper = self.keepers.keeper(channel, options);
-        if keeper == Keeper::Home {
-            return Outcome::Done(self.execute(channel, request, now_ms));
+        let keeper = self.backends.log_backend(channel, options);
+        if keeper == LogBackend::Memory {
+            return Submitted::Done(self.execute(channel, request, now_ms));
         }
-        let came = self.keepers.next_load();
+        let came = self.backends.next_load();
         match request {
-            Request::Publish(publish) => self.publish_elsewhere(channel, options, keeper, &publish, now_ms),
-            Request::HistoryRemove if keeper == Keeper::Store => Outcome::Remove,
+            Request::Publish(publish) => self.publish_replicated(channel, options, keeper, &publish, now_ms),
+            Request::HistoryRemove if keeper == LogBackend::Store => Submitted::Remove,
             Request::HistoryRemove if options.has_history() => {
-                self.if_linked(|side| Outcome::Purge(side.namespaces.namespace_of(channel).into()))
+                self.if_linked(|side| Submitted::Purge(side.namespaces.namespace_of(channel).into()))
             }
-            Request::Subscribe(_) => self.once_heard(channel, options, keeper, (request, came), now_ms),
-            Request::Again(came, request) => self.once_heard(channel, options, keeper, (*request, came), now_ms),
+            Request::Subscribe(_) => self.when_live(channel, options, keeper, (request, came), now_ms),
+            Request::Retry(came, request) => self.when_live(channel, options, keeper, (*request, came), now_ms),
             Request::History(_) if options.has_history() => {
-                self.once_heard(channel, options, keeper, (request, came), now_ms)
+                self.when_live(channel, options, keeper, (request, came), now_ms)
             }
-            Request::Passing(payload) => self.take_passing(channel, &payload),
-            Request::Stored(stored) => self.take_stored(channel, options, stored, now_ms),
-            Request::Grown(epoch, top) => self.take_note(channel, epoch, top),
-            Request::Interested => self.take_interest(channel, options),
-            Request::Loaded(loaded) => self.take_loaded(channel, options, loaded, now_ms),
-            request => Outcome::Done(self.execute(channel, request, now_ms)),
+            Request::Ephemeral(payload) => self.handle_ephemeral(channel, &payload),
+            Request::Appended(stored) => self.handle_appended(channel, options, stored, now_ms),
+            Request::Advanced(epoch, top) => self.handle_advanced(channel, epoch, top),
+            Request::SubscribedToBackend => self.handle_subscribed(channel, options),
+            Request::Loaded(loaded) => self.handle_loaded(channel, options, loaded, now_ms),
+            request => Submitted::Done(self.execute(channel, request, now_ms)),
         }
     }
 
     /// What the cluster and the store have to do, in order.
-    pub fn keeper_acts(&mut self) -> Vec<KeeperAct> {
-        std::mem::take(&mut self.keepers.acts)
+    pub fn backend_commands(&mut self) -> Vec<BackendCommand> {
+        std::mem::take(&mut self.backends.commands)
     }
 
     /// Channels whose waiting requests can be submitted again.
     pub fn take_ready(&mut self) -> Vec<Arc<str>> {
-        std::mem::take(&mut self.keepers.ready)
+        std::mem::take(&mut self.backends.ready)
     }
 
     /// The link to the cluster is there, or is gone. When it is back, every cache catches up.
     pub fn set_linked(&mut self, is_linked: bool, now_ms: u64) {
-        let side = &mut self.keepers;
+        let side = &mut self.backends;
         side.is_linked = is_linked;
         if is_linked {
             side.linked_ms = now_ms;
         }
         let namespaces = Arc::clone(&self.namespaces);
         for (name, channel) in in_order(&mut self.table) {
-            if namespaces.resolve(name).is_ok_and(|options| side.keeper(name, options) != Keeper::Cluster) {
+            if namespaces.resolve(name).is_ok_and(|options| side.log_backend(name, options) != LogBackend::Cluster) {
                 continue;
             }
             let namespace = || -> Arc<str> { namespaces.namespace_of(name).into() };
-            let position = channel.history.as_ref().map(|stored| stored.ring.position());
-            if !is_linked && matches!(channel.hearing, Hearing::Heard) {
-                channel.history.iter_mut().for_each(|stored| stored.sure_ms = now_ms);
+            let position = channel.log.as_ref().map(|stored| stored.ring.position());
+            if !is_linked && matches!(channel.sync, SyncState::Live) {
+                channel.log.iter_mut().for_each(|stored| stored.synced_ms = now_ms);
             }
-            match (&mut channel.hearing, position, is_linked) {
+            match (&mut channel.sync, position, is_linked) {
                 // What came meanwhile is asked for; so is what was under way when the link went. The newest that is
                 // here is read again: the cluster may have been set back to an earlier state, and have
                 // gone on from there.
-                (hearing @ (Hearing::Heard | Hearing::Loading(_)), Some(position), true) => {
-                    if matches!(hearing, Hearing::Heard) {
-                        *hearing = Hearing::Loading(Loading::default());
+                (hearing @ (SyncState::Live | SyncState::Loading(_)), Some(position), true) => {
+                    if matches!(hearing, SyncState::Live) {
+                        *hearing = SyncState::Loading(Loading::default());
                     }
                     let number = side.number_load();
                     let mut behind = position.offset;
-                    if let Some(stored) = &mut channel.history {
+                    if let Some(stored) = &mut channel.log {
                         behind = stored.ring.proof();
                         let top = stored.ring.newest().unwrap_or_default();
-                        stored.look = Look { load: number, top, next: stored.look.next };
+                        stored.verification = Verification { load: number, top, next: stored.verification.next };
                     }
-                    side.acts.push(KeeperAct::Load(Arc::clone(name), namespace(), behind, number));
+                    side.commands.push(BackendCommand::Load(Arc::clone(name), namespace(), behind, number));
                 }
-                (Hearing::Asked, Some(_), true) => side.acts.push(KeeperAct::Interest(Arc::clone(name), true)),
-                (Hearing::Asked | Hearing::None, None, true) => {
-                    channel.hearing = Hearing::Asked;
-                    side.acts.push(KeeperAct::Interest(Arc::clone(name), true));
+                (SyncState::Subscribing, Some(_), true) => {
+                    side.commands.push(BackendCommand::Interest(Arc::clone(name), true))
+                }
+                (SyncState::Subscribing | SyncState::Idle, None, true) => {
+                    channel.sync = SyncState::Subscribing;
+                    side.commands.push(BackendCommand::Interest(Arc::clone(name), true));
                 }
                 // A client that is ahead is refused until the link is back.
-                (Hearing::Heard, _, false)
-                    if channel
-                        .history
-                        .as_ref()
-                        .is_some_and(|stored| matches!(stored.question, Question::Asked { .. })) =>
+                (SyncState::Live, _, false)
+                    if channel.log.as_ref().is_some_and(|stored| matches!(stored.ahead, AheadQuery::Asked { .. })) =>
                 {
-                    channel.history.iter_mut().for_each(|stored| stored.question = Question::None);
+                    channel.log.iter_mut().for_each(|stored| stored.ahead = AheadQuery::None);
                     side.ready.push(Arc::clone(name));
                 }
-                (Hearing::Heard, _, _) | (_, _, true) => {}
+                (SyncState::Live, _, _) | (_, _, true) => {}
                 // What came before the link went may be lost when it is back; what is still there is read then.
-                (Hearing::Loading(loading), _, false) => {
+                (SyncState::Loading(loading), _, false) => {
                     *loading = Loading::default();
                     side.ready.push(Arc::clone(name));
                 }
@@ -315,89 +314,90 @@ impl Channels {
     /// of a durable channel asks, and what it has is compared.
     pub fn catch_up(&mut self) {
         let mut durable: Vec<_> =
-            self.table.keys().filter(|name| self.keeper(name) == Keeper::Store).cloned().collect();
+            self.table.keys().filter(|name| self.log_backend(name) == LogBackend::Store).cloned().collect();
         durable.sort_unstable();
         durable.iter().for_each(|name| self.catch_up_with(name));
     }
 
     fn catch_up_with(&mut self, name: &Arc<str>) {
-        let load = self.keepers.next_load();
+        let load = self.backends.next_load();
         match self.table.get_mut(name) {
-            Some(Channel { hearing: hearing @ Hearing::Heard, history: Some(stored), .. }) => {
-                *hearing = Hearing::Loading(Loading::default());
-                stored.look = Look { load, top: stored.ring.position().offset, next: stored.look.next };
+            Some(Channel { sync: hearing @ SyncState::Live, log: Some(stored), .. }) => {
+                *hearing = SyncState::Loading(Loading::default());
+                stored.verification =
+                    Verification { load, top: stored.ring.position().offset, next: stored.verification.next };
                 let floor = stored.ring.floor();
                 self.load(name, floor);
             }
-            _ => drop(self.take_growth(name, u64::MAX)),
+            _ => drop(self.catch_up_to(name, u64::MAX)),
         }
     }
 
     /// A namespace's stream in the cluster has grown: every cache asks whether it has all that it should have heard.
-    pub fn check(&mut self, namespace: &Arc<str>) {
+    pub fn check_namespace(&mut self, namespace: &Arc<str>) {
         for (name, channel) in in_order(&mut self.table) {
             let is_kept_there = self
                 .namespaces
                 .resolve(name)
-                .is_ok_and(|options| self.keepers.keeper(name, options) == Keeper::Cluster);
+                .is_ok_and(|options| self.backends.log_backend(name, options) == LogBackend::Cluster);
             // What is loading now may have been read before the stream grew; what is only asked for will be read behind
             // it.
-            if let (Hearing::Heard | Hearing::Loading(_), Some(stored)) = (&channel.hearing, &channel.history)
+            if let (SyncState::Live | SyncState::Loading(_), Some(stored)) = (&channel.sync, &channel.log)
                 && is_kept_there
                 && *self.namespaces.namespace_of(name) == **namespace
             {
-                let (behind, side) = (stored.ring.position().offset, &mut self.keepers);
+                let (behind, side) = (stored.ring.position().offset, &mut self.backends);
                 let number = side.number_load();
-                side.acts.push(KeeperAct::Check(Arc::clone(name), Arc::clone(namespace), behind, number));
+                side.commands.push(BackendCommand::Check(Arc::clone(name), Arc::clone(namespace), behind, number));
             }
         }
     }
 
     /// Another node has stored a publication. What it says of another life, or of an offset that is here, is looked at:
     /// it may have come late, or the log backend may have been set back to an earlier state.
-    fn take_note(&mut self, channel: &Arc<str>, epoch: Epoch, top: u64) -> Outcome {
-        if let Some(Channel { hearing: Hearing::Heard | Hearing::Loading(_), history: Some(stored), .. }) =
+    fn handle_advanced(&mut self, channel: &Arc<str>, epoch: Epoch, top: u64) -> Submitted {
+        if let Some(Channel { sync: SyncState::Live | SyncState::Loading(_), log: Some(stored), .. }) =
             self.table.get(channel)
         {
             let position = stored.ring.position();
             let is_of_other = epoch != Epoch::default() && epoch != position.epoch;
             if is_of_other || top < position.offset {
-                self.look(channel, if is_of_other { position.offset.saturating_add(1) } else { top });
-                return Outcome::Done(Response::Done);
+                self.verify(channel, if is_of_other { position.offset.saturating_add(1) } else { top });
+                return Submitted::Done(Response::Done);
             }
         }
-        self.take_growth(channel, top)
+        self.catch_up_to(channel, top)
     }
 
     /// Loads what a cache does not have of a channel that has grown.
-    pub(super) fn take_growth(&mut self, channel: &Arc<str>, top: u64) -> Outcome {
-        let done = Outcome::Done(Response::Done);
-        let Some(Channel { hearing, history: Some(stored), .. }) = self.table.get_mut(channel) else { return done };
+    pub(super) fn catch_up_to(&mut self, channel: &Arc<str>, top: u64) -> Submitted {
+        let done = Submitted::Done(Response::Done);
+        let Some(Channel { sync: hearing, log: Some(stored), .. }) = self.table.get_mut(channel) else { return done };
         let behind = stored.ring.position().offset;
         match hearing {
-            Hearing::Heard if behind < top => {
-                *hearing = Hearing::Loading(Loading::default());
+            SyncState::Live if behind < top => {
+                *hearing = SyncState::Loading(Loading::default());
                 self.load(channel, behind);
             }
-            Hearing::Loading(loading) => loading.top = loading.top.max(top),
+            SyncState::Loading(loading) => loading.top = loading.top.max(top),
             _ => {}
         }
         done
     }
 
-    fn note_refusal(&mut self, connection: ConnectionId, channel: &Arc<str>, outcome: &Outcome, now_ms: u64) {
+    fn note_refusal(&mut self, connection: ConnectionId, channel: &Arc<str>, outcome: &Submitted, now_ms: u64) {
         match outcome {
-            Outcome::Done(Response::Refused(_)) => self.note_refused(connection, channel, now_ms),
-            Outcome::Done(_) => drop(self.was_refused(connection, channel)),
+            Submitted::Done(Response::Refused(_)) => self.note_refused(connection, channel, now_ms),
+            Submitted::Done(_) => drop(self.was_refused(connection, channel)),
             _ => {}
         }
     }
 
     /// Remembers for a while that a subscribe was refused. However many are, each costs the same.
     pub(super) fn note_refused(&mut self, connection: ConnectionId, channel: &Arc<str>, now_ms: u64) {
-        let Keepers { refused, refused_order, .. } = &mut self.keepers;
+        let Backends { refused, refused_order, .. } = &mut self.backends;
         while let Some((at_ms, _)) = refused_order.front()
-            && (at_ms + UNUSED_MS <= now_ms || refused_order.len() >= REFUSED_MAX)
+            && (at_ms + UNUSED_CACHE_TTL_MS <= now_ms || refused_order.len() >= REFUSED_MAX)
         {
             let Some((at_ms, key)) = refused_order.pop_front() else { break };
             if refused.get(&key) == Some(&at_ms) {
@@ -410,7 +410,7 @@ impl Channels {
     }
 
     pub(super) fn was_refused(&mut self, connection: ConnectionId, channel: &Arc<str>) -> bool {
-        !self.keepers.refused.is_empty() && self.keepers.refused.remove(&(connection, Arc::clone(channel))).is_some()
+        !self.backends.refused.is_empty() && self.backends.refused.remove(&(connection, Arc::clone(channel))).is_some()
     }
 
     pub(super) fn forget(&mut self, name: &Arc<str>) {
@@ -419,54 +419,62 @@ impl Channels {
             let peak = gone.entry(Arc::clone(name)).or_default();
             *peak = forgotten.peak.max(*peak);
         }
-        if self.keeper(name) == Keeper::Cluster {
-            self.act(KeeperAct::Interest(Arc::clone(name), false));
+        if self.log_backend(name) == LogBackend::Cluster {
+            self.command(BackendCommand::Interest(Arc::clone(name), false));
         }
     }
 
     /// Of a channel that is kept elsewhere: how long the cache outlives its last use.
     pub(super) fn unused_ttl_ms(&self, channel: &str) -> Option<u64> {
-        (self.keeper(channel) != Keeper::Home).then_some(UNUSED_MS)
+        (self.log_backend(channel) != LogBackend::Memory).then_some(UNUSED_CACHE_TTL_MS)
     }
 
-    pub(super) fn keeper(&self, channel: &str) -> Keeper {
-        self.namespaces.resolve(channel).map_or(Keeper::Home, |options| self.keepers.keeper(channel, options))
+    pub(super) fn log_backend(&self, channel: &str) -> LogBackend {
+        self.namespaces
+            .resolve(channel)
+            .map_or(LogBackend::Memory, |options| self.backends.log_backend(channel, options))
     }
 
-    fn if_linked(&mut self, then: impl FnOnce(&mut Self) -> Outcome) -> Outcome {
-        if self.keepers.is_linked { then(self) } else { Outcome::Done(Response::Refused(Error::CLUSTER_UNREACHABLE)) }
+    fn if_linked(&mut self, then: impl FnOnce(&mut Self) -> Submitted) -> Submitted {
+        if self.backends.is_linked {
+            then(self)
+        } else {
+            Submitted::Done(Response::Refused(Error::CLUSTER_UNREACHABLE))
+        }
     }
 
-    pub(super) fn act(&mut self, act: KeeperAct) {
-        self.keepers.acts.push(act);
+    pub(super) fn command(&mut self, act: BackendCommand) {
+        self.backends.commands.push(act);
     }
 
     /// Asks for what is kept of a channel behind an offset.
     pub(super) fn load(&mut self, channel: &Arc<str>, behind: u64) {
-        let number = self.keepers.number_load();
-        self.act(match self.keeper(channel) {
-            Keeper::Store => KeeperAct::LoadStored(Arc::clone(channel), behind, number),
-            _ => KeeperAct::Load(Arc::clone(channel), self.namespaces.namespace_of(channel).into(), behind, number),
+        let number = self.backends.number_load();
+        self.command(match self.log_backend(channel) {
+            LogBackend::Store => BackendCommand::LoadStored(Arc::clone(channel), behind, number),
+            _ => {
+                BackendCommand::Load(Arc::clone(channel), self.namespaces.namespace_of(channel).into(), behind, number)
+            }
         });
     }
 
-    fn publish_elsewhere(
+    fn publish_replicated(
         &mut self,
         channel: &Arc<str>,
         options: &ChannelOptions,
-        keeper: Keeper,
+        keeper: LogBackend,
         publish: &Publish,
         now_ms: u64,
-    ) -> Outcome {
-        let mut payload = payload::begin(now_ms, publish.content.data.len() + OBJECT_ROOM);
+    ) -> Submitted {
+        let mut payload = payload::begin(now_ms, publish.content.data.len() + OBJECT_OVERHEAD);
         encode::publication(&mut payload, &publish.content, None);
         let key = publish.idempotency_key.clone();
         if options.has_history() && !publish.skip_history {
-            if keeper == Keeper::Cluster {
+            if keeper == LogBackend::Cluster {
                 return self
-                    .if_linked(|side| Outcome::Keep(side.namespaces.namespace_of(channel).into(), payload, key));
+                    .if_linked(|side| Submitted::Append(side.namespaces.namespace_of(channel).into(), payload, key));
             }
-            return Outcome::Store(Storing {
+            return Submitted::Store(DurablePublication {
                 payload,
                 time_ms: now_ms,
                 idempotency_key: key,
@@ -478,34 +486,34 @@ impl Channels {
             });
         }
         if !key.is_empty() && self.idempotency.get(channel, &key, now_ms).is_some() {
-            return Outcome::Done(Response::Published(None));
+            return Submitted::Done(Response::Published(None));
         }
         if !key.is_empty() {
             self.idempotency.put(channel, key, None, now_ms);
         }
-        if self.keepers.has_cluster && self.keepers.is_linked {
-            self.act(KeeperAct::Pass(Arc::clone(channel), payload));
+        if self.backends.has_cluster && self.backends.is_linked {
+            self.command(BackendCommand::Broadcast(Arc::clone(channel), payload));
         } else {
             // Alone or cut off, a node serves its own subscribers.
-            self.take_passing(channel, &payload);
+            self.handle_ephemeral(channel, &payload);
         }
-        Outcome::Done(Response::Published(None))
+        Submitted::Done(Response::Published(None))
     }
 
     /// Carries a request out if the channel is heard; else it waits, and the channel is asked for. With the request the
     /// first load that was asked for after it came.
-    fn once_heard(
+    fn when_live(
         &mut self,
         channel: &Arc<str>,
         options: &ChannelOptions,
-        keeper: Keeper,
+        keeper: LogBackend,
         (request, came): (Request, u64),
         now_ms: u64,
-    ) -> Outcome {
+    ) -> Submitted {
         let subscriber = if let Request::Subscribe(subscribe) = &request { Some(subscribe.connection) } else { None };
-        let outcome = match self.answer_or_ask(channel, options, keeper, (request, came), now_ms) {
-            Outcome::Wait(request) if position_of(&request).is_some() => {
-                Outcome::Wait(Request::Again(came, Box::new(request)))
+        let outcome = match self.execute_or_synchronize(channel, options, keeper, (request, came), now_ms) {
+            Submitted::Wait(request) if position_of(&request).is_some() => {
+                Submitted::Wait(Request::Retry(came, Box::new(request)))
             }
             outcome => outcome,
         };
@@ -515,92 +523,93 @@ impl Channels {
         outcome
     }
 
-    fn answer_or_ask(
+    fn execute_or_synchronize(
         &mut self,
         channel: &Arc<str>,
         options: &ChannelOptions,
-        keeper: Keeper,
+        keeper: LogBackend,
         (request, came): (Request, u64),
         now_ms: u64,
-    ) -> Outcome {
+    ) -> Submitted {
         if let Err(error) = self.make_room(channel) {
-            return Outcome::Done(Response::Refused(error));
+            return Submitted::Done(Response::Refused(error));
         }
-        let is_reachable = keeper == Keeper::Store || self.keepers.is_linked;
-        let unreachable = if keeper == Keeper::Store { Error::STORE_UNAVAILABLE } else { Error::CLUSTER_UNREACHABLE };
-        match self.table.get(channel).map(|known| &known.hearing) {
-            Some(Hearing::Heard) => match self.question(channel, &request, came, now_ms) {
-                None => return Outcome::Done(self.execute(channel, request, now_ms)),
-                Some(_) if !is_reachable => return Outcome::Done(Response::Refused(unreachable)),
-                Some(Question::Asked { .. } | Question::Rests(_)) => {}
-                Some(Question::Failed(_)) => return Outcome::Done(Response::Refused(unreachable)),
+        let is_reachable = keeper == LogBackend::Store || self.backends.is_linked;
+        let unreachable =
+            if keeper == LogBackend::Store { Error::STORE_UNAVAILABLE } else { Error::CLUSTER_UNREACHABLE };
+        match self.table.get(channel).map(|known| &known.sync) {
+            Some(SyncState::Live) => match self.question(channel, &request, came, now_ms) {
+                None => return Submitted::Done(self.execute(channel, request, now_ms)),
+                Some(_) if !is_reachable => return Submitted::Done(Response::Refused(unreachable)),
+                Some(AheadQuery::Asked { .. } | AheadQuery::Resting(_)) => {}
+                Some(AheadQuery::Failed(_)) => return Submitted::Done(Response::Refused(unreachable)),
                 Some(_) => self.ask(channel, &request),
             },
-            Some(Hearing::Failed(until_ms)) if now_ms < *until_ms => {
-                return Outcome::Done(Response::Refused(unreachable));
+            Some(SyncState::Failed(until_ms)) if now_ms < *until_ms => {
+                return Submitted::Done(Response::Refused(unreachable));
             }
             _ if !is_reachable && options.has_history() => {
-                self.forget_unheard(channel);
-                return Outcome::Done(Response::Refused(unreachable));
+                self.forget_unsynchronized(channel);
+                return Submitted::Done(Response::Refused(unreachable));
             }
             // Without the cluster a channel that keeps nothing is this node's alone, until the link is there.
-            _ if !is_reachable => return Outcome::Done(self.execute(channel, request, now_ms)),
-            Some(Hearing::Asked | Hearing::Loading(_)) => {}
-            Some(Hearing::None | Hearing::Failed(_)) | None if keeper == Keeper::Store => {
-                self.channel(channel, options, now_ms).hearing = Hearing::Loading(Loading::default());
+            _ if !is_reachable => return Submitted::Done(self.execute(channel, request, now_ms)),
+            Some(SyncState::Subscribing | SyncState::Loading(_)) => {}
+            Some(SyncState::Idle | SyncState::Failed(_)) | None if keeper == LogBackend::Store => {
+                self.channel(channel, options, now_ms).sync = SyncState::Loading(Loading::default());
                 self.load(channel, 0);
             }
-            Some(Hearing::None | Hearing::Failed(_)) | None => {
-                self.channel(channel, options, now_ms).hearing = Hearing::Asked;
-                self.act(KeeperAct::Interest(Arc::clone(channel), true));
+            Some(SyncState::Idle | SyncState::Failed(_)) | None => {
+                self.channel(channel, options, now_ms).sync = SyncState::Subscribing;
+                self.command(BackendCommand::Interest(Arc::clone(channel), true));
             }
         }
-        Outcome::Wait(request)
+        Submitted::Wait(request)
     }
 
     /// Gives up a channel that was asked for and that nobody has.
-    pub(super) fn forget_unheard(&mut self, channel: &Arc<str>) {
+    pub(super) fn forget_unsynchronized(&mut self, channel: &Arc<str>) {
         let is_unheard =
-            |known: &Channel| !matches!(known.hearing, Hearing::Heard) && known.listeners.iter().all(|n| *n == 0);
+            |known: &Channel| !matches!(known.sync, SyncState::Live) && known.listeners.iter().all(|n| *n == 0);
         if self.table.get(channel).is_some_and(is_unheard) {
             self.forget(channel);
         }
     }
 
-    fn take_interest(&mut self, channel: &Arc<str>, options: &ChannelOptions) -> Outcome {
-        let Some(known) = self.table.get_mut(channel) else { return Outcome::Done(Response::Done) };
-        if matches!(known.hearing, Hearing::Asked) {
+    fn handle_subscribed(&mut self, channel: &Arc<str>, options: &ChannelOptions) -> Submitted {
+        let Some(known) = self.table.get_mut(channel) else { return Submitted::Done(Response::Done) };
+        if matches!(known.sync, SyncState::Subscribing) {
             if options.has_history() {
-                known.hearing = Hearing::Loading(Loading::default());
+                known.sync = SyncState::Loading(Loading::default());
                 self.load(channel, 0);
             } else {
-                known.hearing = Hearing::Heard;
+                known.sync = SyncState::Live;
                 self.make_ready(channel);
             }
         }
-        Outcome::Done(Response::Done)
+        Submitted::Done(Response::Done)
     }
 
     /// Whether the cache of a channel can answer: who waits all the same is ahead of it.
-    pub fn is_heard(&self, channel: &str) -> bool {
-        self.table.get(channel).is_some_and(|known| matches!(known.hearing, Hearing::Heard))
+    pub fn is_live(&self, channel: &str) -> bool {
+        self.table.get(channel).is_some_and(|known| matches!(known.sync, SyncState::Live))
     }
 
     pub(super) fn make_ready(&mut self, channel: &Arc<str>) {
-        self.keepers.ready.push(Arc::clone(channel));
+        self.backends.ready.push(Arc::clone(channel));
     }
 
-    fn take_passing(&mut self, channel: &Arc<str>, payload: &[u8]) -> Outcome {
-        let Some(known) = self.table.get_mut(channel) else { return Outcome::Done(Response::Done) };
+    fn handle_ephemeral(&mut self, channel: &Arc<str>, payload: &[u8]) -> Submitted {
+        let Some(known) = self.table.get_mut(channel) else { return Submitted::Done(Response::Done) };
         match payload::read(payload) {
             Ok(Payload::Publication(_, object)) => {
                 let publication = Publication::wrap(channel, object, None);
                 give(&mut self.outgoing, known, Arc::new(publication));
             }
-            Ok(Payload::Clear(_)) => known.history.iter_mut().for_each(|stored| stored.ring.clear()),
-            Err(unreadable) => self.act(KeeperAct::Unreadable(Arc::clone(channel), unreadable)),
+            Ok(Payload::Clear(_)) => known.log.iter_mut().for_each(|stored| stored.ring.clear()),
+            Err(unreadable) => self.command(BackendCommand::Unreadable(Arc::clone(channel), unreadable)),
         }
-        Outcome::Done(Response::Done)
+        Submitted::Done(Response::Done)
     }
 }
 
