@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
-use touchline_protocol::publication::{Place, Shared};
+use touchline_protocol::publication::{EncodedPush, LogPosition};
 use touchline_protocol::{Error, Publication};
 
 use crate::duration::millis;
@@ -267,7 +267,7 @@ impl Channels {
         Response::Done
     }
 
-    fn announce(&mut self, name: &Arc<str>, push: Arc<Shared>) -> Response {
+    fn announce(&mut self, name: &Arc<str>, push: Arc<EncodedPush>) -> Response {
         if let Some(channel) = self.table.get(name) {
             deliver(&mut self.outgoing, channel, ChannelEvent::Membership(push));
         }
@@ -321,7 +321,7 @@ impl Channels {
             stored.version_epoch = publish.version_epoch.clone();
         }
         let epoch = stored.ring.position().epoch;
-        let place = Place { offset: stored.ring.next_offset(), epoch: epoch.as_str(), time_ms: now_ms };
+        let place = LogPosition { offset: stored.ring.next_offset(), epoch: epoch.as_str(), time_ms: now_ms };
         let publication = Arc::new(Publication::encode(name, &publish.content, Some(place)));
         stored.ring.trim(now_ms);
         stored.ring.append(Arc::clone(&publication), stored.size, now_ms.saturating_add(stored.ttl_ms));

@@ -227,12 +227,12 @@ impl HistoryRing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use touchline_protocol::publication::{Content, Place};
+    use touchline_protocol::publication::{Content, LogPosition};
 
     fn ring(published: u64, size: usize) -> HistoryRing {
         let mut ring = HistoryRing::new(Epoch::from_bits(1));
         for offset in 1..=published {
-            let place = Place { offset, epoch: "e", time_ms: 1 };
+            let place = LogPosition { offset, epoch: "e", time_ms: 1 };
             let content = Content { data: "1".into(), ..Content::default() };
             ring.append(Arc::new(Publication::encode("c", &content, Some(place))), size, 100 + offset);
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use touchline_protocol::publication::{Content, Shared};
+use touchline_protocol::publication::{Content, EncodedPush};
 use touchline_protocol::{Error, Publication};
 
 use crate::directory::DirectoryReply;
@@ -170,7 +170,7 @@ pub enum Request {
     /// One that has waited, with the first load that was asked for after it came.
     Retry(u64, Box<Request>),
     /// Tells the subscribers who want to know that somebody came or went.
-    Announce(Arc<Shared>),
+    Announce(Arc<EncodedPush>),
     /// Appends a publication.
     Publish(Box<Publish>),
     /// Asks for publications.
@@ -382,7 +382,7 @@ pub enum ChannelEvent {
         previous: Option<Arc<Publication>>,
     },
     /// A join or leave push, for those who want them.
-    Membership(Arc<Shared>),
+    Membership(Arc<EncodedPush>),
     /// Some of it is lost and can't be had again: subscribers must begin anew.
     Broken,
 }

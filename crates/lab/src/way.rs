@@ -5,11 +5,11 @@ use std::borrow::Cow;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
-use touchline_protocol::message::Body;
+use touchline_protocol::message::Encoding;
 use touchline_protocol::protobuf::{Fields, delimited};
-use touchline_protocol::publication::{Change, Content};
+use touchline_protocol::publication::{Content, Delta};
 use touchline_protocol::websocket::{Opcode, encode_masked_frame};
-use touchline_protocol::wire::{Coding, Envelope};
+use touchline_protocol::wire::{Coding, Framing};
 use touchline_protocol::{Publication, Wire, deflate};
 
 use crate::wire;
@@ -44,20 +44,20 @@ impl Way {
     /// The form in which a server's messages come.
     pub(crate) fn wire(self) -> Wire {
         let (body, envelope) = match self {
-            Way::Websocket | Way::Tls => (Body::Json, Envelope::WebSocket),
-            Way::Protobuf => (Body::Protobuf, Envelope::WebSocket),
-            Way::Deflate => (Body::Json, Envelope::Deflated { from: 0 }),
-            Way::HttpStream => (Body::Push, Envelope::Stream(Coding::Identity)),
-            Way::Sse => (Body::Push, Envelope::EventStream(Coding::Identity)),
-            Way::Tcp => (Body::Json, Envelope::Stream(Coding::Identity)),
+            Way::Websocket | Way::Tls => (Encoding::Json, Framing::WebSocket),
+            Way::Protobuf => (Encoding::Protobuf, Framing::WebSocket),
+            Way::Deflate => (Encoding::Json, Framing::Deflated { from: 0 }),
+            Way::HttpStream => (Encoding::Push, Framing::Stream(Coding::Identity)),
+            Way::Sse => (Encoding::Push, Framing::EventStream(Coding::Identity)),
+            Way::Tcp => (Encoding::Json, Framing::Stream(Coding::Identity)),
         };
-        Wire { body, envelope }
+        Wire { encoding: body, framing: envelope }
     }
 
     /// The bytes of a publication.
     pub(crate) fn publication(self, channel: &str, data: &str) -> Vec<u8> {
         let content = Content { data: data.to_owned().into(), ..Content::default() };
-        Publication::encode(channel, &content, None).framed(self.wire(), Change::None).to_vec()
+        Publication::encode(channel, &content, None).framed(self.wire(), Delta::None).to_vec()
     }
 
     /// An empty message, by which the floor says that a reader is in.

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use crate::Error;
-use crate::publication::{ClientInfo, Content, Place, Publication};
+use crate::publication::{ClientInfo, Content, LogPosition, Publication};
 
 /// A JSON string.
 pub fn text(out: &mut Vec<u8>, value: &str) {
@@ -110,7 +110,7 @@ pub fn client_info(out: &mut Vec<u8>, info: &ClientInfo) {
 }
 
 /// `Publication`. The first of a stream (offset 1) carries the epoch too.
-pub fn publication(out: &mut Vec<u8>, content: &Content, place: Option<Place<'_>>) {
+pub fn publication(out: &mut Vec<u8>, content: &Content, place: Option<LogPosition<'_>>) {
     let mut object = Object::open(out);
     object.raw("data", Some(&content.data));
     if let Some(info) = &content.info {
@@ -135,7 +135,7 @@ pub fn publication(out: &mut Vec<u8>, content: &Content, place: Option<Place<'_>
 }
 
 /// The place of a publication, behind its other members.
-pub fn place(out: &mut Vec<u8>, place: Place<'_>) {
+pub fn place(out: &mut Vec<u8>, place: LogPosition<'_>) {
     for (name, value) in [("offset", place.offset), ("time", place.time_ms)] {
         out.extend_from_slice(format!(",\"{name}\":{value}").as_bytes());
     }

@@ -81,12 +81,12 @@ pub enum Comparison {
     /// It has this within.
     Contains(String),
     /// As a decimal number it is less than, at most, more than or at least this one.
-    Number(Order, Decimal),
+    Number(Inequality, Decimal),
 }
 
 /// How numbers compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Order {
+pub enum Inequality {
     /// Less.
     Below,
     /// Less or equal.
@@ -147,10 +147,10 @@ impl Filter {
                     "sw" => Comparison::StartsWith(node.val.clone()),
                     "ew" => Comparison::EndsWith(node.val.clone()),
                     "ct" => Comparison::Contains(node.val.clone()),
-                    "lt" => number(Order::Below)?,
-                    "lte" => number(Order::AtMost)?,
-                    "gt" => number(Order::Above)?,
-                    "gte" => number(Order::AtLeast)?,
+                    "lt" => number(Inequality::Below)?,
+                    "lte" => number(Inequality::AtMost)?,
+                    "gt" => number(Inequality::Above)?,
+                    "gte" => number(Inequality::AtLeast)?,
                     _ => return None,
                 };
                 Filter::Tag(node.key.clone(), comparison)
@@ -186,10 +186,10 @@ impl Comparison {
             Self::Number(order, bound) => Decimal::read(value).is_some_and(|number| {
                 let (number, bound) = (number.value(), bound.value());
                 match order {
-                    Order::Below => number < bound,
-                    Order::AtMost => number <= bound,
-                    Order::Above => number > bound,
-                    Order::AtLeast => number >= bound,
+                    Inequality::Below => number < bound,
+                    Inequality::AtMost => number <= bound,
+                    Inequality::Above => number > bound,
+                    Inequality::AtLeast => number >= bound,
                 }
             }),
         }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::message::{Body, publication_of_json, push_of_json};
+use crate::message::{Encoding, publication_of_json, push_of_json};
 use crate::websocket::{Opcode, encode_header};
 use crate::wire::Wire;
 use crate::{encode, fossil};
@@ -45,7 +45,7 @@ pub struct Content {
 
 /// Where a publication stands in a channel with history.
 #[derive(Debug, Clone, Copy)]
-pub struct Place<'a> {
+pub struct LogPosition<'a> {
     /// Its offset, from 1 on.
     pub offset: u64,
     /// The channel's epoch.
@@ -56,7 +56,7 @@ pub struct Place<'a> {
 
 /// What of a publication a subscriber is given.
 #[derive(Debug, Clone, Copy)]
-pub enum Change<'a> {
+pub enum Delta<'a> {
     /// The publication as it is.
     None,
     /// The same for who has asked for deltas, and has nothing yet that they could change: the payload as text.
@@ -67,17 +67,17 @@ pub enum Change<'a> {
 
 /// A push that many get. The commonest form is there from the start, the others are made of it.
 #[derive(Debug)]
-pub struct Shared {
+pub struct EncodedPush {
     /// A WebSocket frame with `{"push":…}` in it.
     frame: Bytes,
     head: u8,
-    forms: Forms,
+    forms: EncodingCache,
 }
 
 /// `{"push":` and `}` are around a push.
-const AROUND: (usize, usize) = (8, 1);
+const PUSH_WRAPPER: (usize, usize) = (8, 1);
 
-impl Shared {
+impl EncodedPush {
     /// Frames a push whose JSON, without `{"push":…}` around it, the closure writes.
     pub fn encode(size: usize, write: impl FnOnce(&mut Vec<u8>)) -> Self {
         // The head's length depends on the body's, so the body is written behind the longest head and the head put
@@ -92,7 +92,11 @@ impl Shared {
         encode_header(Opcode::Text, buffer.len() - HEAD_MAX, &mut head);
         let skipped = HEAD_MAX - head.len();
         buffer[skipped..HEAD_MAX].copy_from_slice(&head);
-        Shared { frame: Bytes::from(buffer).slice(skipped..), head: head.len() as u8, forms: Forms::default() }
+        EncodedPush {
+            frame: Bytes::from(buffer).slice(skipped..),
+            head: head.len() as u8,
+            forms: EncodingCache::default(),
+        }
     }
 
     /// The whole message as JSON.
@@ -103,7 +107,7 @@ impl Shared {
     /// The push alone as JSON.
     fn push(&self) -> &[u8] {
         let message = self.json();
-        &message[AROUND.0..message.len() - AROUND.1]
+        &message[PUSH_WRAPPER.0..message.len() - PUSH_WRAPPER.1]
     }
 
     /// As it leaves in this form.
@@ -111,17 +115,17 @@ impl Shared {
         if wire == Wire::JSON {
             return self.frame.clone();
         }
-        self.forms.get(Form::Framed(wire, Kind::Plain), || frame_push(self.push(), wire, false))
+        self.forms.get(EncodingKey::Framed(wire, Kind::Plain), || frame_push(self.push(), wire, false))
     }
 }
 
 fn frame_push(push: &[u8], wire: Wire, is_text: bool) -> Bytes {
     let mut out = Vec::with_capacity(push.len() + 32);
-    match wire.body {
-        Body::Push => wire.frame(push, &mut out),
-        Body::Protobuf => wire.frame(&push_of_json(push, is_text), &mut out),
-        Body::Json => {
-            let mut message = Vec::with_capacity(push.len() + AROUND.0 + AROUND.1);
+    match wire.encoding {
+        Encoding::Push => wire.frame(push, &mut out),
+        Encoding::Protobuf => wire.frame(&push_of_json(push, is_text), &mut out),
+        Encoding::Json => {
+            let mut message = Vec::with_capacity(push.len() + PUSH_WRAPPER.0 + PUSH_WRAPPER.1);
             message.extend_from_slice(b"{\"push\":");
             message.extend_from_slice(push);
             message.push(b'}');
@@ -133,10 +137,10 @@ fn frame_push(push: &[u8], wire: Wire, is_text: bool) -> Bytes {
 
 /// Forms that have been made.
 #[derive(Debug, Default)]
-struct Forms(Mutex<Vec<(Form, Bytes)>>);
+struct EncodingCache(Mutex<Vec<(EncodingKey, Bytes)>>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum EncodingKey {
     /// The whole push.
     Framed(Wire, Kind),
     /// The push as JSON, its payload as text.
@@ -153,10 +157,11 @@ enum Kind {
     From(u64),
 }
 
-impl Forms {
-    fn get(&self, form: Form, make: impl FnOnce() -> Bytes) -> Bytes {
-        let found =
-            |forms: &Vec<(Form, Bytes)>| forms.iter().find(|(made, _)| *made == form).map(|(_, bytes)| bytes.clone());
+impl EncodingCache {
+    fn get(&self, form: EncodingKey, make: impl FnOnce() -> Bytes) -> Bytes {
+        let found = |forms: &Vec<(EncodingKey, Bytes)>| {
+            forms.iter().find(|(made, _)| *made == form).map(|(_, bytes)| bytes.clone())
+        };
         if let Some(bytes) = found(&self.0.lock().unwrap_or_else(PoisonError::into_inner)) {
             return bytes;
         }
@@ -181,23 +186,23 @@ pub struct Publication {
     pub offset: u64,
     /// From then on nobody is given it any more, Unix milliseconds; 0 = it does not expire.
     pub expires_ms: u64,
-    shared: Shared,
+    shared: EncodedPush,
     /// Where its JSON object begins in the push.
     object: u32,
 }
 
 impl Publication {
     /// Encodes a publication of `channel`; `place` is none in a channel without history.
-    pub fn encode(channel: &str, content: &Content, place: Option<Place<'_>>) -> Self {
+    pub fn encode(channel: &str, content: &Content, place: Option<LogPosition<'_>>) -> Self {
         let publication = Publication::frame(channel, place, content.data.len(), |buffer| {
             encode::publication(buffer, content, place)
         });
         Publication { expires_ms: content.expires_ms, ..publication }
     }
 
-    fn frame(channel: &str, place: Option<Place<'_>>, size: usize, write: impl FnOnce(&mut Vec<u8>)) -> Self {
+    fn frame(channel: &str, place: Option<LogPosition<'_>>, size: usize, write: impl FnOnce(&mut Vec<u8>)) -> Self {
         let mut object = 0;
-        let shared = Shared::encode(channel.len() + size, |buffer| {
+        let shared = EncodedPush::encode(channel.len() + size, |buffer| {
             let start = buffer.len();
             buffer.extend_from_slice(b"{\"channel\":");
             encode::text(buffer, channel);
@@ -210,7 +215,7 @@ impl Publication {
     }
 
     /// Wraps a publication that was encoded elsewhere: `object` is its JSON object without a place.
-    pub fn wrap(channel: &str, object: &[u8], place: Option<Place<'_>>) -> Self {
+    pub fn wrap(channel: &str, object: &[u8], place: Option<LogPosition<'_>>) -> Self {
         let mut placed = object.strip_suffix(b"}").unwrap_or(object).to_vec();
         if let Some(place) = place {
             encode::place(&mut placed, place);
@@ -231,12 +236,14 @@ impl Publication {
     }
 
     /// The whole push as it leaves in this form, for a subscriber that is given this change.
-    pub fn framed(&self, wire: Wire, change: Change<'_>) -> Bytes {
+    pub fn framed(&self, wire: Wire, change: Delta<'_>) -> Bytes {
         let kind = Kind::of(change);
         if kind == Kind::Plain {
             return self.shared.framed(wire);
         }
-        self.shared.forms.get(Form::Framed(wire, kind), || frame_push(&self.changed_push(change, kind), wire, true))
+        self.shared
+            .forms
+            .get(EncodingKey::Framed(wire, kind), || frame_push(&self.changed_push(change, kind), wire, true))
     }
 
     /// The publication's JSON object, as it stands in history and recovery.
@@ -251,7 +258,7 @@ impl Publication {
 
     /// The same as Protobuf.
     pub fn protobuf(&self) -> Bytes {
-        self.shared.forms.get(Form::Object(Kind::Plain), || publication_of_json(self.json(), false).into())
+        self.shared.forms.get(EncodingKey::Object(Kind::Plain), || publication_of_json(self.json(), false).into())
     }
 
     /// Its labels.
@@ -265,14 +272,14 @@ impl Publication {
     }
 
     /// The push, its payload as text.
-    fn changed_push(&self, change: Change<'_>, kind: Kind) -> Bytes {
-        self.shared.forms.get(Form::Json(kind), || {
+    fn changed_push(&self, change: Delta<'_>, kind: Kind) -> Bytes {
+        self.shared.forms.get(EncodingKey::Json(kind), || {
             let (push, data) = (self.shared.push(), self.data());
             let delta = match change {
-                Change::From(before) => {
+                Delta::From(before) => {
                     Some(fossil::create(before.data(), data)).filter(|delta| delta.len() < data.len())
                 }
-                Change::None | Change::Whole => None,
+                Delta::None | Delta::Whole => None,
             };
             // Our own object begins with its payload.
             let start = self.object as usize + b"{\"data\":".len();
@@ -294,11 +301,11 @@ fn object_of(push: &[u8], start: u32) -> &[u8] {
 }
 
 impl Kind {
-    fn of(change: Change<'_>) -> Self {
+    fn of(change: Delta<'_>) -> Self {
         match change {
-            Change::None => Kind::Plain,
-            Change::Whole => Kind::Whole,
-            Change::From(before) => {
+            Delta::None => Kind::Plain,
+            Delta::Whole => Kind::Whole,
+            Delta::From(before) => {
                 let mut hasher = DefaultHasher::new();
                 before.data().hash(&mut hasher);
                 Kind::From(hasher.finish())
@@ -334,39 +341,39 @@ impl<'a> Parts<'a> {
 
 /// Publications that a subscriber missed, oldest first.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Missed<'a> {
+pub struct Recovered<'a> {
     /// They.
     pub publications: &'a [Arc<Publication>],
     /// The first is whole, each other one the change to the one before.
     pub is_delta: bool,
 }
 
-impl<'a> Missed<'a> {
+impl<'a> Recovered<'a> {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.publications.is_empty()
     }
 
     /// Each with what the subscriber is given of it.
-    pub(crate) fn iter(self) -> impl Iterator<Item = MissedOne<'a>> {
+    pub(crate) fn iter(self) -> impl Iterator<Item = RecoveredPublication<'a>> {
         self.publications.iter().enumerate().map(move |(index, publication)| {
             let change = match index.checked_sub(1) {
-                _ if !self.is_delta => Change::None,
-                None => Change::Whole,
-                Some(before) => Change::From(&self.publications[before]),
+                _ if !self.is_delta => Delta::None,
+                None => Delta::Whole,
+                Some(before) => Delta::From(&self.publications[before]),
             };
-            MissedOne { publication, change }
+            RecoveredPublication { publication, change }
         })
     }
 }
 
 /// One of them.
-pub(crate) struct MissedOne<'a> {
+pub(crate) struct RecoveredPublication<'a> {
     publication: &'a Publication,
-    change: Change<'a>,
+    change: Delta<'a>,
 }
 
-impl MissedOne<'_> {
+impl RecoveredPublication<'_> {
     pub(crate) fn write_json(&self, out: &mut Vec<u8>) {
         match Kind::of(self.change) {
             Kind::Plain => out.extend_from_slice(self.publication.json()),
@@ -380,7 +387,7 @@ impl MissedOne<'_> {
     pub(crate) fn protobuf(&self) -> Bytes {
         match Kind::of(self.change) {
             Kind::Plain => self.publication.protobuf(),
-            kind => self.publication.shared.forms.get(Form::Object(kind), || {
+            kind => self.publication.shared.forms.get(EncodingKey::Object(kind), || {
                 let push = self.publication.changed_push(self.change, kind);
                 publication_of_json(object_of(&push, self.publication.object), true).into()
             }),
@@ -391,7 +398,7 @@ impl MissedOne<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Coding, Envelope};
+    use crate::wire::{Coding, Framing};
 
     fn content(data: &str) -> Content {
         Content { data: Bytes::copy_from_slice(data.as_bytes()), ..Content::default() }
@@ -399,7 +406,7 @@ mod tests {
 
     #[test]
     fn a_publication_is_framed_once_and_its_object_is_inside() {
-        let place = Place { offset: 2, epoch: "abcdefgh", time_ms: 5 };
+        let place = LogPosition { offset: 2, epoch: "abcdefgh", time_ms: 5 };
         let publication = Publication::encode("news", &content("{\"a\":1}"), Some(place));
         assert_eq!(publication.json(), br#"{"data":{"a":1},"offset":2,"time":5}"#);
         let body = br#"{"push":{"channel":"news","pub":{"data":{"a":1},"offset":2,"time":5}}}"#;
@@ -409,7 +416,7 @@ mod tests {
 
     #[test]
     fn the_first_publication_of_a_stream_carries_its_epoch() {
-        let place = Place { offset: 1, epoch: "abcdefgh", time_ms: 5 };
+        let place = LogPosition { offset: 1, epoch: "abcdefgh", time_ms: 5 };
         let publication = Publication::encode("news", &content("1"), Some(place));
         assert_eq!(publication.json(), br#"{"data":1,"offset":1,"time":5,"epoch":"abcdefgh"}"#);
     }
@@ -432,7 +439,7 @@ mod tests {
             let content = Content { expires_ms, ..content(data) };
             let mut object = Vec::new();
             encode::publication(&mut object, &content, None);
-            let place = Place { offset: 1, epoch: "abcdefgh", time_ms: 5 };
+            let place = LogPosition { offset: 1, epoch: "abcdefgh", time_ms: 5 };
             assert_eq!(Publication::wrap("c", &object, Some(place)).expires_ms, expires_ms, "{data}");
         }
     }
@@ -442,7 +449,7 @@ mod tests {
         let tags = Tags::from([("league".to_owned(), "serie-a".to_owned())]);
         for offset in [0, 1, 2] {
             let content = Content { tags: tags.clone(), ..content("{\"a\":1}") };
-            let place = (offset > 0).then_some(Place { offset, epoch: "abcdefgh", time_ms: 5 });
+            let place = (offset > 0).then_some(LogPosition { offset, epoch: "abcdefgh", time_ms: 5 });
             let (made, stored) = (Publication::encode("c", &content, place), Publication::encode("c", &content, None));
             let wrapped = Publication::wrap("c", stored.json(), place);
             let said = |publication: &Publication| {
@@ -468,20 +475,20 @@ mod tests {
     #[test]
     fn every_form_says_the_same() {
         let publication = Publication::encode("news", &content("{\"a\":1}"), None);
-        let framed = |body, envelope| publication.framed(Wire { body, envelope }, Change::None);
+        let framed = |body, envelope| publication.framed(Wire { encoding: body, framing: envelope }, Delta::None);
         assert_eq!(
-            &framed(Body::Json, Envelope::Stream(Coding::Identity))[..],
+            &framed(Encoding::Json, Framing::Stream(Coding::Identity))[..],
             b"{\"push\":{\"channel\":\"news\",\"pub\":{\"data\":{\"a\":1}}}}\n"
         );
         assert_eq!(
-            &framed(Body::Push, Envelope::EventStream(Coding::Identity))[..],
+            &framed(Encoding::Push, Framing::EventStream(Coding::Identity))[..],
             b"data: {\"channel\":\"news\",\"pub\":{\"data\":{\"a\":1}}}\n\n"
         );
         let message = b"\x13\x22\x11\x12\x04news\x22\x09\x22\x07{\"a\":1}";
-        assert_eq!(&framed(Body::Protobuf, Envelope::Stream(Coding::Identity))[..], message);
+        assert_eq!(&framed(Encoding::Protobuf, Framing::Stream(Coding::Identity))[..], message);
         assert_eq!(
-            framed(Body::Protobuf, Envelope::Stream(Coding::Identity)).as_ptr(),
-            framed(Body::Protobuf, Envelope::Stream(Coding::Identity)).as_ptr(),
+            framed(Encoding::Protobuf, Framing::Stream(Coding::Identity)).as_ptr(),
+            framed(Encoding::Protobuf, Framing::Stream(Coding::Identity)).as_ptr(),
             "made once"
         );
     }
@@ -490,13 +497,13 @@ mod tests {
     fn a_message_that_many_get_is_what_one_alone_would_get() {
         use crate::message::{Messages, Push};
         let data = br#"{"from":{},"to":"all","data":[1,"x"]}"#;
-        let shared = Shared::encode(data.len(), |out| {
+        let shared = EncodedPush::encode(data.len(), |out| {
             out.extend_from_slice(b"{\"message\":{\"data\":");
             out.extend_from_slice(data);
             out.extend_from_slice(b"}}");
         });
-        for body in [Body::Json, Body::Protobuf, Body::Push] {
-            let wire = Wire { body, envelope: Envelope::Stream(Coding::Identity) };
+        for body in [Encoding::Json, Encoding::Protobuf, Encoding::Push] {
+            let wire = Wire { encoding: body, framing: Framing::Stream(Coding::Identity) };
             let mut alone = Messages::default();
             alone.encode_as(body);
             alone.push("", &Push::Message(data));
@@ -512,23 +519,23 @@ mod tests {
             |goals: u32| format!("{{\"teams\":[\"Roma\",\"Lazio\"],\"stadium\":\"Olimpico\",\"goals\":{goals}}}");
         let (first, second) =
             (Publication::encode("c", &content(&state(1)), None), Publication::encode("c", &content(&state(2)), None));
-        let line = Wire { body: Body::Json, envelope: Envelope::Stream(Coding::Identity) };
+        let line = Wire { encoding: Encoding::Json, framing: Framing::Stream(Coding::Identity) };
         let json = |bytes: Bytes| {
             serde_json::from_slice::<serde_json::Value>(&bytes).expect("it is JSON")["push"]["pub"].clone()
         };
-        assert_eq!(json(first.framed(line, Change::Whole)), serde_json::json!({"data": state(1)}));
-        let change = json(second.framed(line, Change::From(&first)));
+        assert_eq!(json(first.framed(line, Delta::Whole)), serde_json::json!({"data": state(1)}));
+        let change = json(second.framed(line, Delta::From(&first)));
         assert_eq!(change["delta"], true);
         assert!(change["data"].as_str().is_some_and(|delta| delta.len() < 40 && delta.ends_with(';')), "{change}");
         let other = Publication::encode("c", &content("\"short\""), None);
-        assert_eq!(json(other.framed(line, Change::From(&first))), serde_json::json!({"data": "\"short\""}));
+        assert_eq!(json(other.framed(line, Delta::From(&first))), serde_json::json!({"data": "\"short\""}));
     }
 
     #[test]
     fn a_payload_as_text_is_the_same_bytes_in_protobuf() {
         let publication = Publication::encode("c", &content("{\"a\":\"\\n\"}"), None);
-        let wire = Wire { body: Body::Protobuf, envelope: Envelope::Stream(Coding::Identity) };
-        assert_eq!(publication.framed(wire, Change::Whole), publication.framed(wire, Change::None));
+        let wire = Wire { encoding: Encoding::Protobuf, framing: Framing::Stream(Coding::Identity) };
+        assert_eq!(publication.framed(wire, Delta::Whole), publication.framed(wire, Delta::None));
     }
 
     #[test]
@@ -541,9 +548,9 @@ mod tests {
             let publications = payloads.map(|text| Publication::encode("c", &content(&format!("\"{text}\"")), None));
             let [before, publication] = publications;
             let order = fossil::create(before.data(), publication.data()).len().cmp(&publication.data().len());
-            let line = Wire { body: Body::Push, envelope: Envelope::Stream(Coding::Identity) };
+            let line = Wire { encoding: Encoding::Push, framing: Framing::Stream(Coding::Identity) };
             let push: serde_json::Value =
-                serde_json::from_slice(&publication.framed(line, Change::From(&before))).expect("it is JSON");
+                serde_json::from_slice(&publication.framed(line, Delta::From(&before))).expect("it is JSON");
             assert_eq!(push["pub"].get("delta").is_some(), order.is_lt(), "{push}");
             seen.insert(order);
         }
@@ -556,7 +563,7 @@ mod tests {
             |goals: u32| format!("{{\"teams\":[\"Roma\",\"Lazio\"],\"stadium\":\"Olimpico\",\"goals\":{goals}}}");
         let publications = [1, 2, 3].map(|goals| Arc::new(Publication::encode("c", &content(&state(goals)), None)));
         let said = |is_delta| {
-            Missed { publications: &publications, is_delta }.iter().map(|one| {
+            Recovered { publications: &publications, is_delta }.iter().map(|one| {
                 let mut json = Vec::new();
                 one.write_json(&mut json);
                 serde_json::from_slice::<serde_json::Value>(&json).expect("it is JSON")
@@ -567,7 +574,7 @@ mod tests {
         let deltas: Vec<_> = said(true).collect();
         assert_eq!(deltas[0], serde_json::json!({"data": state(1)}));
         assert!(deltas[1..].iter().all(|change| change["delta"] == true), "{deltas:?}");
-        assert!(!Missed { publications: &publications, is_delta: true }.is_empty());
-        assert!(Missed::default().is_empty());
+        assert!(!Recovered { publications: &publications, is_delta: true }.is_empty());
+        assert!(Recovered::default().is_empty());
     }
 }

@@ -1,12 +1,12 @@
 //! The forms in which messages leave: how they are encoded, and what is put around them.
 
 use crate::deflate;
-use crate::message::Body;
+use crate::message::Encoding;
 use crate::websocket::{Opcode, encode_frame};
 
 /// What is put around messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Envelope {
+pub enum Framing {
     /// WebSocket frames.
     #[default]
     WebSocket,
@@ -54,33 +54,33 @@ impl Coding {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Wire {
     /// How messages are encoded.
-    pub body: Body,
+    pub encoding: Encoding,
     /// What is put around them.
-    pub envelope: Envelope,
+    pub framing: Framing,
 }
 
 impl Wire {
     /// The commonest form: JSON in WebSocket frames.
-    pub const JSON: Wire = Wire { body: Body::Json, envelope: Envelope::WebSocket };
+    pub const JSON: Wire = Wire { encoding: Encoding::Json, framing: Framing::WebSocket };
 
     /// Puts around messages, as [`crate::message::Messages`] has written them, what belongs there.
     pub fn frame(self, messages: &[u8], out: &mut Vec<u8>) {
-        let opcode = if self.body == Body::Protobuf { Opcode::Binary } else { Opcode::Text };
-        match self.envelope {
+        let opcode = if self.encoding == Encoding::Protobuf { Opcode::Binary } else { Opcode::Text };
+        match self.framing {
             // A client that only listens gets each push in a frame of its own.
-            Envelope::WebSocket if self.body == Body::Push => {
+            Framing::WebSocket if self.encoding == Encoding::Push => {
                 messages.split(|byte| *byte == b'\n').for_each(|message| encode_frame(opcode, message, out));
             }
-            Envelope::WebSocket => encode_frame(opcode, messages, out),
-            Envelope::Deflated { from } if messages.len() < from as usize => encode_frame(opcode, messages, out),
-            Envelope::Deflated { .. } => deflate::encode_frame(opcode, messages, out),
-            Envelope::Stream(coding) => coding.put(out, |out| {
+            Framing::WebSocket => encode_frame(opcode, messages, out),
+            Framing::Deflated { from } if messages.len() < from as usize => encode_frame(opcode, messages, out),
+            Framing::Deflated { .. } => deflate::encode_frame(opcode, messages, out),
+            Framing::Stream(coding) => coding.put(out, |out| {
                 out.extend_from_slice(messages);
-                if self.body != Body::Protobuf {
+                if self.encoding != Encoding::Protobuf {
                     out.push(b'\n');
                 }
             }),
-            Envelope::EventStream(coding) => coding.put(out, |out| {
+            Framing::EventStream(coding) => coding.put(out, |out| {
                 for message in messages.split(|byte| *byte == b'\n') {
                     out.extend_from_slice(b"data: ");
                     out.extend_from_slice(message);
@@ -92,22 +92,22 @@ impl Wire {
 
     /// A ping: the empty message.
     pub fn ping(self) -> &'static [u8] {
-        match (self.envelope, self.body) {
-            (Envelope::WebSocket | Envelope::Deflated { .. }, Body::Protobuf) => b"\x82\x01\0",
-            (Envelope::WebSocket | Envelope::Deflated { .. }, _) => b"\x81\x02{}",
-            (Envelope::Stream(Coding::Identity), Body::Protobuf) => b"\0",
-            (Envelope::Stream(Coding::Identity), _) => b"{}\n",
-            (Envelope::EventStream(Coding::Identity), _) => b"data: {}\n\n",
+        match (self.framing, self.encoding) {
+            (Framing::WebSocket | Framing::Deflated { .. }, Encoding::Protobuf) => b"\x82\x01\0",
+            (Framing::WebSocket | Framing::Deflated { .. }, _) => b"\x81\x02{}",
+            (Framing::Stream(Coding::Identity), Encoding::Protobuf) => b"\0",
+            (Framing::Stream(Coding::Identity), _) => b"{}\n",
+            (Framing::EventStream(Coding::Identity), _) => b"data: {}\n\n",
             // Stored blocks (RFC 1951 section 3.2.4).
-            (Envelope::Stream(Coding::Gzip { .. }), Body::Protobuf) => b"\0\x01\0\xfe\xff\0",
-            (Envelope::Stream(Coding::Gzip { .. }), _) => b"\0\x03\0\xfc\xff{}\n",
-            (Envelope::EventStream(Coding::Gzip { .. }), _) => b"\0\x0a\0\xf5\xffdata: {}\n\n",
+            (Framing::Stream(Coding::Gzip { .. }), Encoding::Protobuf) => b"\0\x01\0\xfe\xff\0",
+            (Framing::Stream(Coding::Gzip { .. }), _) => b"\0\x03\0\xfc\xff{}\n",
+            (Framing::EventStream(Coding::Gzip { .. }), _) => b"\0\x0a\0\xf5\xffdata: {}\n\n",
         }
     }
 
     /// Whether it is a WebSocket.
     pub fn is_websocket(self) -> bool {
-        matches!(self.envelope, Envelope::WebSocket | Envelope::Deflated { .. })
+        matches!(self.framing, Framing::WebSocket | Framing::Deflated { .. })
     }
 }
 
@@ -115,30 +115,30 @@ impl Wire {
 mod tests {
     use super::*;
 
-    const PLAIN: Envelope = Envelope::Stream(Coding::Identity);
-    const EVENTS: Envelope = Envelope::EventStream(Coding::Identity);
+    const PLAIN: Framing = Framing::Stream(Coding::Identity);
+    const EVENTS: Framing = Framing::EventStream(Coding::Identity);
 
-    fn framed(body: Body, envelope: Envelope, messages: &str) -> Vec<u8> {
+    fn framed(body: Encoding, envelope: Framing, messages: &str) -> Vec<u8> {
         let mut out = Vec::new();
-        Wire { body, envelope }.frame(messages.as_bytes(), &mut out);
+        Wire { encoding: body, framing: envelope }.frame(messages.as_bytes(), &mut out);
         out
     }
 
     #[test]
     fn messages_get_what_belongs_around_them() {
-        assert_eq!(framed(Body::Json, Envelope::WebSocket, "{}\n{}"), b"\x81\x05{}\n{}");
-        assert_eq!(framed(Body::Push, Envelope::WebSocket, "{}\n{}"), b"\x81\x02{}\x81\x02{}");
-        assert_eq!(framed(Body::Protobuf, Envelope::WebSocket, "\x01\n"), b"\x82\x02\x01\n");
-        assert_eq!(framed(Body::Json, PLAIN, "{}\n{}"), b"{}\n{}\n");
-        assert_eq!(framed(Body::Protobuf, PLAIN, "\x01\n"), b"\x01\n");
-        assert_eq!(framed(Body::Json, EVENTS, "{}\n{}"), b"data: {}\n\ndata: {}\n\n");
+        assert_eq!(framed(Encoding::Json, Framing::WebSocket, "{}\n{}"), b"\x81\x05{}\n{}");
+        assert_eq!(framed(Encoding::Push, Framing::WebSocket, "{}\n{}"), b"\x81\x02{}\x81\x02{}");
+        assert_eq!(framed(Encoding::Protobuf, Framing::WebSocket, "\x01\n"), b"\x82\x02\x01\n");
+        assert_eq!(framed(Encoding::Json, PLAIN, "{}\n{}"), b"{}\n{}\n");
+        assert_eq!(framed(Encoding::Protobuf, PLAIN, "\x01\n"), b"\x01\n");
+        assert_eq!(framed(Encoding::Json, EVENTS, "{}\n{}"), b"data: {}\n\ndata: {}\n\n");
     }
 
     #[test]
     fn frames_are_compressed_from_so_many_bytes_on() {
         let text = "1".repeat(100);
         for (from, is_compressed) in [(0, true), (99, true), (100, true), (101, false)] {
-            let frame = framed(Body::Json, Envelope::Deflated { from }, &text);
+            let frame = framed(Encoding::Json, Framing::Deflated { from }, &text);
             assert_eq!(frame.len() < 100, is_compressed, "{from}");
             assert_eq!(frame[0], if is_compressed { 0xc1 } else { 0x81 }, "{from}");
         }
@@ -146,21 +146,24 @@ mod tests {
 
     #[test]
     fn a_websocket_is_what_has_its_frames() {
-        for (envelope, is_websocket) in
-            [(Envelope::WebSocket, true), (Envelope::Deflated { from: 0 }, true), (PLAIN, false), (EVENTS, false)]
+        for (framing, is_websocket) in
+            [(Framing::WebSocket, true), (Framing::Deflated { from: 0 }, true), (PLAIN, false), (EVENTS, false)]
         {
-            assert_eq!(Wire { body: Body::Json, envelope }.is_websocket(), is_websocket, "{envelope:?}");
+            assert_eq!(Wire { encoding: Encoding::Json, framing }.is_websocket(), is_websocket, "{framing:?}");
         }
     }
 
     #[test]
     fn a_ping_is_the_empty_message() {
         let gzip = Coding::Gzip { from: 64 };
-        for envelope in [Envelope::WebSocket, PLAIN, EVENTS, Envelope::Stream(gzip), Envelope::EventStream(gzip)] {
-            assert_eq!(Wire { body: Body::Json, envelope }.ping(), framed(Body::Json, envelope, "{}"));
+        for framing in [Framing::WebSocket, PLAIN, EVENTS, Framing::Stream(gzip), Framing::EventStream(gzip)] {
+            assert_eq!(Wire { encoding: Encoding::Json, framing }.ping(), framed(Encoding::Json, framing, "{}"));
         }
-        for envelope in [PLAIN, Envelope::Stream(gzip)] {
-            assert_eq!(Wire { body: Body::Protobuf, envelope }.ping(), framed(Body::Protobuf, envelope, "\0"));
+        for framing in [PLAIN, Framing::Stream(gzip)] {
+            assert_eq!(
+                Wire { encoding: Encoding::Protobuf, framing }.ping(),
+                framed(Encoding::Protobuf, framing, "\0")
+            );
         }
     }
 }

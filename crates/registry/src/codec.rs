@@ -36,7 +36,7 @@ pub(crate) struct Head<'a> {
 
 /// What a message says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Body<'a> {
+pub(crate) enum MessageBody<'a> {
     /// Operations from a number on.
     Delta { first: u64, count: u64, operations: &'a [u8] },
     /// All is well: the number of the last operation, a digest of everything, the limits of keys and metadata, and the
@@ -56,7 +56,7 @@ pub(crate) enum Body<'a> {
 
 /// A change of an authority's entries.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Operation<'a> {
+pub(crate) enum ReplicatedOperation<'a> {
     Claim {
         rank: u8,
         record: &'a [u8],
@@ -112,15 +112,15 @@ pub(crate) fn lives(bytes: &[u8]) -> impl Iterator<Item = (&str, Incarnation)> {
 }
 
 /// Writes a whole message.
-pub(crate) fn encode(head: Head<'_>, body: Body<'_>) -> Arc<[u8]> {
+pub(crate) fn encode(head: Head<'_>, body: MessageBody<'_>) -> Arc<[u8]> {
     let mut out = Vec::with_capacity(64);
     let kind = match body {
-        Body::Delta { .. } => 1,
-        Body::Heartbeat { .. } => 2,
-        Body::Want { .. } => 3,
-        Body::Snapshot { .. } => 4,
-        Body::Goodbye => 5,
-        Body::Outdated { .. } => 6,
+        MessageBody::Delta { .. } => 1,
+        MessageBody::Heartbeat { .. } => 2,
+        MessageBody::Want { .. } => 3,
+        MessageBody::Snapshot { .. } => 4,
+        MessageBody::Goodbye => 5,
+        MessageBody::Outdated { .. } => 6,
     };
     out.extend_from_slice(&[VERSION, kind]);
     put_bytes(&mut out, head.node.as_bytes());
@@ -128,24 +128,24 @@ pub(crate) fn encode(head: Head<'_>, body: Body<'_>) -> Arc<[u8]> {
     put_number(&mut out, head.stamp.0);
     out.push(head.policy.strictness());
     match body {
-        Body::Delta { first, count, operations } => {
+        MessageBody::Delta { first, count, operations } => {
             put_number(&mut out, first);
             put_number(&mut out, count);
             out.extend_from_slice(operations);
         }
-        Body::Heartbeat { last, digest, entries, limits: (key_max, meta_max), lives } => {
+        MessageBody::Heartbeat { last, digest, entries, limits: (key_max, meta_max), lives } => {
             for number in [last, digest, entries, key_max, meta_max] {
                 put_number(&mut out, number);
             }
             put_bytes(&mut out, lives);
         }
-        Body::Want { to, incarnation, first, nonce } => {
+        MessageBody::Want { to, incarnation, first, nonce } => {
             put_bytes(&mut out, to.as_bytes());
             put_incarnation(&mut out, incarnation);
             put_number(&mut out, first);
             put_number(&mut out, nonce);
         }
-        Body::Snapshot { last, doubt, nonce, part, parts, operations } => {
+        MessageBody::Snapshot { last, doubt, nonce, part, parts, operations } => {
             put_number(&mut out, last);
             put_number(&mut out, doubt.0);
             put_number(&mut out, nonce);
@@ -153,8 +153,8 @@ pub(crate) fn encode(head: Head<'_>, body: Body<'_>) -> Arc<[u8]> {
             put_number(&mut out, parts);
             out.extend_from_slice(operations);
         }
-        Body::Goodbye => {}
-        Body::Outdated { to, past, known } => {
+        MessageBody::Goodbye => {}
+        MessageBody::Outdated { to, past, known } => {
             put_bytes(&mut out, to.as_bytes());
             put_incarnation(&mut out, past);
             put_incarnation(&mut out, known);
@@ -164,33 +164,33 @@ pub(crate) fn encode(head: Head<'_>, body: Body<'_>) -> Arc<[u8]> {
 }
 
 /// Appends one operation.
-pub(crate) fn put_operation(out: &mut Vec<u8>, operation: Operation<'_>) {
+pub(crate) fn put_operation(out: &mut Vec<u8>, operation: ReplicatedOperation<'_>) {
     match operation {
-        Operation::Claim { rank, record } => {
+        ReplicatedOperation::Claim { rank, record } => {
             out.extend_from_slice(&[1, rank]);
             put_bytes(out, record);
         }
-        Operation::Unclaim { name, reason } => {
+        ReplicatedOperation::Unclaim { name, reason } => {
             out.push(2);
             put_bytes(out, name.as_bytes());
             out.push(reason as u8);
         }
-        Operation::Join { record } => {
+        ReplicatedOperation::Join { record } => {
             out.push(3);
             put_bytes(out, record);
         }
-        Operation::Leave { group, owner, reason } => {
+        ReplicatedOperation::Leave { group, owner, reason } => {
             out.push(4);
             put_bytes(out, group.as_bytes());
             out.extend_from_slice(&owner.0);
             out.push(reason as u8);
         }
-        Operation::Close { owner, reason } => {
+        ReplicatedOperation::Close { owner, reason } => {
             out.push(5);
             out.extend_from_slice(&owner.0);
             out.push(reason as u8);
         }
-        Operation::Trust => out.push(6),
+        ReplicatedOperation::Trust => out.push(6),
     }
 }
 
@@ -242,23 +242,25 @@ impl<'a> Reader<'a> {
         Some(Incarnation { order: self.number()?, birth: self.number()? })
     }
 
-    fn operation(&mut self) -> Option<Operation<'a>> {
+    fn operation(&mut self) -> Option<ReplicatedOperation<'a>> {
         Some(match self.byte()? {
-            1 => Operation::Claim { rank: self.byte()?, record: self.bytes()? },
-            2 => Operation::Unclaim { name: self.text()?, reason: Reason::from_byte(self.byte()?)? },
-            3 => Operation::Join { record: self.bytes()? },
-            4 => {
-                Operation::Leave { group: self.text()?, owner: self.owner()?, reason: Reason::from_byte(self.byte()?)? }
-            }
-            5 => Operation::Close { owner: self.owner()?, reason: Reason::from_byte(self.byte()?)? },
-            6 => Operation::Trust,
+            1 => ReplicatedOperation::Claim { rank: self.byte()?, record: self.bytes()? },
+            2 => ReplicatedOperation::Unclaim { name: self.text()?, reason: Reason::from_byte(self.byte()?)? },
+            3 => ReplicatedOperation::Join { record: self.bytes()? },
+            4 => ReplicatedOperation::Leave {
+                group: self.text()?,
+                owner: self.owner()?,
+                reason: Reason::from_byte(self.byte()?)?,
+            },
+            5 => ReplicatedOperation::Close { owner: self.owner()?, reason: Reason::from_byte(self.byte()?)? },
+            6 => ReplicatedOperation::Trust,
             _ => return None,
         })
     }
 }
 
 /// The operations of a message, one by one; an `Err` for bytes that are none.
-pub(crate) fn operations(bytes: &[u8]) -> impl Iterator<Item = Result<Operation<'_>, ()>> {
+pub(crate) fn operations(bytes: &[u8]) -> impl Iterator<Item = Result<ReplicatedOperation<'_>, ()>> {
     let mut reader = Reader(bytes);
     std::iter::from_fn(move || {
         if reader.0.is_empty() {
@@ -273,7 +275,7 @@ pub(crate) fn operations(bytes: &[u8]) -> impl Iterator<Item = Result<Operation<
 }
 
 /// Reads a message; `None` if it is none of ours, or of a version that we don't speak.
-pub(crate) fn decode(bytes: &[u8]) -> Option<(Head<'_>, Body<'_>)> {
+pub(crate) fn decode(bytes: &[u8]) -> Option<(Head<'_>, MessageBody<'_>)> {
     let mut reader = Reader(bytes);
     if reader.byte()? != VERSION {
         return None;
@@ -286,21 +288,21 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Head<'_>, Body<'_>)> {
         policy: Policy::from_strictness(reader.byte()?)?,
     };
     let body = match kind {
-        1 => Body::Delta { first: reader.number()?, count: reader.number()?, operations: reader.0 },
-        2 => Body::Heartbeat {
+        1 => MessageBody::Delta { first: reader.number()?, count: reader.number()?, operations: reader.0 },
+        2 => MessageBody::Heartbeat {
             last: reader.number()?,
             digest: reader.number()?,
             entries: reader.number()?,
             limits: (reader.number()?, reader.number()?),
             lives: reader.bytes()?,
         },
-        3 => Body::Want {
+        3 => MessageBody::Want {
             to: reader.text()?,
             incarnation: reader.incarnation()?,
             first: reader.number()?,
             nonce: reader.number()?,
         },
-        4 => Body::Snapshot {
+        4 => MessageBody::Snapshot {
             last: reader.number()?,
             doubt: Stamp(reader.number()?),
             nonce: reader.number()?,
@@ -308,8 +310,8 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Head<'_>, Body<'_>)> {
             parts: reader.number()?,
             operations: reader.0,
         },
-        5 => Body::Goodbye,
-        6 => Body::Outdated { to: reader.text()?, past: reader.incarnation()?, known: reader.incarnation()? },
+        5 => MessageBody::Goodbye,
+        6 => MessageBody::Outdated { to: reader.text()?, past: reader.incarnation()?, known: reader.incarnation()? },
         _ => return None,
     };
     Some((head, body))
@@ -330,17 +332,17 @@ mod tests {
             put_life(&mut lives, "other", life);
             prop_assert_eq!(self::lives(&lives).collect::<Vec<_>>(), [(&*node, life), ("other", life)]);
             let bodies = [
-                Body::Delta { first, count, operations: b"abc" },
-                Body::Heartbeat { last: first, digest, entries: count, limits: (stamp, 0), lives: &lives },
-                Body::Want { to: &node, incarnation: life, first, nonce: digest },
-                Body::Snapshot { last: first, doubt: Stamp(stamp), nonce: count, part: 1, parts: count, operations: b"" },
-                Body::Goodbye,
-                Body::Outdated { to: &node, past: life, known: life },
+                MessageBody::Delta { first, count, operations: b"abc" },
+                MessageBody::Heartbeat { last: first, digest, entries: count, limits: (stamp, 0), lives: &lives },
+                MessageBody::Want { to: &node, incarnation: life, first, nonce: digest },
+                MessageBody::Snapshot { last: first, doubt: Stamp(stamp), nonce: count, part: 1, parts: count, operations: b"" },
+                MessageBody::Goodbye,
+                MessageBody::Outdated { to: &node, past: life, known: life },
             ];
             for body in bodies {
                 let written = encode(head, body);
                 prop_assert_eq!(decode(&written), Some((head, body)));
-                if !matches!(body, Body::Delta { .. } | Body::Snapshot { .. }) {
+                if !matches!(body, MessageBody::Delta { .. } | MessageBody::Snapshot { .. }) {
                     let later = [&*written, b"a field of a later version"].concat();
                     prop_assert_eq!(decode(&later), Some((head, body)), "what is behind is skipped");
                 }
@@ -349,7 +351,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            if let Some((_, Body::Delta { operations: all, .. } | Body::Snapshot { operations: all, .. })) = decode(&bytes) {
+            if let Some((_, MessageBody::Delta { operations: all, .. } | MessageBody::Snapshot { operations: all, .. })) = decode(&bytes) {
                 let _ = operations(all).count();
             }
             let _ = operations(&bytes).count();

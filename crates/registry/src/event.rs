@@ -43,7 +43,7 @@ impl Reason {
 
 /// What happened to an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub enum EntryChange {
     /// A name has an owner.
     Registered,
     /// The metadata of a name.
@@ -60,9 +60,9 @@ pub enum Change {
 
 /// A change of what this node sees; each is told exactly once, so that replaying them gives the table.
 #[derive(Debug, Clone)]
-pub struct Event {
+pub struct RegistryEvent {
     /// What happened.
-    pub change: Change,
+    pub change: EntryChange,
     /// The entry: as it is now, or as it last was.
     pub entry: Entry,
     /// Why.
@@ -80,7 +80,7 @@ pub enum Output {
         message: Arc<[u8]>,
     },
     /// Something changed.
-    Event(Event),
+    Event(RegistryEvent),
     /// A local owner has lost a name: it must be told.
     Lost {
         /// What was lost, by whom.

@@ -36,8 +36,8 @@ mod view;
 
 pub use clock::{Clock, Stamp};
 pub use entry::Entry;
-pub use event::{Change, Event, Output, Reason};
+pub use event::{EntryChange, Output, Reason, RegistryEvent};
 pub use owners::OwnerId;
-pub use replica::{Counters, Refusal, Registered, Replica};
+pub use replica::{Counters, RegisterRefusal, Registered, Replica};
 pub use settings::{Classify, Limits, Policy, Settings, Timing};
 pub use view::View;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use crate::entry::Entry;
 use crate::owners::OwnerId;
-use crate::replica::{Refusal, Replica};
+use crate::replica::{RegisterRefusal, Replica};
 use crate::settings::Policy;
 use crate::table::SELF;
 
@@ -17,15 +17,21 @@ impl Replica {
     /// caller has to count ([`Replica::entries_of`]). Gives whether the owner would have one entry more.
     ///
     /// # Errors
-    /// [`Refusal::Taken`], [`Refusal::TooLong`].
-    pub fn may_register(&self, owner: OwnerId, name: &str, meta: &[u8], take_over: bool) -> Result<bool, Refusal> {
+    /// [`RegisterRefusal::Taken`], [`RegisterRefusal::TooLong`].
+    pub fn may_register(
+        &self,
+        owner: OwnerId,
+        name: &str,
+        meta: &[u8],
+        take_over: bool,
+    ) -> Result<bool, RegisterRefusal> {
         self.check(name, meta)?;
         match self.table.counting(name) {
             Some((entry, SELF, _)) if entry.owner() == owner => Ok(false),
             Some((_, authority, _)) if authority != SELF && self.own(owner, name).is_ok() => Ok(false),
             Some((entry, authority, _)) => {
                 let is_free = self.table.policy() == Policy::Newest || self.table.authority(authority).is_suspected;
-                if take_over && is_free { Ok(true) } else { Err(Refusal::Taken(entry)) }
+                if take_over && is_free { Ok(true) } else { Err(RegisterRefusal::Taken(entry)) }
             }
             None => Ok(true),
         }
@@ -34,8 +40,8 @@ impl Replica {
     /// The same for [`Replica::join`].
     ///
     /// # Errors
-    /// [`Refusal::TooLong`].
-    pub fn may_join(&self, owner: OwnerId, group: &str, meta: &[u8]) -> Result<bool, Refusal> {
+    /// [`RegisterRefusal::TooLong`].
+    pub fn may_join(&self, owner: OwnerId, group: &str, meta: &[u8]) -> Result<bool, RegisterRefusal> {
         self.check(group, meta)?;
         Ok(!self.is_member(owner, group))
     }

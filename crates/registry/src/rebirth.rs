@@ -5,7 +5,7 @@
 //! meanwhile.
 
 use crate::clock::Stamp;
-use crate::codec::{self, Operation};
+use crate::codec::{self, ReplicatedOperation};
 use crate::event::Output;
 use crate::peer::Incarnation;
 use crate::replica::Replica;
@@ -13,7 +13,7 @@ use crate::table::SELF;
 
 /// What a replica knows of its own life.
 #[derive(Debug, Default)]
-pub(crate) struct Life {
+pub(crate) struct IncarnationState {
     /// When this node was last found to have stood still.
     pub(crate) stood_still_ms: Option<u64>,
     /// Nothing is sent until the host has looked at its connections, or until this time at the latest.
@@ -26,7 +26,7 @@ pub(crate) struct Life {
     pub(crate) nonces: u64,
 }
 
-impl Life {
+impl IncarnationState {
     pub(crate) fn is_silent(&self) -> bool {
         self.silent_until_ms.is_some()
     }
@@ -100,7 +100,7 @@ impl Replica {
             && self.pending.is_empty()
             && !self.table.is_own_contested()
         {
-            self.operate(Operation::Trust);
+            self.operate(ReplicatedOperation::Trust);
             self.table.set_doubt(SELF, Stamp(0));
         }
     }

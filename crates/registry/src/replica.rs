@@ -4,19 +4,19 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use crate::clock::{Clock, Stamp};
-use crate::codec::{self, Operation};
+use crate::codec::{self, ReplicatedOperation};
 use crate::entry::Entry;
 use crate::event::{Output, Reason};
 use crate::owners::OwnerId;
 use crate::peer::{Incarnation, Peer};
-use crate::rebirth::Life;
+use crate::rebirth::IncarnationState;
 use crate::settings::{Limits, Policy, Settings};
 use crate::table::{SELF, Table};
 use crate::view::View;
 
 /// Why a command was refused; nothing has changed then.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
+pub enum RegisterRefusal {
     /// Another owner has the name.
     Taken(Entry),
     /// Nobody has the name, or not this owner; no such membership.
@@ -102,7 +102,7 @@ pub struct Replica {
     pub(crate) peers: HashMap<Arc<str>, Peer>,
     /// Incarnations that fell silent, said goodbye or were replaced, and when; nothing of them counts any more.
     pub(crate) departed: HashMap<Arc<str>, (Incarnation, u64)>,
-    pub(crate) life: Life,
+    pub(crate) life: IncarnationState,
     pub(crate) pending: HashMap<Arc<str>, Pending>,
     pub(crate) heartbeat_due_ms: u64,
     pub(crate) ticked_ms: u64,
@@ -129,7 +129,7 @@ impl Replica {
             log_bytes: 0,
             peers: HashMap::new(),
             departed: HashMap::new(),
-            life: Life::default(),
+            life: IncarnationState::default(),
             pending: HashMap::new(),
             heartbeat_due_ms: now_ms,
             ticked_ms: now_ms,
@@ -143,7 +143,7 @@ impl Replica {
     /// to be dead ([`Replica::suspect`]).
     ///
     /// # Errors
-    /// [`Refusal::Taken`], [`Refusal::TooLong`], [`Refusal::TooMany`].
+    /// [`RegisterRefusal::Taken`], [`RegisterRefusal::TooLong`], [`RegisterRefusal::TooMany`].
     pub fn register(
         &mut self,
         owner: OwnerId,
@@ -151,7 +151,7 @@ impl Replica {
         meta: &[u8],
         take_over: bool,
         now_ms: u64,
-    ) -> Result<Registered, Refusal> {
+    ) -> Result<Registered, RegisterRefusal> {
         self.check(name, meta)?;
         let counting = self.table.counting(name);
         let (mut seen, mut rank) = (None, 0);
@@ -175,11 +175,11 @@ impl Replica {
             Some((entry, _, other_rank)) if take_over && self.table.policy() == Policy::Newest => {
                 (seen, rank) = (Some(entry.stamp()), *other_rank);
             }
-            Some((entry, ..)) => return Err(Refusal::Taken(entry.clone())),
+            Some((entry, ..)) => return Err(RegisterRefusal::Taken(entry.clone())),
             None => {}
         }
         if self.table.entries_of(owner) >= self.settings.limits.entries_of_owner_max {
-            return Err(Refusal::TooMany);
+            return Err(RegisterRefusal::TooMany);
         }
         let loser = counting.as_ref().and_then(|_| self.table.own_claim(name));
         let stamp = self.clock.stamp(seen, now_ms);
@@ -195,8 +195,8 @@ impl Replica {
     /// Takes a name from its owner on this node.
     ///
     /// # Errors
-    /// [`Refusal::Undefined`] if the owner does not have it.
-    pub fn unregister(&mut self, owner: OwnerId, name: &str) -> Result<(), Refusal> {
+    /// [`RegisterRefusal::Undefined`] if the owner does not have it.
+    pub fn unregister(&mut self, owner: OwnerId, name: &str) -> Result<(), RegisterRefusal> {
         self.own(owner, name)?;
         self.unclaim(name, Reason::Normal);
         Ok(())
@@ -205,18 +205,18 @@ impl Replica {
     /// Replaces a name's metadata; with `expected`, only if stamp and revision are still those.
     ///
     /// # Errors
-    /// [`Refusal::Undefined`], [`Refusal::Changed`], [`Refusal::TooLong`].
+    /// [`RegisterRefusal::Undefined`], [`RegisterRefusal::Changed`], [`RegisterRefusal::TooLong`].
     pub fn update_meta(
         &mut self,
         owner: OwnerId,
         name: &str,
         meta: &[u8],
         expected: Option<(Stamp, u32)>,
-    ) -> Result<Entry, Refusal> {
+    ) -> Result<Entry, RegisterRefusal> {
         self.check(name, meta)?;
         let (entry, rank) = self.own(owner, name)?;
         if expected.is_some_and(|expected| expected != (entry.stamp(), entry.revision())) {
-            return Err(Refusal::Changed(entry));
+            return Err(RegisterRefusal::Changed(entry));
         }
         if entry.meta() == meta {
             return Ok(entry);
@@ -230,12 +230,12 @@ impl Replica {
     /// there.
     ///
     /// # Errors
-    /// [`Refusal::TooLong`], [`Refusal::TooMany`].
-    pub fn join(&mut self, owner: OwnerId, group: &str, meta: &[u8], now_ms: u64) -> Result<bool, Refusal> {
+    /// [`RegisterRefusal::TooLong`], [`RegisterRefusal::TooMany`].
+    pub fn join(&mut self, owner: OwnerId, group: &str, meta: &[u8], now_ms: u64) -> Result<bool, RegisterRefusal> {
         self.check(group, meta)?;
         let member = self.table.own_member(group, owner);
         if member.is_none() && self.table.entries_of(owner) >= self.settings.limits.entries_of_owner_max {
-            return Err(Refusal::TooMany);
+            return Err(RegisterRefusal::TooMany);
         }
         if member.as_ref().is_some_and(|member| member.meta() == meta) {
             return Ok(false);
@@ -243,26 +243,26 @@ impl Replica {
         let stamp = self.clock.stamp(None, now_ms);
         let entry = Entry::new(self.table.node(SELF), owner, stamp, 0, group, meta);
         self.table.put_member(SELF, entry.clone(), Reason::Normal);
-        self.operate(Operation::Join { record: entry.bytes() });
+        self.operate(ReplicatedOperation::Join { record: entry.bytes() });
         Ok(member.is_none())
     }
 
     /// Ends a membership.
     ///
     /// # Errors
-    /// [`Refusal::Undefined`] if there is none.
-    pub fn leave(&mut self, owner: OwnerId, group: &str) -> Result<(), Refusal> {
+    /// [`RegisterRefusal::Undefined`] if there is none.
+    pub fn leave(&mut self, owner: OwnerId, group: &str) -> Result<(), RegisterRefusal> {
         if !self.table.drop_member(SELF, group, owner, Reason::Normal) {
-            return Err(Refusal::Undefined);
+            return Err(RegisterRefusal::Undefined);
         }
-        self.operate(Operation::Leave { group, owner, reason: Reason::Normal });
+        self.operate(ReplicatedOperation::Leave { group, owner, reason: Reason::Normal });
         Ok(())
     }
 
     /// An owner on this node is gone, and all that it held. Costs what it held.
     pub fn close(&mut self, owner: OwnerId) {
         if self.table.drop_owner(SELF, owner, Reason::Closed) {
-            self.operate(Operation::Close { owner, reason: Reason::Closed });
+            self.operate(ReplicatedOperation::Close { owner, reason: Reason::Closed });
         }
     }
 
@@ -392,22 +392,22 @@ impl Replica {
         self.outputs.extend(self.table.events.drain(..).map(Output::Event));
     }
 
-    pub(crate) fn check(&self, key: &str, meta: &[u8]) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, key: &str, meta: &[u8]) -> Result<(), RegisterRefusal> {
         let fits = !key.is_empty() && key.len() <= self.limits.key_max && meta.len() <= self.limits.meta_max;
         let around = codec::HEAD_ROOM + self.node.len() + codec::ENTRY_OVERHEAD;
         let is_sendable = key.len().saturating_add(meta.len()).saturating_add(around) <= self.message_max;
-        if fits && is_sendable { Ok(()) } else { Err(Refusal::TooLong) }
+        if fits && is_sendable { Ok(()) } else { Err(RegisterRefusal::TooLong) }
     }
 
     /// The entry of a name that this owner has, and its rank.
-    pub(crate) fn own(&self, owner: OwnerId, name: &str) -> Result<(Entry, u8), Refusal> {
+    pub(crate) fn own(&self, owner: OwnerId, name: &str) -> Result<(Entry, u8), RegisterRefusal> {
         let own = self.table.own_claim(name).filter(|(entry, _)| entry.owner() == owner);
-        own.ok_or(Refusal::Undefined)
+        own.ok_or(RegisterRefusal::Undefined)
     }
 
     /// Claims a name for this node, here and elsewhere.
     pub(crate) fn claim(&mut self, entry: Entry, rank: u8, reason: Reason) {
-        self.operate(Operation::Claim { rank, record: entry.bytes() });
+        self.operate(ReplicatedOperation::Claim { rank, record: entry.bytes() });
         self.table.put_claim(SELF, entry, rank, reason);
         self.concede();
     }
@@ -415,7 +415,7 @@ impl Replica {
     /// Takes this node's claim back, here and elsewhere.
     pub(crate) fn unclaim(&mut self, name: &str, reason: Reason) {
         if self.table.drop_claim(SELF, name, reason) {
-            self.operate(Operation::Unclaim { name, reason });
+            self.operate(ReplicatedOperation::Unclaim { name, reason });
         }
     }
 
@@ -435,7 +435,7 @@ impl Replica {
     }
 
     /// Notes an operation of this node, to be sent at the next flush.
-    pub(crate) fn operate(&mut self, operation: Operation<'_>) {
+    pub(crate) fn operate(&mut self, operation: ReplicatedOperation<'_>) {
         let before = self.unsent.len();
         codec::put_operation(&mut self.unsent, operation);
         if before > 0 && self.unsent.len() > self.operations_max() {

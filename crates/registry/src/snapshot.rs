@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::clock::Stamp;
-use crate::codec::{self, Body, Operation};
+use crate::codec::{self, MessageBody, ReplicatedOperation};
 use crate::event::{Output, Reason};
 use crate::peer::Assembly;
 use crate::replica::Replica;
@@ -25,7 +25,7 @@ impl Replica {
         }
         let (name, incarnation, nonce) =
             (Arc::clone(&peer.name), peer.incarnation, if first == 0 { peer.nonce } else { 0 });
-        self.send(Some(Arc::clone(&name)), Body::Want { to: &name, incarnation, first, nonce });
+        self.send(Some(Arc::clone(&name)), MessageBody::Want { to: &name, incarnation, first, nonce });
     }
 
     /// Sends a node what it lacks: from the log if that reaches back far enough, else a snapshot.
@@ -41,7 +41,7 @@ impl Replica {
         }
         for index in from..self.log.len() {
             let batch = &self.log[index];
-            let body = Body::Delta { first: batch.first, count: batch.count, operations: &batch.operations };
+            let body = MessageBody::Delta { first: batch.first, count: batch.count, operations: &batch.operations };
             let message = codec::encode(self.head(self.clock.latest(0)), body);
             self.put_message(Some(Arc::clone(&to)), message);
         }
@@ -57,7 +57,7 @@ impl Replica {
         self.counters.snapshots_sent += 1;
         let piece_max = self.operations_max();
         let pieces = std::cell::RefCell::new(vec![Vec::new()]);
-        let put = |operation: Operation<'_>| {
+        let put = |operation: ReplicatedOperation<'_>| {
             let mut pieces = pieces.borrow_mut();
             let Some(piece) = pieces.last_mut() else { return };
             let before = piece.len();
@@ -68,13 +68,16 @@ impl Replica {
             }
         };
         self.table.own_entries(
-            |claim, rank| put(Operation::Claim { rank, record: claim.bytes() }),
-            |member| put(Operation::Join { record: member.bytes() }),
+            |claim, rank| put(ReplicatedOperation::Claim { rank, record: claim.bytes() }),
+            |member| put(ReplicatedOperation::Join { record: member.bytes() }),
         );
         let pieces = pieces.into_inner();
         let (parts, doubt) = (pieces.len() as u64, self.table.authority(SELF).doubt);
         for (part, operations) in (0..).zip(&pieces) {
-            self.send(Some(Arc::clone(to)), Body::Snapshot { last: self.last, doubt, nonce, part, parts, operations });
+            self.send(
+                Some(Arc::clone(to)),
+                MessageBody::Snapshot { last: self.last, doubt, nonce, part, parts, operations },
+            );
         }
     }
 

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use crate::clock::Stamp;
-use crate::codec::{self, Body, Head, Operation};
+use crate::codec::{self, Head, MessageBody, ReplicatedOperation};
 use crate::entry::Entry;
 use crate::event::{Output, Reason};
 use crate::peer::Peer;
@@ -31,7 +31,7 @@ impl Replica {
         }
         self.clock.observe(head.stamp, now_ms);
         self.wake(now_ms);
-        if let Body::Outdated { to, past, known } = body {
+        if let MessageBody::Outdated { to, past, known } = body {
             if *to == *self.node && past == self.incarnation {
                 self.purged_elsewhere(known, now_ms);
             }
@@ -41,24 +41,28 @@ impl Replica {
             // What others say is of no use before this node knows which of its own entries live.
             return;
         }
-        if let Body::Goodbye = body {
+        if let MessageBody::Goodbye = body {
             return self.take_goodbye(head, now_ms);
         }
         if !self.meet(head, now_ms) {
             return;
         }
         match body {
-            Body::Delta { first, count, operations } => self.take_delta(head.node, first, count, operations, now_ms),
-            Body::Heartbeat { last, digest, entries, limits, lives } => {
+            MessageBody::Delta { first, count, operations } => {
+                self.take_delta(head.node, first, count, operations, now_ms)
+            }
+            MessageBody::Heartbeat { last, digest, entries, limits, lives } => {
                 self.take_options(head, limits);
                 self.take_lives(head.node, lives);
                 self.take_heartbeat(head.node, last, (digest, entries), now_ms);
             }
-            Body::Want { to, incarnation, first, nonce } if *to == *self.node && incarnation == self.incarnation => {
+            MessageBody::Want { to, incarnation, first, nonce }
+                if *to == *self.node && incarnation == self.incarnation =>
+            {
                 self.serve(head.node, (first, nonce), now_ms);
             }
-            Body::Want { .. } | Body::Outdated { .. } | Body::Goodbye => {}
-            Body::Snapshot { last, doubt, nonce, part, parts, operations } => {
+            MessageBody::Want { .. } | MessageBody::Outdated { .. } | MessageBody::Goodbye => {}
+            MessageBody::Snapshot { last, doubt, nonce, part, parts, operations } => {
                 self.take_snapshot(head.node, (last, doubt, nonce), (part, parts), operations, now_ms);
             }
         }
@@ -183,7 +187,7 @@ impl Replica {
         let operations: Box<[u8]> = self.unsent.as_slice().into();
         self.unsent.clear();
         let first = self.last + 1 - count;
-        self.send(None, Body::Delta { first, count, operations: &operations });
+        self.send(None, MessageBody::Delta { first, count, operations: &operations });
         self.log_bytes += operations.len();
         self.log.push_back(Batch { first, count, operations });
         while self.log_bytes > self.settings.log_max
@@ -196,7 +200,7 @@ impl Replica {
     /// Tells everybody that this node leaves: they forget it at once.
     pub fn goodbye(&mut self) {
         self.flush();
-        self.send(None, Body::Goodbye);
+        self.send(None, MessageBody::Goodbye);
     }
 
     pub(crate) fn send_heartbeat(&mut self, now_ms: u64) {
@@ -211,7 +215,7 @@ impl Replica {
         let limits = (key_max as u64, meta_max as u64);
         let message = codec::encode(
             self.head(stamp),
-            Body::Heartbeat { last: self.last, digest, entries, limits, lives: &lives },
+            MessageBody::Heartbeat { last: self.last, digest, entries, limits, lives: &lives },
         );
         self.put_message(None, message);
     }
@@ -220,7 +224,7 @@ impl Replica {
         Head { node: &self.node, incarnation: self.incarnation, stamp, policy: self.settings.policy }
     }
 
-    pub(crate) fn send(&mut self, to: Option<Arc<str>>, body: Body<'_>) {
+    pub(crate) fn send(&mut self, to: Option<Arc<str>>, body: MessageBody<'_>) {
         let message = codec::encode(self.head(self.clock.latest(0)), body);
         self.put_message(to, message);
     }
@@ -240,7 +244,7 @@ impl Replica {
         if let Some((name, known)) = outdated.or(present.filter(|(_, known)| *known > head.incarnation)) {
             // It was purged here, or it is a word that comes late: if the node lives it must begin a new life.
             let name = Arc::clone(name);
-            self.send(Some(Arc::clone(&name)), Body::Outdated { to: &name, past: head.incarnation, known });
+            self.send(Some(Arc::clone(&name)), MessageBody::Outdated { to: &name, past: head.incarnation, known });
             return false;
         }
         if let Some(peer) = self.peers.get_mut(head.node) {
@@ -377,32 +381,38 @@ impl Replica {
     }
 
     /// Carries out another node's operation. `reason` overrides the operation's own.
-    pub(crate) fn apply(&mut self, authority: u32, operation: Operation<'_>, reason: Option<Reason>, now_ms: u64) {
+    pub(crate) fn apply(
+        &mut self,
+        authority: u32,
+        operation: ReplicatedOperation<'_>,
+        reason: Option<Reason>,
+        now_ms: u64,
+    ) {
         let why = |own: Reason| reason.unwrap_or(own);
         match operation {
-            Operation::Claim { rank, record } => {
+            ReplicatedOperation::Claim { rank, record } => {
                 let Some(entry) = Entry::parse(self.table.node(authority), record) else {
                     return self.counters.malformed += 1;
                 };
                 self.clock.observe(entry.stamp(), now_ms);
                 self.table.put_claim(authority, entry, rank, why(Reason::Normal));
             }
-            Operation::Unclaim { name, reason } => {
+            ReplicatedOperation::Unclaim { name, reason } => {
                 self.table.drop_claim(authority, name, why(reason));
             }
-            Operation::Join { record } => {
+            ReplicatedOperation::Join { record } => {
                 let Some(entry) = Entry::parse(self.table.node(authority), record) else {
                     return self.counters.malformed += 1;
                 };
                 self.table.put_member(authority, entry, why(Reason::Normal));
             }
-            Operation::Leave { group, owner, reason } => {
+            ReplicatedOperation::Leave { group, owner, reason } => {
                 self.table.drop_member(authority, group, owner, why(reason));
             }
-            Operation::Close { owner, reason } => {
+            ReplicatedOperation::Close { owner, reason } => {
                 self.table.drop_owner(authority, owner, why(reason));
             }
-            Operation::Trust => self.table.set_doubt(authority, Stamp(0)),
+            ReplicatedOperation::Trust => self.table.set_doubt(authority, Stamp(0)),
         }
     }
 

@@ -9,7 +9,7 @@ use crate::clock::Stamp;
 use crate::conflict::{Standing, compare};
 use crate::digest;
 use crate::entry::{Entry, NodeName};
-use crate::event::{Change, Event, Reason};
+use crate::event::{EntryChange, Reason, RegistryEvent};
 use crate::groups::Groups;
 use crate::names::{Claim, Names};
 use crate::owners::{OwnerId, Owners};
@@ -47,7 +47,7 @@ pub(crate) struct Table {
     names: Names,
     groups: Groups,
     view: ViewWriter,
-    pub(crate) events: Vec<Event>,
+    pub(crate) events: Vec<RegistryEvent>,
     /// Names in which a claim of this node has lost since the last look.
     pub(crate) beaten: Vec<Entry>,
 }
@@ -228,7 +228,7 @@ impl Table {
             self.groups.replace(index, entry);
             self.account_member(authority, index, true);
             let entry = self.entry_of_member(index);
-            return self.events.push(Event { change: Change::MemberUpdated, entry, reason });
+            return self.events.push(RegistryEvent { change: EntryChange::MemberUpdated, entry, reason });
         }
         let group = self.groups.find_or_insert(entry.key());
         let owner = self.owners.find_or_insert(authority, entry.owner(), &mut self.authorities[authority].first_owner);
@@ -243,7 +243,7 @@ impl Table {
         holder.entries += 1;
         self.account_member(authority, index, true);
         let entry = self.entry_of_member(index);
-        self.events.push(Event { change: Change::Joined, entry, reason });
+        self.events.push(RegistryEvent { change: EntryChange::Joined, entry, reason });
         self.publish_counts();
     }
 
@@ -345,7 +345,7 @@ impl Table {
         }
         self.groups.remove(index);
         self.release_owner(authority, owner);
-        self.events.push(Event { change: Change::Left, entry, reason });
+        self.events.push(RegistryEvent { change: EntryChange::Left, entry, reason });
         self.publish_counts();
     }
 
@@ -360,7 +360,7 @@ impl Table {
         let Some(mut head) = head else {
             if let Some(entry) = before {
                 self.view.remove(entry.key());
-                self.events.push(Event { change: Change::Unregistered, entry, reason });
+                self.events.push(RegistryEvent { change: EntryChange::Unregistered, entry, reason });
                 self.publish_counts();
             }
             return;
@@ -376,12 +376,12 @@ impl Table {
         self.view.put(after.clone());
         match before {
             Some(old) if (old.owner(), old.node()) != (after.owner(), after.node()) => {
-                self.events.push(Event { change: Change::Unregistered, entry: old, reason });
-                self.events.push(Event { change: Change::Registered, entry: after, reason });
+                self.events.push(RegistryEvent { change: EntryChange::Unregistered, entry: old, reason });
+                self.events.push(RegistryEvent { change: EntryChange::Registered, entry: after, reason });
             }
-            Some(_) => self.events.push(Event { change: Change::Updated, entry: after, reason }),
+            Some(_) => self.events.push(RegistryEvent { change: EntryChange::Updated, entry: after, reason }),
             None => {
-                self.events.push(Event { change: Change::Registered, entry: after, reason });
+                self.events.push(RegistryEvent { change: EntryChange::Registered, entry: after, reason });
                 self.publish_counts();
             }
         }

@@ -8,8 +8,8 @@ use hyper::header::{
     SEC_WEBSOCKET_PROTOCOL, SEC_WEBSOCKET_VERSION, UPGRADE,
 };
 
-use touchline_protocol::message::Body;
-use touchline_protocol::wire::Envelope;
+use touchline_protocol::message::Encoding;
+use touchline_protocol::wire::Framing;
 use touchline_protocol::{Wire, deflate};
 
 use crate::admission::{Admission, Denial};
@@ -71,7 +71,7 @@ pub(crate) struct Granted {
 impl Granted {
     /// Whether compression is agreed upon.
     pub(crate) fn is_deflated(&self) -> bool {
-        matches!(self.wire.envelope, Envelope::Deflated { .. })
+        matches!(self.wire.framing, Framing::Deflated { .. })
     }
 }
 
@@ -188,9 +188,9 @@ fn grant(
     let subprotocol = offers(PROTOBUF).or_else(|| offers(JSON));
     let is_asked = query.split('&').any(|pair| matches!(pair, "format=protobuf" | "cf_protocol=protobuf"));
     let body = match transport {
-        Transport::UniWebSocket => Body::Push,
-        _ if subprotocol == Some(PROTOBUF) || is_asked => Body::Protobuf,
-        _ => Body::Json,
+        Transport::UniWebSocket => Encoding::Push,
+        _ if subprotocol == Some(PROTOBUF) || is_asked => Encoding::Protobuf,
+        _ => Encoding::Json,
     };
     let endpoint = &node.settings.websocket;
     let offers_deflate = || {
@@ -198,11 +198,11 @@ fn grant(
     };
     let envelope = match transport {
         Transport::WebSocket if endpoint.compression && offers_deflate() => {
-            Envelope::Deflated { from: endpoint.compression_min_size as u32 }
+            Framing::Deflated { from: endpoint.compression_min_size as u32 }
         }
-        _ => Envelope::WebSocket,
+        _ => Framing::WebSocket,
     };
-    Ok(Granted { accept_key: String::new(), subprotocol, wire: Wire { body, envelope }, admission })
+    Ok(Granted { accept_key: String::new(), subprotocol, wire: Wire { encoding: body, framing: envelope }, admission })
 }
 
 fn accept_key(key: &[u8]) -> String {

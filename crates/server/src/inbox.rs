@@ -9,7 +9,7 @@ use touchline_engine::directory::DirectoryRequest;
 use touchline_engine::session::{ServerSubscription, Ticket};
 use touchline_engine::{ConnectionId, Delivery, Request, Response, ShardId};
 use touchline_protocol::Disconnect;
-use touchline_protocol::publication::Shared;
+use touchline_protocol::publication::EncodedPush;
 use touchline_registry::OwnerId;
 
 use crate::glob::Glob;
@@ -47,7 +47,7 @@ pub(crate) enum Message {
     /// To one client, if it is still there.
     Client { owner: OwnerId, slot: u32, order: ClientOrder },
     /// One push for many clients, each with its slot, those that are still there.
-    Spread { clients: Vec<(OwnerId, u32)>, push: Arc<Shared> },
+    Spread { clients: Vec<(OwnerId, u32)>, push: Arc<EncodedPush> },
     /// From the server API, about the shard as a whole.
     Inspect(Inspection),
     /// Find out which connections live: each is sent a ping, and the dead ones are closed.

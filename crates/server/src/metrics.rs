@@ -12,7 +12,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use std::sync::Arc;
 
 use touchline_engine::directory::ScopeMetrics;
-use touchline_store::stats::StatsFigures;
+use touchline_store::stats::StatsMetrics;
 
 use crate::node::Node;
 use crate::programs::Programs;
@@ -316,7 +316,7 @@ impl Collector for RegistryCollector {
 
 /// What the store has done.
 #[derive(Debug)]
-pub(crate) struct StoreCollector(pub(crate) Arc<touchline_store::Figures>);
+pub(crate) struct StoreCollector(pub(crate) Arc<touchline_store::StoreMetrics>);
 
 impl Collector for StoreCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
@@ -327,8 +327,8 @@ impl Collector for StoreCollector {
             ("store_failures", "Commits that failed", &figures.failures),
             ("store_refused", "Publications refused because too many waited", &figures.refused),
             ("store_loads", "Histories read", &figures.loads),
-            ("store_letters", "Messages kept for names", &figures.letters),
-            ("store_letters_expired", "Messages that nobody came for in time", &figures.letters_expired),
+            ("store_letters", "Messages kept for names", &figures.inbox_messages),
+            ("store_letters_expired", "Messages that nobody came for in time", &figures.inbox_messages_expired),
             ("store_commit_microseconds", "Time spent in commits", &figures.commit_us),
         ];
         counters.into_iter().try_for_each(|(name, help, count)| counter(&mut encoder, name, help, count))?;
@@ -343,7 +343,7 @@ impl Collector for StoreCollector {
 
 /// What the statistics have done.
 #[derive(Debug)]
-pub(crate) struct StatsCollector(pub(crate) Arc<StatsFigures>);
+pub(crate) struct StatsCollector(pub(crate) Arc<StatsMetrics>);
 
 impl Collector for StatsCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {

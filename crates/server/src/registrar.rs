@@ -19,9 +19,9 @@ use touchline_engine::directory::{Directory, DirectoryEffect, DirectoryRequest, 
 use touchline_engine::request::Publish;
 use touchline_engine::{Request, Response, ShardId};
 use touchline_protocol::Disconnect;
-use touchline_protocol::publication::{Content, Shared};
+use touchline_protocol::publication::{Content, EncodedPush};
 use touchline_registry::OwnerId;
-use touchline_store::Letter;
+use touchline_store::InboxMessage;
 
 use crate::inbox::{Asker, ClientOrder, Message};
 use crate::node::Node;
@@ -276,11 +276,11 @@ impl Registrar {
                     }
                 }
                 DirectoryEffect::StoreMessage { scope, name, message, expires_ms, most, asker } => {
-                    store::post(node, Letter { scope, name, message: message.into(), expires_ms, most }, asker);
+                    store::post(node, InboxMessage { scope, name, message: message.into(), expires_ms, limit: most }, asker);
                 }
                 DirectoryEffect::LoadMessages { scope, name, behind, limit } => {
                     if let Some(store) = node.store() {
-                        store.letters(scope, name, behind, limit);
+                        store.inbox_messages(scope, name, behind, limit);
                     }
                 }
                 DirectoryEffect::DiscardMessages { ids, asker } => store::discard(node, ids, asker),
@@ -302,7 +302,7 @@ impl Registrar {
 }
 
 /// Gives one push to many clients: one message for each shard that has some of them.
-fn spread(node: &Node, clients: &[OwnerId], push: &Arc<Shared>) {
+fn spread(node: &Node, clients: &[OwnerId], push: &Arc<EncodedPush>) {
     let mut by_shard: BTreeMap<ShardId, Vec<(OwnerId, u32)>> = BTreeMap::new();
     for owner in clients {
         match route(*owner, node.shards.len()) {

@@ -10,7 +10,7 @@ use touchline_engine::{Namespaces, Request, Response};
 use touchline_protocol::Error;
 use touchline_store::stats::StatsSettings as StatsOpening;
 use touchline_store::{
-    Append, History, Incoming, Letter, Limits, LimitsOf, OpenError, Placed, Refusal, Settings as Opening, Store,
+    Append, History, StoreEvent, InboxMessage, Limits, LimitsOf, OpenError, AppendedAt, Refusal, Settings as Opening, Store,
 };
 
 use crate::inbox::{Asker, Message};
@@ -97,8 +97,8 @@ pub(crate) fn stats_opening(settings: &Settings) -> Result<Option<StatsOpening>,
 pub(crate) fn append(node: &Arc<Node>, channel: &Arc<str>, storing: DurablePublication, asker: Asker) {
     let Some(store) = node.store() else { return };
     let of_node = Arc::clone(node);
-    let done = move |outcome: Result<Placed, Refusal>| {
-        let placed = |placed: Placed| {
+    let done = move |outcome: Result<AppendedAt, Refusal>| {
+        let placed = |placed: AppendedAt| {
             Response::Published(Some(StreamPosition { offset: placed.offset, epoch: epoch_of(placed) }))
         };
         of_node.leave_answer(asker, outcome.map_or_else(|refusal| Response::Refused(refused(refusal)), placed));
@@ -144,7 +144,7 @@ pub(crate) fn begin_run(node: &Node, channel: Arc<str>, lost: u64, first: u64) {
 }
 
 /// Has a letter kept; whoever asked is told its id.
-pub(crate) fn post(node: &Arc<Node>, letter: Letter, asker: Option<Asker>) {
+pub(crate) fn post(node: &Arc<Node>, letter: InboxMessage, asker: Option<Asker>) {
     let Some(store) = node.store() else { return };
     let (of_node, expires_ms) = (Arc::clone(node), letter.expires_ms);
     let done = move |outcome: Result<u64, Refusal>| {
@@ -154,7 +154,7 @@ pub(crate) fn post(node: &Arc<Node>, letter: Letter, asker: Option<Asker>) {
             of_node.answer(asker, outcome.map_or_else(|refusal| Response::Refused(refused(refusal)), posted));
         }
     };
-    store.post(letter, Box::new(done));
+    store.queue_message(letter, Box::new(done));
 }
 
 /// Has letters thrown away that have arrived.
@@ -173,7 +173,7 @@ pub(crate) fn discard(node: &Arc<Node>, ids: Vec<u64>, asker: Option<Asker>) {
             of_node.answer(asker, answer);
         }
     };
-    store.discard(ids, Box::new(done));
+    store.discard_messages(ids, Box::new(done));
 }
 
 /// What a refusal is on the wire.
@@ -187,29 +187,29 @@ pub(crate) fn refused(refusal: Refusal) -> Error {
     }
 }
 
-fn epoch_of(placed: Placed) -> Epoch {
+fn epoch_of(placed: AppendedAt) -> Epoch {
     Epoch::from_bits(placed.epoch).in_run(placed.run)
 }
 
 /// Hands on what comes of it.
-fn take(node: &Node, incoming: Incoming) {
+fn take(node: &Node, incoming: StoreEvent) {
     match incoming {
-        Incoming::Grown { channel, placed } => {
+        StoreEvent::Grown { channel, placed } => {
             node.tell_home(channel, Request::Advanced(epoch_of(placed), placed.offset))
         }
-        Incoming::Cleared { channel } => node.tell_home(channel, Request::Ephemeral(clearing())),
-        Incoming::Missed => node.tell_shards(|| Message::CatchUp),
-        Incoming::Mail { scope, name } => node.register(Order::Mail { scope, name }),
-        Incoming::Letters { scope, name, letters } => node.register(Order::Letters { scope, name, letters }),
-        Incoming::Stored { channel, placed, payload } => {
+        StoreEvent::Cleared { channel } => node.tell_home(channel, Request::Ephemeral(clearing())),
+        StoreEvent::Missed => node.tell_shards(|| Message::CatchUp),
+        StoreEvent::MessageQueued { scope, name } => node.register(Order::Mail { scope, name }),
+        StoreEvent::InboxMessages { scope, name, letters } => node.register(Order::Letters { scope, name, letters }),
+        StoreEvent::Stored { channel, placed, payload } => {
             let (offset, epoch) = (placed.offset, Some(epoch_of(placed)));
             node.leave_home(
                 channel,
                 Request::Appended(Appended { offset, previous: offset.saturating_sub(1), epoch, payload }),
             );
         }
-        Incoming::Settled => node.wake(),
-        Incoming::Loaded { channel, behind: (behind, number), history } => {
+        StoreEvent::Settled => node.wake(),
+        StoreEvent::Loaded { channel, behind: (behind, number), history } => {
             let loaded = history.map(|History { epoch, top, floor, kept, runs }| {
                 let kept = kept
                     .into_iter()

@@ -9,8 +9,8 @@ use bytes::Bytes;
 
 use crate::runs::{Known, Runs};
 use crate::words::Weights;
-use crate::{Append, Description, Figures, Find, Found, HEAD, Hand, History, Incoming, Letter, Limits};
-use crate::{OnDone, OnFound, OnPlaced, OnPosted, Placed, Refusal};
+use crate::{Append, Description, StoreMetrics, Find, Found, HEAD, EventSink, History, StoreEvent, InboxMessage, Limits};
+use crate::{OnDone, OnFound, OnAppended, OnQueued, AppendedAt, Refusal};
 
 /// What a writer is told.
 pub(crate) enum Write {
@@ -30,7 +30,7 @@ pub(crate) enum Write {
         channel: String,
         done: OnDone,
     },
-    Post(Letter, OnPosted),
+    Post(InboxMessage, OnQueued),
     Discard {
         ids: Vec<u64>,
         done: OnDone,
@@ -62,21 +62,21 @@ pub(crate) enum Answer {
 
 impl Read {
     /// It is not waited for any more, whatever comes of it.
-    pub(crate) fn finish(self, figures: &Figures) -> Self {
+    pub(crate) fn finish(self, figures: &StoreMetrics) -> Self {
         figures.reading.fetch_sub(1, Relaxed);
         self
     }
 
     /// Tells what was read. A channel that has to be made is given back.
-    pub(crate) fn tell(self, answer: Answer, hand: &Hand) -> Option<Load> {
+    pub(crate) fn tell(self, answer: Answer, hand: &EventSink) -> Option<Load> {
         match (self, answer) {
             (Read::History(load), Answer::History(None)) => return Some(load),
             (Read::History(Load { channel, behind, .. }), Answer::History(history)) => {
-                hand(Incoming::Loaded { channel, behind, history })
+                hand(StoreEvent::Loaded { channel, behind, history })
             }
             (Read::Find(_, done), Answer::Find(found)) => done(found),
             (Read::Letters { scope, name, .. }, Answer::Letters(letters)) => {
-                hand(Incoming::Letters { scope, name, letters: Some(letters) })
+                hand(StoreEvent::InboxMessages { scope, name, letters: Some(letters) })
             }
             (read, _) => read.refuse(hand, Refusal::Failed),
         }
@@ -84,11 +84,11 @@ impl Read {
     }
 
     /// Tells that it can't be read.
-    pub(crate) fn refuse(self, hand: &Hand, refusal: Refusal) {
+    pub(crate) fn refuse(self, hand: &EventSink, refusal: Refusal) {
         match self {
-            Read::History(Load { channel, behind, .. }) => hand(Incoming::Loaded { channel, behind, history: None }),
+            Read::History(Load { channel, behind, .. }) => hand(StoreEvent::Loaded { channel, behind, history: None }),
             Read::Find(_, done) => done(Err(refusal)),
-            Read::Letters { scope, name, .. } => hand(Incoming::Letters { scope, name, letters: None }),
+            Read::Letters { scope, name, .. } => hand(StoreEvent::InboxMessages { scope, name, letters: None }),
         }
     }
 }
@@ -120,11 +120,11 @@ pub(crate) enum Outcome {
 /// What is told once the transaction is on disk.
 pub(crate) enum Done {
     Placed {
-        placed: Placed,
+        placed: AppendedAt,
         is_new: bool,
         channel: Arc<str>,
         payload: Bytes,
-        done: OnPlaced,
+        done: OnAppended,
     },
     Made {
         channel: Arc<str>,
@@ -134,9 +134,9 @@ pub(crate) enum Done {
     /// A channel is there, and somebody has published in it meanwhile: it has to be read.
     Unread(Load),
     Posted {
-        letter: Letter,
+        letter: InboxMessage,
         id: Option<u64>,
-        done: OnPosted,
+        done: OnQueued,
     },
     Plain(OnDone),
     Refused(Write, Refusal),
@@ -148,7 +148,7 @@ impl Done {
         Some(match (write, outcome) {
             (write, Outcome::Refused(refusal)) => Done::Refused(write, refusal),
             (Write::Append(Append { channel, payload, done, .. }), Outcome::Placed { offset, epoch, run, is_new }) => {
-                Done::Placed { placed: Placed { offset, epoch, run }, is_new, channel, payload, done }
+                Done::Placed { placed: AppendedAt { offset, epoch, run }, is_new, channel, payload, done }
             }
             (Write::Make(Load { channel, behind, .. }), Outcome::Made { epoch, top: 0 }) => {
                 let runs = Runs { known: Known::clone(known), first: Vec::new() };
@@ -172,25 +172,25 @@ impl Done {
     }
 
     /// Tells all that one commit came to.
-    pub(crate) fn tell_all(dones: impl IntoIterator<Item = Done>, hand: &Hand, figures: &Figures) {
+    pub(crate) fn tell_all(dones: impl IntoIterator<Item = Done>, hand: &EventSink, figures: &StoreMetrics) {
         dones.into_iter().for_each(|done| done.tell(hand, figures));
-        hand(Incoming::Settled);
+        hand(StoreEvent::Settled);
     }
 
-    fn tell(self, hand: &Hand, figures: &Figures) {
+    fn tell(self, hand: &EventSink, figures: &StoreMetrics) {
         match self {
             Done::Placed { placed, is_new, channel, payload, done } => {
                 if is_new {
                     figures.stored.fetch_add(1, Relaxed);
-                    hand(Incoming::Stored { channel, placed, payload });
+                    hand(StoreEvent::Stored { channel, placed, payload });
                 }
                 done(Ok(placed));
             }
-            Done::Made { channel, behind, history } => hand(Incoming::Loaded { channel, behind, history }),
-            Done::Unread(load) => hand(Incoming::Loaded { channel: load.channel, behind: load.behind, history: None }),
-            Done::Posted { letter: Letter { scope, name, .. }, id: Some(id), done } => {
-                figures.letters.fetch_add(1, Relaxed);
-                hand(Incoming::Mail { scope, name });
+            Done::Made { channel, behind, history } => hand(StoreEvent::Loaded { channel, behind, history }),
+            Done::Unread(load) => hand(StoreEvent::Loaded { channel: load.channel, behind: load.behind, history: None }),
+            Done::Posted { letter: InboxMessage { scope, name, .. }, id: Some(id), done } => {
+                figures.inbox_messages.fetch_add(1, Relaxed);
+                hand(StoreEvent::MessageQueued { scope, name });
                 done(Ok(id));
             }
             Done::Posted { id: None, done, .. } => done(Err(Refusal::NoRoom)),
@@ -225,23 +225,23 @@ impl Append {
 
 impl Write {
     /// Tells that there is no room for it, or nobody who writes it.
-    pub(crate) fn turn_back(self, hand: &Hand, figures: &Figures, refusal: Refusal) {
+    pub(crate) fn turn_back(self, hand: &EventSink, figures: &StoreMetrics, refusal: Refusal) {
         if matches!(self, Write::Append(_)) {
             figures.waiting.fetch_sub(1, Relaxed);
             figures.refused.fetch_add(1, Relaxed);
         }
         self.refuse(hand, refusal);
-        hand(Incoming::Settled);
+        hand(StoreEvent::Settled);
     }
 
     /// Tells that a commit failed.
-    pub(crate) fn refuse_all(batch: &mut Vec<Write>, hand: &Hand) {
+    pub(crate) fn refuse_all(batch: &mut Vec<Write>, hand: &EventSink) {
         batch.drain(..).for_each(|write| write.refuse(hand, Refusal::Failed));
-        hand(Incoming::Settled);
+        hand(StoreEvent::Settled);
     }
 
     /// Tells that it was not written.
-    pub(crate) fn refuse(self, hand: &Hand, refusal: Refusal) {
+    pub(crate) fn refuse(self, hand: &EventSink, refusal: Refusal) {
         match self {
             Write::Append(append) => (append.done)(Err(refusal)),
             Write::Post(_, done) => done(Err(refusal)),
@@ -251,13 +251,13 @@ impl Write {
             | Write::Discard { done, .. } => {
                 done(Err(refusal));
             }
-            Write::Make(Load { channel, behind, .. }) => hand(Incoming::Loaded { channel, behind, history: None }),
+            Write::Make(Load { channel, behind, .. }) => hand(StoreEvent::Loaded { channel, behind, history: None }),
             Write::BeginRun { .. } | Write::Close => {}
         }
     }
 }
 
-impl Figures {
+impl StoreMetrics {
     /// Counts a batch that was tried, whatever came of it.
     pub(crate) fn count(&self, batch: &[Write], took: Duration) {
         let appends = batch.iter().filter(|write| matches!(write, Write::Append(_))).count() as u64;

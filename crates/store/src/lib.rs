@@ -77,11 +77,11 @@ pub enum Refusal {
 }
 
 /// Takes all that comes of it.
-type Hand = Arc<dyn Fn(Incoming) + Send + Sync>;
+type EventSink = Arc<dyn Fn(StoreEvent) + Send + Sync>;
 
 /// Where a publication stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Placed {
+pub struct AppendedAt {
     /// Its offset in its channel: 1, 2, 3 …
     pub offset: u64,
     /// The channel's epoch.
@@ -91,17 +91,17 @@ pub struct Placed {
 }
 
 /// Takes what came of an append.
-pub type OnPlaced = Box<dyn FnOnce(Result<Placed, Refusal>) + Send>;
+pub type OnAppended = Box<dyn FnOnce(Result<AppendedAt, Refusal>) + Send>;
 /// Takes what came of anything else.
 pub type OnDone = Box<dyn FnOnce(Result<(), Refusal>) + Send>;
 /// Takes the id of a letter that is on disk.
-pub type OnPosted = Box<dyn FnOnce(Result<u64, Refusal>) + Send>;
+pub type OnQueued = Box<dyn FnOnce(Result<u64, Refusal>) + Send>;
 
 /// A publication to be stored.
 pub struct Append {
     /// The channel.
     pub channel: Arc<str>,
-    /// Handed back as it is by [`Incoming::Stored`]: a head of [`HEAD`] bytes and the publication's JSON object, which
+    /// Handed back as it is by [`StoreEvent::Stored`]: a head of [`HEAD`] bytes and the publication's JSON object, which
     /// is what is stored.
     pub payload: Bytes,
     /// When it was published, Unix milliseconds.
@@ -119,12 +119,12 @@ pub struct Append {
     /// How long the position of an empty channel is kept, milliseconds.
     pub meta_ttl_ms: u64,
     /// Is told once it is safe on disk, or can't be.
-    pub done: OnPlaced,
+    pub done: OnAppended,
 }
 
 /// A message to a name, kept until its owner acknowledges it.
 #[derive(Debug, Clone)]
-pub struct Letter {
+pub struct InboxMessage {
     /// The name's scope.
     pub scope: Arc<str>,
     /// The name.
@@ -134,7 +134,7 @@ pub struct Letter {
     /// It is thrown away then, Unix milliseconds.
     pub expires_ms: u64,
     /// Letters that may wait for the name.
-    pub most: usize,
+    pub limit: usize,
 }
 
 /// Bytes before the JSON object in a payload: format, kind, and length of the rest, which is the time as eight bytes,
@@ -205,18 +205,18 @@ impl History {
 
 /// What comes of it.
 #[derive(Debug)]
-pub enum Incoming {
+pub enum StoreEvent {
     /// A publication is on disk. Those of one channel come in the order of their offsets.
     Stored {
         /// The channel.
         channel: Arc<str>,
         /// Where.
-        placed: Placed,
+        placed: AppendedAt,
         /// As in [`Append::payload`].
         payload: Bytes,
     },
-    /// All that one commit came to has been told, or that something was refused: whoever gathers [`Incoming::Stored`]
-    /// and what the [`OnPlaced`] say may act on it. It comes after every one of them.
+    /// All that one commit came to has been told, or that something was refused: whoever gathers [`StoreEvent::Stored`]
+    /// and what the [`OnAppended`] say may act on it. It comes after every one of them.
     Settled,
     /// An answer to [`Store::load`]; none = it can't be had now.
     Loaded {
@@ -232,7 +232,7 @@ pub enum Incoming {
         /// The channel.
         channel: Arc<str>,
         /// Its last offset, or one before it, and in which life and run of the channel.
-        placed: Placed,
+        placed: AppendedAt,
     },
     /// Another node has removed what was kept of a channel.
     Cleared {
@@ -242,14 +242,14 @@ pub enum Incoming {
     /// What other nodes have stored could not be heard of for a while: any channel may have grown.
     Missed,
     /// There is a letter for a name.
-    Mail {
+    MessageQueued {
         /// The name's scope.
         scope: Arc<str>,
         /// The name.
         name: Box<str>,
     },
     /// An answer to [`Store::letters`]; none = they can't be had now.
-    Letters {
+    InboxMessages {
         /// The name's scope.
         scope: Arc<str>,
         /// The name.
@@ -261,7 +261,7 @@ pub enum Incoming {
 
 /// What a store has done.
 #[derive(Debug, Default)]
-pub struct Figures {
+pub struct StoreMetrics {
     /// Publications on disk.
     pub stored: AtomicU64,
     /// Commits.
@@ -279,15 +279,15 @@ pub struct Figures {
     /// Questions that wait for a reader, and those that are read now.
     pub reading: AtomicU64,
     /// Letters kept.
-    pub letters: AtomicU64,
+    pub inbox_messages: AtomicU64,
     /// Letters that nobody came for in time.
-    pub letters_expired: AtomicU64,
+    pub inbox_messages_expired: AtomicU64,
     is_failing: AtomicBool,
     is_damaged: AtomicBool,
     is_closed: AtomicBool,
 }
 
-impl Figures {
+impl StoreMetrics {
     /// Whether the last write succeeded, and the database was never found damaged.
     pub fn is_healthy(&self) -> bool {
         !self.is_failing() && !self.is_damaged.load(Relaxed)
@@ -303,8 +303,8 @@ impl Figures {
 /// The way to the database.
 pub struct Store {
     primary: Primary,
-    figures: Arc<Figures>,
-    hand: Hand,
+    figures: Arc<StoreMetrics>,
+    hand: EventSink,
     read_queue: u64,
 }
 
@@ -318,18 +318,18 @@ impl Store {
     ///
     /// # Errors
     /// See [`OpenError`].
-    pub fn open(settings: &Settings, hand: impl Fn(Incoming) + Send + Sync + 'static) -> Result<Self, OpenError> {
-        let (figures, hand): (_, Hand) = (Arc::<Figures>::default(), Arc::new(hand));
+    pub fn open(settings: &Settings, hand: impl Fn(StoreEvent) + Send + Sync + 'static) -> Result<Self, OpenError> {
+        let (figures, hand): (_, EventSink) = (Arc::<StoreMetrics>::default(), Arc::new(hand));
         let primary = match &settings.primary {
             Url::Sqlite(path) => {
-                Primary::Sqlite(sqlite::Primary::open(path, settings, Hand::clone(&hand), Arc::clone(&figures))?)
+                Primary::Sqlite(sqlite::Primary::open(path, settings, EventSink::clone(&hand), Arc::clone(&figures))?)
             }
             Url::Postgres(url) => {
                 let address = postgres::Address::new(url, &settings.tls_ca, settings.timeout)?;
                 Primary::Postgres(postgres::Primary::open(
                     &address,
                     settings,
-                    Hand::clone(&hand),
+                    EventSink::clone(&hand),
                     Arc::clone(&figures),
                 )?)
             }
@@ -345,7 +345,7 @@ impl Store {
         self.write(Write::Append(append));
     }
 
-    /// Reads what is kept of a channel behind an offset, at most the last `size`; [`Incoming::Loaded`] tells it.
+    /// Reads what is kept of a channel behind an offset, at most the last `size`; [`StoreEvent::Loaded`] tells it.
     /// `behind` is the offset, and a number that the answer carries. A channel that is not there yet gets its
     /// epoch, and is forgotten after `meta_ttl_ms` milliseconds if nothing is published.
     pub fn load(&self, channel: Arc<str>, behind: (u64, u64), size: usize, meta_ttl_ms: u64) {
@@ -372,22 +372,22 @@ impl Store {
         self.read(Read::Find(find, done));
     }
 
-    /// Keeps a letter; [`Incoming::Mail`] tells of it on every node.
-    pub fn post(&self, letter: Letter, done: OnPosted) {
+    /// Keeps a letter; [`StoreEvent::Mail`] tells of it on every node.
+    pub fn queue_message(&self, letter: InboxMessage, done: OnQueued) {
         self.write(Write::Post(letter, done));
     }
 
-    /// Asks for letters to a name behind an id, at most `limit`; [`Incoming::Letters`] tells them.
-    pub fn letters(&self, scope: Arc<str>, name: Box<str>, behind: u64, limit: usize) {
+    /// Asks for letters to a name behind an id, at most `limit`; [`StoreEvent::Letters`] tells them.
+    pub fn inbox_messages(&self, scope: Arc<str>, name: Box<str>, behind: u64, limit: usize) {
         self.read(Read::Letters { scope, name, behind, limit });
     }
 
     /// Throws letters away that have arrived.
-    pub fn discard(&self, ids: Vec<u64>, done: OnDone) {
+    pub fn discard_messages(&self, ids: Vec<u64>, done: OnDone) {
         self.write(Write::Discard { ids, done });
     }
 
-    /// Begins a new run if the current run is `lost`, an id as in [`Placed::run`]. The caller knows of a publication
+    /// Begins a new run if the current run is `lost`, an id as in [`AppendedAt::run`]. The caller knows of a publication
     /// that the database lacks: offsets of the channel from `first` on are of the new run.
     pub fn begin_run(&self, channel: Arc<str>, lost: u64, first: u64) {
         self.write(Write::BeginRun { channel, lost, first });
@@ -417,7 +417,7 @@ impl Store {
     }
 
     /// What it has done.
-    pub fn figures(&self) -> &Arc<Figures> {
+    pub fn metrics(&self) -> &Arc<StoreMetrics> {
         &self.figures
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use touchline_protocol::Publication;
-use touchline_protocol::publication::Place;
+use touchline_protocol::publication::LogPosition;
 
 use super::payload::{self, Payload};
 use super::replicated::{LOAD_RETRY_MS, Loading, LogBackend, SyncState};
@@ -373,7 +373,7 @@ impl Channels {
             Payload::Clear(until) => return stored.ring.clear_at(until, offset),
         };
         let epoch = stored.ring.position().epoch;
-        let place = Place { offset, epoch: epoch.as_str(), time_ms };
+        let place = LogPosition { offset, epoch: epoch.as_str(), time_ms };
         let publication = Arc::new(Publication::wrap(channel, object, Some(place)));
         stored.ring.trim(now_ms);
         stored.ring.append(Arc::clone(&publication), options.history_size, time_ms.saturating_add(stored.ttl_ms));
@@ -412,7 +412,7 @@ fn first_of_others(channel: &str, stored: &super::ChannelLog, loaded: &Loaded, i
 fn contradicts(ring: &HistoryRing, channel: &str, offset: u64, payload: &[u8]) -> bool {
     let Ok(Payload::Publication(time_ms, object)) = payload::read(payload) else { return false };
     let epoch = ring.position().epoch;
-    let place = Place { offset, epoch: epoch.as_str(), time_ms };
+    let place = LogPosition { offset, epoch: epoch.as_str(), time_ms };
     match ring.get(offset) {
         Some(here) => Publication::wrap(channel, object, Some(place)).json() != here.json(),
         None => !ring.has_let_go_of(offset),

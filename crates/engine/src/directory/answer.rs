@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use touchline_protocol::Error;
 use touchline_protocol::encode::{self, Object};
-use touchline_protocol::publication::Shared;
-use touchline_registry::{Change, Entry, Event, OwnerId, Reason, Replica};
+use touchline_protocol::publication::EncodedPush;
+use touchline_registry::{Entry, EntryChange, OwnerId, Reason, RegistryEvent, Replica};
 
 use super::calls::{CallError, Reply};
 use super::{Requester, client_text, error_json};
@@ -123,8 +123,8 @@ pub(super) fn message(who: &Requester, to: &str, data: &Bytes) -> Vec<u8> {
 }
 
 /// A message as a push that many clients share.
-pub fn push(message: &[u8]) -> Shared {
-    Shared::encode(message.len(), |out| {
+pub fn push(message: &[u8]) -> EncodedPush {
+    EncodedPush::encode(message.len(), |out| {
         let mut object = Object::open(out);
         let mut body = Object::open(object.key("message"));
         body.raw("data", Some(message));
@@ -221,14 +221,14 @@ pub(super) fn replies(answers: &[(OwnerId, Reply)]) -> Vec<u8> {
 }
 
 /// A change, for those who watch a scope.
-pub(super) fn event(event: &Event) -> Vec<u8> {
+pub(super) fn event(event: &RegistryEvent) -> Vec<u8> {
     let (change, key) = match event.change {
-        Change::Registered => ("registered", "name"),
-        Change::Updated => ("updated", "name"),
-        Change::Unregistered => ("unregistered", "name"),
-        Change::Joined => ("joined", "group"),
-        Change::MemberUpdated => ("member_updated", "group"),
-        Change::Left => ("left", "group"),
+        EntryChange::Registered => ("registered", "name"),
+        EntryChange::Updated => ("updated", "name"),
+        EntryChange::Unregistered => ("unregistered", "name"),
+        EntryChange::Joined => ("joined", "group"),
+        EntryChange::MemberUpdated => ("member_updated", "group"),
+        EntryChange::Left => ("left", "group"),
     };
     let entry = &event.entry;
     let mut out = Vec::with_capacity(200);

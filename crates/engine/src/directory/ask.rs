@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use touchline_protocol::publication::Shared;
+use touchline_protocol::publication::EncodedPush;
 use touchline_protocol::{ClientInfo, Error};
 use touchline_registry::{OwnerId, Stamp};
 
@@ -225,14 +225,14 @@ pub enum DirectoryEffect<A> {
     /// Gives a message, JSON, to a client of this node.
     Push(OwnerId, Vec<u8>),
     /// Gives one message to many clients of this node: they share it.
-    PushMany(Vec<OwnerId>, Arc<Shared>),
+    PushMany(Vec<OwnerId>, Arc<EncodedPush>),
     /// Gives a call to a client of this node: its number, and the message, JSON, which calls of a group share.
     /// [`super::numbered`] puts them together.
     Call(OwnerId, u64, Bytes),
     /// Disconnects a client of this node that lost a name.
     Disconnect(OwnerId),
     /// Tells a channel's subscribers who want to know that somebody came or went.
-    Announce(Arc<str>, Arc<Shared>),
+    Announce(Arc<str>, Arc<EncodedPush>),
     /// Publishes changes of a scope, or how far they go, into its channel: JSON.
     PublishChanges(Arc<str>, Vec<u8>),
     /// A message to other nodes' parts of a scope.

@@ -24,7 +24,8 @@ use bytes::Bytes;
 use touchline_protocol::data::is_plain_text;
 use touchline_protocol::{Error, encode};
 use touchline_registry::{
-    Change, Classify, Counters, Event, Output, OwnerId, Refusal, Registered, Replica, Settings, Timing,
+    Classify, Counters, EntryChange, Output, OwnerId, RegisterRefusal, Registered, RegistryEvent, Replica, Settings,
+    Timing,
 };
 
 use crate::duration::millis;
@@ -529,22 +530,22 @@ impl<A> Directory<A> {
 }
 
 /// The name whose letters come here now, to this client, or don't any more.
-fn mailbox(scope: ScopeId, event: &Event, me: &Arc<str>) -> Option<(Address, Option<OwnerId>)> {
+fn mailbox(scope: ScopeId, event: &RegistryEvent, me: &Arc<str>) -> Option<(Address, Option<OwnerId>)> {
     let address = || (scope, Box::from(event.entry.key()));
     match event.change {
-        Change::Registered => Some((address(), (event.entry.node() == me).then(|| event.entry.owner()))),
-        Change::Unregistered => Some((address(), None)),
+        EntryChange::Registered => Some((address(), (event.entry.node() == me).then(|| event.entry.owner()))),
+        EntryChange::Unregistered => Some((address(), None)),
         _ => None,
     }
 }
 
-fn refusal(refusal: Refusal) -> Error {
+fn refusal(refusal: RegisterRefusal) -> Error {
     match refusal {
-        Refusal::Taken(_) => Error::NAME_TAKEN,
-        Refusal::Undefined => Error::NOT_REGISTERED,
-        Refusal::Changed(_) => Error::CHANGED,
-        Refusal::TooLong => Error::BAD_REQUEST,
-        Refusal::TooMany => Error::LIMIT_EXCEEDED,
+        RegisterRefusal::Taken(_) => Error::NAME_TAKEN,
+        RegisterRefusal::Undefined => Error::NOT_REGISTERED,
+        RegisterRefusal::Changed(_) => Error::CHANGED,
+        RegisterRefusal::TooLong => Error::BAD_REQUEST,
+        RegisterRefusal::TooMany => Error::LIMIT_EXCEEDED,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use touchline_protocol::Error;
-use touchline_registry::{Entry, OwnerId, Refusal, Registered};
+use touchline_registry::{Entry, OwnerId, RegisterRefusal, Registered};
 
 use super::ask::{DirectoryEffect, Requester};
 use super::scope::fits;
@@ -91,7 +91,7 @@ impl<A> Directory<A> {
         let scope = self.scope(scope)?;
         let owner: OwnerId = who.owner;
         match scope.replica.register(owner, name, meta, take_over, now_ms) {
-            Err(Refusal::Taken(entry)) if scope.replica.is_suspected(entry.node()) => {
+            Err(RegisterRefusal::Taken(entry)) if scope.replica.is_suspected(entry.node()) => {
                 // A name that a pattern gives to one user only can be nobody else's.
                 let is_own = |pattern: &String| pattern.contains("{user}") && fits(pattern, name, &who.user);
                 let take_over = who.is_backend || scope.options.allow_register.iter().any(is_own);

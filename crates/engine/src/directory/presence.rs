@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use touchline_protocol::encode::Object;
-use touchline_protocol::publication::Shared;
+use touchline_protocol::publication::EncodedPush;
 use touchline_protocol::{ClientInfo, encode};
-use touchline_registry::{Change, Entry, Event, OwnerId};
+use touchline_registry::{Entry, EntryChange, OwnerId, RegistryEvent};
 
 use super::ask::client_bytes;
 use super::{Directory, DirectoryEffect};
@@ -69,17 +69,17 @@ pub(super) fn write(shown: &[Entry], count: u64) -> Vec<u8> {
 }
 
 /// A join or leave push, if the member wants others to be told.
-pub(super) fn announce<A>(event: &Event) -> Option<DirectoryEffect<A>> {
+pub(super) fn announce<A>(event: &RegistryEvent) -> Option<DirectoryEffect<A>> {
     let kind = match event.change {
-        Change::Joined => "join",
-        Change::Left => "leave",
+        EntryChange::Joined => "join",
+        EntryChange::Left => "leave",
         _ => return None,
     };
     let (flags, _, json) = parts(event.entry.meta());
     if flags & ANNOUNCED == 0 {
         return None;
     }
-    let push = Shared::encode(json.len(), |out| {
+    let push = EncodedPush::encode(json.len(), |out| {
         let mut object = Object::open(out);
         object.text("channel", event.entry.key());
         let mut body = Object::open(object.key(kind));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use touchline_protocol::Error;
-use touchline_protocol::publication::Shared;
+use touchline_protocol::publication::EncodedPush;
 use touchline_registry::{Entry, OwnerId};
 
 use super::answered::{DirectoryReply, Listed};
@@ -38,7 +38,7 @@ enum WalkKind {
     MemberPage { group: Box<str>, listing: Listing, found: Vec<Entry>, steps: usize },
     Names { listing: Listing, found: Vec<Entry>, steps: usize },
     Groups { listing: Listing, found: Vec<(Arc<str>, u32)>, steps: usize },
-    Send { scope: ScopeId, message: Vec<u8>, push: Arc<Shared>, elsewhere: BTreeMap<Arc<str>, Vec<OwnerId>> },
+    Send { scope: ScopeId, message: Vec<u8>, push: Arc<EncodedPush>, elsewhere: BTreeMap<Arc<str>, Vec<OwnerId>> },
     Call { target: Target, data: Bytes, timeout_ms: u64, found: Vec<Entry> },
 }
 
@@ -236,7 +236,7 @@ impl<A> Directory<A> {
         &mut self,
         scope: ScopeId,
         message: &[u8],
-        push: &Arc<Shared>,
+        push: &Arc<EncodedPush>,
         elsewhere: &mut BTreeMap<Arc<str>, Vec<OwnerId>>,
         work: &mut Work,
     ) -> bool {

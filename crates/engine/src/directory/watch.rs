@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use touchline_protocol::Error;
 use touchline_protocol::encode::{self, Object};
-use touchline_registry::Event;
+use touchline_registry::RegistryEvent;
 
 use super::answer;
 use super::answered::{DirectoryReply, Listed};
@@ -38,7 +38,7 @@ pub(super) struct Watch {
     epoch: Box<str>,
     /// The offset of the latest change.
     last: u64,
-    log: VecDeque<Event>,
+    log: VecDeque<RegistryEvent>,
     bytes: usize,
     bytes_max: usize,
     /// The offset up to which watchers were given changes, or told that there are some.
@@ -50,7 +50,7 @@ pub(super) struct Watch {
     marked_ms: u64,
 }
 
-fn size(event: &Event) -> usize {
+fn size(event: &RegistryEvent) -> usize {
     event.entry.key().len() + event.entry.meta().len() + AROUND
 }
 
@@ -71,7 +71,7 @@ impl Watch {
     }
 
     /// Notes a change.
-    pub(super) fn note(&mut self, event: Event) {
+    pub(super) fn note(&mut self, event: RegistryEvent) {
         self.last += 1;
         self.bytes += size(&event);
         self.log.push_back(event);
@@ -82,7 +82,7 @@ impl Watch {
     }
 
     /// The changes behind an offset, as far as they are kept; none = some of them are not.
-    fn behind(&self, offset: u64) -> Option<impl Iterator<Item = &Event>> {
+    fn behind(&self, offset: u64) -> Option<impl Iterator<Item = &RegistryEvent>> {
         let missing = usize::try_from(self.last.checked_sub(offset)?).ok()?;
         let skipped = self.log.len().checked_sub(missing)?;
         Some(self.log.iter().skip(skipped))
@@ -99,7 +99,7 @@ impl Watch {
         let room = PUSHED_SIZE - self.pushed;
         // Whoever has not been given what was before has to ask in any case.
         let fresh = self.behind(self.told).filter(|_| self.last - self.told <= (PUSHED_SIZE / AROUND) as u64);
-        let fresh: Option<Vec<Event>> = fresh.map(|fresh| fresh.cloned().collect());
+        let fresh: Option<Vec<RegistryEvent>> = fresh.map(|fresh| fresh.cloned().collect());
         let fresh = fresh.map(|fresh| (fresh.iter().map(size).sum::<usize>(), fresh)).filter(|(size, _)| *size <= room);
         let changes = match fresh {
             Some((size, fresh)) => {
@@ -137,12 +137,12 @@ impl Watch {
                 .answered();
         };
         let mut bytes = 0;
-        let fits = |event: &&Event| {
+        let fits = |event: &&RegistryEvent| {
             let is_first = bytes == 0;
             bytes += size(event);
             is_first || bytes <= ANSWER_SIZE
         };
-        let changes: Vec<Event> = behind.take(ANSWER_CHANGES).take_while(fits).cloned().collect();
+        let changes: Vec<RegistryEvent> = behind.take(ANSWER_CHANGES).take_while(fits).cloned().collect();
         let offset = position.offset + changes.len() as u64;
         Changes { position: now(offset), changes, is_lost: false, has_more: offset < self.last }.answered()
     }
@@ -152,7 +152,7 @@ impl Watch {
 #[derive(Debug)]
 pub(super) struct Changes {
     position: WatchPosition,
-    changes: Vec<Event>,
+    changes: Vec<RegistryEvent>,
     is_lost: bool,
     has_more: bool,
 }
@@ -169,7 +169,7 @@ impl Changes {
 }
 
 /// `position` is that of the last change. Without changes it only says how far they go.
-fn write(position: &WatchPosition, changes: Option<&[Event]>, is_lost: bool, has_more: bool) -> Vec<u8> {
+fn write(position: &WatchPosition, changes: Option<&[RegistryEvent]>, is_lost: bool, has_more: bool) -> Vec<u8> {
     let mut out = Vec::new();
     let mut object = Object::open(&mut out);
     encode::number(object.key("offset"), position.offset);

@@ -5,7 +5,7 @@
 //! given. Everything else waits as it came.
 
 use touchline_protocol::Disconnect;
-use touchline_protocol::message::Body;
+use touchline_protocol::message::Encoding;
 
 use super::{Context, Phase, Session, Ticket};
 use crate::settings::ClientSettings;
@@ -153,7 +153,7 @@ impl Session {
             return context.disconnect(Disconnect::TOO_MANY_REQUESTS);
         }
         deferred.bytes.extend_from_slice(input);
-        if context.effects.messages.body() != Body::Protobuf {
+        if context.effects.messages.body() != Encoding::Protobuf {
             deferred.bytes.push(b'\n');
         }
     }
@@ -170,5 +170,5 @@ impl Session {
 
 /// Whether there is no command in it.
 fn is_blank(input: &[u8], context: &Context<'_>) -> bool {
-    if context.effects.messages.body() == Body::Protobuf { input.is_empty() } else { input.trim_ascii().is_empty() }
+    if context.effects.messages.body() == Encoding::Protobuf { input.is_empty() } else { input.trim_ascii().is_empty() }
 }

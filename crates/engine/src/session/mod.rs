@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use touchline_protocol::command::{Command, Commands, Operation};
+use touchline_protocol::command::{ClientRequest, Command, Commands};
 use touchline_protocol::filter::Filter;
 use touchline_protocol::message::{Messages, Push};
 use touchline_protocol::{ClientInfo, Disconnect};
@@ -434,21 +434,23 @@ impl Session {
     fn command(&mut self, command: Command<'_>, context: &mut Context<'_>) {
         let Command { id, operation } = command;
         match operation {
-            Some(Operation::Connect(request)) => self.connect(id, request, context),
+            Some(ClientRequest::Connect(request)) => self.connect(id, request, context),
             _ if !self.is_connected() => context.disconnect(Disconnect::BAD_REQUEST),
-            Some(Operation::Send) => context.disconnect(Disconnect::NOT_AVAILABLE),
+            Some(ClientRequest::Send) => context.disconnect(Disconnect::NOT_AVAILABLE),
             _ if id == 0 => self.pong(context),
-            Some(Operation::Subscribe(request)) => self.subscribe(id, request, context),
-            Some(Operation::Unsubscribe(request)) => self.unsubscribe(id, &request.channel, context),
-            Some(Operation::Publish(request)) => self.publish(id, request, context),
-            Some(Operation::Presence(request)) => self.presence(id, &request.channel, AnswerKind::Presence, context),
-            Some(Operation::PresenceStats(request)) => {
+            Some(ClientRequest::Subscribe(request)) => self.subscribe(id, request, context),
+            Some(ClientRequest::Unsubscribe(request)) => self.unsubscribe(id, &request.channel, context),
+            Some(ClientRequest::Publish(request)) => self.publish(id, request, context),
+            Some(ClientRequest::Presence(request)) => {
+                self.presence(id, &request.channel, AnswerKind::Presence, context)
+            }
+            Some(ClientRequest::PresenceStats(request)) => {
                 self.presence(id, &request.channel, AnswerKind::PresenceStats, context)
             }
-            Some(Operation::History(request)) => self.history(id, request, context),
-            Some(Operation::Rpc(request)) => self.rpc(id, &request, context),
-            Some(Operation::Refresh(request)) => self.refresh(id, &request.token, context),
-            Some(Operation::SubRefresh(request)) => self.sub_refresh(id, request, context),
+            Some(ClientRequest::History(request)) => self.history(id, request, context),
+            Some(ClientRequest::Rpc(request)) => self.rpc(id, &request, context),
+            Some(ClientRequest::Refresh(request)) => self.refresh(id, &request.token, context),
+            Some(ClientRequest::SubRefresh(request)) => self.sub_refresh(id, request, context),
             None => context.disconnect(Disconnect::BAD_REQUEST),
         }
     }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use touchline_protocol::command::{FLAG_REJECT_UNRECOVERED, SubscribeRequest};
 use touchline_protocol::filter::Filter;
 use touchline_protocol::message::{Push, Reply, SubscribeResult};
-use touchline_protocol::publication::Missed;
+use touchline_protocol::publication::Recovered;
 use touchline_protocol::{Disconnect, Error, Unsubscribe, data};
 
 use super::refusal::{CHANNEL_TOO_LONG, NO_WATCH, OTHER_CHANNEL, OTHER_USER, TOKEN_EXPIRED};
@@ -381,7 +381,7 @@ impl Subscription {
             was_recovering: subscribed.recovered.is_some(),
             delta: self.is_delta,
             data: self.data(),
-            missed: Missed { publications: recovered.map_or(&[], Vec::as_slice), is_delta: self.is_delta },
+            missed: Recovered { publications: recovered.map_or(&[], Vec::as_slice), is_delta: self.is_delta },
         }
     }
 

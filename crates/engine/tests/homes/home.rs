@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use touchline_engine::request::{History, Recover, Subscribe};
 use touchline_engine::{ChannelOptions, Channels, RecoveryMode, Request};
-use touchline_protocol::publication::Shared;
+use touchline_protocol::publication::EncodedPush;
 
 use crate::world::{
     EPOCHS, World, connection, history, publish, publish_with, read, recover, recover_with, subscribe, unsubscribe,
@@ -58,7 +58,7 @@ fn a_channel_without_history_keeps_nothing_and_is_gone_with_its_last_subscriber(
 #[test]
 fn joins_and_leaves_reach_the_subscribers_of_a_channel_that_is_known() {
     let mut world = World::alone(history());
-    let push = || Request::Announce(Arc::new(Shared::encode(10, |out| out.extend_from_slice(b"\"ann\""))));
+    let push = || Request::Announce(Arc::new(EncodedPush::encode(10, |out| out.extend_from_slice(b"\"ann\""))));
     assert_eq!(world.submit(push()), ["done"]);
     assert!(world.channels.is_empty(), "a word about it does not make a channel");
     world.submit(subscribe(1));
@@ -104,7 +104,7 @@ fn what_is_kept_is_read_from_any_position() {
         touchline_protocol::Publication::encode(
             "a",
             &touchline_protocol::publication::Content { data, ..Default::default() },
-            Some(touchline_protocol::publication::Place { offset: 3, epoch, time_ms: crate::world::START_MS }),
+            Some(touchline_protocol::publication::LogPosition { offset: 3, epoch, time_ms: crate::world::START_MS }),
         )
     };
     let size = publication("3".into()).size();

@@ -29,9 +29,9 @@ use touchline_engine::{
     ChannelOptions, ChannelSettings, Channels, ClientSettings, ConnectionClaims, ConnectionId, Context, Delivery,
     Effects, Hub, Namespace, Namespaces, Request, Response, Session, SubscriptionClaims, TokenError, Verifier,
 };
-use touchline_protocol::message::Body;
-use touchline_protocol::publication::{Change, Content};
-use touchline_protocol::wire::{Coding, Envelope};
+use touchline_protocol::message::Encoding;
+use touchline_protocol::publication::{Content, Delta};
+use touchline_protocol::wire::{Coding, Framing};
 use touchline_protocol::{Disconnect, Wire};
 use touchline_registry::{OwnerId, Timing};
 
@@ -110,7 +110,7 @@ enum Mail {
 struct Person {
     name: &'static str,
     session: Session,
-    body: Body,
+    body: Encoding,
     heard: VecDeque<String>,
     refused: Vec<RefusalReport>,
     program: Option<(Box<str>, Box<str>)>,
@@ -196,7 +196,7 @@ impl Story {
     pub(crate) fn open_from(&mut self, name: &'static str, link: TransportMode, is_loopback: bool) {
         let id = [self.people.len() as u8 + 1; 16];
         let session = Session::new(id, link, is_loopback, self.now_ms, &self.node.client);
-        let body = if link == TransportMode::Listening { Body::Push } else { Body::Json };
+        let body = if link == TransportMode::Listening { Encoding::Push } else { Encoding::Json };
         self.people.push(Person {
             name,
             session,
@@ -211,7 +211,7 @@ impl Story {
     /// From now on a client speaks Protobuf. What it hears is told as `Protobuf` alone.
     pub(crate) fn in_protobuf(&mut self, name: &str) {
         let index = self.index(name);
-        self.people[index].body = Body::Protobuf;
+        self.people[index].body = Encoding::Protobuf;
     }
 
     /// Plays a transcript. What is heard must be what it says, in its order, and nothing besides.
@@ -395,12 +395,12 @@ impl Story {
         );
         let lines = effects.messages.bytes().split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         let lines: Vec<_> = match person.body {
-            Body::Protobuf => lines.take(1).map(|_| "Protobuf".to_owned()).collect(),
+            Encoding::Protobuf => lines.take(1).map(|_| "Protobuf".to_owned()).collect(),
             _ => lines.map(|line| heard(line, epochs)).collect(),
         };
         let errors = lines.iter().filter(|line| line.contains(r#""error":{"code":"#)).count();
         assert!(
-            person.body != Body::Json || errors == effects.errors.len(),
+            person.body != Encoding::Json || errors == effects.errors.len(),
             "metrics count the errors: {:?}, {lines:?}",
             effects.errors
         );
@@ -476,7 +476,7 @@ impl Story {
 
     fn deliver(&mut self, delivery: &Delivery) {
         let Some(local) = self.hub.find(&delivery.channel) else { return };
-        let wire = |body| Wire { body, envelope: Envelope::Stream(Coding::Identity) };
+        let wire = |body| Wire { encoding: body, framing: Framing::Stream(Coding::Identity) };
         let mut given = Vec::new();
         match &delivery.event {
             ChannelEvent::Publication { publication, previous } => {
@@ -488,9 +488,9 @@ impl Story {
                     |slot, giving| {
                         use touchline_engine::hub::DeliveryForm;
                         let change = match (giving, previous) {
-                            (DeliveryForm::Delta, Some(previous)) => Change::From(previous),
-                            (DeliveryForm::Plain, _) => Change::None,
-                            _ => Change::Whole,
+                            (DeliveryForm::Delta, Some(previous)) => Delta::From(previous),
+                            (DeliveryForm::Plain, _) => Delta::None,
+                            _ => Delta::Whole,
                         };
                         given.push((slot, publication.framed(wire(people[slot as usize].body), change)));
                     },

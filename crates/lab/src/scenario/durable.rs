@@ -118,7 +118,7 @@ fn fill(database: &Database, reopen: &Reopen) -> Result<()> {
     payload.extend_from_slice(format!("{{\"data\":{}}}", wire::data(1, 1_700_000_000_000_000, SIZE)).as_bytes());
     let payload = Bytes::from(payload);
     for number in 0..reopen.publications {
-        while store.figures().waiting.load(Relaxed) > 90_000 {
+        while store.metrics().waiting.load(Relaxed) > 90_000 {
             std::thread::sleep(Duration::from_millis(5));
         }
         let failed = Arc::clone(&failed);

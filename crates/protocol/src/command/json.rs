@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
-use super::{Command, Operation};
+use super::{ClientRequest, Command};
 use crate::data::Object;
 
 /// The members of a command.
@@ -58,26 +58,34 @@ impl<'de> Visitor<'de> for Reader {
                     command.id = map.next_value::<Option<u32>>()?.unwrap_or_default();
                     None
                 }
-                Member::Connect => map.next_value::<Option<Object<_>>>()?.map(|request| Operation::Connect(request.0)),
-                Member::Send => map.next_value::<Option<IgnoredAny>>()?.map(|_| Operation::Send),
+                Member::Connect => {
+                    map.next_value::<Option<Object<_>>>()?.map(|request| ClientRequest::Connect(request.0))
+                }
+                Member::Send => map.next_value::<Option<IgnoredAny>>()?.map(|_| ClientRequest::Send),
                 Member::Subscribe => {
-                    map.next_value::<Option<Object<_>>>()?.map(|request| Operation::Subscribe(request.0))
+                    map.next_value::<Option<Object<_>>>()?.map(|request| ClientRequest::Subscribe(request.0))
                 }
                 Member::Unsubscribe => {
-                    map.next_value::<Option<Object<_>>>()?.map(|request| Operation::Unsubscribe(request.0))
+                    map.next_value::<Option<Object<_>>>()?.map(|request| ClientRequest::Unsubscribe(request.0))
                 }
-                Member::Publish => map.next_value::<Option<Object<_>>>()?.map(|request| Operation::Publish(request.0)),
+                Member::Publish => {
+                    map.next_value::<Option<Object<_>>>()?.map(|request| ClientRequest::Publish(request.0))
+                }
                 Member::Presence => {
-                    map.next_value::<Option<Object<_>>>()?.map(|request| Operation::Presence(request.0))
+                    map.next_value::<Option<Object<_>>>()?.map(|request| ClientRequest::Presence(request.0))
                 }
                 Member::PresenceStats => {
-                    map.next_value::<Option<Object<_>>>()?.map(|request| Operation::PresenceStats(request.0))
+                    map.next_value::<Option<Object<_>>>()?.map(|request| ClientRequest::PresenceStats(request.0))
                 }
-                Member::History => map.next_value::<Option<Object<_>>>()?.map(|request| Operation::History(request.0)),
-                Member::Rpc => map.next_value::<Option<Object<_>>>()?.map(|request| Operation::Rpc(request.0)),
-                Member::Refresh => map.next_value::<Option<Object<_>>>()?.map(|request| Operation::Refresh(request.0)),
+                Member::History => {
+                    map.next_value::<Option<Object<_>>>()?.map(|request| ClientRequest::History(request.0))
+                }
+                Member::Rpc => map.next_value::<Option<Object<_>>>()?.map(|request| ClientRequest::Rpc(request.0)),
+                Member::Refresh => {
+                    map.next_value::<Option<Object<_>>>()?.map(|request| ClientRequest::Refresh(request.0))
+                }
                 Member::SubRefresh => {
-                    map.next_value::<Option<Object<_>>>()?.map(|request| Operation::SubRefresh(request.0))
+                    map.next_value::<Option<Object<_>>>()?.map(|request| ClientRequest::SubRefresh(request.0))
                 }
                 Member::Unknown => {
                     map.next_value::<IgnoredAny>()?;

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 
 use crate::data::{Object, object};
 use crate::filter::FilterNode;
-use crate::message::Body;
+use crate::message::Encoding;
 use crate::protobuf::Malformed;
 
 /// One command of a client.
@@ -24,12 +24,12 @@ pub struct Command<'a> {
     /// Echoed by the reply; zero where none is expected.
     pub id: u32,
     /// What the client wants; none = nothing that is known.
-    pub operation: Option<Operation<'a>>,
+    pub operation: Option<ClientRequest<'a>>,
 }
 
 /// What a command is about. Of a command that names several, the first in this order counts.
 #[derive(Debug)]
-pub enum Operation<'a> {
+pub enum ClientRequest<'a> {
     /// Opens the session.
     Connect(ConnectRequest<'a>),
     /// An asynchronous message without a reply. What it holds is not read.
@@ -54,28 +54,28 @@ pub enum Operation<'a> {
     SubRefresh(SubRefreshRequest<'a>),
 }
 
-impl Operation<'_> {
+impl ClientRequest<'_> {
     /// Its place in the order above.
     fn rank(&self) -> u8 {
         match self {
-            Operation::Connect(_) => 0,
-            Operation::Send => 1,
-            Operation::Subscribe(_) => 2,
-            Operation::Unsubscribe(_) => 3,
-            Operation::Publish(_) => 4,
-            Operation::Presence(_) => 5,
-            Operation::PresenceStats(_) => 6,
-            Operation::History(_) => 7,
-            Operation::Rpc(_) => 8,
-            Operation::Refresh(_) => 9,
-            Operation::SubRefresh(_) => 10,
+            ClientRequest::Connect(_) => 0,
+            ClientRequest::Send => 1,
+            ClientRequest::Subscribe(_) => 2,
+            ClientRequest::Unsubscribe(_) => 3,
+            ClientRequest::Publish(_) => 4,
+            ClientRequest::Presence(_) => 5,
+            ClientRequest::PresenceStats(_) => 6,
+            ClientRequest::History(_) => 7,
+            ClientRequest::Rpc(_) => 8,
+            ClientRequest::Refresh(_) => 9,
+            ClientRequest::SubRefresh(_) => 10,
         }
     }
 }
 
 impl<'a> Command<'a> {
     /// Takes an operation that the command names, unless one counts already that comes before it.
-    fn name(&mut self, operation: Operation<'a>) {
+    fn name(&mut self, operation: ClientRequest<'a>) {
         if self.operation.as_ref().is_none_or(|named| operation.rank() <= named.rank()) {
             self.operation = Some(operation);
         }
@@ -248,10 +248,12 @@ pub enum Commands<'a> {
 
 impl<'a> Commands<'a> {
     /// The commands in `input`.
-    pub fn read(body: Body, input: &'a [u8]) -> Self {
+    pub fn read(body: Encoding, input: &'a [u8]) -> Self {
         match body {
-            Body::Protobuf => Commands::Protobuf(input),
-            Body::Json | Body::Push => Commands::Json(serde_json::Deserializer::from_slice(input).into_iter(), input),
+            Encoding::Protobuf => Commands::Protobuf(input),
+            Encoding::Json | Encoding::Push => {
+                Commands::Json(serde_json::Deserializer::from_slice(input).into_iter(), input)
+            }
         }
     }
 
@@ -324,18 +326,20 @@ mod tests {
         let text =
             "{\"id\":1,\"connect\":{\"token\":null}}\n{\"id\":2,\"subscribe\":{\"channel\":\"a\",\"offset\":7}}\n";
         let commands: Vec<_> =
-            Commands::read(Body::Json, text.as_bytes()).map(|c| c.expect("the case is valid")).collect();
+            Commands::read(Encoding::Json, text.as_bytes()).map(|c| c.expect("the case is valid")).collect();
         assert_eq!(commands.len(), 2);
-        assert!(matches!(&commands[0].operation, Some(Operation::Connect(c)) if c.token.is_empty()));
-        assert!(matches!(&commands[1].operation, Some(Operation::Subscribe(s)) if s.channel == "a" && s.offset == 7));
+        assert!(matches!(&commands[0].operation, Some(ClientRequest::Connect(c)) if c.token.is_empty()));
+        assert!(
+            matches!(&commands[1].operation, Some(ClientRequest::Subscribe(s)) if s.channel == "a" && s.offset == 7)
+        );
     }
 
     #[test]
     fn what_has_not_been_read_is_left() {
         for (body, first, second) in [
-            (Body::Json, &b"{\"id\":1}"[..], &b"\n{\"id\":2"[..]),
-            (Body::Push, b"{}", b"{}"),
-            (Body::Protobuf, b"\x02\x08\x01", b"\x02\x08\x02"),
+            (Encoding::Json, &b"{\"id\":1}"[..], &b"\n{\"id\":2"[..]),
+            (Encoding::Push, b"{}", b"{}"),
+            (Encoding::Protobuf, b"\x02\x08\x01", b"\x02\x08\x02"),
         ] {
             let input = [first, second].concat();
             let mut commands = Commands::read(body, &input);
@@ -350,7 +354,7 @@ mod tests {
         let command: Command<'_> = serde_json::from_str(r#"{"unsubscribe":{"channel":"plain"}}"#).expect("valid");
         assert!(matches!(
             command.operation,
-            Some(Operation::Unsubscribe(ChannelRequest { channel: Cow::Borrowed("plain") }))
+            Some(ClientRequest::Unsubscribe(ChannelRequest { channel: Cow::Borrowed("plain") }))
         ));
     }
 
@@ -395,7 +399,7 @@ mod tests {
             r#"{"connect":{},"rpc":null}"#,
         ] {
             let command: Command<'_> = serde_json::from_str(text).expect("valid");
-            assert!(matches!(command.operation, Some(Operation::Connect(_))), "{text}");
+            assert!(matches!(command.operation, Some(ClientRequest::Connect(_))), "{text}");
         }
         let none: Command<'_> = serde_json::from_str(r#"{"connect":null,"ping":{}}"#).expect("valid");
         assert!(none.operation.is_none());

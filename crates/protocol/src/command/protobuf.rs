@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::value::RawValue;
 
 use super::{
-    ChannelRequest, Command, ConnectRequest, HistoryRequest, Operation, PublishRequest, RefreshRequest, RpcRequest,
+    ChannelRequest, ClientRequest, Command, ConnectRequest, HistoryRequest, PublishRequest, RefreshRequest, RpcRequest,
     StreamPosition, SubRefreshRequest, SubscribeRequest,
 };
 use crate::filter;
@@ -34,17 +34,17 @@ fn command(message: &[u8]) -> Result<Command<'_>, Malformed> {
                 command.id = value.number()? as u32;
                 return Ok(());
             }
-            4 => Operation::Connect(connect(value.bytes()?)?),
-            5 => Operation::Subscribe(subscribe(value.bytes()?)?),
-            6 => Operation::Unsubscribe(channel(value.bytes()?)?),
-            7 => Operation::Publish(publish(value.bytes()?)?),
-            8 => Operation::Presence(channel(value.bytes()?)?),
-            9 => Operation::PresenceStats(channel(value.bytes()?)?),
-            10 => Operation::History(history(value.bytes()?)?),
-            12 => value.bytes().map(|_| Operation::Send)?,
-            13 => Operation::Rpc(rpc(value.bytes()?)?),
-            14 => Operation::Refresh(refresh(value.bytes()?)?),
-            15 => Operation::SubRefresh(sub_refresh(value.bytes()?)?),
+            4 => ClientRequest::Connect(connect(value.bytes()?)?),
+            5 => ClientRequest::Subscribe(subscribe(value.bytes()?)?),
+            6 => ClientRequest::Unsubscribe(channel(value.bytes()?)?),
+            7 => ClientRequest::Publish(publish(value.bytes()?)?),
+            8 => ClientRequest::Presence(channel(value.bytes()?)?),
+            9 => ClientRequest::PresenceStats(channel(value.bytes()?)?),
+            10 => ClientRequest::History(history(value.bytes()?)?),
+            12 => value.bytes().map(|_| ClientRequest::Send)?,
+            13 => ClientRequest::Rpc(rpc(value.bytes()?)?),
+            14 => ClientRequest::Refresh(refresh(value.bytes()?)?),
+            15 => ClientRequest::SubRefresh(sub_refresh(value.bytes()?)?),
             _ => return Ok(()),
         };
         command.name(operation);

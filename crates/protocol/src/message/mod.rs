@@ -5,14 +5,14 @@ mod protobuf;
 
 use std::sync::Arc;
 
-use crate::publication::Missed;
+use crate::publication::Recovered;
 use crate::{Disconnect, Error, Publication, Unsubscribe};
 
 pub(crate) use protobuf::{publication_of_json, push_of_json};
 
 /// How messages are encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Body {
+pub enum Encoding {
     /// Replies as JSON, one a line.
     #[default]
     Json,
@@ -131,7 +131,7 @@ pub struct SubscribeResult<'a> {
     /// JSON for the client.
     pub data: Option<&'a [u8]>,
     /// Publications that it missed.
-    pub missed: Missed<'a>,
+    pub missed: Recovered<'a>,
 }
 
 /// Room that is kept for the next messages, bytes.
@@ -140,19 +140,19 @@ const KEPT_MAX: usize = 64 * 1024;
 /// Messages for one client, one behind the other.
 #[derive(Debug, Default)]
 pub struct Messages {
-    body: Body,
+    body: Encoding,
     bytes: Vec<u8>,
 }
 
 impl Messages {
     /// Messages are written like this from now on.
-    pub fn encode_as(&mut self, body: Body) {
+    pub fn encode_as(&mut self, body: Encoding) {
         debug_assert!(self.bytes.is_empty(), "messages of one client at a time");
         self.body = body;
     }
 
     /// How messages are written.
-    pub fn body(&self) -> Body {
+    pub fn body(&self) -> Encoding {
         self.body
     }
 
@@ -175,19 +175,19 @@ impl Messages {
     /// Writes a reply. A client that only listens is told of its connect alone.
     pub fn reply(&mut self, command: u32, reply: &Reply<'_>) {
         match (self.body, reply) {
-            (Body::Json, _) => json::reply(self.line(), command, reply),
-            (Body::Protobuf, _) => protobuf::reply(&mut self.bytes, command, reply),
-            (Body::Push, Reply::Connect(result)) => json::connect_push(self.line(), result),
-            (Body::Push, _) => {}
+            (Encoding::Json, _) => json::reply(self.line(), command, reply),
+            (Encoding::Protobuf, _) => protobuf::reply(&mut self.bytes, command, reply),
+            (Encoding::Push, Reply::Connect(result)) => json::connect_push(self.line(), result),
+            (Encoding::Push, _) => {}
         }
     }
 
     /// Writes a push of a channel; empty for the connection's own.
     pub fn push(&mut self, channel: &str, push: &Push<'_>) {
         match self.body {
-            Body::Json => json::push(self.line(), channel, push),
-            Body::Protobuf => protobuf::push(&mut self.bytes, channel, push),
-            Body::Push => json::bare_push(self.line(), channel, push),
+            Encoding::Json => json::push(self.line(), channel, push),
+            Encoding::Protobuf => protobuf::push(&mut self.bytes, channel, push),
+            Encoding::Push => json::bare_push(self.line(), channel, push),
         }
     }
 
@@ -195,8 +195,8 @@ impl Messages {
     pub fn result(&self, result: &SubscribeResult<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         match self.body {
-            Body::Json | Body::Push => json::subscribe_result(&mut out, result),
-            Body::Protobuf => protobuf::subscribe_result(&mut crate::protobuf::Fields(&mut out), result),
+            Encoding::Json | Encoding::Push => json::subscribe_result(&mut out, result),
+            Encoding::Protobuf => protobuf::subscribe_result(&mut crate::protobuf::Fields(&mut out), result),
         }
         out
     }

@@ -172,7 +172,7 @@ struct Member<'a> {
 /// A push that many get, as we write it in JSON.
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Shared<'a> {
+struct SharedInfo<'a> {
     #[serde(borrow)]
     channel: Cow<'a, str>,
     #[serde(borrow)]
@@ -202,7 +202,7 @@ pub(crate) fn publication_of_json(json: &[u8], is_text: bool) -> Vec<u8> {
 
 /// A whole message from a push of our own in JSON, without anything around it.
 pub(crate) fn push_of_json(json: &[u8], is_text: bool) -> Vec<u8> {
-    let shared: Shared<'_> = serde_json::from_slice(json).unwrap_or_default();
+    let shared: SharedInfo<'_> = serde_json::from_slice(json).unwrap_or_default();
     let mut out = Vec::with_capacity(json.len());
     delimited(&mut out, |out| {
         Fields(out).message(PUSH, |fields| {

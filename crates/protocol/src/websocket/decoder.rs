@@ -6,7 +6,7 @@ use crate::deflate;
 
 /// A message, or a control frame between its fragments.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Event<'a> {
+pub enum FrameEvent<'a> {
     /// A whole text message, checked to be UTF-8.
     Text(&'a str),
     /// A whole binary message.
@@ -75,7 +75,7 @@ impl Assembly {
         message_size_max: usize,
         input: &'a mut [u8],
         at: &mut usize,
-    ) -> Result<Option<Event<'a>>, Violation> {
+    ) -> Result<Option<FrameEvent<'a>>, Violation> {
         self.drop_delivered();
         loop {
             let rest = input.len() - *at;
@@ -240,7 +240,7 @@ impl Assembly {
         parts.fragments.extend_from_slice(payload);
     }
 
-    fn push_last(&mut self, payload: &[u8], max: usize) -> Result<Event<'_>, Violation> {
+    fn push_last(&mut self, payload: &[u8], max: usize) -> Result<FrameEvent<'_>, Violation> {
         let parts = self.parts();
         parts.fragments.extend_from_slice(payload);
         parts.is_delivered = true;
@@ -251,13 +251,13 @@ impl Assembly {
         event(opcode, &parts.fragments)
     }
 
-    fn inflate(&mut self, opcode: Opcode, payload: &[u8], max: usize) -> Result<Event<'_>, Violation> {
+    fn inflate(&mut self, opcode: Opcode, payload: &[u8], max: usize) -> Result<FrameEvent<'_>, Violation> {
         let message = deflate::inflate(payload, max).ok_or(Violation::DEFLATE)?;
         self.keep(opcode, message)
     }
 
     /// Keeps the payload of a frame that came in parts for as long as its event is looked at.
-    fn keep(&mut self, opcode: Opcode, payload: Vec<u8>) -> Result<Event<'_>, Violation> {
+    fn keep(&mut self, opcode: Opcode, payload: Vec<u8>) -> Result<FrameEvent<'_>, Violation> {
         let parts = self.parts();
         parts.frame = payload;
         parts.is_delivered = true;
@@ -272,19 +272,19 @@ enum Accepted {
     LastFragment,
 }
 
-fn event(opcode: Opcode, payload: &[u8]) -> Result<Event<'_>, Violation> {
+fn event(opcode: Opcode, payload: &[u8]) -> Result<FrameEvent<'_>, Violation> {
     Ok(match opcode {
-        Opcode::Text => Event::Text(simdutf8::basic::from_utf8(payload).map_err(|_| Violation::TEXT)?),
-        Opcode::Binary | Opcode::Continuation => Event::Binary(payload),
-        Opcode::Ping => Event::Ping(payload),
-        Opcode::Pong => Event::Pong(payload),
+        Opcode::Text => FrameEvent::Text(simdutf8::basic::from_utf8(payload).map_err(|_| Violation::TEXT)?),
+        Opcode::Binary | Opcode::Continuation => FrameEvent::Binary(payload),
+        Opcode::Ping => FrameEvent::Ping(payload),
+        Opcode::Pong => FrameEvent::Pong(payload),
         Opcode::Close => return close(payload),
     })
 }
 
-fn close(payload: &[u8]) -> Result<Event<'_>, Violation> {
+fn close(payload: &[u8]) -> Result<FrameEvent<'_>, Violation> {
     match payload {
-        [] => Ok(Event::Close { code: None, reason: "" }),
+        [] => Ok(FrameEvent::Close { code: None, reason: "" }),
         [_] => Err(Violation::protocol("a close code is cut in half")),
         [a, b, reason @ ..] => {
             let code = u16::from_be_bytes([*a, *b]);
@@ -293,7 +293,7 @@ fn close(payload: &[u8]) -> Result<Event<'_>, Violation> {
                 return Err(Violation::protocol("a close code that may not be sent"));
             }
             let reason = simdutf8::basic::from_utf8(reason).map_err(|_| Violation::TEXT)?;
-            Ok(Event::Close { code: Some(code), reason })
+            Ok(FrameEvent::Close { code: Some(code), reason })
         }
     }
 }

@@ -7,7 +7,7 @@ mod decoder;
 mod encoder;
 mod head;
 
-pub use decoder::{Assembly, Event, Violation};
+pub use decoder::{Assembly, FrameEvent, Violation};
 pub use encoder::{encode_close, encode_frame, encode_header, encode_masked_frame};
 pub use head::{Opcode, Role};
 

@@ -5,8 +5,8 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use touchline_protocol::command::{Command, Commands, Operation};
-use touchline_protocol::message::Body;
+use touchline_protocol::command::{ClientRequest, Command, Commands};
+use touchline_protocol::message::Encoding;
 
 use crate::random::{Random, fuzz};
 
@@ -62,17 +62,17 @@ fn data(random: &mut Random, depth: usize) -> Value {
 fn name_of(command: &Command<'_>) -> &'static str {
     match &command.operation {
         None => "unheard_of",
-        Some(Operation::Connect(_)) => "connect",
-        Some(Operation::Send) => "send",
-        Some(Operation::Subscribe(_)) => "subscribe",
-        Some(Operation::Unsubscribe(_)) => "unsubscribe",
-        Some(Operation::Publish(_)) => "publish",
-        Some(Operation::Presence(_)) => "presence",
-        Some(Operation::PresenceStats(_)) => "presence_stats",
-        Some(Operation::History(_)) => "history",
-        Some(Operation::Rpc(_)) => "rpc",
-        Some(Operation::Refresh(_)) => "refresh",
-        Some(Operation::SubRefresh(_)) => "sub_refresh",
+        Some(ClientRequest::Connect(_)) => "connect",
+        Some(ClientRequest::Send) => "send",
+        Some(ClientRequest::Subscribe(_)) => "subscribe",
+        Some(ClientRequest::Unsubscribe(_)) => "unsubscribe",
+        Some(ClientRequest::Publish(_)) => "publish",
+        Some(ClientRequest::Presence(_)) => "presence",
+        Some(ClientRequest::PresenceStats(_)) => "presence_stats",
+        Some(ClientRequest::History(_)) => "history",
+        Some(ClientRequest::Rpc(_)) => "rpc",
+        Some(ClientRequest::Refresh(_)) => "refresh",
+        Some(ClientRequest::SubRefresh(_)) => "sub_refresh",
     }
 }
 
@@ -82,18 +82,18 @@ fn good_commands_are_read_as_they_were_written() {
         let written: Vec<Value> = (0..1 + random.below(4)).map(|_| command(random)).collect();
         let text: String = written.iter().map(|command| format!("{command}\n")).collect();
         let read: Vec<Command<'_>> =
-            Commands::read(Body::Json, text.as_bytes()).map(|command| command.expect("it is good")).collect();
+            Commands::read(Encoding::Json, text.as_bytes()).map(|command| command.expect("it is good")).collect();
         assert_eq!(read.len(), written.len());
         for (read, written) in read.iter().zip(&written) {
             assert_eq!(u64::from(read.id), written["id"]);
             let channel =
                 |name: &str| written[name].get("channel").and_then(Value::as_str).unwrap_or_default().to_owned();
-            if let Some(Operation::Subscribe(subscribe)) = &read.operation {
+            if let Some(ClientRequest::Subscribe(subscribe)) = &read.operation {
                 assert_eq!(subscribe.channel, channel("subscribe"));
                 assert_eq!(subscribe.recover, written["subscribe"].get("recover").is_some_and(|flag| flag == true));
                 assert_eq!(subscribe.offset, written["subscribe"].get("offset").and_then(Value::as_u64).unwrap_or(0));
             }
-            if let Some(Operation::Publish(publish)) = &read.operation {
+            if let Some(ClientRequest::Publish(publish)) = &read.operation {
                 assert_eq!(publish.channel, channel("publish"));
                 // `null` is absence, as the protocol has it.
                 let data =
@@ -168,7 +168,7 @@ fn a_command_that_is_written_in_another_way_is_the_same_command() {
         let plain = command.to_string();
         let other = object(random, command.as_object().expect("it is an object"), false);
         let read = |text: &str| {
-            let all: Result<Vec<_>, _> = Commands::read(Body::Json, text.as_bytes()).collect();
+            let all: Result<Vec<_>, _> = Commands::read(Encoding::Json, text.as_bytes()).collect();
             format!("{:?}", all.unwrap_or_else(|error| panic!("{error:?}: {text}")))
         };
         assert_eq!(read(&plain), read(&other), "{plain}\n{other}");
@@ -316,7 +316,7 @@ fn exactly_that_is_read_which_is_json_and_has_the_members_of_a_command() {
         // The transport has checked UTF-8 before.
         let Ok(text) = String::from_utf8(bytes) else { return };
         let mut values = serde_json::Deserializer::from_str(&text).into_iter::<Box<RawValue>>();
-        for read in Commands::read(Body::Json, text.as_bytes()) {
+        for read in Commands::read(Encoding::Json, text.as_bytes()) {
             match (read.is_ok(), values.next().expect("there is a value for each command")) {
                 (is_read, Ok(value)) => {
                     let is_command = has_members(value.get(), COMMAND);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::Value;
-use touchline_protocol::publication::{ClientInfo, Content, Place, Publication};
+use touchline_protocol::publication::{ClientInfo, Content, LogPosition, Publication};
 use touchline_protocol::websocket::Role;
 
 use crate::fuzz_frames::tungstenite_reads;
@@ -37,7 +37,7 @@ fn publications_say_what_was_meant() {
             expires_ms: 0,
         };
         let (channel, epoch) = (random.text(), random.text());
-        let place = random.one_in(2).then(|| Place {
+        let place = random.one_in(2).then(|| LogPosition {
             offset: 1 + random.next() % 3,
             epoch: &epoch,
             time_ms: random.next() >> 20,

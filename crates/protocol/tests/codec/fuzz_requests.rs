@@ -7,9 +7,9 @@ use touchline_protocol::Wire;
 use touchline_protocol::deflate::inflate;
 use touchline_protocol::emulation::EmulationRequest;
 use touchline_protocol::lines::{Lines, TooLong};
-use touchline_protocol::message::Body;
+use touchline_protocol::message::Encoding;
 use touchline_protocol::protobuf::Fields;
-use touchline_protocol::wire::{Coding, Envelope};
+use touchline_protocol::wire::{Coding, Framing};
 
 use crate::random::{Random, fuzz};
 
@@ -83,8 +83,10 @@ fn compressed_messages_come_back_and_broken_ones_end_within_their_limit() {
         let messages: Vec<Vec<u8>> = (0..1 + random.below(4))
             .map(|_| if random.one_in(2) { lines_of(random) } else { random.bytes(random.0 as usize % 300) })
             .collect();
-        let wire =
-            Wire { body: Body::Protobuf, envelope: Envelope::Stream(Coding::Gzip { from: random.below(100) as u32 }) };
+        let wire = Wire {
+            encoding: Encoding::Protobuf,
+            framing: Framing::Stream(Coding::Gzip { from: random.below(100) as u32 }),
+        };
         let mut stream = Vec::new();
         messages.iter().for_each(|message| wire.frame(message, &mut stream));
         let plain = messages.concat();

@@ -5,28 +5,28 @@ use std::sync::Arc;
 
 use prost::Message as _;
 use serde_json::{Value, json};
-use touchline_protocol::command::{Commands, Operation};
+use touchline_protocol::command::{ClientRequest, Commands};
 use touchline_protocol::filter::{Filter, FilterLimits};
-use touchline_protocol::message::{Body, ConnectResult, Messages, Push, Reply, SubscribeResult};
-use touchline_protocol::publication::{Content, Missed, Place, Publication};
+use touchline_protocol::message::{ConnectResult, Encoding, Messages, Push, Reply, SubscribeResult};
+use touchline_protocol::publication::{Content, LogPosition, Publication, Recovered};
 use touchline_protocol::{Disconnect, Error, Unsubscribe};
 
 use crate::protobuf::{both, proto};
 
 /// The kinds of commands, by their names in JSON.
-fn kind_of_command(operation: &Operation<'_>) -> &'static str {
+fn kind_of_command(operation: &ClientRequest<'_>) -> &'static str {
     match operation {
-        Operation::Connect(_) => "connect",
-        Operation::Send => "send",
-        Operation::Subscribe(_) => "subscribe",
-        Operation::Unsubscribe(_) => "unsubscribe",
-        Operation::Publish(_) => "publish",
-        Operation::Presence(_) => "presence",
-        Operation::PresenceStats(_) => "presence_stats",
-        Operation::History(_) => "history",
-        Operation::Rpc(_) => "rpc",
-        Operation::Refresh(_) => "refresh",
-        Operation::SubRefresh(_) => "sub_refresh",
+        ClientRequest::Connect(_) => "connect",
+        ClientRequest::Send => "send",
+        ClientRequest::Subscribe(_) => "subscribe",
+        ClientRequest::Unsubscribe(_) => "unsubscribe",
+        ClientRequest::Publish(_) => "publish",
+        ClientRequest::Presence(_) => "presence",
+        ClientRequest::PresenceStats(_) => "presence_stats",
+        ClientRequest::History(_) => "history",
+        ClientRequest::Rpc(_) => "rpc",
+        ClientRequest::Refresh(_) => "refresh",
+        ClientRequest::SubRefresh(_) => "sub_refresh",
     }
 }
 
@@ -118,7 +118,7 @@ fn every_kind_of_command_is_read_from_both_forms() {
         let text = json.to_string();
         let bytes = message.encode_length_delimited_to_vec();
         let (mut lines, mut messages) =
-            (Commands::read(Body::Json, text.as_bytes()), Commands::read(Body::Protobuf, &bytes));
+            (Commands::read(Encoding::Json, text.as_bytes()), Commands::read(Encoding::Protobuf, &bytes));
         let ours = lines.next().expect("a command").expect("it is good");
         let theirs = messages.next().expect("a command").expect("it is good");
         assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
@@ -140,7 +140,7 @@ fn of_two_operations_in_one_message_the_first_by_their_order_counts() {
         let mut bytes = Vec::new();
         prost::encoding::encode_varint(whole.len() as u64, &mut bytes);
         bytes.extend_from_slice(&whole);
-        let command = Commands::read(Body::Protobuf, &bytes).next().expect("a command").expect("it is good");
+        let command = Commands::read(Encoding::Protobuf, &bytes).next().expect("a command").expect("it is good");
         let kind = kind_of_command(&command.operation.expect("it is known"));
         assert!(all[first].0.get(kind).is_some(), "{kind} of {first} and {second}");
     }
@@ -157,9 +157,9 @@ fn a_filter_nests_so_deep_in_protobuf_too() {
         let subscribe = proto::Subscribe { channel: "c".into(), tf: Some(nested(nodes)), ..Default::default() };
         let bytes =
             proto::Command { id: 1, subscribe: Some(subscribe), ..Default::default() }.encode_length_delimited_to_vec();
-        let read = Commands::read(Body::Protobuf, &bytes).next().expect("a command");
+        let read = Commands::read(Encoding::Protobuf, &bytes).next().expect("a command");
         assert_eq!(read.is_ok(), is_read, "{nodes}");
-        let Ok(Some(Operation::Subscribe(request))) = read.map(|command| command.operation) else { continue };
+        let Ok(Some(ClientRequest::Subscribe(request))) = read.map(|command| command.operation) else { continue };
         let limits = FilterLimits { nodes: 64, size: 4_096 };
         assert_eq!(Filter::check(&request.tf.expect("it has a filter"), limits).is_some(), is_good, "{nodes}");
     }
@@ -198,7 +198,7 @@ const PUSHES: usize = 6;
 
 fn publication(offset: u64) -> Arc<Publication> {
     let content = Content { data: "1".into(), tags: [("k".to_owned(), "v".to_owned())].into(), ..Content::default() };
-    Arc::new(Publication::encode("c", &content, Some(Place { offset, epoch: "abcdefgh", time_ms: 5 })))
+    Arc::new(Publication::encode("c", &content, Some(LogPosition { offset, epoch: "abcdefgh", time_ms: 5 })))
 }
 
 /// A subscription with everything that there is to say of it.
@@ -213,7 +213,7 @@ fn subscribed(publications: &[Arc<Publication>]) -> SubscribeResult<'_> {
         was_recovering: true,
         delta: true,
         data: Some(b"7"),
-        missed: Missed { publications, is_delta: false },
+        missed: Recovered { publications, is_delta: false },
     }
 }
 
@@ -300,7 +300,7 @@ fn subscriptions_within_a_connect_reply_say_all_in_both_forms() {
 #[test]
 fn who_only_listens_is_told_of_the_connection_by_a_push() {
     let mut bare = Messages::default();
-    bare.encode_as(Body::Push);
+    bare.encode_as(Encoding::Push);
     bare.reply(1, &Reply::Connect(ConnectResult { client: "id", version: "1", ..ConnectResult::default() }));
     assert_eq!(
         serde_json::from_slice::<Value>(bare.bytes()).expect("JSON"),
@@ -338,7 +338,7 @@ fn every_kind_of_push_says_all_in_both_forms() {
         assert_eq!(ours, expected, "JSON of {kind}");
         assert_eq!(theirs, expected, "Protobuf of {kind}");
         let mut bare = Messages::default();
-        bare.encode_as(Body::Push);
+        bare.encode_as(Encoding::Push);
         bare.push("c", &push);
         assert_eq!(
             serde_json::from_slice::<Value>(bare.bytes()).expect("JSON"),
@@ -353,7 +353,7 @@ fn every_kind_of_push_says_all_in_both_forms() {
 
 #[test]
 fn messages_stand_one_behind_the_other() {
-    for body in [Body::Json, Body::Protobuf, Body::Push] {
+    for body in [Encoding::Json, Encoding::Protobuf, Encoding::Push] {
         let mut messages = Messages::default();
         messages.encode_as(body);
         assert!(messages.is_empty());
@@ -361,11 +361,11 @@ fn messages_stand_one_behind_the_other() {
         assert!(!messages.is_empty());
         let one = messages.bytes().to_vec();
         messages.push("c", &Push::Refresh { ttl_s: 1 });
-        let between: &[u8] = if body == Body::Protobuf { b"" } else { b"\n" };
+        let between: &[u8] = if body == Encoding::Protobuf { b"" } else { b"\n" };
         assert_eq!(messages.bytes(), [&one, between, &one].concat(), "{body:?}");
         messages.clear();
         assert!(messages.is_empty() && messages.body() == body);
         messages.reply(1, &Reply::Publish);
-        assert_eq!(messages.is_empty(), body == Body::Push, "who only listens has sent no command");
+        assert_eq!(messages.is_empty(), body == Encoding::Push, "who only listens has sent no command");
     }
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use prost::Message as _;
 use serde_json::{Value, json};
-use touchline_protocol::command::{Commands, Operation};
-use touchline_protocol::message::{Body, ConnectResult, Messages, Push, Reply, SubscribeResult};
-use touchline_protocol::publication::{Change, Content, Missed, Place, Publication};
-use touchline_protocol::wire::{Coding, Envelope};
+use touchline_protocol::command::{ClientRequest, Commands};
+use touchline_protocol::message::{ConnectResult, Encoding, Messages, Push, Reply, SubscribeResult};
+use touchline_protocol::publication::{Content, Delta, LogPosition, Publication, Recovered};
+use touchline_protocol::wire::{Coding, Framing};
 use touchline_protocol::{Disconnect, Error, Unsubscribe, Wire, deflate};
 
 use crate::random::{Random, fuzz};
@@ -259,7 +259,7 @@ fn both_forms_of_a_command_are_read_as_the_same() {
         let read = |body, input| {
             Commands::read(body, input).map(|command| format!("{:?}", command.expect("it is good"))).collect::<Vec<_>>()
         };
-        let (json, protobuf) = (read(Body::Json, lines.as_bytes()), read(Body::Protobuf, &messages));
+        let (json, protobuf) = (read(Encoding::Json, lines.as_bytes()), read(Encoding::Protobuf, &messages));
         assert_eq!(json.len(), count);
         assert_eq!(json, protobuf);
     });
@@ -271,21 +271,21 @@ fn what_is_broken_is_refused_or_read_as_others_read_it() {
         let mut bytes = command(random).1.encode_length_delimited_to_vec();
         random.mutate(&mut bytes);
         let theirs = proto::Command::decode_length_delimited(&bytes[..]);
-        let ours = Commands::read(Body::Protobuf, &bytes).next();
+        let ours = Commands::read(Encoding::Protobuf, &bytes).next();
         if let (Ok(theirs), Some(Ok(ours))) = (theirs, ours) {
             assert_eq!(theirs.id, ours.id);
             let (publish, subscribe) =
                 (theirs.publish.map(|p| p.channel), theirs.subscribe.map(|s| (s.channel, s.offset)));
             match ours.operation {
                 // They hide what comes behind them.
-                Some(Operation::Connect(_) | Operation::Send) => {}
-                Some(Operation::Subscribe(ours)) => {
+                Some(ClientRequest::Connect(_) | ClientRequest::Send) => {}
+                Some(ClientRequest::Subscribe(ours)) => {
                     assert_eq!(subscribe, Some((ours.channel.into_owned(), ours.offset)))
                 }
-                Some(Operation::Publish(ours)) => {
+                Some(ClientRequest::Publish(ours)) => {
                     assert_eq!((subscribe, publish), (None, Some(ours.channel.into_owned())))
                 }
-                Some(Operation::Unsubscribe(_)) => assert_eq!(subscribe, None),
+                Some(ClientRequest::Unsubscribe(_)) => assert_eq!(subscribe, None),
                 _ => assert_eq!((subscribe, publish), (None, None)),
             }
         }
@@ -467,7 +467,7 @@ fn publication(random: &mut Random, channel: &str, data: &Value) -> Arc<Publicat
         info: None,
         expires_ms: 0,
     };
-    let place = random.one_in(2).then(|| Place {
+    let place = random.one_in(2).then(|| LogPosition {
         offset: 1 + random.next() % 5,
         epoch: "abcdefgh",
         time_ms: random.next() >> 20,
@@ -478,7 +478,7 @@ fn publication(random: &mut Random, channel: &str, data: &Value) -> Arc<Publicat
 /// What both encoders write of the same.
 pub(crate) fn both(write: impl Fn(&mut Messages)) -> (Value, Value) {
     let (mut json, mut protobuf) = (Messages::default(), Messages::default());
-    protobuf.encode_as(Body::Protobuf);
+    protobuf.encode_as(Encoding::Protobuf);
     write(&mut json);
     write(&mut protobuf);
     let mut rest = protobuf.bytes();
@@ -505,7 +505,7 @@ fn both_forms_of_a_reply_say_the_same() {
             was_recovering: flag,
             delta: flag,
             data: Some(text.as_bytes()),
-            missed: Missed { publications: &publications, is_delta: false },
+            missed: Recovered { publications: &publications, is_delta: false },
         };
         let connect = ConnectResult {
             client: "id",
@@ -540,7 +540,7 @@ fn both_forms_of_a_reply_say_the_same() {
             Push::Publication(&one),
             Push::Unsubscribe(Unsubscribe::EXPIRED),
             Push::Message(text.as_bytes()),
-            Push::Subscribe(SubscribeResult { missed: Missed::default(), ..subscribe }),
+            Push::Subscribe(SubscribeResult { missed: Recovered::default(), ..subscribe }),
             Push::Disconnect(disconnect),
             Push::Refresh { ttl_s: 5 },
         ];
@@ -555,14 +555,16 @@ fn shared_publications_say_the_same_in_every_form() {
     fuzz(|random| {
         let (channel, data) = (name(random), json!({"t": random.text()}));
         let one = publication(random, &channel, &data);
-        let line = |body, envelope| one.framed(Wire { body, envelope }, Change::None);
-        let json: Value = serde_json::from_slice(&line(Body::Json, Envelope::Stream(Coding::Identity))).expect("JSON");
-        let push: Value = serde_json::from_slice(&line(Body::Push, Envelope::Stream(Coding::Identity))).expect("JSON");
+        let line = |body, envelope| one.framed(Wire { encoding: body, framing: envelope }, Delta::None);
+        let json: Value =
+            serde_json::from_slice(&line(Encoding::Json, Framing::Stream(Coding::Identity))).expect("JSON");
+        let push: Value =
+            serde_json::from_slice(&line(Encoding::Push, Framing::Stream(Coding::Identity))).expect("JSON");
         assert_eq!(json["push"], push);
-        let event = line(Body::Push, Envelope::EventStream(Coding::Identity));
+        let event = line(Encoding::Push, Framing::EventStream(Coding::Identity));
         let event = event.strip_prefix(b"data: ").and_then(|event| event.strip_suffix(b"\n\n")).expect("an event");
         assert_eq!(serde_json::from_slice::<Value>(event).expect("JSON"), push);
-        let message = line(Body::Protobuf, Envelope::Stream(Coding::Identity));
+        let message = line(Encoding::Protobuf, Framing::Stream(Coding::Identity));
         let mut rest = &message[..];
         prost::encoding::decode_varint(&mut rest).expect("a length");
         assert_eq!(trimmed(value(rest, REPLY)), trimmed(json));

@@ -1,6 +1,6 @@
 //! Frames as bytes, and what our decoder makes of them.
 
-use touchline_protocol::websocket::{Assembly, Event, Role, Violation, mask};
+use touchline_protocol::websocket::{Assembly, FrameEvent, Role, Violation, mask};
 
 pub(crate) const CONTINUATION: u8 = 0;
 pub(crate) const TEXT: u8 = 1;
@@ -46,13 +46,13 @@ pub(crate) enum Seen {
 }
 
 impl Seen {
-    pub(crate) fn of(event: &Event<'_>) -> Self {
+    pub(crate) fn of(event: &FrameEvent<'_>) -> Self {
         match *event {
-            Event::Text(text) => Seen::Text(text.to_owned()),
-            Event::Binary(bytes) => Seen::Binary(bytes.to_vec()),
-            Event::Ping(bytes) => Seen::Ping(bytes.to_vec()),
-            Event::Pong(bytes) => Seen::Pong(bytes.to_vec()),
-            Event::Close { code, reason } => Seen::Close(code, reason.to_owned()),
+            FrameEvent::Text(text) => Seen::Text(text.to_owned()),
+            FrameEvent::Binary(bytes) => Seen::Binary(bytes.to_vec()),
+            FrameEvent::Ping(bytes) => Seen::Ping(bytes.to_vec()),
+            FrameEvent::Pong(bytes) => Seen::Pong(bytes.to_vec()),
+            FrameEvent::Close { code, reason } => Seen::Close(code, reason.to_owned()),
         }
     }
 

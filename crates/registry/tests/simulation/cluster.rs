@@ -3,7 +3,9 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use touchline_registry::{Change, Event, Output, OwnerId, Reason, Refusal, Registered, Replica, Settings};
+use touchline_registry::{
+    EntryChange, Output, OwnerId, Reason, RegisterRefusal, Registered, RegistryEvent, Replica, Settings,
+};
 
 pub(crate) fn id(n: u8) -> OwnerId {
     OwnerId([n; 16])
@@ -13,7 +15,7 @@ pub(crate) fn id(n: u8) -> OwnerId {
 pub(crate) struct Cluster {
     pub(crate) now_ms: u64,
     pub(crate) replicas: Vec<Replica>,
-    pub(crate) events: Vec<Vec<Event>>,
+    pub(crate) events: Vec<Vec<RegistryEvent>>,
     pub(crate) lost: Vec<(usize, OwnerId, Arc<str>, Reason)>,
     pub(crate) questions: Vec<(usize, Arc<str>)>,
     /// Links that carry nothing, both ways.
@@ -83,7 +85,7 @@ impl Cluster {
         self.pass(3_000);
     }
 
-    pub(crate) fn register(&mut self, node: usize, owner: u8, name: &str) -> Result<Registered, Refusal> {
+    pub(crate) fn register(&mut self, node: usize, owner: u8, name: &str) -> Result<Registered, RegisterRefusal> {
         let result = self.replicas[node].register(id(owner), name, b"", false, self.now_ms);
         self.now_ms += 1;
         result
@@ -95,7 +97,7 @@ impl Cluster {
         found
     }
 
-    pub(crate) fn changes(&self, node: usize) -> Vec<Change> {
+    pub(crate) fn changes(&self, node: usize) -> Vec<EntryChange> {
         self.events[node].iter().map(|event| event.change).collect()
     }
 

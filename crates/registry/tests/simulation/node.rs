@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use touchline_registry::{Change, Entry, Event, Output, OwnerId, Refusal, Registered, Replica, Settings};
+use touchline_registry::{
+    Entry, EntryChange, Output, OwnerId, RegisterRefusal, Registered, RegistryEvent, Replica, Settings,
+};
 
 use crate::random::Random;
 
@@ -153,7 +155,9 @@ impl Node {
                 assert_eq!((entry.owner(), entry.meta()), (owner, &*meta));
                 assert!(self.held(owner).names.insert(name.into(), meta).is_none(), "it did not have the name");
             }
-            Err(Refusal::Taken(entry)) => assert_ne!((entry.owner(), entry.node()), (owner, self.replica.node())),
+            Err(RegisterRefusal::Taken(entry)) => {
+                assert_ne!((entry.owner(), entry.node()), (owner, self.replica.node()))
+            }
             Err(other) => panic!("{other:?}"),
         }
     }
@@ -164,7 +168,7 @@ impl Node {
         if result.is_ok() {
             self.ended.push((name.into(), owner));
         }
-        assert_eq!(self.replica.unregister(owner, name), Err(Refusal::Undefined), "and only once");
+        assert_eq!(self.replica.unregister(owner, name), Err(RegisterRefusal::Undefined), "and only once");
     }
 
     fn update(&mut self, owner: OwnerId, name: &str, meta: Meta) {
@@ -225,27 +229,29 @@ impl Node {
     }
 
     /// Every event must fit what the ones before it have told.
-    fn replay(&mut self, Event { change, entry, .. }: Event) {
+    fn replay(&mut self, RegistryEvent { change, entry, .. }: RegistryEvent) {
         let (key, owner, meta) = (entry.key().to_owned(), entry.owner(), entry.meta().to_vec());
         let node = Arc::clone(entry.node());
-        if !matches!(change, Change::Unregistered | Change::Left) {
+        if !matches!(change, EntryChange::Unregistered | EntryChange::Left) {
             self.named.push(("what an event says is there", entry.clone()));
         }
         match change {
-            Change::Registered => assert!(self.names.insert(key, (owner, node, meta)).is_none(), "registered twice"),
-            Change::Updated => {
+            EntryChange::Registered => {
+                assert!(self.names.insert(key, (owner, node, meta)).is_none(), "registered twice")
+            }
+            EntryChange::Updated => {
                 let before = self.names.insert(key, (owner, Arc::clone(&node), meta));
                 assert!(before.is_some_and(|(o, n, _)| (o, n) == (owner, node)), "updated what was not there");
             }
-            Change::Unregistered => {
+            EntryChange::Unregistered => {
                 let before = self.names.remove(&key);
                 assert_eq!(before, Some((owner, node, meta)), "unregistered what was not there");
             }
-            Change::Joined => assert!(self.members.insert((key, node, owner), meta).is_none(), "joined twice"),
-            Change::MemberUpdated => {
+            EntryChange::Joined => assert!(self.members.insert((key, node, owner), meta).is_none(), "joined twice"),
+            EntryChange::MemberUpdated => {
                 assert!(self.members.insert((key, node, owner), meta).is_some(), "updated a stranger")
             }
-            Change::Left => assert_eq!(self.members.remove(&(key, node, owner)), Some(meta), "a stranger left"),
+            EntryChange::Left => assert_eq!(self.members.remove(&(key, node, owner)), Some(meta), "a stranger left"),
         }
     }
 

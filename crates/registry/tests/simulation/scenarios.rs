@@ -1,7 +1,7 @@
 //! The days that a registry must survive, one by one.
 
 use touchline_registry::{
-    Change, Limits, Output, OwnerId, Policy, Reason, Refusal, Registered, Replica, Settings, Stamp,
+    EntryChange, Limits, Output, OwnerId, Policy, Reason, RegisterRefusal, Registered, Replica, Settings, Stamp,
 };
 
 use crate::cluster::{Cluster, id};
@@ -18,9 +18,9 @@ fn a_name_is_seen_everywhere_until_it_is_given_up() {
     cluster.deliver();
     for node in 0..3 {
         assert_eq!(cluster.owner(node, "bike"), None);
-        assert_eq!(cluster.changes(node), [Change::Registered, Change::Unregistered]);
+        assert_eq!(cluster.changes(node), [EntryChange::Registered, EntryChange::Unregistered]);
     }
-    assert_eq!(cluster.replicas[0].unregister(id(1), "bike"), Err(Refusal::Undefined));
+    assert_eq!(cluster.replicas[0].unregister(id(1), "bike"), Err(RegisterRefusal::Undefined));
 }
 
 #[test]
@@ -32,16 +32,18 @@ fn the_same_owner_again_replaces_the_metadata_and_another_is_refused() {
     cluster.deliver();
     for (node, owner) in [(0, 2), (1, 3)] {
         let refused = cluster.register(node, owner, "bike");
-        assert!(matches!(refused, Err(Refusal::Taken(entry)) if entry.owner() == id(1) && entry.meta() == b"red"));
+        assert!(
+            matches!(refused, Err(RegisterRefusal::Taken(entry)) if entry.owner() == id(1) && entry.meta() == b"red")
+        );
     }
     cluster.deliver();
     for node in 0..2 {
-        assert_eq!(cluster.changes(node), [Change::Registered, Change::Updated]);
+        assert_eq!(cluster.changes(node), [EntryChange::Registered, EntryChange::Updated]);
         assert_eq!(cluster.owner(node, "bike"), Some(id(1)));
     }
     assert_eq!(
         cluster.replicas[1].unregister(id(1), "bike"),
-        Err(Refusal::Undefined),
+        Err(RegisterRefusal::Undefined),
         "only its own node can take it away"
     );
 }
@@ -54,7 +56,7 @@ fn metadata_is_replaced_only_as_it_was_seen() {
         cluster.replicas[0].update_meta(id(1), "bike", b"1", Some((entry.stamp(), 0))).expect("nobody was faster");
     assert_eq!((updated.stamp(), updated.revision()), (entry.stamp(), 1));
     let late = cluster.replicas[0].update_meta(id(1), "bike", b"2", Some((entry.stamp(), 0)));
-    assert!(matches!(late, Err(Refusal::Changed(seen)) if seen == updated));
+    assert!(matches!(late, Err(RegisterRefusal::Changed(seen)) if seen == updated));
     cluster.deliver();
     assert_eq!(cluster.replicas[1].lookup("bike").map(|entry| entry.meta().to_vec()), Some(b"1".to_vec()));
 }
@@ -73,7 +75,7 @@ fn a_closed_owner_leaves_nothing_anywhere_and_one_event_for_each() {
     cluster.deliver();
     assert_eq!(cluster.messages - before, 1, "one operation says it all");
     for node in 0..2 {
-        assert_eq!(cluster.changes(node), [Change::Unregistered; 50]);
+        assert_eq!(cluster.changes(node), [EntryChange::Unregistered; 50]);
         assert!(cluster.events[node].iter().all(|event| event.reason == Reason::Closed));
         assert_eq!(cluster.owner(node, "other"), Some(id(2)));
         assert_eq!(cluster.replicas[node].owners(), 1);
@@ -101,7 +103,7 @@ fn who_joins_late_has_everything_while_registrations_go_on() {
     cluster.settle();
     for node in 1..3_usize {
         assert_eq!(cluster.replicas[node].view().names(), 22_000);
-        assert_eq!(cluster.changes(node), [Change::Registered; 22_000], "none missing, none double");
+        assert_eq!(cluster.changes(node), [EntryChange::Registered; 22_000], "none missing, none double");
         let installed = cluster.replicas[node].counters().snapshots_installed - before[node - 1];
         assert_eq!(installed, 2, "one of each other node: the first had purged both");
     }
@@ -299,7 +301,7 @@ fn a_group_has_each_member_once_with_its_metadata() {
         assert_eq!(members, [(id(1), b"b".to_vec()), (id(2), b"c".to_vec())]);
     }
     assert!(cluster.replicas[0].is_member(id(1), "room") && !cluster.replicas[0].is_member(id(2), "room"));
-    assert_eq!(cluster.replicas[0].leave(id(2), "room"), Err(Refusal::Undefined));
+    assert_eq!(cluster.replicas[0].leave(id(2), "room"), Err(RegisterRefusal::Undefined));
     cluster.replicas[0].leave(id(1), "room").expect("a member");
     cluster.replicas[1].close(id(2));
     cluster.deliver();
@@ -399,13 +401,13 @@ fn bad_input_is_refused_and_changes_nothing() {
     let mut cluster = Cluster::new(2, &Settings { limits, ..Settings::default() });
     let replica = &mut cluster.replicas[0];
     for (name, meta) in [("", ""), ("12345", ""), ("1", "123")] {
-        assert_eq!(replica.register(id(1), name, meta.as_bytes(), false, 1), Err(Refusal::TooLong));
-        assert_eq!(replica.join(id(1), name, meta.as_bytes(), 1), Err(Refusal::TooLong));
+        assert_eq!(replica.register(id(1), name, meta.as_bytes(), false, 1), Err(RegisterRefusal::TooLong));
+        assert_eq!(replica.join(id(1), name, meta.as_bytes(), 1), Err(RegisterRefusal::TooLong));
     }
     replica.register(id(1), "a", b"", false, 1).expect("within limits");
     replica.join(id(1), "b", b"", 1).expect("within limits");
-    assert_eq!(replica.register(id(1), "c", b"", false, 1), Err(Refusal::TooMany));
-    assert_eq!(replica.join(id(1), "c", b"", 1), Err(Refusal::TooMany));
+    assert_eq!(replica.register(id(1), "c", b"", false, 1), Err(RegisterRefusal::TooMany));
+    assert_eq!(replica.join(id(1), "c", b"", 1), Err(RegisterRefusal::TooMany));
     for message in [&b""[..], b"\x02\x01", b"\x01\x09", &[1, 1, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255]] {
         replica.receive(message, 1);
     }
@@ -498,7 +500,7 @@ fn what_is_said_again_is_no_change() {
         cluster.deliver();
     }
     for node in 0..2 {
-        assert_eq!(cluster.changes(node), [Change::Registered, Change::Joined]);
+        assert_eq!(cluster.changes(node), [EntryChange::Registered, EntryChange::Joined]);
     }
     assert_eq!(cluster.replicas[1].lookup("name").map(|entry| entry.revision()), Some(0));
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use touchline_registry::{Change, Reason, Replica, Settings};
+use touchline_registry::{EntryChange, Reason, Replica, Settings};
 
 use crate::wire::{Body, claim, record, unclaim};
 use crate::{Story, claims, heartbeat, id};
@@ -163,7 +163,7 @@ fn a_gap_is_asked_for_by_its_number_and_what_is_known_is_skipped() {
     story.hear("there", Body::Delta { first: 8, count: 1, operations: unclaim("a", 0) });
     story.changes();
     story.hear("there", Body::Delta { first: 6, count: 4, operations: [a, c.clone(), unclaim("a", 0), c].concat() });
-    assert_eq!(story.changes(), [(Change::Registered, "c".to_owned(), Reason::Normal)]);
+    assert_eq!(story.changes(), [(EntryChange::Registered, "c".to_owned(), Reason::Normal)]);
     story.hear("there", claims(9, &["x"]));
     story.hear("there", claims(3, &["x", "y"]));
     story.hear("there", Body::Delta { first: u64::MAX, count: 2, operations: Vec::new() });

@@ -1,6 +1,6 @@
 //! Nodes that fall silent, stand still, are purged and begin a new life.
 
-use touchline_registry::{Change, Policy, Reason, Refusal, Registered, Settings, Timing};
+use touchline_registry::{EntryChange, Policy, Reason, RegisterRefusal, Registered, Settings, Timing};
 
 use crate::wire::{Body, Life, Message, TRUST, claim, record};
 use crate::{BIRTH, OTHER_LIFE, START_MS, Story, claims, heartbeat, id};
@@ -32,7 +32,7 @@ fn a_node_that_is_not_followed_for_the_timeout_is_purged() {
     assert!(story.sees_there());
     story.pass(1);
     assert_eq!((story.sees_there(), story.now_ms - silent_since_ms), (false, 6_000));
-    assert_eq!(story.changes().last(), Some(&(Change::Unregistered, "bike".to_owned(), Reason::NodeDown)));
+    assert_eq!(story.changes().last(), Some(&(EntryChange::Unregistered, "bike".to_owned(), Reason::NodeDown)));
     assert_eq!(story.nodes, [("there".to_owned(), true), ("there".to_owned(), false)]);
     // This life of it does not come back.
     story.hear("there", heartbeat(9));
@@ -121,7 +121,7 @@ fn while_the_backend_is_asked_the_name_is_still_its_owners() {
     let updated = story.here.register(id(1), "bike", b"new", false, START_MS);
     assert!(matches!(updated, Ok(Registered::Updated(entry)) if entry.meta() == b"new" && entry.owner() == id(1)));
     assert!(
-        matches!(story.here.may_register(id(2), "bike", b"", false), Err(Refusal::Taken(entry)) if entry.owner() == id(200))
+        matches!(story.here.may_register(id(2), "bike", b"", false), Err(RegisterRefusal::Taken(entry)) if entry.owner() == id(200))
     );
     // Elsewhere the backend has decided for the other, three times by now: there is no question any more.
     story.hear("there", Body::Delta { first: 2, count: 1, operations: later });
@@ -257,7 +257,7 @@ fn who_was_away_takes_only_new_snapshots() {
     story.changes();
     let operations = claim(0, &record(id(200), 1 << 16, 0, "kept", ""));
     story.hear("there", Body::Snapshot { last: 3, doubt: 0, nonce: wanted[0].1, part: 0, parts: 1, operations });
-    assert_eq!(story.changes(), [(Change::Unregistered, "ended".to_owned(), Reason::Normal)]);
+    assert_eq!(story.changes(), [(EntryChange::Unregistered, "ended".to_owned(), Reason::Normal)]);
     assert_eq!((story.here.is_settled(), story.nodes.len()), (true, 1), "it was in sight all the time");
 }
 

@@ -10,7 +10,7 @@ mod memory;
 mod wire;
 mod words;
 
-use touchline_registry::{Change, Event, Output, OwnerId, Reason, Replica, Settings};
+use touchline_registry::{EntryChange, Output, OwnerId, Reason, RegistryEvent, Replica, Settings};
 
 use wire::{Body, Life, Message};
 
@@ -27,7 +27,7 @@ fn id(n: u8) -> OwnerId {
 struct Story {
     here: Replica,
     now_ms: u64,
-    events: Vec<Event>,
+    events: Vec<RegistryEvent>,
     /// Times that the host was asked to look at its connections.
     probes: usize,
     /// Names about which the backend was asked.
@@ -137,7 +137,7 @@ impl Story {
         self.here.nodes().any(|(node, _)| &**node == "there")
     }
 
-    fn changes(&mut self) -> Vec<(Change, String, Reason)> {
+    fn changes(&mut self) -> Vec<(EntryChange, String, Reason)> {
         self.said();
         self.events.drain(..).map(|event| (event.change, event.entry.key().to_owned(), event.reason)).collect()
     }

@@ -1,6 +1,6 @@
 //! What nodes say to each other is what `docs/registry.md` says; what is no such word is counted, and changes nothing.
 
-use touchline_registry::{Change, Limits, Output, Policy, Reason, Replica, Settings, Stamp};
+use touchline_registry::{EntryChange, Limits, Output, Policy, Reason, Replica, Settings, Stamp};
 
 use crate::wire::{Body, Message, TRUST, claim, close, join, leave, record, unclaim};
 use crate::{BIRTH, OTHER_LIFE, START_MS, Story, claims, heartbeat, id};
@@ -39,14 +39,14 @@ fn each_operation_of_another_node_is_carried_out() {
     let crew = |member, meta| record(id(member), STAMP, 0, "crew", meta);
     let (name, group) = ("bike".to_owned(), "crew".to_owned());
     let steps = [
-        (claim(0, &bike(0, "red")), Change::Registered, &name, Reason::Normal),
-        (claim(0, &bike(1, "blue")), Change::Updated, &name, Reason::Normal),
-        (unclaim("bike", 2), Change::Unregistered, &name, Reason::Conflict),
-        (join(&crew(1, "a")), Change::Joined, &group, Reason::Normal),
-        (join(&crew(1, "b")), Change::MemberUpdated, &group, Reason::Normal),
-        (leave("crew", id(1), 0), Change::Left, &group, Reason::Normal),
-        (join(&crew(2, "")), Change::Joined, &group, Reason::Normal),
-        (close(id(2), 1), Change::Left, &group, Reason::Closed),
+        (claim(0, &bike(0, "red")), EntryChange::Registered, &name, Reason::Normal),
+        (claim(0, &bike(1, "blue")), EntryChange::Updated, &name, Reason::Normal),
+        (unclaim("bike", 2), EntryChange::Unregistered, &name, Reason::Conflict),
+        (join(&crew(1, "a")), EntryChange::Joined, &group, Reason::Normal),
+        (join(&crew(1, "b")), EntryChange::MemberUpdated, &group, Reason::Normal),
+        (leave("crew", id(1), 0), EntryChange::Left, &group, Reason::Normal),
+        (join(&crew(2, "")), EntryChange::Joined, &group, Reason::Normal),
+        (close(id(2), 1), EntryChange::Left, &group, Reason::Closed),
     ];
     for (number, (operation, change, key, reason)) in (1..).zip(steps) {
         story.hear("there", Body::Delta { first: number, count: 1, operations: operation });

@@ -26,8 +26,8 @@ use tokio::net::TcpStream;
 use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 use touchline_engine::ShardId;
-use touchline_protocol::message::Body;
-use touchline_protocol::wire::{Coding, Envelope, Wire};
+use touchline_protocol::message::Encoding;
+use touchline_protocol::wire::{Coding, Framing, Wire};
 
 use crate::admission::Admission;
 use crate::agent::Agent;
@@ -224,7 +224,7 @@ pub(crate) fn lines(admission: Admission) -> Entrance {
 }
 
 /// How messages leave over bare TCP.
-const LINES: Wire = Wire { body: Body::Json, envelope: Envelope::Stream(Coding::Identity) };
+const LINES: Wire = Wire { encoding: Encoding::Json, framing: Framing::Stream(Coding::Identity) };
 
 /// Agrees upon TLS. Whoever only asked for a proof of a name has it by then, and nothing else is served to it.
 async fn agree(origin: &Origin, stream: TcpStream, tls: &Tls) -> Option<Box<TlsStream<TcpStream>>> {

@@ -181,7 +181,7 @@ fn health(node: &Node) -> Answer {
             "the registry's entries of other nodes are on their way\n",
         );
     }
-    if node.store().is_some_and(|store| !store.figures().is_healthy()) {
+    if node.store().is_some_and(|store| !store.metrics().is_healthy()) {
         return respond::text(
             StatusCode::SERVICE_UNAVAILABLE,
             "the primary database fails: durable channels can't be published to\n",
@@ -198,7 +198,7 @@ fn metrics(node: &Node, headers: &HeaderMap) -> Answer {
     registry.register_collector(Box::new(RegistryCollector { figures: node.figures(), link }));
     registry.register_collector(Box::new(NodeCollector::of(node)));
     if let Some(store) = node.store() {
-        registry.register_collector(Box::new(StoreCollector(Arc::clone(store.figures()))));
+        registry.register_collector(Box::new(StoreCollector(Arc::clone(store.metrics()))));
     }
     if let Some(stats) = node.stats() {
         registry.register_collector(Box::new(StatsCollector(Arc::clone(stats.figures()))));

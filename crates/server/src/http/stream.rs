@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, VARY};
 use hyper::{Method, Request, StatusCode};
-use touchline_protocol::message::Body;
-use touchline_protocol::wire::{Coding, Envelope};
+use touchline_protocol::message::Encoding;
+use touchline_protocol::wire::{Coding, Framing};
 use touchline_protocol::{Wire, deflate};
 
 use super::body::RequestBody;
@@ -99,9 +99,9 @@ pub(super) async fn admit(
         return refuse(respond::text(StatusCode::BAD_REQUEST, "no connect command\n"));
     }
     let mut headers = cors::admit(Answer::default(), origin.as_ref()).headers().clone();
-    let content_type = match wire.envelope {
-        Envelope::EventStream(_) => "text/event-stream; charset=utf-8",
-        _ if wire.body == Body::Protobuf => PROTOBUF,
+    let content_type = match wire.framing {
+        Framing::EventStream(_) => "text/event-stream; charset=utf-8",
+        _ if wire.encoding == Encoding::Protobuf => PROTOBUF,
         _ => "application/json; charset=utf-8",
     };
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
@@ -146,14 +146,14 @@ fn accepts_gzip(field: &str) -> bool {
 
 fn wire_of(transport: Transport, coding: Coding, headers: &HeaderMap) -> Wire {
     let is_sse = matches!(transport, Transport::Sse | Transport::UniSse);
-    let envelope = if is_sse { Envelope::EventStream(coding) } else { Envelope::Stream(coding) };
+    let envelope = if is_sse { Framing::EventStream(coding) } else { Framing::Stream(coding) };
     let is_protobuf = headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(PROTOBUF.as_bytes()));
     let body = match transport {
-        Transport::UniSse | Transport::UniHttpStream => Body::Push,
-        Transport::HttpStream if is_protobuf => Body::Protobuf,
-        _ => Body::Json,
+        Transport::UniSse | Transport::UniHttpStream => Encoding::Push,
+        Transport::HttpStream if is_protobuf => Encoding::Protobuf,
+        _ => Encoding::Json,
     };
-    Wire { body, envelope }
+    Wire { encoding: body, framing: envelope }
 }
 
 /// The value of `cf_connect`.
@@ -184,8 +184,8 @@ impl Admitted {
     /// with the first event, and parsers that read a line end as the end of an event (`eventsource` before version
     /// 3) would pass over both.
     pub(super) fn prelude(&self) -> Vec<u8> {
-        match self.wire.envelope {
-            Envelope::EventStream(Coding::Gzip { .. }) | Envelope::Stream(Coding::Gzip { .. }) => {
+        match self.wire.framing {
+            Framing::EventStream(Coding::Gzip { .. }) | Framing::Stream(Coding::Gzip { .. }) => {
                 deflate::GZIP_HEAD.to_vec()
             }
             _ => Vec::new(),

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use touchline_engine::Delivery;
 use touchline_engine::hub::DeliveryForm;
 use touchline_engine::request::ChannelEvent;
-use touchline_protocol::publication::{Change, Shared};
+use touchline_protocol::publication::{Delta, EncodedPush};
 use touchline_protocol::{Disconnect, Publication, Wire};
 use touchline_registry::OwnerId;
 
@@ -50,7 +50,7 @@ pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
 }
 
 /// Notes a push at some clients here, each with its slot. The registry is told of those that are not there any more.
-pub(super) fn spread(shard: &mut Shard, clients: &[(OwnerId, u32)], push: &Shared) {
+pub(super) fn spread(shard: &mut Shard, clients: &[(OwnerId, u32)], push: &EncodedPush) {
     let Shard { connections, outbox, node, .. } = shard;
     let held_max = node.settings.client.queue_max_size;
     let (made, others) = Default::default();
@@ -78,11 +78,11 @@ fn expiry_us(event: &ChannelEvent, clock: &Clock) -> u64 {
     }
 }
 
-fn change(giving: DeliveryForm, previous: Option<&Publication>) -> Change<'_> {
+fn change(giving: DeliveryForm, previous: Option<&Publication>) -> Delta<'_> {
     match (giving, previous) {
-        (DeliveryForm::Plain, _) => Change::None,
-        (DeliveryForm::Delta, Some(previous)) => Change::From(previous),
-        (DeliveryForm::Whole | DeliveryForm::Delta, _) => Change::Whole,
+        (DeliveryForm::Plain, _) => Delta::None,
+        (DeliveryForm::Delta, Some(previous)) => Delta::From(previous),
+        (DeliveryForm::Whole | DeliveryForm::Delta, _) => Delta::Whole,
     }
 }
 

@@ -11,8 +11,8 @@ use touchline_engine::{ConnectionId, Context, Session};
 use touchline_protocol::Disconnect;
 use touchline_protocol::lines::{Lines, TooLong};
 use touchline_protocol::message::{Messages, Push};
-use touchline_protocol::websocket::{Assembly, Event, Opcode, Role, encode_close, encode_frame};
-use touchline_protocol::wire::Envelope;
+use touchline_protocol::websocket::{Assembly, FrameEvent, Opcode, Role, encode_close, encode_frame};
+use touchline_protocol::wire::Framing;
 use touchline_store::stats::Row;
 
 use super::allowance::Allowance;
@@ -223,7 +223,7 @@ impl Shard {
     fn receive_frames(&mut self, slot: u32, mut assembly: Assembly, input: &mut [u8]) {
         let Some(connection) = self.connections.get(slot) else { return };
         let generation = self.connections.generation(slot);
-        let is_deflated = matches!(connection.wire.envelope, Envelope::Deflated { .. });
+        let is_deflated = matches!(connection.wire.framing, Framing::Deflated { .. });
         let role = if is_deflated { Role::DeflatedServer } else { Role::Server };
         let limit = self.node.settings.websocket.message_size_limit;
         let mut at = 0;
@@ -271,24 +271,24 @@ impl Shard {
         self.keep(slot, Input::Lines(lines), &input[at..]);
     }
 
-    fn serve_event(&mut self, slot: u32, event: Event<'_>) {
+    fn serve_event(&mut self, slot: u32, event: FrameEvent<'_>) {
         let Some(connection) = self.connections.get(slot) else { return };
         if connection.stage != Stage::Open {
             // The server has sent a close frame: only the client's own matters. What else it sends is charged all the
             // same.
-            return if matches!(event, Event::Close { .. }) { self.end(slot) } else { self.charge(slot, 1, 0) };
+            return if matches!(event, FrameEvent::Close { .. }) { self.end(slot) } else { self.charge(slot, 1, 0) };
         }
         match event {
-            Event::Text(text) => self.receive_commands(slot, text.as_bytes()),
-            Event::Binary(bytes) => self.receive_commands(slot, bytes),
-            Event::Ping(payload) => {
+            FrameEvent::Text(text) => self.receive_commands(slot, text.as_bytes()),
+            FrameEvent::Binary(bytes) => self.receive_commands(slot, bytes),
+            FrameEvent::Ping(payload) => {
                 let mut frame = Vec::with_capacity(payload.len() + 2);
                 encode_frame(Opcode::Pong, payload, &mut frame);
                 self.note_pong(slot, frame.into());
                 self.charge_control(slot, 1, payload.len());
             }
-            Event::Pong(payload) => self.charge_control(slot, 1, payload.len()),
-            Event::Close { code, .. } => {
+            FrameEvent::Pong(payload) => self.charge_control(slot, 1, payload.len()),
+            FrameEvent::Close { code, .. } => {
                 if let Some(connection) = self.connections.get_mut(slot).filter(|connection| connection.close_code == 0)
                 {
                     connection.close_code = code.unwrap_or(NO_CODE);
@@ -355,7 +355,7 @@ impl Shard {
             return;
         }
         let Some((connection, mut context)) = self.context(slot) else { return };
-        context.effects.messages.encode_as(connection.wire.body);
+        context.effects.messages.encode_as(connection.wire.encoding);
         let was_connected = connection.session.is_connected();
         let subscriptions_before = connection.session.subscription_count();
         decide(&mut connection.session, &mut context);
@@ -460,7 +460,7 @@ impl Shard {
             encode_close(why.code, &why.reason, &mut frame);
         } else {
             let mut farewell = Messages::default();
-            farewell.encode_as(wire.body);
+            farewell.encode_as(wire.encoding);
             farewell.push("", &Push::Disconnect(&why));
             wire.frame(farewell.bytes(), &mut frame);
         }

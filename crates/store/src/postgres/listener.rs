@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use super::connection::{Address, Failure, Link};
-use super::letters;
-use crate::{Hand, Incoming, Placed};
+use super::inbox;
+use crate::{EventSink, StoreEvent, AppendedAt};
 
 /// Between two attempts to connect.
 const RETRY: Duration = Duration::from_secs(1);
@@ -14,11 +14,11 @@ const SETTLED: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_secs(2);
 
 /// Listens for ever; `me` marks what this node has written itself.
-pub(super) async fn serve(address: Address, me: String, hand: Hand) {
+pub(super) async fn serve(address: Address, me: String, hand: EventSink) {
     let mut told = String::new();
     loop {
         let began = Instant::now();
-        if let Err(error) = listen(&address, me.clone(), Hand::clone(&hand)).await {
+        if let Err(error) = listen(&address, me.clone(), EventSink::clone(&hand)).await {
             let error = error.to_string();
             // It is tried again every moment: one line for each outage.
             if error != told || began.elapsed() > SETTLED {
@@ -30,8 +30,8 @@ pub(super) async fn serve(address: Address, me: String, hand: Hand) {
     }
 }
 
-async fn listen(address: &Address, me: String, hand: Hand) -> Result<(), Failure> {
-    let of_hand = Hand::clone(&hand);
+async fn listen(address: &Address, me: String, hand: EventSink) -> Result<(), Failure> {
+    let of_hand = EventSink::clone(&hand);
     let hear = move |text: String| {
         if let Some(incoming) = read(&text, &me) {
             of_hand(incoming);
@@ -40,9 +40,9 @@ async fn listen(address: &Address, me: String, hand: Hand) -> Result<(), Failure
     let link = Link::hearing(address, hear).await?;
     link.client.batch_execute("LISTEN touchline").await?;
     // What was written while nobody listened is found by asking.
-    hand(Incoming::Missed);
-    for (scope, name) in letters::addressees(&link.client).await? {
-        hand(Incoming::Mail { scope: scope.into(), name: name.into() });
+    hand(StoreEvent::Missed);
+    for (scope, name) in inbox::addressees(&link.client).await? {
+        hand(StoreEvent::MessageQueued { scope: scope.into(), name: name.into() });
     }
     loop {
         tokio::time::sleep(LOOK).await;
@@ -52,7 +52,7 @@ async fn listen(address: &Address, me: String, hand: Hand) -> Result<(), Failure
 
 /// What another node says: `<node> <top>/<epoch>/<run> <channel>`, `<node> 0 <channel>` of a history that was removed,
 /// or `<node> @<length of the scope> <scope><name>` for a letter.
-fn read(text: &str, me: &str) -> Option<Incoming> {
+fn read(text: &str, me: &str) -> Option<StoreEvent> {
     let mut words = text.splitn(3, ' ');
     let (from, what, whom) = (words.next()?, words.next()?, words.next()?);
     if from == me {
@@ -60,15 +60,15 @@ fn read(text: &str, me: &str) -> Option<Incoming> {
     }
     if let Some(length) = what.strip_prefix('@') {
         let (scope, name) = whom.split_at_checked(length.parse().ok()?)?;
-        return Some(Incoming::Mail { scope: scope.into(), name: name.into() });
+        return Some(StoreEvent::MessageQueued { scope: scope.into(), name: name.into() });
     }
     let channel = whom.into();
     if what == "0" {
-        return Some(Incoming::Cleared { channel });
+        return Some(StoreEvent::Cleared { channel });
     }
     let mut numbers = what.splitn(3, '/').map(|number| number.parse::<i64>().ok().map(|number| number as u64));
     let (offset, epoch, run) = (numbers.next()??, numbers.next()??, numbers.next()??);
-    Some(Incoming::Grown { channel, placed: Placed { offset, epoch, run } })
+    Some(StoreEvent::Grown { channel, placed: AppendedAt { offset, epoch, run } })
 }
 
 #[cfg(test)]
@@ -78,13 +78,13 @@ mod tests {
     #[test]
     fn notes_of_other_nodes_are_read() {
         let grown = read("a 7/-2/5 match: 1", "b");
-        let expected = Placed { offset: 7, epoch: u64::MAX - 1, run: 5 };
+        let expected = AppendedAt { offset: 7, epoch: u64::MAX - 1, run: 5 };
         assert!(
-            matches!(grown, Some(Incoming::Grown { channel, placed }) if &*channel == "match: 1" && placed == expected)
+            matches!(grown, Some(StoreEvent::Grown { channel, placed }) if &*channel == "match: 1" && placed == expected)
         );
-        assert!(matches!(read("a 0 x", "b"), Some(Incoming::Cleared { channel }) if &*channel == "x"));
+        assert!(matches!(read("a 0 x", "b"), Some(StoreEvent::Cleared { channel }) if &*channel == "x"));
         let mail = read("a @3 my phone 7", "b");
-        assert!(matches!(mail, Some(Incoming::Mail { scope, name }) if &*scope == "my " && &*name == "phone 7"));
+        assert!(matches!(mail, Some(StoreEvent::MessageQueued { scope, name }) if &*scope == "my " && &*name == "phone 7"));
         for nothing in ["b 7/1/2 x", "a x", "a x y", "a 7 x", "a 7/1 x", "a @9 short", ""] {
             assert!(read(nothing, "b").is_none(), "{nothing}");
         }

@@ -4,7 +4,7 @@
 mod connection;
 mod directory;
 mod lease;
-mod letters;
+mod inbox;
 mod listener;
 mod parts;
 mod reader;
@@ -22,7 +22,7 @@ use crate::batch::{Read, Write};
 use crate::migrate::PRIMARY;
 use crate::panics::caught_in;
 use crate::runs::RunBook;
-use crate::{Figures, Hand, OpenError, Refusal, Settings};
+use crate::{StoreMetrics, EventSink, OpenError, Refusal, Settings};
 
 /// The way to the thread.
 pub(crate) struct Primary {
@@ -36,8 +36,8 @@ impl Primary {
     pub(crate) fn open(
         address: &Address,
         settings: &Settings,
-        hand: Hand,
-        figures: Arc<Figures>,
+        hand: EventSink,
+        figures: Arc<StoreMetrics>,
     ) -> Result<Self, OpenError> {
         let of_system = |source| OpenError::File { path: "a thread for PostgreSQL".into(), source };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(of_system)?;
@@ -75,7 +75,7 @@ impl Primary {
                 if !settings.notifier.is_empty() {
                     tokio::spawn(listener::serve(address.clone(), settings.notifier.clone(), Arc::clone(&hand)));
                 }
-                let (of_writer, mut written) = (Hand::clone(&hand), written);
+                let (of_writer, mut written) = (EventSink::clone(&hand), written);
                 let writer =
                     writer::Writer::new(address, &settings, is_checked, of_writer, Arc::clone(&of_figures), runs);
                 let Err(panicked) = caught_in(writer.serve(&mut written)).await else { return };

@@ -3,7 +3,7 @@
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement};
 
-use super::{directory, letters};
+use super::{directory, inbox};
 use crate::batch::{Load, Outcome, Write};
 use crate::{Append, HEAD, Refusal};
 
@@ -131,9 +131,9 @@ impl Items<'_> {
             Write::Describe { description, weights, .. } => directory::describe(client, description, weights).await?,
             Write::Forget { channel, .. } => directory::forget(client, channel).await?,
             Write::Post(letter, _) => {
-                return letters::post(client, letter, self.now_ms, self.notifier).await.map(Outcome::Posted);
+                return inbox::post(client, letter, self.now_ms, self.notifier).await.map(Outcome::Posted);
             }
-            Write::Discard { ids, .. } => letters::discard(client, ids).await?,
+            Write::Discard { ids, .. } => inbox::discard(client, ids).await?,
             // A run begins before the transaction does.
             Write::Append(_) | Write::BeginRun { .. } | Write::Close => {}
         }

@@ -10,10 +10,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, WeakSender};
 use tokio_postgres::{Client, Row};
 
 use super::connection::{Address, Failure, Link, in_time};
-use super::{directory, lease, letters};
+use super::{directory, lease, inbox};
 use crate::batch::{Answer, Load, Read, Write};
 use crate::runs::{Known, RunBook, Runs};
-use crate::{Figures, Hand, History, Refusal, readable};
+use crate::{StoreMetrics, EventSink, History, Refusal, readable};
 
 /// The channel and what it keeps in one statement, so all of one moment; one row without a publication where it keeps
 /// nothing. A node that catches up is given what the size does not keep, too, as long as it is there: its subscribers
@@ -36,18 +36,18 @@ pub(super) struct Reader {
     address: Address,
     /// None at first and after a failure.
     link: Option<Link>,
-    hand: Hand,
+    hand: EventSink,
     writes: WeakSender<Write>,
-    figures: Arc<Figures>,
+    figures: Arc<StoreMetrics>,
     runs: Arc<RunBook>,
 }
 
 impl Reader {
     pub(super) fn new(
         address: Address,
-        hand: Hand,
+        hand: EventSink,
         writes: WeakSender<Write>,
-        figures: Arc<Figures>,
+        figures: Arc<StoreMetrics>,
         runs: Arc<RunBook>,
     ) -> Self {
         Reader { address, link: None, hand, writes, figures, runs }
@@ -106,7 +106,7 @@ impl Reader {
             }
             Read::Find(find, _) => Answer::Find(directory::find(client, find).await?),
             Read::Letters { scope, name, behind, limit } => {
-                Answer::Letters(letters::of(client, scope, name, *behind, *limit).await?)
+                Answer::Letters(inbox::of(client, scope, name, *behind, *limit).await?)
             }
         })
     }

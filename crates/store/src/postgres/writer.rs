@@ -14,11 +14,11 @@ use tokio_postgres::Statement;
 use super::connection::{Address, Failure, Link, in_time};
 use super::lease::Lease;
 use super::parts::Items;
-use super::{letters, reader};
+use super::{inbox, reader};
 use crate::batch::{Done, Outcome, Write, now_ms};
 use crate::migrate::PRIMARY;
 use crate::runs::RunBook;
-use crate::{Append, Figures, Hand, Incoming, LimitsOf, Settings};
+use crate::{Append, StoreMetrics, EventSink, StoreEvent, LimitsOf, Settings};
 
 /// Between two looks at what is too old, and between two attempts to write to a database that fails.
 const REST: Duration = Duration::from_secs(1);
@@ -56,8 +56,8 @@ pub(super) struct Writer {
     limits: LimitsOf,
     /// Somebody has put something into the outbox.
     mail: Arc<Notify>,
-    hand: Hand,
-    figures: Arc<Figures>,
+    hand: EventSink,
+    figures: Arc<StoreMetrics>,
     trim_at: Instant,
     random: RandomState,
     serial: u64,
@@ -70,8 +70,8 @@ impl Writer {
         address: Address,
         settings: &Settings,
         is_checked: bool,
-        hand: Hand,
-        figures: Arc<Figures>,
+        hand: EventSink,
+        figures: Arc<StoreMetrics>,
         runs: Arc<RunBook>,
     ) -> Self {
         Writer {
@@ -177,7 +177,7 @@ impl Writer {
                 self.runs.set(self.lease.enter(&link.client, 0).await?);
                 // Before, nobody told this node what they wrote; and if there is another run, what it has in memory may
                 // be of a state that is lost.
-                (self.hand)(Incoming::Missed);
+                (self.hand)(StoreEvent::Missed);
                 let append = link.client.prepare(APPEND).await?;
                 link.client.batch_execute("LISTEN touchline_outbox").await?;
                 // What was put there while nobody listened.
@@ -230,7 +230,7 @@ impl Writer {
         if self.runs.set(known) {
             tracing::warn!("PostgreSQL was set back to an earlier state: clients that saw what is lost begin anew");
         }
-        (self.hand)(Incoming::Missed);
+        (self.hand)(StoreEvent::Missed);
         Ok(())
     }
 
@@ -347,8 +347,8 @@ impl Writer {
             client.execute("UPDATE touchline.migration SET title = title WHERE version = 1", &[]).await?;
         }
         let has_more: bool = client.query_one("SELECT touchline.trim()", &[]).await?.get(0);
-        let expired = letters::expire(client, STEP).await?;
-        self.figures.letters_expired.fetch_add(expired, Relaxed);
+        let expired = inbox::expire(client, STEP).await?;
+        self.figures.inbox_messages_expired.fetch_add(expired, Relaxed);
         Ok(has_more || expired == STEP)
     }
 }

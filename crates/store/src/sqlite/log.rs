@@ -8,7 +8,7 @@ use std::time::Duration;
 use rusqlite::{Connection, Row};
 
 use super::connect;
-use crate::Figures;
+use crate::StoreMetrics;
 
 /// Between two looks.
 const REST: Duration = Duration::from_millis(200);
@@ -22,12 +22,12 @@ const LONG: i64 = 32_000;
 /// The thread and all it owns.
 pub(super) struct Log {
     path: PathBuf,
-    figures: Arc<Figures>,
+    figures: Arc<StoreMetrics>,
     is_long: Arc<AtomicBool>,
 }
 
 impl Log {
-    pub(super) fn new(path: PathBuf, figures: Arc<Figures>) -> Self {
+    pub(super) fn new(path: PathBuf, figures: Arc<StoreMetrics>) -> Self {
         Log { path, figures, is_long: Arc::default() }
     }
 

@@ -4,7 +4,7 @@
 mod directory;
 pub(crate) mod files;
 mod ledger;
-mod letters;
+mod inbox;
 mod log;
 mod reader;
 mod writer;
@@ -25,7 +25,7 @@ use crate::batch::{Read, Write};
 use crate::migrate::{self, Database, PRIMARY};
 use crate::panics::caught;
 use crate::runs::{self, Known};
-use crate::{DamagedRow, Figures, Hand, OpenError, Refusal, Settings};
+use crate::{DamagedRow, StoreMetrics, EventSink, OpenError, Refusal, Settings};
 
 /// How long a statement waits for a lock that another connection of this process holds.
 const BUSY: Duration = Duration::from_secs(10);
@@ -35,7 +35,7 @@ pub(crate) struct Primary {
     writes: SyncSender<Write>,
     /// None once the store is closed.
     reads: Mutex<Option<Sender<Read>>>,
-    figures: Arc<Figures>,
+    figures: Arc<StoreMetrics>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Locked as long as the store is open.
     lock: File,
@@ -43,7 +43,7 @@ pub(crate) struct Primary {
 
 impl Primary {
     /// Opens the file, made if need be, and starts the threads.
-    pub(crate) fn open(path: &Path, settings: &Settings, hand: Hand, figures: Arc<Figures>) -> Result<Self, OpenError> {
+    pub(crate) fn open(path: &Path, settings: &Settings, hand: EventSink, figures: Arc<StoreMetrics>) -> Result<Self, OpenError> {
         let (lock, mut connection) = open(path, &PRIMARY, settings.migrates)?;
         let in_sqlite = |source| OpenError::Sqlite { path: path.display().to_string(), source };
         // The file is this process's alone, so the run lasts as long as this.
@@ -64,7 +64,7 @@ impl Primary {
             threads.push(thread("store-read", path, move || reader.serve(&asked))?);
         }
         let log = log::Log::new(path.to_owned(), Arc::clone(&figures));
-        let (of_hand, of_figures) = (Hand::clone(&hand), Arc::clone(&figures));
+        let (of_hand, of_figures) = (EventSink::clone(&hand), Arc::clone(&figures));
         let writer =
             writer::Writer::new(path.to_owned(), connection, settings, hand, Arc::clone(&figures), log.is_long(), runs);
         let write = move || {
@@ -201,7 +201,7 @@ pub(crate) fn refusal_of(error: &rusqlite::Error) -> Option<Refusal> {
 }
 
 /// Says so if an error means that the file is not what was written to it.
-fn note_damage(error: &rusqlite::Error, figures: &Figures) {
+fn note_damage(error: &rusqlite::Error, figures: &StoreMetrics) {
     match error {
         rusqlite::Error::FromSqlConversionFailure(_, _, reason) => {
             if let Some(damaged) = reason.downcast_ref::<DamagedRow>() {

@@ -7,29 +7,29 @@ use std::sync::{Arc, Mutex};
 
 use rusqlite::{Connection, OptionalExtension as _};
 
-use super::{connect, directory, letters, next, note_damage, unreadable};
+use super::{connect, directory, inbox, next, note_damage, unreadable};
 use crate::batch::{Answer, Load, Read, Write, now_ms};
 use crate::panics::caught;
 use crate::runs::{Known, Runs};
-use crate::{Figures, Hand, History, Refusal, intact, readable};
+use crate::{StoreMetrics, EventSink, History, Refusal, intact, readable};
 
 /// One of the threads that read.
 pub(super) struct Reader {
     path: PathBuf,
     /// None at first and after a failure.
     connection: Option<Connection>,
-    hand: Hand,
+    hand: EventSink,
     writes: SyncSender<Write>,
-    figures: Arc<Figures>,
+    figures: Arc<StoreMetrics>,
     runs: Known,
 }
 
 impl Reader {
     pub(super) fn new(
         path: PathBuf,
-        hand: Hand,
+        hand: EventSink,
         writes: SyncSender<Write>,
-        figures: Arc<Figures>,
+        figures: Arc<StoreMetrics>,
         runs: Known,
     ) -> Self {
         Reader { path, connection: None, hand, writes, figures, runs }
@@ -71,7 +71,7 @@ impl Reader {
             }
             Read::Find(find, _) => Answer::Find(directory::find(connection, find)?),
             Read::Letters { scope, name, behind, limit } => {
-                Answer::Letters(letters::of(connection, scope, name, *behind, *limit, now_ms())?)
+                Answer::Letters(inbox::of(connection, scope, name, *behind, *limit, now_ms())?)
             }
         })
     }

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::ledger::{Ledger, STEP};
-use super::{connect, directory, letters, note_damage, reader, refusal_of, unreadable};
+use super::{connect, directory, inbox, note_damage, reader, refusal_of, unreadable};
 use crate::batch::{Done, Outcome, Write, now_ms};
 use crate::panics::caught;
 use crate::runs::Known;
-use crate::{Figures, Hand, Settings};
+use crate::{StoreMetrics, EventSink, Settings};
 
 /// Between two looks at what is too old, and between two attempts to write to a database that fails.
 const REST: Duration = Duration::from_secs(1);
@@ -30,8 +30,8 @@ pub(super) struct Writer {
     ledger: Ledger,
     commit_delay: Duration,
     commit_size: usize,
-    hand: Hand,
-    figures: Arc<Figures>,
+    hand: EventSink,
+    figures: Arc<StoreMetrics>,
     /// The log has become too long.
     is_log_long: Arc<AtomicBool>,
     trim_at: Instant,
@@ -46,8 +46,8 @@ impl Writer {
         path: PathBuf,
         connection: Connection,
         settings: &Settings,
-        hand: Hand,
-        figures: Arc<Figures>,
+        hand: EventSink,
+        figures: Arc<StoreMetrics>,
         is_log_long: Arc<AtomicBool>,
         runs: Known,
     ) -> Self {
@@ -229,9 +229,9 @@ impl Writer {
                     directory::forget(connection, channel)?;
                     Outcome::Nothing
                 }
-                Write::Post(letter, _) => Outcome::Posted(letters::post(connection, letter)?),
+                Write::Post(letter, _) => Outcome::Posted(inbox::post(connection, letter)?),
                 Write::Discard { ids, .. } => {
-                    letters::discard(connection, ids)?;
+                    inbox::discard(connection, ids)?;
                     Outcome::Nothing
                 }
                 // Nobody but this process writes to the file.
@@ -271,12 +271,12 @@ impl Writer {
         let Some(connection) = &mut self.connection else { return Ok(false) };
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let has_more = self.ledger.trim(&transaction, now_ms())?;
-        let expired = letters::expire(&transaction, now_ms(), STEP)?;
+        let expired = inbox::expire(&transaction, now_ms(), STEP)?;
         if was_failing {
             transaction.execute("UPDATE touchline_migration SET title = title WHERE version = 1", [])?;
         }
         transaction.commit()?;
-        self.figures.letters_expired.fetch_add(expired, Relaxed);
+        self.figures.inbox_messages_expired.fetch_add(expired, Relaxed);
         Ok(has_more || expired == STEP)
     }
 

@@ -213,7 +213,7 @@ pub type OnAnswer = Box<dyn FnOnce(Result<Answer, Refusal>) + Send + Sync>;
 
 /// What was done.
 #[derive(Debug, Default)]
-pub struct StatsFigures {
+pub struct StatsMetrics {
     /// Rows written.
     pub written: AtomicU64,
     /// Rows dropped, because there was no room or the database failed.
@@ -227,7 +227,7 @@ pub struct StatsFigures {
     is_failing: AtomicBool,
 }
 
-impl StatsFigures {
+impl StatsMetrics {
     /// Whether the last batch was written.
     pub fn is_healthy(&self) -> bool {
         !self.is_failing.load(Relaxed)
@@ -253,7 +253,7 @@ impl StatsFigures {
     }
 }
 
-impl StatsFigures {
+impl StatsMetrics {
     /// One row can't be written, by what it holds.
     fn refused(&self, error: &dyn std::fmt::Display) {
         tracing::debug!(%error, "the stats database refuses a row");
@@ -280,7 +280,7 @@ const QUESTIONS_MAX: u64 = 256;
 /// The way to the statistics.
 pub struct Stats {
     way: Way,
-    figures: Arc<StatsFigures>,
+    figures: Arc<StatsMetrics>,
     queue_size: u64,
 }
 
@@ -295,7 +295,7 @@ impl Stats {
     /// # Errors
     /// See [`OpenError`].
     pub fn open(settings: &StatsSettings) -> Result<Self, OpenError> {
-        let figures = Arc::<StatsFigures>::default();
+        let figures = Arc::<StatsMetrics>::default();
         let way = match &settings.url {
             Url::Sqlite(path) => Way::Sqlite(sqlite::Stats::open(path, settings, Arc::clone(&figures))?),
             Url::Postgres(url) => {
@@ -333,7 +333,7 @@ impl Stats {
     }
 
     /// What was done.
-    pub fn figures(&self) -> &Arc<StatsFigures> {
+    pub fn figures(&self) -> &Arc<StatsMetrics> {
         &self.figures
     }
 

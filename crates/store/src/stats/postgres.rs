@@ -12,7 +12,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error};
 
 use super::curve::{Seen, draw};
-use super::{Answer, Asked, BATCH, Counted, DAY, DELAY, Of, Order, Question, Ranked, Row, StatsFigures, StatsSettings};
+use super::{Answer, Asked, BATCH, Counted, DAY, DELAY, Of, Order, Question, Ranked, Row, StatsMetrics, StatsSettings};
 use crate::batch::now_ms;
 use crate::migrate::STATS;
 use crate::postgres::{Address, Failure, Link};
@@ -34,7 +34,7 @@ impl Stats {
     pub(super) fn open(
         address: &Address,
         settings: &StatsSettings,
-        figures: Arc<StatsFigures>,
+        figures: Arc<StatsMetrics>,
     ) -> Result<Self, OpenError> {
         let of_system = |source| OpenError::File { path: "a thread for PostgreSQL".into(), source };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(of_system)?;
@@ -96,7 +96,7 @@ struct Writer {
     link: Option<Link>,
     /// Days (since 1970) that have their partitions.
     days: BTreeSet<i64>,
-    figures: Arc<StatsFigures>,
+    figures: Arc<StatsMetrics>,
 }
 
 impl Writer {
@@ -294,7 +294,7 @@ impl<'r> Batch<'r> {
 async fn read_all(
     address: Address,
     asked: Arc<tokio::sync::Mutex<UnboundedReceiver<Asked>>>,
-    figures: Arc<StatsFigures>,
+    figures: Arc<StatsMetrics>,
 ) {
     let mut kept: Option<Link> = None;
     loop {

@@ -11,7 +11,7 @@ use rusqlite::{Connection, params};
 
 use super::curve::{Seen, draw};
 use super::{
-    Answer, Asked, BATCH, Counted, DELAY, Of, Order, Question, REST, Ranked, Row, StatsFigures, StatsSettings,
+    Answer, Asked, BATCH, Counted, DELAY, Of, Order, Question, REST, Ranked, Row, StatsMetrics, StatsSettings,
 };
 use crate::batch::now_ms;
 use crate::migrate::STATS;
@@ -35,7 +35,7 @@ pub(super) struct Stats {
 }
 
 impl Stats {
-    pub(super) fn open(path: &Path, settings: &StatsSettings, figures: Arc<StatsFigures>) -> Result<Self, OpenError> {
+    pub(super) fn open(path: &Path, settings: &StatsSettings, figures: Arc<StatsMetrics>) -> Result<Self, OpenError> {
         let (lock, _) = open(path, &STATS, settings.migrates)?;
         let (orders, ordered) = channel();
         let (questions, asked) = channel();
@@ -75,7 +75,7 @@ struct Writer {
     path: PathBuf,
     /// None after a failure.
     connection: Option<Connection>,
-    figures: Arc<StatsFigures>,
+    figures: Arc<StatsMetrics>,
     retention: Duration,
     /// Makes ids different within a millisecond.
     serial: u64,
@@ -235,7 +235,7 @@ fn id(time_ms: u64, serial: &mut u64) -> u64 {
 }
 
 /// Answers until nobody can ask any more.
-fn read_all(path: &Path, asked: &Mutex<Receiver<Asked>>, figures: &StatsFigures) {
+fn read_all(path: &Path, asked: &Mutex<Receiver<Asked>>, figures: &StatsMetrics) {
     let mut connection = None;
     while let Some(Asked { question, done }) = next(asked) {
         let answered = match connection.take() {

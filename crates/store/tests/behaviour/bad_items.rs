@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use touchline_store::{Append, Description, Letter, Placed, Refusal, Settings};
+use touchline_store::{Append, Description, InboxMessage, AppendedAt, Refusal, Settings};
 
 use crate::stage::{HOUR_MS, PATIENCE, Stage, now_ms, offsets, on_both, publication, tells};
 
@@ -18,8 +18,8 @@ fn in_one_batch(settings: &Settings) -> Settings {
     Settings { commit_delay: Duration::from_millis(200), commit_size: 1_000, ..settings.clone() }
 }
 
-fn letter(name: &str, expires_ms: u64) -> Letter {
-    Letter { scope: "".into(), name: name.into(), message: br#"{"data":1}"#.as_slice().into(), expires_ms, most: 100 }
+fn letter(name: &str, expires_ms: u64) -> InboxMessage {
+    InboxMessage { scope: "".into(), name: name.into(), message: br#"{"data":1}"#.as_slice().into(), expires_ms, limit: 100 }
 }
 
 fn answers<T>(of: &Receiver<Result<T, Refusal>>, count: usize) -> Vec<Result<T, Refusal>> {
@@ -27,7 +27,7 @@ fn answers<T>(of: &Receiver<Result<T, Refusal>>, count: usize) -> Vec<Result<T, 
 }
 
 fn is_untroubled(stage: &Stage) {
-    let figures = stage.store.figures();
+    let figures = stage.store.metrics();
     assert!(figures.is_healthy(), "the database works");
     assert_eq!(figures.failures.load(Relaxed), 0, "no commit failed");
 }
@@ -58,7 +58,7 @@ fn a_bad_publication_fails_alone() {
                 .enumerate()
                 .filter(|(n, _)| n % 2 == channel)
                 .filter_map(|(_, o)| o.ok())
-                .map(|Placed { offset, .. }| offset)
+                .map(|AppendedAt { offset, .. }| offset)
                 .collect()
         };
         assert_eq!(offsets_of(0), (1..=18).collect::<Vec<_>>(), "in order and without a gap");
@@ -80,7 +80,7 @@ fn a_bad_message_and_a_bad_description_fail_alone() {
         stage.store.append(Append { done: tells(&of_publications), ..publication("a", 1) });
         for n in 0..6 {
             let (name, expires_ms) = if n == 3 { (BAD_TEXT, BAD_TIME) } else { ("bike", now_ms() + HOUR_MS) };
-            stage.store.post(letter(name, expires_ms), tells(&of_letters));
+            stage.store.queue_message(letter(name, expires_ms), tells(&of_letters));
         }
         stage.store.describe(
             Description { channel: "a".into(), title: "one".into(), ..Description::default() },

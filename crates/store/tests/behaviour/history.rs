@@ -4,7 +4,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use bytes::Bytes;
-use touchline_store::{Append, HEAD, Incoming, Placed, Refusal, Settings, Url};
+use touchline_store::{Append, HEAD, StoreEvent, AppendedAt, Refusal, Settings, Url};
 
 use crate::stage::{HOUR_MS, PATIENCE, Stage, execute, now_ms, offsets, on_both, publication, tells};
 
@@ -14,7 +14,7 @@ fn publications_stand_one_behind_the_other_and_come_back() {
         let stage = Stage::open(settings);
         let first = stage.append(publication("a", 1)).expect("it is stored");
         assert_eq!(first.offset, 1);
-        assert_eq!(stage.append(publication("a", 2)), Ok(Placed { offset: 2, epoch: first.epoch, run: first.run }));
+        assert_eq!(stage.append(publication("a", 2)), Ok(AppendedAt { offset: 2, epoch: first.epoch, run: first.run }));
         assert_eq!(stage.offset(publication("b", 1)), 1, "each channel counts by itself");
         assert_eq!(stage.kept("a"), [(1, r#"{"data":1}"#.to_owned()), (2, r#"{"data":2}"#.to_owned())]);
         let behind = stage.load("a", 1, 1_000);
@@ -39,17 +39,17 @@ fn many_at_once_are_told_in_order() {
         let mut tops = [0, 0];
         while tops != [250, 250] {
             match incoming.recv_timeout(PATIENCE).expect("it comes") {
-                Incoming::Stored { channel, placed, .. } => {
+                StoreEvent::Stored { channel, placed, .. } => {
                     let top = &mut tops[usize::from(&*channel == "odd")];
                     assert_eq!(placed.offset, *top + 1, "{channel}");
                     *top += 1;
                 }
-                Incoming::Settled | Incoming::Missed => {}
+                StoreEvent::Settled | StoreEvent::Missed => {}
                 other => panic!("{other:?}"),
             }
         }
         let last = incoming.recv_timeout(PATIENCE).expect("it comes");
-        assert!(matches!(last, Incoming::Settled), "whoever gathers is told when it is all: {last:?}");
+        assert!(matches!(last, StoreEvent::Settled), "whoever gathers is told when it is all: {last:?}");
         stage.store.close();
     });
 }
@@ -73,7 +73,7 @@ fn a_key_gives_the_first_place_and_an_old_version_stores_nothing() {
             .into();
         assert_eq!(placed, [1, 1, 1, 2, 3, 3, 4]);
         let incoming = stage.incoming.lock().expect("nobody panics with it");
-        let new = incoming.try_iter().filter(|incoming| matches!(incoming, Incoming::Stored { .. })).count();
+        let new = incoming.try_iter().filter(|incoming| matches!(incoming, StoreEvent::Stored { .. })).count();
         assert_eq!(new, 4, "only what is new is told");
         stage.store.close();
     });
@@ -165,7 +165,7 @@ fn a_channel_that_is_asked_for_while_it_begins_is_told_as_it_is() {
         let incoming = stage.incoming.lock().expect("nobody panics with it");
         let mut told = 0;
         while told < names.len() {
-            let Incoming::Loaded { channel, history, .. } = incoming.recv_timeout(PATIENCE).expect("it comes") else {
+            let StoreEvent::Loaded { channel, history, .. } = incoming.recv_timeout(PATIENCE).expect("it comes") else {
                 continue;
             };
             let history = history.unwrap_or_else(|| panic!("{channel} can be had"));
@@ -229,7 +229,7 @@ fn a_channel_that_is_only_asked_for_has_an_epoch_that_lasts() {
         assert_eq!((asked.top, asked.floor, asked.kept.len()), (0, 0, 0));
         assert_eq!(
             stage.append(publication("a", 1)),
-            Ok(Placed { offset: 1, epoch: asked.epoch, run: asked.runs.known.last().expect("there is one").1 })
+            Ok(AppendedAt { offset: 1, epoch: asked.epoch, run: asked.runs.known.last().expect("there is one").1 })
         );
         stage.store.close();
     });
@@ -270,9 +270,9 @@ fn a_row_that_is_not_what_was_stored_is_refused_and_the_store_is_not_healthy() {
         drop(database);
         let stage = Stage::open(&settings);
         assert_eq!(stage.kept("b").len(), 1, "{name}: another channel is whole");
-        assert!(stage.store.figures().is_healthy(), "{name}: nobody has read the row");
+        assert!(stage.store.metrics().is_healthy(), "{name}: nobody has read the row");
         assert_eq!(stage.try_load("a", 0, 10), None, "{name}");
-        assert!(!stage.store.figures().is_healthy(), "{name}");
+        assert!(!stage.store.metrics().is_healthy(), "{name}");
         assert_eq!(stage.kept("b").len(), 1, "{name}: another channel can still be read");
         stage.store.close();
     }

@@ -4,26 +4,26 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::channel;
 
 use bytes::Bytes;
-use touchline_store::{Incoming, Letter, Refusal};
+use touchline_store::{StoreEvent, InboxMessage, Refusal};
 
 use crate::stage::{HOUR_MS, PATIENCE, Stage, now_ms, on_both, tells};
 
-fn letter(name: &str, text: &str, lives_ms: u64) -> Letter {
+fn letter(name: &str, text: &str, lives_ms: u64) -> InboxMessage {
     let message = Bytes::from(format!(r#"{{"data":"{text}"}}"#));
-    Letter { scope: "".into(), name: name.into(), message, expires_ms: now_ms() + lives_ms, most: 3 }
+    InboxMessage { scope: "".into(), name: name.into(), message, expires_ms: now_ms() + lives_ms, limit: 3 }
 }
 
-fn post(stage: &Stage, letter: Letter) -> Result<u64, Refusal> {
+fn post(stage: &Stage, letter: InboxMessage) -> Result<u64, Refusal> {
     let (sender, answer) = channel();
-    stage.store.post(letter, tells(&sender));
+    stage.store.queue_message(letter, tells(&sender));
     answer.recv_timeout(PATIENCE).expect("it is answered")
 }
 
 fn of(stage: &Stage, wanted: &str, behind: u64, limit: usize) -> Vec<(u64, Bytes)> {
-    stage.store.letters("".into(), wanted.into(), behind, limit);
+    stage.store.inbox_messages("".into(), wanted.into(), behind, limit);
     let incoming = stage.incoming.lock().expect("nobody panics with it");
     loop {
-        if let Incoming::Letters { name, letters, .. } = incoming.recv_timeout(PATIENCE).expect("it comes")
+        if let StoreEvent::InboxMessages { name, letters, .. } = incoming.recv_timeout(PATIENCE).expect("it comes")
             && &*name == wanted
         {
             return letters.expect("they can be had");
@@ -51,7 +51,7 @@ fn letters_wait_in_order_until_they_are_thrown_away() {
             let called: Vec<Box<str>> = incoming
                 .try_iter()
                 .filter_map(|incoming| match incoming {
-                    Incoming::Mail { name, .. } => Some(name),
+                    StoreEvent::MessageQueued { name, .. } => Some(name),
                     _ => None,
                 })
                 .collect();
@@ -65,7 +65,7 @@ fn letters_wait_in_order_until_they_are_thrown_away() {
         assert_eq!(letters[1].1, r#"{"data":"two"}"#);
         assert_eq!(ids(&of(&stage, "bike", sent[0], 1)), [sent[1]]);
         let (sender, answer) = channel();
-        stage.store.discard(vec![sent[0], sent[1]], tells(&sender));
+        stage.store.discard_messages(vec![sent[0], sent[1]], tells(&sender));
         assert_eq!(answer.recv_timeout(PATIENCE), Ok(Ok(())));
         assert_eq!(ids(&of(&stage, "bike", 0, 100)), [sent[2]]);
         stage.store.close();
@@ -81,9 +81,9 @@ fn nobody_comes_for_a_letter_in_time() {
         std::thread::sleep(std::time::Duration::from_millis(5));
         assert_eq!(ids(&of(&stage, "bike", 0, 100)), [kept], "it is not given out any more, wherever it is");
         stage.wait_until("it is thrown away and counted", |stage| {
-            stage.store.figures().letters_expired.load(Relaxed) == 1
+            stage.store.metrics().inbox_messages_expired.load(Relaxed) == 1
         });
-        assert_eq!(stage.store.figures().letters.load(Relaxed), 2);
+        assert_eq!(stage.store.metrics().inbox_messages.load(Relaxed), 2);
         stage.store.close();
     });
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use touchline_store::{Append, Incoming, Refusal, Settings};
+use touchline_store::{Append, StoreEvent, Refusal, Settings};
 
 use crate::postgres::Postgres;
 use crate::stage::{PATIENCE, Stage, offsets, on_both, on_postgres, publication, settings};
@@ -14,7 +14,7 @@ fn node(name: &str, url: &str) -> Stage {
 /// Waits until a node is told that it may have missed something.
 fn missed(stage: &Stage) {
     let incoming = stage.incoming.lock().expect("nobody panics with it");
-    while !matches!(incoming.recv_timeout(PATIENCE).expect("it comes"), Incoming::Missed) {}
+    while !matches!(incoming.recv_timeout(PATIENCE).expect("it comes"), StoreEvent::Missed) {}
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn is_begun_anew_after(name: &str, loss: &str) {
         stage.wait_until("it goes on in a new run", |stage| {
             stage.append(publication("b", 1)).is_ok_and(|placed| placed.run != first.run)
         });
-        stage.wait_until("and is healthy", |stage| stage.store.figures().is_healthy());
+        stage.wait_until("and is healthy", |stage| stage.store.metrics().is_healthy());
         assert_eq!(offsets(&stage.kept("b")), [1]);
         stage.store.close();
     });
@@ -112,7 +112,7 @@ fn a_writer_that_has_ended_is_a_failure_and_no_full_queue() {
         stage
             .store
             .append(Append { done: Box::new(|_| panic!("whoever is told has a defect")), ..publication("a", 1) });
-        stage.wait_until("the node is not ready any more", |stage| !stage.store.figures().is_healthy());
+        stage.wait_until("the node is not ready any more", |stage| !stage.store.metrics().is_healthy());
         stage
             .wait_until("nothing is taken any more", |stage| stage.append(publication("a", 2)) == Err(Refusal::Failed));
         stage.store.close();

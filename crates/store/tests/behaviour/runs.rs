@@ -89,7 +89,7 @@ fn a_row_of_a_later_version_is_refused_and_not_misread() {
         let incoming = stage.incoming.lock().expect("nobody panics with it");
         loop {
             match incoming.recv_timeout(Duration::from_secs(30)).expect("it comes") {
-                touchline_store::Incoming::Loaded { history, .. } => break assert_eq!(history, None),
+                touchline_store::StoreEvent::Loaded { history, .. } => break assert_eq!(history, None),
                 _ => continue,
             }
         }
@@ -125,11 +125,11 @@ fn rows_of_the_first_version_are_read() {
             history.kept.iter().map(|(_, _, object)| String::from_utf8_lossy(object).into_owned()).collect();
         assert_eq!(texts, [r#"{"data":1}"#, r#"{"data":2,"new":[]}"#], "with what is not known here");
         assert_eq!(stage.offset(touchline_store::Append { key: "k".into(), ..publication("news", 1) }), 2);
-        stage.store.letters("s".into(), "n".into(), 0, 10);
+        stage.store.inbox_messages("s".into(), "n".into(), 0, 10);
         let incoming = stage.incoming.lock().expect("nobody panics with it");
         loop {
             match incoming.recv_timeout(Duration::from_secs(30)).expect("it comes") {
-                touchline_store::Incoming::Letters { letters, .. } => {
+                touchline_store::StoreEvent::InboxMessages { letters, .. } => {
                     break assert_eq!(letters, Some(vec![(9, r#"{"data":3}"#.into())]));
                 }
                 _ => continue,
@@ -150,10 +150,10 @@ fn nodes_on_one_postgresql_share_a_run_and_hear_each_other() {
         assert_eq!(two.append(publication("a", 2)).expect("it is stored").run, first.run, "another node is there");
         one.wait_until("what the other has stored is heard of", |one| {
             let incoming = one.incoming.lock().expect("nobody panics with it");
-            let second = touchline_store::Placed { offset: 2, ..first };
+            let second = touchline_store::AppendedAt { offset: 2, ..first };
             incoming
                 .try_iter()
-                .any(|incoming| matches!(incoming, touchline_store::Incoming::Grown { placed, .. } if placed == second))
+                .any(|incoming| matches!(incoming, touchline_store::StoreEvent::Grown { placed, .. } if placed == second))
         });
         // The database is set back under them, as by a restore into the same tables: their leases are older than what
         // they remember.

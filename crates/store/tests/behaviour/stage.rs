@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use touchline_store::{Append, HEAD, History, Incoming, Placed, Refusal, Settings, Store, Url};
+use touchline_store::{Append, HEAD, History, StoreEvent, AppendedAt, Refusal, Settings, Store, Url};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const HOUR_MS: u64 = 3_600_000;
@@ -14,7 +14,7 @@ pub(crate) const HOUR_MS: u64 = 3_600_000;
 /// A store, and what comes of it.
 pub(crate) struct Stage {
     pub(crate) store: Store,
-    pub(crate) incoming: Mutex<Receiver<Incoming>>,
+    pub(crate) incoming: Mutex<Receiver<StoreEvent>>,
 }
 
 /// A publication with what most of them have.
@@ -74,7 +74,7 @@ impl Stage {
         Stage { store: Store::open(settings, hand).expect("the store opens"), incoming: Mutex::new(incoming) }
     }
 
-    pub(crate) fn append(&self, mut append: Append) -> Result<Placed, Refusal> {
+    pub(crate) fn append(&self, mut append: Append) -> Result<AppendedAt, Refusal> {
         let (sender, answer) = channel();
         append.done = tells(&sender);
         self.store.append(append);
@@ -96,7 +96,7 @@ impl Stage {
         let incoming = self.incoming.lock().expect("nobody panics with it");
         loop {
             match incoming.recv_timeout(PATIENCE).expect("it comes") {
-                Incoming::Loaded { channel, history, .. } if &*channel == of => return history,
+                StoreEvent::Loaded { channel, history, .. } if &*channel == of => return history,
                 _ => {}
             }
         }

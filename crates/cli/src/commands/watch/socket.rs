@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use touchline_protocol::websocket::{Assembly, Event, Opcode, Role, encode_masked_frame};
+use touchline_protocol::websocket::{Assembly, FrameEvent, Opcode, Role, encode_masked_frame};
 
 use crate::http_client::{Url, read_line, read_status};
 
@@ -91,9 +91,9 @@ impl Socket {
             let event = self.assembly.next(Role::Client, MESSAGE_LEN_MAX, &mut self.input, &mut self.used);
             let pong = match event {
                 Err(violation) => bail!("the server broke the WebSocket protocol: {}", violation.reason),
-                Ok(Some(Event::Text(text))) => return Ok(Incoming::Text(text.to_owned())),
-                Ok(Some(Event::Binary(_))) => bail!("the server sent bytes where text was agreed on"),
-                Ok(Some(Event::Close { code, reason })) => {
+                Ok(Some(FrameEvent::Text(text))) => return Ok(Incoming::Text(text.to_owned())),
+                Ok(Some(FrameEvent::Binary(_))) => bail!("the server sent bytes where text was agreed on"),
+                Ok(Some(FrameEvent::Close { code, reason })) => {
                     let closed = Incoming::Closed(code.map_or(1005, u32::from), reason.to_owned());
                     let _ = self.send_frame(
                         Opcode::Close,
@@ -101,8 +101,8 @@ impl Socket {
                     );
                     return Ok(closed);
                 }
-                Ok(Some(Event::Pong(_))) => None,
-                Ok(Some(Event::Ping(payload))) => Some(payload.to_vec()),
+                Ok(Some(FrameEvent::Pong(_))) => None,
+                Ok(Some(FrameEvent::Ping(payload))) => Some(payload.to_vec()),
                 Ok(None) => {
                     self.read()?;
                     None
