@@ -276,7 +276,11 @@ impl Registrar {
                     }
                 }
                 DirectoryEffect::StoreMessage { scope, name, message, expires_ms, most, asker } => {
-                    store::post(node, InboxMessage { scope, name, message: message.into(), expires_ms, limit: most }, asker);
+                    store::post(
+                        node,
+                        InboxMessage { scope, name, message: message.into(), expires_ms, limit: most },
+                        asker,
+                    );
                 }
                 DirectoryEffect::LoadMessages { scope, name, behind, limit } => {
                     if let Some(store) = node.store() {

@@ -10,7 +10,8 @@ use touchline_engine::{Namespaces, Request, Response};
 use touchline_protocol::Error;
 use touchline_store::stats::StatsSettings as StatsOpening;
 use touchline_store::{
-    Append, History, StoreEvent, InboxMessage, Limits, LimitsOf, OpenError, AppendedAt, Refusal, Settings as Opening, Store,
+    Append, AppendedAt, InboxMessage, Limits, LimitsOf, OpenError, Settings as Opening, Store, StoreEvent,
+    StoreRefusal, StoredHistory,
 };
 
 use crate::inbox::{Asker, Message};
@@ -97,7 +98,7 @@ pub(crate) fn stats_opening(settings: &Settings) -> Result<Option<StatsOpening>,
 pub(crate) fn append(node: &Arc<Node>, channel: &Arc<str>, storing: DurablePublication, asker: Asker) {
     let Some(store) = node.store() else { return };
     let of_node = Arc::clone(node);
-    let done = move |outcome: Result<AppendedAt, Refusal>| {
+    let done = move |outcome: Result<AppendedAt, StoreRefusal>| {
         let placed = |placed: AppendedAt| {
             Response::Published(Some(StreamPosition { offset: placed.offset, epoch: epoch_of(placed) }))
         };
@@ -121,7 +122,7 @@ pub(crate) fn append(node: &Arc<Node>, channel: &Arc<str>, storing: DurablePubli
 pub(crate) fn remove(node: &Arc<Node>, channel: &Arc<str>, asker: Asker) {
     let Some(store) = node.store() else { return };
     let (of_node, of_channel) = (Arc::clone(node), Arc::clone(channel));
-    let done = move |outcome: Result<(), Refusal>| {
+    let done = move |outcome: Result<(), StoreRefusal>| {
         if outcome.is_ok() {
             of_node.tell_home(of_channel, Request::Ephemeral(clearing()));
         }
@@ -147,7 +148,7 @@ pub(crate) fn begin_run(node: &Node, channel: Arc<str>, lost: u64, first: u64) {
 pub(crate) fn post(node: &Arc<Node>, letter: InboxMessage, asker: Option<Asker>) {
     let Some(store) = node.store() else { return };
     let (of_node, expires_ms) = (Arc::clone(node), letter.expires_ms);
-    let done = move |outcome: Result<u64, Refusal>| {
+    let done = move |outcome: Result<u64, StoreRefusal>| {
         let posted =
             |id| Response::Answer(format!("{{\"id\":\"{id}\",\"expires_at\":{expires_ms}}}").into_bytes().into());
         if let Some(asker) = asker {
@@ -161,7 +162,7 @@ pub(crate) fn post(node: &Arc<Node>, letter: InboxMessage, asker: Option<Asker>)
 pub(crate) fn discard(node: &Arc<Node>, ids: Vec<u64>, asker: Option<Asker>) {
     let Some(store) = node.store() else { return };
     let (of_node, of_ids) = (Arc::clone(node), ids.clone());
-    let done = move |outcome: Result<(), Refusal>| {
+    let done = move |outcome: Result<(), StoreRefusal>| {
         if outcome.is_ok() {
             of_node.register(Order::Discarded(of_ids));
         }
@@ -177,13 +178,13 @@ pub(crate) fn discard(node: &Arc<Node>, ids: Vec<u64>, asker: Option<Asker>) {
 }
 
 /// What a refusal is on the wire.
-pub(crate) fn refused(refusal: Refusal) -> Error {
+pub(crate) fn refused(refusal: StoreRefusal) -> Error {
     match refusal {
-        Refusal::Full => Error::TOO_MANY_REQUESTS,
-        Refusal::Failed => Error::STORE_UNAVAILABLE,
-        Refusal::NoRoom => Error::INBOX_FULL,
-        Refusal::Unknown => Error::CHANNEL_NOT_DESCRIBED,
-        Refusal::Invalid => Error::BAD_REQUEST,
+        StoreRefusal::QueueFull => Error::TOO_MANY_REQUESTS,
+        StoreRefusal::Failed => Error::STORE_UNAVAILABLE,
+        StoreRefusal::InboxFull => Error::INBOX_FULL,
+        StoreRefusal::NotFound => Error::CHANNEL_NOT_DESCRIBED,
+        StoreRefusal::Invalid => Error::BAD_REQUEST,
     }
 }
 
@@ -210,7 +211,7 @@ fn take(node: &Node, incoming: StoreEvent) {
         }
         StoreEvent::Settled => node.wake(),
         StoreEvent::Loaded { channel, behind: (behind, number), history } => {
-            let loaded = history.map(|History { epoch, top, floor, kept, runs }| {
+            let loaded = history.map(|StoredHistory { epoch, top, floor, kept, runs }| {
                 let kept = kept
                     .into_iter()
                     .map(|(offset, time_ms, object)| (offset, DurablePublication::payload(time_ms, &object)))

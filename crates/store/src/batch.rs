@@ -7,20 +7,23 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use crate::runs::{Known, Runs};
-use crate::words::Weights;
-use crate::{Append, Description, StoreMetrics, Find, Found, HEAD, EventSink, History, StoreEvent, InboxMessage, Limits};
-use crate::{OnDone, OnFound, OnAppended, OnQueued, AppendedAt, Refusal};
+use crate::runs::{KnownRuns, Runs};
+use crate::tfidf::Weights;
+use crate::{
+    Append, Description, EventSink, InboxMessage, Limits, PAYLOAD_HEAD_SIZE, Search, SearchResult, StoreEvent,
+    StoreMetrics, StoredHistory,
+};
+use crate::{AppendedAt, OnAppended, OnDone, OnQueued, OnSearched, StoreRefusal};
 
 /// What a writer is told.
-pub(crate) enum Write {
+pub(crate) enum WriteRequest {
     Append(Append),
     Remove {
         channel: Arc<str>,
         done: OnDone,
     },
     /// A channel that was asked for and is not there: it is made, so that its epoch lasts.
-    Make(Load),
+    Make(HistoryLoad),
     Describe {
         description: Description,
         weights: Weights,
@@ -30,8 +33,8 @@ pub(crate) enum Write {
         channel: String,
         done: OnDone,
     },
-    Post(InboxMessage, OnQueued),
-    Discard {
+    QueueMessage(InboxMessage, OnQueued),
+    DiscardMessages {
         ids: Vec<u64>,
         done: OnDone,
     },
@@ -46,21 +49,21 @@ pub(crate) enum Write {
 }
 
 /// What a reader is told.
-pub(crate) enum Read {
-    History(Load),
-    Find(Find, OnFound),
-    Letters { scope: Arc<str>, name: Box<str>, behind: u64, limit: usize },
+pub(crate) enum ReadRequest {
+    History(HistoryLoad),
+    Find(Search, OnSearched),
+    InboxMessages { scope: Arc<str>, name: Box<str>, behind: u64, limit: usize },
 }
 
 /// What a reader has read.
-pub(crate) enum Answer {
+pub(crate) enum ReadResult {
     /// None: the channel has to be made.
-    History(Option<History>),
-    Find(Result<Vec<Found>, Refusal>),
-    Letters(Vec<(u64, Bytes)>),
+    History(Option<StoredHistory>),
+    Find(Result<Vec<SearchResult>, StoreRefusal>),
+    InboxMessages(Vec<(u64, Bytes)>),
 }
 
-impl Read {
+impl ReadRequest {
     /// It is not waited for any more, whatever comes of it.
     pub(crate) fn finish(self, figures: &StoreMetrics) -> Self {
         figures.reading.fetch_sub(1, Relaxed);
@@ -68,33 +71,37 @@ impl Read {
     }
 
     /// Tells what was read. A channel that has to be made is given back.
-    pub(crate) fn tell(self, answer: Answer, hand: &EventSink) -> Option<Load> {
+    pub(crate) fn tell(self, answer: ReadResult, hand: &EventSink) -> Option<HistoryLoad> {
         match (self, answer) {
-            (Read::History(load), Answer::History(None)) => return Some(load),
-            (Read::History(Load { channel, behind, .. }), Answer::History(history)) => {
+            (ReadRequest::History(load), ReadResult::History(None)) => return Some(load),
+            (ReadRequest::History(HistoryLoad { channel, behind, .. }), ReadResult::History(history)) => {
                 hand(StoreEvent::Loaded { channel, behind, history })
             }
-            (Read::Find(_, done), Answer::Find(found)) => done(found),
-            (Read::Letters { scope, name, .. }, Answer::Letters(letters)) => {
+            (ReadRequest::Find(_, done), ReadResult::Find(found)) => done(found),
+            (ReadRequest::InboxMessages { scope, name, .. }, ReadResult::InboxMessages(letters)) => {
                 hand(StoreEvent::InboxMessages { scope, name, letters: Some(letters) })
             }
-            (read, _) => read.refuse(hand, Refusal::Failed),
+            (read, _) => read.refuse(hand, StoreRefusal::Failed),
         }
         None
     }
 
     /// Tells that it can't be read.
-    pub(crate) fn refuse(self, hand: &EventSink, refusal: Refusal) {
+    pub(crate) fn refuse(self, hand: &EventSink, refusal: StoreRefusal) {
         match self {
-            Read::History(Load { channel, behind, .. }) => hand(StoreEvent::Loaded { channel, behind, history: None }),
-            Read::Find(_, done) => done(Err(refusal)),
-            Read::Letters { scope, name, .. } => hand(StoreEvent::InboxMessages { scope, name, letters: None }),
+            ReadRequest::History(HistoryLoad { channel, behind, .. }) => {
+                hand(StoreEvent::Loaded { channel, behind, history: None })
+            }
+            ReadRequest::Find(_, done) => done(Err(refusal)),
+            ReadRequest::InboxMessages { scope, name, .. } => {
+                hand(StoreEvent::InboxMessages { scope, name, letters: None })
+            }
         }
     }
 }
 
 /// A channel whose history is asked for.
-pub(crate) struct Load {
+pub(crate) struct HistoryLoad {
     pub(crate) channel: Arc<str>,
     /// The offset, and the number of the load.
     pub(crate) behind: (u64, u64),
@@ -104,17 +111,17 @@ pub(crate) struct Load {
 
 /// What a write came to within its transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum WriteResult {
     /// A publication has its place; it is new, or its key or version was there before.
-    Placed { offset: u64, epoch: u64, run: u64, is_new: bool },
+    Appended { offset: u64, epoch: u64, run: u64, is_new: bool },
     /// A channel is there.
     Made { epoch: u64, top: u64 },
     /// A letter is kept under this id; none = there is no room for it.
-    Posted(Option<u64>),
+    Queued(Option<u64>),
     /// There is nothing to say of it.
     Nothing,
     /// It is not written, and the others of its transaction are.
-    Refused(Refusal),
+    Refused(StoreRefusal),
 }
 
 /// What is told once the transaction is on disk.
@@ -129,42 +136,43 @@ pub(crate) enum Done {
     Made {
         channel: Arc<str>,
         behind: (u64, u64),
-        history: Option<History>,
+        history: Option<StoredHistory>,
     },
     /// A channel is there, and somebody has published in it meanwhile: it has to be read.
-    Unread(Load),
+    Unread(HistoryLoad),
     Posted {
         letter: InboxMessage,
         id: Option<u64>,
         done: OnQueued,
     },
     Plain(OnDone),
-    Refused(Write, Refusal),
+    Refused(WriteRequest, StoreRefusal),
 }
 
 impl Done {
     /// What is to be told of a write.
-    pub(crate) fn of(write: Write, outcome: Outcome, known: &Known) -> Option<Self> {
+    pub(crate) fn of(write: WriteRequest, outcome: WriteResult, known: &KnownRuns) -> Option<Self> {
         Some(match (write, outcome) {
-            (write, Outcome::Refused(refusal)) => Done::Refused(write, refusal),
-            (Write::Append(Append { channel, payload, done, .. }), Outcome::Placed { offset, epoch, run, is_new }) => {
-                Done::Placed { placed: AppendedAt { offset, epoch, run }, is_new, channel, payload, done }
-            }
-            (Write::Make(Load { channel, behind, .. }), Outcome::Made { epoch, top: 0 }) => {
-                let runs = Runs { known: Known::clone(known), first: Vec::new() };
+            (write, WriteResult::Refused(refusal)) => Done::Refused(write, refusal),
+            (
+                WriteRequest::Append(Append { channel, payload, done, .. }),
+                WriteResult::Appended { offset, epoch, run, is_new },
+            ) => Done::Placed { placed: AppendedAt { offset, epoch, run }, is_new, channel, payload, done },
+            (WriteRequest::Make(HistoryLoad { channel, behind, .. }), WriteResult::Made { epoch, top: 0 }) => {
+                let runs = Runs { known: KnownRuns::clone(known), first: Vec::new() };
                 Done::Made {
                     channel,
                     behind,
-                    history: Some(History { epoch, top: 0, floor: 0, kept: Vec::new(), runs }),
+                    history: Some(StoredHistory { epoch, top: 0, floor: 0, kept: Vec::new(), runs }),
                 }
             }
-            (Write::Make(load), Outcome::Made { .. }) => Done::Unread(load),
-            (Write::Post(letter, done), Outcome::Posted(id)) => Done::Posted { letter, id, done },
+            (WriteRequest::Make(load), WriteResult::Made { .. }) => Done::Unread(load),
+            (WriteRequest::QueueMessage(letter, done), WriteResult::Queued(id)) => Done::Posted { letter, id, done },
             (
-                Write::Remove { done, .. }
-                | Write::Describe { done, .. }
-                | Write::Forget { done, .. }
-                | Write::Discard { done, .. },
+                WriteRequest::Remove { done, .. }
+                | WriteRequest::Describe { done, .. }
+                | WriteRequest::Forget { done, .. }
+                | WriteRequest::DiscardMessages { done, .. },
                 _,
             ) => Done::Plain(done),
             _ => return None,
@@ -187,13 +195,15 @@ impl Done {
                 done(Ok(placed));
             }
             Done::Made { channel, behind, history } => hand(StoreEvent::Loaded { channel, behind, history }),
-            Done::Unread(load) => hand(StoreEvent::Loaded { channel: load.channel, behind: load.behind, history: None }),
+            Done::Unread(load) => {
+                hand(StoreEvent::Loaded { channel: load.channel, behind: load.behind, history: None })
+            }
             Done::Posted { letter: InboxMessage { scope, name, .. }, id: Some(id), done } => {
                 figures.inbox_messages.fetch_add(1, Relaxed);
                 hand(StoreEvent::MessageQueued { scope, name });
                 done(Ok(id));
             }
-            Done::Posted { id: None, done, .. } => done(Err(Refusal::NoRoom)),
+            Done::Posted { id: None, done, .. } => done(Err(StoreRefusal::InboxFull)),
             Done::Plain(done) => done(Ok(())),
             Done::Refused(write, refusal) => write.refuse(hand, refusal),
         }
@@ -203,7 +213,7 @@ impl Done {
 impl Append {
     /// What an application has put into the outbox: nobody waits to be told.
     pub(crate) fn posted(channel: &str, data: &str, key: &str, limits: Limits, time_ms: u64) -> Self {
-        let mut payload = Vec::with_capacity(HEAD + data.len());
+        let mut payload = Vec::with_capacity(PAYLOAD_HEAD_SIZE + data.len());
         // As the engine begins the payload of a publication: format, kind, length of what follows before the object.
         payload.extend_from_slice(&[1, b'P', 8, 0]);
         payload.extend_from_slice(&time_ms.to_le_bytes());
@@ -223,10 +233,10 @@ impl Append {
     }
 }
 
-impl Write {
+impl WriteRequest {
     /// Tells that there is no room for it, or nobody who writes it.
-    pub(crate) fn turn_back(self, hand: &EventSink, figures: &StoreMetrics, refusal: Refusal) {
-        if matches!(self, Write::Append(_)) {
+    pub(crate) fn turn_back(self, hand: &EventSink, figures: &StoreMetrics, refusal: StoreRefusal) {
+        if matches!(self, WriteRequest::Append(_)) {
             figures.waiting.fetch_sub(1, Relaxed);
             figures.refused.fetch_add(1, Relaxed);
         }
@@ -235,32 +245,34 @@ impl Write {
     }
 
     /// Tells that a commit failed.
-    pub(crate) fn refuse_all(batch: &mut Vec<Write>, hand: &EventSink) {
-        batch.drain(..).for_each(|write| write.refuse(hand, Refusal::Failed));
+    pub(crate) fn refuse_all(batch: &mut Vec<WriteRequest>, hand: &EventSink) {
+        batch.drain(..).for_each(|write| write.refuse(hand, StoreRefusal::Failed));
         hand(StoreEvent::Settled);
     }
 
     /// Tells that it was not written.
-    pub(crate) fn refuse(self, hand: &EventSink, refusal: Refusal) {
+    pub(crate) fn refuse(self, hand: &EventSink, refusal: StoreRefusal) {
         match self {
-            Write::Append(append) => (append.done)(Err(refusal)),
-            Write::Post(_, done) => done(Err(refusal)),
-            Write::Remove { done, .. }
-            | Write::Describe { done, .. }
-            | Write::Forget { done, .. }
-            | Write::Discard { done, .. } => {
+            WriteRequest::Append(append) => (append.done)(Err(refusal)),
+            WriteRequest::QueueMessage(_, done) => done(Err(refusal)),
+            WriteRequest::Remove { done, .. }
+            | WriteRequest::Describe { done, .. }
+            | WriteRequest::Forget { done, .. }
+            | WriteRequest::DiscardMessages { done, .. } => {
                 done(Err(refusal));
             }
-            Write::Make(Load { channel, behind, .. }) => hand(StoreEvent::Loaded { channel, behind, history: None }),
-            Write::BeginRun { .. } | Write::Close => {}
+            WriteRequest::Make(HistoryLoad { channel, behind, .. }) => {
+                hand(StoreEvent::Loaded { channel, behind, history: None })
+            }
+            WriteRequest::BeginRun { .. } | WriteRequest::Close => {}
         }
     }
 }
 
 impl StoreMetrics {
     /// Counts a batch that was tried, whatever came of it.
-    pub(crate) fn count(&self, batch: &[Write], took: Duration) {
-        let appends = batch.iter().filter(|write| matches!(write, Write::Append(_))).count() as u64;
+    pub(crate) fn count(&self, batch: &[WriteRequest], took: Duration) {
+        let appends = batch.iter().filter(|write| matches!(write, WriteRequest::Append(_))).count() as u64;
         self.waiting.fetch_sub(appends, Relaxed);
         self.commits.fetch_add(1, Relaxed);
         self.commit_us.fetch_add(took.as_micros() as u64, Relaxed);

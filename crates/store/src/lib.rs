@@ -6,28 +6,28 @@
 
 mod batch;
 pub mod copies;
-mod find;
 pub mod migrate;
 mod panics;
 mod postgres;
 mod runs;
 mod schema;
+mod search;
 mod settings;
 pub mod sketch;
 mod sqlite;
 pub mod stats;
-mod words;
+mod tfidf;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use batch::{Load, Read, Write};
+use batch::{HistoryLoad, ReadRequest, WriteRequest};
 use bytes::Bytes;
 use serde::de::IgnoredAny;
 
-pub use find::{Description, Find, Found, OnFound};
-pub use runs::{Known, Runs};
+pub use runs::{KnownRuns, Runs};
 pub use schema::Schema;
+pub use search::{Description, OnSearched, Search, SearchResult};
 pub use settings::{Limits, LimitsOf, Settings, Url, UrlError};
 
 /// Why a database can't be used.
@@ -62,15 +62,15 @@ pub enum OpenError {
 
 /// Why something was not done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum StoreRefusal {
     /// Too much waits already.
-    Full,
+    QueueFull,
     /// The database failed; it may work again later. Nothing was delivered, and it is likely that nothing was stored.
     Failed,
     /// There are as many letters for that name as there may be.
-    NoRoom,
+    InboxFull,
     /// Nothing is said of that channel.
-    Unknown,
+    NotFound,
     /// The database can't keep what it holds, and never will: a text with NUL, one that is too long for an index, a
     /// number out of range.
     Invalid,
@@ -91,11 +91,11 @@ pub struct AppendedAt {
 }
 
 /// Takes what came of an append.
-pub type OnAppended = Box<dyn FnOnce(Result<AppendedAt, Refusal>) + Send>;
+pub type OnAppended = Box<dyn FnOnce(Result<AppendedAt, StoreRefusal>) + Send>;
 /// Takes what came of anything else.
-pub type OnDone = Box<dyn FnOnce(Result<(), Refusal>) + Send>;
+pub type OnDone = Box<dyn FnOnce(Result<(), StoreRefusal>) + Send>;
 /// Takes the id of a letter that is on disk.
-pub type OnQueued = Box<dyn FnOnce(Result<u64, Refusal>) + Send>;
+pub type OnQueued = Box<dyn FnOnce(Result<u64, StoreRefusal>) + Send>;
 
 /// A publication to be stored.
 pub struct Append {
@@ -139,7 +139,7 @@ pub struct InboxMessage {
 
 /// Bytes before the JSON object in a payload: format, kind, and length of the rest, which is the time as eight bytes,
 /// little-endian.
-pub const HEAD: usize = 12;
+pub const PAYLOAD_HEAD_SIZE: usize = 12;
 
 /// The format of rows that hold what applications or clients have said. A row of a higher one is not read.
 const ROW_FORMAT: i64 = 1;
@@ -172,11 +172,11 @@ fn intact(object: Vec<u8>, place: impl FnOnce() -> String) -> Result<Bytes, Dama
 }
 
 /// Lengths of time beyond it are for ever: the databases add them to times, in 63 bits.
-const LENGTH_MAX_MS: u64 = i64::MAX as u64 / 4;
+const DURATION_MAX_MS: u64 = i64::MAX as u64 / 4;
 
 /// What is kept of a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct History {
+pub struct StoredHistory {
     /// The channel's epoch.
     pub epoch: u64,
     /// Its last offset; 0 = nothing was ever published.
@@ -189,7 +189,7 @@ pub struct History {
     pub runs: Runs,
 }
 
-impl History {
+impl StoredHistory {
     /// The same without what is before a hole: a history has none.
     fn whole(mut self) -> Self {
         let expected = (1..=self.top).rev();
@@ -225,7 +225,7 @@ pub enum StoreEvent {
         /// The offset that was asked behind, and the number that was given with it.
         behind: (u64, u64),
         /// Its history.
-        history: Option<History>,
+        history: Option<StoredHistory>,
     },
     /// Another node has stored something.
     Grown {
@@ -339,61 +339,70 @@ impl Store {
 
     /// Stores a publication; what came of it is told to its `done`.
     pub fn append(&self, mut append: Append) {
-        append.ttl_ms = append.ttl_ms.min(LENGTH_MAX_MS);
-        append.meta_ttl_ms = append.meta_ttl_ms.min(LENGTH_MAX_MS);
+        append.ttl_ms = append.ttl_ms.min(DURATION_MAX_MS);
+        append.meta_ttl_ms = append.meta_ttl_ms.min(DURATION_MAX_MS);
         self.figures.waiting.fetch_add(1, Relaxed);
-        self.write(Write::Append(append));
+        self.write(WriteRequest::Append(append));
     }
 
     /// Reads what is kept of a channel behind an offset, at most the last `size`; [`StoreEvent::Loaded`] tells it.
     /// `behind` is the offset, and a number that the answer carries. A channel that is not there yet gets its
     /// epoch, and is forgotten after `meta_ttl_ms` milliseconds if nothing is published.
     pub fn load(&self, channel: Arc<str>, behind: (u64, u64), size: usize, meta_ttl_ms: u64) {
-        self.read(Read::History(Load { channel, behind, size, meta_ttl_ms: meta_ttl_ms.min(LENGTH_MAX_MS) }));
+        self.read(ReadRequest::History(HistoryLoad {
+            channel,
+            behind,
+            size,
+            meta_ttl_ms: meta_ttl_ms.min(DURATION_MAX_MS),
+        }));
     }
 
     /// Removes what is kept of a channel. Its position stays.
     pub fn remove(&self, channel: Arc<str>, done: OnDone) {
-        self.write(Write::Remove { channel, done });
+        self.write(WriteRequest::Remove { channel, done });
     }
 
     /// Replaces what is said of a channel.
     pub fn describe(&self, description: Description, done: OnDone) {
-        self.write(Write::Describe { weights: words::weights(&description).into_iter().collect(), description, done });
+        self.write(WriteRequest::Describe {
+            weights: tfidf::weights(&description).into_iter().collect(),
+            description,
+            done,
+        });
     }
 
     /// Lets go of what is said of a channel.
     pub fn forget(&self, channel: String, done: OnDone) {
-        self.write(Write::Forget { channel, done });
+        self.write(WriteRequest::Forget { channel, done });
     }
 
     /// Asks the directory of channels.
-    pub fn find(&self, find: Find, done: OnFound) {
-        self.read(Read::Find(find, done));
+    pub fn search(&self, find: Search, done: OnSearched) {
+        self.read(ReadRequest::Find(find, done));
     }
 
     /// Keeps a letter; [`StoreEvent::Mail`] tells of it on every node.
     pub fn queue_message(&self, letter: InboxMessage, done: OnQueued) {
-        self.write(Write::Post(letter, done));
+        self.write(WriteRequest::QueueMessage(letter, done));
     }
 
     /// Asks for letters to a name behind an id, at most `limit`; [`StoreEvent::Letters`] tells them.
     pub fn inbox_messages(&self, scope: Arc<str>, name: Box<str>, behind: u64, limit: usize) {
-        self.read(Read::Letters { scope, name, behind, limit });
+        self.read(ReadRequest::InboxMessages { scope, name, behind, limit });
     }
 
     /// Throws letters away that have arrived.
     pub fn discard_messages(&self, ids: Vec<u64>, done: OnDone) {
-        self.write(Write::Discard { ids, done });
+        self.write(WriteRequest::DiscardMessages { ids, done });
     }
 
     /// Begins a new run if the current run is `lost`, an id as in [`AppendedAt::run`]. The caller knows of a publication
     /// that the database lacks: offsets of the channel from `first` on are of the new run.
     pub fn begin_run(&self, channel: Arc<str>, lost: u64, first: u64) {
-        self.write(Write::BeginRun { channel, lost, first });
+        self.write(WriteRequest::BeginRun { channel, lost, first });
     }
 
-    fn write(&self, write: Write) {
+    fn write(&self, write: WriteRequest) {
         let refused = match &self.primary {
             Primary::Sqlite(primary) => primary.write(write),
             Primary::Postgres(primary) => primary.write(write),
@@ -403,16 +412,16 @@ impl Store {
         }
     }
 
-    fn read(&self, read: Read) {
+    fn read(&self, read: ReadRequest) {
         if self.figures.reading.fetch_add(1, Relaxed) >= self.read_queue {
-            return read.finish(&self.figures).refuse(&self.hand, Refusal::Full);
+            return read.finish(&self.figures).refuse(&self.hand, StoreRefusal::QueueFull);
         }
         let refused = match &self.primary {
             Primary::Sqlite(primary) => primary.read(read),
             Primary::Postgres(primary) => primary.read(read),
         };
         if let Some(read) = refused {
-            read.finish(&self.figures).refuse(&self.hand, Refusal::Failed);
+            read.finish(&self.figures).refuse(&self.hand, StoreRefusal::Failed);
         }
     }
 

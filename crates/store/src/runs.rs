@@ -11,28 +11,28 @@ pub(crate) const KEPT: u64 = 1_000;
 const ID_BITS: u32 = 40;
 
 /// The runs that the database knows: number and id, by rising number. The last is the current one.
-pub type Known = Arc<[(u64, u64)]>;
+pub type KnownRuns = Arc<[(u64, u64)]>;
 
 /// Which runs gave the offsets of a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Runs {
     /// All runs.
-    pub known: Known,
+    pub known: KnownRuns,
     /// Numbers of runs and the first offset that each gave in the channel, by rising number.
     pub first: Vec<(u64, u64)>,
 }
 
 /// What this process knows of the runs.
 #[derive(Debug, Default)]
-pub(crate) struct RunBook(Mutex<Known>);
+pub(crate) struct RunBook(Mutex<KnownRuns>);
 
 impl RunBook {
-    pub(crate) fn known(&self) -> Known {
+    pub(crate) fn known(&self) -> KnownRuns {
         Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Sets them; whether there was another current run before.
-    pub(crate) fn set(&self, known: Known) -> bool {
+    pub(crate) fn set(&self, known: KnownRuns) -> bool {
         let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_another = !current.is_empty() && current.last() != known.last();
         *current = known;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::migrate::{self, Database, Migration, SchemaError};
-use crate::postgres::{Address, Failure, Link};
+use crate::postgres::{Address, Failure, PostgresClient};
 use crate::sqlite::{self, lock};
 use crate::{OpenError, Url};
 
@@ -19,10 +19,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The schema of a database.
 pub struct Schema {
     database: &'static Database,
-    of: Of,
+    of: SchemaConnection,
 }
 
-enum Of {
+enum SchemaConnection {
     /// A file that nobody else has open, or that is only looked at.
     Sqlite {
         connection: Connection,
@@ -30,7 +30,7 @@ enum Of {
         _lock: Option<File>,
     },
     Postgres {
-        link: Link,
+        link: PostgresClient,
         runtime: tokio::runtime::Runtime,
     },
 }
@@ -60,7 +60,7 @@ impl Schema {
                     if path.exists() { Connection::open_with_flags(path, flags) } else { Connection::open_in_memory() };
                 let path = path.display().to_string();
                 let connection = found.map_err(|source| OpenError::Sqlite { path: path.clone(), source })?;
-                Ok(Schema { database, of: Of::Sqlite { connection, path, _lock: None } })
+                Ok(Schema { database, of: SchemaConnection::Sqlite { connection, path, _lock: None } })
             }
             Url::Postgres(url) => Schema::of_server(database, url, tls_ca),
         }
@@ -69,8 +69,8 @@ impl Schema {
     fn of_server(database: &'static Database, url: &str, tls_ca: &str) -> Result<Self, OpenError> {
         let of_system = |source| OpenError::File { path: "a runtime for PostgreSQL".into(), source };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(of_system)?;
-        let link = runtime.block_on(Link::to(&Address::new(url, tls_ca, PATIENCE)?))?;
-        Ok(Schema { database, of: Of::Postgres { link, runtime } })
+        let link = runtime.block_on(PostgresClient::to(&Address::new(url, tls_ca, PATIENCE)?))?;
+        Ok(Schema { database, of: SchemaConnection::Postgres { link, runtime } })
     }
 
     fn of_file(database: &'static Database, path: &Path) -> Result<Self, OpenError> {
@@ -79,7 +79,7 @@ impl Schema {
         sqlite::make_database(path).map_err(|source| OpenError::File { path: path_text.clone(), source })?;
         let connection =
             sqlite::connect(path).map_err(|source| OpenError::Sqlite { path: path_text.clone(), source })?;
-        Ok(Schema { database, of: Of::Sqlite { connection, path: path_text, _lock: Some(lock) } })
+        Ok(Schema { database, of: SchemaConnection::Sqlite { connection, path: path_text, _lock: Some(lock) } })
     }
 
     /// Its version; 0 = empty.
@@ -88,18 +88,18 @@ impl Schema {
     /// The database's.
     pub fn version(&self) -> Result<u32, OpenError> {
         match &self.of {
-            Of::Sqlite { connection, path, .. } => {
+            SchemaConnection::Sqlite { connection, path, .. } => {
                 migrate::version(connection).map_err(|source| OpenError::Sqlite { path: path.clone(), source })
             }
-            Of::Postgres { link, runtime } => Ok(runtime.block_on(link.version(self.database))?),
+            SchemaConnection::Postgres { link, runtime } => Ok(runtime.block_on(link.version(self.database))?),
         }
     }
 
     /// All changes that this program knows, in order.
     pub fn migrations(&self) -> &'static [Migration] {
         match &self.of {
-            Of::Sqlite { .. } => self.database.sqlite,
-            Of::Postgres { .. } => self.database.postgres,
+            SchemaConnection::Sqlite { .. } => self.database.sqlite,
+            SchemaConnection::Postgres { .. } => self.database.postgres,
         }
     }
 
@@ -114,9 +114,9 @@ impl Schema {
             return Err(SchemaError::Newer { database: self.database.name, found, known }.into());
         }
         match &mut self.of {
-            Of::Sqlite { connection, path, .. } => migrate::go_to(connection, migrations, version)
+            SchemaConnection::Sqlite { connection, path, .. } => migrate::go_to(connection, migrations, version)
                 .map_err(|source| OpenError::Sqlite { path: path.clone(), source }),
-            Of::Postgres { link, runtime } => {
+            SchemaConnection::Postgres { link, runtime } => {
                 runtime.block_on(link.go_to(self.database, version)).map_err(|failure: Failure| failure.into())
             }
         }

@@ -114,7 +114,7 @@ fn fill(database: &Database, reopen: &Reopen) -> Result<()> {
     let store = Store::open(&settings, |_| {})?;
     let failed = Arc::new(AtomicU64::new(0));
     let time_ms = crate::process::now_us() / 1_000;
-    let mut payload = vec![b'P'; touchline_store::HEAD];
+    let mut payload = vec![b'P'; touchline_store::PAYLOAD_HEAD_SIZE];
     payload.extend_from_slice(format!("{{\"data\":{}}}", wire::data(1, 1_700_000_000_000_000, SIZE)).as_bytes());
     let payload = Bytes::from(payload);
     for number in 0..reopen.publications {

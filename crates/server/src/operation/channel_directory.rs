@@ -5,7 +5,7 @@ use serde::Deserialize;
 use tokio::sync::oneshot;
 use touchline_protocol::Error;
 use touchline_protocol::encode::{self, Object};
-use touchline_store::{Description, Find, Found, Refusal, Store};
+use touchline_store::{Description, Search, SearchResult, Store, StoreRefusal};
 
 use super::{Json, done, nullable, plain};
 use crate::node::Node;
@@ -71,7 +71,7 @@ pub(super) async fn remove(node: &Node, request: OfChannel) -> Result<Json, Erro
 /// What is said of a channel. Errors: 107, 108 without a directory, 111, 4010, 4012.
 pub(super) async fn get(node: &Node, request: OfChannel) -> Result<Json, Error> {
     plain([&request.channel])?;
-    let found = found(node, Find::Channel(request.channel)).await?;
+    let found = found(node, Search::Channel(request.channel)).await?;
     let mut out = Vec::new();
     found.first().ok_or(Error::CHANNEL_NOT_DESCRIBED).map(|found| write(&mut out, found, false))?;
     Ok(out)
@@ -99,13 +99,13 @@ pub(super) async fn search(node: &Node, request: SearchRequest) -> Result<Json, 
         return Err(Error::BAD_REQUEST);
     }
     plain(query.split(['\n', '\r', '\t']).chain([&*kind, &*tag]))?;
-    list(node, Find::Search { words: query, kind, tag, limit: page(limit), offset }).await
+    list(node, Search::Search { words: query, kind, tag, limit: page(limit), offset }).await
 }
 
 /// Channels that have most in common with one, the likest first. Errors: 107, 108 without a directory, 111, 4010, 4012.
 pub(super) async fn similar(node: &Node, request: OfChannel) -> Result<Json, Error> {
     plain([&request.channel])?;
-    list(node, Find::Similar { channel: request.channel, limit: page(request.limit) }).await
+    list(node, Search::Similar { channel: request.channel, limit: page(request.limit) }).await
 }
 
 fn directory(node: &Node) -> Result<&Store, Error> {
@@ -121,21 +121,21 @@ async fn written(write: impl FnOnce(touchline_store::OnDone)) -> Result<Json, Er
     write(Box::new(move |outcome| {
         let _ = reply.send(outcome);
     }));
-    outcome.await.unwrap_or(Err(Refusal::Failed)).map(|()| done()).map_err(refused)
+    outcome.await.unwrap_or(Err(StoreRefusal::Failed)).map(|()| done()).map_err(refused)
 }
 
-async fn found(node: &Node, find: Find) -> Result<Vec<Found>, Error> {
+async fn found(node: &Node, find: Search) -> Result<Vec<SearchResult>, Error> {
     let (reply, found) = oneshot::channel();
-    directory(node)?.find(
+    directory(node)?.search(
         find,
         Box::new(move |outcome| {
             let _ = reply.send(outcome);
         }),
     );
-    found.await.unwrap_or(Err(Refusal::Failed)).map_err(refused)
+    found.await.unwrap_or(Err(StoreRefusal::Failed)).map_err(refused)
 }
 
-async fn list(node: &Node, find: Find) -> Result<Json, Error> {
+async fn list(node: &Node, find: Search) -> Result<Json, Error> {
     let found = found(node, find).await?;
     let mut out = Vec::new();
     let mut object = Object::open(&mut out);
@@ -144,8 +144,8 @@ async fn list(node: &Node, find: Find) -> Result<Json, Error> {
     Ok(out)
 }
 
-fn write(out: &mut Vec<u8>, found: &Found, is_ranked: bool) {
-    let Found { description: Description { channel, title, description, kind, tags }, score } = found;
+fn write(out: &mut Vec<u8>, found: &SearchResult, is_ranked: bool) {
+    let SearchResult { description: Description { channel, title, description, kind, tags }, score } = found;
     let mut object = Object::open(out);
     object.text("channel", channel).text("title", title).text("description", description).text("type", kind);
     encode::list(object.key("tags"), tags, |out, tag| encode::text(out, tag));

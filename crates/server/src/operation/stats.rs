@@ -4,8 +4,8 @@ use serde::Deserialize;
 use tokio::sync::oneshot;
 use touchline_protocol::Error;
 use touchline_protocol::encode::{self, Object};
-use touchline_store::Refusal;
-use touchline_store::stats::{Answer, Counted, Curve, Of, Question, Range, Ranked};
+use touchline_store::StoreRefusal;
+use touchline_store::stats::{Curve, EventCount, Range, RankBy, RankedItem, StatsQuery, StatsResult};
 
 use super::{Json, nullable, plain};
 use crate::node::Node;
@@ -62,8 +62,8 @@ pub(super) async fn audience(node: &Node, request: StatsRequest) -> Result<Json,
     plain([&request.channel])?;
     let range = request.range(node)?;
     let step_s = request.step(range, MINUTE)?;
-    let Answer::Audience(Curve { points, peak, users }) =
-        ask(node, Question::Audience { channel: request.channel, range, step_s }).await?
+    let StatsResult::Audience(Curve { points, peak, users }) =
+        ask(node, StatsQuery::Audience { channel: request.channel, range, step_s }).await?
     else {
         return Err(Error::INTERNAL);
     };
@@ -86,19 +86,21 @@ pub(super) async fn audience(node: &Node, request: StatsRequest) -> Result<Json,
 pub(super) async fn top(node: &Node, request: StatsRequest) -> Result<Json, Error> {
     let range = request.range(node)?;
     let (of, name, figures) = match &*request.of {
-        "" | "channels" => (Of::Channels, "channel", ["peak", "minutes"]),
-        "namespaces" => (Of::Namespaces, "namespace", ["deliveries", "publications"]),
-        "events" => (Of::Events, "event", ["count", "users"]),
-        "transports" => (Of::Transports, "transport", ["connections", "average_ms"]),
-        "agents" => (Of::Agents, "agent", ["connections", "average_ms"]),
-        "codes" => (Of::Codes, "code", ["connections", "average_ms"]),
+        "" | "channels" => (RankBy::Channels, "channel", ["peak", "minutes"]),
+        "namespaces" => (RankBy::Namespaces, "namespace", ["deliveries", "publications"]),
+        "events" => (RankBy::Events, "event", ["count", "users"]),
+        "transports" => (RankBy::Transports, "transport", ["connections", "average_ms"]),
+        "agents" => (RankBy::Agents, "agent", ["connections", "average_ms"]),
+        "codes" => (RankBy::Codes, "code", ["connections", "average_ms"]),
         _ => return Err(Error::BAD_REQUEST),
     };
     let limit = if request.limit == 0 { TOP } else { request.limit.min(TOP_MAX) };
-    let Answer::Top(ranked) = ask(node, Question::Top { of, range, limit }).await? else { return Err(Error::INTERNAL) };
+    let StatsResult::Top(ranked) = ask(node, StatsQuery::Top { rank_by: of, range, limit }).await? else {
+        return Err(Error::INTERNAL);
+    };
     let mut out = Vec::new();
     let mut object = Object::open(&mut out);
-    encode::list(object.key("top"), ranked, |out, ranked: Ranked| {
+    encode::list(object.key("top"), ranked, |out, ranked: RankedItem| {
         let mut object = Object::open(out);
         encode::text(object.key(name), &ranked.name);
         numbers(&mut object, [(figures[0], ranked.figures[0]), (figures[1], ranked.figures[1])]);
@@ -114,11 +116,12 @@ pub(super) async fn events(node: &Node, request: StatsRequest) -> Result<Json, E
     let step_s = request.step(range, 1)?;
     plain([&request.event, &request.by])?;
     let has_property = !request.by.is_empty();
-    let question = Question::Events { name: request.event, by: request.by, range, step_s, limit: POINTS_MAX as usize };
-    let Answer::Events(counted) = ask(node, question).await? else { return Err(Error::INTERNAL) };
+    let question =
+        StatsQuery::Events { name: request.event, by: request.by, range, step_s, limit: POINTS_MAX as usize };
+    let StatsResult::Events(counted) = ask(node, question).await? else { return Err(Error::INTERNAL) };
     let mut out = Vec::new();
     let mut object = Object::open(&mut out);
-    encode::list(object.key("points"), counted, |out, Counted { time_s, name, value, count }| {
+    encode::list(object.key("points"), counted, |out, EventCount { time_s, name, value, count }| {
         let mut object = Object::open(out);
         numbers(&mut object, [("time", time_s)]);
         object.text("event", &name);
@@ -139,7 +142,7 @@ fn numbers<const N: usize>(object: &mut Object<'_>, numbers: [(&str, u64); N]) {
     }
 }
 
-async fn ask(node: &Node, question: Question) -> Result<Answer, Error> {
+async fn ask(node: &Node, question: StatsQuery) -> Result<StatsResult, Error> {
     let (reply, answer) = oneshot::channel();
     node.stats().ok_or(Error::NOT_AVAILABLE)?.ask(
         question,
@@ -147,5 +150,5 @@ async fn ask(node: &Node, question: Question) -> Result<Answer, Error> {
             let _ = reply.send(found);
         }),
     );
-    answer.await.unwrap_or(Err(Refusal::Failed)).map_err(refused)
+    answer.await.unwrap_or(Err(StoreRefusal::Failed)).map_err(refused)
 }

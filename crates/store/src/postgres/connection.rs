@@ -161,14 +161,14 @@ fn tls(tls_ca: &str) -> Result<MakeRustlsConnect, OpenError> {
 }
 
 /// A connection.
-pub(crate) struct Link {
+pub(crate) struct PostgresClient {
     pub(crate) client: Client,
 }
 
-impl Link {
+impl PostgresClient {
     /// Connects.
     pub(crate) async fn to(address: &Address) -> Result<Self, Failure> {
-        Link::hearing(address, |_| {}).await
+        PostgresClient::hearing(address, |_| {}).await
     }
 
     /// Connects, and hands every notification on.
@@ -195,7 +195,7 @@ impl Link {
             patience = address.patience.as_millis()
         );
         client.batch_execute(&settings).await?;
-        Ok(Link { client })
+        Ok(PostgresClient { client })
     }
 
     /// Checks that the schema is ours, after bringing it up to date if that is wanted.

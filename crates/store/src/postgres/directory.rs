@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use tokio_postgres::{Client, Error, Row};
 
-use crate::Refusal;
-use crate::find::{COMPARED_MAX, Description, Find, Found, in_order, rarest};
-use crate::words::{Counts, Weights, gather, rank, stems};
+use crate::StoreRefusal;
+use crate::search::{COMPARED_MAX, Description, Search, SearchResult, in_order, rarest};
+use crate::tfidf::{Counts, Weights, gather, rank, stems};
 
 /// Replaces what is said of a channel.
 pub(super) async fn describe(client: &Client, description: &Description, weights: &Weights) -> Result<(), Error> {
@@ -24,13 +24,13 @@ pub(super) async fn forget(client: &Client, channel: &str) -> Result<(), Error> 
 }
 
 /// Answers a question.
-pub(super) async fn find(client: &Client, find: &Find) -> Result<Result<Vec<Found>, Refusal>, Error> {
+pub(super) async fn find(client: &Client, find: &Search) -> Result<Result<Vec<SearchResult>, StoreRefusal>, Error> {
     Ok(match find {
-        Find::Channel(channel) => match descriptions(client, &[channel]).await?.pop() {
-            Some(description) => Ok(vec![Found { description, score: 1.0 }]),
-            None => Err(Refusal::Unknown),
+        Search::Channel(channel) => match descriptions(client, &[channel]).await?.pop() {
+            Some(description) => Ok(vec![SearchResult { description, score: 1.0 }]),
+            None => Err(StoreRefusal::NotFound),
         },
-        Find::Search { words, kind, tag, limit, offset } => {
+        Search::Search { words, kind, tag, limit, offset } => {
             let stems: Vec<String> = stems(words).into_iter().collect::<BTreeSet<_>>().into_iter().collect();
             Ok(if stems.is_empty() {
                 listed(client, kind, tag, *limit, *offset).await?
@@ -38,19 +38,25 @@ pub(super) async fn find(client: &Client, find: &Find) -> Result<Result<Vec<Foun
                 searched(client, stems, (kind, tag), *limit, *offset).await?
             })
         }
-        Find::Similar { channel, limit } => similar(client, channel, *limit).await?.ok_or(Refusal::Unknown),
+        Search::Similar { channel, limit } => similar(client, channel, *limit).await?.ok_or(StoreRefusal::NotFound),
     })
 }
 
 /// Whether a channel is of a kind ($1) and has a tag ($2), where these are asked for.
 const FITS: &str = "($1 = '' OR i.type = $1) AND ($2 = '' OR i.tags::jsonb ? $2)";
 
-async fn listed(client: &Client, kind: &str, tag: &str, limit: usize, offset: usize) -> Result<Vec<Found>, Error> {
+async fn listed(
+    client: &Client,
+    kind: &str,
+    tag: &str,
+    limit: usize,
+    offset: usize,
+) -> Result<Vec<SearchResult>, Error> {
     let select = format!(
         "SELECT channel, title, description, type, tags FROM touchline.channel_info i WHERE {FITS} ORDER BY channel COLLATE \"C\" LIMIT $3 OFFSET $4"
     );
     let rows = client.query(&select, &[&kind, &tag, &(limit as i64), &(offset as i64)]).await?;
-    Ok(rows.iter().map(|row| Found { description: description(row), score: 0.0 }).collect())
+    Ok(rows.iter().map(|row| SearchResult { description: description(row), score: 0.0 }).collect())
 }
 
 async fn searched(
@@ -59,7 +65,7 @@ async fn searched(
     (kind, tag): (&str, &str),
     limit: usize,
     offset: usize,
-) -> Result<Vec<Found>, Error> {
+) -> Result<Vec<SearchResult>, Error> {
     let select = format!(
         "SELECT t.info FROM touchline.channel_term t JOIN touchline.channel_info i ON i.id = t.info WHERE t.term = ANY($3) AND {FITS} \
          GROUP BY t.info HAVING count(*) = $4 ORDER BY t.info LIMIT $5"
@@ -72,7 +78,7 @@ async fn searched(
     shown(client, page).await
 }
 
-async fn similar(client: &Client, channel: &str, limit: usize) -> Result<Option<Vec<Found>>, Error> {
+async fn similar(client: &Client, channel: &str, limit: usize) -> Result<Option<Vec<SearchResult>>, Error> {
     let Some(row) = client.query_opt("SELECT id FROM touchline.channel_info WHERE channel = $1", &[&channel]).await?
     else {
         return Ok(None);
@@ -104,7 +110,7 @@ async fn counts(client: &Client, terms: &[String]) -> Result<Counts, Error> {
     Ok(Counts(rows.iter().map(|row| (row.get(0), number(row, 1))).collect()))
 }
 
-async fn shown(client: &Client, ranked: Vec<(String, f64)>) -> Result<Vec<Found>, Error> {
+async fn shown(client: &Client, ranked: Vec<(String, f64)>) -> Result<Vec<SearchResult>, Error> {
     let channels: Vec<&String> = ranked.iter().map(|(channel, _)| channel).collect();
     let descriptions = descriptions(client, &channels).await?;
     Ok(in_order(ranked, descriptions))

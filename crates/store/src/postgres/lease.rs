@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use tokio_postgres::Client;
 
 use super::connection::Failure;
-use crate::runs::{self, Known};
+use crate::runs::{self, KnownRuns};
 
 /// Between two renewals. A lease lasts four times as long (`touchline.renew`).
 const RENEWAL: Duration = Duration::from_secs(5);
@@ -28,7 +28,7 @@ impl Lease {
 
     /// Takes up a new connection: a new run begins if the database may have been set back, or if the current run is the
     /// one that is known to be bad (0 = none is). All runs that the database remembers.
-    pub(super) async fn enter(&mut self, client: &Client, bad_run: u64) -> Result<Known, Failure> {
+    pub(super) async fn enter(&mut self, client: &Client, bad_run: u64) -> Result<KnownRuns, Failure> {
         let enter = "SELECT touchline.enter($1, $2, $3, $4)";
         let row =
             client.query_one(enter, &[&self.node, &self.beat, &(runs::new_id() as i64), &(bad_run as i64)]).await?;
@@ -60,7 +60,7 @@ impl Lease {
 }
 
 /// All runs that the database remembers.
-pub(super) async fn known(client: &Client) -> Result<Known, Failure> {
+pub(super) async fn known(client: &Client) -> Result<KnownRuns, Failure> {
     let rows = client.query("SELECT number, id FROM touchline.run ORDER BY number", &[]).await?;
     Ok(rows.iter().map(|row| (row.get::<_, i64>(0) as u64, row.get::<_, i64>(1) as u64)).collect())
 }

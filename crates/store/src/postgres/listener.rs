@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::connection::{Address, Failure, Link};
+use super::connection::{Address, Failure, PostgresClient};
 use super::inbox;
-use crate::{EventSink, StoreEvent, AppendedAt};
+use crate::{AppendedAt, EventSink, StoreEvent};
 
 /// Between two attempts to connect.
 const RETRY: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ async fn listen(address: &Address, me: String, hand: EventSink) -> Result<(), Fa
             of_hand(incoming);
         }
     };
-    let link = Link::hearing(address, hear).await?;
+    let link = PostgresClient::hearing(address, hear).await?;
     link.client.batch_execute("LISTEN touchline").await?;
     // What was written while nobody listened is found by asking.
     hand(StoreEvent::Missed);
@@ -84,7 +84,9 @@ mod tests {
         );
         assert!(matches!(read("a 0 x", "b"), Some(StoreEvent::Cleared { channel }) if &*channel == "x"));
         let mail = read("a @3 my phone 7", "b");
-        assert!(matches!(mail, Some(StoreEvent::MessageQueued { scope, name }) if &*scope == "my " && &*name == "phone 7"));
+        assert!(
+            matches!(mail, Some(StoreEvent::MessageQueued { scope, name }) if &*scope == "my " && &*name == "phone 7")
+        );
         for nothing in ["b 7/1/2 x", "a x", "a x y", "a 7 x", "a 7/1 x", "a @9 short", ""] {
             assert!(read(nothing, "b").is_none(), "{nothing}");
         }

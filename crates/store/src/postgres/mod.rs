@@ -3,8 +3,8 @@
 
 mod connection;
 mod directory;
-mod lease;
 mod inbox;
+mod lease;
 mod listener;
 mod parts;
 mod reader;
@@ -16,18 +16,18 @@ use std::thread::JoinHandle;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Sender, UnboundedSender, channel, unbounded_channel};
 
-pub(crate) use connection::{Address, Failure, Link};
+pub(crate) use connection::{Address, Failure, PostgresClient};
 
-use crate::batch::{Read, Write};
+use crate::batch::{ReadRequest, WriteRequest};
 use crate::migrate::PRIMARY;
 use crate::panics::caught_in;
 use crate::runs::RunBook;
-use crate::{StoreMetrics, EventSink, OpenError, Refusal, Settings};
+use crate::{EventSink, OpenError, Settings, StoreMetrics, StoreRefusal};
 
 /// The way to the thread.
 pub(crate) struct Primary {
-    writes: Sender<Write>,
-    reads: UnboundedSender<Read>,
+    writes: Sender<WriteRequest>,
+    reads: UnboundedSender<ReadRequest>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -51,7 +51,7 @@ impl Primary {
             runtime.block_on(async {
                 // A server that can't be reached now may be there later: the node serves what does not need it until
                 // then.
-                let checked = match Link::to(&address).await {
+                let checked = match PostgresClient::to(&address).await {
                     Ok(mut link) => {
                         link.check(&PRIMARY, settings.migrates).await.map(|()| true).map_err(OpenError::from)
                     }
@@ -82,9 +82,9 @@ impl Primary {
                 of_figures.fail(&panicked);
                 // Nobody writes any more: whoever asks is told so, until the store is closed.
                 while let Some(write) = written.recv().await
-                    && !matches!(write, Write::Close)
+                    && !matches!(write, WriteRequest::Close)
                 {
-                    write.turn_back(&hand, &of_figures, Refusal::Failed);
+                    write.turn_back(&hand, &of_figures, StoreRefusal::Failed);
                 }
             });
         };
@@ -94,21 +94,21 @@ impl Primary {
     }
 
     /// Gives back what there is no room for, or nobody to write it.
-    pub(crate) fn write(&self, write: Write) -> Option<(Write, Refusal)> {
+    pub(crate) fn write(&self, write: WriteRequest) -> Option<(WriteRequest, StoreRefusal)> {
         match self.writes.try_send(write) {
             Ok(()) => None,
-            Err(TrySendError::Full(write)) => Some((write, Refusal::Full)),
-            Err(TrySendError::Closed(write)) => Some((write, Refusal::Failed)),
+            Err(TrySendError::Full(write)) => Some((write, StoreRefusal::QueueFull)),
+            Err(TrySendError::Closed(write)) => Some((write, StoreRefusal::Failed)),
         }
     }
 
     /// Gives back what nobody is there to read.
-    pub(crate) fn read(&self, read: Read) -> Option<Read> {
+    pub(crate) fn read(&self, read: ReadRequest) -> Option<ReadRequest> {
         self.reads.send(read).err().map(|unread| unread.0)
     }
 
     pub(crate) fn close(&self) {
-        let _ = self.writes.blocking_send(Write::Close);
+        let _ = self.writes.blocking_send(WriteRequest::Close);
         if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = thread.join();
         }

@@ -4,15 +4,15 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement};
 
 use super::{directory, inbox};
-use crate::batch::{Load, Outcome, Write};
-use crate::{Append, HEAD, Refusal};
+use crate::batch::{HistoryLoad, WriteRequest, WriteResult};
+use crate::{Append, PAYLOAD_HEAD_SIZE, StoreRefusal};
 
 /// Items of one transaction that has begun.
 pub(super) struct Items<'a> {
     pub(super) client: &'a Client,
     /// Places publications.
     pub(super) append: &'a Statement,
-    pub(super) batch: &'a [Write],
+    pub(super) batch: &'a [WriteRequest],
     /// A new epoch for each item, in case that it makes its channel.
     pub(super) epochs: &'a [i64],
     /// Unix milliseconds.
@@ -22,14 +22,14 @@ pub(super) struct Items<'a> {
 }
 
 /// What an error says of one item of a batch; none = it says nothing of the items, so the whole batch has failed.
-pub(super) fn refusal_of(error: &tokio_postgres::Error) -> Option<Refusal> {
+pub(super) fn refusal_of(error: &tokio_postgres::Error) -> Option<StoreRefusal> {
     let code = error.code()?.code();
     match code.get(..2)? {
         // Data exceptions (a text with NUL, a number out of range), and texts that are too long for an index.
-        "22" => Some(Refusal::Invalid),
-        _ if code == "54000" => Some(Refusal::Invalid),
+        "22" => Some(StoreRefusal::Invalid),
+        _ if code == "54000" => Some(StoreRefusal::Invalid),
         // Constraints: the rows of this item's channel contradict each other.
-        "23" => Some(Refusal::Failed),
+        "23" => Some(StoreRefusal::Failed),
         _ => None,
     }
 }
@@ -39,8 +39,8 @@ impl Items<'_> {
     ///
     /// # Errors
     /// When one item fails, all do.
-    pub(super) async fn write(&self) -> Result<Vec<Outcome>, tokio_postgres::Error> {
-        let mut outcomes = vec![Outcome::Nothing; self.batch.len()];
+    pub(super) async fn write(&self) -> Result<Vec<WriteResult>, tokio_postgres::Error> {
+        let mut outcomes = vec![WriteResult::Nothing; self.batch.len()];
         self.write_part(&self.order(), &mut outcomes).await?;
         Ok(outcomes)
     }
@@ -50,9 +50,9 @@ impl Items<'_> {
     ///
     /// # Errors
     /// When it is not an item that fails.
-    pub(super) async fn write_in_parts(&self) -> Result<Vec<Outcome>, tokio_postgres::Error> {
+    pub(super) async fn write_in_parts(&self) -> Result<Vec<WriteResult>, tokio_postgres::Error> {
         let order = self.order();
-        let mut outcomes = vec![Outcome::Nothing; self.batch.len()];
+        let mut outcomes = vec![WriteResult::Nothing; self.batch.len()];
         // The last is the next.
         let mut parts = vec![&*order];
         while let Some(part) = parts.pop() {
@@ -65,7 +65,7 @@ impl Items<'_> {
             self.client.batch_execute("ROLLBACK TO part; RELEASE part").await?;
             if let [item] = part {
                 tracing::debug!(%error, "the primary database refuses an item of a batch");
-                outcomes[*item] = Outcome::Refused(refusal);
+                outcomes[*item] = WriteResult::Refused(refusal);
             } else {
                 let (first, second) = part.split_at(part.len() / 2);
                 parts.extend([second, first]);
@@ -81,11 +81,11 @@ impl Items<'_> {
         order
     }
 
-    async fn write_part(&self, part: &[usize], outcomes: &mut [Outcome]) -> Result<(), tokio_postgres::Error> {
+    async fn write_part(&self, part: &[usize], outcomes: &mut [WriteResult]) -> Result<(), tokio_postgres::Error> {
         let (mut items, mut appends) = (Vec::new(), Vec::new());
         for &item in part {
             match &self.batch[item] {
-                Write::Append(append) => {
+                WriteRequest::Append(append) => {
                     items.push(item);
                     appends.push(append);
                 }
@@ -100,22 +100,22 @@ impl Items<'_> {
             let (number, offset, epoch, run): (i64, i64, i64, i64) = (row.get(0), row.get(1), row.get(2), row.get(3));
             if let Some(item) = items.get(number as usize - 1) {
                 let (offset, epoch, run) = (offset as u64, epoch as u64, run as u64);
-                outcomes[*item] = Outcome::Placed { offset, epoch, run, is_new: row.get(4) };
+                outcomes[*item] = WriteResult::Appended { offset, epoch, run, is_new: row.get(4) };
             }
         }
         Ok(())
     }
 
     /// Does what is no publication.
-    async fn write_one(&self, item: usize, write: &Write) -> Result<Outcome, tokio_postgres::Error> {
+    async fn write_one(&self, item: usize, write: &WriteRequest) -> Result<WriteResult, tokio_postgres::Error> {
         let client = self.client;
         match write {
-            Write::Make(Load { channel, meta_ttl_ms, .. }) => {
+            WriteRequest::Make(HistoryLoad { channel, meta_ttl_ms, .. }) => {
                 let made = "SELECT epoch, top FROM touchline.channel_of($1, $2, touchline.now_ms() + $3)";
                 let row = client.query_one(made, &[&&**channel, &self.epochs[item], &signed(*meta_ttl_ms)]).await?;
-                return Ok(Outcome::Made { epoch: row.get::<_, i64>(0) as u64, top: row.get::<_, i64>(1) as u64 });
+                return Ok(WriteResult::Made { epoch: row.get::<_, i64>(0) as u64, top: row.get::<_, i64>(1) as u64 });
             }
-            Write::Remove { channel, .. } => {
+            WriteRequest::Remove { channel, .. } => {
                 client
                     .execute(
                         "UPDATE touchline.channel SET oldest = top + 1, cut = top + 1, due_ms = 0 WHERE name = $1",
@@ -128,16 +128,18 @@ impl Items<'_> {
                         .await?;
                 }
             }
-            Write::Describe { description, weights, .. } => directory::describe(client, description, weights).await?,
-            Write::Forget { channel, .. } => directory::forget(client, channel).await?,
-            Write::Post(letter, _) => {
-                return inbox::post(client, letter, self.now_ms, self.notifier).await.map(Outcome::Posted);
+            WriteRequest::Describe { description, weights, .. } => {
+                directory::describe(client, description, weights).await?
             }
-            Write::Discard { ids, .. } => inbox::discard(client, ids).await?,
+            WriteRequest::Forget { channel, .. } => directory::forget(client, channel).await?,
+            WriteRequest::QueueMessage(letter, _) => {
+                return inbox::post(client, letter, self.now_ms, self.notifier).await.map(WriteResult::Queued);
+            }
+            WriteRequest::DiscardMessages { ids, .. } => inbox::discard(client, ids).await?,
             // A run begins before the transaction does.
-            Write::Append(_) | Write::BeginRun { .. } | Write::Close => {}
+            WriteRequest::Append(_) | WriteRequest::BeginRun { .. } | WriteRequest::Close => {}
         }
-        Ok(Outcome::Nothing)
+        Ok(WriteResult::Nothing)
     }
 
     /// Has publications placed by one statement.
@@ -147,7 +149,7 @@ impl Items<'_> {
         let parameters: [&(dyn ToSql + Sync); 11] = [
             &texts(|a| &a.channel),
             &numbers(|a| a.time_ms),
-            &texts(|a| std::str::from_utf8(a.payload.get(HEAD..).unwrap_or_default()).unwrap_or_default()),
+            &texts(|a| std::str::from_utf8(a.payload.get(PAYLOAD_HEAD_SIZE..).unwrap_or_default()).unwrap_or_default()),
             &texts(|a| &a.key),
             // Compared as they are stored: beyond 63 bits a version is none.
             &all.iter().map(|append| append.version as i64).collect::<Vec<i64>>(),
@@ -169,12 +171,12 @@ pub(super) fn signed(number: u64) -> i64 {
 
 /// What locks what is done in the same order on every node, so that two never wait for each other; publications come
 /// last, by channel.
-fn turn(write: &Write) -> (u8, &str, &str) {
+fn turn(write: &WriteRequest) -> (u8, &str, &str) {
     match write {
-        Write::Describe { .. } | Write::Forget { .. } => (0, "", ""),
-        Write::Post(letter, _) => (1, &letter.scope, &letter.name),
-        Write::Discard { .. } | Write::BeginRun { .. } | Write::Close => (2, "", ""),
-        Write::Make(Load { channel, .. }) | Write::Remove { channel, .. } => (3, channel, ""),
-        Write::Append(append) => (4, &append.channel, ""),
+        WriteRequest::Describe { .. } | WriteRequest::Forget { .. } => (0, "", ""),
+        WriteRequest::QueueMessage(letter, _) => (1, &letter.scope, &letter.name),
+        WriteRequest::DiscardMessages { .. } | WriteRequest::BeginRun { .. } | WriteRequest::Close => (2, "", ""),
+        WriteRequest::Make(HistoryLoad { channel, .. }) | WriteRequest::Remove { channel, .. } => (3, channel, ""),
+        WriteRequest::Append(append) => (4, &append.channel, ""),
     }
 }

@@ -9,11 +9,11 @@ use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, WeakSender};
 use tokio_postgres::{Client, Row};
 
-use super::connection::{Address, Failure, Link, in_time};
-use super::{directory, lease, inbox};
-use crate::batch::{Answer, Load, Read, Write};
-use crate::runs::{Known, RunBook, Runs};
-use crate::{StoreMetrics, EventSink, History, Refusal, readable};
+use super::connection::{Address, Failure, PostgresClient, in_time};
+use super::{directory, inbox, lease};
+use crate::batch::{HistoryLoad, ReadRequest, ReadResult, WriteRequest};
+use crate::runs::{KnownRuns, RunBook, Runs};
+use crate::{EventSink, StoreMetrics, StoreRefusal, StoredHistory, readable};
 
 /// The channel and what it keeps in one statement, so all of one moment; one row without a publication where it keeps
 /// nothing. A node that catches up is given what the size does not keep, too, as long as it is there: its subscribers
@@ -35,9 +35,9 @@ const PAUSE: Duration = Duration::from_millis(5);
 pub(super) struct Reader {
     address: Address,
     /// None at first and after a failure.
-    link: Option<Link>,
+    link: Option<PostgresClient>,
     hand: EventSink,
-    writes: WeakSender<Write>,
+    writes: WeakSender<WriteRequest>,
     figures: Arc<StoreMetrics>,
     runs: Arc<RunBook>,
 }
@@ -46,7 +46,7 @@ impl Reader {
     pub(super) fn new(
         address: Address,
         hand: EventSink,
-        writes: WeakSender<Write>,
+        writes: WeakSender<WriteRequest>,
         figures: Arc<StoreMetrics>,
         runs: Arc<RunBook>,
     ) -> Self {
@@ -54,7 +54,7 @@ impl Reader {
     }
 
     /// Serves until nobody can ask any more.
-    pub(super) async fn serve(mut self, asked: Arc<Mutex<UnboundedReceiver<Read>>>) {
+    pub(super) async fn serve(mut self, asked: Arc<Mutex<UnboundedReceiver<ReadRequest>>>) {
         loop {
             let Some(read) = asked.lock().await.recv().await else { return };
             let answer = in_time(self.address.patience, self.read(&read)).await;
@@ -68,31 +68,31 @@ impl Reader {
                 Err(error) if error.is_of_item() => {
                     tracing::debug!(%error, "the primary database refuses a question");
                     self.link = None;
-                    read.refuse(&self.hand, Refusal::Invalid);
+                    read.refuse(&self.hand, StoreRefusal::Invalid);
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the primary database could not be read");
                     self.link = None;
-                    read.refuse(&self.hand, Refusal::Failed);
+                    read.refuse(&self.hand, StoreRefusal::Failed);
                 }
             }
         }
     }
 
-    async fn make(&self, load: Load) {
+    async fn make(&self, load: HistoryLoad) {
         let unwritten = match self.writes.upgrade() {
-            Some(writes) => writes.send(Write::Make(load)).await.map_err(|unwritten| unwritten.0),
-            None => Err(Write::Make(load)),
+            Some(writes) => writes.send(WriteRequest::Make(load)).await.map_err(|unwritten| unwritten.0),
+            None => Err(WriteRequest::Make(load)),
         };
         if let Err(write) = unwritten {
-            write.refuse(&self.hand, Refusal::Failed);
+            write.refuse(&self.hand, StoreRefusal::Failed);
         }
     }
 
-    async fn read(&mut self, read: &Read) -> Result<Answer, Failure> {
+    async fn read(&mut self, read: &ReadRequest) -> Result<ReadResult, Failure> {
         let link = match self.link.take() {
             Some(link) if !link.client.is_closed() => link,
-            _ => Link::to(&self.address).await?,
+            _ => PostgresClient::to(&self.address).await?,
         };
         let client = &self.link.insert(link).client;
         // What is read before this node has taken its place is of a run that may be over.
@@ -100,20 +100,24 @@ impl Reader {
             tokio::time::sleep(PAUSE).await;
         }
         Ok(match read {
-            Read::History(load) => {
+            ReadRequest::History(load) => {
                 self.figures.loads.fetch_add(1, Relaxed);
-                Answer::History(history(client, load, &self.runs).await?)
+                ReadResult::History(history(client, load, &self.runs).await?)
             }
-            Read::Find(find, _) => Answer::Find(directory::find(client, find).await?),
-            Read::Letters { scope, name, behind, limit } => {
-                Answer::Letters(inbox::of(client, scope, name, *behind, *limit).await?)
+            ReadRequest::Find(find, _) => ReadResult::Find(directory::find(client, find).await?),
+            ReadRequest::InboxMessages { scope, name, behind, limit } => {
+                ReadResult::InboxMessages(inbox::of(client, scope, name, *behind, *limit).await?)
             }
         })
     }
 }
 
 /// What is kept of a channel that is there.
-pub(super) async fn history(client: &Client, load: &Load, book: &RunBook) -> Result<Option<History>, Failure> {
+pub(super) async fn history(
+    client: &Client,
+    load: &HistoryLoad,
+    book: &RunBook,
+) -> Result<Option<StoredHistory>, Failure> {
     let size = i64::try_from(load.size).unwrap_or(i64::MAX);
     let rows = client.query(SELECT, &[&&*load.channel, &(load.behind.0 as i64), &size]).await?;
     let Some(first) = rows.first() else { return Ok(None) };
@@ -131,15 +135,15 @@ pub(super) async fn history(client: &Client, load: &Load, book: &RunBook) -> Res
     };
     let newest = (first.try_get::<_, i64>(7)? as u64, first.try_get::<_, i64>(8)? as u64);
     let runs = Runs { known: known(client, book, newest).await?, first: numbers(9).zip(numbers(10)).collect() };
-    Ok(Some(History { epoch, top, floor, kept, runs }.whole()))
+    Ok(Some(StoredHistory { epoch, top, floor, kept, runs }.whole()))
 }
 
 /// The runs up to one, from memory if it is known.
-async fn known(client: &Client, book: &RunBook, newest: (u64, u64)) -> Result<Known, Failure> {
+async fn known(client: &Client, book: &RunBook, newest: (u64, u64)) -> Result<KnownRuns, Failure> {
     let mut known = book.known();
     if !known.contains(&newest) {
         known = lease::known(client).await?;
-        book.set(Known::clone(&known));
+        book.set(KnownRuns::clone(&known));
     }
     // One that has begun since then is not that of what was read.
     let until = known.iter().position(|run| *run == newest).map_or(known.len(), |newest| newest + 1);

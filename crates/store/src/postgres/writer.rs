@@ -11,14 +11,14 @@ use tokio::sync::mpsc::Receiver;
 use tokio::time::Instant;
 use tokio_postgres::Statement;
 
-use super::connection::{Address, Failure, Link, in_time};
+use super::connection::{Address, Failure, PostgresClient, in_time};
 use super::lease::Lease;
 use super::parts::Items;
 use super::{inbox, reader};
-use crate::batch::{Done, Outcome, Write, now_ms};
+use crate::batch::{Done, WriteRequest, WriteResult, now_ms};
 use crate::migrate::PRIMARY;
 use crate::runs::RunBook;
-use crate::{Append, StoreMetrics, EventSink, StoreEvent, LimitsOf, Settings};
+use crate::{Append, EventSink, LimitsOf, Settings, StoreEvent, StoreMetrics};
 
 /// Between two looks at what is too old, and between two attempts to write to a database that fails.
 const REST: Duration = Duration::from_secs(1);
@@ -46,7 +46,7 @@ const BEGIN_AT: &str = "WITH begun AS (UPDATE touchline.channel SET run = (SELEC
 pub(super) struct Writer {
     address: Address,
     /// None at first and after a failure.
-    link: Option<(Link, Statement)>,
+    link: Option<(PostgresClient, Statement)>,
     /// The schema was looked at, now or at the start.
     is_checked: bool,
     migrates: bool,
@@ -95,7 +95,7 @@ impl Writer {
     }
 
     /// Serves until it is told to close.
-    pub(super) async fn serve(mut self, written: &mut Receiver<Write>) {
+    pub(super) async fn serve(mut self, written: &mut Receiver<WriteRequest>) {
         let mut batch = Vec::new();
         let mail = Arc::clone(&self.mail);
         loop {
@@ -109,7 +109,7 @@ impl Writer {
                 let room = self.commit_size - batch.len();
                 let _ = tokio::time::timeout_at(until, written.recv_many(&mut batch, room)).await;
             }
-            let is_over = batch.iter().any(|write| matches!(write, Write::Close));
+            let is_over = batch.iter().any(|write| matches!(write, WriteRequest::Close));
             if !batch.is_empty() {
                 self.commit(&mut batch).await;
             }
@@ -123,14 +123,14 @@ impl Writer {
     }
 
     async fn leave(&mut self) {
-        if let Some((Link { client }, _)) = &self.link
+        if let Some((PostgresClient { client }, _)) = &self.link
             && let Err(error) = in_time(self.address.patience, self.lease.leave(client)).await
         {
             tracing::warn!(%error, "the lease in PostgreSQL could not be given up: it runs out by itself");
         }
     }
 
-    async fn commit(&mut self, batch: &mut Vec<Write>) {
+    async fn commit(&mut self, batch: &mut Vec<WriteRequest>) {
         let began = Instant::now();
         let outcome = in_time(self.address.patience, self.write(batch)).await;
         self.figures.count(batch, began.elapsed());
@@ -146,14 +146,14 @@ impl Writer {
             }
             Err(error) => {
                 self.fail(&error);
-                Write::refuse_all(batch, &self.hand);
+                WriteRequest::refuse_all(batch, &self.hand);
             }
         }
     }
 
     /// Reads what has to be read before it is told.
     async fn read(&self, dones: &mut [Done]) {
-        let Some((Link { client }, _)) = &self.link else { return };
+        let Some((PostgresClient { client }, _)) = &self.link else { return };
         for done in dones {
             let Done::Unread(load) = done else { continue };
             let read = in_time(self.address.patience, reader::history(client, load, &self.runs)).await;
@@ -164,12 +164,12 @@ impl Writer {
         }
     }
 
-    async fn link(&mut self) -> Result<&(Link, Statement), Failure> {
+    async fn link(&mut self) -> Result<&(PostgresClient, Statement), Failure> {
         let both = match self.link.take() {
             Some(both) if !both.0.client.is_closed() => both,
             _ => {
                 let mail = Arc::clone(&self.mail);
-                let mut link = Link::hearing(&self.address, move |_| mail.notify_one()).await?;
+                let mut link = PostgresClient::hearing(&self.address, move |_| mail.notify_one()).await?;
                 if !self.is_checked {
                     link.check(&PRIMARY, self.migrates).await?;
                     self.is_checked = true;
@@ -190,9 +190,9 @@ impl Writer {
 
     /// Writes a batch in one transaction. An item that the database refuses for what it holds is left out, and the
     /// others are written.
-    async fn write(&mut self, batch: &[Write]) -> Result<Vec<Outcome>, Failure> {
+    async fn write(&mut self, batch: &[WriteRequest]) -> Result<Vec<WriteResult>, Failure> {
         for write in batch {
-            if let Write::BeginRun { channel, lost, first } = write {
+            if let WriteRequest::BeginRun { channel, lost, first } = write {
                 self.begin_run(*lost, Some((channel, *first))).await?;
             }
         }
@@ -205,10 +205,10 @@ impl Writer {
         }
     }
 
-    async fn try_write(&mut self, batch: &[Write], in_parts: bool) -> Result<Vec<Outcome>, Failure> {
+    async fn try_write(&mut self, batch: &[WriteRequest], in_parts: bool) -> Result<Vec<WriteResult>, Failure> {
         let epochs: Vec<i64> = batch.iter().map(|_| self.next_epoch()).collect();
         let notifier = self.notifier.clone();
-        let (Link { client }, append) = self.link().await?;
+        let (PostgresClient { client }, append) = self.link().await?;
         client.batch_execute(BEGIN).await?;
         let items = Items { client, append, batch, epochs: &epochs, now_ms: now_ms(), notifier: &notifier };
         let outcomes = if in_parts { items.write_in_parts().await? } else { items.write().await? };
@@ -220,7 +220,7 @@ impl Writer {
     /// to be seen). What is in memory may be of the run before, or behind.
     async fn begin_run(&mut self, bad_run: u64, at: Option<(&str, u64)>) -> Result<(), Failure> {
         self.link().await?;
-        let Some((Link { client }, _)) = &self.link else { return Ok(()) };
+        let Some((PostgresClient { client }, _)) = &self.link else { return Ok(()) };
         client.batch_execute("BEGIN").await?;
         let known = self.lease.enter(client, bad_run).await?;
         if let Some((channel, first)) = at {
@@ -235,7 +235,7 @@ impl Writer {
     }
 
     async fn roll_back(&self) -> Result<(), Failure> {
-        if let Some((Link { client }, _)) = &self.link {
+        if let Some((PostgresClient { client }, _)) = &self.link {
             client.batch_execute("ROLLBACK").await?;
         }
         Ok(())
@@ -269,7 +269,7 @@ impl Writer {
         let (now_ms, most) = (now_ms(), i64::try_from(self.commit_size).unwrap_or(i64::MAX));
         let (limits, notifier, known) = (LimitsOf::clone(&self.limits), self.notifier.clone(), self.runs.known());
         let epochs: Vec<i64> = (0..self.commit_size).map(|_| self.next_epoch()).collect();
-        let (Link { client }, append) = self.link().await?;
+        let (PostgresClient { client }, append) = self.link().await?;
         client.batch_execute(BEGIN).await?;
         // One node at a time, so that the order of the outbox is the order of its channels.
         let mut rows = Vec::new();
@@ -288,13 +288,13 @@ impl Writer {
                 continue;
             };
             ids.push(id);
-            batch.push(Write::Append(Append::posted(channel, data, key, limits, now_ms)));
+            batch.push(WriteRequest::Append(Append::posted(channel, data, key, limits, now_ms)));
         }
         let items = Items { client, append, batch: &batch, epochs: &epochs, now_ms, notifier: &notifier };
         let outcomes = if in_parts { items.write_in_parts().await? } else { items.write().await? };
         let (mut posted, mut dones) = (Vec::new(), Vec::new());
         for ((id, write), outcome) in ids.into_iter().zip(batch).zip(outcomes) {
-            if matches!(outcome, Outcome::Refused(_)) {
+            if matches!(outcome, WriteResult::Refused(_)) {
                 tracing::warn!(id, "touchline_publish was called with a key or a channel that the database can't keep");
                 client.execute(refuse, &[&id, &"not valid"]).await?;
                 continue;
@@ -335,14 +335,14 @@ impl Writer {
     async fn try_trim(&mut self) -> Result<bool, Failure> {
         let was_failing = self.figures.is_failing();
         self.link().await?;
-        if let Some((Link { client }, _)) = &self.link
+        if let Some((PostgresClient { client }, _)) = &self.link
             && !self.lease.renew(client).await?
         {
             // A publication that is under way may have found this node gone. Who enters waits until it is committed,
             // and only then looks.
             self.begin_run(0, None).await?;
         }
-        let (Link { client }, _) = self.link().await?;
+        let (PostgresClient { client }, _) = self.link().await?;
         if was_failing {
             client.execute("UPDATE touchline.migration SET title = title WHERE version = 1", &[]).await?;
         }

@@ -2,7 +2,7 @@
 
 use rusqlite::OptionalExtension as _;
 
-use super::{Of, Schema};
+use super::{Schema, SchemaConnection};
 use crate::OpenError;
 use crate::migrate::{self, Migration, SchemaError};
 use crate::postgres::Failure;
@@ -26,11 +26,11 @@ impl Schema {
     fn rows(&self, table: &str) -> Result<u64, OpenError> {
         let count = format!("SELECT count(*) FROM {table}");
         match &self.of {
-            Of::Sqlite { connection, path, .. } => {
+            SchemaConnection::Sqlite { connection, path, .. } => {
                 let counted = connection.query_row(&count, [], |row| row.get::<_, u64>(0)).optional();
                 Ok(counted.map_err(|source| OpenError::Sqlite { path: path.clone(), source })?.unwrap_or_default())
             }
-            Of::Postgres { link, runtime } => {
+            SchemaConnection::Postgres { link, runtime } => {
                 let row = runtime.block_on(link.client.query_one(&count, &[])).map_err(Failure::from)?;
                 Ok(u64::try_from(row.get::<_, i64>(0)).unwrap_or_default())
             }
@@ -43,7 +43,7 @@ impl Schema {
     /// # Errors
     /// The database's.
     pub fn others(&self) -> Result<u64, OpenError> {
-        let Of::Postgres { link, runtime } = &self.of else { return Ok(0) };
+        let SchemaConnection::Postgres { link, runtime } = &self.of else { return Ok(0) };
         let count = "SELECT count(*) FROM pg_stat_activity \
             WHERE application_name = 'touchline' AND datname = current_database() AND pid <> pg_backend_pid()";
         let row = runtime.block_on(link.client.query_one(count, &[])).map_err(Failure::from)?;

@@ -3,9 +3,9 @@
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use crate::find::{COMPARED_MAX, Description, Find, Found, in_order, rarest};
-use crate::words::{Counts, Weights, gather, rank, stems};
-use crate::{Refusal, sqlite::json};
+use crate::search::{COMPARED_MAX, Description, Search, SearchResult, in_order, rarest};
+use crate::tfidf::{Counts, Weights, gather, rank, stems};
+use crate::{StoreRefusal, sqlite::json};
 
 /// Replaces what is said of a channel.
 pub(super) fn describe(connection: &Connection, description: &Description, weights: &Weights) -> rusqlite::Result<()> {
@@ -42,14 +42,17 @@ pub(super) fn forget(connection: &Connection, channel: &str) -> rusqlite::Result
 }
 
 /// Answers a question, all of one moment.
-pub(super) fn find(connection: &Connection, find: &Find) -> rusqlite::Result<Result<Vec<Found>, Refusal>> {
+pub(super) fn find(
+    connection: &Connection,
+    find: &Search,
+) -> rusqlite::Result<Result<Vec<SearchResult>, StoreRefusal>> {
     let transaction = connection.unchecked_transaction()?;
     Ok(match find {
-        Find::Channel(channel) => match descriptions(&transaction, &[channel])?.pop() {
-            Some(description) => Ok(vec![Found { description, score: 1.0 }]),
-            None => Err(Refusal::Unknown),
+        Search::Channel(channel) => match descriptions(&transaction, &[channel])?.pop() {
+            Some(description) => Ok(vec![SearchResult { description, score: 1.0 }]),
+            None => Err(StoreRefusal::NotFound),
         },
-        Find::Search { words, kind, tag, limit, offset } => {
+        Search::Search { words, kind, tag, limit, offset } => {
             let stems: Vec<String> =
                 stems(words).into_iter().collect::<std::collections::BTreeSet<_>>().into_iter().collect();
             Ok(if stems.is_empty() {
@@ -58,7 +61,7 @@ pub(super) fn find(connection: &Connection, find: &Find) -> rusqlite::Result<Res
                 searched(&transaction, stems, (kind, tag), *limit, *offset)?
             })
         }
-        Find::Similar { channel, limit } => similar(&transaction, channel, *limit)?.ok_or(Refusal::Unknown),
+        Search::Similar { channel, limit } => similar(&transaction, channel, *limit)?.ok_or(StoreRefusal::NotFound),
     })
 }
 
@@ -66,13 +69,20 @@ pub(super) fn find(connection: &Connection, find: &Find) -> rusqlite::Result<Res
 const FITS: &str =
     "(?1 = '' OR i.type = ?1) AND (?2 = '' OR EXISTS (SELECT 1 FROM json_each(i.tags) WHERE value = ?2))";
 
-fn listed(connection: &Connection, kind: &str, tag: &str, limit: usize, offset: usize) -> rusqlite::Result<Vec<Found>> {
+fn listed(
+    connection: &Connection,
+    kind: &str,
+    tag: &str,
+    limit: usize,
+    offset: usize,
+) -> rusqlite::Result<Vec<SearchResult>> {
     let select = format!(
         "SELECT channel, title, description, type, tags FROM channel_info i WHERE {FITS} ORDER BY channel LIMIT ?3 OFFSET ?4"
     );
     let mut select = connection.prepare_cached(&select)?;
-    let found = select
-        .query_map(params![kind, tag, limit, offset], |row| Ok(Found { description: description(row)?, score: 0.0 }))?;
+    let found = select.query_map(params![kind, tag, limit, offset], |row| {
+        Ok(SearchResult { description: description(row)?, score: 0.0 })
+    })?;
     found.collect()
 }
 
@@ -82,7 +92,7 @@ fn searched(
     (kind, tag): (&str, &str),
     limit: usize,
     offset: usize,
-) -> rusqlite::Result<Vec<Found>> {
+) -> rusqlite::Result<Vec<SearchResult>> {
     let select = format!(
         "SELECT t.info FROM channel_term t JOIN channel_info i ON i.id = t.info WHERE t.term IN (SELECT value FROM json_each(?3)) AND {FITS} \
          GROUP BY t.info HAVING count(*) = ?4 ORDER BY t.info LIMIT ?5"
@@ -95,7 +105,7 @@ fn searched(
     shown(connection, page)
 }
 
-fn similar(connection: &Connection, channel: &str, limit: usize) -> rusqlite::Result<Option<Vec<Found>>> {
+fn similar(connection: &Connection, channel: &str, limit: usize) -> rusqlite::Result<Option<Vec<SearchResult>>> {
     let id = "SELECT id FROM channel_info WHERE channel = ?1";
     let Some(id) = connection.prepare_cached(id)?.query_row([channel], |row| row.get::<_, i64>(0)).optional()? else {
         return Ok(None);
@@ -127,7 +137,7 @@ fn counts(connection: &Connection, terms: &[String]) -> rusqlite::Result<Counts>
     Ok(Counts(rows.collect::<rusqlite::Result<_>>()?))
 }
 
-fn shown(connection: &Connection, ranked: Vec<(String, f64)>) -> rusqlite::Result<Vec<Found>> {
+fn shown(connection: &Connection, ranked: Vec<(String, f64)>) -> rusqlite::Result<Vec<SearchResult>> {
     let channels: Vec<&String> = ranked.iter().map(|(channel, _)| channel).collect();
     let descriptions = descriptions(connection, &channels)?;
     Ok(in_order(ranked, descriptions))

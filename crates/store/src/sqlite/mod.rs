@@ -1,9 +1,9 @@
 //! The primary database in one SQLite file: one thread writes, in batches; a few read; one moves what was written from
 //! the log to the file.
 
+mod channel_rows;
 mod directory;
 pub(crate) mod files;
-mod ledger;
 mod inbox;
 mod log;
 mod reader;
@@ -21,20 +21,20 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use serde::Serialize;
 
 pub(crate) use self::files::make_database;
-use crate::batch::{Read, Write};
+use crate::batch::{ReadRequest, WriteRequest};
 use crate::migrate::{self, Database, PRIMARY};
 use crate::panics::caught;
-use crate::runs::{self, Known};
-use crate::{DamagedRow, StoreMetrics, EventSink, OpenError, Refusal, Settings};
+use crate::runs::{self, KnownRuns};
+use crate::{DamagedRow, EventSink, OpenError, Settings, StoreMetrics, StoreRefusal};
 
 /// How long a statement waits for a lock that another connection of this process holds.
 const BUSY: Duration = Duration::from_secs(10);
 
 /// The way to the threads.
 pub(crate) struct Primary {
-    writes: SyncSender<Write>,
+    writes: SyncSender<WriteRequest>,
     /// None once the store is closed.
-    reads: Mutex<Option<Sender<Read>>>,
+    reads: Mutex<Option<Sender<ReadRequest>>>,
     figures: Arc<StoreMetrics>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Locked as long as the store is open.
@@ -43,7 +43,12 @@ pub(crate) struct Primary {
 
 impl Primary {
     /// Opens the file, made if need be, and starts the threads.
-    pub(crate) fn open(path: &Path, settings: &Settings, hand: EventSink, figures: Arc<StoreMetrics>) -> Result<Self, OpenError> {
+    pub(crate) fn open(
+        path: &Path,
+        settings: &Settings,
+        hand: EventSink,
+        figures: Arc<StoreMetrics>,
+    ) -> Result<Self, OpenError> {
         let (lock, mut connection) = open(path, &PRIMARY, settings.migrates)?;
         let in_sqlite = |source| OpenError::Sqlite { path: path.display().to_string(), source };
         // The file is this process's alone, so the run lasts as long as this.
@@ -58,7 +63,7 @@ impl Primary {
                 Arc::clone(&hand),
                 writes.clone(),
                 Arc::clone(&figures),
-                Known::clone(&runs),
+                KnownRuns::clone(&runs),
             );
             let asked = Arc::clone(&asked);
             threads.push(thread("store-read", path, move || reader.serve(&asked))?);
@@ -72,9 +77,9 @@ impl Primary {
             of_figures.fail(&panicked);
             // Nobody writes any more: whoever asks is told so, until the store is closed.
             while let Ok(write) = written.recv()
-                && !matches!(write, Write::Close)
+                && !matches!(write, WriteRequest::Close)
             {
-                write.turn_back(&of_hand, &of_figures, Refusal::Failed);
+                write.turn_back(&of_hand, &of_figures, StoreRefusal::Failed);
             }
         };
         threads.push(thread("store-write", path, write)?);
@@ -83,16 +88,16 @@ impl Primary {
     }
 
     /// Gives back what there is no room for, or nobody to write it.
-    pub(crate) fn write(&self, write: Write) -> Option<(Write, Refusal)> {
+    pub(crate) fn write(&self, write: WriteRequest) -> Option<(WriteRequest, StoreRefusal)> {
         match self.writes.try_send(write) {
             Ok(()) => None,
-            Err(TrySendError::Full(write)) => Some((write, Refusal::Full)),
-            Err(TrySendError::Disconnected(write)) => Some((write, Refusal::Failed)),
+            Err(TrySendError::Full(write)) => Some((write, StoreRefusal::QueueFull)),
+            Err(TrySendError::Disconnected(write)) => Some((write, StoreRefusal::Failed)),
         }
     }
 
     /// Gives back what nobody is there to read.
-    pub(crate) fn read(&self, read: Read) -> Option<Read> {
+    pub(crate) fn read(&self, read: ReadRequest) -> Option<ReadRequest> {
         match &*self.reads.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(reads) => reads.send(read).err().map(|unread| unread.0),
             None => Some(read),
@@ -102,7 +107,7 @@ impl Primary {
     pub(crate) fn close(&self) {
         self.figures.is_closed.store(true, Relaxed);
         self.reads.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let _ = self.writes.send(Write::Close);
+        let _ = self.writes.send(WriteRequest::Close);
         for thread in self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             let _ = thread.join();
         }
@@ -112,7 +117,7 @@ impl Primary {
 
 /// Begins a run: who knows what happened to the file since it was opened last. All that are remembered, the new one
 /// last.
-fn begin_run(connection: &mut Connection) -> rusqlite::Result<Known> {
+fn begin_run(connection: &mut Connection) -> rusqlite::Result<KnownRuns> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     transaction
         .execute("INSERT INTO run (number, id) SELECT coalesce(max(number), 0) + 1, ?1 FROM run", [runs::new_id()])?;
@@ -120,7 +125,7 @@ fn begin_run(connection: &mut Connection) -> rusqlite::Result<Known> {
     let known = transaction
         .prepare("SELECT number, id FROM run ORDER BY number")?
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect::<rusqlite::Result<Known>>()?;
+        .collect::<rusqlite::Result<KnownRuns>>()?;
     transaction.commit()?;
     Ok(known)
 }
@@ -187,14 +192,14 @@ pub(crate) fn connect(path: &Path) -> rusqlite::Result<Connection> {
 }
 
 /// What an error says of one item of a batch; none = it says nothing of the items, so the whole batch has failed.
-pub(crate) fn refusal_of(error: &rusqlite::Error) -> Option<Refusal> {
+pub(crate) fn refusal_of(error: &rusqlite::Error) -> Option<StoreRefusal> {
     match error {
         // A number beyond 63 bits, a text beyond what the interface takes.
-        rusqlite::Error::ToSqlConversionFailure(_) | rusqlite::Error::NulError(_) => Some(Refusal::Invalid),
+        rusqlite::Error::ToSqlConversionFailure(_) | rusqlite::Error::NulError(_) => Some(StoreRefusal::Invalid),
         error => match error.sqlite_error_code()? {
-            ErrorCode::TooBig | ErrorCode::TypeMismatch => Some(Refusal::Invalid),
+            ErrorCode::TooBig | ErrorCode::TypeMismatch => Some(StoreRefusal::Invalid),
             // The rows of this item's channel contradict each other.
-            ErrorCode::ConstraintViolation => Some(Refusal::Failed),
+            ErrorCode::ConstraintViolation => Some(StoreRefusal::Failed),
             _ => None,
         },
     }

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use super::{connect, directory, inbox, next, note_damage, unreadable};
-use crate::batch::{Answer, Load, Read, Write, now_ms};
+use crate::batch::{HistoryLoad, ReadRequest, ReadResult, WriteRequest, now_ms};
 use crate::panics::caught;
-use crate::runs::{Known, Runs};
-use crate::{StoreMetrics, EventSink, History, Refusal, intact, readable};
+use crate::runs::{KnownRuns, Runs};
+use crate::{EventSink, StoreMetrics, StoreRefusal, StoredHistory, intact, readable};
 
 /// One of the threads that read.
 pub(super) struct Reader {
@@ -19,66 +19,70 @@ pub(super) struct Reader {
     /// None at first and after a failure.
     connection: Option<Connection>,
     hand: EventSink,
-    writes: SyncSender<Write>,
+    writes: SyncSender<WriteRequest>,
     figures: Arc<StoreMetrics>,
-    runs: Known,
+    runs: KnownRuns,
 }
 
 impl Reader {
     pub(super) fn new(
         path: PathBuf,
         hand: EventSink,
-        writes: SyncSender<Write>,
+        writes: SyncSender<WriteRequest>,
         figures: Arc<StoreMetrics>,
-        runs: Known,
+        runs: KnownRuns,
     ) -> Self {
         Reader { path, connection: None, hand, writes, figures, runs }
     }
 
     /// Serves until nobody can ask any more.
-    pub(super) fn serve(mut self, asked: &Mutex<Receiver<Read>>) {
+    pub(super) fn serve(mut self, asked: &Mutex<Receiver<ReadRequest>>) {
         while let Some(read) = next(asked) {
             let answer = caught(|| self.read(&read)).unwrap_or_else(|panicked| Err(unreadable(panicked)));
             let read = read.finish(&self.figures);
             match answer {
                 Ok(answer) => {
                     if let Some(load) = read.tell(answer, &self.hand)
-                        && let Err(unwritten) = self.writes.send(Write::Make(load))
+                        && let Err(unwritten) = self.writes.send(WriteRequest::Make(load))
                     {
-                        unwritten.0.refuse(&self.hand, Refusal::Failed);
+                        unwritten.0.refuse(&self.hand, StoreRefusal::Failed);
                     }
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the primary database could not be read");
                     note_damage(&error, &self.figures);
                     self.connection = None;
-                    read.refuse(&self.hand, Refusal::Failed);
+                    read.refuse(&self.hand, StoreRefusal::Failed);
                 }
             }
         }
     }
 
-    fn read(&mut self, read: &Read) -> rusqlite::Result<Answer> {
+    fn read(&mut self, read: &ReadRequest) -> rusqlite::Result<ReadResult> {
         let connection = match self.connection.take() {
             Some(connection) => connection,
             None => connect(&self.path)?,
         };
         let connection = self.connection.insert(connection);
         Ok(match read {
-            Read::History(load) => {
+            ReadRequest::History(load) => {
                 self.figures.loads.fetch_add(1, Relaxed);
-                Answer::History(history(connection, load, &self.runs)?)
+                ReadResult::History(history(connection, load, &self.runs)?)
             }
-            Read::Find(find, _) => Answer::Find(directory::find(connection, find)?),
-            Read::Letters { scope, name, behind, limit } => {
-                Answer::Letters(inbox::of(connection, scope, name, *behind, *limit, now_ms())?)
+            ReadRequest::Find(find, _) => ReadResult::Find(directory::find(connection, find)?),
+            ReadRequest::InboxMessages { scope, name, behind, limit } => {
+                ReadResult::InboxMessages(inbox::of(connection, scope, name, *behind, *limit, now_ms())?)
             }
         })
     }
 }
 
 /// What is kept of a channel that is there, all of one moment.
-pub(super) fn history(connection: &Connection, load: &Load, known: &Known) -> rusqlite::Result<Option<History>> {
+pub(super) fn history(
+    connection: &Connection,
+    load: &HistoryLoad,
+    known: &KnownRuns,
+) -> rusqlite::Result<Option<StoredHistory>> {
     let transaction = connection.unchecked_transaction()?;
     let mut find = transaction.prepare_cached("SELECT id, epoch, top, oldest FROM channel WHERE name = ?1")?;
     let found = find.query_row([&*load.channel], |row| {
@@ -99,5 +103,5 @@ pub(super) fn history(connection: &Connection, load: &Load, known: &Known) -> ru
         Ok((offset, row.get(1)?, intact(row.get(2)?, place).map_err(unreadable)?))
     })?;
     let kept = kept.collect::<rusqlite::Result<_>>()?;
-    Ok(Some(History { epoch, top, floor, kept, runs: Runs { known: Known::clone(known), first } }.whole()))
+    Ok(Some(StoredHistory { epoch, top, floor, kept, runs: Runs { known: KnownRuns::clone(known), first } }.whole()))
 }

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::ledger::{Ledger, STEP};
+use super::channel_rows::{ChannelRows, STEP};
 use super::{connect, directory, inbox, note_damage, reader, refusal_of, unreadable};
-use crate::batch::{Done, Outcome, Write, now_ms};
+use crate::batch::{Done, WriteRequest, WriteResult, now_ms};
 use crate::panics::caught;
-use crate::runs::Known;
-use crate::{StoreMetrics, EventSink, Settings};
+use crate::runs::KnownRuns;
+use crate::{EventSink, Settings, StoreMetrics};
 
 /// Between two looks at what is too old, and between two attempts to write to a database that fails.
 const REST: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ pub(super) struct Writer {
     path: PathBuf,
     /// None after a failure, until the next attempt.
     connection: Option<Connection>,
-    ledger: Ledger,
+    ledger: ChannelRows,
     commit_delay: Duration,
     commit_size: usize,
     hand: EventSink,
@@ -38,7 +38,7 @@ pub(super) struct Writer {
     /// Makes epochs, which must be unlike those of any earlier life: a fresh state of the standard hasher is random.
     random: RandomState,
     serial: u64,
-    runs: Known,
+    runs: KnownRuns,
 }
 
 impl Writer {
@@ -49,13 +49,13 @@ impl Writer {
         hand: EventSink,
         figures: Arc<StoreMetrics>,
         is_log_long: Arc<AtomicBool>,
-        runs: Known,
+        runs: KnownRuns,
     ) -> Self {
         let (commit_delay, commit_size) = (settings.commit_delay, settings.commit_size.max(1));
         Writer {
             path,
             connection: Some(connection),
-            ledger: Ledger::new(runs.last().copied().unwrap_or_default()),
+            ledger: ChannelRows::new(runs.last().copied().unwrap_or_default()),
             commit_delay,
             commit_size,
             hand,
@@ -69,7 +69,7 @@ impl Writer {
     }
 
     /// Serves until it is told to close.
-    pub(super) fn serve(mut self, written: &Receiver<Write>) {
+    pub(super) fn serve(mut self, written: &Receiver<WriteRequest>) {
         let mut batch = Vec::new();
         loop {
             let patience = self.trim_at.saturating_duration_since(Instant::now());
@@ -81,7 +81,7 @@ impl Writer {
             if !batch.is_empty() {
                 self.fill(&mut batch, written);
             }
-            let is_over = batch.iter().any(|write| matches!(write, Write::Close));
+            let is_over = batch.iter().any(|write| matches!(write, WriteRequest::Close));
             if !batch.is_empty() {
                 self.commit(&mut batch);
             }
@@ -95,7 +95,7 @@ impl Writer {
     }
 
     /// Takes what waits, and waits for more if it is to.
-    fn fill(&self, batch: &mut Vec<Write>, written: &Receiver<Write>) {
+    fn fill(&self, batch: &mut Vec<WriteRequest>, written: &Receiver<WriteRequest>) {
         let until = Instant::now() + self.commit_delay;
         while batch.len() < self.commit_size {
             match written.try_recv() {
@@ -109,7 +109,7 @@ impl Writer {
     }
 
     /// Writes a batch in one transaction, then tells everybody.
-    fn commit(&mut self, batch: &mut Vec<Write>) {
+    fn commit(&mut self, batch: &mut Vec<WriteRequest>) {
         let began = Instant::now();
         let outcome = caught(|| self.write(batch)).unwrap_or_else(|panicked| Err(unreadable(panicked)));
         self.figures.count(batch, began.elapsed());
@@ -123,7 +123,7 @@ impl Writer {
             }
             Err(error) => {
                 self.fail(&error);
-                Write::refuse_all(batch, &self.hand);
+                WriteRequest::refuse_all(batch, &self.hand);
             }
         }
     }
@@ -141,8 +141,8 @@ impl Writer {
 
     /// Writes a batch in one transaction. An item that the database refuses for what it holds is left out, and the
     /// others are written.
-    fn write(&mut self, batch: &[Write]) -> rusqlite::Result<Vec<Outcome>> {
-        let mut outcomes = vec![Outcome::Nothing; batch.len()];
+    fn write(&mut self, batch: &[WriteRequest]) -> rusqlite::Result<Vec<WriteResult>> {
+        let mut outcomes = vec![WriteResult::Nothing; batch.len()];
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => connect(&self.path)?,
@@ -155,8 +155,8 @@ impl Writer {
     fn write_all(
         &mut self,
         connection: &mut Connection,
-        batch: &[Write],
-        outcomes: &mut [Outcome],
+        batch: &[WriteRequest],
+        outcomes: &mut [WriteResult],
     ) -> rusqlite::Result<()> {
         let now_ms = now_ms();
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -177,8 +177,8 @@ impl Writer {
     fn write_in_parts(
         &mut self,
         connection: &Connection,
-        batch: &[Write],
-        outcomes: &mut [Outcome],
+        batch: &[WriteRequest],
+        outcomes: &mut [WriteResult],
         now_ms: u64,
     ) -> rusqlite::Result<()> {
         // The last is the next.
@@ -194,7 +194,7 @@ impl Writer {
             self.ledger.forget();
             if part.len() == 1 {
                 tracing::debug!(%error, "the primary database refuses an item of a batch");
-                outcomes.fill(Outcome::Refused(refusal));
+                outcomes.fill(WriteResult::Refused(refusal));
             } else {
                 let (first, second) = part.split_at(part.len() / 2);
                 let (of_first, of_second) = outcomes.split_at_mut(first.len());
@@ -208,34 +208,34 @@ impl Writer {
     fn write_part(
         &mut self,
         connection: &Connection,
-        part: &[Write],
-        outcomes: &mut [Outcome],
+        part: &[WriteRequest],
+        outcomes: &mut [WriteResult],
         now_ms: u64,
     ) -> rusqlite::Result<()> {
         for (write, outcome) in part.iter().zip(outcomes) {
             self.serial += 1;
             let epoch = self.random.hash_one(self.serial);
             *outcome = match write {
-                Write::Append(append) => self.ledger.append(connection, append, now_ms, epoch)?,
-                Write::Make(load) => {
+                WriteRequest::Append(append) => self.ledger.append(connection, append, now_ms, epoch)?,
+                WriteRequest::Make(load) => {
                     self.ledger.make(connection, &load.channel, epoch, now_ms.saturating_add(load.meta_ttl_ms))?
                 }
-                Write::Remove { channel, .. } => self.ledger.remove(connection, channel)?,
-                Write::Describe { description, weights, .. } => {
+                WriteRequest::Remove { channel, .. } => self.ledger.remove(connection, channel)?,
+                WriteRequest::Describe { description, weights, .. } => {
                     directory::describe(connection, description, weights)?;
-                    Outcome::Nothing
+                    WriteResult::Nothing
                 }
-                Write::Forget { channel, .. } => {
+                WriteRequest::Forget { channel, .. } => {
                     directory::forget(connection, channel)?;
-                    Outcome::Nothing
+                    WriteResult::Nothing
                 }
-                Write::Post(letter, _) => Outcome::Posted(inbox::post(connection, letter)?),
-                Write::Discard { ids, .. } => {
+                WriteRequest::QueueMessage(letter, _) => WriteResult::Queued(inbox::post(connection, letter)?),
+                WriteRequest::DiscardMessages { ids, .. } => {
                     inbox::discard(connection, ids)?;
-                    Outcome::Nothing
+                    WriteResult::Nothing
                 }
                 // Nobody but this process writes to the file.
-                Write::BeginRun { .. } | Write::Close => Outcome::Nothing,
+                WriteRequest::BeginRun { .. } | WriteRequest::Close => WriteResult::Nothing,
             };
         }
         self.ledger.settle(connection)

@@ -18,7 +18,7 @@ pub use curve::{Curve, Point};
 
 use crate::postgres::Address;
 use crate::sketch::Sketch;
-use crate::{OpenError, Refusal, Url};
+use crate::{OpenError, StoreRefusal, Url};
 
 /// Rows in one batch, at most.
 const BATCH: usize = 10_000;
@@ -124,7 +124,7 @@ impl Range {
 
 /// What can be asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Question {
+pub enum StatsQuery {
     /// The audience of a channel.
     Audience {
         /// The channel.
@@ -137,7 +137,7 @@ pub enum Question {
     /// What there was most of.
     Top {
         /// What.
-        of: Of,
+        rank_by: RankBy,
         /// When.
         range: Range,
         /// At most so many.
@@ -160,7 +160,7 @@ pub enum Question {
 
 /// What tops are of, and the two figures of each; the first decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Of {
+pub enum RankBy {
     /// Channels: their greatest audience, and the sum of their audiences at the end of each minute.
     Channels,
     /// Namespaces: deliveries and publications.
@@ -177,16 +177,16 @@ pub enum Of {
 
 /// One of a top.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ranked {
+pub struct RankedItem {
     /// Its name.
     pub name: String,
-    /// As [`Of`] tells.
+    /// As [`SchemaConnection`] tells.
     pub figures: [u64; 2],
 }
 
 /// Events of one kind within one step.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Counted {
+pub struct EventCount {
     /// When the step begins, Unix seconds.
     pub time_s: u64,
     /// The event.
@@ -199,17 +199,17 @@ pub struct Counted {
 
 /// An answer, of the question's kind.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
-    /// To [`Question::Audience`].
+pub enum StatsResult {
+    /// To [`StatsQuery::Audience`].
     Audience(Curve),
-    /// To [`Question::Top`].
-    Top(Vec<Ranked>),
-    /// To [`Question::Events`]: by time, event and value.
-    Events(Vec<Counted>),
+    /// To [`StatsQuery::Top`].
+    Top(Vec<RankedItem>),
+    /// To [`StatsQuery::Events`]: by time, event and value.
+    Events(Vec<EventCount>),
 }
 
 /// Takes an answer.
-pub type OnAnswer = Box<dyn FnOnce(Result<Answer, Refusal>) + Send + Sync>;
+pub type OnStatsResult = Box<dyn FnOnce(Result<StatsResult, StoreRefusal>) + Send + Sync>;
 
 /// What was done.
 #[derive(Debug, Default)]
@@ -263,15 +263,15 @@ impl StatsMetrics {
 }
 
 /// What a writer is told.
-enum Order {
+enum StatsCommand {
     Row(Row),
     Close,
 }
 
 /// A question on its way.
-struct Asked {
-    question: Question,
-    done: OnAnswer,
+struct PendingQuery {
+    question: StatsQuery,
+    done: OnStatsResult,
 }
 
 /// Questions that may wait.
@@ -279,12 +279,12 @@ const QUESTIONS_MAX: u64 = 256;
 
 /// The way to the statistics.
 pub struct Stats {
-    way: Way,
+    way: StatsBackend,
     figures: Arc<StatsMetrics>,
     queue_size: u64,
 }
 
-enum Way {
+enum StatsBackend {
     Sqlite(sqlite::Stats),
     Postgres(postgres::Stats),
 }
@@ -297,10 +297,10 @@ impl Stats {
     pub fn open(settings: &StatsSettings) -> Result<Self, OpenError> {
         let figures = Arc::<StatsMetrics>::default();
         let way = match &settings.url {
-            Url::Sqlite(path) => Way::Sqlite(sqlite::Stats::open(path, settings, Arc::clone(&figures))?),
+            Url::Sqlite(path) => StatsBackend::Sqlite(sqlite::Stats::open(path, settings, Arc::clone(&figures))?),
             Url::Postgres(url) => {
                 let address = Address::new(url, &settings.tls_ca, settings.timeout)?;
-                Way::Postgres(postgres::Stats::open(&address, settings, Arc::clone(&figures))?)
+                StatsBackend::Postgres(postgres::Stats::open(&address, settings, Arc::clone(&figures))?)
             }
         };
         Ok(Stats { way, figures, queue_size: settings.queue_size as u64 })
@@ -314,21 +314,21 @@ impl Stats {
             return;
         }
         match &self.way {
-            Way::Sqlite(stats) => stats.order(Order::Row(row)),
-            Way::Postgres(stats) => stats.order(Order::Row(row)),
+            StatsBackend::Sqlite(stats) => stats.order(StatsCommand::Row(row)),
+            StatsBackend::Postgres(stats) => stats.order(StatsCommand::Row(row)),
         }
     }
 
     /// Asks; what comes of it is told to `done`.
-    pub fn ask(&self, question: Question, done: OnAnswer) {
+    pub fn ask(&self, question: StatsQuery, done: OnStatsResult) {
         if self.figures.reading.fetch_add(1, Relaxed) >= QUESTIONS_MAX {
             self.figures.reading.fetch_sub(1, Relaxed);
-            return done(Err(Refusal::Full));
+            return done(Err(StoreRefusal::QueueFull));
         }
-        let asked = Asked { question, done };
+        let asked = PendingQuery { question, done };
         match &self.way {
-            Way::Sqlite(stats) => stats.ask(asked),
-            Way::Postgres(stats) => stats.ask(asked),
+            StatsBackend::Sqlite(stats) => stats.ask(asked),
+            StatsBackend::Postgres(stats) => stats.ask(asked),
         }
     }
 
@@ -340,8 +340,8 @@ impl Stats {
     /// Writes what waits, and closes the database. Blocks until that is done.
     pub fn close(&self) {
         match &self.way {
-            Way::Sqlite(stats) => stats.close(),
-            Way::Postgres(stats) => stats.close(),
+            StatsBackend::Sqlite(stats) => stats.close(),
+            StatsBackend::Postgres(stats) => stats.close(),
         }
     }
 }

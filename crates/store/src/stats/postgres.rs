@@ -12,20 +12,23 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error};
 
 use super::curve::{Seen, draw};
-use super::{Answer, Asked, BATCH, Counted, DAY, DELAY, Of, Order, Question, Ranked, Row, StatsMetrics, StatsSettings};
+use super::{
+    BATCH, DAY, DELAY, EventCount, PendingQuery, RankBy, RankedItem, Row, StatsCommand, StatsMetrics, StatsQuery,
+    StatsResult, StatsSettings,
+};
 use crate::batch::now_ms;
 use crate::migrate::STATS;
-use crate::postgres::{Address, Failure, Link};
+use crate::postgres::{Address, Failure, PostgresClient};
 use crate::sketch::Sketch;
-use crate::{OpenError, Refusal};
+use crate::{OpenError, StoreRefusal};
 
 /// Between two looks at days that are too old.
 const TRIM: Duration = Duration::from_secs(60);
 
 /// The way to the thread.
 pub(super) struct Stats {
-    orders: UnboundedSender<Order>,
-    questions: UnboundedSender<Asked>,
+    orders: UnboundedSender<StatsCommand>,
+    questions: UnboundedSender<PendingQuery>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -73,16 +76,16 @@ impl Stats {
         Ok(Stats { orders, questions, thread: Mutex::new(Some(thread)) })
     }
 
-    pub(super) fn order(&self, order: Order) {
+    pub(super) fn order(&self, order: StatsCommand) {
         let _ = self.orders.send(order);
     }
 
-    pub(super) fn ask(&self, asked: Asked) {
+    pub(super) fn ask(&self, asked: PendingQuery) {
         let _ = self.questions.send(asked);
     }
 
     pub(super) fn close(&self) {
-        self.order(Order::Close);
+        self.order(StatsCommand::Close);
         if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = thread.join();
         }
@@ -93,14 +96,14 @@ struct Writer {
     address: Address,
     settings: StatsSettings,
     /// None at first and after a failure.
-    link: Option<Link>,
+    link: Option<PostgresClient>,
     /// Days (since 1970) that have their partitions.
     days: BTreeSet<i64>,
     figures: Arc<StatsMetrics>,
 }
 
 impl Writer {
-    async fn serve(mut self, mut ordered: UnboundedReceiver<Order>) {
+    async fn serve(mut self, mut ordered: UnboundedReceiver<StatsCommand>) {
         let mut trim_at = Instant::now();
         let mut is_over = false;
         while !is_over {
@@ -108,14 +111,14 @@ impl Writer {
             let mut until = trim_at;
             while rows.len() < BATCH {
                 match tokio::time::timeout_at(until, ordered.recv()).await {
-                    Ok(Some(Order::Row(row))) => {
+                    Ok(Some(StatsCommand::Row(row))) => {
                         if rows.is_empty() {
                             until = Instant::now() + DELAY;
                         }
                         rows.push(row);
                     }
                     Err(_) => break,
-                    Ok(Some(Order::Close) | None) => {
+                    Ok(Some(StatsCommand::Close) | None) => {
                         is_over = true;
                         break;
                     }
@@ -173,7 +176,7 @@ impl Writer {
         let link = match self.link.take() {
             Some(link) if !link.client.is_closed() => link,
             _ => {
-                let mut link = Link::to(&self.address).await?;
+                let mut link = PostgresClient::to(&self.address).await?;
                 link.check(&STATS, self.settings.migrates).await?;
                 link
             }
@@ -293,16 +296,16 @@ impl<'r> Batch<'r> {
 /// Answers until nobody can ask any more.
 async fn read_all(
     address: Address,
-    asked: Arc<tokio::sync::Mutex<UnboundedReceiver<Asked>>>,
+    asked: Arc<tokio::sync::Mutex<UnboundedReceiver<PendingQuery>>>,
     figures: Arc<StatsMetrics>,
 ) {
-    let mut kept: Option<Link> = None;
+    let mut kept: Option<PostgresClient> = None;
     loop {
-        let Some(Asked { question, done }) = asked.lock().await.recv().await else { return };
+        let Some(PendingQuery { question, done }) = asked.lock().await.recv().await else { return };
         let answered = tokio::time::timeout(address.patience, async {
             let link = match kept.take() {
                 Some(link) if !link.client.is_closed() => link,
-                _ => Link::to(&address).await?,
+                _ => PostgresClient::to(&address).await?,
             };
             Ok::<_, Failure>(answer(&kept.insert(link).client, &question).await?)
         });
@@ -311,15 +314,15 @@ async fn read_all(
         done(answered.map_err(|error| {
             tracing::warn!(%error, "the stats database could not be read");
             kept = None;
-            Refusal::Failed
+            StoreRefusal::Failed
         }));
     }
 }
 
-async fn answer(client: &Client, question: &Question) -> Result<Answer, Error> {
+async fn answer(client: &Client, question: &StatsQuery) -> Result<StatsResult, Error> {
     let number = |row: &tokio_postgres::Row, column: usize| row.get::<_, i64>(column) as u64;
     match question {
-        Question::Audience { channel, range, step_s } => {
+        StatsQuery::Audience { channel, range, step_s } => {
             let (first, behind) = range.minutes();
             let select = "SELECT minute, current, peak, users FROM touchline_stats.audience \
                  WHERE minute = ANY (ARRAY(SELECT generate_series($2::int8, $3::int8 - 1))) AND channel = $1 ORDER BY minute, part";
@@ -328,32 +331,34 @@ async fn answer(client: &Client, question: &Question) -> Result<Answer, Error> {
                 let users = Sketch::from_bytes(row.get(3));
                 Seen { minute: number(row, 0), current: number(row, 1), peak: number(row, 2), users }
             };
-            Ok(Answer::Audience(draw(rows.iter().map(seen), *step_s)))
+            Ok(StatsResult::Audience(draw(rows.iter().map(seen), *step_s)))
         }
-        Question::Top { of, range, limit } => {
+        StatsQuery::Top { rank_by: of, range, limit } => {
             let (first, behind) = match of {
-                Of::Channels | Of::Namespaces => range.minutes(),
+                RankBy::Channels | RankBy::Namespaces => range.minutes(),
                 _ => ((range.from_s * 1_000) as i64, (range.to_s * 1_000) as i64),
             };
             let rows = client.query(top(*of), &[&first, &behind, &(*limit as i64)]).await?;
-            Ok(Answer::Top(
-                rows.iter().map(|row| Ranked { name: row.get(0), figures: [number(row, 1), number(row, 2)] }).collect(),
+            Ok(StatsResult::Top(
+                rows.iter()
+                    .map(|row| RankedItem { name: row.get(0), figures: [number(row, 1), number(row, 2)] })
+                    .collect(),
             ))
         }
-        Question::Events { name, by, range, step_s, limit } => {
+        StatsQuery::Events { name, by, range, step_s, limit } => {
             let select = "SELECT time_ms / 1000 / $1::int8 * $1::int8 AS step, name, \
                  CASE WHEN $2 = '' THEN '' ELSE coalesce((props::json -> $2)::text, '') END COLLATE \"C\" AS value, count(*) FROM touchline_stats.event \
                  WHERE minute BETWEEN $3::int8 / 60000 AND $4::int8 / 60000 AND time_ms >= $3 AND time_ms < $4 AND ($5 = '' OR name = $5) \
                  GROUP BY step, name, value ORDER BY step, name COLLATE \"C\", value LIMIT $6";
             let (first, behind) = ((range.from_s * 1_000) as i64, (range.to_s * 1_000) as i64);
             let rows = client.query(select, &[&(*step_s as i64), by, &first, &behind, name, &(*limit as i64)]).await?;
-            let counted = |row: &tokio_postgres::Row| Counted {
+            let counted = |row: &tokio_postgres::Row| EventCount {
                 time_s: number(row, 0),
                 name: row.get(1),
                 value: row.get(2),
                 count: number(row, 3),
             };
-            Ok(Answer::Events(rows.iter().map(counted).collect()))
+            Ok(StatsResult::Events(rows.iter().map(counted).collect()))
         }
     }
 }
@@ -371,23 +376,23 @@ macro_rules! of_connections {
     };
 }
 
-fn top(of: Of) -> &'static str {
+fn top(of: RankBy) -> &'static str {
     match of {
-        Of::Channels => {
+        RankBy::Channels => {
             "SELECT channel, max(peak)::int8 AS most, sum(current)::int8 AS all_of FROM (SELECT minute, channel, sum(current) AS current, sum(peak) AS peak \
              FROM touchline_stats.audience WHERE minute >= $1 AND minute < $2 GROUP BY minute, channel) each \
              GROUP BY channel ORDER BY most DESC, all_of DESC, channel COLLATE \"C\" LIMIT $3"
         }
-        Of::Namespaces => {
+        RankBy::Namespaces => {
             "SELECT namespace, sum(deliveries)::int8 AS out, sum(publications)::int8 FROM touchline_stats.traffic WHERE minute >= $1 AND minute < $2 \
              GROUP BY namespace ORDER BY out DESC, namespace COLLATE \"C\" LIMIT $3"
         }
-        Of::Events => {
+        RankBy::Events => {
             "SELECT name, count(*) AS n, count(DISTINCT \"user\") FROM touchline_stats.event \
              WHERE minute BETWEEN $1::int8 / 60000 AND $2::int8 / 60000 AND time_ms >= $1 AND time_ms < $2 GROUP BY name ORDER BY n DESC, name COLLATE \"C\" LIMIT $3"
         }
-        Of::Transports => of_connections!("transport"),
-        Of::Agents => of_connections!("agent"),
-        Of::Codes => of_connections!("code::text"),
+        RankBy::Transports => of_connections!("transport"),
+        RankBy::Agents => of_connections!("agent"),
+        RankBy::Codes => of_connections!("code::text"),
     }
 }

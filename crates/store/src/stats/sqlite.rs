@@ -11,13 +11,14 @@ use rusqlite::{Connection, params};
 
 use super::curve::{Seen, draw};
 use super::{
-    Answer, Asked, BATCH, Counted, DELAY, Of, Order, Question, REST, Ranked, Row, StatsMetrics, StatsSettings,
+    BATCH, DELAY, EventCount, PendingQuery, REST, RankBy, RankedItem, Row, StatsCommand, StatsMetrics, StatsQuery,
+    StatsResult, StatsSettings,
 };
 use crate::batch::now_ms;
 use crate::migrate::STATS;
 use crate::sketch::Sketch;
 use crate::sqlite::{connect, next, open, refusal_of, thread};
-use crate::{OpenError, Refusal};
+use crate::{OpenError, StoreRefusal};
 
 /// Rows deleted from each table in one step.
 const STEP: usize = 20_000;
@@ -26,9 +27,9 @@ const SERIAL_BITS: u32 = 20;
 
 /// The way to the threads.
 pub(super) struct Stats {
-    orders: Sender<Order>,
+    orders: Sender<StatsCommand>,
     /// None once they are closed.
-    questions: Mutex<Option<Sender<Asked>>>,
+    questions: Mutex<Option<Sender<PendingQuery>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Locked as long as they are open.
     lock: File,
@@ -51,11 +52,11 @@ impl Stats {
         Ok(Stats { orders, questions: Mutex::new(Some(questions)), threads: Mutex::new(threads), lock })
     }
 
-    pub(super) fn order(&self, order: Order) {
+    pub(super) fn order(&self, order: StatsCommand) {
         let _ = self.orders.send(order);
     }
 
-    pub(super) fn ask(&self, asked: Asked) {
+    pub(super) fn ask(&self, asked: PendingQuery) {
         if let Some(questions) = &*self.questions.lock().unwrap_or_else(PoisonError::into_inner) {
             let _ = questions.send(asked);
         }
@@ -63,7 +64,7 @@ impl Stats {
 
     pub(super) fn close(&self) {
         self.questions.lock().unwrap_or_else(PoisonError::into_inner).take();
-        self.order(Order::Close);
+        self.order(StatsCommand::Close);
         for thread in self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             let _ = thread.join();
         }
@@ -82,7 +83,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn serve(mut self, ordered: &Receiver<Order>) {
+    fn serve(mut self, ordered: &Receiver<StatsCommand>) {
         let mut trim_at = Instant::now();
         let mut is_over = false;
         while !is_over {
@@ -90,14 +91,14 @@ impl Writer {
             let mut until = trim_at;
             while rows.len() < BATCH {
                 match ordered.recv_timeout(until.saturating_duration_since(Instant::now())) {
-                    Ok(Order::Row(row)) => {
+                    Ok(StatsCommand::Row(row)) => {
                         if rows.is_empty() {
                             until = Instant::now() + DELAY;
                         }
                         rows.push(row);
                     }
                     Err(RecvTimeoutError::Timeout) => break,
-                    Ok(Order::Close) | Err(RecvTimeoutError::Disconnected) => {
+                    Ok(StatsCommand::Close) | Err(RecvTimeoutError::Disconnected) => {
                         is_over = true;
                         break;
                     }
@@ -235,9 +236,9 @@ fn id(time_ms: u64, serial: &mut u64) -> u64 {
 }
 
 /// Answers until nobody can ask any more.
-fn read_all(path: &Path, asked: &Mutex<Receiver<Asked>>, figures: &StatsMetrics) {
+fn read_all(path: &Path, asked: &Mutex<Receiver<PendingQuery>>, figures: &StatsMetrics) {
     let mut connection = None;
-    while let Some(Asked { question, done }) = next(asked) {
+    while let Some(PendingQuery { question, done }) = next(asked) {
         let answered = match connection.take() {
             Some(connection) => Ok(connection),
             None => connect(path),
@@ -247,14 +248,14 @@ fn read_all(path: &Path, asked: &Mutex<Receiver<Asked>>, figures: &StatsMetrics)
         done(answered.map_err(|error| {
             tracing::warn!(%error, "the stats database could not be read");
             connection = None;
-            Refusal::Failed
+            StoreRefusal::Failed
         }));
     }
 }
 
-fn answer(connection: &Connection, question: &Question) -> rusqlite::Result<Answer> {
+fn answer(connection: &Connection, question: &StatsQuery) -> rusqlite::Result<StatsResult> {
     match question {
-        Question::Audience { channel, range, step_s } => {
+        StatsQuery::Audience { channel, range, step_s } => {
             let (first, behind) = range.minutes();
             // Minute by minute, so that other channels are not looked at.
             let select = "WITH RECURSIVE minutes (m) AS (SELECT ?2 WHERE ?2 < ?3 UNION ALL SELECT m + 1 FROM minutes WHERE m + 1 < ?3) \
@@ -266,28 +267,30 @@ fn answer(connection: &Connection, question: &Question) -> rusqlite::Result<Answ
             };
             let rows =
                 select.query_map(params![channel, first, behind], seen)?.collect::<rusqlite::Result<Vec<_>>>()?;
-            Ok(Answer::Audience(draw(rows, *step_s)))
+            Ok(StatsResult::Audience(draw(rows, *step_s)))
         }
-        Question::Top { of, range, limit } => {
+        StatsQuery::Top { rank_by: of, range, limit } => {
             let (first, behind) = match of {
-                Of::Channels | Of::Namespaces => range.minutes(),
+                RankBy::Channels | RankBy::Namespaces => range.minutes(),
                 _ => ids(*range),
             };
             let mut select = connection.prepare_cached(top(*of))?;
             let ranked =
-                |row: &rusqlite::Row<'_>| Ok(Ranked { name: row.get(0)?, figures: [row.get(1)?, row.get(2)?] });
-            Ok(Answer::Top(select.query_map(params![first, behind, limit], ranked)?.collect::<rusqlite::Result<_>>()?))
+                |row: &rusqlite::Row<'_>| Ok(RankedItem { name: row.get(0)?, figures: [row.get(1)?, row.get(2)?] });
+            Ok(StatsResult::Top(
+                select.query_map(params![first, behind, limit], ranked)?.collect::<rusqlite::Result<_>>()?,
+            ))
         }
-        Question::Events { name, by, range, step_s, limit } => {
+        StatsQuery::Events { name, by, range, step_s, limit } => {
             let select = "SELECT (id >> 20) / 1000 / ?1 * ?1 AS step, name, iif(?2 = '', '', coalesce(props -> ?2, '')) AS value, count(*) FROM event \
                  WHERE id >= ?3 AND id < ?4 AND (?5 = '' OR name = ?5) GROUP BY step, name, value ORDER BY step, name, value LIMIT ?6";
             let mut select = connection.prepare_cached(select)?;
             let (first, behind) = ids(*range);
             let counted = |row: &rusqlite::Row<'_>| {
-                Ok(Counted { time_s: row.get(0)?, name: row.get(1)?, value: row.get(2)?, count: row.get(3)? })
+                Ok(EventCount { time_s: row.get(0)?, name: row.get(1)?, value: row.get(2)?, count: row.get(3)? })
             };
             let rows = select.query_map(params![step_s, by, first, behind, name, limit], counted)?;
-            Ok(Answer::Events(rows.collect::<rusqlite::Result<_>>()?))
+            Ok(StatsResult::Events(rows.collect::<rusqlite::Result<_>>()?))
         }
     }
 }
@@ -310,21 +313,21 @@ macro_rules! of_connections {
     };
 }
 
-fn top(of: Of) -> &'static str {
+fn top(of: RankBy) -> &'static str {
     match of {
-        Of::Channels => {
+        RankBy::Channels => {
             "SELECT channel, max(peak) AS most, sum(current) AS all_of FROM (SELECT minute, channel, sum(current) AS current, sum(peak) AS peak \
              FROM audience WHERE minute >= ?1 AND minute < ?2 GROUP BY minute, channel) GROUP BY channel ORDER BY most DESC, all_of DESC, channel LIMIT ?3"
         }
-        Of::Namespaces => {
+        RankBy::Namespaces => {
             "SELECT namespace, sum(deliveries) AS out, sum(publications) FROM traffic WHERE minute >= ?1 AND minute < ?2 \
              GROUP BY namespace ORDER BY out DESC, namespace LIMIT ?3"
         }
-        Of::Events => {
+        RankBy::Events => {
             "SELECT name, count(*) AS n, count(DISTINCT user) FROM event WHERE id >= ?1 AND id < ?2 GROUP BY name ORDER BY n DESC, name LIMIT ?3"
         }
-        Of::Transports => of_connections!("transport"),
-        Of::Agents => of_connections!("agent"),
-        Of::Codes => of_connections!("CAST(code AS TEXT)"),
+        RankBy::Transports => of_connections!("transport"),
+        RankBy::Agents => of_connections!("agent"),
+        RankBy::Codes => of_connections!("CAST(code AS TEXT)"),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use touchline_store::{Append, Description, InboxMessage, AppendedAt, Refusal, Settings};
+use touchline_store::{Append, AppendedAt, Description, InboxMessage, Settings, StoreRefusal};
 
 use crate::stage::{HOUR_MS, PATIENCE, Stage, now_ms, offsets, on_both, publication, tells};
 
@@ -19,10 +19,16 @@ fn in_one_batch(settings: &Settings) -> Settings {
 }
 
 fn letter(name: &str, expires_ms: u64) -> InboxMessage {
-    InboxMessage { scope: "".into(), name: name.into(), message: br#"{"data":1}"#.as_slice().into(), expires_ms, limit: 100 }
+    InboxMessage {
+        scope: "".into(),
+        name: name.into(),
+        message: br#"{"data":1}"#.as_slice().into(),
+        expires_ms,
+        limit: 100,
+    }
 }
 
-fn answers<T>(of: &Receiver<Result<T, Refusal>>, count: usize) -> Vec<Result<T, Refusal>> {
+fn answers<T>(of: &Receiver<Result<T, StoreRefusal>>, count: usize) -> Vec<Result<T, StoreRefusal>> {
     (0..count).map(|_| of.recv_timeout(PATIENCE).expect("everybody is answered")).collect()
 }
 
@@ -51,7 +57,7 @@ fn a_bad_publication_fails_alone() {
         let outcomes = answers(&all, 40);
         let refused: Vec<_> = (0..40).filter(|n| outcomes[*n].is_err()).collect();
         assert_eq!(refused, [0, 17, 18, 39]);
-        assert!(refused.iter().all(|n| outcomes[*n] == Err(Refusal::Invalid)));
+        assert!(refused.iter().all(|n| outcomes[*n] == Err(StoreRefusal::Invalid)));
         let offsets_of = |channel: usize| -> Vec<u64> {
             outcomes
                 .iter()
@@ -89,7 +95,7 @@ fn a_bad_message_and_a_bad_description_fail_alone() {
         stage.store.append(Append { done: tells(&of_publications), ..publication("a", 2) });
         let outcomes = answers(&letters, 6);
         assert_eq!(outcomes.iter().position(Result::is_err), Some(3));
-        assert_eq!((outcomes[3], outcomes.iter().filter(|o| o.is_err()).count()), (Err(Refusal::Invalid), 1));
+        assert_eq!((outcomes[3], outcomes.iter().filter(|o| o.is_err()).count()), (Err(StoreRefusal::Invalid), 1));
         assert_eq!(answers(&words, 1), [Ok(())]);
         assert!(answers(&publications, 2).iter().all(Result::is_ok));
         is_untroubled(&stage);
@@ -110,7 +116,7 @@ fn a_batch_of_bad_items_only_is_refused_and_nothing_else_happens() {
                 ..publication("a", n)
             });
         }
-        assert_eq!(answers(&all, 20), [Err(Refusal::Invalid); 20]);
+        assert_eq!(answers(&all, 20), [Err(StoreRefusal::Invalid); 20]);
         is_untroubled(&stage);
         assert_eq!(stage.offset(publication("a", 1)), 1);
         stage.store.close();

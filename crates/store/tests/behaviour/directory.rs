@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::channel;
 
-use touchline_store::{Description, Find, Found, OnDone, Refusal};
+use touchline_store::{Description, OnDone, Search, SearchResult, StoreRefusal};
 
 use crate::stage::{PATIENCE, Stage, on_both, tells};
 
@@ -123,9 +123,9 @@ fn done(write: impl FnOnce(OnDone)) {
     assert_eq!(answer.recv_timeout(PATIENCE), Ok(Ok(())));
 }
 
-fn find(stage: &Stage, find: Find) -> Result<Vec<Found>, Refusal> {
+fn find(stage: &Stage, find: Search) -> Result<Vec<SearchResult>, StoreRefusal> {
     let (sender, answer) = channel();
-    stage.store.find(
+    stage.store.search(
         find,
         Box::new(move |found| {
             let _ = sender.send(found);
@@ -135,12 +135,12 @@ fn find(stage: &Stage, find: Find) -> Result<Vec<Found>, Refusal> {
 }
 
 fn search(stage: &Stage, words: &str, kind: &str, tag: &str, (limit, offset): (usize, usize)) -> Vec<String> {
-    let asked = Find::Search { words: words.into(), kind: kind.into(), tag: tag.into(), limit, offset };
+    let asked = Search::Search { words: words.into(), kind: kind.into(), tag: tag.into(), limit, offset };
     find(stage, asked).expect("it can be asked").into_iter().map(|found| found.description.channel).collect()
 }
 
-fn similar(stage: &Stage, channel: &str, limit: usize) -> Result<Vec<(String, f64)>, Refusal> {
-    let found = find(stage, Find::Similar { channel: channel.into(), limit })?;
+fn similar(stage: &Stage, channel: &str, limit: usize) -> Result<Vec<(String, f64)>, StoreRefusal> {
+    let found = find(stage, Search::Similar { channel: channel.into(), limit })?;
     Ok(found.into_iter().map(|found| (found.description.channel, found.score)).collect())
 }
 
@@ -166,7 +166,7 @@ fn similar_channels_are_those_of_an_independent_computation() {
         }
         assert_eq!(similar(&stage, "match:1", 2).expect("it is known").len(), 2);
         assert_eq!(similar(&stage, "untitled:7", 9), Ok(vec![]), "it has nothing in common with anything");
-        assert_eq!(similar(&stage, "match:99", 9), Err(Refusal::Unknown));
+        assert_eq!(similar(&stage, "match:99", 9), Err(StoreRefusal::NotFound));
         stage.store.close();
     });
 }
@@ -206,7 +206,7 @@ fn what_is_said_of_a_channel_can_be_changed_and_taken_back() {
         let stage = Stage::open(settings);
         fill(&stage);
         fill(&stage);
-        let of = |channel: &str| find(&stage, Find::Channel(channel.into()));
+        let of = |channel: &str| find(&stage, Search::Channel(channel.into()));
         assert_eq!(of("match:1").expect("it is known")[0].description, description(&FIXTURE[0]));
         let changed =
             Description { channel: "match:1".into(), title: "It's \"off\" % _ ü".into(), ..Description::default() };
@@ -219,7 +219,7 @@ fn what_is_said_of_a_channel_can_be_changed_and_taken_back() {
         );
         done(|done| stage.store.forget("match:1".into(), done));
         done(|done| stage.store.forget("never:1".into(), done));
-        assert_eq!(of("match:1"), Err(Refusal::Unknown));
+        assert_eq!(of("match:1"), Err(StoreRefusal::NotFound));
         for (channel, ..) in &FIXTURE[1..] {
             done(|done| stage.store.forget((*channel).into(), done));
         }

@@ -4,7 +4,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use bytes::Bytes;
-use touchline_store::{Append, HEAD, StoreEvent, AppendedAt, Refusal, Settings, Url};
+use touchline_store::{Append, AppendedAt, PAYLOAD_HEAD_SIZE, Settings, StoreEvent, StoreRefusal, Url};
 
 use crate::stage::{HOUR_MS, PATIENCE, Stage, execute, now_ms, offsets, on_both, publication, tells};
 
@@ -242,7 +242,7 @@ fn any_text_comes_back_as_it_was() {
         let names = ["", "a'b\"c", "日本:чат😀", "x y%_\\"];
         for (n, name) in names.iter().enumerate() {
             let object = serde_json::json!({"data": format!("{name} \0 \\ € {n}")}).to_string();
-            let payload = Bytes::from([&[b'P'; HEAD][..], object.as_bytes()].concat());
+            let payload = Bytes::from([&[b'P'; PAYLOAD_HEAD_SIZE][..], object.as_bytes()].concat());
             assert_eq!(stage.offset(Append { payload, key: (*name).into(), ..publication(name, 0) }), 1, "{name}");
             assert_eq!(stage.kept(name), [(1, object)]);
         }
@@ -291,7 +291,7 @@ fn more_than_may_wait_is_refused_at_once() {
         let outcomes: Vec<_> =
             (0..300).map(|_| answers.recv_timeout(PATIENCE).expect("everybody is answered")).collect();
         let stored = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
-        assert!(stored >= 10 && outcomes.contains(&Err(Refusal::Full)), "{stored} were stored");
+        assert!(stored >= 10 && outcomes.contains(&Err(StoreRefusal::QueueFull)), "{stored} were stored");
         assert_eq!(stage.load("a", 0, 1_000).top, stored as u64);
         stage.store.close();
     });

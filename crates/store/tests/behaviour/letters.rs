@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::channel;
 
 use bytes::Bytes;
-use touchline_store::{StoreEvent, InboxMessage, Refusal};
+use touchline_store::{InboxMessage, StoreEvent, StoreRefusal};
 
 use crate::stage::{HOUR_MS, PATIENCE, Stage, now_ms, on_both, tells};
 
@@ -13,7 +13,7 @@ fn letter(name: &str, text: &str, lives_ms: u64) -> InboxMessage {
     InboxMessage { scope: "".into(), name: name.into(), message, expires_ms: now_ms() + lives_ms, limit: 3 }
 }
 
-fn post(stage: &Stage, letter: InboxMessage) -> Result<u64, Refusal> {
+fn post(stage: &Stage, letter: InboxMessage) -> Result<u64, StoreRefusal> {
     let (sender, answer) = channel();
     stage.store.queue_message(letter, tells(&sender));
     answer.recv_timeout(PATIENCE).expect("it is answered")
@@ -45,7 +45,7 @@ fn letters_wait_in_order_until_they_are_thrown_away() {
                 sent.push(post(&stage, letter("bike", text, HOUR_MS)).expect("there is room"));
             }
             post(&stage, letter("car", "else", HOUR_MS)).expect("there is room");
-            assert_eq!(post(&stage, letter("bike", "four", HOUR_MS)), Err(Refusal::NoRoom));
+            assert_eq!(post(&stage, letter("bike", "four", HOUR_MS)), Err(StoreRefusal::InboxFull));
             assert!(sent.is_sorted());
             let incoming = stage.incoming.lock().expect("nobody panics with it");
             let called: Vec<Box<str>> = incoming

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use touchline_store::{Append, StoreEvent, Refusal, Settings};
+use touchline_store::{Append, Settings, StoreEvent, StoreRefusal};
 
 use crate::postgres::Postgres;
 use crate::stage::{PATIENCE, Stage, offsets, on_both, on_postgres, publication, settings};
@@ -113,8 +113,9 @@ fn a_writer_that_has_ended_is_a_failure_and_no_full_queue() {
             .store
             .append(Append { done: Box::new(|_| panic!("whoever is told has a defect")), ..publication("a", 1) });
         stage.wait_until("the node is not ready any more", |stage| !stage.store.metrics().is_healthy());
-        stage
-            .wait_until("nothing is taken any more", |stage| stage.append(publication("a", 2)) == Err(Refusal::Failed));
+        stage.wait_until("nothing is taken any more", |stage| {
+            stage.append(publication("a", 2)) == Err(StoreRefusal::Failed)
+        });
         stage.store.close();
     });
 }

@@ -3,18 +3,18 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use touchline_store::{History, Settings};
+use touchline_store::{Settings, StoredHistory};
 
 use crate::stage::{Stage, execute, offsets, on_both, publication, settings};
 
 /// The last offset of a run that is one of today's history; none = the run is not known.
-fn end(history: &History, run: u64) -> Option<u64> {
+fn end(history: &StoredHistory, run: u64) -> Option<u64> {
     let (number, _) = history.runs.known.iter().find(|(_, id)| *id == run)?;
     let next = history.runs.first.iter().find(|(later, _)| later > number);
     Some(next.map_or(history.top, |(_, first)| first - 1))
 }
 
-fn current(history: &History) -> u64 {
+fn current(history: &StoredHistory) -> u64 {
     history.runs.known.last().expect("there is one").1
 }
 
@@ -151,9 +151,9 @@ fn nodes_on_one_postgresql_share_a_run_and_hear_each_other() {
         one.wait_until("what the other has stored is heard of", |one| {
             let incoming = one.incoming.lock().expect("nobody panics with it");
             let second = touchline_store::AppendedAt { offset: 2, ..first };
-            incoming
-                .try_iter()
-                .any(|incoming| matches!(incoming, touchline_store::StoreEvent::Grown { placed, .. } if placed == second))
+            incoming.try_iter().any(
+                |incoming| matches!(incoming, touchline_store::StoreEvent::Grown { placed, .. } if placed == second),
+            )
         });
         // The database is set back under them, as by a restore into the same tables: their leases are older than what
         // they remember.

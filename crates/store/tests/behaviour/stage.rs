@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
-use touchline_store::{Append, HEAD, History, StoreEvent, AppendedAt, Refusal, Settings, Store, Url};
+use touchline_store::{
+    Append, AppendedAt, PAYLOAD_HEAD_SIZE, Settings, Store, StoreEvent, StoreRefusal, StoredHistory, Url,
+};
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const HOUR_MS: u64 = 3_600_000;
@@ -19,7 +21,7 @@ pub(crate) struct Stage {
 
 /// A publication with what most of them have.
 pub(crate) fn publication(channel: &str, n: u64) -> Append {
-    let mut payload = vec![b'P'; HEAD];
+    let mut payload = vec![b'P'; PAYLOAD_HEAD_SIZE];
     payload.extend_from_slice(format!(r#"{{"data":{n}}}"#).as_bytes());
     Append {
         channel: channel.into(),
@@ -36,7 +38,9 @@ pub(crate) fn publication(channel: &str, n: u64) -> Append {
 }
 
 /// Tells what comes of something.
-pub(crate) fn tells<T: Send + 'static>(to: &Sender<Result<T, Refusal>>) -> Box<dyn FnOnce(Result<T, Refusal>) + Send> {
+pub(crate) fn tells<T: Send + 'static>(
+    to: &Sender<Result<T, StoreRefusal>>,
+) -> Box<dyn FnOnce(Result<T, StoreRefusal>) + Send> {
     let to = to.clone();
     Box::new(move |outcome| {
         let _ = to.send(outcome);
@@ -74,7 +78,7 @@ impl Stage {
         Stage { store: Store::open(settings, hand).expect("the store opens"), incoming: Mutex::new(incoming) }
     }
 
-    pub(crate) fn append(&self, mut append: Append) -> Result<AppendedAt, Refusal> {
+    pub(crate) fn append(&self, mut append: Append) -> Result<AppendedAt, StoreRefusal> {
         let (sender, answer) = channel();
         append.done = tells(&sender);
         self.store.append(append);
@@ -86,12 +90,12 @@ impl Stage {
     }
 
     /// The history behind an offset.
-    pub(crate) fn load(&self, of: &str, behind: u64, size: usize) -> History {
+    pub(crate) fn load(&self, of: &str, behind: u64, size: usize) -> StoredHistory {
         self.try_load(of, behind, size).expect("it can be had")
     }
 
     /// The same; none = it is refused.
-    pub(crate) fn try_load(&self, of: &str, behind: u64, size: usize) -> Option<History> {
+    pub(crate) fn try_load(&self, of: &str, behind: u64, size: usize) -> Option<StoredHistory> {
         self.store.load(of.into(), (behind, 0), size, HOUR_MS);
         let incoming = self.incoming.lock().expect("nobody panics with it");
         loop {

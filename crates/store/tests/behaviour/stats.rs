@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use touchline_store::sketch::{Sketch, hash};
-use touchline_store::stats::{Answer, Counted, Curve, Of, Point, Question, Range, Ranked, Row, Stats, StatsSettings};
+use touchline_store::stats::{
+    Curve, EventCount, Point, Range, RankBy, RankedItem, Row, Stats, StatsQuery, StatsResult, StatsSettings,
+};
 
 use crate::stage::{PATIENCE, now_ms, on_each};
 
@@ -34,7 +36,7 @@ fn settle(stats: &Stats) {
     assert_eq!(stats.figures().dropped.load(Relaxed), 0);
 }
 
-fn ask(stats: &Stats, question: Question) -> Answer {
+fn ask(stats: &Stats, question: StatsQuery) -> StatsResult {
     let (sender, answer) = channel();
     stats.ask(
         question,
@@ -45,9 +47,9 @@ fn ask(stats: &Stats, question: Question) -> Answer {
     answer.recv_timeout(PATIENCE).expect("it is answered").expect("it can be answered")
 }
 
-fn top(stats: &Stats, of: Of, range: Range) -> Vec<(String, [u64; 2])> {
-    match ask(stats, Question::Top { of, range, limit: 3 }) {
-        Answer::Top(all) => all.into_iter().map(|Ranked { name, figures }| (name, figures)).collect(),
+fn top(stats: &Stats, of: RankBy, range: Range) -> Vec<(String, [u64; 2])> {
+    match ask(stats, StatsQuery::Top { rank_by: of, range, limit: 3 }) {
+        StatsResult::Top(all) => all.into_iter().map(|RankedItem { name, figures }| (name, figures)).collect(),
         other => panic!("{other:?}"),
     }
 }
@@ -76,8 +78,8 @@ fn the_audience_of_a_match_is_one_curve() {
         stats.record(audience(kickoff, "match:1", "n/0", (0, 0), &["late"]));
         settle(&stats);
         let range = Range { from_s: kickoff * 60, to_s: (kickoff + 120) * 60 };
-        let of = |step_s, range| match ask(&stats, Question::Audience { channel: "match:1".into(), range, step_s }) {
-            Answer::Audience(curve) => curve,
+        let of = |step_s, range| match ask(&stats, StatsQuery::Audience { channel: "match:1".into(), range, step_s }) {
+            StatsResult::Audience(curve) => curve,
             other => panic!("{other:?}"),
         };
         let curve = of(60, range);
@@ -90,7 +92,7 @@ fn the_audience_of_a_match_is_one_curve() {
         assert!(coarse.points.iter().all(|point| point.time_s % 1_800 == 0) && coarse.points.len() <= 5);
         assert_eq!((coarse.peak, coarse.users), (61, 60));
         assert_eq!(of(60, Range { from_s: 0, to_s: 60 }), Curve::default());
-        let tops = top(&stats, Of::Channels, range);
+        let tops = top(&stats, RankBy::Channels, range);
         assert_eq!(tops, [("match:1".to_owned(), [61, 3_660]), ("match:2".to_owned(), [7, 840])]);
         stats.close();
     });
@@ -137,17 +139,17 @@ fn events_connections_and_traffic_are_counted() {
         settle(&stats);
         let range = Range { from_s: start_s, to_s: start_s + HOUR_S };
         let owned = |name: &str, figures| (name.to_owned(), figures);
-        assert_eq!(top(&stats, Of::Events, range), [owned("goal_seen", [4, 3]), owned("share", [1, 1])]);
-        assert_eq!(top(&stats, Of::Transports, range), [owned("websocket", [3, 2_000])]);
-        assert_eq!(top(&stats, Of::Agents, range), [owned("mobile", [2, 1_500]), owned("desktop", [1, 3_000])]);
-        assert_eq!(top(&stats, Of::Codes, range), [owned("1006", [2, 2_500]), owned("1000", [1, 1_000])]);
-        assert_eq!(top(&stats, Of::Namespaces, range), [owned("match", [1_100, 13])]);
+        assert_eq!(top(&stats, RankBy::Events, range), [owned("goal_seen", [4, 3]), owned("share", [1, 1])]);
+        assert_eq!(top(&stats, RankBy::Transports, range), [owned("websocket", [3, 2_000])]);
+        assert_eq!(top(&stats, RankBy::Agents, range), [owned("mobile", [2, 1_500]), owned("desktop", [1, 3_000])]);
+        assert_eq!(top(&stats, RankBy::Codes, range), [owned("1006", [2, 2_500]), owned("1000", [1, 1_000])]);
+        assert_eq!(top(&stats, RankBy::Namespaces, range), [owned("match", [1_100, 13])]);
         let events = |name: &str, by: &str, step_s, limit| {
-            let question = Question::Events { name: name.into(), by: by.into(), range, step_s, limit };
+            let question = StatsQuery::Events { name: name.into(), by: by.into(), range, step_s, limit };
             match ask(&stats, question) {
-                Answer::Events(all) => all
+                StatsResult::Events(all) => all
                     .into_iter()
-                    .map(|Counted { time_s, name, value, count }| (time_s - start_s, name, value, count))
+                    .map(|EventCount { time_s, name, value, count }| (time_s - start_s, name, value, count))
                     .collect::<Vec<_>>(),
                 other => panic!("{other:?}"),
             }
@@ -172,9 +174,13 @@ fn what_is_too_old_goes_and_what_has_no_room_is_counted() {
             |time_ms| Row::Event { time_ms, name: "e".into(), user: Box::default(), props: Bytes::from_static(b"{}") };
         let count = |stats: &Stats| match ask(
             stats,
-            Question::Top { of: Of::Events, range: Range { from_s: 0, to_s: now_ms() / 1_000 + 60 }, limit: 9 },
+            StatsQuery::Top {
+                rank_by: RankBy::Events,
+                range: Range { from_s: 0, to_s: now_ms() / 1_000 + 60 },
+                limit: 9,
+            },
         ) {
-            Answer::Top(all) => all.first().map_or(0, |ranked| ranked.figures[0]),
+            StatsResult::Top(all) => all.first().map_or(0, |ranked| ranked.figures[0]),
             other => panic!("{other:?}"),
         };
         let small = StatsSettings { queue_size: 20_000, ..settings(url) };

@@ -1,7 +1,7 @@
 //! What is known of channels, and what can be asked of it.
 
-use crate::Refusal;
-use crate::words::Weights;
+use crate::StoreRefusal;
+use crate::tfidf::Weights;
 
 /// What an application says of a channel.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -20,7 +20,7 @@ pub struct Description {
 
 /// A question to the directory of channels.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Find {
+pub enum Search {
     /// What is said of one channel.
     Channel(String),
     /// Channels that have all these words, the best first; without words all channels, by name.
@@ -47,15 +47,15 @@ pub enum Find {
 
 /// A channel that was found.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Found {
+pub struct SearchResult {
     /// What is said of it.
     pub description: Description,
     /// How well it fits what was asked for: 0 … 1.
     pub score: f64,
 }
 
-/// Takes what was found; [`Refusal::Unknown`] if nothing is said of the channel that was asked about.
-pub type OnFound = Box<dyn FnOnce(Result<Vec<Found>, Refusal>) + Send + Sync>;
+/// Takes what was found; [`StoreRefusal::Unknown`] if nothing is said of the channel that was asked about.
+pub type OnSearched = Box<dyn FnOnce(Result<Vec<SearchResult>, StoreRefusal>) + Send + Sync>;
 
 /// Channels that are compared for one question, at most. Those that share the rarest words come first.
 pub(crate) const COMPARED_MAX: usize = 10_000;
@@ -76,11 +76,11 @@ pub(crate) fn rarest(weights: &Weights, count: impl Fn(&str) -> u64) -> Vec<&str
 }
 
 /// Descriptions in the order of their ranks.
-pub(crate) fn in_order(ranked: Vec<(String, f64)>, mut descriptions: Vec<Description>) -> Vec<Found> {
+pub(crate) fn in_order(ranked: Vec<(String, f64)>, mut descriptions: Vec<Description>) -> Vec<SearchResult> {
     let mut found = Vec::with_capacity(ranked.len());
     for (channel, score) in ranked {
         if let Some(index) = descriptions.iter().position(|description| description.channel == channel) {
-            found.push(Found { description: descriptions.swap_remove(index), score });
+            found.push(SearchResult { description: descriptions.swap_remove(index), score });
         }
     }
     found

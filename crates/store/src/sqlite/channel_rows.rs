@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use crate::batch::Outcome;
-use crate::{Append, HEAD};
+use crate::batch::WriteResult;
+use crate::{Append, PAYLOAD_HEAD_SIZE};
 
 /// How long a key gives the first result, milliseconds.
 const KEY_MS: u64 = 5 * 60 * 1_000;
@@ -43,17 +43,17 @@ struct Channel {
 /// Channels that were written to lately. What it knows is good as long as transactions succeed: after a failure it must
 /// be forgotten.
 #[derive(Debug)]
-pub(super) struct Ledger {
+pub(super) struct ChannelRows {
     /// The current run: number and id.
     run: (u64, u64),
     known: HashMap<Arc<str>, Channel>,
     changed: Vec<Arc<str>>,
 }
 
-impl Ledger {
+impl ChannelRows {
     /// Knows nothing yet; publications are given their places by this run.
     pub(super) fn new(run: (u64, u64)) -> Self {
-        Ledger { run, known: HashMap::new(), changed: Vec::new() }
+        ChannelRows { run, known: HashMap::new(), changed: Vec::new() }
     }
 
     /// Forgets everything: the database has the truth.
@@ -69,10 +69,10 @@ impl Ledger {
         append: &Append,
         now_ms: u64,
         epoch: u64,
-    ) -> rusqlite::Result<Outcome> {
+    ) -> rusqlite::Result<WriteResult> {
         let channel = find(&mut self.known, connection, &append.channel, epoch)?;
         let (number, run) = self.run;
-        let first = |offset| Outcome::Placed { offset, epoch: channel.epoch, run, is_new: false };
+        let first = |offset| WriteResult::Appended { offset, epoch: channel.epoch, run, is_new: false };
         if !append.key.is_empty() {
             let known = "SELECT offset FROM idempotency WHERE channel = ?1 AND key = ?2 AND expires_ms > ?3";
             let known = connection
@@ -95,7 +95,7 @@ impl Ledger {
             begin(connection, channel, number)?;
         }
         let insert = "INSERT INTO publication (channel, offset, time_ms, format, data) VALUES (?1, ?2, ?3, 1, ?4)";
-        let data = append.payload.get(HEAD..).unwrap_or_default();
+        let data = append.payload.get(PAYLOAD_HEAD_SIZE..).unwrap_or_default();
         connection.prepare_cached(insert)?.execute(params![channel.id, channel.top, append.time_ms, data])?;
         if !append.key.is_empty() {
             let remember =
@@ -122,7 +122,7 @@ impl Ledger {
         if !std::mem::replace(&mut channel.is_changed, true) {
             self.changed.push(Arc::clone(&append.channel));
         }
-        Ok(Outcome::Placed { offset: channel.top, epoch: channel.epoch, run, is_new: true })
+        Ok(WriteResult::Appended { offset: channel.top, epoch: channel.epoch, run, is_new: true })
     }
 
     /// Makes a channel that is not there, and is forgotten at some time if nothing is published.
@@ -132,7 +132,7 @@ impl Ledger {
         name: &Arc<str>,
         epoch: u64,
         due_ms: u64,
-    ) -> rusqlite::Result<Outcome> {
+    ) -> rusqlite::Result<WriteResult> {
         let channel = find(&mut self.known, connection, name, epoch)?;
         if channel.top == 0 {
             channel.due_ms = due_ms;
@@ -140,20 +140,20 @@ impl Ledger {
                 .prepare_cached("UPDATE channel SET due_ms = ?2 WHERE id = ?1")?
                 .execute(params![channel.id, due_ms])?;
         }
-        Ok(Outcome::Made { epoch: channel.epoch, top: channel.top })
+        Ok(WriteResult::Made { epoch: channel.epoch, top: channel.top })
     }
 
     /// Removes what is kept of a channel, if it is there.
-    pub(super) fn remove(&mut self, connection: &Connection, name: &Arc<str>) -> rusqlite::Result<Outcome> {
+    pub(super) fn remove(&mut self, connection: &Connection, name: &Arc<str>) -> rusqlite::Result<WriteResult> {
         // What this transaction has appended stands in the entry only, so this has to go through the entry, too.
-        let Some(channel) = look(&mut self.known, connection, name)? else { return Ok(Outcome::Nothing) };
+        let Some(channel) = look(&mut self.known, connection, name)? else { return Ok(WriteResult::Nothing) };
         (channel.oldest, channel.has_old) = (channel.top + 1, true);
         // What is more than one step goes later.
         (channel.due_ms, channel.is_remade) = (0, true);
         if !std::mem::replace(&mut channel.is_changed, true) {
             self.changed.push(Arc::clone(name));
         }
-        Ok(Outcome::Nothing)
+        Ok(WriteResult::Nothing)
     }
 
     /// Writes the rows of the channels that have changed, and deletes what they keep too much of. The last step of a
