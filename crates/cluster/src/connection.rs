@@ -16,7 +16,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::gather::gather;
 use crate::history::Streams;
 use crate::link_log::LinkLog;
-use crate::loader::{Checks, Load, Loader};
+use crate::loader::{Checks, Loader, StreamLoad};
 use crate::marks::Marks;
 use crate::members::{Hello, Members, Step, Timing, VERSIONS};
 use crate::pieces::split;
@@ -24,7 +24,7 @@ use crate::settings::Settings;
 use crate::subject::{Subjects, name};
 use crate::versions::{remedy, say_what_nats_keeps, warn_of_losses};
 use crate::watch::Watch;
-use crate::{Incoming, Outgoing, Stored};
+use crate::{ClusterCommand, ClusterEvent, StoredPublication};
 
 /// Between two attempts to open the streams.
 const RETRY: Duration = Duration::from_secs(1);
@@ -40,14 +40,14 @@ const PROBE: Duration = Duration::from_millis(500);
 const BATCH: usize = 512;
 
 /// Takes all that comes in.
-pub(crate) type Hand = Arc<dyn Fn(Incoming) + Send + Sync>;
+pub(crate) type ClusterEventSink = Arc<dyn Fn(ClusterEvent) + Send + Sync>;
 
 /// Serves until the node leaves.
 pub(crate) async fn run(
     settings: Settings,
     (servers, options): (Vec<ServerAddr>, ConnectOptions),
-    (mut outgoing, message_max): (UnboundedReceiver<Outgoing>, Arc<AtomicUsize>),
-    hand: Hand,
+    (mut outgoing, message_max): (UnboundedReceiver<ClusterCommand>, Arc<AtomicUsize>),
+    hand: ClusterEventSink,
 ) {
     warn_of_losses(&settings);
     let (event_sender, mut events) = unbounded_channel();
@@ -63,7 +63,7 @@ pub(crate) async fn run(
     let (heard_sender, mut heard) = channel(HEARD_MAX);
     let mut looks = tokio::time::interval(LOOK);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut node = Node::new(client, settings, hand, echo_sender, heard_sender);
+    let mut node = ConnectedNode::new(client, settings, hand, echo_sender, heard_sender);
     let gone = Arc::clone(&node.gone);
     if let Err(error) = node.subscribe_all().await {
         return tracing::error!(%error, "the cluster could not be joined");
@@ -84,7 +84,7 @@ pub(crate) async fn run(
                 let mut next = Some(first);
                 for _ in 0..BATCH {
                     let Some(command) = next.take() else { break };
-                    if let Outgoing::Leave { done } = command {
+                    if let ClusterCommand::Leave { done } = command {
                         node.say_hello(true).await;
                         let _ = tokio::time::timeout(RETRY, node.client.flush()).await;
                         let _ = done.send(());
@@ -120,7 +120,7 @@ enum Heard {
     Probed(Arc<str>, bool),
 }
 
-struct Node {
+struct ConnectedNode {
     client: Client,
     members: Members,
     /// Since when members count time.
@@ -130,7 +130,7 @@ struct Node {
     is_joined: Arc<AtomicBool>,
     settings: Arc<Settings>,
     subjects: Subjects,
-    hand: Hand,
+    hand: ClusterEventSink,
     streams: Option<Open>,
     marks: Arc<Marks>,
     /// The marks as they were when the connection was lost, until the streams are opened again: what is stored from
@@ -138,7 +138,7 @@ struct Node {
     marks_before: Option<Arc<Marks>>,
     /// What is to be read as soon as the streams are opened again, and since when it waits. Each channel of this node
     /// asks once.
-    held: VecDeque<(Instant, Load)>,
+    held: VecDeque<(Instant, StreamLoad)>,
     is_opening: bool,
     /// How often the connection was lost.
     lost: u64,
@@ -155,11 +155,11 @@ struct Node {
     log: LinkLog,
 }
 
-impl Node {
+impl ConnectedNode {
     fn new(
         client: Client,
         settings: Settings,
-        hand: Hand,
+        hand: ClusterEventSink,
         echo_sender: UnboundedSender<u64>,
         heard_sender: Sender<Heard>,
     ) -> Self {
@@ -178,7 +178,7 @@ impl Node {
             grace_ms: ms(settings.grace),
         };
         let log = LinkLog::new(&settings.urls, !settings.tls_ca.is_empty() || !settings.tls_cert.is_empty());
-        Node {
+        ConnectedNode {
             members: Members::new(me, timing),
             began: Instant::now(),
             heard_sender,
@@ -246,7 +246,7 @@ impl Node {
             for subject in [self.subjects.link(version, &scope, None), self.subjects.link(version, &scope, Some(me))] {
                 let (scope, hand) = (Arc::clone(&scope), self.hand_if_joined());
                 self.hear(subject, move |message| {
-                    hand(Incoming::Link { scope: Arc::clone(&scope), message: message.payload })
+                    hand(ClusterEvent::ScopeMessage { scope: Arc::clone(&scope), message: message.payload })
                 })
                 .await?;
             }
@@ -254,7 +254,7 @@ impl Node {
         let hand = self.hand_if_joined();
         self.hear(self.subjects.node(version, me, "*"), move |message| {
             if let Some(from) = last_name(&message) {
-                hand(Incoming::Node { from: from.into(), message: message.payload });
+                hand(ClusterEvent::DirectoryMessage { from: from.into(), message: message.payload });
             }
         })
         .await?;
@@ -276,14 +276,14 @@ impl Node {
                     });
                 })
             });
-            hand(Incoming::Order { message: message.payload, reply });
+            hand(ClusterEvent::Broadcast { message: message.payload, reply });
         })
         .await?;
         Ok(())
     }
 
     /// Takes what comes in while this node is part of the cluster.
-    fn hand_if_joined(&self) -> impl Fn(Incoming) + Send + 'static {
+    fn hand_if_joined(&self) -> impl Fn(ClusterEvent) + Send + 'static {
         let (hand, is_joined) = (Arc::clone(&self.hand), Arc::clone(&self.is_joined));
         move |incoming| {
             if is_joined.load(Relaxed) {
@@ -321,21 +321,21 @@ impl Node {
                 Step::Join(nodes) => {
                     self.is_joined.store(true, Relaxed);
                     tracing::info!(nodes = nodes.len(), version = self.members.version(), "part of the cluster");
-                    (self.hand)(Incoming::Joined(nodes));
+                    (self.hand)(ClusterEvent::Joined(nodes));
                     self.tell_link();
                 }
                 Step::StandAside(other) => {
                     self.is_joined.store(false, Relaxed);
                     let why = self.no_common_version(&other);
                     tracing::error!("{why}: this node takes no part in the cluster until that node has gone");
-                    (self.hand)(Incoming::Aside(why));
-                    (self.hand)(Incoming::Linked(false));
+                    (self.hand)(ClusterEvent::VersionConflict(why));
+                    (self.hand)(ClusterEvent::Linked(false));
                 }
                 Step::Refused(other) => {
                     tracing::warn!("{}: that node takes no part in the cluster", self.no_common_version(&other))
                 }
-                Step::Suspect(node, is_suspected) => (self.hand)(Incoming::Suspected { node, is_suspected }),
-                Step::Gone(node) => (self.hand)(Incoming::Gone { node }),
+                Step::Suspect(node, is_suspected) => (self.hand)(ClusterEvent::Suspected { node, is_suspected }),
+                Step::Gone(node) => (self.hand)(ClusterEvent::NodeDead { node }),
             }
         }
     }
@@ -372,7 +372,7 @@ impl Node {
     /// Says that the cluster can be reached, if all that this node needs of it is there.
     fn tell_link(&self) {
         if self.members.is_joined() && (self.settings.streams.is_empty() || self.streams.is_some()) {
-            (self.hand)(Incoming::Linked(true));
+            (self.hand)(ClusterEvent::Linked(true));
         }
     }
 
@@ -405,7 +405,7 @@ impl Node {
             Event::Disconnected => {
                 self.log.lost();
                 self.is_joined.store(false, Relaxed);
-                (self.hand)(Incoming::Linked(false));
+                (self.hand)(ClusterEvent::Linked(false));
                 self.marks_before.get_or_insert_with(|| Arc::new(self.marks.copy()));
                 self.lost += 1;
                 // When the link is back, it is asked for again.
@@ -450,7 +450,7 @@ impl Node {
                     // Without the connection it says nothing of JetStream.
                     Err(error) if client.connection_state() == State::Connected => {
                         let remedy = remedy(&error);
-                        hand(Incoming::NoStreams(format!(
+                        hand(ClusterEvent::StreamsUnavailable(format!(
                             "{error}{}{remedy}",
                             if remedy.is_empty() { "" } else { ": " }
                         )));
@@ -501,7 +501,7 @@ impl Node {
             std::mem::take(&mut self.unheard).into_iter().partition(|(waiting, _)| *waiting <= number);
         self.unheard = unheard;
         for (_, channel) in heard {
-            (self.hand)(Incoming::Interested { channel });
+            (self.hand)(ClusterEvent::Subscribed { channel });
         }
     }
 
@@ -519,42 +519,47 @@ impl Node {
         }
     }
 
-    async fn carry_out(&mut self, command: Outgoing) {
+    async fn carry_out(&mut self, command: ClusterCommand) {
         let version = self.members.version();
         match command {
             // A node that takes no part says nothing. What is asked of it is answered as when NATS can't be reached.
-            Outgoing::Link { .. } | Outgoing::Node { .. } | Outgoing::Order { .. } | Outgoing::Pass { .. }
+            ClusterCommand::ScopeMessage { .. }
+            | ClusterCommand::DirectoryMessage { .. }
+            | ClusterCommand::Broadcast { .. }
+            | ClusterCommand::PublishEphemeral { .. }
                 if !self.members.is_joined() => {}
-            Outgoing::Gather { done, .. } if !self.members.is_joined() => done(Vec::new()),
-            Outgoing::Store { done, .. } if !self.members.is_joined() => done(None),
-            Outgoing::Purge { done, .. } if !self.members.is_joined() => done(false),
-            Outgoing::Link { scope, to, message } => {
+            ClusterCommand::Gather { done, .. } if !self.members.is_joined() => done(Vec::new()),
+            ClusterCommand::Append { done, .. } if !self.members.is_joined() => done(None),
+            ClusterCommand::Purge { done, .. } if !self.members.is_joined() => done(false),
+            ClusterCommand::ScopeMessage { scope, to, message } => {
                 self.publish(self.subjects.link(version, &scope, to.as_deref()), message).await
             }
-            Outgoing::Node { to, message } => {
+            ClusterCommand::DirectoryMessage { to, message } => {
                 self.publish(self.subjects.node(version, &to, &self.settings.node), message).await
             }
-            Outgoing::Order { message } => {
+            ClusterCommand::Broadcast { message } => {
                 self.publish(self.subjects.order(version, &self.settings.node), message).await
             }
-            Outgoing::Gather { message, nodes, is_enough, done } => {
+            ClusterCommand::Gather { message, nodes, is_enough, done } => {
                 let (client, subject) = (self.client.clone(), self.subjects.order(version, &self.settings.node));
                 tokio::spawn(async move { done(gather(&client, subject, message, (nodes, is_enough)).await) });
             }
-            Outgoing::Pass { channel, payload } => self.publish(self.subjects.passing(&channel), payload).await,
-            Outgoing::Interest { channel, is_wanted: true } => self.hear_channel(channel).await,
-            Outgoing::Interest { channel, is_wanted: false } => {
+            ClusterCommand::PublishEphemeral { channel, payload } => {
+                self.publish(self.subjects.passing(&channel), payload).await
+            }
+            ClusterCommand::SetInterest { channel, is_wanted: true } => self.hear_channel(channel).await,
+            ClusterCommand::SetInterest { channel, is_wanted: false } => {
                 if let Some(task) = self.channels.remove(&channel) {
                     task.abort();
                 }
             }
-            Outgoing::Load(load) => match &self.streams {
+            ClusterCommand::Load(load) => match &self.streams {
                 Some(Open { loader, .. }) if self.marks_before.is_none() => loader.load(load),
                 _ if load.is_check => {}
                 Some(_) => self.held.push_back((Instant::now(), load)),
                 None => self.refuse(load),
             },
-            Outgoing::BeginRun { namespace, lost } => {
+            ClusterCommand::BeginRun { namespace, lost } => {
                 let gone = Arc::clone(&self.gone);
                 if let Some(streams) = self.streams() {
                     tokio::spawn(async move {
@@ -564,8 +569,8 @@ impl Node {
                     });
                 }
             }
-            Outgoing::Suspect => self.checks.trouble.notify_one(),
-            Outgoing::Store { channel, namespace, payload, id, done } => match self.streams() {
+            ClusterCommand::CheckSoon => self.checks.trouble.notify_one(),
+            ClusterCommand::Append { channel, namespace, payload, id, done } => match self.streams() {
                 Some(streams) => {
                     let checks = Arc::clone(&self.checks);
                     tokio::spawn(async move {
@@ -578,19 +583,19 @@ impl Node {
                 }
                 None => done(None),
             },
-            Outgoing::Purge { channel, namespace, marker, done } => match self.streams() {
+            ClusterCommand::Purge { channel, namespace, marker, done } => match self.streams() {
                 Some(streams) => {
                     drop(tokio::spawn(async move { done(streams.purge(&channel, &namespace, marker).await) }))
                 }
                 None => done(false),
             },
-            Outgoing::Leave { .. } => {}
+            ClusterCommand::Leave { .. } => {}
         }
     }
 
     /// Says that something can't be read now.
-    fn refuse(&self, load: Load) {
-        (self.hand)(Incoming::Loaded { channel: load.channel, behind: load.behind, history: None });
+    fn refuse(&self, load: StreamLoad) {
+        (self.hand)(ClusterEvent::Loaded { channel: load.channel, behind: load.behind, history: None });
     }
 
     /// The streams, if they were opened since the connection is there.
@@ -607,14 +612,14 @@ impl Node {
                 hand(match place(&subjects, &message) {
                     Some((offset, previous, epoch)) => {
                         marks.note(epoch, offset, &message.payload);
-                        Incoming::Stored {
+                        ClusterEvent::Stored {
                             channel,
-                            stored: Stored { offset, payload: message.payload },
+                            stored: StoredPublication { offset, payload: message.payload },
                             previous,
                             epoch,
                         }
                     }
-                    None => Incoming::Passing { channel, payload: message.payload },
+                    None => ClusterEvent::Ephemeral { channel, payload: message.payload },
                 });
             });
             let Ok(task) = task.await else { return };

@@ -15,14 +15,14 @@ use async_nats::jetstream::{self, Context, ErrorCode};
 use bytes::Bytes;
 use futures_util::StreamExt;
 
-use crate::loader::Load;
+use crate::loader::StreamLoad;
 use crate::marks::Marks;
-use crate::reading::{Answer, Ask, Kept, Reading, Step};
+use crate::reading::{Kept, Reading, Step, StreamRead, StreamReadResult};
 use crate::settings::Settings;
 use crate::storing::{self, Verdict};
 use crate::stream::{self, Description};
 use crate::subject::Subjects;
-use crate::{Life, Stored};
+use crate::{StoredPublication, StreamRun};
 
 /// How long a publisher waits for JetStream.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -48,7 +48,7 @@ pub(crate) struct Seen {
 }
 
 /// What a look at a stream comes to.
-pub(crate) enum Look {
+pub(crate) enum Inspection {
     /// It is there.
     Seen(Seen),
     /// It is gone, another has its name, it is in another run, or was set back: it has to be opened anew.
@@ -101,32 +101,38 @@ impl Streams {
     }
 
     /// Looks at a namespace's stream.
-    pub(crate) async fn look(&self, namespace: &str) -> Look {
-        let Some((stream, known)) = self.open.get(namespace) else { return Look::Unknown };
+    pub(crate) async fn look(&self, namespace: &str) -> Inspection {
+        let Some((stream, known)) = self.open.get(namespace) else { return Inspection::Unknown };
         // Before the stream is asked: what comes meanwhile says nothing.
         let mark = self.marks.of(known.life);
         let now = answered(|| self.context.get_stream(&stream.cached_info().config.name)).await;
         match now.as_ref().map(|now| now.as_ref().map(Stream::cached_info)) {
-            Some(Ok(info)) if mark.is_some_and(|mark| mark.is_behind(info.state.last_sequence)) => Look::Changed,
+            Some(Ok(info)) if mark.is_some_and(|mark| mark.is_behind(info.state.last_sequence)) => Inspection::Changed,
             Some(Ok(info))
                 if stream::Seen::of(&self.subjects, namespace, info).is_some_and(|seen| seen.life == known.life) =>
             {
                 let leader = info.cluster.as_ref().and_then(|cluster| cluster.leader.clone());
-                Look::Seen(Seen { last: info.state.last_sequence, leader })
+                Inspection::Seen(Seen { last: info.state.last_sequence, leader })
             }
-            Some(Ok(_)) => Look::Changed,
+            Some(Ok(_)) => Inspection::Changed,
             Some(Err(error)) => match error.kind() {
                 GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND => {
-                    Look::Changed
+                    Inspection::Changed
                 }
-                _ => Look::Unknown,
+                _ => Inspection::Unknown,
             },
-            None => Look::Unknown,
+            None => Inspection::Unknown,
         }
     }
 
     /// Stores a publication; the answer is its sequence and its stream's life, if JetStream has it for certain.
-    pub(crate) async fn store(&self, channel: &str, namespace: &str, payload: Bytes, id: &str) -> Option<(u64, Life)> {
+    pub(crate) async fn store(
+        &self,
+        channel: &str,
+        namespace: &str,
+        payload: Bytes,
+        id: &str,
+    ) -> Option<(u64, StreamRun)> {
         let life = self.life(namespace)?;
         let subject = self.subjects.stored(namespace, life.epoch, channel);
         let mut headers = HeaderMap::new();
@@ -156,7 +162,7 @@ impl Streams {
         }
     }
 
-    fn life(&self, namespace: &str) -> Option<Life> {
+    fn life(&self, namespace: &str) -> Option<StreamRun> {
         self.open.get(namespace).map(|(_, known)| known.life)
     }
 
@@ -180,7 +186,7 @@ impl Streams {
     }
 
     /// Reads what is kept of a channel behind an offset; `None` = it can't be had now.
-    pub(crate) async fn read(&self, Load { channel, namespace, behind, .. }: &Load) -> Option<Kept> {
+    pub(crate) async fn read(&self, StreamLoad { channel, namespace, behind, .. }: &StreamLoad) -> Option<Kept> {
         let (stream, known) = self.open.get(&**namespace)?;
         let subject = self.subjects.stored(namespace, known.life.epoch, channel);
         let mut reading = Reading::new(behind.0);
@@ -221,8 +227,8 @@ impl Streams {
         let Some((stream, known)) = self.open.get(namespace) else { return false };
         let subject = self.subjects.stored(namespace, known.life.epoch, channel);
         for _ in 0..REMOVAL_TRIES {
-            let last = match answer(stream, &subject, Ask::Last).await {
-                Some(Answer::Sequence(last)) => last,
+            let last = match answer(stream, &subject, StreamRead::Last).await {
+                Some(StreamReadResult::Sequence(last)) => last,
                 Some(_) => return true,
                 None => return false,
             };
@@ -255,33 +261,40 @@ async fn answered<A: Future>(ask: impl Fn() -> A) -> Option<A::Output> {
 }
 
 /// Puts a question of a reading to NATS; none = there is no answer.
-async fn answer(stream: &Stream, subject: &str, ask: Ask) -> Option<Answer> {
+async fn answer(stream: &Stream, subject: &str, ask: StreamRead) -> Option<StreamReadResult> {
     match ask {
         // Any replica answers.
-        Ask::Next(sequence) => match answered(|| stream.direct_get_next_for_subject(subject, Some(sequence))).await? {
-            Ok(message) => Some(Answer::Publication(Stored { offset: message.sequence, payload: message.payload })),
-            Err(error) if error.kind() == DirectGetErrorKind::NotFound => Some(Answer::Nothing),
-            Err(_) => None,
-        },
+        StreamRead::Next(sequence) => {
+            match answered(|| stream.direct_get_next_for_subject(subject, Some(sequence))).await? {
+                Ok(message) => Some(StreamReadResult::Publication(StoredPublication {
+                    offset: message.sequence,
+                    payload: message.payload,
+                })),
+                Err(error) if error.kind() == DirectGetErrorKind::NotFound => Some(StreamReadResult::Nothing),
+                Err(_) => None,
+            }
+        }
         // The leader answers.
-        Ask::Last => match answered(|| stream.get_last_raw_message_by_subject(subject)).await? {
-            Ok(message) => Some(Answer::Sequence(message.sequence)),
-            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Some(Answer::Nothing),
+        StreamRead::Last => match answered(|| stream.get_last_raw_message_by_subject(subject)).await? {
+            Ok(message) => Some(StreamReadResult::Sequence(message.sequence)),
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Some(StreamReadResult::Nothing),
             Err(_) => None,
         },
         // What it has of the channel is counted after its state is taken.
-        Ask::End => match answered(|| stream.info_with_subjects(subject)).await? {
+        StreamRead::End => match answered(|| stream.info_with_subjects(subject)).await? {
             Ok(mut seen) => match seen.next().await {
-                None => Some(Answer::Sequence(seen.info.state.last_sequence)),
-                Some(Ok(_)) => Some(Answer::Nothing),
+                None => Some(StreamReadResult::Sequence(seen.info.state.last_sequence)),
+                Some(Ok(_)) => Some(StreamReadResult::Nothing),
                 Some(Err(_)) => None,
             },
             Err(_) => None,
         },
-        Ask::First(sequence) => match answered(|| stream.get_first_raw_message_by_subject(subject, sequence)).await? {
-            Ok(message) => Some(Answer::Sequence(message.sequence)),
-            Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Some(Answer::Nothing),
-            Err(_) => None,
-        },
+        StreamRead::First(sequence) => {
+            match answered(|| stream.get_first_raw_message_by_subject(subject, sequence)).await? {
+                Ok(message) => Some(StreamReadResult::Sequence(message.sequence)),
+                Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Some(StreamReadResult::Nothing),
+                Err(_) => None,
+            }
+        }
     }
 }

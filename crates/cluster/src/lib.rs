@@ -30,7 +30,7 @@ use async_nats::{ConnectOptions, ServerAddr};
 use bytes::Bytes;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use loader::Load;
+use loader::StreamLoad;
 pub use settings::{Settings, Storage, StreamSettings};
 
 /// Why a node can't join.
@@ -51,7 +51,7 @@ pub enum JoinError {
 
 /// A publication of a channel with history, as the cluster keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredPublication {
     /// Its place in the stream of its namespace.
     pub offset: u64,
     /// What was published.
@@ -60,7 +60,7 @@ pub struct Stored {
 
 /// One life of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Life {
+pub struct StreamRun {
     /// Its epoch, 40 bits: made with the stream, and never changed.
     pub epoch: u64,
     /// Its run, 40 bits: another one since the stream was last found to be set back to an earlier state; 0 = it never
@@ -70,11 +70,11 @@ pub struct Life {
 
 /// The history of a channel.
 #[derive(Debug, Clone)]
-pub struct History {
+pub struct StreamHistory {
     /// The life of the stream.
-    pub life: Life,
+    pub life: StreamRun,
     /// What is kept, oldest first, from the asked offset on.
-    pub kept: Vec<Stored>,
+    pub kept: Vec<StoredPublication>,
     /// The channel's last offset; the stream's, if the channel is empty.
     pub top: u64,
     /// Nothing behind this offset is missing in `kept`.
@@ -85,15 +85,15 @@ pub struct History {
 }
 
 /// What comes in.
-pub enum Incoming {
+pub enum ClusterEvent {
     /// Whether this node is part of the cluster now.
     Linked(bool),
     /// This node takes part from now on, in the sight of these other nodes.
     Joined(Vec<Arc<str>>),
     /// Channels with history can't be served: why JetStream can't be used, for people. It is tried again.
-    NoStreams(String),
+    StreamsUnavailable(String),
     /// This node stands aside, because it shares no version with another one that was there before; why, for people.
-    Aside(String),
+    VersionConflict(String),
     /// A node may be dead, or is not.
     Suspected {
         /// Which node.
@@ -102,33 +102,33 @@ pub enum Incoming {
         is_suspected: bool,
     },
     /// A node is dead.
-    Gone {
+    NodeDead {
         /// Which node.
         node: Arc<str>,
     },
     /// Another node's part of a scope.
-    Link {
+    ScopeMessage {
         /// The scope.
         scope: Arc<str>,
         /// The message.
         message: Bytes,
     },
     /// Another node's directory.
-    Node {
+    DirectoryMessage {
         /// Which node.
         from: Arc<str>,
         /// The message.
         message: Bytes,
     },
     /// Something for every node to do; with a way to answer, if the sender gathers answers.
-    Order {
+    Broadcast {
         /// The order.
         message: Bytes,
         /// Answers it.
         reply: Option<Box<dyn FnOnce(Vec<u8>) + Send>>,
     },
     /// Something of a channel that is not kept.
-    Passing {
+    Ephemeral {
         /// The channel.
         channel: Arc<str>,
         /// The payload.
@@ -139,7 +139,7 @@ pub enum Incoming {
         /// The channel.
         channel: Arc<str>,
         /// The publication.
-        stored: Stored,
+        stored: StoredPublication,
         /// The channel's offset before it.
         previous: u64,
         /// The epoch of the stream that has stored it.
@@ -147,12 +147,12 @@ pub enum Incoming {
     },
     /// More is stored in a namespace than when this was said last. Not all of it may have come in: [`Cluster::check`]
     /// finds out.
-    Grown {
+    Advanced {
         /// The namespace.
         namespace: Arc<str>,
     },
     /// From now on the channel is heard.
-    Interested {
+    Subscribed {
         /// The channel.
         channel: Arc<str>,
     },
@@ -163,30 +163,30 @@ pub enum Incoming {
         /// The offset that was asked behind, and the number that was given with it.
         behind: (u64, u64),
         /// Its history.
-        history: Option<History>,
+        history: Option<StreamHistory>,
     },
 }
 
 /// Takes the offset of a publication that the cluster has, and the life of its stream; none = it could not be stored.
-pub type OnStored = Box<dyn FnOnce(Option<(u64, Life)>) + Send>;
+pub type OnStreamAppended = Box<dyn FnOnce(Option<(u64, StreamRun)>) + Send>;
 /// Takes the answers of other nodes.
 pub type OnGathered = Box<dyn FnOnce(Vec<Bytes>) + Send>;
 /// Whether an answer is all that was wanted, so that nobody waits for the other nodes.
 pub type IsEnough = fn(&[u8]) -> bool;
 /// What NATS carries in one message if nobody says otherwise, bytes.
-const MESSAGE_SIZE: usize = 1_024 * 1_024;
+const MESSAGE_SIZE_DEFAULT: usize = 1_024 * 1_024;
 
-enum Outgoing {
-    Link { scope: Arc<str>, to: Option<Arc<str>>, message: Bytes },
-    Node { to: Arc<str>, message: Bytes },
-    Order { message: Bytes },
+enum ClusterCommand {
+    ScopeMessage { scope: Arc<str>, to: Option<Arc<str>>, message: Bytes },
+    DirectoryMessage { to: Arc<str>, message: Bytes },
+    Broadcast { message: Bytes },
     Gather { message: Bytes, nodes: usize, is_enough: IsEnough, done: OnGathered },
-    Pass { channel: Arc<str>, payload: Bytes },
-    Interest { channel: Arc<str>, is_wanted: bool },
-    Load(Load),
-    Suspect,
+    PublishEphemeral { channel: Arc<str>, payload: Bytes },
+    SetInterest { channel: Arc<str>, is_wanted: bool },
+    Load(StreamLoad),
+    CheckSoon,
     BeginRun { namespace: Arc<str>, lost: u64 },
-    Store { channel: Arc<str>, namespace: Arc<str>, payload: Bytes, id: Box<str>, done: OnStored },
+    Append { channel: Arc<str>, namespace: Arc<str>, payload: Bytes, id: Box<str>, done: OnStreamAppended },
     Purge { channel: Arc<str>, namespace: Arc<str>, marker: fn(u64) -> Vec<u8>, done: Box<dyn FnOnce(bool) + Send> },
     Leave { done: std::sync::mpsc::Sender<()> },
 }
@@ -194,13 +194,13 @@ enum Outgoing {
 /// The way to the other nodes. Nothing waits: what can't be sent now is lost, or its sender is told.
 #[derive(Clone)]
 pub struct Cluster {
-    outgoing: UnboundedSender<Outgoing>,
+    outgoing: UnboundedSender<ClusterCommand>,
     /// What one message may carry, bytes.
     message_max: Arc<AtomicUsize>,
 }
 
 impl Cluster {
-    fn send(&self, outgoing: Outgoing) {
+    fn send(&self, outgoing: ClusterCommand) {
         let _ = self.outgoing.send(outgoing);
     }
 
@@ -211,60 +211,67 @@ impl Cluster {
     }
 
     /// To one node's part of a scope, or to all.
-    pub fn link(&self, scope: &Arc<str>, to: Option<&Arc<str>>, message: Bytes) {
-        self.send(Outgoing::Link { scope: Arc::clone(scope), to: to.cloned(), message });
+    pub fn send_to_scope(&self, scope: &Arc<str>, to: Option<&Arc<str>>, message: Bytes) {
+        self.send(ClusterCommand::ScopeMessage { scope: Arc::clone(scope), to: to.cloned(), message });
     }
 
     /// To a node's directory.
-    pub fn node(&self, to: Arc<str>, message: Vec<u8>) {
-        self.send(Outgoing::Node { to, message: message.into() });
+    pub fn send_to_directory(&self, to: Arc<str>, message: Vec<u8>) {
+        self.send(ClusterCommand::DirectoryMessage { to, message: message.into() });
     }
 
     /// To all other nodes.
-    pub fn order(&self, message: Vec<u8>) {
-        self.send(Outgoing::Order { message: message.into() });
+    pub fn broadcast(&self, message: Vec<u8>) {
+        self.send(ClusterCommand::Broadcast { message: message.into() });
     }
 
     /// To all other nodes, and collects what they say: at most `nodes` answers, those up to one that is enough, or what
     /// came within a second. An answer may be larger than one message.
     pub fn gather(&self, message: Vec<u8>, nodes: usize, is_enough: IsEnough, done: OnGathered) {
-        self.send(Outgoing::Gather { message: message.into(), nodes, is_enough, done });
+        self.send(ClusterCommand::Gather { message: message.into(), nodes, is_enough, done });
     }
 
     /// To all nodes that hear a channel, this one too.
-    pub fn pass(&self, channel: Arc<str>, payload: Vec<u8>) {
-        self.send(Outgoing::Pass { channel, payload: payload.into() });
+    pub fn publish_ephemeral(&self, channel: Arc<str>, payload: Vec<u8>) {
+        self.send(ClusterCommand::PublishEphemeral { channel, payload: payload.into() });
     }
 
     /// Begins or ends hearing a channel.
-    pub fn interest(&self, channel: Arc<str>, is_wanted: bool) {
-        self.send(Outgoing::Interest { channel, is_wanted });
+    pub fn set_interest(&self, channel: Arc<str>, is_wanted: bool) {
+        self.send(ClusterCommand::SetInterest { channel, is_wanted });
     }
 
     /// Asks for what is kept of a channel behind an offset; with it a number that the answer carries.
     pub fn load(&self, channel: Arc<str>, namespace: Arc<str>, behind: (u64, u64)) {
-        self.send(Outgoing::Load(Load { channel, namespace, behind, is_check: false }));
+        self.send(ClusterCommand::Load(StreamLoad { channel, namespace, behind, is_check: false }));
     }
 
     /// Asks whether more than up to an offset is kept of a channel; it is answered if there is.
     pub fn check(&self, channel: Arc<str>, namespace: Arc<str>, behind: (u64, u64)) {
-        self.send(Outgoing::Load(Load { channel, namespace, behind, is_check: true }));
+        self.send(ClusterCommand::Load(StreamLoad { channel, namespace, behind, is_check: true }));
     }
 
     /// Says that something may have been lost on its way: what is kept is looked at soon, and for a while more often.
-    pub fn suspect(&self) {
-        self.send(Outgoing::Suspect);
+    pub fn check_soon(&self) {
+        self.send(ClusterCommand::CheckSoon);
     }
 
-    /// Begins a new run of a namespace's stream if its current run is `lost`, an id as in [`Life::run`]. The caller
+    /// Begins a new run of a namespace's stream if its current run is `lost`, an id as in [`StreamRun::run`]. The caller
     /// knows of a publication that the stream lacks.
     pub fn begin_run(&self, namespace: Arc<str>, lost: u64) {
-        self.send(Outgoing::BeginRun { namespace, lost });
+        self.send(ClusterCommand::BeginRun { namespace, lost });
     }
 
     /// Publishes into a channel with history; `id` makes it happen once, if it is not empty.
-    pub fn store(&self, channel: Arc<str>, namespace: Arc<str>, payload: Vec<u8>, id: Box<str>, done: OnStored) {
-        self.send(Outgoing::Store { channel, namespace, payload: payload.into(), id, done });
+    pub fn append(
+        &self,
+        channel: Arc<str>,
+        namespace: Arc<str>,
+        payload: Vec<u8>,
+        id: Box<str>,
+        done: OnStreamAppended,
+    ) {
+        self.send(ClusterCommand::Append { channel, namespace, payload: payload.into(), id, done });
     }
 
     /// Drops what is kept of a channel, and stores in its place what says so to all who hear the channel: `marker`
@@ -276,13 +283,13 @@ impl Cluster {
         marker: fn(u64) -> Vec<u8>,
         done: Box<dyn FnOnce(bool) + Send>,
     ) {
-        self.send(Outgoing::Purge { channel, namespace, marker, done });
+        self.send(ClusterCommand::Purge { channel, namespace, marker, done });
     }
 
     /// Sends what waits and leaves. Blocks for two seconds at most.
     pub fn leave(&self) {
         let (done, left) = std::sync::mpsc::channel();
-        self.send(Outgoing::Leave { done });
+        self.send(ClusterCommand::Leave { done });
         let _ = left.recv_timeout(std::time::Duration::from_secs(2));
     }
 }
@@ -291,7 +298,7 @@ impl Cluster {
 pub struct Joining {
     settings: Settings,
     options: (Vec<ServerAddr>, ConnectOptions),
-    outgoing: UnboundedReceiver<Outgoing>,
+    outgoing: UnboundedReceiver<ClusterCommand>,
     message_max: Arc<AtomicUsize>,
 }
 
@@ -310,7 +317,7 @@ pub fn check(settings: &Settings) -> Result<(), JoinError> {
 pub fn join(settings: Settings) -> Result<(Cluster, Joining), JoinError> {
     let options = options::options(&settings)?;
     let (sender, outgoing) = unbounded_channel();
-    let message_max = Arc::new(AtomicUsize::new(MESSAGE_SIZE));
+    let message_max = Arc::new(AtomicUsize::new(MESSAGE_SIZE_DEFAULT));
     Ok((
         Cluster { outgoing: sender, message_max: Arc::clone(&message_max) },
         Joining { settings, options, outgoing, message_max },
@@ -322,7 +329,7 @@ impl Joining {
     ///
     /// # Errors
     /// [`JoinError::System`].
-    pub fn start(self, incoming: impl Fn(Incoming) + Send + Sync + 'static) -> Result<(), JoinError> {
+    pub fn start(self, incoming: impl Fn(ClusterEvent) + Send + Sync + 'static) -> Result<(), JoinError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let Joining { settings, options, outgoing, message_max } = self;
         std::thread::Builder::new().name("cluster".into()).spawn(move || {

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, Semaphore};
 
-use crate::Incoming;
-use crate::connection::Hand;
+use crate::ClusterEvent;
+use crate::connection::ClusterEventSink;
 use crate::history::Streams;
 use crate::reading::Kept;
 
@@ -21,7 +21,7 @@ const CHECKING_MAX: usize = 16;
 
 /// What is asked for: all that is kept of a channel behind an offset.
 #[derive(Debug)]
-pub(crate) struct Load {
+pub(crate) struct StreamLoad {
     pub(crate) channel: Arc<str>,
     pub(crate) namespace: Arc<str>,
     /// The offset, and the number of the load.
@@ -58,14 +58,14 @@ impl Checks {
 
 /// The way to its tasks: some have channels read, one looks at the streams and hands the histories in.
 pub(crate) struct Loader {
-    loads: UnboundedSender<Load>,
-    checks: UnboundedSender<Load>,
+    loads: UnboundedSender<StreamLoad>,
+    checks: UnboundedSender<StreamLoad>,
     state: Arc<Checks>,
 }
 
 impl Loader {
     /// Starts it; it ends when this is dropped and all that was asked is answered.
-    pub(crate) fn start(streams: Streams, hand: Hand, state: Arc<Checks>) -> Self {
+    pub(crate) fn start(streams: Streams, hand: ClusterEventSink, state: Arc<Checks>) -> Self {
         let (loads, asked_loads) = unbounded_channel();
         let (checks, asked_checks) = unbounded_channel();
         let (read, reads) = unbounded_channel();
@@ -77,8 +77,8 @@ impl Loader {
         Loader { loads, checks, state }
     }
 
-    /// Asks; the answer comes as [`Incoming::Loaded`].
-    pub(crate) fn load(&self, load: Load) {
+    /// Asks; the answer comes as [`ClusterEvent::Loaded`].
+    pub(crate) fn load(&self, load: StreamLoad) {
         if load.is_check {
             self.state.under_way.fetch_add(1, Relaxed);
             let _ = self.checks.send(load);
@@ -88,13 +88,13 @@ impl Loader {
     }
 }
 
-type Read = (Load, Option<Kept>);
+type Read = (StreamLoad, Option<Kept>);
 
 /// Does what is asked, so much of it at a time.
 async fn work_off<Work: Future<Output = ()> + Send + 'static>(
-    mut asked: UnboundedReceiver<Load>,
+    mut asked: UnboundedReceiver<StreamLoad>,
     at_a_time: usize,
-    work: impl Fn(Load) -> Work,
+    work: impl Fn(StreamLoad) -> Work,
 ) {
     let room = Arc::new(Semaphore::new(at_a_time));
     while let Some(load) = asked.recv().await {
@@ -107,12 +107,12 @@ async fn work_off<Work: Future<Output = ()> + Send + 'static>(
     }
 }
 
-async fn have_read((streams, read): (Streams, UnboundedSender<Read>), load: Load) {
+async fn have_read((streams, read): (Streams, UnboundedSender<Read>), load: StreamLoad) {
     let kept = streams.read(&load).await;
     let _ = read.send((load, kept));
 }
 
-async fn have_checked((streams, read, state): (Streams, UnboundedSender<Read>, Arc<Checks>), load: Load) {
+async fn have_checked((streams, read, state): (Streams, UnboundedSender<Read>, Arc<Checks>), load: StreamLoad) {
     match streams.read(&load).await {
         Some(kept) if kept.has_nothing() => {}
         Some(kept) => drop(read.send((load, Some(kept)))),
@@ -122,11 +122,11 @@ async fn have_checked((streams, read, state): (Streams, UnboundedSender<Read>, A
 }
 
 /// A stream is looked at behind the reads: what it has dropped until then is not claimed to be there.
-async fn hand_in(streams: Streams, mut reads: UnboundedReceiver<Read>, hand: Hand, state: Arc<Checks>) {
+async fn hand_in(streams: Streams, mut reads: UnboundedReceiver<Read>, hand: ClusterEventSink, state: Arc<Checks>) {
     let mut together = Vec::new();
     while reads.recv_many(&mut together, READING_MAX).await > 0 {
         let mut looks = HashMap::new();
-        for (Load { channel, namespace, behind, is_check }, kept) in together.drain(..) {
+        for (StreamLoad { channel, namespace, behind, is_check }, kept) in together.drain(..) {
             let seen = match looks.get(&namespace) {
                 Some(seen) => *seen,
                 None => *looks.entry(Arc::clone(&namespace)).or_insert(streams.see(&namespace).await),
@@ -139,7 +139,7 @@ async fn hand_in(streams: Streams, mut reads: UnboundedReceiver<Read>, hand: Han
                     // The stream may be in another life or run, which a look finds out.
                     state.trouble.notify_one();
                 }
-                hand(Incoming::Loaded { channel, behind, history });
+                hand(ClusterEvent::Loaded { channel, behind, history });
             }
         }
     }

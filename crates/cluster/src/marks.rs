@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use crate::Life;
+use crate::StreamRun;
 
 /// Runs of one stream that are remembered.
 const LEFT_MAX: usize = 1_000;
@@ -52,7 +52,7 @@ pub(crate) struct Marks(Mutex<HashMap<u64, Known>>);
 
 impl Marks {
     /// Notes the life in which a stream is opened. The mark of another run is dropped.
-    pub(crate) fn begin(&self, life: Life) {
+    pub(crate) fn begin(&self, life: StreamRun) {
         let mut known = self.known();
         let of_epoch = known.entry(life.epoch).or_insert(Known { run: life.run, mark: None, left: VecDeque::new() });
         if of_epoch.run != life.run {
@@ -65,12 +65,12 @@ impl Marks {
     }
 
     /// Whether this node has seen the stream leave this run: then the stream's description was set back with it.
-    pub(crate) fn has_left(&self, life: Life) -> bool {
+    pub(crate) fn has_left(&self, life: StreamRun) -> bool {
         self.known().get(&life.epoch).is_some_and(|known| known.run != life.run && known.left.contains(&life.run))
     }
 
     /// Lets go of all streams but these.
-    pub(crate) fn keep(&self, lives: &[Life]) {
+    pub(crate) fn keep(&self, lives: &[StreamRun]) {
         self.known().retain(|epoch, _| lives.iter().any(|life| life.epoch == *epoch));
     }
 
@@ -98,7 +98,7 @@ impl Marks {
     }
 
     /// The mark of a stream in a life.
-    pub(crate) fn of(&self, life: Life) -> Option<Mark> {
+    pub(crate) fn of(&self, life: StreamRun) -> Option<Mark> {
         self.known().get(&life.epoch).filter(|known| known.run == life.run)?.mark.clone()
     }
 
@@ -111,7 +111,7 @@ impl Marks {
 mod tests {
     use super::*;
 
-    const LIFE: Life = Life { epoch: 7, run: 0 };
+    const LIFE: StreamRun = StreamRun { epoch: 7, run: 0 };
 
     fn marks(noted: &[(u64, &'static str)]) -> Marks {
         let marks = Marks::default();
@@ -127,17 +127,17 @@ mod tests {
         assert_eq!(marks.of(LIFE), Some(five.clone()));
         marks.begin(LIFE);
         assert_eq!(marks.of(LIFE), Some(five), "opened again");
-        assert_eq!(marks.of(Life { run: 2, ..LIFE }), None);
-        marks.begin(Life { run: 2, ..LIFE });
-        assert_eq!(marks.of(Life { run: 2, ..LIFE }), None, "another run began");
+        assert_eq!(marks.of(StreamRun { run: 2, ..LIFE }), None);
+        marks.begin(StreamRun { run: 2, ..LIFE });
+        assert_eq!(marks.of(StreamRun { run: 2, ..LIFE }), None, "another run began");
         assert_eq!(marks.of(LIFE), None);
         assert!(marks.has_left(LIFE), "the stream was restored with its description");
-        assert!(!marks.has_left(Life { run: 2, ..LIFE }) && !marks.has_left(Life { run: 3, ..LIFE }));
+        assert!(!marks.has_left(StreamRun { run: 2, ..LIFE }) && !marks.has_left(StreamRun { run: 3, ..LIFE }));
         marks.note(8, 1, &"one".into());
-        assert_eq!(marks.of(Life { epoch: 8, run: 0 }), None, "that stream is not open");
+        assert_eq!(marks.of(StreamRun { epoch: 8, run: 0 }), None, "that stream is not open");
         marks.keep(&[]);
         marks.note(7, 9, &"nine".into());
-        assert_eq!(marks.of(Life { run: 2, ..LIFE }), None, "nor is this any more");
+        assert_eq!(marks.of(StreamRun { run: 2, ..LIFE }), None, "nor is this any more");
     }
 
     #[test]

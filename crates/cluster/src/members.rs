@@ -88,7 +88,7 @@ pub(crate) enum Step {
 }
 
 #[derive(Debug)]
-struct Member {
+struct ClusterMember {
     hello: Hello,
     heard_ms: u64,
     /// It was heard since this node's connection was made: before that its silence means nothing.
@@ -100,7 +100,7 @@ struct Member {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum MemberState {
     /// NATS can't be reached.
     Away,
     /// It listens for others, since then.
@@ -114,8 +114,8 @@ enum State {
 pub(crate) struct Members {
     me: Hello,
     timing: Timing,
-    state: State,
-    members: BTreeMap<Arc<str>, Member>,
+    state: MemberState,
+    members: BTreeMap<Arc<str>, ClusterMember>,
     said_ms: u64,
     /// When this node last looked.
     ticked_ms: u64,
@@ -126,7 +126,7 @@ pub(crate) struct Members {
 impl Members {
     pub(crate) fn new(me: Hello, timing: Timing) -> Self {
         let version = me.versions.1;
-        Members { me, timing, state: State::Away, members: BTreeMap::new(), said_ms: 0, ticked_ms: 0, version }
+        Members { me, timing, state: MemberState::Away, members: BTreeMap::new(), said_ms: 0, ticked_ms: 0, version }
     }
 
     pub(crate) fn me(&self) -> &Hello {
@@ -135,12 +135,12 @@ impl Members {
 
     /// Whether this node takes part.
     pub(crate) fn is_joined(&self) -> bool {
-        self.state == State::Joined
+        self.state == MemberState::Joined
     }
 
     /// What this node says of itself.
     pub(crate) fn own_hello(&self, leaves: bool) -> Hello {
-        Hello { leaves, aside: self.state == State::Aside, ..self.me.clone() }
+        Hello { leaves, aside: self.state == MemberState::Aside, ..self.me.clone() }
     }
 
     /// The highest version that all nodes in sight speak.
@@ -162,11 +162,11 @@ impl Members {
             steps.extend(std::mem::take(&mut member.is_suspected).then(|| Step::Suspect(Arc::clone(node), false)));
         }
         if is_linked {
-            self.state = State::Listening(now_ms);
+            self.state = MemberState::Listening(now_ms);
             self.said_ms = now_ms;
             steps.push(Step::SayHello);
         } else {
-            self.state = State::Away;
+            self.state = MemberState::Away;
         }
         steps
     }
@@ -205,7 +205,7 @@ impl Members {
                 if !is_shared && self.me.is_before(&hello) {
                     steps.push(Step::Refused(hello.clone()));
                 }
-                let member = Member {
+                let member = ClusterMember {
                     hello: hello.clone(),
                     heard_ms: now_ms,
                     is_heard: true,
@@ -218,9 +218,12 @@ impl Members {
                 steps.push(Step::SayHello);
             }
         }
-        if !is_shared && !hello.aside && hello.is_before(&self.me) && !matches!(self.state, State::Aside | State::Away)
+        if !is_shared
+            && !hello.aside
+            && hello.is_before(&self.me)
+            && !matches!(self.state, MemberState::Aside | MemberState::Away)
         {
-            self.state = State::Aside;
+            self.state = MemberState::Aside;
             steps.push(Step::StandAside(hello));
         }
         steps
@@ -234,7 +237,7 @@ impl Members {
             return Vec::new();
         }
         let is_late = now_ms >= member.heard_ms + self.timing.heartbeat_ms / HELLOS;
-        if self.state == State::Away || !member.is_heard || !is_late {
+        if self.state == MemberState::Away || !member.is_heard || !is_late {
             return Vec::new();
         }
         member.deserted_ms.get_or_insert(now_ms);
@@ -248,7 +251,7 @@ impl Members {
     /// Does what is due. Call it ten times a second or more.
     pub(crate) fn tick(&mut self, now_ms: u64) -> Vec<Step> {
         let mut steps = Vec::new();
-        if self.state == State::Away {
+        if self.state == MemberState::Away {
             return steps;
         }
         if now_ms > std::mem::replace(&mut self.ticked_ms, now_ms) + self.timing.heartbeat_ms {
@@ -265,12 +268,12 @@ impl Members {
         let is_rival = |hello: &Hello| !hello.aside && !hello.shares(&self.me) && hello.is_before(&self.me);
         let has_rival = self.members.values().any(|member| is_rival(&member.hello));
         let is_time = match self.state {
-            State::Listening(since_ms) => now_ms >= since_ms + LISTEN_MS && !has_rival,
-            State::Aside => !has_rival,
-            State::Away | State::Joined => false,
+            MemberState::Listening(since_ms) => now_ms >= since_ms + LISTEN_MS && !has_rival,
+            MemberState::Aside => !has_rival,
+            MemberState::Away | MemberState::Joined => false,
         };
         if is_time {
-            self.state = State::Joined;
+            self.state = MemberState::Joined;
             let takes_part = |hello: &Hello| !hello.aside && hello.shares(&self.me);
             let sharing = self.members.iter().filter(|(_, member)| takes_part(&member.hello));
             steps.push(Step::Join(sharing.map(|(node, _)| Arc::clone(node)).collect()));

@@ -15,7 +15,7 @@
 //! - How many there may be is the least number that was ever configured, and it is asked for behind all this.
 
 use crate::stream::Seen;
-use crate::{History, Stored};
+use crate::{StoredPublication, StreamHistory};
 
 /// How often a replica is asked again that lags behind the leader.
 const LAG_RETRIES: u32 = 40;
@@ -26,7 +26,7 @@ const ROUNDS: u32 = 5;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Kept {
     /// Oldest first, without a gap.
-    pub(crate) publications: Vec<Stored>,
+    pub(crate) publications: Vec<StoredPublication>,
     /// The channel's last sequence; the stream's last sequence if the stream has no publication of the channel.
     pub(crate) last: u64,
     /// Nothing behind it, up to the last, is missing, and what was before it is gone. None = nothing has gone while it
@@ -41,7 +41,7 @@ impl Kept {
     }
 
     /// What was read behind a sequence, as a history, by what was seen of the stream after all was read.
-    pub(crate) fn history(self, behind: u64, seen: &Seen) -> History {
+    pub(crate) fn history(self, behind: u64, seen: &Seen) -> StreamHistory {
         let is_aged = self.has_nothing() && !seen.is_bounded;
         let Kept { publications, last, floor } = self;
         let dropped = seen.first.saturating_sub(1);
@@ -52,13 +52,13 @@ impl Kept {
             Some(first) if publications.len() >= seen.size_min => first.offset,
             _ => dropped,
         });
-        History { life: seen.life, kept: publications, top, floor: floor.min(top).max(behind), is_aged }
+        StreamHistory { life: seen.life, kept: publications, top, floor: floor.min(top).max(behind), is_aged }
     }
 }
 
 /// What has to be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ask {
+pub(crate) enum StreamRead {
     /// Of any replica: the channel's first publication at or behind a sequence.
     Next(u64),
     /// Of the leader: the sequence of the channel's last publication.
@@ -71,9 +71,9 @@ pub(crate) enum Ask {
 
 /// What is answered.
 #[derive(Debug)]
-pub(crate) enum Answer {
-    /// To [`Ask::Next`].
-    Publication(Stored),
+pub(crate) enum StreamReadResult {
+    /// To [`StreamRead::Next`].
+    Publication(StoredPublication),
     /// To the others.
     Sequence(u64),
     /// There is none.
@@ -84,9 +84,9 @@ pub(crate) enum Answer {
 #[derive(Debug)]
 pub(crate) enum Step {
     /// To ask.
-    Ask(Ask),
+    Ask(StreamRead),
     /// To wait a moment, then to ask.
-    AskLater(Ask),
+    AskLater(StreamRead),
     /// It is read.
     Done(Kept),
     /// It can't be had now.
@@ -97,7 +97,7 @@ pub(crate) enum Step {
 #[derive(Debug)]
 pub(crate) struct Reading {
     behind: u64,
-    publications: Vec<Stored>,
+    publications: Vec<StoredPublication>,
     last: u64,
     lags: u32,
     rounds: u32,
@@ -110,40 +110,44 @@ impl Reading {
     }
 
     /// What to ask first.
-    pub(crate) fn begin(&self) -> Ask {
-        Ask::Next(self.next())
+    pub(crate) fn begin(&self) -> StreamRead {
+        StreamRead::Next(self.next())
     }
 
     /// Takes the answer to what was asked.
-    pub(crate) fn take(&mut self, ask: Ask, answer: Answer) -> Step {
+    pub(crate) fn take(&mut self, ask: StreamRead, answer: StreamReadResult) -> Step {
         match (ask, answer) {
-            (Ask::Next(_), Answer::Publication(publication)) => {
+            (StreamRead::Next(_), StreamReadResult::Publication(publication)) => {
                 let is_first = self.publications.is_empty();
                 self.publications.push(publication);
                 // Only now: what the channel holds from here on counts.
-                if is_first { Step::Ask(Ask::Last) } else { self.go_on() }
+                if is_first { Step::Ask(StreamRead::Last) } else { self.go_on() }
             }
-            (Ask::Next(_), _) if self.last == 0 => Step::Ask(Ask::Last),
+            (StreamRead::Next(_), _) if self.last == 0 => Step::Ask(StreamRead::Last),
             // The replica lags behind, or what there was is gone: the leader knows.
-            (Ask::Next(_), _) if self.lags > 0 => {
+            (StreamRead::Next(_), _) if self.lags > 0 => {
                 self.lags -= 1;
-                Step::AskLater(Ask::Last)
+                Step::AskLater(StreamRead::Last)
             }
-            (Ask::Next(_), _) => Step::Failed,
-            (Ask::Last, Answer::Sequence(last)) if last > self.behind => {
+            (StreamRead::Next(_), _) => Step::Failed,
+            (StreamRead::Last, StreamReadResult::Sequence(last)) if last > self.behind => {
                 self.last = self.last.max(last);
                 self.go_on()
             }
-            (Ask::Last, Answer::Sequence(last)) if self.publications.is_empty() && self.last == 0 => {
+            (StreamRead::Last, StreamReadResult::Sequence(last)) if self.publications.is_empty() && self.last == 0 => {
                 Step::Done(Kept { publications: Vec::new(), last, floor: None })
             }
-            (Ask::Last, Answer::Nothing) if self.publications.is_empty() && self.last == 0 => Step::Ask(Ask::End),
-            (Ask::End, Answer::Sequence(end)) => Step::Done(Kept { publications: Vec::new(), last: end, floor: None }),
-            (Ask::End, _) => self.begin_anew(),
+            (StreamRead::Last, StreamReadResult::Nothing) if self.publications.is_empty() && self.last == 0 => {
+                Step::Ask(StreamRead::End)
+            }
+            (StreamRead::End, StreamReadResult::Sequence(end)) => {
+                Step::Done(Kept { publications: Vec::new(), last: end, floor: None })
+            }
+            (StreamRead::End, _) => self.begin_anew(),
             // All that was there is gone, by age or because somebody has removed it.
-            (Ask::Last, _) => self.all_gone(),
-            (Ask::First(_), Answer::Sequence(first)) => self.finish(first),
-            (Ask::First(_), _) => self.all_gone(),
+            (StreamRead::Last, _) => self.all_gone(),
+            (StreamRead::First(_), StreamReadResult::Sequence(first)) => self.finish(first),
+            (StreamRead::First(_), _) => self.all_gone(),
         }
     }
 
@@ -153,7 +157,11 @@ impl Reading {
 
     fn go_on(&self) -> Step {
         let next = self.next();
-        Step::Ask(if next <= self.last { Ask::Next(next) } else { Ask::First(self.behind.saturating_add(1)) })
+        Step::Ask(if next <= self.last {
+            StreamRead::Next(next)
+        } else {
+            StreamRead::First(self.behind.saturating_add(1))
+        })
     }
 
     fn finish(&mut self, first: u64) -> Step {

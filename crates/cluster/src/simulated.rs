@@ -6,10 +6,10 @@
 
 use std::collections::HashMap;
 
-use crate::reading::{Answer, Ask, Kept, Reading, Step};
+use crate::reading::{Kept, Reading, Step, StreamRead, StreamReadResult};
 use crate::storing::{Verdict, verdict};
 use crate::stream::Seen;
-use crate::{Life, Stored};
+use crate::{StoredPublication, StreamRun};
 
 /// xorshift64* (Vigna, 2014).
 struct Random(u64);
@@ -142,42 +142,44 @@ impl Stream {
         self.change(|state| state.kept.retain(|(sequence, of)| *of != READ || *sequence >= marker));
     }
 
-    fn answer(&self, ask: Ask, life: u64, random: &mut Random) -> Answer {
+    fn answer(&self, ask: StreamRead, life: u64, random: &mut Random) -> StreamReadResult {
         let leader = self.states.len() - 1;
         let lag = if random.chance(30) { random.below(6) as usize } else { 0 };
         let state = match ask {
-            Ask::Next(_) => &self.states[leader.saturating_sub(lag)],
-            Ask::Last | Ask::First(_) | Ask::End => &self.states[leader],
+            StreamRead::Next(_) => &self.states[leader.saturating_sub(lag)],
+            StreamRead::Last | StreamRead::First(_) | StreamRead::End => &self.states[leader],
         };
         if state.life != life {
-            return Answer::Nothing;
+            return StreamReadResult::Nothing;
         }
         let found = match ask {
-            Ask::Next(sequence) | Ask::First(sequence) => state.of(READ).find(|kept| *kept >= sequence),
-            Ask::Last => state.of(READ).next_back(),
-            Ask::End if state.of(READ).next().is_none() => Some(state.last),
-            Ask::End => None,
+            StreamRead::Next(sequence) | StreamRead::First(sequence) => state.of(READ).find(|kept| *kept >= sequence),
+            StreamRead::Last => state.of(READ).next_back(),
+            StreamRead::End if state.of(READ).next().is_none() => Some(state.last),
+            StreamRead::End => None,
         };
         match (ask, found) {
-            (_, None) => Answer::Nothing,
-            (Ask::Next(_), Some(offset)) => Answer::Publication(Stored { offset, payload: bytes::Bytes::new() }),
-            (_, Some(sequence)) => Answer::Sequence(sequence),
+            (_, None) => StreamReadResult::Nothing,
+            (StreamRead::Next(_), Some(offset)) => {
+                StreamReadResult::Publication(StoredPublication { offset, payload: bytes::Bytes::new() })
+            }
+            (_, Some(sequence)) => StreamReadResult::Sequence(sequence),
         }
     }
 }
 
 /// Who reads: what to ask first, and what comes of an answer.
 trait Reader {
-    fn begin(&self) -> Ask;
-    fn take(&mut self, ask: Ask, answer: Answer) -> Step;
+    fn begin(&self) -> StreamRead;
+    fn take(&mut self, ask: StreamRead, answer: StreamReadResult) -> Step;
 }
 
 impl Reader for Reading {
-    fn begin(&self) -> Ask {
+    fn begin(&self) -> StreamRead {
         Reading::begin(self)
     }
 
-    fn take(&mut self, ask: Ask, answer: Answer) -> Step {
+    fn take(&mut self, ask: StreamRead, answer: StreamReadResult) -> Step {
         Reading::take(self, ask, answer)
     }
 }
@@ -185,25 +187,25 @@ impl Reader for Reading {
 /// How version 0.1 read first: it counted what it had read to see whether anything was pushed out.
 struct Counting {
     behind: u64,
-    publications: Vec<Stored>,
+    publications: Vec<StoredPublication>,
     last: u64,
 }
 
 impl Reader for Counting {
-    fn begin(&self) -> Ask {
-        Ask::Last
+    fn begin(&self) -> StreamRead {
+        StreamRead::Last
     }
 
-    fn take(&mut self, _: Ask, answer: Answer) -> Step {
+    fn take(&mut self, _: StreamRead, answer: StreamReadResult) -> Step {
         match answer {
-            Answer::Sequence(last) => self.last = last,
-            Answer::Publication(publication) => self.publications.push(publication),
-            Answer::Nothing if self.last == 0 => {}
-            Answer::Nothing => return Step::Failed,
+            StreamReadResult::Sequence(last) => self.last = last,
+            StreamReadResult::Publication(publication) => self.publications.push(publication),
+            StreamReadResult::Nothing if self.last == 0 => {}
+            StreamReadResult::Nothing => return Step::Failed,
         }
         let next = self.publications.last().map_or(self.behind, |last| last.offset) + 1;
         if next <= self.last {
-            return Step::Ask(Ask::Next(next));
+            return Step::Ask(StreamRead::Next(next));
         }
         let publications = std::mem::take(&mut self.publications);
         Step::Done(Kept { publications, last: self.last, floor: None })
@@ -253,7 +255,12 @@ fn judge(stream: &Stream, life: u64, behind: u64, kept: Kept) -> Result<bool, St
     }
     let history = kept.history(
         behind,
-        &Seen { first: leader.first, life: Life { epoch: 7, run: 0 }, size_min: stream.size_min, is_bounded: false },
+        &Seen {
+            first: leader.first,
+            life: StreamRun { epoch: 7, run: 0 },
+            size_min: stream.size_min,
+            is_bounded: false,
+        },
     );
     let found: Vec<u64> = history.kept.iter().map(|stored| stored.offset).collect();
     // As a channel does: a removal says up to where nothing is there any more.
@@ -306,7 +313,7 @@ fn a_channel_that_was_never_trimmed_is_had_from_the_beginning() {
             }
         };
         let history =
-            kept.history(0, &Seen { first: 1, life: Life { epoch: 7, run: 0 }, size_min: 8, is_bounded: false });
+            kept.history(0, &Seen { first: 1, life: StreamRun { epoch: 7, run: 0 }, size_min: 8, is_bounded: false });
         assert_eq!((history.floor, history.kept.len()), (0, published), "{published}");
     }
 }

@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use crate::Incoming;
-use crate::connection::Hand;
-use crate::history::{Look, Seen, Streams};
+use crate::ClusterEvent;
+use crate::connection::ClusterEventSink;
+use crate::history::{Inspection, Seen, Streams};
 use crate::loader::Checks;
 
 /// How soon a node looks when something may have been lost. It looks again after twice that, and so on up to the delay
@@ -21,7 +21,7 @@ const SOON: Duration = Duration::from_secs(1);
 /// What a watch needs.
 pub(crate) struct Watch {
     pub(crate) streams: Streams,
-    pub(crate) hand: Hand,
+    pub(crate) hand: ClusterEventSink,
     /// As of [`crate::Settings::check_delay`].
     pub(crate) delay: Duration,
     /// Streams are gone, or others have taken their place.
@@ -68,17 +68,17 @@ impl Watch {
         let mut is_well = true;
         for namespace in self.streams.namespaces() {
             let now = match self.streams.look(namespace).await {
-                Look::Seen(seen) => seen,
-                Look::Changed => {
+                Inspection::Seen(seen) => seen,
+                Inspection::Changed => {
                     self.gone.notify_one();
                     return false;
                 }
-                Look::Unknown => return false,
+                Inspection::Unknown => return false,
             };
             let before = seen.get(namespace);
             is_well &= before.is_none_or(|before| before.leader == now.leader);
             if before.is_none_or(|before| before.last != now.last) {
-                (self.hand)(Incoming::Grown { namespace: namespace.into() });
+                (self.hand)(ClusterEvent::Advanced { namespace: namespace.into() });
             }
             seen.insert(namespace.to_owned(), now);
         }

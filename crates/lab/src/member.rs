@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use touchline_cluster::{Cluster, Incoming, Joining};
+use touchline_cluster::{Cluster, ClusterEvent, Joining};
 use touchline_registry::{Output, OwnerId, Replica, Settings, View};
 
 use crate::process::now_us;
@@ -137,7 +137,7 @@ impl Member {
             if let Output::Send { to, message } = output
                 && self.joining.is_none()
             {
-                self.cluster.link(&self.scope, to.as_ref(), Bytes::from_owner(message));
+                self.cluster.send_to_scope(&self.scope, to.as_ref(), Bytes::from_owner(message));
             }
         }
         if self.awaited.is_some_and(|names| self.replica.view().names() == names) {
@@ -165,8 +165,8 @@ impl Member {
                 let sender = self.sender.clone();
                 joining.start(move |incoming| {
                     let _ = match incoming {
-                        Incoming::Link { message, .. } => sender.send(Input::Link(message)),
-                        Incoming::Linked(true) => sender.send(Input::Linked),
+                        ClusterEvent::ScopeMessage { message, .. } => sender.send(Input::Link(message)),
+                        ClusterEvent::Linked(true) => sender.send(Input::Linked),
                         _ => Ok(()),
                     };
                 })?;

@@ -352,7 +352,7 @@ impl Node {
         if message.len() > cluster.message_max() {
             return Emulated::TooLarge;
         }
-        cluster.node(node.into(), message);
+        cluster.send_to_directory(node.into(), message);
         Emulated::Done
     }
 

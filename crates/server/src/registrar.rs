@@ -157,7 +157,7 @@ impl Registrar {
                     && let Some(cluster) = &self.node.cluster
                 {
                     // A node came, perhaps back from behind a cut: what it let through meanwhile may be missing here.
-                    cluster.suspect();
+                    cluster.check_soon();
                 }
             }
             for _ in 0..STEPS {
@@ -272,7 +272,7 @@ impl Registrar {
                 }
                 DirectoryEffect::Link { scope, to, message } => {
                     if let Some(cluster) = &node.cluster {
-                        cluster.link(&scope, to.as_ref(), Bytes::from_owner(message));
+                        cluster.send_to_scope(&scope, to.as_ref(), Bytes::from_owner(message));
                     }
                 }
                 DirectoryEffect::StoreMessage { scope, name, message, expires_ms, most, asker } => {
@@ -297,7 +297,7 @@ impl Registrar {
                 }
                 DirectoryEffect::Node(to, message) => {
                     if let Some(cluster) = &node.cluster {
-                        cluster.node(to, message);
+                        cluster.send_to_directory(to, message);
                     }
                 }
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use touchline_cluster::{Cluster, Incoming, Joining, Life, Storage, StreamSettings, join as join_cluster};
+use touchline_cluster::{Cluster, ClusterEvent, Joining, Storage, StreamRun, StreamSettings, join as join_cluster};
 use touchline_engine::Request;
 use touchline_engine::directory::Directory;
 use touchline_engine::request::{Appended, Epoch, Loaded, Runs};
@@ -91,25 +91,25 @@ fn read_emulated(message: &[u8]) -> Option<(&str, &[u8])> {
 }
 
 /// The epoch of channels in one life of their stream.
-pub(crate) fn epoch_of(Life { epoch, run }: Life) -> Epoch {
+pub(crate) fn epoch_of(StreamRun { epoch, run }: StreamRun) -> Epoch {
     let epoch = Epoch::from_bits(epoch);
     if run == 0 { epoch } else { epoch.in_run(run) }
 }
 
 /// Hands on what other nodes say.
-pub(crate) fn take(node: &Node, incoming: Incoming) {
+pub(crate) fn take(node: &Node, incoming: ClusterEvent) {
     let to_channel = |channel: Arc<str>, request: Request| node.tell_home(channel, request);
     match incoming {
-        Incoming::Joined(nodes) => {
+        ClusterEvent::Joined(nodes) => {
             node.set_aside(None);
             node.is_settled.store(false, Relaxed);
             node.register(Order::Joined(nodes));
         }
-        Incoming::Aside(why) => node.set_aside(Some(why)),
-        Incoming::NoStreams(why) => node.set_stream_fault(why),
-        Incoming::Suspected { node: other, is_suspected } => node.register(Order::Suspected(other, is_suspected)),
-        Incoming::Gone { node: other } => node.register(Order::NodeGone(other)),
-        Incoming::Linked(is_linked) => {
+        ClusterEvent::VersionConflict(why) => node.set_aside(Some(why)),
+        ClusterEvent::StreamsUnavailable(why) => node.set_stream_fault(why),
+        ClusterEvent::Suspected { node: other, is_suspected } => node.register(Order::Suspected(other, is_suspected)),
+        ClusterEvent::NodeDead { node: other } => node.register(Order::NodeGone(other)),
+        ClusterEvent::Linked(is_linked) => {
             if !is_linked {
                 node.is_settled.store(false, Relaxed);
                 node.register(Order::Parted);
@@ -120,25 +120,25 @@ pub(crate) fn take(node: &Node, incoming: Incoming) {
             node.tell_shards(|| Message::Linked(is_linked));
             node.is_linked.store(is_linked, Relaxed);
         }
-        Incoming::Grown { namespace } => node.tell_shards(|| Message::Grown(Arc::clone(&namespace))),
-        Incoming::Link { scope, message } => node.register(Order::Link { scope, message }),
-        Incoming::Node { message, .. } if message.first() == Some(&EMULATED) => {
+        ClusterEvent::Advanced { namespace } => node.tell_shards(|| Message::Grown(Arc::clone(&namespace))),
+        ClusterEvent::ScopeMessage { scope, message } => node.register(Order::Link { scope, message }),
+        ClusterEvent::DirectoryMessage { message, .. } if message.first() == Some(&EMULATED) => {
             if let Some((seal, commands)) = read_emulated(&message) {
                 node.emulate(seal, &node.id, message.slice_ref(commands));
             }
         }
-        Incoming::Node { from, message } => node.register(Order::Node { from, message }),
-        Incoming::Order { message, reply } => node.send(0, Message::Order { message, reply }),
-        Incoming::Passing { channel, payload } => to_channel(channel, Request::Ephemeral(payload)),
-        Incoming::Stored { channel, stored, previous, epoch } => {
+        ClusterEvent::DirectoryMessage { from, message } => node.register(Order::Node { from, message }),
+        ClusterEvent::Broadcast { message, reply } => node.send(0, Message::Order { message, reply }),
+        ClusterEvent::Ephemeral { channel, payload } => to_channel(channel, Request::Ephemeral(payload)),
+        ClusterEvent::Stored { channel, stored, previous, epoch } => {
             let epoch = Some(Epoch::from_bits(epoch));
             to_channel(
                 channel,
                 Request::Appended(Appended { offset: stored.offset, previous, epoch, payload: stored.payload }),
             );
         }
-        Incoming::Interested { channel } => to_channel(channel, Request::SubscribedToBackend),
-        Incoming::Loaded { channel, behind: (behind, number), history } => {
+        ClusterEvent::Subscribed { channel } => to_channel(channel, Request::SubscribedToBackend),
+        ClusterEvent::Loaded { channel, behind: (behind, number), history } => {
             let loaded = history.map(|history| {
                 let kept = history.kept.into_iter().map(|stored| (stored.offset, stored.payload)).collect();
                 let epoch = epoch_of(history.life);

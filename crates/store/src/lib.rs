@@ -101,7 +101,7 @@ pub type OnQueued = Box<dyn FnOnce(Result<u64, StoreRefusal>) + Send>;
 pub struct Append {
     /// The channel.
     pub channel: Arc<str>,
-    /// Handed back as it is by [`StoreEvent::Stored`]: a head of [`HEAD`] bytes and the publication's JSON object, which
+    /// Handed back as it is by [`StoreEvent::StoredPublication`]: a head of [`HEAD`] bytes and the publication's JSON object, which
     /// is what is stored.
     pub payload: Bytes,
     /// When it was published, Unix milliseconds.
@@ -215,7 +215,7 @@ pub enum StoreEvent {
         /// As in [`Append::payload`].
         payload: Bytes,
     },
-    /// All that one commit came to has been told, or that something was refused: whoever gathers [`StoreEvent::Stored`]
+    /// All that one commit came to has been told, or that something was refused: whoever gathers [`StoreEvent::StoredPublication`]
     /// and what the [`OnAppended`] say may act on it. It comes after every one of them.
     Settled,
     /// An answer to [`Store::load`]; none = it can't be had now.

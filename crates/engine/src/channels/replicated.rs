@@ -81,7 +81,7 @@ pub enum BackendCommand {
     Load(Arc<str>, Arc<str>, u64, u64),
     /// To get what is there behind an offset, if anything is. An answer may stay away.
     Check(Arc<str>, Arc<str>, u64, u64),
-    /// What [`BackendCommand::Load`] is, of a durable channel.
+    /// What [`BackendCommand::StreamLoad`] is, of a durable channel.
     LoadStored(Arc<str>, u64, u64),
     /// To pass something on to all nodes that hear the channel.
     Broadcast(Arc<str>, Vec<u8>),

@@ -111,7 +111,7 @@ impl<'a> Call<'a> {
         let Some(cluster) = &node.cluster else { return outcome };
         match (method, outcome) {
             (_, Ok(result)) if is_for_all => {
-                cluster.order(order(method, params));
+                cluster.broadcast(order(method, params));
                 Ok(result)
             }
             ("channels" | "info", Ok(own)) => {

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
-use touchline_cluster::Life;
+use touchline_cluster::StreamRun;
 use touchline_engine::channels::{BackendCommand, Submitted, Unreadable, removal};
 use touchline_engine::request::StreamPosition;
 use touchline_engine::{ConnectionId, Request, Response};
@@ -79,13 +79,13 @@ impl Shard {
             Submitted::Append(namespace, payload, key) => {
                 let Some(cluster) = &self.node.cluster else { return };
                 let node = Arc::clone(&self.node);
-                let done = move |stored: Option<(u64, Life)>| {
+                let done = move |stored: Option<(u64, StreamRun)>| {
                     let response = stored.map_or(Response::Refused(Error::CLUSTER_UNREACHABLE), |(offset, epoch)| {
                         Response::Published(Some(StreamPosition { offset, epoch: together::epoch_of(epoch) }))
                     });
                     node.answer(asker, response);
                 };
-                cluster.store(Arc::clone(channel), namespace, payload, key, Box::new(done));
+                cluster.append(Arc::clone(channel), namespace, payload, key, Box::new(done));
                 self.count_publication(channel);
             }
             Submitted::Purge(namespace) => {
@@ -142,7 +142,7 @@ impl Shard {
                         store::load(&self.node, channel, (behind, number))
                     }
                     (BackendCommand::Interest(channel, is_wanted), Some(cluster)) => {
-                        cluster.interest(channel, is_wanted)
+                        cluster.set_interest(channel, is_wanted)
                     }
                     (BackendCommand::Load(channel, namespace, behind, number), Some(cluster)) => {
                         cluster.load(channel, namespace, (behind, number));
@@ -150,7 +150,9 @@ impl Shard {
                     (BackendCommand::Check(channel, namespace, behind, number), Some(cluster)) => {
                         cluster.check(channel, namespace, (behind, number));
                     }
-                    (BackendCommand::Broadcast(channel, payload), Some(cluster)) => cluster.pass(channel, payload),
+                    (BackendCommand::Broadcast(channel, payload), Some(cluster)) => {
+                        cluster.publish_ephemeral(channel, payload)
+                    }
                     (BackendCommand::BeginRun(channel, run, first), _) => {
                         store::begin_run(&self.node, channel, run, first)
                     }
