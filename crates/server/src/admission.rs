@@ -14,7 +14,7 @@ use crate::proxies::Remote;
 pub(crate) struct Admission {
     pub(crate) is_loopback: bool,
     /// Its place among the connections of its address, where these are limited.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<AddressSlot>,
 }
 
 /// Why a client may not.
@@ -39,14 +39,14 @@ impl Node {
         let limit = client.connection_limit_by_address;
         let place = match limit {
             0 => None,
-            _ => Some(self.entry.places.take(remote.address, limit).ok_or_else(|| {
+            _ => Some(self.admission.places.take(remote.address, limit).ok_or_else(|| {
                 self.metrics_here().denied_by_address.add_shared(1);
                 tracing::debug!(client = %remote.address, "refused: client.connection_limit_by_address");
                 Denial::Address
             })?),
         };
         let rate = client.connection_rate_limit;
-        if rate > 0 && !self.entry.connections.take(rate, BURST_US, self.clock.elapsed_us()) {
+        if rate > 0 && !self.admission.connections.take(rate, BURST_US, self.clock.elapsed_us()) {
             self.metrics_here().denied_by_rate.add_shared(1);
             tracing::debug!(client = %remote.address, "refused: client.connection_rate_limit");
             return Err(Denial::Full);
@@ -60,8 +60,8 @@ const BURST_US: u64 = 1_000_000;
 
 /// What the entries of a node have in common.
 #[derive(Debug, Default)]
-pub(crate) struct Entry {
-    places: Arc<Places>,
+pub(crate) struct AdmissionControl {
+    places: Arc<AddressSlots>,
     connections: Rate,
     pub(crate) handshakes: Rate,
 }
@@ -110,18 +110,18 @@ fn bounds(limit: usize, burst_us: u64, now_us: u64) -> (u64, u64) {
 
 /// How many connections each address has. It holds addresses of connections only, so it is as large as they are many.
 #[derive(Debug, Default)]
-struct Places {
+struct AddressSlots {
     taken: Mutex<HashMap<IpAddr, usize>>,
 }
 
-impl Places {
-    fn take(self: &Arc<Self>, address: IpAddr, limit: usize) -> Option<Place> {
+impl AddressSlots {
+    fn take(self: &Arc<Self>, address: IpAddr, limit: usize) -> Option<AddressSlot> {
         let address = whole_network(address);
         let mut all = self.lock();
         let taken = all.entry(address).or_default();
         (*taken < limit).then(|| {
             *taken += 1;
-            Place { places: Arc::clone(self), address }
+            AddressSlot { places: Arc::clone(self), address }
         })
     }
 
@@ -132,19 +132,19 @@ impl Places {
 
 /// A connection among those of its address, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
-    places: Arc<Places>,
+pub(crate) struct AddressSlot {
+    places: Arc<AddressSlots>,
     address: IpAddr,
 }
 
-impl Place {
+impl AddressSlot {
     /// The address, of IPv6 its /64.
     pub(crate) fn address(&self) -> IpAddr {
         self.address
     }
 }
 
-impl Drop for Place {
+impl Drop for AddressSlot {
     fn drop(&mut self) {
         let mut all = self.places.lock();
         if let Some(taken) = all.get_mut(&self.address) {
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn each_address_has_its_own_places_and_gets_them_back() {
-        let places = Arc::new(Places::default());
+        let places = Arc::new(AddressSlots::default());
         let first = places.take(ip("203.0.113.1"), 2).expect("a first one");
         let second = places.take(ip("::ffff:203.0.113.1"), 2).expect("a second one");
         assert!(places.take(ip("203.0.113.1"), 2).is_none());
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn of_ipv6_a_whole_network_counts() {
-        let places = Arc::new(Places::default());
+        let places = Arc::new(AddressSlots::default());
         let _first = places.take(ip("2001:db8:0:1::1"), 1).expect("a first one");
         assert!(places.take(ip("2001:db8:0:1:ffff::2"), 1).is_none());
         assert!(places.take(ip("2001:db8:0:2::1"), 1).is_some());

@@ -71,7 +71,7 @@ impl Line {
 
 /// A line that many threads read and one writes; nobody waits for anybody.
 #[derive(Debug)]
-struct Shared {
+struct ClockState {
     /// Odd while it is written.
     version: AtomicU64,
     from: AtomicU64,
@@ -81,10 +81,10 @@ struct Shared {
     look_at: AtomicU64,
 }
 
-impl Shared {
+impl ClockState {
     fn new(line: Line) -> Self {
         let Line { from, unix, loss } = line;
-        Shared {
+        ClockState {
             version: AtomicU64::new(0),
             from: from.into(),
             unix: unix.into(),
@@ -133,13 +133,13 @@ impl Ticks {
 #[derive(Debug, Clone)]
 pub(crate) struct Clock {
     ticks: Ticks,
-    line: Arc<Shared>,
+    line: Arc<ClockState>,
 }
 
 impl Clock {
     pub(crate) fn start() -> Self {
         let ticks = Ticks(Instant::now());
-        Clock { ticks, line: Arc::new(Shared::new(Line { from: 0, unix: system_us(), loss: 0 })) }
+        Clock { ticks, line: Arc::new(ClockState::new(Line { from: 0, unix: system_us(), loss: 0 })) }
     }
 
     /// Looks at the system's clock from time to time, and follows it. Only for one thread at a time: the first shard's
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_line_that_is_read_is_one_that_was_written() {
-        let shared = Shared::new(Line { from: 0, unix: 0, loss: 0 });
+        let shared = ClockState::new(Line { from: 0, unix: 0, loss: 0 });
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| {
                 let mut last = 0;

@@ -77,7 +77,7 @@ impl Granted {
 
 /// How a client comes in.
 #[derive(Debug)]
-pub(crate) struct Entrance {
+pub(crate) struct Negotiated {
     pub(crate) transport: Transport,
     /// The form in which messages leave.
     pub(crate) wire: Wire,
@@ -99,7 +99,7 @@ pub(crate) fn transport_of(node: &Node, path: &str) -> Option<Transport> {
 
 /// Why one is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum HandshakeRefusal {
     /// It asks for no upgrade to WebSocket.
     NoUpgrade,
     /// The version is not 13.
@@ -118,18 +118,18 @@ pub(crate) enum Refusal {
     Ambiguous,
 }
 
-impl From<Denial> for Refusal {
+impl From<Denial> for HandshakeRefusal {
     fn from(denial: Denial) -> Self {
         match denial {
-            Denial::Full => Refusal::Full,
-            Denial::Address => Refusal::Address,
+            Denial::Full => HandshakeRefusal::Full,
+            Denial::Address => HandshakeRefusal::Address,
         }
     }
 }
 
-impl From<Ambiguous> for Refusal {
+impl From<Ambiguous> for HandshakeRefusal {
     fn from(_: Ambiguous) -> Self {
-        Refusal::Ambiguous
+        HandshakeRefusal::Ambiguous
     }
 }
 
@@ -140,15 +140,15 @@ pub(crate) fn examine(
     transport: Transport,
     query: &str,
     headers: &impl Headers,
-) -> Result<Granted, Refusal> {
-    host::check(headers, None, true, &node.settings.http_server.allowed_hosts).map_err(Refusal::Host)?;
+) -> Result<Granted, HandshakeRefusal> {
+    host::check(headers, None, true, &node.settings.http_server.allowed_hosts).map_err(HandshakeRefusal::Host)?;
     if !headers.has_token(&CONNECTION, "upgrade") || !headers.has_token(&UPGRADE, "websocket") {
-        return Err(Refusal::NoUpgrade);
+        return Err(HandshakeRefusal::NoUpgrade);
     }
     if headers.value(&SEC_WEBSOCKET_VERSION) != Some(b"13") {
-        return Err(Refusal::Version);
+        return Err(HandshakeRefusal::Version);
     }
-    let key = headers.value(&SEC_WEBSOCKET_KEY).filter(|key| is_nonce(key)).ok_or(Refusal::Key)?;
+    let key = headers.value(&SEC_WEBSOCKET_KEY).filter(|key| is_nonce(key)).ok_or(HandshakeRefusal::Key)?;
     let host = headers.value(&HOST).and_then(|host| std::str::from_utf8(host).ok());
     grant(node, peer, transport, query, host, headers).map(|granted| Granted { accept_key: accept_key(key), ..granted })
 }
@@ -161,9 +161,9 @@ pub(crate) fn examine_extended(
     query: &str,
     host: Option<&str>,
     headers: &impl Headers,
-) -> Result<Granted, Refusal> {
+) -> Result<Granted, HandshakeRefusal> {
     if headers.value(&SEC_WEBSOCKET_VERSION) != Some(b"13") {
-        return Err(Refusal::Version);
+        return Err(HandshakeRefusal::Version);
     }
     grant(node, peer, transport, query, host, headers)
 }
@@ -175,11 +175,11 @@ fn grant(
     query: &str,
     host: Option<&str>,
     headers: &impl Headers,
-) -> Result<Granted, Refusal> {
+) -> Result<Granted, HandshakeRefusal> {
     if let Some(origin) = headers.value(&ORIGIN) {
         let origin = std::str::from_utf8(origin).unwrap_or_default();
         if !node.origins.allow(Some(origin), host) {
-            return Err(Refusal::Origin);
+            return Err(HandshakeRefusal::Origin);
         }
     }
     let admission = node.admit(node.proxies.client(peer, headers)?)?;

@@ -16,7 +16,7 @@ use touchline_store::stats::StatsMetrics;
 
 use crate::node::Node;
 use crate::programs::Programs;
-use crate::registrar::Figures;
+use crate::registry_actor::RegistryMetrics;
 use crate::transport::Transport;
 
 /// A number with one writer and any readers.
@@ -83,14 +83,14 @@ macro_rules! shard_metrics {
             pub(crate) delivery_latency: Latency,
         }
 
-        const PLAIN: &[(&str, &str, Kind, fn(&ShardMetrics) -> &Count)] = &[
-            $((stringify!($name), $help, Kind::$kind, |m| &m.$name),)*
+        const PLAIN: &[(&str, &str, MetricKind, fn(&ShardMetrics) -> &Count)] = &[
+            $((stringify!($name), $help, MetricKind::$kind, |m| &m.$name),)*
         ];
     };
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum MetricKind {
     Counter,
     Gauge,
 }
@@ -177,11 +177,11 @@ impl Collector for NodeCollector {
         for (name, help, kind, pick) in PLAIN {
             let value = self.sum(|m| pick(m).get());
             match kind {
-                Kind::Counter => {
+                MetricKind::Counter => {
                     let metric = ConstCounter::new(value);
                     metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)?;
                 }
-                Kind::Gauge => {
+                MetricKind::Gauge => {
                     let metric = ConstGauge::new(value as i64);
                     metric.encode(encoder.encode_descriptor(name, help, None, metric.metric_type())?)?;
                 }
@@ -249,7 +249,7 @@ impl Collector for NodeCollector {
 
 /// Whether the cluster can be reached, and the other nodes in sight.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct ClusterStatus {
     pub(crate) is_up: bool,
     pub(crate) peers: usize,
 }
@@ -257,30 +257,37 @@ pub(crate) struct Link {
 /// What the registry has counted, by scope, and the cluster's link.
 #[derive(Debug)]
 pub(crate) struct RegistryCollector {
-    pub(crate) figures: Arc<Figures>,
-    pub(crate) link: Option<Link>,
+    pub(crate) figures: Arc<RegistryMetrics>,
+    pub(crate) link: Option<ClusterStatus>,
 }
 
-type OfScope = (&'static str, &'static str, Kind, fn(&ScopeMetrics) -> u64);
+type OfScope = (&'static str, &'static str, MetricKind, fn(&ScopeMetrics) -> u64);
 
 const OF_SCOPE: &[OfScope] = &[
-    ("registry_names", "Names with an owner, on all nodes", Kind::Gauge, |f| f.names),
-    ("registry_members", "Memberships of groups, on all nodes", Kind::Gauge, |f| f.members),
-    ("registry_conflicts_lost", "Names that a connection of this node lost to another node's", Kind::Counter, |f| {
-        f.counters.conflicts_lost
+    ("registry_names", "Names with an owner, on all nodes", MetricKind::Gauge, |f| f.names),
+    ("registry_members", "Memberships of groups, on all nodes", MetricKind::Gauge, |f| f.members),
+    (
+        "registry_conflicts_lost",
+        "Names that a connection of this node lost to another node's",
+        MetricKind::Counter,
+        |f| f.counters.conflicts_lost,
+    ),
+    ("registry_gaps", "Times that operations of another node were found missing", MetricKind::Counter, |f| {
+        f.counters.gaps
     }),
-    ("registry_gaps", "Times that operations of another node were found missing", Kind::Counter, |f| f.counters.gaps),
-    ("registry_snapshots_sent", "Snapshots sent to other nodes", Kind::Counter, |f| f.counters.snapshots_sent),
-    ("registry_snapshots_installed", "Snapshots of other nodes installed", Kind::Counter, |f| {
+    ("registry_snapshots_sent", "Snapshots sent to other nodes", MetricKind::Counter, |f| f.counters.snapshots_sent),
+    ("registry_snapshots_installed", "Snapshots of other nodes installed", MetricKind::Counter, |f| {
         f.counters.snapshots_installed
     }),
-    ("registry_digests_wrong", "Digests that differed although nothing was missing", Kind::Counter, |f| {
+    ("registry_digests_wrong", "Digests that differed although nothing was missing", MetricKind::Counter, |f| {
         f.counters.digests_wrong
     }),
-    ("registry_purges", "Nodes forgotten", Kind::Counter, |f| f.counters.purges),
-    ("registry_malformed", "Messages of other nodes that could not be read", Kind::Counter, |f| f.counters.malformed),
-    ("registry_drifted", "Stamps of clocks that are too far ahead", Kind::Counter, |f| f.counters.drifted),
-    ("registry_reincarnations", "Times that this node took a new incarnation", Kind::Counter, |f| {
+    ("registry_purges", "Nodes forgotten", MetricKind::Counter, |f| f.counters.purges),
+    ("registry_malformed", "Messages of other nodes that could not be read", MetricKind::Counter, |f| {
+        f.counters.malformed
+    }),
+    ("registry_drifted", "Stamps of clocks that are too far ahead", MetricKind::Counter, |f| f.counters.drifted),
+    ("registry_reincarnations", "Times that this node took a new incarnation", MetricKind::Counter, |f| {
         f.counters.reincarnations
     }),
 ];
@@ -298,15 +305,15 @@ impl Collector for RegistryCollector {
         }
         for (name, help, kind, pick) in OF_SCOPE {
             let metric_type = match kind {
-                Kind::Counter => MetricType::Counter,
-                Kind::Gauge => MetricType::Gauge,
+                MetricKind::Counter => MetricType::Counter,
+                MetricKind::Gauge => MetricType::Gauge,
             };
             let mut family = encoder.encode_descriptor(name, help, None, metric_type)?;
             for of in &self.figures.scopes {
                 let labels = [("scope", &*of.scope)];
                 match kind {
-                    Kind::Counter => ConstCounter::new(pick(of)).encode(family.encode_family(&labels)?)?,
-                    Kind::Gauge => ConstGauge::new(pick(of) as i64).encode(family.encode_family(&labels)?)?,
+                    MetricKind::Counter => ConstCounter::new(pick(of)).encode(family.encode_family(&labels)?)?,
+                    MetricKind::Gauge => ConstGauge::new(pick(of) as i64).encode(family.encode_family(&labels)?)?,
                 }
             }
         }

@@ -17,28 +17,28 @@ use touchline_registry::OwnerId;
 use touchline_store::Store;
 use touchline_store::stats::Stats;
 
-use crate::admission::Entry;
+use crate::admission::AdmissionControl;
 use crate::clock::Clock;
-use crate::inbox::{Asker, ClientOrder, Inspection, Message, UserAction, UserOrder};
+use crate::cluster_events;
+use crate::connected_users::ConnectedUsers;
+use crate::mailbox::{ClientCommand, Inspection, Message, ReplyTo, UserAction, UserCommand};
 use crate::memory;
 use crate::metrics::ShardMetrics;
 use crate::origin::Origins;
-use crate::people::People;
 use crate::proxies::Proxies;
 use crate::refusals::RefusalLog;
-use crate::registrar::{Figures, Order, route};
-use crate::seal::Seals;
+use crate::registry_actor::{RegistryMessage, RegistryMetrics, route};
 use crate::settings::Settings;
 use crate::shard::{self, ShardHandle, scarce_from};
+use crate::signer::HmacSigner;
 use crate::tls::Tls;
-use crate::together;
 
 /// The ways to the threads of a node.
-pub(crate) struct Ways {
+pub(crate) struct NodeHandles {
     pub(crate) shards: Vec<ShardHandle>,
-    pub(crate) registrar: Sender<Order>,
+    pub(crate) registry: Sender<RegistryMessage>,
     pub(crate) cluster: Option<Cluster>,
-    pub(crate) seals: Arc<Seals>,
+    pub(crate) signer: Arc<HmacSigner>,
     pub(crate) tls: PortsTls,
     pub(crate) proxies: Proxies,
     pub(crate) origins: Origins,
@@ -70,7 +70,7 @@ pub(crate) struct Node {
     pub(crate) clock: Clock,
     pub(crate) id: String,
     /// Proves of requests whose they are.
-    pub(crate) seals: Arc<Seals>,
+    pub(crate) signer: Arc<HmacSigner>,
     /// What ports speak TLS with.
     pub(crate) tls: PortsTls,
     /// Who is believed when it tells whose a connection is.
@@ -78,7 +78,7 @@ pub(crate) struct Node {
     /// Which pages may open connections.
     pub(crate) origins: Origins,
     /// Limits on who comes in.
-    pub(crate) entry: Entry,
+    pub(crate) admission: AdmissionControl,
     /// Which refusals are logged.
     pub(crate) refusals: RefusalLog,
     pub(crate) shards: Vec<ShardHandle>,
@@ -86,11 +86,11 @@ pub(crate) struct Node {
     pub(crate) buffer_slice: usize,
     /// From so many on the shard is short of memory.
     pub(crate) buffer_scarce: usize,
-    registrar: Sender<Order>,
+    registry: Sender<RegistryMessage>,
     /// What the registrar last said of itself.
-    figures: Mutex<Arc<Figures>>,
+    registry_metrics: Mutex<Arc<RegistryMetrics>>,
     /// Counts the users that are connected.
-    pub(crate) people: Arc<People>,
+    pub(crate) users: Arc<ConnectedUsers>,
     /// The way to the other nodes, if there may be any.
     pub(crate) cluster: Option<Cluster>,
     /// The databases, if anything needs them.
@@ -102,7 +102,7 @@ pub(crate) struct Node {
     /// What the other nodes have is here, since the cluster was last joined.
     pub(crate) is_settled: AtomicBool,
     /// Why this node takes no part in the cluster, if it stands aside.
-    aside: Mutex<Option<String>>,
+    version_conflict: Mutex<Option<String>>,
     /// Why JetStream could not be used since the link last came or went; empty = nothing is known against it.
     stream_fault: Mutex<String>,
     /// Other nodes in sight.
@@ -121,10 +121,10 @@ impl Node {
         session: session::SessionSettings,
         clock: Clock,
         id: String,
-        ways: Ways,
+        ways: NodeHandles,
     ) -> Self {
         let draining = watch::Sender::new(false);
-        let Ways { shards, registrar, cluster, seals, tls, proxies, origins } = ways;
+        let NodeHandles { shards, registry: registrar, cluster, signer: seals, tls, proxies, origins } = ways;
         let buffer_max_size =
             if settings.node.buffer_max_size == 0 { memory::available() / 4 } else { settings.node.buffer_max_size };
         let buffer_slice = buffer_max_size / shards.len().max(1);
@@ -133,24 +133,24 @@ impl Node {
             session,
             clock,
             id,
-            seals,
+            signer: seals,
             tls,
             buffer_slice,
             buffer_scarce: scarce_from(buffer_slice),
-            people: Arc::new(People::new(shards.len())),
+            users: Arc::new(ConnectedUsers::new(shards.len())),
             proxies,
             origins,
-            entry: Entry::default(),
+            admission: AdmissionControl::default(),
             refusals: RefusalLog::default(),
             shards,
-            registrar,
-            figures: Mutex::default(),
+            registry: registrar,
+            registry_metrics: Mutex::default(),
             cluster,
             store: OnceLock::new(),
             stats: OnceLock::new(),
             is_linked: AtomicBool::new(false),
             is_settled: AtomicBool::new(false),
-            aside: Mutex::default(),
+            version_conflict: Mutex::default(),
             stream_fault: Mutex::default(),
             peers: AtomicUsize::new(0),
             peer_ids: RwLock::default(),
@@ -171,8 +171,8 @@ impl Node {
     }
 
     /// Puts a message into a shard's inbox; [`Node::wake`] must follow.
-    fn leave(&self, shard: ShardId, message: Message) {
-        self.shards[usize::from(shard)].leave(message);
+    fn enqueue(&self, shard: ShardId, message: Message) {
+        self.shards[usize::from(shard)].enqueue(message);
     }
 
     /// Wakes the shards that something was left for.
@@ -181,12 +181,12 @@ impl Node {
     }
 
     /// See [`ShardHandle::bring`].
-    pub(crate) fn bring(&self, shard: ShardId, message: Message) {
-        self.shards[usize::from(shard)].bring(message);
+    pub(crate) fn run_inline(&self, shard: ShardId, message: Message) {
+        self.shards[usize::from(shard)].run_inline(message);
     }
 
     /// Gives the node its databases, once.
-    pub(crate) fn keep_with(&self, store: Store) {
+    pub(crate) fn set_store(&self, store: Store) {
         let _ = self.store.set(store);
     }
 
@@ -196,7 +196,7 @@ impl Node {
     }
 
     /// Gives the node its statistics, once.
-    pub(crate) fn remember_with(&self, stats: Stats) {
+    pub(crate) fn set_stats(&self, stats: Stats) {
         let _ = self.stats.set(stats);
     }
 
@@ -206,23 +206,23 @@ impl Node {
     }
 
     /// Tells the home of a channel something that nobody waits for.
-    pub(crate) fn tell_home(&self, channel: Arc<str>, request: Request) {
+    pub(crate) fn send_home(&self, channel: Arc<str>, request: Request) {
         let home = self.home(&channel);
-        self.send(home, Message::Request { channel, request, asker: Asker::Nobody });
+        self.send(home, Message::Request { channel, request, asker: ReplyTo::Nobody });
     }
 
     /// The same; [`Node::wake`] must follow.
-    pub(crate) fn leave_home(&self, channel: Arc<str>, request: Request) {
+    pub(crate) fn enqueue_home(&self, channel: Arc<str>, request: Request) {
         let home = self.home(&channel);
-        self.leave(home, Message::Request { channel, request, asker: Asker::Nobody });
+        self.enqueue(home, Message::Request { channel, request, asker: ReplyTo::Nobody });
     }
 
     /// Asks the home of a channel. Only for threads of shards.
     pub(crate) async fn ask(&self, channel: &str, request: Request) -> Response {
         let (reply, answer) = oneshot::channel();
         let message =
-            Message::Request { channel: channel.into(), request, asker: Asker::Operation(shard::here(), reply) };
-        self.bring(self.home(channel), message);
+            Message::Request { channel: channel.into(), request, asker: ReplyTo::Operation(shard::here(), reply) };
+        self.run_inline(self.home(channel), message);
         answer.await.unwrap_or(Response::Refused(Error::INTERNAL))
     }
 
@@ -234,7 +234,7 @@ impl Node {
         let done = move |answers| {
             let _ = done.send(answers);
         };
-        cluster.gather(crate::operation::order(method, params), peers, is_enough, Box::new(done));
+        cluster.gather(crate::operation::broadcast_message(method, params), peers, is_enough, Box::new(done));
         (gathered.await.unwrap_or_default(), peers)
     }
 
@@ -244,14 +244,14 @@ impl Node {
     }
 
     /// Gives the registrar an order. One that has ended loses it: so does the node then.
-    pub(crate) fn register(&self, order: Order) {
-        let _ = self.registrar.send(order);
+    pub(crate) fn send_to_registry(&self, order: RegistryMessage) {
+        let _ = self.registry.send(order);
     }
 
     /// Asks the directory.
     pub(crate) async fn ask_directory(&self, who: Requester, ask: DirectoryRequest) -> Response {
         let (reply, answer) = oneshot::channel();
-        self.register(Order::Ask { who, ask, asker: Asker::Operation(shard::here(), reply) });
+        self.send_to_registry(RegistryMessage::Ask { who, ask, asker: ReplyTo::Operation(shard::here(), reply) });
         answer.await.unwrap_or(Response::Refused(Error::INTERNAL))
     }
 
@@ -271,84 +271,84 @@ impl Node {
     }
 
     /// This node stands aside of the cluster, for a reason, or takes part again.
-    pub(crate) fn set_aside(&self, why: Option<String>) {
-        *self.aside.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    pub(crate) fn set_version_conflict(&self, why: Option<String>) {
+        *self.version_conflict.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }
 
     /// Why this node takes no part in the cluster.
-    pub(crate) fn aside(&self) -> Option<String> {
-        self.aside.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn version_conflict(&self) -> Option<String> {
+        self.version_conflict.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What the registrar had counted some 100 ms ago at most. Never waits for it.
-    pub(crate) fn figures(&self) -> Arc<Figures> {
-        Arc::clone(&self.figures.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(crate) fn registry_metrics(&self) -> Arc<RegistryMetrics> {
+        Arc::clone(&self.registry_metrics.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The registrar says what it has counted.
-    pub(crate) fn tell_figures(&self, figures: Figures) {
-        *self.figures.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(figures);
+    pub(crate) fn set_registry_metrics(&self, figures: RegistryMetrics) {
+        *self.registry_metrics.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(figures);
     }
 
     /// Asks the directory in the name of a client of this node.
     pub(crate) async fn ask_for_client(&self, owner: OwnerId, ask: DirectoryRequest) -> Response {
         let (reply, answer) = oneshot::channel();
-        self.order_client(owner, ClientOrder::Act { ask, asker: Asker::Operation(shard::here(), reply) });
+        self.command_client(owner, ClientCommand::Act { ask, asker: ReplyTo::Operation(shard::here(), reply) });
         answer.await.unwrap_or(Response::Refused(Error::NOT_REGISTERED))
     }
 
     /// Tells all shards something.
-    pub(crate) fn tell_shards(&self, what: impl Fn() -> Message) {
+    pub(crate) fn send_to_shards(&self, what: impl Fn() -> Message) {
         for shard in 0..self.shards.len() {
             self.send(shard as ShardId, what());
         }
     }
 
     /// Gives an order to the shard of a client. One that is not of this node is gone.
-    pub(crate) fn order_client(&self, owner: OwnerId, order: ClientOrder) {
+    pub(crate) fn command_client(&self, owner: OwnerId, order: ClientCommand) {
         match route(owner, self.shards.len()) {
             Some((shard, slot)) => self.send(shard, Message::Client { owner, slot, order }),
-            None => self.register(Order::Gone(owner)),
+            None => self.send_to_registry(RegistryMessage::OwnerGone(owner)),
         }
     }
 
     /// Gives an answer to whoever waits for it.
-    pub(crate) fn answer(&self, asker: Asker, response: Response) {
+    pub(crate) fn reply(&self, asker: ReplyTo, response: Response) {
         match asker {
-            Asker::Session(connection, ticket) => {
+            ReplyTo::Session(connection, ticket) => {
                 self.send(connection.shard, Message::Answer { connection, ticket, response });
             }
-            Asker::Operation(_, reply) => {
+            ReplyTo::Operation(_, reply) => {
                 let _ = reply.send(response);
             }
-            Asker::Nobody => {}
+            ReplyTo::Nobody => {}
         }
     }
 
     /// The same, served by the shard where it is waited for; [`Node::wake`] must follow.
-    pub(crate) fn leave_answer(&self, asker: Asker, response: Response) {
+    pub(crate) fn enqueue_reply(&self, asker: ReplyTo, response: Response) {
         match asker {
-            Asker::Session(connection, ticket) => {
-                self.leave(connection.shard, Message::Answer { connection, ticket, response })
+            ReplyTo::Session(connection, ticket) => {
+                self.enqueue(connection.shard, Message::Answer { connection, ticket, response })
             }
-            Asker::Operation(Some(shard), reply) => self.leave(shard, Message::Reply { reply, response }),
-            asker => self.answer(asker, response),
+            ReplyTo::Operation(Some(shard), reply) => self.enqueue(shard, Message::Reply { reply, response }),
+            asker => self.reply(asker, response),
         }
     }
 
     /// Hands commands to the client whose seal this is, here or on its node. A client that has gone misses them.
     pub(crate) fn emulate(&self, seal: &str, node: &str, commands: Bytes) -> Emulated {
         if node == self.id {
-            if let Some(owner) = self.seals.open(seal)
+            if let Some(owner) = self.signer.open(seal)
                 && let Some((shard, slot)) = route(owner, self.shards.len())
             {
-                self.send(shard, Message::Client { owner, slot, order: ClientOrder::Commands(commands) });
+                self.send(shard, Message::Client { owner, slot, order: ClientCommand::Commands(commands) });
             }
             return Emulated::Done;
         }
         // What anybody may send must not go out to nodes that do not exist.
         let Some(cluster) = self.cluster.as_ref().filter(|_| self.knows_peer(node)) else { return Emulated::NoNode };
-        let message = together::emulated(seal, &commands);
+        let message = cluster_events::emulated(seal, &commands);
         if message.len() > cluster.message_max() {
             return Emulated::TooLarge;
         }
@@ -390,11 +390,11 @@ impl Node {
     }
 
     /// Does something with all connections of a user, on every shard.
-    pub(crate) async fn order(&self, user: &str, client: &str, action: UserAction) -> Result<(), Error> {
+    pub(crate) async fn command_user(&self, user: &str, client: &str, action: UserAction) -> Result<(), Error> {
         let mut answers = Vec::with_capacity(self.shards.len());
         for shard in 0..self.shards.len() {
             let (done, answer) = oneshot::channel();
-            let order = UserOrder { user: user.into(), client: client.into(), action: action.clone(), done };
+            let order = UserCommand { user: user.into(), client: client.into(), action: action.clone(), reply: done };
             self.send(shard as ShardId, Message::User(Box::new(order)));
             answers.push(answer);
         }

@@ -11,7 +11,7 @@ use crate::origin::Origins;
 use crate::proxies::Proxies;
 use crate::server::StartError;
 use crate::settings::{Settings, resolve};
-use crate::{tls, together};
+use crate::{cluster_events, tls};
 
 /// Where a node is going to listen.
 #[derive(Debug, Clone, Copy)]
@@ -128,7 +128,7 @@ fn databases(settings: &Settings, faults: &mut Vec<StartError>) {
 
 fn cluster(settings: &Settings) -> Result<(), StartError> {
     tls::check_nats(&settings.cluster)?;
-    touchline_cluster::check(&together::joining(settings, "", 0, Vec::new())?)?;
+    touchline_cluster::check(&cluster_events::joining(settings, "", 0, Vec::new())?)?;
     Ok(())
 }
 

@@ -20,7 +20,7 @@ const ORIGIN_SHOWN_MAX: usize = 128;
 
 /// What was refused. Whatever somebody has sent stands in a line as a quoted text.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Refused<'a> {
+pub(crate) struct RefusalLine<'a> {
     /// What is missing or wrong.
     pub(crate) cause: &'static str,
     /// The number that the client is told, of an error, a disconnect or HTTP; 0 = none.
@@ -73,7 +73,7 @@ impl RefusalLog {
 
 impl Node {
     /// Says in the log that something was refused, unless the same cause has had its lines.
-    pub(crate) fn log_refusal(&self, refused: &Refused<'_>) {
+    pub(crate) fn log_refusal(&self, refused: &RefusalLine<'_>) {
         if !tracing::enabled!(tracing::Level::INFO) {
             return;
         }
@@ -97,12 +97,12 @@ impl Node {
     pub(crate) fn log_refused_request(&self, peer: Remote, headers: &HeaderMap, code: u16, cause: &'static str) {
         let remote = self.proxies.client(peer, headers).unwrap_or(peer);
         let origin = headers.value(&ORIGIN).and_then(|origin| std::str::from_utf8(origin).ok()).unwrap_or_default();
-        self.log_refusal(&Refused {
+        self.log_refusal(&RefusalLine {
             cause,
             code: code.into(),
             address: Some(remote.address),
             origin,
-            ..Refused::default()
+            ..RefusalLine::default()
         });
     }
 }

@@ -22,18 +22,18 @@ use touchline_store::stats::Stats;
 
 use crate::auth::TokenVerifier;
 use crate::clock::Clock;
-use crate::inbox::{Asker, Message};
-use crate::node::{Node, PortsTls, Ways};
+use crate::mailbox::{Message, ReplyTo};
+use crate::node::{Node, NodeHandles, PortsTls};
 use crate::origin::{BadOrigin, Origins};
 use crate::preparation::{Port, Ports, prepare, proxies_of};
 use crate::proxies::BadNetwork;
-use crate::registrar::{self, Order};
-use crate::seal::Seals;
+use crate::registry_actor::{self, RegistryMessage};
 use crate::settings::{Settings, TlsSettings};
 use crate::shard::{Listeners, Poller, Shard, ShardHandle};
-use crate::tls::{Acme, Keeping, Tls, TlsError};
+use crate::signer::HmacSigner;
+use crate::tls::{Acme, PendingRenewal, Tls, TlsError};
 use crate::user_counts::UserCounts;
-use crate::{process, store, together};
+use crate::{cluster_events, process, store};
 
 /// Tasks that a shard's thread runs before it looks at its sockets again.
 const TASKS_PER_LOOK: u32 = 31;
@@ -159,11 +159,11 @@ pub enum StartError {
 pub struct Server {
     node: Arc<Node>,
     inboxes: Vec<UnboundedReceiver<Message>>,
-    directory: Directory<Asker>,
-    orders: std::sync::mpsc::Receiver<Order>,
+    directory: Directory<ReplyTo>,
+    orders: std::sync::mpsc::Receiver<RegistryMessage>,
     joining: Option<Joining>,
     /// Certificates that are ordered once the shards can answer for them.
-    keeping: Option<Keeping>,
+    keeping: Option<PendingRenewal>,
     listeners: Vec<Listeners>,
     addresses: Addresses,
 }
@@ -216,7 +216,7 @@ impl Server {
         let stats = &settings.store.stats;
         let mut key = [0; 32];
         rand::fill(&mut key).map_err(|_| no_random_numbers())?;
-        let seals = Arc::new(Seals::new(key));
+        let seals = Arc::new(HmacSigner::new(key));
         let session = session::SessionSettings {
             client: client.clone(),
             namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
@@ -233,20 +233,20 @@ impl Server {
         let databases = store::opening(&settings, &session.namespaces, &id)?;
         let statistics = store::stats_opening(&settings)?;
         let (shards, inboxes) = (0..shards).map(|_| ShardHandle::new()).unzip();
-        let (cluster, joining) = together::join(&settings, (&id, clock.now_ms()), &directory)?.unzip();
+        let (cluster, joining) = cluster_events::join(&settings, (&id, clock.now_ms()), &directory)?.unzip();
         let node = Arc::new(Node::new(
             settings,
             session,
             clock,
             id,
-            Ways { shards, registrar, cluster, seals, tls, proxies, origins },
+            NodeHandles { shards, registry: registrar, cluster, signer: seals, tls, proxies, origins },
         ));
         if let Some(databases) = databases {
             store::open(&node, &databases).map_err(|source| StartError::Database { database: "primary", source })?;
         }
         if let Some(statistics) = statistics {
             let opened = Stats::open(&statistics).map_err(|source| StartError::Database { database: "stats", source });
-            node.remember_with(opened?);
+            node.set_stats(opened?);
         }
         Ok(Server { node, inboxes, directory, orders, joining, keeping, listeners, addresses })
     }
@@ -272,11 +272,11 @@ impl Server {
     /// [`StartError::System`].
     pub fn start(self) -> Result<Running, StartError> {
         let Server { node, inboxes, directory, orders, joining, keeping, listeners, addresses } = self;
-        let started = registrar::start(Arc::clone(&node), directory, orders);
+        let started = registry_actor::start(Arc::clone(&node), directory, orders);
         let registrar = started.map_err(|source| StartError::System { what: "a thread", source })?;
         if let Some(joining) = joining {
             let node = Arc::clone(&node);
-            joining.start(move |incoming| together::take(&node, incoming))?;
+            joining.start(move |incoming| cluster_events::take(&node, incoming))?;
         }
         let mut threads = Vec::with_capacity(inboxes.len());
         for (id, (inbox, listeners)) in inboxes.into_iter().zip(listeners).enumerate() {
@@ -343,7 +343,7 @@ impl Running {
         for thread in self.threads {
             let _ = thread.join();
         }
-        self.node.register(Order::Stop);
+        self.node.send_to_registry(RegistryMessage::Stop);
         let _ = self.registrar.join();
         if let Some(cluster) = &self.node.cluster {
             cluster.leave();
@@ -400,7 +400,7 @@ fn shards_of(settings: &Settings) -> usize {
 const HTTP: [&str; 2] = ["h2", "http/1.1"];
 
 /// The TLS of every port that speaks it, and the certificates that are to be ordered.
-fn tls_of(settings: &Settings) -> Result<(PortsTls, Option<Keeping>), TlsError> {
+fn tls_of(settings: &Settings) -> Result<(PortsTls, Option<PendingRenewal>), TlsError> {
     let (http, tcp) = (&settings.http_server, &settings.tcp);
     let (acme, keeping) = http.tls_autocert.enabled.then(|| Acme::open(&http.tls_autocert)).transpose()?.unzip();
     let open = |section, of: &TlsSettings, protocols: &[&str]| Tls::open(section, of, acme.as_ref(), protocols);

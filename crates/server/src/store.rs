@@ -14,9 +14,9 @@ use touchline_store::{
     StoreRefusal, StoredHistory,
 };
 
-use crate::inbox::{Asker, Message};
+use crate::mailbox::{Message, ReplyTo};
 use crate::node::Node;
-use crate::registrar::Order;
+use crate::registry_actor::RegistryMessage;
 use crate::server::StartError;
 use crate::settings::Settings;
 use crate::tls::read_pem;
@@ -70,7 +70,7 @@ fn limits_of(namespaces: Arc<Namespaces>) -> LimitsOf {
 /// See [`OpenError`].
 pub(crate) fn open(node: &Arc<Node>, opening: &Opening) -> Result<(), OpenError> {
     let of_node = Arc::clone(node);
-    node.keep_with(Store::open(opening, move |incoming| take(&of_node, incoming))?);
+    node.set_store(Store::open(opening, move |incoming| take(&of_node, incoming))?);
     Ok(())
 }
 
@@ -95,14 +95,14 @@ pub(crate) fn stats_opening(settings: &Settings) -> Result<Option<StatsOpening>,
 }
 
 /// Has a publication stored; whoever asked is told when it is safe.
-pub(crate) fn append(node: &Arc<Node>, channel: &Arc<str>, storing: DurablePublication, asker: Asker) {
+pub(crate) fn append(node: &Arc<Node>, channel: &Arc<str>, storing: DurablePublication, asker: ReplyTo) {
     let Some(store) = node.store() else { return };
     let of_node = Arc::clone(node);
     let done = move |outcome: Result<AppendedAt, StoreRefusal>| {
         let placed = |placed: AppendedAt| {
             Response::Published(Some(StreamPosition { offset: placed.offset, epoch: epoch_of(placed) }))
         };
-        of_node.leave_answer(asker, outcome.map_or_else(|refusal| Response::Refused(refused(refusal)), placed));
+        of_node.enqueue_reply(asker, outcome.map_or_else(|refusal| Response::Refused(refused(refusal)), placed));
     };
     store.append(Append {
         channel: Arc::clone(channel),
@@ -119,14 +119,14 @@ pub(crate) fn append(node: &Arc<Node>, channel: &Arc<str>, storing: DurablePubli
 }
 
 /// Has what is kept of a channel removed.
-pub(crate) fn remove(node: &Arc<Node>, channel: &Arc<str>, asker: Asker) {
+pub(crate) fn remove(node: &Arc<Node>, channel: &Arc<str>, asker: ReplyTo) {
     let Some(store) = node.store() else { return };
     let (of_node, of_channel) = (Arc::clone(node), Arc::clone(channel));
     let done = move |outcome: Result<(), StoreRefusal>| {
         if outcome.is_ok() {
-            of_node.tell_home(of_channel, Request::Ephemeral(clearing()));
+            of_node.send_home(of_channel, Request::Ephemeral(clearing()));
         }
-        of_node.answer(asker, outcome.map_or_else(|refusal| Response::Refused(refused(refusal)), |()| Response::Done));
+        of_node.reply(asker, outcome.map_or_else(|refusal| Response::Refused(refused(refusal)), |()| Response::Done));
     };
     store.remove(Arc::clone(channel), Box::new(done));
 }
@@ -145,33 +145,33 @@ pub(crate) fn begin_run(node: &Node, channel: Arc<str>, lost: u64, first: u64) {
 }
 
 /// Has a letter kept; whoever asked is told its id.
-pub(crate) fn post(node: &Arc<Node>, letter: InboxMessage, asker: Option<Asker>) {
+pub(crate) fn post(node: &Arc<Node>, letter: InboxMessage, asker: Option<ReplyTo>) {
     let Some(store) = node.store() else { return };
     let (of_node, expires_ms) = (Arc::clone(node), letter.expires_ms);
     let done = move |outcome: Result<u64, StoreRefusal>| {
         let posted =
             |id| Response::Answer(format!("{{\"id\":\"{id}\",\"expires_at\":{expires_ms}}}").into_bytes().into());
         if let Some(asker) = asker {
-            of_node.answer(asker, outcome.map_or_else(|refusal| Response::Refused(refused(refusal)), posted));
+            of_node.reply(asker, outcome.map_or_else(|refusal| Response::Refused(refused(refusal)), posted));
         }
     };
     store.queue_message(letter, Box::new(done));
 }
 
 /// Has letters thrown away that have arrived.
-pub(crate) fn discard(node: &Arc<Node>, ids: Vec<u64>, asker: Option<Asker>) {
+pub(crate) fn discard(node: &Arc<Node>, ids: Vec<u64>, asker: Option<ReplyTo>) {
     let Some(store) = node.store() else { return };
     let (of_node, of_ids) = (Arc::clone(node), ids.clone());
     let done = move |outcome: Result<(), StoreRefusal>| {
         if outcome.is_ok() {
-            of_node.register(Order::Discarded(of_ids));
+            of_node.send_to_registry(RegistryMessage::Discarded(of_ids));
         }
         if let Some(asker) = asker {
             let answer = outcome.map_or_else(
                 |refusal| Response::Refused(refused(refusal)),
                 |()| Response::Answer(b"{}".to_vec().into()),
             );
-            of_node.answer(asker, answer);
+            of_node.reply(asker, answer);
         }
     };
     store.discard_messages(ids, Box::new(done));
@@ -196,15 +196,19 @@ fn epoch_of(placed: AppendedAt) -> Epoch {
 fn take(node: &Node, incoming: StoreEvent) {
     match incoming {
         StoreEvent::Grown { channel, placed } => {
-            node.tell_home(channel, Request::Advanced(epoch_of(placed), placed.offset))
+            node.send_home(channel, Request::Advanced(epoch_of(placed), placed.offset))
         }
-        StoreEvent::Cleared { channel } => node.tell_home(channel, Request::Ephemeral(clearing())),
-        StoreEvent::Missed => node.tell_shards(|| Message::CatchUp),
-        StoreEvent::MessageQueued { scope, name } => node.register(Order::Mail { scope, name }),
-        StoreEvent::InboxMessages { scope, name, letters } => node.register(Order::Letters { scope, name, letters }),
+        StoreEvent::Cleared { channel } => node.send_home(channel, Request::Ephemeral(clearing())),
+        StoreEvent::Missed => node.send_to_shards(|| Message::CatchUp),
+        StoreEvent::MessageQueued { scope, name } => {
+            node.send_to_registry(RegistryMessage::MessageQueued { scope, name })
+        }
+        StoreEvent::InboxMessages { scope, name, letters } => {
+            node.send_to_registry(RegistryMessage::InboxMessages { scope, name, letters })
+        }
         StoreEvent::Stored { channel, placed, payload } => {
             let (offset, epoch) = (placed.offset, Some(epoch_of(placed)));
-            node.leave_home(
+            node.enqueue_home(
                 channel,
                 Request::Appended(Appended { offset, previous: offset.saturating_sub(1), epoch, payload }),
             );
@@ -229,7 +233,7 @@ fn take(node: &Node, incoming: StoreEvent) {
                     runs,
                 })
             });
-            node.tell_home(channel, Request::Loaded(loaded));
+            node.send_home(channel, Request::Loaded(loaded));
         }
     }
 }

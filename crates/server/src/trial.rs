@@ -12,7 +12,7 @@ use touchline_engine::{ConnectionId, Context, Effects, Hub, Namespaces, RefusalR
 use touchline_registry::{OwnerId, Timing};
 
 use crate::auth::TokenVerifier;
-use crate::inbox::Asker;
+use crate::mailbox::ReplyTo;
 use crate::server::StartError;
 use crate::settings::Settings;
 
@@ -42,7 +42,7 @@ pub fn try_token(
         client.subscribe_to_user_personal_channel.enabled = false;
         client.allow_anonymous_connect_without_token = true;
     }
-    let directory = Directory::<Asker>::new("", &settings.registry.scopes, &Timing::default(), 0, false, now_ms);
+    let directory = Directory::<ReplyTo>::new("", &settings.registry.scopes, &Timing::default(), 0, false, now_ms);
     let node = session::SessionSettings {
         verifier: Box::new(TokenVerifier::new(&client)?),
         namespaces: Arc::new(Namespaces::new(settings.channel.clone())),

@@ -24,15 +24,15 @@ const PASSED_TIME: Duration = Duration::from_secs(5);
 
 /// Bytes that are held for requests and streams of HTTP: as long as this lives they are part of
 /// [`crate::shard::ShardHandle::http_buffered`].
-pub(super) struct Held {
+pub(super) struct BodyBudget {
     buffered: Arc<AtomicUsize>,
     bytes: usize,
 }
 
-impl Held {
+impl BodyBudget {
     pub(super) fn new(buffered: &Arc<AtomicUsize>, bytes: usize) -> Self {
         buffered.fetch_add(bytes, Relaxed);
-        Held { buffered: Arc::clone(buffered), bytes }
+        BodyBudget { buffered: Arc::clone(buffered), bytes }
     }
 
     /// So many bytes more.
@@ -42,7 +42,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for BodyBudget {
     fn drop(&mut self) {
         self.buffered.fetch_sub(self.bytes, Relaxed);
     }
@@ -78,9 +78,9 @@ impl RequestBody {
     ///
     /// # Errors
     /// 413 when it has more than `limit` bytes, 400 when it is broken off.
-    pub(super) async fn read(mut self, limit: usize) -> Result<(Bytes, Held), StatusCode> {
+    pub(super) async fn read(mut self, limit: usize) -> Result<(Bytes, BodyBudget), StatusCode> {
         self.is_asked_for = true;
-        let mut held = Held::new(&self.buffered, 0);
+        let mut held = BodyBudget::new(&self.buffered, 0);
         let (mut whole, mut more) = (Bytes::new(), BytesMut::new());
         let Some(incoming) = &mut self.incoming else { return Ok((whole, held)) };
         if incoming.size_hint().lower() > limit as u64 {

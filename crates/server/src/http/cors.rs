@@ -8,7 +8,7 @@ use hyper::header::{
 };
 use hyper::{StatusCode, Uri};
 
-use super::respond::{self, Answer, Refused};
+use super::respond::{self, HttpResponse, RefusalResponse};
 use crate::node::Node;
 use crate::origin;
 use crate::proxies::Remote;
@@ -20,7 +20,12 @@ const ANY: &str = "*";
 ///
 /// # Errors
 /// The answer to a page that is not allowed.
-pub(super) fn check(node: &Node, peer: Remote, uri: &Uri, headers: &HeaderMap) -> Result<Option<HeaderValue>, Refused> {
+pub(super) fn check(
+    node: &Node,
+    peer: Remote,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<Option<HeaderValue>, RefusalResponse> {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
     let host = text(HOST).or_else(|| uri.authority().map(|authority| authority.as_str()));
     if !node.origins.allow(text(ORIGIN), host) {
@@ -33,7 +38,7 @@ pub(super) fn check(node: &Node, peer: Remote, uri: &Uri, headers: &HeaderMap) -
 
 /// Lets the browser show an answer to the page. A page that is not named gets no answer to what the browser sends in
 /// its user's name (cookies, certificates): a page of anywhere must not act as the user.
-pub(super) fn admit(mut answer: Answer, origin: Option<&HeaderValue>) -> Answer {
+pub(super) fn admit(mut answer: HttpResponse, origin: Option<&HeaderValue>) -> HttpResponse {
     if let Some(origin) = origin {
         let headers = answer.headers_mut();
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
@@ -46,8 +51,8 @@ pub(super) fn admit(mut answer: Answer, origin: Option<&HeaderValue>) -> Answer 
 }
 
 /// The answer to a browser that asks before it sends.
-pub(super) fn preflight(headers: &HeaderMap, origin: Option<&HeaderValue>) -> Answer {
-    let mut answer = admit(Answer::default(), origin);
+pub(super) fn preflight(headers: &HeaderMap, origin: Option<&HeaderValue>) -> HttpResponse {
+    let mut answer = admit(HttpResponse::default(), origin);
     *answer.status_mut() = StatusCode::NO_CONTENT;
     let wanted =
         headers.get(ACCESS_CONTROL_REQUEST_HEADERS).cloned().unwrap_or(HeaderValue::from_static("Content-Type"));

@@ -8,13 +8,13 @@ use touchline_protocol::protobuf::Malformed;
 
 use super::body::RequestBody;
 use super::cors;
-use super::respond::{self, Answer};
+use super::respond::{self, HttpResponse};
 use super::stream::PROTOBUF;
 use crate::node::{Emulated, Node};
 use crate::proxies::Remote;
 
 /// Hands commands on to their session.
-pub(super) async fn answer(node: &Node, peer: Remote, request: Request<RequestBody>) -> Answer {
+pub(super) async fn answer(node: &Node, peer: Remote, request: Request<RequestBody>) -> HttpResponse {
     let origin = match cors::check(node, peer, request.uri(), request.headers()) {
         Ok(origin) => origin,
         Err(answer) => return *answer,
@@ -30,7 +30,7 @@ pub(super) async fn answer(node: &Node, peer: Remote, request: Request<RequestBo
     cors::admit(answer, origin.as_ref())
 }
 
-async fn take(node: &Node, request: Request<RequestBody>) -> Answer {
+async fn take(node: &Node, request: Request<RequestBody>) -> HttpResponse {
     let is_protobuf =
         request.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(PROTOBUF.as_bytes()));
     let (body, _held) = match request.into_body().read(node.settings.emulation.max_request_body_size()).await {
@@ -44,7 +44,7 @@ async fn take(node: &Node, request: Request<RequestBody>) -> Answer {
         read.map(|request| node.emulate(&request.session, &request.node, Bytes::copy_from_slice(&request.data)));
     match handed_on {
         Ok(Emulated::Done) => {
-            let mut answer = Answer::default();
+            let mut answer = HttpResponse::default();
             *answer.status_mut() = StatusCode::NO_CONTENT;
             answer
         }

@@ -12,16 +12,16 @@ use tokio::time::{Sleep, sleep};
 use touchline_engine::ShardId;
 
 use super::frames::FrameScanner;
-use super::pace::StreamsPace;
+use super::timeouts::StreamsPace;
 use crate::node::Node;
-use crate::shard::Allowance;
+use crate::shard::RateLimiter;
 
 /// Counts the frames of one connection.
 pub(super) struct Gauge {
     node: Arc<Node>,
     shard: ShardId,
     scanner: FrameScanner,
-    allowance: Allowance,
+    allowance: RateLimiter,
     pace: Rc<StreamsPace>,
     /// The connection is not read until then.
     pause: Option<Pin<Box<Sleep>>>,
@@ -29,7 +29,7 @@ pub(super) struct Gauge {
 
 impl Gauge {
     pub(super) fn new(node: Arc<Node>, shard: ShardId, pace: Rc<StreamsPace>) -> Self {
-        Gauge { node, shard, scanner: FrameScanner::new(), allowance: Allowance::default(), pace, pause: None }
+        Gauge { node, shard, scanner: FrameScanner::new(), allowance: RateLimiter::default(), pace, pause: None }
     }
 
     /// Ready when the connection may be read.

@@ -1,18 +1,18 @@
 //! HTTP/1 and HTTP/2, with TLS or without.
 
-mod begun;
 mod body;
 mod cors;
 mod emulation;
 mod frames;
 mod gauge;
-mod one;
-mod pace;
+mod http1;
+mod http2;
 mod respond;
+mod rewind;
 mod route;
 mod stream;
-mod taking;
-mod two;
+mod takeover;
+mod timeouts;
 mod upgrade;
 
 use std::net::TcpStream as StdTcpStream;
@@ -31,15 +31,15 @@ use touchline_protocol::wire::{Coding, Framing, Wire};
 
 use crate::admission::Admission;
 use crate::agent::Agent;
-use crate::handshake::Entrance;
-use crate::inbox::{Guest, Message};
+use crate::handshake::Negotiated;
+use crate::mailbox::{AdoptedConnection, Message};
 use crate::node::Node;
 use crate::proxies::Remote;
 use crate::proxy_protocol;
 use crate::shard::Pass;
 use crate::tls::Tls;
 use crate::transport::Transport;
-use begun::Stream;
+use rewind::Stream;
 
 /// Bytes of a request's head, and of hyper's read buffer.
 pub(crate) const HEAD_MAX: usize = 16 * 1024;
@@ -136,9 +136,9 @@ pub(crate) async fn serve(caller: Caller, socket: StdTcpStream, early: Bytes) {
     let Ok(stream) = TcpStream::from_std(socket) else { return };
     hold(caller, async |origin| {
         if early.len() >= PREFACE_TELLS && (early.starts_with(PREFACE) || PREFACE.starts_with(&early)) {
-            two::serve(origin, Stream::Plain(stream), early).await;
+            http2::serve(origin, Stream::Plain(stream), early).await;
         } else {
-            one::serve(origin, Stream::Plain(stream), early).await;
+            http1::serve(origin, Stream::Plain(stream), early).await;
         }
     })
     .await;
@@ -201,9 +201,9 @@ async fn serve_tls(mut origin: Origin, stream: TcpStream, tls: &Tls, is_for_line
     if is_for_lines {
         hand_on_lines(origin, stream);
     } else if is_two {
-        two::serve(origin, Stream::Tls(stream), Bytes::new()).await;
+        http2::serve(origin, Stream::Tls(stream), Bytes::new()).await;
     } else {
-        one::serve(origin, Stream::Tls(stream), Bytes::new()).await;
+        http1::serve(origin, Stream::Tls(stream), Bytes::new()).await;
     }
 }
 
@@ -213,14 +213,21 @@ fn hand_on_lines(origin: Origin, stream: Box<TlsStream<TcpStream>>) {
     };
     let entrance = lines(admission);
     let (greeting, early) = Default::default();
-    origin
-        .node
-        .send(origin.shard, Message::Adopt(Box::new(Guest { socket, entrance, greeting, early, user: origin.user })));
+    origin.node.send(
+        origin.shard,
+        Message::Adopt(Box::new(AdoptedConnection {
+            socket,
+            negotiated: entrance,
+            response_head: greeting,
+            prefix: early,
+            user: origin.user,
+        })),
+    );
 }
 
 /// How a client of lines comes in.
-pub(crate) fn lines(admission: Admission) -> Entrance {
-    Entrance { transport: Transport::Tcp, wire: LINES, agent: Agent::Unknown, admission }
+pub(crate) fn lines(admission: Admission) -> Negotiated {
+    Negotiated { transport: Transport::Tcp, wire: LINES, agent: Agent::Unknown, admission }
 }
 
 /// How messages leave over bare TCP.

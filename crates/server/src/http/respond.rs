@@ -7,40 +7,40 @@ use hyper::{Response, StatusCode};
 
 use crate::host::HostRefusal;
 
-pub(super) type Answer = Response<Full<Bytes>>;
+pub(super) type HttpResponse = Response<Full<Bytes>>;
 
 /// An answer that says no. Boxed, because it is rare and large.
-pub(super) type Refused = Box<Answer>;
+pub(super) type RefusalResponse = Box<HttpResponse>;
 
 pub(super) const JSON: &str = "application/json";
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
-pub(super) fn body(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Answer {
+pub(super) fn body(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> HttpResponse {
     let mut response = Response::new(Full::new(body.into()));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
 
-pub(super) fn text(status: StatusCode, why: impl Into<Bytes>) -> Answer {
+pub(super) fn text(status: StatusCode, why: impl Into<Bytes>) -> HttpResponse {
     body(status, TEXT, why)
 }
 
-pub(super) fn method_not_allowed(allowed: &'static str) -> Answer {
+pub(super) fn method_not_allowed(allowed: &'static str) -> HttpResponse {
     let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed\n");
     response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));
     response
 }
 
 /// The answer to whoever comes while the node drains: another node serves it, or this one when it has started again.
-pub(super) fn draining() -> Answer {
+pub(super) fn draining() -> HttpResponse {
     let mut response = text(StatusCode::SERVICE_UNAVAILABLE, "draining\n");
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     response
 }
 
 /// The answer to a request for a host that this node does not answer for.
-pub(super) fn refuse_host(refusal: HostRefusal) -> Answer {
+pub(super) fn refuse_host(refusal: HostRefusal) -> HttpResponse {
     match refusal {
         HostRefusal::Malformed => text(StatusCode::BAD_REQUEST, "a request has one Host, and it names a host\n"),
         HostRefusal::NotAllowed => {
@@ -50,7 +50,7 @@ pub(super) fn refuse_host(refusal: HostRefusal) -> Answer {
     }
 }
 
-pub(super) fn page(content_type: &'static str, bytes: Bytes) -> Answer {
+pub(super) fn page(content_type: &'static str, bytes: Bytes) -> HttpResponse {
     let mut response = body(StatusCode::OK, content_type, bytes);
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
     response

@@ -11,18 +11,18 @@ use prometheus_client::registry::Registry;
 use touchline_protocol::Error;
 
 use super::body::RequestBody;
-use super::respond::{self, Answer, JSON};
+use super::respond::{self, HttpResponse, JSON};
 use super::stream::Admitted;
 use super::{Origin, emulation, stream, upgrade};
 use crate::auth::is_same_secret;
-use crate::handshake::{self, Entrance};
+use crate::handshake::{self, Negotiated};
 use crate::host::{self, HostRefusal};
-use crate::inbox::Inspection;
-use crate::metrics::{Link, NodeCollector, RegistryCollector, StatsCollector, StoreCollector};
+use crate::mailbox::Inspection;
+use crate::metrics::{ClusterStatus, NodeCollector, RegistryCollector, StatsCollector, StoreCollector};
 use crate::metrics_text::text_format;
 use crate::node::Node;
 use crate::operation::{self, ErrorMode};
-use crate::refusals::Refused;
+use crate::refusals::RefusalLine;
 
 /// How long a shard may take for its turn, as long as it counts as alive.
 const TURN_TIME: Duration = Duration::from_secs(5);
@@ -33,9 +33,9 @@ static X_CENTRIFUGO_ERROR_MODE: HeaderName = HeaderName::from_static("x-centrifu
 /// What becomes of a request.
 pub(super) enum Routed {
     /// It is answered.
-    Answer(Answer),
+    Answer(HttpResponse),
     /// It is answered, and its connection or stream is a WebSocket from then on.
-    Upgrade(Answer, Entrance),
+    Upgrade(HttpResponse, Negotiated),
     /// Its answer has no end.
     Stream(Box<Admitted>),
 }
@@ -78,7 +78,7 @@ pub(super) async fn answer(origin: &Origin, request: Request<RequestBody>) -> Ro
 }
 
 /// Answers a request that is for no transport of clients, on a port that serves clients.
-async fn plain(origin: &Origin, request: Request<RequestBody>) -> Answer {
+async fn plain(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
     let node = &origin.node;
     let settings = &node.settings;
     let path = request.uri().path();
@@ -96,7 +96,7 @@ async fn plain(origin: &Origin, request: Request<RequestBody>) -> Answer {
 }
 
 /// Answers a request that is for the server API, or for metrics and probes, where the port serves them.
-async fn inner(origin: &Origin, request: Request<RequestBody>) -> Answer {
+async fn inner(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
     let (node, path) = (&origin.node, request.uri().path());
     if is_api(origin, path) {
         return api(origin, request).await;
@@ -146,7 +146,7 @@ fn is_read(request: &Request<RequestBody>) -> bool {
 }
 
 /// Whether every shard turns.
-async fn live(node: &Node) -> Answer {
+async fn live(node: &Node) -> HttpResponse {
     match tokio::time::timeout(TURN_TIME, node.inspect(|reply| Inspection::Turn { reply })).await {
         Ok(turned) if turned.len() == node.shards.len() => respond::body(StatusCode::OK, JSON, "{}"),
         _ => respond::text(StatusCode::SERVICE_UNAVAILABLE, "an event loop does not turn\n"),
@@ -159,11 +159,11 @@ pub(super) fn prefix<'a>(configured: &'a str, default: &'a str) -> &'a str {
 }
 
 /// Whether the node is ready to serve.
-fn health(node: &Node) -> Answer {
+fn health(node: &Node) -> HttpResponse {
     if *node.draining.borrow() {
         return respond::draining();
     }
-    if let Some(why) = node.aside() {
+    if let Some(why) = node.version_conflict() {
         return respond::text(StatusCode::SERVICE_UNAVAILABLE, format!("no part of the cluster: {why}\n"));
     }
     if node.cluster.is_some() && !node.is_linked.load(Relaxed) {
@@ -191,11 +191,13 @@ fn health(node: &Node) -> Answer {
 }
 
 /// The node's metrics: in OpenMetrics for those who take it, else in the text format 0.0.4 of Prometheus.
-fn metrics(node: &Node, headers: &HeaderMap) -> Answer {
+fn metrics(node: &Node, headers: &HeaderMap) -> HttpResponse {
     let mut registry = Registry::with_prefix("touchline");
-    let link =
-        node.cluster.as_ref().map(|_| Link { is_up: node.is_linked.load(Relaxed), peers: node.peers.load(Relaxed) });
-    registry.register_collector(Box::new(RegistryCollector { figures: node.figures(), link }));
+    let link = node
+        .cluster
+        .as_ref()
+        .map(|_| ClusterStatus { is_up: node.is_linked.load(Relaxed), peers: node.peers.load(Relaxed) });
+    registry.register_collector(Box::new(RegistryCollector { figures: node.registry_metrics(), link }));
     registry.register_collector(Box::new(NodeCollector::of(node)));
     if let Some(store) = node.store() {
         registry.register_collector(Box::new(StoreCollector(Arc::clone(store.metrics()))));
@@ -217,7 +219,7 @@ fn metrics(node: &Node, headers: &HeaderMap) -> Answer {
 }
 
 /// Answers a request of the server API.
-async fn api(origin: &Origin, request: Request<RequestBody>) -> Answer {
+async fn api(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
     let Origin { node, shard, pass, .. } = origin;
     let started_us = node.clock.elapsed_us();
     let metrics = &node.shards[usize::from(*shard)].metrics;
@@ -273,12 +275,12 @@ fn log_refused_operation(origin: &Origin, operation: &str, error: Error) {
         _ => return,
     };
     let (code, address) = (error.code, Some(origin.remote.address));
-    origin.node.log_refusal(&Refused {
+    origin.node.log_refusal(&RefusalLine {
         cause,
         code,
         address,
         operation: operation.get(..32).unwrap_or(operation),
-        ..Refused::default()
+        ..RefusalLine::default()
     });
 }
 

@@ -11,7 +11,7 @@ use touchline_protocol::wire::{Coding, Framing};
 use touchline_protocol::{Wire, deflate};
 
 use super::body::RequestBody;
-use super::respond::{self, Answer, Refused};
+use super::respond::{self, HttpResponse, RefusalResponse};
 use super::{cors, route, upgrade};
 use crate::admission::{Admission, Denial};
 use crate::agent::Agent;
@@ -56,7 +56,7 @@ pub(super) async fn admit(
     transport: Transport,
     settings: &StreamSettings,
     request: Request<RequestBody>,
-) -> Result<Admitted, Refused> {
+) -> Result<Admitted, RefusalResponse> {
     let origin = cors::check(node, peer, request.uri(), request.headers())?;
     let refuse = |answer| Err(cors::admit(answer, origin.as_ref()).into());
     let is_sse = matches!(transport, Transport::Sse | Transport::UniSse);
@@ -98,7 +98,7 @@ pub(super) async fn admit(
     if commands.trim_ascii().is_empty() {
         return refuse(respond::text(StatusCode::BAD_REQUEST, "no connect command\n"));
     }
-    let mut headers = cors::admit(Answer::default(), origin.as_ref()).headers().clone();
+    let mut headers = cors::admit(HttpResponse::default(), origin.as_ref()).headers().clone();
     let content_type = match wire.framing {
         Framing::EventStream(_) => "text/event-stream; charset=utf-8",
         _ if wire.encoding == Encoding::Protobuf => PROTOBUF,

@@ -9,9 +9,9 @@ use hyper::{Method, Request, StatusCode, Version};
 use touchline_protocol::deflate;
 
 use super::body::RequestBody;
-use super::respond::{self, Answer, Refused};
+use super::respond::{self, HttpResponse, RefusalResponse};
 use crate::agent::Agent;
-use crate::handshake::{self, Entrance, Granted, Refusal};
+use crate::handshake::{self, Granted, HandshakeRefusal, Negotiated};
 use crate::node::Node;
 use crate::origin;
 use crate::proxies::Remote;
@@ -31,7 +31,7 @@ pub(super) fn answer(
     peer: Remote,
     request: &Request<RequestBody>,
     transport: Transport,
-) -> Result<(Answer, Entrance), Refused> {
+) -> Result<(HttpResponse, Negotiated), RefusalResponse> {
     if request.version() == Version::HTTP_2 {
         return extended(node, peer, request, transport);
     }
@@ -39,7 +39,7 @@ pub(super) fn answer(
         return Err(respond::method_not_allowed("GET").into());
     }
     if request.version() != Version::HTTP_11 {
-        return Err(refuse(Refusal::NoUpgrade));
+        return Err(refuse(HandshakeRefusal::NoUpgrade));
     }
     let query = request.uri().query().unwrap_or_default();
     let granted = handshake::examine(node, peer, transport, query, request.headers())
@@ -47,7 +47,7 @@ pub(super) fn answer(
     let answer = switch(&granted);
     Ok((
         answer,
-        Entrance { transport, wire: granted.wire, agent: Agent::of(request.headers()), admission: granted.admission },
+        Negotiated { transport, wire: granted.wire, agent: Agent::of(request.headers()), admission: granted.admission },
     ))
 }
 
@@ -57,53 +57,55 @@ fn extended(
     peer: Remote,
     request: &Request<RequestBody>,
     transport: Transport,
-) -> Result<(Answer, Entrance), Refused> {
+) -> Result<(HttpResponse, Negotiated), RefusalResponse> {
     let is_websocket = request.extensions().get::<Protocol>().is_some_and(|protocol| protocol.as_str() == "websocket");
     if *request.method() != Method::CONNECT || !is_websocket {
-        return Err(refuse(Refusal::NoUpgrade));
+        return Err(refuse(HandshakeRefusal::NoUpgrade));
     }
     let query = request.uri().query().unwrap_or_default();
     let host = request.uri().authority().map(|authority| authority.as_str());
     let granted = handshake::examine_extended(node, peer, transport, query, host, request.headers())
         .map_err(|refusal| tell(node, peer, request, refusal))?;
-    let mut response = Answer::default();
+    let mut response = HttpResponse::default();
     offer(&granted, response.headers_mut());
     let agent = Agent::of(request.headers());
-    Ok((response, Entrance { transport, wire: granted.wire, agent, admission: granted.admission }))
+    Ok((response, Negotiated { transport, wire: granted.wire, agent, admission: granted.admission }))
 }
 
 /// Refuses, and says in the log why where an operator has to mend it.
-fn tell(node: &Node, peer: Remote, request: &Request<RequestBody>, refusal: Refusal) -> Refused {
-    if refusal == Refusal::Origin {
+fn tell(node: &Node, peer: Remote, request: &Request<RequestBody>, refusal: HandshakeRefusal) -> RefusalResponse {
+    if refusal == HandshakeRefusal::Origin {
         node.log_refused_request(peer, request.headers(), 403, origin::NOT_ALLOWED);
     }
     refuse(refusal)
 }
 
-fn refuse(refusal: Refusal) -> Refused {
+fn refuse(refusal: HandshakeRefusal) -> RefusalResponse {
     let answer = match refusal {
-        Refusal::NoUpgrade => respond::text(StatusCode::BAD_REQUEST, "this is a WebSocket endpoint\n"),
-        Refusal::Version => {
+        HandshakeRefusal::NoUpgrade => respond::text(StatusCode::BAD_REQUEST, "this is a WebSocket endpoint\n"),
+        HandshakeRefusal::Version => {
             let mut response = respond::text(StatusCode::UPGRADE_REQUIRED, "unsupported WebSocket version\n");
             response.headers_mut().insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
             response
         }
-        Refusal::Key => respond::text(StatusCode::BAD_REQUEST, "bad Sec-WebSocket-Key\n"),
-        Refusal::Host(refusal) => respond::refuse_host(refusal),
-        Refusal::Origin => respond::text(StatusCode::FORBIDDEN, "this origin is not in client.allowed_origins\n"),
-        Refusal::Full => {
+        HandshakeRefusal::Key => respond::text(StatusCode::BAD_REQUEST, "bad Sec-WebSocket-Key\n"),
+        HandshakeRefusal::Host(refusal) => respond::refuse_host(refusal),
+        HandshakeRefusal::Origin => {
+            respond::text(StatusCode::FORBIDDEN, "this origin is not in client.allowed_origins\n")
+        }
+        HandshakeRefusal::Full => {
             let mut response = respond::text(StatusCode::SERVICE_UNAVAILABLE, "no room for more connections\n");
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
             response
         }
-        Refusal::Address => respond::text(StatusCode::TOO_MANY_REQUESTS, ADDRESS_FULL),
-        Refusal::Ambiguous => respond::text(StatusCode::BAD_REQUEST, AMBIGUOUS),
+        HandshakeRefusal::Address => respond::text(StatusCode::TOO_MANY_REQUESTS, ADDRESS_FULL),
+        HandshakeRefusal::Ambiguous => respond::text(StatusCode::BAD_REQUEST, AMBIGUOUS),
     };
     answer.into()
 }
 
-fn switch(granted: &Granted) -> Answer {
-    let mut response = Answer::default();
+fn switch(granted: &Granted) -> HttpResponse {
+    let mut response = HttpResponse::default();
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     let headers = response.headers_mut();
     headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));

@@ -10,7 +10,7 @@ use touchline_protocol::Error;
 use touchline_protocol::encode::Object;
 
 use super::call::{Call, object};
-use super::{Json, Reply, let_others, write_error, write_outcome};
+use super::{Json, Reply, write_error, write_result, yield_sometimes};
 use crate::node::Node;
 
 /// Operations in one request.
@@ -73,7 +73,7 @@ pub(super) async fn batch(node: &Node, body: &[u8]) -> Result<Reply, serde_json:
             Err(error) => write_error(object.key("error"), error),
         }
         object.close();
-        let_others(index).await;
+        yield_sometimes(index).await;
     }
     out.extend_from_slice(b"]}");
     Ok(Reply { body: out, error: None, is_unknown: false })
@@ -134,14 +134,14 @@ pub(super) async fn lines(node: &Node, body: &[u8]) -> Result<Reply, serde_json:
         if is_single {
             reply.error = outcome.err();
         }
-        let_others(index).await;
+        yield_sometimes(index).await;
     }
     Ok(reply)
 }
 
 fn write_line(out: &mut Vec<u8>, id: u32, outcome: &Result<Json, Error>) {
     if id == 0 {
-        return write_outcome(out, outcome);
+        return write_result(out, outcome);
     }
     let mut object = Object::open(out);
     object.number("id", id.into());

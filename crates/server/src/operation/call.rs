@@ -13,8 +13,8 @@ use super::history::HistoryRequest;
 use super::publish::{BroadcastRequest, PublishRequest};
 use super::stats::StatsRequest;
 use super::{
-    Json, ORDER_AROUND, channel_directory, channels, connections, history, info, order, presence, publish, registry,
-    stats, together,
+    BROADCAST_OVERHEAD, Json, broadcast_message, channel_directory, channels, connections, gather, history, info,
+    presence, publish, registry, stats,
 };
 use crate::node::Node;
 
@@ -104,22 +104,22 @@ impl<'a> Call<'a> {
         let (method, params) = (self.method, self.params);
         let is_for_all = matches!(method, "subscribe" | "unsubscribe" | "disconnect" | "refresh");
         // Nothing is done here that the other nodes could not be asked for.
-        if (is_for_all || registry::is_for_client(method)) && node.is_too_large(params.len() + ORDER_AROUND) {
+        if (is_for_all || registry::is_for_client(method)) && node.is_too_large(params.len() + BROADCAST_OVERHEAD) {
             return Err(Error::BAD_REQUEST);
         }
         let outcome = self.run_here(node).await;
         let Some(cluster) = &node.cluster else { return outcome };
         match (method, outcome) {
             (_, Ok(result)) if is_for_all => {
-                cluster.broadcast(order(method, params));
+                cluster.broadcast(broadcast_message(method, params));
                 Ok(result)
             }
             ("channels" | "info", Ok(own)) => {
-                together::merge(method, own, &node.gather(method, params, |_| false).await.0)
+                gather::merge(method, own, &node.gather(method, params, |_| false).await.0)
             }
             (method, Err(Error::NOT_REGISTERED)) if registry::is_for_client(method) => {
-                let (answers, asked) = node.gather(method, params, together::is_of_client).await;
-                together::first(&answers, asked)
+                let (answers, asked) = node.gather(method, params, gather::is_of_client).await;
+                gather::first(&answers, asked)
             }
             (_, outcome) => outcome,
         }

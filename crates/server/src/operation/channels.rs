@@ -8,7 +8,7 @@ use touchline_protocol::encode::{Object, number, text};
 
 use super::{Json, nullable};
 use crate::glob::Glob;
-use crate::inbox::Inspection;
+use crate::mailbox::Inspection;
 use crate::node::Node;
 
 /// A request about one channel.

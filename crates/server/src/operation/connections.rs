@@ -11,7 +11,7 @@ use touchline_protocol::data::{object, object_or_default};
 use touchline_protocol::{Disconnect, Error};
 
 use super::{Json, done, nullable, payload, plain};
-use crate::inbox::UserAction;
+use crate::mailbox::UserAction;
 use crate::node::Node;
 
 /// Longest reason of a disconnect: a close frame holds no more.
@@ -40,13 +40,13 @@ impl Selection {
         let Selection { user, mut client, session } = self;
         if !session.is_empty() {
             // The session of a connection is a proof of its client id, which only its own node can read.
-            let Some(owner) = node.seals.open(&session).map(client_text) else { return Ok(done()) };
+            let Some(owner) = node.signer.open(&session).map(client_text) else { return Ok(done()) };
             if !client.is_empty() && client != owner {
                 return Ok(done());
             }
             client = owner;
         }
-        node.order(&user, &client, action).await.map(|()| done())
+        node.command_user(&user, &client, action).await.map(|()| done())
     }
 }
 

@@ -4,7 +4,7 @@ use touchline_protocol::Error;
 use touchline_protocol::encode::Object;
 
 use super::Json;
-use crate::inbox::Inspection;
+use crate::mailbox::Inspection;
 use crate::metrics::NodeCollector;
 use crate::node::Node;
 use crate::process;
@@ -21,7 +21,7 @@ pub(super) async fn info(node: &Node) -> Result<Json, Error> {
     object.text("uid", &node.id).text("name", &node.settings.node.name).text("version", crate::VERSION);
     for (name, value) in [
         ("num_clients", node.connections()),
-        ("num_users", node.people.users()),
+        ("num_users", node.users.users()),
         ("num_subs", subscriptions),
         ("num_channels", channels),
         ("uptime", up_s as u64),

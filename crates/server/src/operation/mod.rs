@@ -6,13 +6,13 @@ mod call;
 mod channel_directory;
 mod channels;
 mod connections;
+mod gather;
 mod history;
 mod info;
 mod presence;
 mod publish;
 mod registry;
 mod stats;
-mod together;
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ pub(crate) struct Reply {
 impl Reply {
     fn of(outcome: &Result<Json, Error>) -> Self {
         let mut body = Vec::new();
-        write_outcome(&mut body, outcome);
+        write_result(&mut body, outcome);
         Reply { body, error: outcome.as_ref().err().copied(), is_unknown: false }
     }
 
@@ -107,17 +107,17 @@ pub(crate) async fn serve(node: &Node, method: &str, body: &[u8]) -> Result<Repl
 
 /// What one node asks of others.
 #[derive(Deserialize)]
-struct Order<'a> {
+struct BroadcastMessage<'a> {
     method: &'a str,
     #[serde(borrow, default)]
     params: Option<&'a RawValue>,
 }
 
 /// Bytes around the parameters of an operation that nodes ask each other for.
-const ORDER_AROUND: usize = 64;
+const BROADCAST_OVERHEAD: usize = 64;
 
 /// An operation, as nodes ask each other for it.
-pub(crate) fn order(method: &str, params: &[u8]) -> Vec<u8> {
+pub(crate) fn broadcast_message(method: &str, params: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(params.len() + 40);
     let mut object = Object::open(&mut out);
     object.text("method", method);
@@ -128,15 +128,15 @@ pub(crate) fn order(method: &str, params: &[u8]) -> Vec<u8> {
 }
 
 /// Does what another node asks for, and answers if it wants that.
-pub(crate) fn obey(node: &Arc<Node>, message: Bytes, reply: Option<Box<dyn FnOnce(Vec<u8>) + Send>>) {
+pub(crate) fn run_broadcast(node: &Arc<Node>, message: Bytes, reply: Option<Box<dyn FnOnce(Vec<u8>) + Send>>) {
     let node = Arc::clone(node);
     tokio::task::spawn_local(async move {
-        let Ok(order) = serde_json::from_slice::<Order<'_>>(&message) else { return };
+        let Ok(order) = serde_json::from_slice::<BroadcastMessage<'_>>(&message) else { return };
         let Ok(call) = Call::read(order.method, order.params.map_or("{}", RawValue::get).as_bytes()) else { return };
         let outcome = call.run_here(&node).await;
         if let Some(reply) = reply {
             let mut out = Vec::new();
-            write_outcome(&mut out, &outcome);
+            write_result(&mut out, &outcome);
             reply(out);
         }
     });
@@ -144,14 +144,14 @@ pub(crate) fn obey(node: &Arc<Node>, message: Bytes, reply: Option<Box<dyn FnOnc
 
 /// Of many things that are done in a row, each perhaps without waiting for anybody: the thread's others have their turn
 /// now and then.
-async fn let_others(index: usize) {
+async fn yield_sometimes(index: usize) {
     if index % IN_A_ROW == IN_A_ROW - 1 {
         tokio::task::yield_now().await;
     }
 }
 
 /// `{"result":…}` or `{"error":…}`.
-fn write_outcome(out: &mut Vec<u8>, outcome: &Result<Json, Error>) {
+fn write_result(out: &mut Vec<u8>, outcome: &Result<Json, Error>) {
     let mut object = Object::open(out);
     match outcome {
         Ok(result) => object.key("result").extend_from_slice(result),

@@ -8,7 +8,7 @@ use touchline_protocol::Error;
 use touchline_protocol::encode::Object;
 use touchline_protocol::publication::{Content, Tags};
 
-use super::{Json, let_others, nullable, payload, plain, write_outcome};
+use super::{Json, nullable, payload, plain, write_result, yield_sometimes};
 use crate::node::Node;
 
 /// Channels that one broadcast reaches.
@@ -98,8 +98,8 @@ pub(super) async fn broadcast(node: &Node, request: BroadcastRequest<'_>) -> Res
         if index > 0 {
             out.push(b',');
         }
-        write_outcome(&mut out, &publish_one(node, channel, publish).await);
-        let_others(index).await;
+        write_result(&mut out, &publish_one(node, channel, publish).await);
+        yield_sometimes(index).await;
     }
     out.extend_from_slice(b"]}");
     Ok(out)

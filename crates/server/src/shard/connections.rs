@@ -3,10 +3,10 @@
 use touchline_engine::{ConnectionId, Session};
 use touchline_protocol::Wire;
 
-use super::allowance::Allowance;
 use super::input::Input;
 use super::outbox::Due;
 use super::queue::Queue;
+use super::rate_limiter::RateLimiter;
 use super::socket::Socket;
 use crate::agent::Agent;
 use crate::transport::Transport;
@@ -46,7 +46,7 @@ pub(super) struct Connection {
     /// When it began, tenths of a second of the node's clock.
     pub(super) opened: u32,
     /// What it has sent of what it may.
-    pub(super) allowance: Allowance,
+    pub(super) allowance: RateLimiter,
     /// It is not read: it has sent more than that.
     pub(super) is_throttled: bool,
     /// Bytes that it is charged for of the node's memory.

@@ -13,11 +13,11 @@ use touchline_registry::OwnerId;
 use super::budget::ANSWERS_AHEAD;
 use super::connections::{Connection, Connections, Stage};
 use super::outbox::{NEVER, Outbox, Written};
-use super::queue::{Kind, Queue};
+use super::queue::{OutputKind, Queue};
 use super::read::CLOSE_TENTHS;
 use super::{Shard, TICK_MS};
 use crate::clock::{Clock, TENTH_US, tenths};
-use crate::registrar::Order;
+use crate::registry_actor::RegistryMessage;
 
 /// Notes an event at everyone here who is to have it.
 pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
@@ -62,7 +62,7 @@ pub(super) fn spread(shard: &mut Shard, clients: &[(OwnerId, u32)], push: &Encod
         if is_there {
             notes.note(*slot, DeliveryForm::Plain, |wire| push.framed(wire));
         } else {
-            node.register(Order::Gone(*owner));
+            node.send_to_registry(RegistryMessage::OwnerGone(*owner));
         }
     }
     outbox.settle();
@@ -117,7 +117,7 @@ impl Notes<'_> {
                 let found = self.others.iter().find(|(other, _)| *other == form).map(|(_, frame)| *frame);
                 let frame = found.unwrap_or_else(|| {
                     let expires_us = if giving == DeliveryForm::Plain { self.expires_us } else { NEVER };
-                    let frame = self.outbox.add(make(wire), Kind::Push, self.accepted_us, expires_us);
+                    let frame = self.outbox.add(make(wire), OutputKind::Push, self.accepted_us, expires_us);
                     self.others.push((form, frame));
                     frame
                 });
@@ -148,15 +148,15 @@ fn break_off(shard: &mut Shard, delivery: &Delivery) {
 impl Shard {
     /// Notes a connection's own frame that it has not asked for.
     pub(super) fn note_own(&mut self, slot: u32, frame: Bytes) {
-        self.note_kind(slot, frame, Kind::Push);
+        self.note_kind(slot, frame, OutputKind::Push);
     }
 
     /// Notes the answer to a ping.
     pub(super) fn note_pong(&mut self, slot: u32, frame: Bytes) {
-        self.note_kind(slot, frame, Kind::Pong);
+        self.note_kind(slot, frame, OutputKind::Pong);
     }
 
-    fn note_kind(&mut self, slot: u32, frame: Bytes, kind: Kind) {
+    fn note_kind(&mut self, slot: u32, frame: Bytes, kind: OutputKind) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let number = self.outbox.add(frame, kind, 0, NEVER);
         self.outbox.note(slot, &mut connection.due, number);

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use touchline_engine::ShardId;
 
 use super::Shard;
-use crate::inbox::Message;
+use crate::mailbox::Message;
 use crate::node::Node;
 
 /// Entries beyond twice those that count, before those that don't are taken out.
@@ -137,7 +137,7 @@ impl Shard {
 
     /// Connections of this shard that are half open.
     pub(super) fn half_open_count(&self) -> usize {
-        self.door.visitors() + self.half_open.sessions + self.node.shards[usize::from(self.id)].half_open_tasks()
+        self.door.pending_count() + self.half_open.sessions + self.node.shards[usize::from(self.id)].half_open_tasks()
     }
 
     /// Makes room for one more, as far as the limit demands it.
@@ -187,7 +187,7 @@ impl Shard {
             }
             let closed = match waiting {
                 Waiting::Visitor(token) => {
-                    self.door.dismiss(token);
+                    self.door.drop_pending(token);
                     Closed::Now
                 }
                 Waiting::Session { slot, .. } => {

@@ -15,14 +15,14 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::Shard;
-use crate::inbox::Message;
+use crate::mailbox::Message;
 use crate::metrics::ShardMetrics;
 
 /// How often who runs a shard on an errand looks whether more has come: a publication that is given its place comes
 /// back as a delivery.
-const LOOKS_MAX: usize = 4;
+const INLINE_RECHECKS_MAX: usize = 4;
 /// Looks at a taken shard before its own thread goes to sleep: some 20 µs.
-const SPINS: usize = 500;
+const SPINS_MAX: usize = 500;
 
 /// See the module.
 pub(crate) struct ShardHandle {
@@ -31,7 +31,7 @@ pub(crate) struct ShardHandle {
     backlog: AtomicUsize,
     /// See [`ShardHandle::http_buffered`].
     http_buffered: Arc<AtomicUsize>,
-    inbox: UnboundedSender<Message>,
+    mailbox: UnboundedSender<Message>,
     /// Tasks that serve connections whose client is not known yet.
     half_open_tasks: AtomicUsize,
     /// Tasks whose requests a node that drains still waits for.
@@ -39,7 +39,7 @@ pub(crate) struct ShardHandle {
     /// Messages in the inbox, or about to be there.
     waiting: AtomicUsize,
     /// Wakes the shard's own thread.
-    nudge: Notify,
+    waker: Notify,
     /// That thread has found the shard taken.
     is_wanted: AtomicBool,
     /// Until its thread has started and after it has ended there is none.
@@ -54,11 +54,11 @@ impl ShardHandle {
             metrics: Arc::default(),
             backlog: AtomicUsize::new(0),
             http_buffered: Arc::default(),
-            inbox,
+            mailbox: inbox,
             half_open_tasks: AtomicUsize::new(0),
             awaited_tasks: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
-            nudge: Notify::new(),
+            waker: Notify::new(),
             is_wanted: AtomicBool::new(false),
             shard: Mutex::new(None),
         };
@@ -68,36 +68,36 @@ impl ShardHandle {
     /// Puts a message into the inbox, for the shard's own thread. A shard that has ended loses it: so does the node
     /// then.
     pub(crate) fn send(&self, message: Message) {
-        self.leave(message);
+        self.enqueue(message);
         self.wake();
     }
 
     /// Puts a message into the inbox and wakes nobody: the first of many that [`ShardHandle::wake`] ends. To wake a
     /// thread for each costs both sides more than the messages do.
-    pub(crate) fn leave(&self, message: Message) {
+    pub(crate) fn enqueue(&self, message: Message) {
         if matches!(message, Message::Delivery { .. }) {
             self.backlog.fetch_add(1, Relaxed);
         }
         self.waiting.fetch_add(1, Relaxed);
-        let _ = self.inbox.send(message);
+        let _ = self.mailbox.send(message);
     }
 
     /// Wakes the shard's own thread if something waits and nobody serves it.
     pub(crate) fn wake(&self) {
         if self.has_messages() && self.try_take().is_some() {
-            self.nudge.notify_one();
+            self.waker.notify_one();
         }
     }
 
     /// Puts a message into the inbox, and serves it here and now unless the shard is taken. Only for threads of shards,
     /// and for messages that are served in a moment.
-    pub(crate) fn bring(&self, message: Message) {
-        self.leave(message);
+    pub(crate) fn run_inline(&self, message: Message) {
+        self.enqueue(message);
         fence(SeqCst);
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..INLINE_RECHECKS_MAX {
             let Some(mut seat) = self.try_take() else { return };
             let Some(shard) = seat.as_mut() else { return };
-            shard.run_errand();
+            shard.run_inline();
             let has_work = shard.has_work();
             drop(seat);
             if has_work {
@@ -105,12 +105,12 @@ impl ShardHandle {
             }
             if !self.has_messages() {
                 if self.is_wanted.swap(false, Relaxed) {
-                    self.nudge.notify_one();
+                    self.waker.notify_one();
                 }
                 return;
             }
         }
-        self.nudge.notify_one();
+        self.waker.notify_one();
     }
 
     /// A task serves a connection whose client is not known yet.
@@ -160,7 +160,7 @@ impl ShardHandle {
     }
 
     /// Gives the shard to those who may run it.
-    pub(super) fn seat(&self, shard: Shard) {
+    pub(super) fn install(&self, shard: Shard) {
         *self.take() = Some(shard);
     }
 
@@ -172,7 +172,7 @@ impl ShardHandle {
     /// Runs the shard on its own thread; whether there is more for it to do at once. None = it is taken: a nudge comes
     /// when it is free.
     pub(super) fn run(&self, turn: impl FnOnce(&mut Shard)) -> Option<bool> {
-        let mut seat = self.try_take().or_else(|| self.try_again())?;
+        let mut seat = self.try_take().or_else(|| self.spin_then_try_take())?;
         let Some(shard) = seat.as_mut() else { return Some(false) };
         turn(shard);
         let has_work = shard.has_work();
@@ -181,8 +181,8 @@ impl ShardHandle {
     }
 
     /// An errand is over in a moment, most often; to sleep and to be woken takes longer.
-    fn try_again(&self) -> Option<MutexGuard<'_, Option<Shard>>> {
-        for _ in 0..SPINS {
+    fn spin_then_try_take(&self) -> Option<MutexGuard<'_, Option<Shard>>> {
+        for _ in 0..SPINS_MAX {
             std::hint::spin_loop();
             if let Some(seat) = self.try_take() {
                 return Some(seat);
@@ -195,12 +195,12 @@ impl ShardHandle {
     }
 
     /// Waits until the shard's own thread is wanted.
-    pub(super) async fn nudged(&self) {
-        self.nudge.notified().await;
+    pub(super) async fn woken(&self) {
+        self.waker.notified().await;
     }
 
     /// So many messages have been taken out of the inbox.
-    pub(super) fn note_taken<'m>(&self, messages: impl Iterator<Item = &'m Message>) {
+    pub(super) fn note_received<'m>(&self, messages: impl Iterator<Item = &'m Message>) {
         let (mut all, mut publications) = (0, 0);
         for message in messages {
             all += 1;

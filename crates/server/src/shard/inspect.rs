@@ -7,12 +7,12 @@ use touchline_registry::OwnerId;
 
 use super::Shard;
 use super::connections::Stage;
-use crate::inbox::{ClientOrder, Inspection, UserAction, UserOrder};
-use crate::registrar::Order;
+use crate::mailbox::{ClientCommand, Inspection, UserAction, UserCommand};
+use crate::registry_actor::RegistryMessage;
 
 impl Shard {
     /// Does something with the connections of one user.
-    pub(super) fn obey(&mut self, order: UserOrder) {
+    pub(super) fn obey(&mut self, order: UserCommand) {
         let mut outcome = Ok(());
         for slot in self.users.connections_of(&order.user, &self.connections) {
             let Some(client) = self.connections.get(slot).map(|c| c.session.client_id()) else { continue };
@@ -21,26 +21,26 @@ impl Shard {
                 outcome = outcome.and(done);
             }
         }
-        let _ = order.done.send(outcome);
+        let _ = order.reply.send(outcome);
     }
 
     /// Gives one client what it is to have. Its slot may have another tenant by now.
-    pub(super) fn obey_for_client(&mut self, owner: OwnerId, slot: u32, order: ClientOrder) {
+    pub(super) fn obey_for_client(&mut self, owner: OwnerId, slot: u32, order: ClientCommand) {
         let is_there = self.connections.get(slot).is_some_and(|c| c.stage == Stage::Open && c.session.owner() == owner);
         match order {
-            ClientOrder::Act { asker, .. } if !is_there => {
-                self.node.answer(asker, Response::Refused(Error::NOT_REGISTERED))
+            ClientCommand::Act { asker, .. } if !is_there => {
+                self.node.reply(asker, Response::Refused(Error::NOT_REGISTERED))
             }
-            ClientOrder::Commands(_) if !is_there => {}
-            _ if !is_there => self.node.register(Order::Gone(owner)),
-            ClientOrder::Push(message) => self.push(slot, &message),
-            ClientOrder::Call { call, message } => self.push(slot, &numbered(call, &message)),
-            ClientOrder::Commands(commands) => self.receive_commands(slot, &commands),
-            ClientOrder::Disconnect(why) => self.disconnect(slot, why),
-            ClientOrder::Act { ask, asker } => {
+            ClientCommand::Commands(_) if !is_there => {}
+            _ if !is_there => self.node.send_to_registry(RegistryMessage::OwnerGone(owner)),
+            ClientCommand::Push(message) => self.push(slot, &message),
+            ClientCommand::Call { call, message } => self.push(slot, &numbered(call, &message)),
+            ClientCommand::Commands(commands) => self.receive_commands(slot, &commands),
+            ClientCommand::Disconnect(why) => self.disconnect(slot, why),
+            ClientCommand::Act { ask, asker } => {
                 let Some(connection) = self.connections.get_mut(slot) else { return };
                 let (who, ask) = connection.session.act(ask);
-                self.node.register(Order::Ask { who, ask, asker });
+                self.node.send_to_registry(RegistryMessage::Ask { who, ask, asker });
             }
         }
     }

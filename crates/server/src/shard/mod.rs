@@ -3,23 +3,23 @@
 //! One turn: read from sockets, serve the inbox, tick, write what is due; then the thread's other tasks (HTTP) run.
 //! Each step is bounded, so nothing starves behind a channel with many subscribers.
 
-mod allowance;
+mod acceptor;
+mod backends;
 mod budget;
-mod census;
 mod connections;
 mod deliver;
-mod door;
 mod half_open;
 mod handle;
 mod input;
 mod inspect;
-mod keepers;
+mod minute_stats;
 mod outbox;
 mod pause;
 mod poller;
 mod probe;
 mod queue;
 mod random;
+mod rate_limiter;
 mod read;
 mod refused;
 mod socket;
@@ -40,26 +40,26 @@ use touchline_engine::tracker::Tracker;
 use touchline_engine::wheel::Wheel;
 use touchline_engine::{Channels, Delivery, Effects, Hub, ShardId};
 
-use crate::admission::Place;
-use crate::inbox::Message;
+use crate::admission::AddressSlot;
+use crate::mailbox::Message;
 use crate::metrics::ShardMetrics;
 use crate::node::Node;
 use crate::operation;
-pub(crate) use allowance::Allowance;
+use acceptor::Acceptor;
+pub(crate) use acceptor::Listeners;
+use backends::WaitingRequests;
 pub(crate) use budget::scarce_from;
-use census::Census;
 use connections::Connections;
-use door::Door;
-pub(crate) use door::Listeners;
 use half_open::HalfOpen;
 pub(crate) use half_open::Pass;
 pub(crate) use handle::ShardHandle;
-use keepers::Waiting;
+use minute_stats::MinuteStats;
 use outbox::Outbox;
 pub(crate) use poller::Poller;
-use probe::Look;
+use probe::ProbeProgress;
 use random::Secure;
-pub(crate) use socket::Arrival;
+pub(crate) use rate_limiter::RateLimiter;
+pub(crate) use socket::AcceptedSocket;
 use users::Users;
 
 /// Sockets served in one turn.
@@ -101,18 +101,18 @@ pub(crate) struct Shard {
     /// Messages taken out of it that are about to be served.
     taken: VecDeque<Message>,
     registry: mio::Registry,
-    door: Door,
+    door: Acceptor,
     connections: Connections,
     users: Users,
     half_open: HalfOpen,
     /// How many of them this shard holds.
     half_open_max: usize,
     /// Places of connections among those of their address, by slot, where these are limited.
-    places: HashMap<u32, Place>,
+    places: HashMap<u32, AddressSlot>,
     hub: Hub,
     channels: Channels,
     /// Requests that wait until the node hears their channel.
-    waiting: HashMap<Arc<str>, Waiting>,
+    waiting: HashMap<Arc<str>, WaitingRequests>,
     outbox: Outbox,
     wheel: Wheel,
     /// Keys due in the current tick.
@@ -131,7 +131,7 @@ pub(crate) struct Shard {
     effects: Effects,
     tracker: Tracker,
     /// What is remembered for the statistics, if there are any.
-    census: Option<Box<Census>>,
+    census: Option<Box<MinuteStats>>,
     /// Makes the ids of clients.
     secure: Secure,
     /// State of a generator for what nobody minds being foreseen: never shown, and of another seed than the epochs.
@@ -141,7 +141,7 @@ pub(crate) struct Shard {
     now_us: u64,
     drain: Option<Drain>,
     /// A look at all connections that is under way.
-    look: Option<Look>,
+    look: Option<ProbeProgress>,
 }
 
 /// A drain under way: connections are told to go, some at each tick.
@@ -178,7 +178,7 @@ impl Shard {
             limit => limit.div_ceil(node.shards.len()),
         };
         let part = || Arc::from(format!("{}/{id}", node.id));
-        let census = node.stats().map(|_| Box::new(Census::new(part(), now_ms)));
+        let census = node.stats().map(|_| Box::new(MinuteStats::new(part(), now_ms)));
         let mut hub = Hub::default();
         let channels = if census.is_some() {
             hub.note_leavers();
@@ -191,10 +191,10 @@ impl Shard {
             metrics: Arc::clone(&node.shards[usize::from(id)].metrics),
             inbox,
             taken: VecDeque::with_capacity(MESSAGES_MAX),
-            door: Door::new(listeners, &node, &registry)?,
+            door: Acceptor::new(listeners, &node, &registry)?,
             registry,
             connections: Connections::default(),
-            users: Users::new(Arc::clone(&node.people)),
+            users: Users::new(Arc::clone(&node.users)),
             half_open: HalfOpen::default(),
             half_open_max,
             places: HashMap::new(),
@@ -228,7 +228,7 @@ impl Shard {
         let node = Arc::clone(&self.node);
         let handle = &node.shards[usize::from(self.id)];
         HERE.set(Some(self.id));
-        handle.seat(self);
+        handle.install(self);
         let mut events = mio::Events::with_capacity(EVENTS_MAX);
         let mut ticks = tokio::time::interval(Duration::from_millis(TICK_MS));
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
@@ -242,7 +242,7 @@ impl Shard {
                     biased;
                     _ = ticks.tick() => is_tick_due = true,
                     () = poller.ready() => {}
-                    () = handle.nudged() => {}
+                    () = handle.woken() => {}
                 }
             }
             let mut turn = |shard: &mut Shard| {
@@ -253,12 +253,12 @@ impl Shard {
             has_work = loop {
                 match handle.run(&mut turn) {
                     Some(has_work) => break has_work,
-                    None => handle.nudged().await,
+                    None => handle.woken().await,
                 }
             };
         }
         if let Some(mut shard) = handle.clear() {
-            shard.finish_census();
+            shard.finish_minute_stats();
         }
     }
 
@@ -270,7 +270,7 @@ impl Shard {
         }
         self.serve_unread();
         self.accept();
-        self.serve_inbox();
+        self.serve_mailbox();
         if is_tick_due || self.has_work() && self.is_behind_ticks() {
             self.tick();
         }
@@ -286,21 +286,21 @@ impl Shard {
     }
 
     /// What another thread does that has brought a message.
-    fn run_errand(&mut self) {
+    fn run_inline(&mut self) {
         self.begin_turn();
-        self.serve_inbox();
+        self.serve_mailbox();
         self.write_due(WRITES_MAX);
         self.relieve();
     }
 
-    fn serve_inbox(&mut self) {
+    fn serve_mailbox(&mut self) {
         let mut fresh = self.taken.len();
         while self.taken.len() < MESSAGES_MAX && self.outbox.notes() < NOTES_MAX {
             let Ok(message) = self.inbox.try_recv() else { break };
             self.taken.push_back(message);
         }
         fresh = self.taken.len() - fresh;
-        self.node.shards[usize::from(self.id)].note_taken(self.taken.iter().rev().take(fresh));
+        self.node.shards[usize::from(self.id)].note_received(self.taken.iter().rev().take(fresh));
         // Large answers leave before more of them are made.
         while self.made < MADE_MAX
             && let Some(message) = self.taken.pop_front()
@@ -314,7 +314,7 @@ impl Shard {
             || !self.taken.is_empty()
             || !self.unread.is_empty()
             || !self.sliced.is_empty()
-            || self.has_guests()
+            || self.has_ready_listener()
     }
 
     /// A busy shard never waits for its ticker, so it looks at the clock.
@@ -324,11 +324,11 @@ impl Shard {
 
     fn serve_socket(&mut self, event: &Event) {
         let token = event.token();
-        if door::is_door(token) {
-            return self.door.knock(token);
+        if acceptor::is_listener(token) {
+            return self.door.on_ready(token);
         }
-        if door::is_visitor(token) {
-            return self.hear_visitor(token);
+        if acceptor::is_pending(token) {
+            return self.read_pending(token);
         }
         let slot = token.0 as u32;
         if event.is_writable() {
@@ -364,24 +364,24 @@ impl Shard {
                 self.channels.catch_up();
                 self.settle();
             }
-            Message::Grown(namespace) => {
+            Message::Advanced(namespace) => {
                 self.channels.check_namespace(&namespace);
                 self.settle();
             }
-            Message::Order { message, reply } => operation::obey(&self.node, message, reply),
+            Message::Broadcast { message, reply } => operation::run_broadcast(&self.node, message, reply),
             Message::Adopt(guest) => self.adopt(*guest),
             Message::Introduced { socket, remote, side, is_for_lines } => {
-                self.welcome_introduced(socket, remote, side, is_for_lines)
+                self.serve_introduced(socket, remote, side, is_for_lines)
             }
             Message::User(order) => self.obey(*order),
             Message::Client { owner, slot, order } => {
                 self.guarded(slot, |shard, slot| shard.obey_for_client(owner, slot, order))
             }
-            Message::Spread { clients, push } => deliver::spread(self, &clients, &push),
+            Message::PushMany { clients, push } => deliver::spread(self, &clients, &push),
             Message::Inspect(inspection) => self.inspect(inspection),
             Message::Probe(done) => self.probe(done),
             Message::MakeRoom { closes, asker } => self.make_room_for(asker, closes),
-            Message::RoomIsMade => self.open_door(),
+            Message::RoomIsMade => self.retry_accepts(),
             Message::Drain { over_ms, done } => {
                 let slots: Vec<u32> = self.connections.slots().collect();
                 let each_tick = slots.len().div_ceil((over_ms / TICK_MS).max(1) as usize).max(1);
@@ -402,7 +402,7 @@ impl Shard {
         for (shard, delivery) in self.channels.deliveries() {
             let is_errand = delivery.audience <= SMALL_AUDIENCE && take_one(&mut self.errands);
             let message = Message::Delivery { delivery, accepted_us };
-            if is_errand { self.node.bring(shard, message) } else { self.node.send(shard, message) }
+            if is_errand { self.node.run_inline(shard, message) } else { self.node.send(shard, message) }
         }
     }
 
@@ -420,7 +420,7 @@ impl Shard {
             self.guarded(slot, |shard, slot| shard.tick_connection(slot, booked_ms));
         }
         self.due = due;
-        self.dismiss_visitors();
+        self.drop_overdue();
         self.channels.expire(self.now_ms);
         self.settle();
         self.metrics.channels.add((self.channels.len() as u64).wrapping_sub(self.metrics.channels.get()));
@@ -432,7 +432,7 @@ impl Shard {
         self.drain_some();
         self.look_for_answers();
         self.relieve_http();
-        self.tick_census();
+        self.tick_minute_stats();
     }
 
     /// Runs what one connection causes. A panic ends that connection only.

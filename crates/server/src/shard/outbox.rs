@@ -10,7 +10,7 @@ use std::io::Write;
 use bytes::Bytes;
 
 use super::connections::Connection;
-use super::queue::{Flushed, Kind, Queue, TURN};
+use super::queue::{Flushed, OutputKind, Queue, TURN};
 
 const NONE: u32 = u32::MAX;
 /// Bytes kept for gathering frames while nothing is due.
@@ -18,7 +18,7 @@ const GATHERED_MAX: usize = 1024 * 1024;
 /// Notes kept for reuse while nothing is due.
 const SPARE_NOTES: usize = 4_096;
 
-struct Entry {
+struct QueuedPush {
     /// Shared by all who are due it.
     frame: Bytes,
     /// Connections that are still due it.
@@ -26,7 +26,7 @@ struct Entry {
     accepted_us: u64,
     /// From then on nobody is given it, microseconds of the node's clock.
     expires_us: u64,
-    kind: Kind,
+    kind: OutputKind,
 }
 
 /// What does not expire.
@@ -77,7 +77,7 @@ pub(super) enum Written {
 /// The frames and notes of a shard.
 #[derive(Default)]
 pub(super) struct Outbox {
-    frames: VecDeque<Entry>,
+    frames: VecDeque<QueuedPush>,
     /// The number of the first of `frames`.
     base: u32,
     notes: Vec<Note>,
@@ -110,9 +110,9 @@ impl Outbox {
     }
 
     /// Takes a frame, to be noted at connections.
-    pub(super) fn add(&mut self, frame: Bytes, kind: Kind, accepted_us: u64, expires_us: u64) -> u32 {
+    pub(super) fn add(&mut self, frame: Bytes, kind: OutputKind, accepted_us: u64, expires_us: u64) -> u32 {
         self.may_expire |= expires_us != NEVER;
-        self.frames.push_back(Entry { frame, readers: 0, accepted_us, expires_us, kind });
+        self.frames.push_back(QueuedPush { frame, readers: 0, accepted_us, expires_us, kind });
         self.base.wrapping_add(self.frames.len() as u32 - 1)
     }
 
@@ -153,7 +153,7 @@ impl Outbox {
     /// Notes an answer: a frame of a connection's own.
     pub(super) fn note_answer(&mut self, slot: u32, due: &mut Due, frame: Bytes) {
         due.answers = due.answers.saturating_add(frame.len() as u32);
-        let number = self.add(frame, Kind::Answer, 0, NEVER);
+        let number = self.add(frame, OutputKind::Answer, 0, NEVER);
         self.note(slot, due, number);
     }
 
@@ -287,13 +287,13 @@ impl Outbox {
         queue.note_moved(now_us);
         let mut skipped = taken;
         for &frame in &self.wanted {
-            let Entry { frame, expires_us, readers, kind, .. } = &self.frames[frame_at(frame)];
+            let QueuedPush { frame, expires_us, readers, kind, .. } = &self.frames[frame_at(frame)];
             if skipped >= frame.len() {
                 skipped -= frame.len();
                 continue;
             }
             // A pong that was begun can't be replaced any more.
-            let kind = if skipped > 0 && *kind == Kind::Pong { Kind::Push } else { *kind };
+            let kind = if skipped > 0 && *kind == OutputKind::Pong { OutputKind::Push } else { *kind };
             queue.push(frame.clone(), kind, *readers, *expires_us);
             if skipped > 0 {
                 queue.skip(skipped);
@@ -321,7 +321,7 @@ impl Outbox {
         self.settle();
     }
 
-    fn entry(&mut self, frame: u32) -> &mut Entry {
+    fn entry(&mut self, frame: u32) -> &mut QueuedPush {
         &mut self.frames[frame.wrapping_sub(self.base) as usize]
     }
 }

@@ -11,7 +11,7 @@ use super::Shard;
 use super::budget::ANSWERS_AHEAD;
 use super::connections::{Connection, Stage};
 use super::input::Input;
-use super::queue::Kind;
+use super::queue::OutputKind;
 
 impl Shard {
     /// Whether what the client sends has to wait: for its rate, for an earlier command, or for its socket to take
@@ -40,7 +40,7 @@ impl Shard {
         while self.connections.get(slot).is_some_and(|c| c.stage == Stage::Open && c.session.is_deferring()) {
             let mut commands = 0;
             if !self.connections.get(slot).is_some_and(|connection| connection.is_throttled) {
-                self.decide(slot, Kind::Answer, |session, context| commands = session.resume(context));
+                self.decide(slot, OutputKind::Answer, |session, context| commands = session.resume(context));
             }
             if commands == 0 {
                 return false;
@@ -80,7 +80,7 @@ impl Shard {
     pub(super) fn give_answer(&mut self, slot: u32, ticket: Ticket, response: Response) {
         let work = response.work() as usize;
         let before = self.connections.get(slot).map_or(0, |connection| connection.buffered);
-        self.decide(slot, Kind::Answer, |session, context| session.answer(ticket, response, context));
+        self.decide(slot, OutputKind::Answer, |session, context| session.answer(ticket, response, context));
         if work > 0 {
             self.charge(slot, work, 0);
         }

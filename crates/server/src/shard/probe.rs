@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use super::Shard;
-use crate::registrar::Probe;
+use crate::registry_actor::Probe;
 
 /// A look at all connections that is under way.
-pub(super) struct Look {
+pub(super) struct ProbeProgress {
     /// Connections that may not have answered yet.
     slots: Vec<u32>,
     /// Whoever waits for it is told when the last shard drops this.
@@ -22,7 +22,7 @@ impl Shard {
         for slot in &slots {
             self.guarded(*slot, |shard, slot| shard.with_session(slot, |session, context| session.probe(context)));
         }
-        self.look = Some(Look { slots, _done: done });
+        self.look = Some(ProbeProgress { slots, _done: done });
     }
 
     /// Goes on with the look.

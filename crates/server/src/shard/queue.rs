@@ -17,7 +17,7 @@ const SLICE: usize = 64 * 1024;
 
 /// What a frame is, for the connection's account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum OutputKind {
     /// A publication, join, leave or message: not asked for.
     Push,
     /// The answer to a command.
@@ -34,7 +34,7 @@ struct Waiting {
     expires_us: u64,
     /// What it costs this connection: its share of a frame that others wait for too.
     share: u32,
-    kind: Kind,
+    kind: OutputKind,
 }
 
 /// What came of writing a queue.
@@ -70,8 +70,8 @@ pub(super) struct Queue {
 
 impl Queue {
     /// Adds a frame that `readers` connections wait for, this one included.
-    pub(super) fn push(&mut self, frame: Bytes, kind: Kind, readers: u32, expires_us: u64) {
-        if kind == Kind::Pong {
+    pub(super) fn push(&mut self, frame: Bytes, kind: OutputKind, readers: u32, expires_us: u64) {
+        if kind == OutputKind::Pong {
             self.pong = Some(frame);
             return;
         }
@@ -79,7 +79,7 @@ impl Queue {
         self.bytes += frame.len();
         self.charge += share as usize;
         match kind {
-            Kind::Answer => self.answers += frame.len(),
+            OutputKind::Answer => self.answers += frame.len(),
             _ => self.pushes += 1,
         }
         self.frames.push_back(Waiting { frame, expires_us, share, kind });
@@ -147,7 +147,7 @@ impl Queue {
                 self.bytes += left;
                 self.charge += waiting.share as usize;
                 match waiting.kind {
-                    Kind::Answer => self.answers += left,
+                    OutputKind::Answer => self.answers += left,
                     _ => self.pushes += 1,
                 }
                 self.frames.push_back(waiting);
@@ -158,7 +158,7 @@ impl Queue {
     /// Counts bytes of the first frame as written.
     fn take(&mut self, taken: usize) {
         self.bytes -= taken;
-        if self.frames.front().is_some_and(|first| first.kind == Kind::Answer) {
+        if self.frames.front().is_some_and(|first| first.kind == OutputKind::Answer) {
             self.answers -= taken;
         }
     }
@@ -167,7 +167,7 @@ impl Queue {
     fn pop(&mut self) {
         let Some(first) = self.frames.pop_front() else { return };
         self.charge -= first.share as usize;
-        self.pushes -= usize::from(first.kind != Kind::Answer);
+        self.pushes -= usize::from(first.kind != OutputKind::Answer);
         self.written = 0;
     }
 
@@ -211,7 +211,7 @@ impl Queue {
             return;
         }
         let Some(pong) = self.pong.take() else { return };
-        if self.frames.front().is_some_and(|first| first.kind == Kind::Pong) {
+        if self.frames.front().is_some_and(|first| first.kind == OutputKind::Pong) {
             self.take(self.frames[0].frame.len());
             self.pop();
         }
@@ -219,7 +219,12 @@ impl Queue {
         self.bytes += pong.len();
         self.charge += share;
         self.pushes += 1;
-        self.frames.push_front(Waiting { frame: pong, expires_us: u64::MAX, share: share as u32, kind: Kind::Pong });
+        self.frames.push_front(Waiting {
+            frame: pong,
+            expires_us: u64::MAX,
+            share: share as u32,
+            kind: OutputKind::Pong,
+        });
     }
 
     fn advance(&mut self, mut taken: usize) {
@@ -262,10 +267,10 @@ mod tests {
         assert_eq!(queue.bytes, all().map(|(i, w)| left(i, w)).sum::<usize>());
         assert_eq!(
             queue.answers,
-            all().filter(|(_, w)| w.kind == Kind::Answer).map(|(i, w)| left(i, w)).sum::<usize>()
+            all().filter(|(_, w)| w.kind == OutputKind::Answer).map(|(i, w)| left(i, w)).sum::<usize>()
         );
         assert_eq!(queue.charge, all().map(|(_, w)| w.share as usize).sum::<usize>());
-        assert_eq!(queue.pushes, all().filter(|(_, w)| w.kind != Kind::Answer).count());
+        assert_eq!(queue.pushes, all().filter(|(_, w)| w.kind != OutputKind::Answer).count());
     }
 
     /// xorshift64.
@@ -287,12 +292,12 @@ mod tests {
                     0 | 1 => {
                         let frame = vec![number; 1 + random(&mut state) % 3_000];
                         expected.extend_from_slice(&frame);
-                        queue.push(frame.into(), Kind::Push, 1 + (random(&mut state) % 9) as u32, u64::MAX);
+                        queue.push(frame.into(), OutputKind::Push, 1 + (random(&mut state) % 9) as u32, u64::MAX);
                     }
                     2 => {
                         let frame = vec![number; 1 + random(&mut state) % 90_000];
                         expected.extend_from_slice(&frame);
-                        queue.push(frame.into(), Kind::Answer, 1, u64::MAX);
+                        queue.push(frame.into(), OutputKind::Answer, 1, u64::MAX);
                     }
                     _ => {
                         socket.0 += random(&mut state) % 60_000;
@@ -313,14 +318,14 @@ mod tests {
     #[test]
     fn of_pongs_the_newest_is_kept_and_written() {
         let (mut queue, mut socket, mut gathered) = (Queue::default(), Narrow(2, Vec::new()), Vec::new());
-        queue.push(Bytes::from_static(b"answer"), Kind::Answer, 1, u64::MAX);
+        queue.push(Bytes::from_static(b"answer"), OutputKind::Answer, 1, u64::MAX);
         for _ in 0..100_000 {
-            queue.push(Bytes::from_static(b"old"), Kind::Pong, 1, u64::MAX);
+            queue.push(Bytes::from_static(b"old"), OutputKind::Pong, 1, u64::MAX);
         }
-        queue.push(Bytes::from_static(b"new"), Kind::Pong, 1, u64::MAX);
+        queue.push(Bytes::from_static(b"new"), OutputKind::Pong, 1, u64::MAX);
         assert_eq!(queue.flush(&mut socket, &mut gathered).ok(), Some(Flushed::Blocked));
         check(&queue);
-        queue.push(Bytes::from_static(b"last"), Kind::Pong, 1, u64::MAX);
+        queue.push(Bytes::from_static(b"last"), OutputKind::Pong, 1, u64::MAX);
         socket.0 = 100;
         assert_eq!(queue.flush(&mut socket, &mut gathered).ok(), Some(Flushed::All));
         assert_eq!(socket.1, b"newanswerlast");
@@ -329,13 +334,13 @@ mod tests {
     #[test]
     fn answers_never_count_against_the_limit_of_pushes() {
         let mut queue = Queue::default();
-        queue.push(vec![0; 10_000_000].into(), Kind::Answer, 1, u64::MAX);
+        queue.push(vec![0; 10_000_000].into(), OutputKind::Answer, 1, u64::MAX);
         assert!(!queue.is_beyond(1_000, 10));
         for _ in 0..10 {
-            queue.push(Bytes::from_static(b"x"), Kind::Push, 1_000, u64::MAX);
+            queue.push(Bytes::from_static(b"x"), OutputKind::Push, 1_000, u64::MAX);
         }
         assert!(!queue.is_beyond(1_000, 10) && queue.is_beyond(649, 10));
-        queue.push(Bytes::from_static(b"x"), Kind::Push, 1_000, u64::MAX);
+        queue.push(Bytes::from_static(b"x"), OutputKind::Push, 1_000, u64::MAX);
         assert!(queue.is_beyond(1_000_000, 10), "entries have a limit of their own");
         queue.clear_unbegun();
         assert_eq!((queue.bytes, queue.charge), (0, 0));
@@ -345,7 +350,7 @@ mod tests {
     fn what_expires_goes_unless_it_was_begun() {
         let (mut queue, mut socket, mut gathered) = (Queue::default(), Narrow(2, Vec::new()), Vec::new());
         for (text, expires_us) in [("begun", 10), ("late", 10), ("live", u64::MAX)] {
-            queue.push(Bytes::from_static(text.as_bytes()), Kind::Push, 1, expires_us);
+            queue.push(Bytes::from_static(text.as_bytes()), OutputKind::Push, 1, expires_us);
         }
         let _ = queue.flush(&mut socket, &mut gathered);
         queue.expire(20);

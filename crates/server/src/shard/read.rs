@@ -15,20 +15,20 @@ use touchline_protocol::websocket::{Assembly, FrameEvent, Opcode, Role, encode_c
 use touchline_protocol::wire::Framing;
 use touchline_store::stats::Row;
 
-use super::allowance::Allowance;
 use super::budget::ANSWERS_AHEAD;
 use super::connections::{Connection, NONE, Stage};
 use super::half_open::Waiting;
 use super::input::Input;
 use super::outbox::Due;
-use super::queue::Kind;
-use super::socket::{Arrival, Socket};
+use super::queue::OutputKind;
+use super::rate_limiter::RateLimiter;
+use super::socket::{AcceptedSocket, Socket};
 use super::{SCRATCH_SIZE, Shard, take_one};
 use crate::clock::tenths;
-use crate::handshake::Entrance;
-use crate::inbox::{Asker, Guest, Message};
+use crate::handshake::Negotiated;
+use crate::mailbox::{AdoptedConnection, Message, ReplyTo};
 use crate::programs::UNKNOWN;
-use crate::registrar::{Order, place};
+use crate::registry_actor::{RegistryMessage, place};
 use crate::transport::Transport;
 
 /// Reads of one connection in one turn; what is left waits for the next, so that one busy client stops nobody.
@@ -43,11 +43,11 @@ const BROKEN_OFF: u16 = 1_006;
 
 impl Shard {
     /// Takes a client in that comes from HTTP.
-    pub(super) fn adopt(&mut self, guest: Guest) {
-        let Guest { socket, entrance, greeting, early, user } = guest;
+    pub(super) fn adopt(&mut self, guest: AdoptedConnection) {
+        let AdoptedConnection { socket, negotiated: entrance, response_head: greeting, prefix: early, user } = guest;
         let is_websocket = entrance.wire.is_websocket();
-        let is_tls = matches!(socket, Arrival::Tls(..));
-        if matches!(socket, Arrival::Pair(_)) {
+        let is_tls = matches!(socket, AcceptedSocket::Tls(..));
+        if matches!(socket, AcceptedSocket::Pair(_)) {
             // One of many streams: nothing has made room for it yet.
             self.limit_half_open();
         }
@@ -70,7 +70,7 @@ impl Shard {
     }
 
     /// Takes a fresh connection in: its slot.
-    pub(super) fn seat(&mut self, mut socket: Socket, is_registered: bool, entrance: Entrance) -> Option<u32> {
+    pub(super) fn seat(&mut self, mut socket: Socket, is_registered: bool, entrance: Negotiated) -> Option<u32> {
         // Without random numbers nobody can have an id that is its own.
         let random = self.secure.bytes::<10>()?;
         let (slot, generation) = self.connections.vacant();
@@ -106,7 +106,7 @@ impl Shard {
             program: UNKNOWN,
             close_code: 0,
             opened: tenths(self.now_us),
-            allowance: Allowance::default(),
+            allowance: RateLimiter::default(),
             is_throttled: false,
             buffered: 0,
             is_held: false,
@@ -312,7 +312,7 @@ impl Shard {
             return;
         }
         let mut commands = 0;
-        self.decide(slot, Kind::Answer, |session, context| commands = session.receive(input, context));
+        self.decide(slot, OutputKind::Answer, |session, context| commands = session.receive(input, context));
         self.charge(slot, commands, input.len());
         if let Some(connection) = self.connections.get_mut(slot).filter(|connection| connection.session.is_deferring())
         {
@@ -346,11 +346,11 @@ impl Shard {
 
     /// Lets a session decide something that its client has not asked for, then does what it wants.
     pub(super) fn with_session(&mut self, slot: u32, decide: impl FnOnce(&mut Session, &mut Context<'_>)) {
-        self.decide(slot, Kind::Push, decide);
+        self.decide(slot, OutputKind::Push, decide);
     }
 
     /// Lets a session decide, then does what it wants. `kind`: what its messages are.
-    pub(super) fn decide(&mut self, slot: u32, kind: Kind, decide: impl FnOnce(&mut Session, &mut Context<'_>)) {
+    pub(super) fn decide(&mut self, slot: u32, kind: OutputKind, decide: impl FnOnce(&mut Session, &mut Context<'_>)) {
         if self.connections.get(slot).is_none_or(|connection| connection.stage != Stage::Open) {
             return;
         }
@@ -387,7 +387,7 @@ impl Shard {
     }
 
     /// Does what a session wants.
-    fn perform(&mut self, slot: u32, kind: Kind) {
+    fn perform(&mut self, slot: u32, kind: OutputKind) {
         for code in self.effects.errors.drain(..) {
             self.metrics.count_error(code);
         }
@@ -400,7 +400,11 @@ impl Shard {
             let mut frame = Vec::with_capacity(messages.len() + 16);
             wire.frame(messages, &mut frame);
             self.effects.messages.clear();
-            if kind == Kind::Answer { self.note_answer(slot, frame.into()) } else { self.note_own(slot, frame.into()) }
+            if kind == OutputKind::Answer {
+                self.note_answer(slot, frame.into())
+            } else {
+                self.note_own(slot, frame.into())
+            }
         }
         for frame in std::mem::take(&mut self.effects.released) {
             self.note_own(slot, frame);
@@ -422,15 +426,19 @@ impl Shard {
         let generation = self.connections.generation(slot);
         for outbound in self.effects.requests.drain(..) {
             let connection = ConnectionId { shard: self.id, slot, generation };
-            let asker = outbound.ticket.map_or(Asker::Nobody, |ticket| Asker::Session(connection, ticket));
+            let asker = outbound.ticket.map_or(ReplyTo::Nobody, |ticket| ReplyTo::Session(connection, ticket));
             let home = self.node.home(&outbound.channel);
             let message = Message::Request { channel: outbound.channel, request: outbound.request, asker };
-            if take_one(&mut self.errands) { self.node.bring(home, message) } else { self.node.send(home, message) }
+            if take_one(&mut self.errands) {
+                self.node.run_inline(home, message)
+            } else {
+                self.node.send(home, message)
+            }
         }
         for (ticket, who, ask) in self.effects.asks.drain(..) {
             let connection = ConnectionId { shard: self.id, slot, generation };
-            let asker = ticket.map_or(Asker::Nobody, |ticket| Asker::Session(connection, ticket));
-            self.node.register(Order::Ask { who, ask, asker });
+            let asker = ticket.map_or(ReplyTo::Nobody, |ticket| ReplyTo::Session(connection, ticket));
+            self.node.send_to_registry(RegistryMessage::Ask { who, ask, asker });
         }
     }
 

@@ -1,7 +1,7 @@
 //! Refusals of sessions, for the log.
 
 use super::Shard;
-use crate::refusals::Refused;
+use crate::refusals::RefusalLine;
 
 impl Shard {
     /// Says in the log why a session has refused something.
@@ -11,7 +11,14 @@ impl Shard {
         let address = counted.or_else(|| connection?.socket.peer_address());
         let client = connection.map(|connection| connection.session.owner());
         for touchline_engine::RefusalReport { code, cause, channel } in self.effects.refusals.drain(..) {
-            self.node.log_refusal(&Refused { code, cause, channel: &channel, address, client, ..Refused::default() });
+            self.node.log_refusal(&RefusalLine {
+                code,
+                cause,
+                channel: &channel,
+                address,
+                client,
+                ..RefusalLine::default()
+            });
         }
     }
 }

@@ -12,7 +12,7 @@ use rustls::ServerConnection;
 use socket2::SockRef;
 
 /// A socket as it comes to the shard, non-blocking.
-pub(crate) enum Arrival {
+pub(crate) enum AcceptedSocket {
     /// The client's own.
     Tcp(StdTcpStream),
     /// The same, and the TLS that was agreed upon.
@@ -28,12 +28,14 @@ pub(super) enum Socket {
     Pair(UnixStream),
 }
 
-impl From<Arrival> for Socket {
-    fn from(arrival: Arrival) -> Self {
+impl From<AcceptedSocket> for Socket {
+    fn from(arrival: AcceptedSocket) -> Self {
         match arrival {
-            Arrival::Tcp(socket) => Socket::Tcp(TcpStream::from_std(socket)),
-            Arrival::Tls(socket, session) => Socket::Tls(Box::new(Tls::new(TcpStream::from_std(socket), *session))),
-            Arrival::Pair(socket) => Socket::Pair(UnixStream::from_std(socket)),
+            AcceptedSocket::Tcp(socket) => Socket::Tcp(TcpStream::from_std(socket)),
+            AcceptedSocket::Tls(socket, session) => {
+                Socket::Tls(Box::new(Tls::new(TcpStream::from_std(socket), *session)))
+            }
+            AcceptedSocket::Pair(socket) => Socket::Pair(UnixStream::from_std(socket)),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::connections::{Connections, NONE};
-use crate::people::People;
+use crate::connected_users::ConnectedUsers;
 
 /// Finds connections by user, for a few bytes each.
 pub(super) struct Users {
@@ -14,12 +14,12 @@ pub(super) struct Users {
     /// The first connection of each user.
     first: HashTable<u32>,
     /// Counts the users of all shards.
-    people: Arc<People>,
+    people: Arc<ConnectedUsers>,
 }
 
 impl Users {
     /// A table of nobody.
-    pub(super) fn new(people: Arc<People>) -> Self {
+    pub(super) fn new(people: Arc<ConnectedUsers>) -> Self {
         Users { hasher: DefaultHashBuilder::default(), first: HashTable::new(), people }
     }
 

@@ -18,7 +18,7 @@ use rustls::{RootCertStore, ServerConfig};
 use touchline_protocol::data::is_plain_text;
 use x509_cert::der::Decode;
 
-pub(crate) use self::acme::{Acme, Keeping};
+pub(crate) use self::acme::{Acme, PendingRenewal};
 pub use self::pem::{is_inline_pem, read_pem};
 use crate::settings::{ClientAuth, ClientUser, ClusterSettings, Settings, TlsSettings};
 

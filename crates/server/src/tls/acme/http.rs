@@ -15,7 +15,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::sync::Semaphore;
 
-use super::held::Held;
+use super::resolver::CertResolver;
 
 /// Connections at a time; more wait.
 const CONNECTIONS: usize = 128;
@@ -30,7 +30,7 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, std::net::AddrParseError
 }
 
 /// Answers, for ever. `listener` doesn't block.
-pub(super) async fn serve(listener: TcpListener, held: Arc<Held>) -> Infallible {
+pub(super) async fn serve(listener: TcpListener, held: Arc<CertResolver>) -> Infallible {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let listener = tokio::net::TcpListener::from_std(listener);
     let Ok(listener) = listener.inspect_err(|error| tracing::error!(%error, "proofs by HTTP can't be served")) else {
@@ -56,7 +56,7 @@ pub(super) async fn serve(listener: TcpListener, held: Arc<Held>) -> Infallible 
     }
 }
 
-fn answer(request: &Request<Incoming>, held: &Held) -> Response<Full<Bytes>> {
+fn answer(request: &Request<Incoming>, held: &CertResolver) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::default());
     if let Some(answer) = request.uri().path().strip_prefix(PATH).and_then(|token| held.answer(token)) {
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));

@@ -3,10 +3,10 @@
 
 mod cache;
 mod certificate;
-mod held;
 mod http;
-mod keeper;
 mod order;
+mod renewal;
+mod resolver;
 
 use std::convert::Infallible;
 use std::io;
@@ -21,27 +21,27 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use tokio::sync::oneshot;
 
 use self::cache::Cache;
-use self::held::Held;
-use self::keeper::Keeper;
+use self::renewal::Renewal;
+use self::resolver::CertResolver;
 use super::TlsError;
 use crate::settings::AutocertSettings;
 
 /// Certificates that are to be ordered and renewed once the node serves.
-pub(crate) struct Keeping {
-    keeper: Keeper,
+pub(crate) struct PendingRenewal {
+    keeper: Renewal,
     /// Where proofs by HTTP are asked for.
     proofs: Option<TcpListener>,
-    held: Arc<Held>,
+    held: Arc<CertResolver>,
     ended: oneshot::Receiver<Infallible>,
 }
 
-impl Keeping {
+impl PendingRenewal {
     /// Starts the thread.
     ///
     /// # Errors
     /// When the system refuses it.
     pub(crate) fn start(self) -> io::Result<()> {
-        let Keeping { keeper, proofs, held, ended } = self;
+        let PendingRenewal { keeper, proofs, held, ended } = self;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let work = move || {
             runtime.block_on(async move {
@@ -58,7 +58,7 @@ impl Keeping {
 /// The certificates of this node. Dropped, they are renewed no more.
 #[derive(Debug)]
 pub(crate) struct Acme {
-    held: Arc<Held>,
+    held: Arc<CertResolver>,
     _alive: oneshot::Sender<Infallible>,
 }
 
@@ -67,15 +67,15 @@ impl Acme {
     ///
     /// # Errors
     /// When a setting can't be used, the directory can't be made, or the address for proofs by HTTP can't be bound.
-    pub(crate) fn open(settings: &AutocertSettings) -> Result<(Arc<Self>, Keeping), TlsError> {
+    pub(crate) fn open(settings: &AutocertSettings) -> Result<(Arc<Self>, PendingRenewal), TlsError> {
         let (first, binding) = checked(settings)?;
         let proofs = settings.http.then(|| listen(settings)).transpose()?;
         let cache = Cache::open(settings).map_err(|(path, source)| TlsError::Cache { path, source })?;
         let fallback = if settings.server_name.is_empty() { first } else { &settings.server_name };
-        let held = Arc::new(Held::new(fallback.to_ascii_lowercase()));
-        let keeper = Keeper::new(settings.clone(), binding, cache, Arc::clone(&held));
+        let held = Arc::new(CertResolver::new(fallback.to_ascii_lowercase()));
+        let keeper = Renewal::new(settings.clone(), binding, cache, Arc::clone(&held));
         let (alive, ended) = oneshot::channel();
-        let keeping = Keeping { keeper, proofs, held: Arc::clone(&held), ended };
+        let keeping = PendingRenewal { keeper, proofs, held: Arc::clone(&held), ended };
         Ok((Arc::new(Acme { held, _alive: alive }), keeping))
     }
 

@@ -12,7 +12,7 @@ use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
-use super::held::{Held, PROVING, Proof};
+use super::resolver::{CertResolver, Challenge, PROVING};
 
 /// How long an authority may take to prove a name, or to issue a certificate.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -48,7 +48,7 @@ pub(super) async fn order(
     account: &Account,
     host: &str,
     kind: ChallengeType,
-    held: &Held,
+    held: &CertResolver,
 ) -> Result<String, OrderError> {
     let mut order = account.new_order(&NewOrder::new(&[Identifier::Dns(host.to_owned())])).await?;
     let mut proving = Vec::new();
@@ -72,10 +72,10 @@ pub(super) async fn order(
     Ok(key + &chain)
 }
 
-fn proof(host: &str, challenge: &ChallengeHandle<'_>) -> Result<Proof, OrderError> {
+fn proof(host: &str, challenge: &ChallengeHandle<'_>) -> Result<Challenge, OrderError> {
     let authorization = challenge.key_authorization();
     if challenge.r#type == ChallengeType::Http01 {
-        return Ok(Proof::Http { token: challenge.token.clone(), answer: authorization.as_str().to_owned() });
+        return Ok(Challenge::Http { token: challenge.token.clone(), answer: authorization.as_str().to_owned() });
     }
     let mut params = CertificateParams::new([host.to_owned()])?;
     params.custom_extensions = vec![CustomExtension::new_acme_identifier(authorization.digest().as_ref())];
@@ -86,7 +86,7 @@ fn proof(host: &str, challenge: &ChallengeHandle<'_>) -> Result<Proof, OrderErro
     let shown = SingleCertAndKey::from(CertifiedKey::new(chain, key));
     let mut config = ServerConfig::builder().with_no_client_auth().with_cert_resolver(Arc::new(shown));
     config.alpn_protocols = vec![PROVING.to_vec()];
-    Ok(Proof::Tls(Arc::new(config)))
+    Ok(Challenge::Tls(Arc::new(config)))
 }
 
 /// What the authority says of the challenge that failed.

@@ -13,20 +13,20 @@ use touchline_protocol::publication::EncodedPush;
 use touchline_registry::OwnerId;
 
 use crate::glob::Glob;
-use crate::handshake::Entrance;
+use crate::handshake::Negotiated;
 use crate::http::Side;
 use crate::proxies::Remote;
-use crate::registrar::Probe;
-use crate::shard::Arrival;
+use crate::registry_actor::Probe;
+use crate::shard::AcceptedSocket;
 
 /// A message to a shard.
 pub(crate) enum Message {
     /// A client whose socket is its session's from now on.
-    Adopt(Box<Guest>),
+    Adopt(Box<AdoptedConnection>),
     /// A connection of which a proxy has told whose it is.
     Introduced { socket: std::net::TcpStream, remote: Remote, side: Side, is_for_lines: bool },
     /// To the home of a channel.
-    Request { channel: Arc<str>, request: Request, asker: Asker },
+    Request { channel: Arc<str>, request: Request, asker: ReplyTo },
     /// From the home of a channel to a session of this shard.
     Answer { connection: ConnectionId, ticket: Ticket, response: Response },
     /// To an operation that waits on this shard's thread, which alone wakes it without a system call.
@@ -35,19 +35,19 @@ pub(crate) enum Message {
     /// clock.
     Delivery { delivery: Delivery, accepted_us: u64 },
     /// From the server API, to every connection of a user.
-    User(Box<UserOrder>),
+    User(Box<UserCommand>),
     /// Whether the cluster can be reached.
     Linked(bool),
     /// Other nodes may have stored publications that nobody told of.
     CatchUp,
     /// The cluster keeps more of this namespace than before.
-    Grown(Arc<str>),
+    Advanced(Arc<str>),
     /// Something that another node wants every node to do.
-    Order { message: Bytes, reply: Option<Box<dyn FnOnce(Vec<u8>) + Send>> },
+    Broadcast { message: Bytes, reply: Option<Box<dyn FnOnce(Vec<u8>) + Send>> },
     /// To one client, if it is still there.
-    Client { owner: OwnerId, slot: u32, order: ClientOrder },
+    Client { owner: OwnerId, slot: u32, order: ClientCommand },
     /// One push for many clients, each with its slot, those that are still there.
-    Spread { clients: Vec<(OwnerId, u32)>, push: Arc<EncodedPush> },
+    PushMany { clients: Vec<(OwnerId, u32)>, push: Arc<EncodedPush> },
     /// From the server API, about the shard as a whole.
     Inspect(Inspection),
     /// Find out which connections live: each is sent a ping, and the dead ones are closed.
@@ -62,19 +62,19 @@ pub(crate) enum Message {
 }
 
 /// A client that comes in.
-pub(crate) struct Guest {
-    pub(crate) socket: Arrival,
-    pub(crate) entrance: Entrance,
+pub(crate) struct AdoptedConnection {
+    pub(crate) socket: AcceptedSocket,
+    pub(crate) negotiated: Negotiated,
     /// What is written before anything else.
-    pub(crate) greeting: Bytes,
+    pub(crate) response_head: Bytes,
     /// What the client has sent already: bytes of the socket, or the commands of its request.
-    pub(crate) early: Bytes,
+    pub(crate) prefix: Bytes,
     /// The user whom its certificate names.
     pub(crate) user: Option<String>,
 }
 
 /// Who gets the answer to a request.
-pub(crate) enum Asker {
+pub(crate) enum ReplyTo {
     Session(ConnectionId, Ticket),
     /// An operation, and the shard on whose thread it waits.
     Operation(Option<ShardId>, oneshot::Sender<Response>),
@@ -82,7 +82,7 @@ pub(crate) enum Asker {
 }
 
 /// What one client is to be given, or made to do.
-pub(crate) enum ClientOrder {
+pub(crate) enum ClientCommand {
     /// A message, JSON.
     Push(Vec<u8>),
     /// A call of this number: a message, JSON, without the number.
@@ -92,16 +92,16 @@ pub(crate) enum ClientOrder {
     /// The end of its connection.
     Disconnect(Disconnect),
     /// Something of the registry, in its name.
-    Act { ask: DirectoryRequest, asker: Asker },
+    Act { ask: DirectoryRequest, asker: ReplyTo },
 }
 
 /// Something to do with the connections of one user.
-pub(crate) struct UserOrder {
+pub(crate) struct UserCommand {
     pub(crate) user: String,
     /// Only this client id; empty = all of the user's.
     pub(crate) client: String,
     pub(crate) action: UserAction,
-    pub(crate) done: oneshot::Sender<Result<(), touchline_protocol::Error>>,
+    pub(crate) reply: oneshot::Sender<Result<(), touchline_protocol::Error>>,
 }
 
 /// What to do with them.

@@ -22,17 +22,17 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, ReadBuf};
 use tokio::net::UnixStream;
 
-use super::begun::{Begun, Stream, Watch};
-use super::body::{Held, RequestBody};
+use super::body::{BodyBudget, RequestBody};
 use super::gauge::Gauge;
-use super::pace::{Overrun, StreamsPace};
 use super::respond;
+use super::rewind::{Rewind, Stream, Watch};
 use super::route::{self, Routed};
 use super::stream::Admitted;
+use super::timeouts::{Overrun, StreamsPace};
 use super::{HEAD_MAX, Origin};
-use crate::handshake::Entrance;
-use crate::inbox::{Guest, Message};
-use crate::shard::Arrival;
+use crate::handshake::Negotiated;
+use crate::mailbox::{AdoptedConnection, Message};
+use crate::shard::AcceptedSocket;
 
 /// Streams that a client may have open at a time.
 const STREAMS_MAX: u32 = 250;
@@ -70,7 +70,7 @@ pub(super) async fn serve(origin: Origin, stream: Stream, early: Bytes) {
     let node = Arc::clone(&origin.node);
     let pace = Rc::new(StreamsPace::new(node.clock.ticks(), &node.settings.http_server));
     let requests = Rc::new(Cell::new(0usize));
-    let _held = Held::new(node.shards[usize::from(origin.shard)].http_counter(), CONNECTION_HELD);
+    let _held = BodyBudget::new(node.shards[usize::from(origin.shard)].http_counter(), CONNECTION_HELD);
     let service = {
         let (pace, requests, origin) = (Rc::clone(&pace), Rc::clone(&requests), Rc::clone(&origin));
         service_fn(move |request: Request<Incoming>| {
@@ -91,7 +91,7 @@ pub(super) async fn serve(origin: Origin, stream: Stream, early: Bytes) {
             .keep_alive_interval(KEEP_ALIVE.0)
             .keep_alive_timeout(KEEP_ALIVE.1)
             .enable_connect_protocol()
-            .serve_connection(TokioIo::new(Begun::new(early, stream, Watch::Frames(Box::new(gauge)))), service),
+            .serve_connection(TokioIo::new(Rewind::new(early, stream, Watch::Frames(Box::new(gauge)))), service),
     );
     let mut draining = node.draining.subscribe();
     let is_late = origin.is_late;
@@ -130,7 +130,7 @@ impl<F: Future + 'static> hyper::rt::Executor<F> for LocalExecutor {
 struct UnderWay {
     pace: Rc<StreamsPace>,
     requests: Rc<Cell<usize>>,
-    held: Option<Held>,
+    held: Option<BodyBudget>,
 }
 
 impl UnderWay {
@@ -138,11 +138,15 @@ impl UnderWay {
         requests.set(requests.get() + 1);
         pace.note_busy(true);
         let counter = origin.node.shards[usize::from(origin.shard)].http_counter();
-        UnderWay { pace: Rc::clone(pace), requests: Rc::clone(requests), held: Some(Held::new(counter, STREAM_HELD)) }
+        UnderWay {
+            pace: Rc::clone(pace),
+            requests: Rc::clone(requests),
+            held: Some(BodyBudget::new(counter, STREAM_HELD)),
+        }
     }
 
     /// A whole answer. The stream is counted until it has taken it.
-    fn whole(mut self, answer: respond::Answer) -> Answer {
+    fn whole(mut self, answer: respond::HttpResponse) -> Http2Response {
         answer.map(|body| {
             let mut held = self.held.take();
             if let Some(held) = &mut held {
@@ -165,7 +169,7 @@ impl Drop for UnderWay {
 /// A whole answer, and what counts it.
 pub(super) struct Whole {
     body: Full<Bytes>,
-    _held: Option<Held>,
+    _held: Option<BodyBudget>,
 }
 
 impl Body for Whole {
@@ -188,9 +192,9 @@ impl Body for Whole {
     }
 }
 
-type Answer = Response<Either<Whole, Endless>>;
+type Http2Response = Response<Either<Whole, Endless>>;
 
-async fn answer(origin: &Origin, mut request: Request<Incoming>, under_way: UnderWay) -> Answer {
+async fn answer(origin: &Origin, mut request: Request<Incoming>, under_way: UnderWay) -> Http2Response {
     let upgrade = request.extensions_mut().remove::<OnUpgrade>();
     let limit = origin.node.settings.http_server.request_timeout;
     let request = RequestBody::wrap(request, None, origin.node.shards[usize::from(origin.shard)].http_counter());
@@ -214,7 +218,13 @@ async fn answer(origin: &Origin, mut request: Request<Incoming>, under_way: Unde
 }
 
 /// Gives the shard its end of a pair; the other one is ours.
-fn seat(origin: &Origin, pace: &StreamsPace, entrance: Entrance, greeting: Bytes, early: Bytes) -> Option<UnixStream> {
+fn seat(
+    origin: &Origin,
+    pace: &StreamsPace,
+    entrance: Negotiated,
+    greeting: Bytes,
+    early: Bytes,
+) -> Option<UnixStream> {
     let (theirs, ours) = StdUnixStream::pair().ok()?;
     theirs.set_nonblocking(true).ok()?;
     ours.set_nonblocking(true).ok()?;
@@ -222,8 +232,14 @@ fn seat(origin: &Origin, pace: &StreamsPace, entrance: Entrance, greeting: Bytes
     SockRef::from(&theirs).set_send_buffer_size(PAIR_FROM_SHARD).ok()?;
     SockRef::from(&ours).set_send_buffer_size(PAIR_TO_SHARD).ok()?;
     let ours = UnixStream::from_std(ours).ok()?;
-    let socket = Arrival::Pair(theirs);
-    let guest = Guest { socket, entrance, greeting, early, user: origin.user.clone() };
+    let socket = AcceptedSocket::Pair(theirs);
+    let guest = AdoptedConnection {
+        socket,
+        negotiated: entrance,
+        response_head: greeting,
+        prefix: early,
+        user: origin.user.clone(),
+    };
     // Sessions count by themselves from here on, and when the last of them is gone the connection has little time.
     origin.pass.settle();
     pace.note_seated();
@@ -232,10 +248,11 @@ fn seat(origin: &Origin, pace: &StreamsPace, entrance: Entrance, greeting: Bytes
 }
 
 /// An answer whose body comes from the shard.
-fn open(origin: &Origin, admitted: Admitted, under_way: UnderWay) -> Answer {
+fn open(origin: &Origin, admitted: Admitted, under_way: UnderWay) -> Http2Response {
     let greeting = Bytes::from(admitted.prelude());
     let Admitted { transport, wire, headers, commands, agent, admission } = admitted;
-    let Some(pair) = seat(origin, &under_way.pace, Entrance { transport, wire, agent, admission }, greeting, commands)
+    let Some(pair) =
+        seat(origin, &under_way.pace, Negotiated { transport, wire, agent, admission }, greeting, commands)
     else {
         return under_way.whole(respond::text(StatusCode::SERVICE_UNAVAILABLE, "no room for more connections\n"));
     };

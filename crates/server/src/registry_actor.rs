@@ -23,7 +23,7 @@ use touchline_protocol::publication::{Content, EncodedPush};
 use touchline_registry::OwnerId;
 use touchline_store::InboxMessage;
 
-use crate::inbox::{Asker, ClientOrder, Message};
+use crate::mailbox::{ClientCommand, Message, ReplyTo};
 use crate::node::Node;
 use crate::store;
 use steps::Steps;
@@ -41,19 +41,19 @@ const TICK: Duration = Duration::from_millis(50);
 const REST: Duration = Duration::from_secs(3_600);
 
 /// An order for the registrar.
-pub(crate) enum Order {
+pub(crate) enum RegistryMessage {
     /// From a client or from the server API.
-    Ask { who: Requester, ask: DirectoryRequest, asker: Asker },
+    Ask { who: Requester, ask: DirectoryRequest, asker: ReplyTo },
     /// Another node's part of a scope says something.
-    Link { scope: Arc<str>, message: Bytes },
+    ScopeMessage { scope: Arc<str>, message: Bytes },
     /// Another node's directory says something.
-    Node { from: Arc<str>, message: Bytes },
+    DirectoryMessage { from: Arc<str>, message: Bytes },
     /// A connection that was to be given something is not there.
-    Gone(OwnerId),
+    OwnerGone(OwnerId),
     /// There is a letter for a name.
-    Mail { scope: Arc<str>, name: Box<str> },
+    MessageQueued { scope: Arc<str>, name: Box<str> },
     /// Letters to a name; none = they can't be had now.
-    Letters { scope: Arc<str>, name: Box<str>, letters: Option<Vec<(u64, Bytes)>> },
+    InboxMessages { scope: Arc<str>, name: Box<str>, letters: Option<Vec<(u64, Bytes)>> },
     /// Letters that have arrived and are thrown away.
     Discarded(Vec<u64>),
     /// This node takes part in the cluster from now on, in the sight of these other nodes.
@@ -63,7 +63,7 @@ pub(crate) enum Order {
     /// Another node may be dead, or is not.
     Suspected(Arc<str>, bool),
     /// Another node is dead.
-    NodeGone(Arc<str>),
+    NodeDead(Arc<str>),
     /// The shards have looked at their connections.
     Probed,
     /// The node stops.
@@ -75,13 +75,13 @@ pub(crate) struct Probe(Arc<Node>);
 
 impl Drop for Probe {
     fn drop(&mut self) {
-        self.0.register(Order::Probed);
+        self.0.send_to_registry(RegistryMessage::Probed);
     }
 }
 
 /// What the registrar has counted.
 #[derive(Debug, Default)]
-pub(crate) struct Figures {
+pub(crate) struct RegistryMetrics {
     pub(crate) scopes: Vec<ScopeMetrics>,
     pub(crate) calls_waiting: usize,
 }
@@ -92,10 +92,10 @@ pub(crate) struct Figures {
 /// When the system refuses it.
 pub(crate) fn start(
     node: Arc<Node>,
-    directory: Directory<Asker>,
-    orders: Receiver<Order>,
+    directory: Directory<ReplyTo>,
+    orders: Receiver<RegistryMessage>,
 ) -> io::Result<JoinHandle<()>> {
-    let registrar = Registrar {
+    let registrar = RegistryActor {
         node,
         directory,
         walks: Walks::default(),
@@ -107,9 +107,9 @@ pub(crate) fn start(
     std::thread::Builder::new().name("registry".into()).spawn(move || registrar.run(&orders))
 }
 
-struct Registrar {
+struct RegistryActor {
     node: Arc<Node>,
-    directory: Directory<Asker>,
+    directory: Directory<ReplyTo>,
     walks: Walks,
     /// When the figures were last told, Unix milliseconds.
     told_ms: u64,
@@ -121,8 +121,8 @@ struct Registrar {
     awaited: Option<Vec<Arc<str>>>,
 }
 
-impl Registrar {
-    fn run(mut self, orders: &Receiver<Order>) {
+impl RegistryActor {
+    fn run(mut self, orders: &Receiver<RegistryMessage>) {
         let mut ticked_ms = 0;
         let mut steps = Steps::new(self.node.clock.now_ms());
         self.tell_figures(self.node.clock.now_ms());
@@ -144,7 +144,7 @@ impl Registrar {
             let mut is_over = false;
             for order in batch {
                 self.has_news = true;
-                is_over |= matches!(order, Order::Stop);
+                is_over |= matches!(order, RegistryMessage::Stop);
                 self.obey(order, now_ms);
             }
             if now_ms >= ticked_ms + TICK.as_millis() as u64 {
@@ -208,67 +208,71 @@ impl Registrar {
         if self.has_news && is_due {
             (self.told_ms, self.has_news) = (now_ms, false);
             let (scopes, calls_waiting) = (self.directory.figures().collect(), self.directory.calls_waiting());
-            self.node.tell_figures(Figures { scopes, calls_waiting });
+            self.node.set_registry_metrics(RegistryMetrics { scopes, calls_waiting });
         }
     }
 
-    fn obey(&mut self, order: Order, now_ms: u64) {
+    fn obey(&mut self, order: RegistryMessage, now_ms: u64) {
         match order {
-            Order::Ask { who, ask, asker } if self.walks.takes(&who, &ask) => self.walks.put(who, ask, asker),
-            Order::Ask { who, ask, asker } => {
+            RegistryMessage::Ask { who, ask, asker } if self.walks.takes(&who, &ask) => self.walks.put(who, ask, asker),
+            RegistryMessage::Ask { who, ask, asker } => {
                 if matches!(ask, DirectoryRequest::Close) {
                     self.walks.forget(who.owner);
                 }
-                let asker = (!matches!(asker, Asker::Nobody)).then_some(asker);
+                let asker = (!matches!(asker, ReplyTo::Nobody)).then_some(asker);
                 self.directory.ask(&who, ask, asker, now_ms);
             }
-            Order::Link { scope, message } => self.directory.receive(&scope, &message, now_ms),
-            Order::Node { from, message } => self.directory.receive_from_node(&from, &message, now_ms),
-            Order::Gone(owner) => {
+            RegistryMessage::ScopeMessage { scope, message } => self.directory.receive(&scope, &message, now_ms),
+            RegistryMessage::DirectoryMessage { from, message } => {
+                self.directory.receive_from_node(&from, &message, now_ms)
+            }
+            RegistryMessage::OwnerGone(owner) => {
                 self.walks.forget(owner);
                 let who = Requester { owner, user: Box::default(), is_backend: true };
                 self.directory.ask(&who, DirectoryRequest::Close, None, now_ms);
             }
-            Order::Mail { scope, name } => self.directory.mail(&scope, &name),
-            Order::Letters { scope, name, letters } => self.directory.deliver(&scope, &name, letters, now_ms),
-            Order::Discarded(ids) => self.directory.discarded(&ids),
-            Order::Joined(nodes) => {
+            RegistryMessage::MessageQueued { scope, name } => self.directory.mail(&scope, &name),
+            RegistryMessage::InboxMessages { scope, name, letters } => {
+                self.directory.deliver(&scope, &name, letters, now_ms)
+            }
+            RegistryMessage::Discarded(ids) => self.directory.discarded(&ids),
+            RegistryMessage::Joined(nodes) => {
                 self.awaited = Some(nodes);
                 self.directory.joined(now_ms);
             }
-            Order::Parted => self.awaited = None,
-            Order::Suspected(node, is_suspected) => self.directory.suspect(&node, is_suspected, now_ms),
-            Order::NodeGone(node) => {
+            RegistryMessage::Parted => self.awaited = None,
+            RegistryMessage::Suspected(node, is_suspected) => self.directory.suspect(&node, is_suspected, now_ms),
+            RegistryMessage::NodeDead(node) => {
                 self.awaited.iter_mut().for_each(|awaited| awaited.retain(|other| *other != node));
                 self.directory.gone(&node, now_ms);
             }
-            Order::Probed => self.directory.probed(now_ms),
-            Order::Stop => self.directory.goodbye(),
+            RegistryMessage::Probed => self.directory.probed(now_ms),
+            RegistryMessage::Stop => self.directory.goodbye(),
         }
     }
 
     fn perform(&mut self) {
-        let Registrar { node, directory, .. } = self;
+        let RegistryActor { node, directory, .. } = self;
         for act in directory.acts() {
             match act {
                 DirectoryEffect::Answer(asker, answer) => {
-                    node.answer(asker, answer.map_or_else(Response::Refused, Response::Answer))
+                    node.reply(asker, answer.map_or_else(Response::Refused, Response::Answer))
                 }
-                DirectoryEffect::Push(owner, message) => node.order_client(owner, ClientOrder::Push(message)),
+                DirectoryEffect::Push(owner, message) => node.command_client(owner, ClientCommand::Push(message)),
                 DirectoryEffect::PushMany(clients, push) => spread(node, &clients, &push),
                 DirectoryEffect::Call(owner, call, message) => {
-                    node.order_client(owner, ClientOrder::Call { call, message })
+                    node.command_client(owner, ClientCommand::Call { call, message })
                 }
                 DirectoryEffect::Disconnect(owner) => {
-                    node.order_client(owner, ClientOrder::Disconnect(Disconnect::FORCE_NO_RECONNECT))
+                    node.command_client(owner, ClientCommand::Disconnect(Disconnect::FORCE_NO_RECONNECT))
                 }
                 DirectoryEffect::Announce(channel, frame) => {
-                    node.tell_home(channel, Request::Announce(frame));
+                    node.send_home(channel, Request::Announce(frame));
                 }
                 DirectoryEffect::PublishChanges(channel, json) => {
                     let content = Content { data: json.into(), ..Content::default() };
                     let request = Request::Publish(Box::new(Publish { content, ..Publish::default() }));
-                    node.tell_home(channel, request);
+                    node.send_home(channel, request);
                 }
                 DirectoryEffect::Link { scope, to, message } => {
                     if let Some(cluster) = &node.cluster {
@@ -290,7 +294,7 @@ impl Registrar {
                 DirectoryEffect::DiscardMessages { ids, asker } => store::discard(node, ids, asker),
                 DirectoryEffect::Probe => {
                     let probe = Arc::new(Probe(Arc::clone(node)));
-                    node.tell_shards(|| Message::Probe(Arc::clone(&probe)));
+                    node.send_to_shards(|| Message::Probe(Arc::clone(&probe)));
                 }
                 DirectoryEffect::OptionsDiffer { scope, node } => {
                     tracing::warn!(%scope, %node, "another node has other options for this scope: all follow the strictest policy and the smallest limits");
@@ -311,11 +315,11 @@ fn spread(node: &Node, clients: &[OwnerId], push: &Arc<EncodedPush>) {
     for owner in clients {
         match route(*owner, node.shards.len()) {
             Some((shard, slot)) => by_shard.entry(shard).or_default().push((*owner, slot)),
-            None => node.register(Order::Gone(*owner)),
+            None => node.send_to_registry(RegistryMessage::OwnerGone(*owner)),
         }
     }
     for (shard, clients) in by_shard {
-        node.send(shard, Message::Spread { clients, push: Arc::clone(push) });
+        node.send(shard, Message::PushMany { clients, push: Arc::clone(push) });
     }
 }
 

@@ -19,23 +19,23 @@ use super::Shard;
 use super::half_open::{Closed, Waiting};
 use super::socket::Socket;
 use crate::agent::Agent;
-use crate::handshake::{self, Entrance, HEADERS_MAX, Headers, Refusal};
+use crate::handshake::{self, HEADERS_MAX, HandshakeRefusal, Headers, Negotiated};
 use crate::http::{self, Caller, Port, Side};
 use crate::node::Node;
 use crate::proxies::Remote;
 use crate::tls::Tls;
 
 /// Tokens of the listeners: that of HTTP, those of lines and of the internal port, if there are any.
-const DOORS: [Token; 3] = [Token(usize::MAX), Token(usize::MAX - 1), Token(usize::MAX - 2)];
+const LISTENER_TOKENS: [Token; 3] = [Token(usize::MAX), Token(usize::MAX - 1), Token(usize::MAX - 2)];
 /// Tokens of visitors begin here; those of connections are below.
-const VISITORS: usize = 1 << 32;
+const PENDING_TOKENS_FROM: usize = 1 << 32;
 /// Connections accepted in one turn.
 const ACCEPTS_MAX: usize = 32;
 /// Pause when a connection can't be accepted and nothing can be closed for it here, milliseconds: trying again at once
 /// would spin.
 const PAUSE_MS: u64 = 100;
 /// Between two log lines about connections that can't be accepted, milliseconds.
-const COMPLAINT_MS: u64 = 60_000;
+const ERROR_REPORT_INTERVAL_MS: u64 = 60_000;
 /// What the system says when the process, or the machine, has no file descriptors left (errno(3): EMFILE, ENFILE).
 const NO_DESCRIPTORS: [i32; 2] = [24, 23];
 /// TLS handshakes that may begin at once, as time at their rate, microseconds: twice the time between two ticks, which
@@ -52,42 +52,42 @@ pub(crate) struct Listeners {
 }
 
 /// One listener.
-struct Gate {
+struct Listener {
     listener: TcpListener,
     /// Somebody may be waiting outside.
-    is_knocked: bool,
+    is_ready: bool,
     /// Nobody is let in here before this time, Unix milliseconds.
     paused_until_ms: u64,
     port: Port,
 }
 
 /// The listeners of a shard, and those who have come in and said nothing yet.
-pub(super) struct Door {
-    gates: Vec<Gate>,
+pub(super) struct Acceptor {
+    listeners: Vec<Listener>,
     /// Nobody is let in before this time, Unix milliseconds.
     closed_until_ms: u64,
-    visitors: HashMap<usize, Visitor>,
+    pending: HashMap<usize, PendingConnection>,
     /// Visitors by the time until which they must have spoken.
-    patience: VecDeque<(u64, usize)>,
-    next_visitor: usize,
+    deadlines: VecDeque<(u64, usize)>,
+    next_pending: usize,
     /// When connections that can't be accepted are told of again, Unix milliseconds, and how many there were since the
     /// last time.
-    complaint: (u64, u64),
+    error_report: (u64, u64),
 }
 
-struct Visitor {
+struct PendingConnection {
     socket: TcpStream,
     remote: Remote,
     side: Side,
 }
 
-impl Door {
+impl Acceptor {
     /// A door at listeners that are non-blocking.
     ///
     /// # Errors
     /// When the poller does not take them.
     pub(super) fn new(listeners: Listeners, node: &Node, registry: &mio::Registry) -> std::io::Result<Self> {
-        let mut gates = Vec::with_capacity(DOORS.len());
+        let mut gates = Vec::with_capacity(LISTENER_TOKENS.len());
         let port = |side, is_for_lines, tls: &Option<Arc<Tls>>, is_introduced| Port {
             side,
             is_for_lines,
@@ -104,37 +104,44 @@ impl Door {
         for (listener, port) in all {
             let Some(listener) = listener else { continue };
             let mut listener = TcpListener::from_std(listener);
-            registry.register(&mut listener, DOORS[gates.len()], Interest::READABLE)?;
-            gates.push(Gate { listener, is_knocked: true, paused_until_ms: 0, port });
+            registry.register(&mut listener, LISTENER_TOKENS[gates.len()], Interest::READABLE)?;
+            gates.push(Listener { listener, is_ready: true, paused_until_ms: 0, port });
         }
         let (visitors, patience) = Default::default();
-        Ok(Door { gates, closed_until_ms: 0, visitors, patience, next_visitor: VISITORS, complaint: (0, 0) })
+        Ok(Acceptor {
+            listeners: gates,
+            closed_until_ms: 0,
+            pending: visitors,
+            deadlines: patience,
+            next_pending: PENDING_TOKENS_FROM,
+            error_report: (0, 0),
+        })
     }
 
-    pub(super) fn knock(&mut self, token: Token) {
-        if let Some(gate) = self.gates.get_mut(usize::MAX - token.0) {
-            gate.is_knocked = true;
+    pub(super) fn on_ready(&mut self, token: Token) {
+        if let Some(gate) = self.listeners.get_mut(usize::MAX - token.0) {
+            gate.is_ready = true;
         }
     }
 
     /// How many have come in and said nothing.
-    pub(super) fn visitors(&self) -> usize {
-        self.visitors.len()
+    pub(super) fn pending_count(&self) -> usize {
+        self.pending.len()
     }
 
     /// Whether a visitor is there and has said nothing.
     pub(super) fn is_waiting(&self, visitor: Token) -> bool {
-        self.visitors.contains_key(&visitor.0)
+        self.pending.contains_key(&visitor.0)
     }
 
     /// Sends a visitor away.
-    pub(super) fn dismiss(&mut self, visitor: Token) {
-        self.visitors.remove(&visitor.0);
+    pub(super) fn drop_pending(&mut self, visitor: Token) {
+        self.pending.remove(&visitor.0);
     }
 
     /// Says in the log that a connection could not be accepted, some time after it has said so before.
-    fn complain(&mut self, error: &Error, now_ms: u64) {
-        let (due_ms, count) = &mut self.complaint;
+    fn report_error(&mut self, error: &Error, now_ms: u64) {
+        let (due_ms, count) = &mut self.error_report;
         *count += 1;
         if *due_ms <= now_ms {
             let is_short = error.raw_os_error().is_some_and(|code| NO_DESCRIPTORS.contains(&code));
@@ -144,55 +151,55 @@ impl Door {
                 ""
             };
             tracing::warn!(%error, count = *count, "connections could not be accepted{remedy}");
-            self.complaint = (now_ms + COMPLAINT_MS, 0);
+            self.error_report = (now_ms + ERROR_REPORT_INTERVAL_MS, 0);
         }
     }
 }
 
 /// Whether a token is a listener's.
-pub(super) fn is_door(token: Token) -> bool {
-    DOORS.contains(&token)
+pub(super) fn is_listener(token: Token) -> bool {
+    LISTENER_TOKENS.contains(&token)
 }
 
 /// Whether a token is a visitor's.
-pub(super) fn is_visitor(token: Token) -> bool {
-    token.0 >= VISITORS && !is_door(token)
+pub(super) fn is_pending(token: Token) -> bool {
+    token.0 >= PENDING_TOKENS_FROM && !is_listener(token)
 }
 
 impl Shard {
     /// Whether somebody can be let in at once.
-    pub(super) fn has_guests(&self) -> bool {
-        self.door.closed_until_ms <= self.now_ms && self.door.gates.iter().any(|gate| self.is_open(gate))
+    pub(super) fn has_ready_listener(&self) -> bool {
+        self.door.closed_until_ms <= self.now_ms && self.door.listeners.iter().any(|gate| self.is_open(gate))
     }
 
     /// Whether somebody may be waiting at a listener who can be let in. While the node drains, only HTTP has an answer
     /// to that: it is drained.
-    fn is_open(&self, gate: &Gate) -> bool {
-        gate.is_knocked && gate.paused_until_ms <= self.now_ms && (self.drain.is_none() || !gate.port.is_for_lines)
+    fn is_open(&self, gate: &Listener) -> bool {
+        gate.is_ready && gate.paused_until_ms <= self.now_ms && (self.drain.is_none() || !gate.port.is_for_lines)
     }
 
     /// Lets in who waits outside.
     pub(super) fn accept(&mut self) {
-        if self.has_guests() {
+        if self.has_ready_listener() {
             self.accept_some();
             self.tell_half_open();
         }
     }
 
     /// Another shard has closed connections: what could not be accepted is tried again.
-    pub(super) fn open_door(&mut self) {
+    pub(super) fn retry_accepts(&mut self) {
         self.door.closed_until_ms = 0;
     }
 
     /// Lets in a turn's share.
     fn accept_some(&mut self) {
         for _ in 0..ACCEPTS_MAX {
-            if !self.has_guests() {
+            if !self.has_ready_listener() {
                 return;
             }
             let now_ms = self.now_ms;
-            let Some(open) = self.door.gates.iter().position(|gate| self.is_open(gate)) else { return };
-            let gate = &mut self.door.gates[open];
+            let Some(open) = self.door.listeners.iter().position(|gate| self.is_open(gate)) else { return };
+            let gate = &mut self.door.listeners[open];
             if gate.port.tls.is_some()
                 && let Some(wait_us) = wait_for_handshake(&self.node)
             {
@@ -204,9 +211,9 @@ impl Shard {
                 Ok((socket, peer)) => {
                     let port = gate.port.clone();
                     self.limit_half_open();
-                    self.isolated(|shard| shard.let_in(socket, peer.ip(), port));
+                    self.isolated(|shard| shard.admit(socket, peer.ip(), port));
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => gate.is_knocked = false,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => gate.is_ready = false,
                 Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
                 Err(error) if !self.makes_room(&error) => return,
                 Err(_) => {}
@@ -217,7 +224,7 @@ impl Shard {
     /// What is done when a connection can't be accepted. True = it may be tried again at once.
     fn makes_room(&mut self, error: &Error) -> bool {
         self.metrics.accept_errors.add(1);
-        self.door.complain(error, self.now_ms);
+        self.door.report_error(error, self.now_ms);
         let is_short = error.raw_os_error().is_some_and(|code| NO_DESCRIPTORS.contains(&code));
         match if is_short { self.make_room() } else { Closed::Nothing } {
             Closed::Now => true,
@@ -232,7 +239,7 @@ impl Shard {
 
     /// Begins with a fresh connection. What takes more than one piece, a proxy's header or TLS, is for a task; the
     /// socket comes back from there.
-    fn let_in(&mut self, socket: TcpStream, peer: IpAddr, port: Port) {
+    fn admit(&mut self, socket: TcpStream, peer: IpAddr, port: Port) {
         let remote = Remote::of(peer);
         if port.is_introduced && !self.node.proxies.contains(peer) {
             self.metrics.proxy_headers_refused.add_shared(1);
@@ -241,15 +248,15 @@ impl Shard {
         }
         if port.tls.is_some() {
             let limit = self.node.settings.http_server.tls_handshake_rate_limit;
-            self.node.entry.handshakes.take(limit, HANDSHAKES_BURST_US, self.node.clock.elapsed_us());
+            self.node.admission.handshakes.take(limit, HANDSHAKES_BURST_US, self.node.clock.elapsed_us());
         }
         if port.is_introduced || port.tls.is_some() {
             let caller = self.caller(remote, port.side);
             tokio::task::spawn_local(http::prepare(caller, socket.into(), port));
         } else if port.is_for_lines {
-            self.welcome_lines(socket, remote);
+            self.serve_lines(socket, remote);
         } else {
-            self.hear(Visitor { socket, remote, side: port.side }, None);
+            self.read_head(PendingConnection { socket, remote, side: port.side }, None);
         }
     }
 
@@ -258,7 +265,7 @@ impl Shard {
     }
 
     /// Lines need no handshake.
-    fn welcome_lines(&mut self, socket: TcpStream, remote: Remote) {
+    fn serve_lines(&mut self, socket: TcpStream, remote: Remote) {
         if self.drain.is_none()
             && let Ok(admission) = self.node.admit(remote)
         {
@@ -268,7 +275,7 @@ impl Shard {
 
     /// A connection comes back of which a proxy has told whose it is. Tasks are made on the shard's own thread only,
     /// and this may be another: so the poller tells what has been sent.
-    pub(super) fn welcome_introduced(
+    pub(super) fn serve_introduced(
         &mut self,
         socket: std::net::TcpStream,
         remote: Remote,
@@ -277,37 +284,37 @@ impl Shard {
     ) {
         let socket = TcpStream::from_std(socket);
         if is_for_lines {
-            self.isolated(|shard| shard.welcome_lines(socket, remote));
+            self.isolated(|shard| shard.serve_lines(socket, remote));
         } else {
-            self.wait_for(Visitor { socket, remote, side }, None);
+            self.keep_pending(PendingConnection { socket, remote, side }, None);
         }
     }
 
     /// A visitor has something to say.
-    pub(super) fn hear_visitor(&mut self, token: Token) {
-        if let Some(visitor) = self.door.visitors.remove(&token.0) {
-            self.welcome(visitor, Some(token));
+    pub(super) fn read_pending(&mut self, token: Token) {
+        if let Some(visitor) = self.door.pending.remove(&token.0) {
+            self.serve_accepted(visitor, Some(token));
         }
     }
 
     /// Sends visitors away who have said nothing in time.
-    pub(super) fn dismiss_visitors(&mut self) {
-        while let Some((until_ms, visitor)) = self.door.patience.front().copied() {
-            if until_ms > self.now_ms && self.door.visitors.contains_key(&visitor) {
+    pub(super) fn drop_overdue(&mut self) {
+        while let Some((until_ms, visitor)) = self.door.deadlines.front().copied() {
+            if until_ms > self.now_ms && self.door.pending.contains_key(&visitor) {
                 break;
             }
-            self.door.patience.pop_front();
-            self.door.visitors.remove(&visitor);
+            self.door.deadlines.pop_front();
+            self.door.pending.remove(&visitor);
         }
     }
 
     /// Serves a visitor. A panic on the way ends that visit only, and is counted.
-    fn welcome(&mut self, visitor: Visitor, known: Option<Token>) {
-        self.isolated(|shard| shard.hear(visitor, known));
+    fn serve_accepted(&mut self, visitor: PendingConnection, known: Option<Token>) {
+        self.isolated(|shard| shard.read_head(visitor, known));
     }
 
     /// Hears what a visitor has to say. `known` is its token, if the poller has it.
-    fn hear(&mut self, mut visitor: Visitor, known: Option<Token>) {
+    fn read_head(&mut self, mut visitor: PendingConnection, known: Option<Token>) {
         // What is read from now on might never be answered.
         if self.node.is_stopped.load(Relaxed) {
             return;
@@ -316,7 +323,7 @@ impl Shard {
             Ok(0) => return,
             Ok(length) => length,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                return self.wait_for(visitor, known);
+                return self.keep_pending(visitor, known);
             }
             Err(_) => return,
         };
@@ -343,23 +350,23 @@ impl Shard {
         }
     }
 
-    fn wait_for(&mut self, mut visitor: Visitor, known: Option<Token>) {
-        let token = known.unwrap_or(Token(self.door.next_visitor));
+    fn keep_pending(&mut self, mut visitor: PendingConnection, known: Option<Token>) {
+        let token = known.unwrap_or(Token(self.door.next_pending));
         if known.is_none() {
             if self.registry.register(&mut visitor.socket, token, Interest::READABLE | Interest::WRITABLE).is_err() {
                 return;
             }
-            self.door.next_visitor += 1;
+            self.door.next_pending += 1;
             let until_ms = self.now_ms + self.node.settings.http_server.header_timeout.as_millis() as u64;
-            self.door.patience.push_back((until_ms, token.0));
+            self.door.deadlines.push_back((until_ms, token.0));
         }
-        self.door.visitors.insert(token.0, visitor);
+        self.door.pending.insert(token.0, visitor);
         if known.is_none() {
             self.note_half_open(Waiting::Visitor(token));
         }
     }
 
-    fn hand_to_http(&mut self, mut visitor: Visitor, known: Option<Token>, length: usize) {
+    fn hand_to_http(&mut self, mut visitor: PendingConnection, known: Option<Token>, length: usize) {
         if known.is_some() && self.registry.deregister(&mut visitor.socket).is_err() {
             return;
         }
@@ -372,7 +379,7 @@ impl Shard {
 /// How long a TLS handshake has to wait, microseconds; none = it may begin.
 fn wait_for_handshake(node: &Node) -> Option<u64> {
     let limit = node.settings.http_server.tls_handshake_rate_limit;
-    node.entry.handshakes.wait(limit, HANDSHAKES_BURST_US, node.clock.elapsed_us())
+    node.admission.handshakes.wait(limit, HANDSHAKES_BURST_US, node.clock.elapsed_us())
 }
 
 /// The answer to a handshake while the node takes no more clients: it costs no task and no buffer.
@@ -386,7 +393,7 @@ struct Opening {
     answer: Vec<u8>,
     /// The length of its head, bytes.
     head: usize,
-    entrance: Entrance,
+    entrance: Negotiated,
 }
 
 /// What becomes of the first bytes of a connection.
@@ -416,7 +423,7 @@ fn grant(node: &Node, remote: Remote, bytes: &[u8]) -> Verdict {
     }
     let granted = match handshake::examine(node, remote, transport, query, &headers) {
         Ok(granted) => granted,
-        Err(Refusal::Full) if head == bytes.len() => return Verdict::Full,
+        Err(HandshakeRefusal::Full) if head == bytes.len() => return Verdict::Full,
         Err(_) => return Verdict::ForHttp,
     };
     let mut answer =
@@ -432,6 +439,7 @@ fn grant(node: &Node, remote: Remote, bytes: &[u8]) -> Verdict {
         answer.extend_from_slice(deflate::GRANTED.as_bytes());
     }
     answer.extend_from_slice(b"\r\n\r\n");
-    let entrance = Entrance { transport, wire: granted.wire, agent: Agent::of(&headers), admission: granted.admission };
+    let entrance =
+        Negotiated { transport, wire: granted.wire, agent: Agent::of(&headers), admission: granted.admission };
     Verdict::Granted(Opening { answer, head, entrance })
 }

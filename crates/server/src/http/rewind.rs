@@ -14,8 +14,8 @@ use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 
 use super::gauge::Gauge;
-use super::pace::Pace;
-use crate::shard::{Arrival, Pass};
+use super::timeouts::TimeoutTimer;
+use crate::shard::{AcceptedSocket, Pass};
 
 /// A socket.
 pub(super) enum Stream {
@@ -28,12 +28,12 @@ impl Stream {
     ///
     /// # Errors
     /// When the runtime does not give it away.
-    pub(super) fn into_arrival(self) -> io::Result<Arrival> {
+    pub(super) fn into_arrival(self) -> io::Result<AcceptedSocket> {
         Ok(match self {
-            Stream::Plain(socket) => Arrival::Tcp(socket.into_std()?),
+            Stream::Plain(socket) => AcceptedSocket::Tcp(socket.into_std()?),
             Stream::Tls(stream) => {
                 let (socket, session) = stream.into_inner();
-                Arrival::Tls(socket.into_std()?, Box::new(session))
+                AcceptedSocket::Tls(socket.into_std()?, Box::new(session))
             }
         })
     }
@@ -49,13 +49,13 @@ const PARTING_PIECE: usize = 8 * 1024;
 /// Who wants to know of what is read.
 pub(super) enum Watch {
     /// HTTP/1: whether a request has begun, and whether the last answer has left.
-    Requests(Rc<Pace>, Rc<Pass>),
+    Requests(Rc<TimeoutTimer>, Rc<Pass>),
     /// HTTP/2: how many frames have come.
     Frames(Box<Gauge>),
 }
 
 /// A socket, the bytes that were read from it before, and who wants to know of more.
-pub(super) struct Begun {
+pub(super) struct Rewind {
     early: Bytes,
     stream: Stream,
     watch: Watch,
@@ -72,9 +72,9 @@ struct Parting {
     left: usize,
 }
 
-impl Begun {
+impl Rewind {
     pub(super) fn new(early: Bytes, stream: Stream, watch: Watch) -> Self {
-        Begun { early, stream, watch, owes: false, parting: None }
+        Rewind { early, stream, watch, owes: false, parting: None }
     }
 
     /// Whether something is to be written that had no room yet.
@@ -97,7 +97,7 @@ macro_rules! each {
     };
 }
 
-impl Begun {
+impl Rewind {
     fn poll_bytes(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.early.is_empty() {
             return each!(&mut self.stream, socket => Pin::new(socket).poll_read(context, buffer));
@@ -109,7 +109,7 @@ impl Begun {
     }
 }
 
-impl Begun {
+impl Rewind {
     fn note_write(&mut self, outcome: &Poll<io::Result<usize>>) {
         self.owes = outcome.is_pending();
         if let (Watch::Requests(pace, _), Poll::Ready(Ok(1..))) = (&self.watch, outcome) {
@@ -118,7 +118,7 @@ impl Begun {
     }
 }
 
-impl AsyncRead for Begun {
+impl AsyncRead for Rewind {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -143,7 +143,7 @@ impl AsyncRead for Begun {
     }
 }
 
-impl AsyncWrite for Begun {
+impl AsyncWrite for Rewind {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let outcome = each!(&mut self.stream, socket => Pin::new(socket).poll_write(context, bytes));
         self.note_write(&outcome);
@@ -169,7 +169,7 @@ impl AsyncWrite for Begun {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Begun { stream, parting, watch, .. } = &mut *self;
+        let Rewind { stream, parting, watch, .. } = &mut *self;
         if parting.is_none() {
             ready!(each!(stream, socket => Pin::new(socket).poll_shutdown(context)))?;
             if let Watch::Requests(_, pass) = watch {

@@ -8,9 +8,9 @@ use touchline_engine::Request;
 use touchline_engine::directory::Directory;
 use touchline_engine::request::{Appended, Epoch, Loaded, Runs};
 
-use crate::inbox::{Asker, Message};
+use crate::mailbox::{Message, ReplyTo};
 use crate::node::Node;
-use crate::registrar::Order;
+use crate::registry_actor::RegistryMessage;
 use crate::server::StartError;
 use crate::settings::Settings;
 use crate::tls::{TlsError, read_pem};
@@ -22,7 +22,7 @@ use crate::tls::{TlsError, read_pem};
 pub(crate) fn join(
     settings: &Settings,
     (id, started_ms): (&str, u64),
-    directory: &Directory<Asker>,
+    directory: &Directory<ReplyTo>,
 ) -> Result<Option<(Cluster, Joining)>, StartError> {
     if !settings.cluster.is_on() {
         return Ok(None);
@@ -98,37 +98,43 @@ pub(crate) fn epoch_of(StreamRun { epoch, run }: StreamRun) -> Epoch {
 
 /// Hands on what other nodes say.
 pub(crate) fn take(node: &Node, incoming: ClusterEvent) {
-    let to_channel = |channel: Arc<str>, request: Request| node.tell_home(channel, request);
+    let to_channel = |channel: Arc<str>, request: Request| node.send_home(channel, request);
     match incoming {
         ClusterEvent::Joined(nodes) => {
-            node.set_aside(None);
+            node.set_version_conflict(None);
             node.is_settled.store(false, Relaxed);
-            node.register(Order::Joined(nodes));
+            node.send_to_registry(RegistryMessage::Joined(nodes));
         }
-        ClusterEvent::VersionConflict(why) => node.set_aside(Some(why)),
+        ClusterEvent::VersionConflict(why) => node.set_version_conflict(Some(why)),
         ClusterEvent::StreamsUnavailable(why) => node.set_stream_fault(why),
-        ClusterEvent::Suspected { node: other, is_suspected } => node.register(Order::Suspected(other, is_suspected)),
-        ClusterEvent::NodeDead { node: other } => node.register(Order::NodeGone(other)),
+        ClusterEvent::Suspected { node: other, is_suspected } => {
+            node.send_to_registry(RegistryMessage::Suspected(other, is_suspected))
+        }
+        ClusterEvent::NodeDead { node: other } => node.send_to_registry(RegistryMessage::NodeDead(other)),
         ClusterEvent::Linked(is_linked) => {
             if !is_linked {
                 node.is_settled.store(false, Relaxed);
-                node.register(Order::Parted);
+                node.send_to_registry(RegistryMessage::Parted);
             }
             // Another reason than that the link is gone is told anew.
             node.set_stream_fault(String::new());
             // Shards first: whoever sees that the node is cut off, and publishes then, reaches its subscribers.
-            node.tell_shards(|| Message::Linked(is_linked));
+            node.send_to_shards(|| Message::Linked(is_linked));
             node.is_linked.store(is_linked, Relaxed);
         }
-        ClusterEvent::Advanced { namespace } => node.tell_shards(|| Message::Grown(Arc::clone(&namespace))),
-        ClusterEvent::ScopeMessage { scope, message } => node.register(Order::Link { scope, message }),
+        ClusterEvent::Advanced { namespace } => node.send_to_shards(|| Message::Advanced(Arc::clone(&namespace))),
+        ClusterEvent::ScopeMessage { scope, message } => {
+            node.send_to_registry(RegistryMessage::ScopeMessage { scope, message })
+        }
         ClusterEvent::DirectoryMessage { message, .. } if message.first() == Some(&EMULATED) => {
             if let Some((seal, commands)) = read_emulated(&message) {
                 node.emulate(seal, &node.id, message.slice_ref(commands));
             }
         }
-        ClusterEvent::DirectoryMessage { from, message } => node.register(Order::Node { from, message }),
-        ClusterEvent::Broadcast { message, reply } => node.send(0, Message::Order { message, reply }),
+        ClusterEvent::DirectoryMessage { from, message } => {
+            node.send_to_registry(RegistryMessage::DirectoryMessage { from, message })
+        }
+        ClusterEvent::Broadcast { message, reply } => node.send(0, Message::Broadcast { message, reply }),
         ClusterEvent::Ephemeral { channel, payload } => to_channel(channel, Request::Ephemeral(payload)),
         ClusterEvent::Stored { channel, stored, previous, epoch } => {
             let epoch = Some(Epoch::from_bits(epoch));

@@ -7,12 +7,12 @@ const BURST_MIN: u64 = 1_000;
 
 /// What a connection has sent of what it may.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Allowance {
+pub(crate) struct RateLimiter {
     /// For commands and for bytes: when what has been sent is made up for, microseconds.
     due_us: [u64; 2],
 }
 
-impl Allowance {
+impl RateLimiter {
     /// Takes note of amounts, each with the number allowed in a second (0 = any). When one is above its rate: the time
     /// until which it must wait.
     pub(crate) fn charge(&mut self, amounts: [(usize, usize); 2], now_us: u64) -> Option<u64> {
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn a_burst_passes_and_what_is_above_the_rate_waits() {
-        let mut allowance = Allowance::default();
+        let mut allowance = RateLimiter::default();
         assert_eq!(allowance.charge([(2_000, 10_000), (0, 0)], 1_000_000), None, "a fifth of a second's worth");
         assert_eq!(allowance.charge([(1_000, 10_000), (0, 0)], 1_000_000), Some(1_100_000));
         assert_eq!(allowance.charge([(0, 10_000), (0, 0)], 1_100_000), None, "the wait was enough");
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn a_steady_client_at_its_rate_never_waits() {
-        let mut allowance = Allowance::default();
+        let mut allowance = RateLimiter::default();
         for step in 0..10_000u64 {
             assert_eq!(allowance.charge([(1, 100), (50, 5_000)], step * 10_000), None);
         }
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn a_slow_rate_still_lets_a_client_begin() {
-        let mut allowance = Allowance::default();
+        let mut allowance = RateLimiter::default();
         assert_eq!(allowance.charge([(129, 1), (0, 0)], 0), None, "connect and a full set of subscriptions");
     }
 }

@@ -11,12 +11,12 @@ const PROOF: usize = 16;
 
 /// Makes and breaks the seals of one life of a node: the client id, and a proof of it by a key that nobody else knows.
 /// So a shard keeps nothing.
-pub(crate) struct Seals(hmac::Key);
+pub(crate) struct HmacSigner(hmac::Key);
 
-impl Seals {
+impl HmacSigner {
     /// Seals with a key of their own, which must be random.
     pub(crate) fn new(key: [u8; 32]) -> Self {
-        Seals(hmac::Key::new(hmac::HMAC_SHA256, &key))
+        HmacSigner(hmac::Key::new(hmac::HMAC_SHA256, &key))
     }
 
     /// Whose seal this is, if it is one of ours.
@@ -35,7 +35,7 @@ impl Seals {
     }
 }
 
-impl SessionSigner for Seals {
+impl SessionSigner for HmacSigner {
     fn seal(&self, client: OwnerId) -> String {
         URL_SAFE_NO_PAD.encode([&client.0[..], &self.prove(client.0)].concat())
     }
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn only_our_own_seals_open() {
-        let (ours, others) = (Seals::new([1; 32]), Seals::new([2; 32]));
+        let (ours, others) = (HmacSigner::new([1; 32]), HmacSigner::new([2; 32]));
         let seal = ours.seal(OwnerId([7; 16]));
         assert_eq!(ours.open(&seal), Some(OwnerId([7; 16])));
         assert_eq!(others.open(&seal), None);

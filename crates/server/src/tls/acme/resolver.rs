@@ -12,7 +12,7 @@ pub(super) const PROVING: &[u8] = b"acme-tls/1";
 
 /// That a name is ours.
 #[derive(Debug)]
-pub(super) enum Proof {
+pub(super) enum Challenge {
     /// To be shown in a handshake (`tls-alpn-01`).
     Tls(Arc<ServerConfig>),
     /// To be shown for a request (`http-01`).
@@ -21,27 +21,27 @@ pub(super) enum Proof {
 
 /// Certificates and proofs, by host in lower case.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct CertResolver {
     /// The host of clients that name none.
     fallback: String,
-    all: RwLock<All>,
+    all: RwLock<Certificates>,
 }
 
 #[derive(Debug, Default)]
-struct All {
+struct Certificates {
     certificates: HashMap<String, Arc<CertifiedKey>>,
-    proofs: HashMap<String, Proof>,
+    proofs: HashMap<String, Challenge>,
 }
 
 /// A proof that is held as long as this lives.
-pub(super) struct Proving<'a> {
-    held: &'a Held,
+pub(super) struct ChallengeGuard<'a> {
+    held: &'a CertResolver,
     host: String,
 }
 
-impl Held {
+impl CertResolver {
     pub(super) fn new(fallback: String) -> Self {
-        Held { fallback, all: RwLock::default() }
+        CertResolver { fallback, all: RwLock::default() }
     }
 
     /// Serves a certificate from now on.
@@ -50,9 +50,9 @@ impl Held {
     }
 
     /// Shows a proof to whoever asks.
-    pub(super) fn prove(&self, host: &str, proof: Proof) -> Proving<'_> {
+    pub(super) fn prove(&self, host: &str, proof: Challenge) -> ChallengeGuard<'_> {
         self.write().proofs.insert(host.to_owned(), proof);
-        Proving { held: self, host: host.to_owned() }
+        ChallengeGuard { held: self, host: host.to_owned() }
     }
 
     /// What a handshake is answered with that asks for a proof and nothing else.
@@ -62,36 +62,36 @@ impl Held {
             return None;
         }
         match self.read().proofs.get(&hello.server_name()?.to_ascii_lowercase())? {
-            Proof::Tls(config) => Some(Arc::clone(config)),
-            Proof::Http { .. } => None,
+            Challenge::Tls(config) => Some(Arc::clone(config)),
+            Challenge::Http { .. } => None,
         }
     }
 
     /// What a request is answered with that asks for a proof.
     pub(super) fn answer(&self, wanted: &str) -> Option<String> {
         self.read().proofs.values().find_map(|proof| match proof {
-            Proof::Http { token, answer } if token == wanted => Some(answer.clone()),
+            Challenge::Http { token, answer } if token == wanted => Some(answer.clone()),
             _ => None,
         })
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, All> {
+    fn read(&self) -> RwLockReadGuard<'_, Certificates> {
         self.all.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, All> {
+    fn write(&self) -> RwLockWriteGuard<'_, Certificates> {
         self.all.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl ResolvesServerCert for Held {
+impl ResolvesServerCert for CertResolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let host = hello.server_name().unwrap_or(&self.fallback).to_ascii_lowercase();
         self.read().certificates.get(&host).cloned()
     }
 }
 
-impl Drop for Proving<'_> {
+impl Drop for ChallengeGuard<'_> {
     fn drop(&mut self) {
         self.held.write().proofs.remove(&self.host);
     }

@@ -15,8 +15,8 @@ use touchline_protocol::Error;
 use touchline_protocol::publication::Content;
 
 use super::Shard;
-use crate::inbox::Asker;
-use crate::{store, together};
+use crate::mailbox::ReplyTo;
+use crate::{cluster_events, store};
 
 /// Bytes around what a publication says, on its way to the other nodes: names of fields, numbers, headers.
 const PUBLICATION_AROUND: usize = 1_024;
@@ -41,14 +41,14 @@ fn say_unreadable(channel: &str, Unreadable { format }: Unreadable, now_ms: u64)
 
 /// Requests to one channel that wait, in order.
 #[derive(Default)]
-pub(super) struct Waiting {
-    requests: Vec<(Request, Asker)>,
+pub(super) struct WaitingRequests {
+    requests: Vec<(Request, ReplyTo)>,
     /// The subscribers that come or go by one of them: who asks next is not compared with all that wait.
     subscribers: HashSet<ConnectionId>,
 }
 
-impl Waiting {
-    fn push(&mut self, request: Request, asker: Asker) {
+impl WaitingRequests {
+    fn push(&mut self, request: Request, asker: ReplyTo) {
         self.subscribers.extend(request.subscriber());
         self.requests.push((request, asker));
     }
@@ -56,7 +56,7 @@ impl Waiting {
 
 impl Shard {
     /// Carries a request to a channel out, now or as soon as the node hears the channel.
-    pub(super) fn submit(&mut self, channel: &Arc<str>, request: Request, asker: Asker) {
+    pub(super) fn submit(&mut self, channel: &Arc<str>, request: Request, asker: ReplyTo) {
         // What a session says about one channel stays in order. In a channel that is heard only those wait who are
         // ahead of it.
         if let Some(subscriber) = request.subscriber()
@@ -66,14 +66,14 @@ impl Shard {
             return waiting.push(request, asker);
         }
         if self.node.cluster.is_some() && self.is_too_large(channel, &request) {
-            return self.node.answer(asker, Response::Refused(Error::BAD_REQUEST));
+            return self.node.reply(asker, Response::Refused(Error::BAD_REQUEST));
         }
         match self.channels.submit(channel, request, self.now_ms) {
             Submitted::Done(response) => {
                 if matches!(response, Response::Published(_)) {
                     self.count_publication(channel);
                 }
-                self.node.answer(asker, response);
+                self.node.reply(asker, response);
             }
             Submitted::Wait(request) => self.waiting.entry(Arc::clone(channel)).or_default().push(request, asker),
             Submitted::Append(namespace, payload, key) => {
@@ -81,9 +81,9 @@ impl Shard {
                 let node = Arc::clone(&self.node);
                 let done = move |stored: Option<(u64, StreamRun)>| {
                     let response = stored.map_or(Response::Refused(Error::CLUSTER_UNREACHABLE), |(offset, epoch)| {
-                        Response::Published(Some(StreamPosition { offset, epoch: together::epoch_of(epoch) }))
+                        Response::Published(Some(StreamPosition { offset, epoch: cluster_events::epoch_of(epoch) }))
                     });
-                    node.answer(asker, response);
+                    node.reply(asker, response);
                 };
                 cluster.append(Arc::clone(channel), namespace, payload, key, Box::new(done));
                 self.count_publication(channel);
@@ -92,7 +92,7 @@ impl Shard {
                 let Some(cluster) = &self.node.cluster else { return };
                 let node = Arc::clone(&self.node);
                 let done = move |is_done: bool| {
-                    node.answer(
+                    node.reply(
                         asker,
                         if is_done { Response::Done } else { Response::Refused(Error::CLUSTER_UNREACHABLE) },
                     );

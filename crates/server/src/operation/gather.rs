@@ -11,14 +11,14 @@ use touchline_protocol::encode::{self, Object};
 use super::Json;
 
 #[derive(Deserialize)]
-struct Answer<'a> {
+struct NodeReply<'a> {
     #[serde(borrow)]
     result: Option<&'a RawValue>,
-    error: Option<Refused>,
+    error: Option<NodeError>,
 }
 
 #[derive(Deserialize)]
-struct Refused {
+struct NodeError {
     code: u32,
 }
 
@@ -36,7 +36,7 @@ struct Count {
 }
 
 fn result(answer: &Bytes) -> Option<&str> {
-    let answer: Answer<'_> = serde_json::from_slice(answer).ok()?;
+    let answer: NodeReply<'_> = serde_json::from_slice(answer).ok()?;
     answer.result.map(RawValue::get)
 }
 
@@ -83,7 +83,7 @@ pub(super) fn merge(method: &str, own: Json, answers: &[Bytes]) -> Result<Json, 
 
 /// Whether an answer is that of the one node that has the client: anything but that the client is not there.
 pub(super) fn is_of_client(answer: &[u8]) -> bool {
-    serde_json::from_slice(answer).is_ok_and(|answer: Answer<'_>| match answer.error {
+    serde_json::from_slice(answer).is_ok_and(|answer: NodeReply<'_>| match answer.error {
         Some(error) => error.code != Error::NOT_REGISTERED.code,
         None => answer.result.is_some(),
     })
@@ -94,9 +94,9 @@ pub(super) fn is_of_client(answer: &[u8]) -> bool {
 pub(super) fn first(answers: &[Bytes], asked: usize) -> Result<Json, Error> {
     let mut refused = if answers.len() < asked { Error::CLUSTER_UNREACHABLE } else { Error::NOT_REGISTERED };
     for answer in answers {
-        match serde_json::from_slice::<Answer<'_>>(answer) {
-            Ok(Answer { result: Some(result), .. }) => return Ok(result.get().as_bytes().to_vec()),
-            Ok(Answer { error: Some(error), .. }) if error.code != Error::NOT_REGISTERED.code => {
+        match serde_json::from_slice::<NodeReply<'_>>(answer) {
+            Ok(NodeReply { result: Some(result), .. }) => return Ok(result.get().as_bytes().to_vec()),
+            Ok(NodeReply { error: Some(error), .. }) if error.code != Error::NOT_REGISTERED.code => {
                 refused = Error::ALL.iter().find(|known| known.code == error.code).copied().unwrap_or(Error::INTERNAL);
             }
             _ => {}

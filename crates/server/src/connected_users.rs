@@ -12,18 +12,18 @@ const PARTS: usize = 1_024;
 /// Counts the users of a node. Of a user only a hash is kept, 42 bits: of a million users about one in ten nodes has
 /// two that are taken for one. A node with one shard keeps nothing at all.
 #[derive(Debug)]
-pub(crate) struct People {
+pub(crate) struct ConnectedUsers {
     hasher: RandomState,
     /// One entry for each user and shard.
     parts: Box<[Mutex<HashTable<u32>>]>,
     users: AtomicU64,
 }
 
-impl People {
+impl ConnectedUsers {
     pub(crate) fn new(shards: usize) -> Self {
         let parts = if shards > 1 { PARTS } else { 0 };
         let parts = std::iter::repeat_with(Mutex::default).take(parts).collect();
-        People { hasher: RandomState::new(), parts, users: AtomicU64::new(0) }
+        ConnectedUsers { hasher: RandomState::new(), parts, users: AtomicU64::new(0) }
     }
 
     /// Users with a connection to any shard.
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_user_counts_once_until_it_has_left_every_shard() {
-        let people = People::new(4);
+        let people = ConnectedUsers::new(4);
         for user in ["ann", "ann", "bob", ""] {
             people.enter(user);
         }
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn one_shard_alone_says_who_is_new() {
-        let people = People::new(1);
+        let people = ConnectedUsers::new(1);
         people.enter("ann");
         people.enter("bob");
         people.leave("ann");

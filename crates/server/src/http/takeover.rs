@@ -4,33 +4,33 @@ use std::cell::RefCell;
 
 use tokio::sync::Notify;
 
-use super::respond::Answer;
+use super::respond::HttpResponse;
 use super::stream::Admitted;
-use crate::handshake::Entrance;
+use crate::handshake::Negotiated;
 
 /// What becomes of a connection.
 pub(super) enum Taken {
     /// It is a WebSocket, once the answer is written.
-    Upgrade(Entrance),
+    Upgrade(Negotiated),
     /// The rest of it is the answer to this request.
     Stream(Box<Admitted>),
 }
 
 /// Where a request leaves word.
 #[derive(Default)]
-pub(super) struct Taking {
+pub(super) struct Takeover {
     taken: RefCell<Option<Taken>>,
     now: Notify,
 }
 
-impl Taking {
+impl Takeover {
     /// Once the answer is written the connection is taken.
     pub(super) fn set(&self, taken: Taken) {
         self.taken.replace(Some(taken));
     }
 
     /// Takes the connection at once: no answer follows.
-    pub(super) async fn take(&self, taken: Taken) -> Answer {
+    pub(super) async fn take(&self, taken: Taken) -> HttpResponse {
         self.set(taken);
         self.now.notify_one();
         std::future::pending().await

@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use touchline_engine::directory::{Directory, DirectoryRequest, Requester, Walk};
 use touchline_registry::OwnerId;
 
-use crate::inbox::Asker;
+use crate::mailbox::ReplyTo;
 
 /// Whose a line is. Requests of the server API don't depend on each other, so each has a line of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -18,7 +18,7 @@ enum Line {
 struct Waiting {
     who: Requester,
     ask: DirectoryRequest,
-    asker: Asker,
+    asker: ReplyTo,
 }
 
 /// The lines.
@@ -27,7 +27,7 @@ pub(super) struct Walks {
     lines: HashMap<Line, VecDeque<Waiting>>,
     /// Lines in the order in which they are served. The one whose order is under way is not in it.
     turn: VecDeque<Line>,
-    under_way: Option<(Line, Walk<Asker>)>,
+    under_way: Option<(Line, Walk<ReplyTo>)>,
     /// Requests of the server API so far.
     requests: u64,
 }
@@ -42,7 +42,7 @@ impl Walks {
     }
 
     /// Puts an order in line.
-    pub(super) fn put(&mut self, who: Requester, ask: DirectoryRequest, asker: Asker) {
+    pub(super) fn put(&mut self, who: Requester, ask: DirectoryRequest, asker: ReplyTo) {
         let line = if who.is_backend {
             self.requests += 1;
             Line::Backend(self.requests)
@@ -80,7 +80,7 @@ impl Walks {
     }
 
     /// One step of the order under way, or of the next one.
-    pub(super) fn step(&mut self, directory: &mut Directory<Asker>, now_ms: u64) {
+    pub(super) fn step(&mut self, directory: &mut Directory<ReplyTo>, now_ms: u64) {
         let (line, walk) = match self.under_way.take() {
             Some((line, walk)) => (line, directory.step(walk, now_ms)),
             None => {
@@ -102,13 +102,13 @@ impl Walks {
 impl Waiting {
     /// Whether somebody still waits for the answer, as far as that can be told.
     fn is_wanted(&self) -> bool {
-        !matches!(&self.asker, Asker::Operation(_, reply) if reply.is_closed())
+        !matches!(&self.asker, ReplyTo::Operation(_, reply) if reply.is_closed())
             || matches!(self.ask, DirectoryRequest::Send { .. })
     }
 
-    fn begin(self, directory: &mut Directory<Asker>, now_ms: u64) -> Option<Walk<Asker>> {
+    fn begin(self, directory: &mut Directory<ReplyTo>, now_ms: u64) -> Option<Walk<ReplyTo>> {
         let Waiting { who, ask, asker } = self;
-        let asker = (!matches!(asker, Asker::Nobody)).then_some(asker);
+        let asker = (!matches!(asker, ReplyTo::Nobody)).then_some(asker);
         directory.begin(who, ask, asker, now_ms).and_then(|walk| directory.step(walk, now_ms))
     }
 }
@@ -122,7 +122,7 @@ mod tests {
 
     const NOW: u64 = 1_000_000;
 
-    fn directory(members: u32) -> Directory<Asker> {
+    fn directory(members: u32) -> Directory<ReplyTo> {
         let options = ScopeOptions { name: "devices".into(), ..ScopeOptions::default() };
         let mut directory = Directory::new("here", &[options], &Timing::default(), 7, false, NOW);
         for number in 0..members {
@@ -151,13 +151,13 @@ mod tests {
         DirectoryRequest::Send { target, data: "1".into(), store_for_ms: 0 }
     }
 
-    fn asker() -> (Asker, tokio::sync::oneshot::Receiver<touchline_engine::Response>) {
+    fn asker() -> (ReplyTo, tokio::sync::oneshot::Receiver<touchline_engine::Response>) {
         let (reply, answer) = tokio::sync::oneshot::channel();
-        (Asker::Operation(None, reply), answer)
+        (ReplyTo::Operation(None, reply), answer)
     }
 
     /// Steps until nothing waits; gives the number of answers after each.
-    fn run(walks: &mut Walks, directory: &mut Directory<Asker>) -> Vec<DirectoryEffect<Asker>> {
+    fn run(walks: &mut Walks, directory: &mut Directory<ReplyTo>) -> Vec<DirectoryEffect<ReplyTo>> {
         let mut acts = Vec::new();
         for _ in 0..10_000 {
             walks.step(directory, NOW);
@@ -183,7 +183,7 @@ mod tests {
         while answer.try_recv().is_err() {
             walks.step(&mut directory, NOW);
             for act in directory.acts() {
-                let DirectoryEffect::Answer(Asker::Operation(_, reply), Ok(answered)) = act else {
+                let DirectoryEffect::Answer(ReplyTo::Operation(_, reply), Ok(answered)) = act else {
                     panic!("an answer")
                 };
                 before += 1;
@@ -199,7 +199,7 @@ mod tests {
         let mut walks = Walks::default();
         assert!(walks.takes(&who(1), &members()) && walks.takes(&who(1), &send(true)));
         assert!(!walks.takes(&who(1), &send(false)), "nothing is before it");
-        walks.put(who(1), members(), Asker::Nobody);
+        walks.put(who(1), members(), ReplyTo::Nobody);
         assert!(walks.takes(&who(1), &send(false)), "its own list is before it");
         assert!(!walks.takes(&who(2), &send(false)), "that is none of its own");
         assert!(
@@ -215,7 +215,7 @@ mod tests {
     }
 
     /// Clients that are sent something.
-    fn reached(acts: &[DirectoryEffect<Asker>]) -> usize {
+    fn reached(acts: &[DirectoryEffect<ReplyTo>]) -> usize {
         acts.iter().map(|act| if let DirectoryEffect::PushMany(clients, _) = act { clients.len() } else { 0 }).sum()
     }
 
@@ -232,7 +232,7 @@ mod tests {
             );
             walks.step(&mut directory, NOW);
             if !is_last {
-                walks.put(who(1), send(true), Asker::Nobody);
+                walks.put(who(1), send(true), ReplyTo::Nobody);
             }
             walks.forget(who(1).owner);
             assert_eq!(
@@ -242,7 +242,7 @@ mod tests {
             );
         }
         let mut walks = Walks::default();
-        walks.put(who(1), send(true), Asker::Nobody);
+        walks.put(who(1), send(true), ReplyTo::Nobody);
         walks.step(&mut directory, NOW);
         walks.forget(who(1).owner);
         assert_eq!(reached(&run(&mut walks, &mut directory)), 2_000, "it is sent to the end");
@@ -255,9 +255,9 @@ mod tests {
         walks.put(who(1), members(), asker().0);
         for number in [2, 3] {
             for _ in 0..10 {
-                walks.put(who(number), members(), Asker::Nobody);
+                walks.put(who(number), members(), ReplyTo::Nobody);
             }
-            walks.put(who(number), send(true), Asker::Nobody);
+            walks.put(who(number), send(true), ReplyTo::Nobody);
         }
         walks.forget(who(2).owner);
         walks.forget(who(9).owner);

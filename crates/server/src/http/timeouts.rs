@@ -19,18 +19,18 @@ pub(super) enum Stage {
 }
 
 /// The stage of a connection and its limits.
-pub(super) struct Pace {
+pub(super) struct TimeoutTimer {
     ticks: Ticks,
     limits: [Duration; 3],
     stage: Cell<Stage>,
     since_us: Cell<u64>,
 }
 
-impl Pace {
+impl TimeoutTimer {
     /// A connection of which a part of the first head has been read.
     pub(super) fn new(ticks: Ticks, settings: &HttpServerSettings) -> Self {
         let limits = [settings.idle_timeout, settings.header_timeout, settings.request_timeout];
-        Pace { ticks, limits, stage: Cell::new(Stage::Head), since_us: Cell::new(ticks.elapsed_us()) }
+        TimeoutTimer { ticks, limits, stage: Cell::new(Stage::Head), since_us: Cell::new(ticks.elapsed_us()) }
     }
 
     pub(super) fn enter(&self, stage: Stage) {

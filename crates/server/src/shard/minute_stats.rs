@@ -15,7 +15,7 @@ const LOOKS: usize = 5_000;
 const MINUTE_MS: u64 = 60_000;
 
 /// What is going on in this minute, and the last one as far as it is not counted yet.
-pub(super) struct Census {
+pub(super) struct MinuteStats {
     minute: u64,
     /// This shard, as no other of any node is called.
     part: Arc<str>,
@@ -41,9 +41,9 @@ struct Count {
     rest: Option<Vec<Arc<str>>>,
 }
 
-impl Census {
+impl MinuteStats {
     pub(super) fn new(part: Arc<str>, now_ms: u64) -> Self {
-        Census { minute: now_ms / MINUTE_MS, part, left: HashMap::new(), traffic: HashMap::new(), count: None }
+        MinuteStats { minute: now_ms / MINUTE_MS, part, left: HashMap::new(), traffic: HashMap::new(), count: None }
     }
 
     pub(super) fn published(&mut self, namespace: &str) {
@@ -74,7 +74,7 @@ impl Shard {
     }
 
     /// Begins to count a minute that is over, and goes on counting.
-    pub(super) fn tick_census(&mut self) {
+    pub(super) fn tick_minute_stats(&mut self) {
         let minute = self.now_ms / MINUTE_MS;
         if self.census.as_ref().is_some_and(|census| census.minute != minute) {
             self.turn_minute(minute);
@@ -83,7 +83,7 @@ impl Shard {
     }
 
     /// Counts what there is of this minute: the node stops.
-    pub(super) fn finish_census(&mut self) {
+    pub(super) fn finish_minute_stats(&mut self) {
         self.count_some(usize::MAX);
         self.turn_minute(self.now_ms / MINUTE_MS);
         self.count_some(usize::MAX);

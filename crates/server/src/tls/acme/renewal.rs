@@ -8,8 +8,8 @@ use instant_acme::{Account, AccountBuilder, ChallengeType, ExternalAccountKey, N
 
 use super::cache::Cache;
 use super::certificate::{Certificate, wait};
-use super::held::Held;
 use super::order::{OrderError, order};
+use super::resolver::CertResolver;
 use crate::settings::AutocertSettings;
 use crate::tls::pem::{self, is_inline_pem};
 
@@ -18,11 +18,11 @@ const LOOK: Duration = Duration::from_secs(600);
 /// How long an authority may take for all that one certificate needs.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-pub(super) struct Keeper {
+pub(super) struct Renewal {
     settings: AutocertSettings,
     binding: Option<ExternalAccountKey>,
     cache: Cache,
-    held: Arc<Held>,
+    held: Arc<CertResolver>,
     account: Option<Account>,
     hosts: Vec<Host>,
 }
@@ -36,7 +36,7 @@ struct Host {
 
 /// Why there is no certificate.
 #[derive(Debug, thiserror::Error)]
-enum KeepError {
+enum RenewalError {
     #[error("there is no account with the authority")]
     Account(#[source] instant_acme::Error),
     #[error(transparent)]
@@ -49,20 +49,20 @@ enum KeepError {
     Stale,
 }
 
-impl Keeper {
-    /// Serves what is kept. The rest is ordered by [`Keeper::run`].
+impl Renewal {
+    /// Serves what is kept. The rest is ordered by [`Renewal::run`].
     pub(super) fn new(
         settings: AutocertSettings,
         binding: Option<ExternalAccountKey>,
         cache: Cache,
-        held: Arc<Held>,
+        held: Arc<CertResolver>,
     ) -> Self {
         let hosts = settings.host_whitelist.iter().map(|name| Host {
             name: name.to_ascii_lowercase(),
             due: SystemTime::UNIX_EPOCH,
             failures: 0,
         });
-        let mut keeper = Keeper { hosts: hosts.collect(), settings, binding, cache, held, account: None };
+        let mut keeper = Renewal { hosts: hosts.collect(), settings, binding, cache, held, account: None };
         for host in &mut keeper.hosts {
             if let Some(certificate) = keeper.cache.certificate(&host.name) {
                 host.take(certificate, &keeper.held);
@@ -87,7 +87,7 @@ impl Keeper {
 
     async fn renew(&mut self, index: usize) {
         let name = self.hosts[index].name.clone();
-        let certificate = tokio::time::timeout(PATIENCE, self.fetch(&name)).await.unwrap_or(Err(KeepError::Silent));
+        let certificate = tokio::time::timeout(PATIENCE, self.fetch(&name)).await.unwrap_or(Err(RenewalError::Silent));
         let host = &mut self.hosts[index];
         match certificate {
             Ok(certificate) => {
@@ -105,19 +105,19 @@ impl Keeper {
 
     /// A certificate that is not due: one that another node with the same directory has put there meanwhile, or a new
     /// one.
-    async fn fetch(&mut self, host: &str) -> Result<Certificate, KeepError> {
+    async fn fetch(&mut self, host: &str) -> Result<Certificate, RenewalError> {
         let is_good = |certificate: &Certificate| certificate.due > SystemTime::now();
         if let Some(certificate) = self.cache.certificate(host).filter(is_good) {
             return Ok(certificate);
         }
         let kind = if self.settings.http { ChallengeType::Http01 } else { ChallengeType::TlsAlpn01 };
-        let account = self.account().await.map_err(KeepError::Account)?;
+        let account = self.account().await.map_err(RenewalError::Account)?;
         let ordered = order(&account, host, kind.clone(), &self.held).await;
         let ordered = match ordered {
             Err(error) if error.is_stranger() => {
                 self.cache.forget_account();
                 self.account = None;
-                let account = self.account().await.map_err(KeepError::Account)?;
+                let account = self.account().await.map_err(RenewalError::Account)?;
                 order(&account, host, kind, &self.held).await
             }
             ordered => ordered,
@@ -127,7 +127,7 @@ impl Keeper {
         if let Err(error) = self.cache.keep_certificate(host, pem.as_bytes()) {
             tracing::warn!(host, %error, "a certificate can't be kept: it will be ordered again when the server starts");
         }
-        Some(certificate).filter(is_good).ok_or(KeepError::Stale)
+        Some(certificate).filter(is_good).ok_or(RenewalError::Stale)
     }
 
     /// The account: the one in use, the kept one, or a new one.
@@ -174,7 +174,7 @@ fn other(error: impl std::error::Error + Send + Sync + 'static) -> instant_acme:
 }
 
 impl Host {
-    fn take(&mut self, certificate: Certificate, held: &Held) {
+    fn take(&mut self, certificate: Certificate, held: &CertResolver) {
         self.due = certificate.due;
         self.failures = 0;
         held.serve(&self.name, certificate.key);

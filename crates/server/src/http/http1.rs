@@ -11,25 +11,25 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 
-use super::begun::{Begun, Stream, Watch};
-use super::body::{Held, RequestBody, Rest};
-use super::pace::{Pace, Stage};
+use super::body::{BodyBudget, RequestBody, Rest};
+use super::rewind::{Rewind, Stream, Watch};
 use super::route::{self, Routed};
 use super::stream::Admitted;
-use super::taking::{Taken, Taking};
+use super::takeover::{Taken, Takeover};
+use super::timeouts::{Stage, TimeoutTimer};
 use super::{HEAD_MAX, Origin};
-use crate::handshake::{Entrance, HEADERS_MAX};
-use crate::inbox::{Guest, Message};
-use crate::shard::Arrival;
+use crate::handshake::{HEADERS_MAX, Negotiated};
+use crate::mailbox::{AdoptedConnection, Message};
+use crate::shard::AcceptedSocket;
 
 /// Serves the requests of one connection, of which `early` has been read.
 pub(super) async fn serve(origin: Origin, stream: Stream, early: Bytes) {
     let origin = Rc::new(origin);
     let node = &origin.node;
-    let taking = Rc::new(Taking::default());
-    let pace = Rc::new(Pace::new(node.clock.ticks(), &node.settings.http_server));
+    let taking = Rc::new(Takeover::default());
+    let pace = Rc::new(TimeoutTimer::new(node.clock.ticks(), &node.settings.http_server));
     let rest = Rc::new(Rest::default());
-    let _held = Held::new(node.shards[usize::from(origin.shard)].http_counter(), HEAD_MAX);
+    let _held = BodyBudget::new(node.shards[usize::from(origin.shard)].http_counter(), HEAD_MAX);
     let service = service_fn(|request: Request<Incoming>| {
         let (origin, taking, pace, rest) = (Rc::clone(&origin), Rc::clone(&taking), Rc::clone(&pace), Rc::clone(&rest));
         let counter = origin.node.shards[usize::from(origin.shard)].http_counter();
@@ -58,7 +58,7 @@ pub(super) async fn serve(origin: Origin, stream: Stream, early: Bytes) {
         .max_headers(HEADERS_MAX)
         .half_close(false)
         .serve_connection(
-            TokioIo::new(Begun::new(early, stream, Watch::Requests(Rc::clone(&pace), Rc::clone(&origin.pass)))),
+            TokioIo::new(Rewind::new(early, stream, Watch::Requests(Rc::clone(&pace), Rc::clone(&origin.pass)))),
             service,
         );
     let mut draining = node.draining.subscribe();
@@ -96,18 +96,24 @@ pub(super) async fn serve(origin: Origin, stream: Stream, early: Bytes) {
 }
 
 /// The client whose connection this is from now on. `early`: what it has sent behind its request.
-fn guest(origin: &Origin, taken: Taken, socket: Arrival, early: &[u8]) -> Guest {
+fn guest(origin: &Origin, taken: Taken, socket: AcceptedSocket, early: &[u8]) -> AdoptedConnection {
     let user = origin.user.clone();
     match taken {
         // The client's early bytes are copied: they would pin hyper's whole buffer.
         Taken::Upgrade(entrance) => {
             let early = Bytes::copy_from_slice(early);
-            Guest { socket, entrance, greeting: Bytes::new(), early, user }
+            AdoptedConnection { socket, negotiated: entrance, response_head: Bytes::new(), prefix: early, user }
         }
         Taken::Stream(admitted) => {
             let greeting = admitted.head();
             let Admitted { transport, wire, commands, agent, admission, .. } = *admitted;
-            Guest { socket, entrance: Entrance { transport, wire, agent, admission }, greeting, early: commands, user }
+            AdoptedConnection {
+                socket,
+                negotiated: Negotiated { transport, wire, agent, admission },
+                response_head: greeting,
+                prefix: commands,
+                user,
+            }
         }
     }
 }
