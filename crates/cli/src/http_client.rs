@@ -90,7 +90,7 @@ impl Url {
 
 /// An answer.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct HttpReply {
     /// The status code.
     pub(crate) status: u16,
     /// The body.
@@ -101,7 +101,7 @@ pub(crate) struct Answer {
 ///
 /// # Errors
 /// When no server answers, or what answers is no HTTP.
-pub(crate) fn post(url: &Url, key: &str, body: &[u8]) -> Result<Answer> {
+pub(crate) fn post(url: &Url, key: &str, body: &[u8]) -> Result<HttpReply> {
     let mut stream = url.connect()?;
     let key = if key.is_empty() { String::new() } else { format!("X-API-Key: {key}\r\n") };
     let head = format!(
@@ -117,7 +117,7 @@ pub(crate) fn post(url: &Url, key: &str, body: &[u8]) -> Result<Answer> {
 }
 
 /// Reads a whole answer whose length is given by `Content-Length` or by the end of the connection.
-fn read_answer(mut input: impl BufRead) -> Result<Answer> {
+fn read_answer(mut input: impl BufRead) -> Result<HttpReply> {
     let mut head = (&mut input).take(HEAD_LEN_MAX);
     let status = read_status(&read_line(&mut head)?)?;
     let mut length = BODY_LEN_MAX + 1;
@@ -143,7 +143,7 @@ fn read_answer(mut input: impl BufRead) -> Result<Answer> {
     if is_length_known && (body.len() as u64) < length {
         bail!("the answer broke off");
     }
-    Ok(Answer { status, body })
+    Ok(HttpReply { status, body })
 }
 
 /// The status code of a status line.

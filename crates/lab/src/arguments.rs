@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::way::Way;
+use crate::transport::Transport;
 use crate::wire::Dialect;
 
 /// Arguments of `touchline lab`.
@@ -118,8 +118,8 @@ pub(crate) struct Options {
     #[arg(long, global = true, value_enum, default_value_t = Dialect::Centrifugal)]
     pub(crate) dialect: Dialect,
     /// How subscribers come. A server that runs already has to be open for it at its address.
-    #[arg(long, global = true, value_enum, default_value_t = Way::Websocket)]
-    pub(crate) way: Way,
+    #[arg(long, global = true, value_enum, default_value_t = Transport::Websocket)]
+    pub(crate) way: Transport,
     /// No progress line.
     #[arg(long, global = true)]
     pub(crate) quiet: bool,

@@ -15,7 +15,7 @@ use socket2::{Domain, Socket, Type};
 
 use crate::certificate::Certificate;
 use crate::process::now_us;
-use crate::way::Way;
+use crate::transport::Transport;
 use crate::wire;
 use crate::worker::channel_name;
 
@@ -26,7 +26,7 @@ const BACKLOG: i32 = 4_096;
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FloorOrder {
     /// Accept so many readers, acknowledge each, and share them out to so many threads.
-    Accept { connections: usize, way: Way, threads: usize },
+    Accept { connections: usize, way: Transport, threads: usize },
     /// Send events, each to the readers of one channel after the other.
     Send(Sending),
 }
@@ -44,7 +44,7 @@ pub(crate) struct Sending {
     pub(crate) coalesce: usize,
     pub(crate) size: usize,
     /// The bytes are those of this way.
-    pub(crate) way: Way,
+    pub(crate) way: Transport,
 }
 
 /// What it says.
@@ -82,8 +82,8 @@ pub(crate) fn serve() -> Result<()> {
     Ok(())
 }
 
-fn accept(listener: &Socket, connections: usize, way: Way) -> Result<Vec<Reader>> {
-    let sessions = if way == Way::Tls { Some(Certificate::make()?.sessions()?) } else { None };
+fn accept(listener: &Socket, connections: usize, way: Transport) -> Result<Vec<Reader>> {
+    let sessions = if way == Transport::Tls { Some(Certificate::make()?.sessions()?) } else { None };
     let accept_one = |_| {
         let mut reader = Reader::welcome(listener.accept()?.0.into(), sessions.as_ref())?;
         reader.write_all(way.acknowledgement())?;

@@ -7,22 +7,22 @@
 
 mod arguments;
 mod certificate;
-mod fleet;
 mod floor;
 mod ledger;
-mod member;
 mod nats;
 mod postgres;
 mod process;
 mod publisher;
+mod registry_node;
 mod report;
 mod scenario;
+mod server_under_test;
 mod stream;
-mod subject;
 mod token;
-mod way;
+mod transport;
 mod wire;
 mod worker;
+mod workers;
 
 use std::process::ExitCode;
 
@@ -39,7 +39,7 @@ pub fn run(arguments: LabArguments) -> Result<ExitCode> {
     match arguments.part {
         arguments::Part::Worker => worker::run().map(|()| ExitCode::SUCCESS),
         arguments::Part::FloorServer => floor::serve().map(|()| ExitCode::SUCCESS),
-        arguments::Part::Member => member::run().map(|()| ExitCode::SUCCESS),
+        arguments::Part::Member => registry_node::run().map(|()| ExitCode::SUCCESS),
         arguments::Part::Scenario(scenario) => scenario::run(&scenario, &arguments.options),
     }
 }

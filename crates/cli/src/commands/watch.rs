@@ -13,7 +13,7 @@ use crate::api::{configured, endpoint};
 use crate::arguments::WatchArguments;
 use crate::http_client::Url;
 use follower::{Effect, Follower};
-use socket::{Incoming, Socket};
+use socket::{Socket, SocketEvent};
 
 /// First and longest pause before the link is made anew.
 const PAUSE_MIN: Duration = Duration::from_millis(500);
@@ -68,8 +68,8 @@ fn follow(url: &Url, follower: &mut Follower, left: &mut u64, has_subscribed: &m
     }
     loop {
         let effects = match socket.next() {
-            Ok(Incoming::Text(frame)) => follower.take(&frame),
-            Ok(Incoming::Closed(code, reason)) => vec![follower::ended(code, &reason)],
+            Ok(SocketEvent::Text(frame)) => follower.take(&frame),
+            Ok(SocketEvent::Closed(code, reason)) => vec![follower::ended(code, &reason)],
             Err(error) => return Ok(End::Lost(format!("{error:#}"))),
         };
         for effect in effects {

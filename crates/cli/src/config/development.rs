@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::low::{Node, Place, Value};
+use super::low::{ConfigNode, Location, Value};
 
 /// The namespace of the demo.
 const MATCH: &str = "match";
@@ -56,7 +56,7 @@ pub(crate) fn random_secret() -> anyhow::Result<String> {
 }
 
 /// Fills in what is absent.
-pub(crate) fn fill(secrets: &DevelopmentSecrets, tree: &mut Node) {
+pub(crate) fn fill(secrets: &DevelopmentSecrets, tree: &mut ConfigNode) {
     let text = |text: &str| Value::Text(text.to_owned());
     let mut fill = |path: &str, value| {
         if tree.get(path).is_none() {
@@ -94,8 +94,8 @@ pub(crate) fn fill(secrets: &DevelopmentSecrets, tree: &mut Node) {
     }
 }
 
-fn demo_namespace() -> Node {
-    let mut namespace = Node::empty_table(Place::Defaults);
+fn demo_namespace() -> ConfigNode {
+    let mut namespace = ConfigNode::empty_table(Location::Defaults);
     namespace.set("name", node(Value::Text(MATCH.to_owned())));
     namespace.set("history_size", node(Value::Integer(500)));
     namespace.set("history_ttl", node(Value::Text("24h".to_owned())));
@@ -105,7 +105,7 @@ fn demo_namespace() -> Node {
     namespace
 }
 
-fn written_port(tree: &Node) -> String {
+fn written_port(tree: &ConfigNode) -> String {
     match tree.get("http_server.port").map(|node| &node.value) {
         Some(Value::Integer(port)) => port.to_string(),
         Some(Value::Text(port)) => port.clone(),
@@ -113,6 +113,6 @@ fn written_port(tree: &Node) -> String {
     }
 }
 
-fn node(value: Value) -> Node {
-    Node { place: Place::Defaults, value }
+fn node(value: Value) -> ConfigNode {
+    ConfigNode { place: Location::Defaults, value }
 }

@@ -4,8 +4,8 @@
 use touchline_server::Settings;
 
 use super::finding::Finding;
-use super::low::{Node, Value};
-use super::theirs::is_idle;
+use super::low::{ConfigNode, Value};
+use super::unsupported::is_idle;
 
 /// Sections that say where channels of several nodes meet; those that have a switch count only when it is on.
 const MEETING_PLACES: [(&str, bool); 5] =
@@ -14,7 +14,7 @@ const MEETING_PLACES: [(&str, bool); 5] =
 const MEETING_LISTS: [&str; 3] = ["brokers", "presence_managers", "map_brokers"];
 
 /// Refuses what is written where leaving it out would be unsafe with these settings.
-pub(super) fn check(written: &Node, settings: &Settings, findings: &mut Vec<Finding>) {
+pub(super) fn check(written: &ConfigNode, settings: &Settings, findings: &mut Vec<Finding>) {
     let client = &settings.client;
     let without_token = [
         (client.allow_anonymous_connect_without_token, "client.allow_anonymous_connect_without_token"),
@@ -32,19 +32,19 @@ pub(super) fn check(written: &Node, settings: &Settings, findings: &mut Vec<Find
 }
 
 /// The switch of the connect proxy, if it is on. In the environment its name is not taken apart.
-fn connect_proxy(written: &Node) -> Option<&Node> {
+fn connect_proxy(written: &ConfigNode) -> Option<&ConfigNode> {
     let switches = ["client.proxy.connect.enabled", "client.proxy.connect_enabled"];
     switches.iter().find_map(|path| written.get(path)).filter(|node| !is_idle(node)).or_else(|| proxy_in_text(written))
 }
 
 /// The same where the environment gives all of the section as one text of JSON.
-fn proxy_in_text(written: &Node) -> Option<&Node> {
+fn proxy_in_text(written: &ConfigNode) -> Option<&ConfigNode> {
     let sections = [
         ("client.proxy", "/connect/enabled"),
         ("client.proxy.connect", "/enabled"),
         ("client", "/proxy/connect/enabled"),
     ];
-    let is_on = |node: &Node, switch: &str| {
+    let is_on = |node: &ConfigNode, switch: &str| {
         let Value::Text(text) = &node.value else { return false };
         let json = serde_json::from_str::<serde_json::Value>(text).ok();
         json.and_then(|json| json.pointer(switch).map(|switch| *switch == true || *switch == "true"))
@@ -54,7 +54,7 @@ fn proxy_in_text(written: &Node) -> Option<&Node> {
 }
 
 /// Nodes that are meant to share their channels would each have their own.
-fn split(written: &Node, findings: &mut Vec<Finding>) {
+fn split(written: &ConfigNode, findings: &mut Vec<Finding>) {
     for (section, has_switch) in MEETING_PLACES {
         let Some(node) = written.get(section) else { continue };
         let Value::Table(_) = node.value else {

@@ -5,9 +5,9 @@
 
 use super::finding::Finding;
 use super::keys::{KEYS, Key, NAMESPACES, OPTIONS, SCOPES, WITHOUT_NAMESPACE};
-use super::low::{Node, Place, Value};
+use super::low::{ConfigNode, Location, Value};
 use super::nearest::nearest;
-use super::theirs::{THEIR_OPTIONS, THEIRS};
+use super::unsupported::{THEIR_OPTIONS, THEIRS};
 
 /// Weaker first: ours win over theirs.
 const PREFIXES: [&str; 2] = ["CENTRIFUGO_", "TOUCHLINE_"];
@@ -16,7 +16,7 @@ const PREFIXES: [&str; 2] = ["CENTRIFUGO_", "TOUCHLINE_"];
 const NOT_KEYS: [&str; 2] = ["TOUCHLINE_CONFIG", "TOUCHLINE_URL"];
 
 /// Writes what the environment says over the file's tree.
-pub(crate) fn apply(variables: &[(String, String)], tree: &mut Node, findings: &mut Vec<Finding>) {
+pub(crate) fn apply(variables: &[(String, String)], tree: &mut ConfigNode, findings: &mut Vec<Finding>) {
     for prefix in PREFIXES {
         let mut mine: Vec<(&str, &str, &str)> = variables
             .iter()
@@ -31,9 +31,9 @@ pub(crate) fn apply(variables: &[(String, String)], tree: &mut Node, findings: &
     }
 }
 
-fn apply_one(name: &str, suffix: &str, value: &str, tree: &mut Node, findings: &mut Vec<Finding>) {
-    let place = Place::Variable(name.to_owned());
-    let node = Node { place: place.clone(), value: Value::Text(value.to_owned()) };
+fn apply_one(name: &str, suffix: &str, value: &str, tree: &mut ConfigNode, findings: &mut Vec<Finding>) {
+    let place = Location::Variable(name.to_owned());
+    let node = ConfigNode { place: place.clone(), value: Value::Text(value.to_owned()) };
     // Even where a key has this name, as for a service `touchline-http-server`.
     if is_someone_elses(suffix, value) {
         return;
@@ -91,7 +91,7 @@ fn option_path(end: &str) -> Option<String> {
 }
 
 /// The entry of `channel.namespaces` and the option that a variable names.
-fn namespace_option<'t>(suffix: &str, tree: &'t mut Node) -> Option<(&'t mut Node, String)> {
+fn namespace_option<'t>(suffix: &str, tree: &'t mut ConfigNode) -> Option<(&'t mut ConfigNode, String)> {
     let rest = suffix.strip_prefix(variable(NAMESPACES).as_str())?.strip_prefix('_')?;
     tree.list_mut(NAMESPACES)?.iter_mut().find_map(|item| {
         let option = rest.strip_prefix(variable(item.text("name")?).as_str())?.strip_prefix('_')?;
@@ -101,9 +101,9 @@ fn namespace_option<'t>(suffix: &str, tree: &'t mut Node) -> Option<(&'t mut Nod
 }
 
 /// A JSON list of tables, or names separated by spaces: of those, what is known so far keeps its options.
-pub(super) fn named_tables(text: &str, place: &Place, known: Option<&Node>) -> Option<Node> {
+pub(super) fn named_tables(text: &str, place: &Location, known: Option<&ConfigNode>) -> Option<ConfigNode> {
     if text.trim_start().starts_with('[') {
-        return Node::from_json(serde_json::from_str(text).ok()?, place);
+        return ConfigNode::from_json(serde_json::from_str(text).ok()?, place);
     }
     let known = known
         .and_then(|known| if let Value::List(items) = &known.value { Some(items.as_slice()) } else { None })
@@ -112,11 +112,11 @@ pub(super) fn named_tables(text: &str, place: &Place, known: Option<&Node>) -> O
         if let Some(item) = known.iter().find(|item| item.text("name") == Some(name)) {
             return item.clone();
         }
-        let mut item = Node::empty_table(place.clone());
-        item.set("name", Node { place: place.clone(), value: Value::Text(name.to_owned()) });
+        let mut item = ConfigNode::empty_table(place.clone());
+        item.set("name", ConfigNode { place: place.clone(), value: Value::Text(name.to_owned()) });
         item
     };
-    Some(Node { place: place.clone(), value: Value::List(text.split_whitespace().map(named).collect()) })
+    Some(ConfigNode { place: place.clone(), value: Value::List(text.split_whitespace().map(named).collect()) })
 }
 
 /// Kubernetes writes `TOUCHLINE_SERVICE_HOST`, `TOUCHLINE_SERVICE_PORT…`, `TOUCHLINE_PORT=tcp://…` and

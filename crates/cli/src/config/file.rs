@@ -9,13 +9,13 @@ use toml::de::{DeTable, DeValue};
 
 use super::finding::Finding;
 use super::json;
-use super::low::{Node, Place, Value};
+use super::low::{ConfigNode, Location, Value};
 
 /// Reads a file; faults are findings, and what could not be read is an empty table.
-pub(crate) fn read(path: &Path, findings: &mut Vec<Finding>) -> Node {
+pub(crate) fn read(path: &Path, findings: &mut Vec<Finding>) -> ConfigNode {
     let name: Rc<str> = path.to_string_lossy().into();
-    let whole = Place::File(name.clone(), None);
-    let empty = Node::empty_table(whole.clone());
+    let whole = Location::File(name.clone(), None);
+    let empty = ConfigNode::empty_table(whole.clone());
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) => {
@@ -39,10 +39,10 @@ pub(crate) fn read(path: &Path, findings: &mut Vec<Finding>) -> Node {
     })
 }
 
-fn from_json(text: &str, name: &Rc<str>) -> Result<Node, Finding> {
-    let whole = Place::File(name.clone(), None);
+fn from_json(text: &str, name: &Rc<str>) -> Result<ConfigNode, Finding> {
+    let whole = Location::File(name.clone(), None);
     serde_json::from_str::<serde_json::Value>(text).map_err(|error| {
-        let place = Place::File(name.clone(), Some((error.line(), error.column())));
+        let place = Location::File(name.clone(), Some((error.line(), error.column())));
         let reason = error.to_string();
         let reason = reason.split(" at line ").next().unwrap_or_default();
         Finding::error(format!("is not JSON: {reason}"), Some(&place))
@@ -53,12 +53,12 @@ fn from_json(text: &str, name: &Rc<str>) -> Result<Node, Finding> {
     }
 }
 
-fn from_toml(text: &str, name: &Rc<str>) -> Result<Node, Finding> {
+fn from_toml(text: &str, name: &Rc<str>) -> Result<ConfigNode, Finding> {
     let places = Places { name, text };
     match DeTable::parse(text) {
-        Ok(table) => Ok(places.table(table.get_ref(), Place::File(name.clone(), None))),
+        Ok(table) => Ok(places.table(table.get_ref(), Location::File(name.clone(), None))),
         Err(error) => {
-            let place = error.span().map_or(Place::File(name.clone(), None), |span| places.at(span.start));
+            let place = error.span().map_or(Location::File(name.clone(), None), |span| places.at(span.start));
             Err(Finding::error(format!("is not TOML: {}", error.message()), Some(&place)))
         }
     }
@@ -71,23 +71,23 @@ struct Places<'a> {
 }
 
 impl Places<'_> {
-    fn at(&self, position: usize) -> Place {
+    fn at(&self, position: usize) -> Location {
         let before = self.text.get(..position).unwrap_or(self.text);
         let line = before.matches('\n').count() + 1;
         let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-        Place::File(self.name.clone(), Some((line, column)))
+        Location::File(self.name.clone(), Some((line, column)))
     }
 
-    fn table(&self, table: &DeTable<'_>, place: Place) -> Node {
-        let fields: BTreeMap<String, Node> = table
+    fn table(&self, table: &DeTable<'_>, place: Location) -> ConfigNode {
+        let fields: BTreeMap<String, ConfigNode> = table
             .iter()
             .map(|(key, value)| (key.get_ref().to_string(), self.node(value, self.at(key.span().start))))
             .collect();
-        Node { place, value: Value::Table(fields) }
+        ConfigNode { place, value: Value::Table(fields) }
     }
 
     /// A field's place is that of its key: there the eye looks for it.
-    fn node(&self, value: &Spanned<DeValue<'_>>, place: Place) -> Node {
+    fn node(&self, value: &Spanned<DeValue<'_>>, place: Location) -> ConfigNode {
         let value = match value.get_ref() {
             DeValue::Table(table) => return self.table(table, place),
             DeValue::Array(items) => {
@@ -102,6 +102,6 @@ impl Places<'_> {
             DeValue::Float(digits) => Value::Float(digits.as_str().parse().unwrap_or(f64::NAN)),
             DeValue::Datetime(_) => Value::Date,
         };
-        Node { place, value }
+        ConfigNode { place, value }
     }
 }

@@ -7,7 +7,7 @@ use touchline_server::{Settings, StartError};
 
 use super::finding::{Finding, Severity};
 use super::keys::{KEYS, Kind};
-use super::low::{Node, Place, Value};
+use super::low::{ConfigNode, Location, Value};
 
 /// What every account of the machine may read.
 const READABLE_BY_OTHERS: u32 = 0o004;
@@ -36,9 +36,9 @@ pub(crate) fn check(file: Option<(&Path, bool)>, settings: &Settings, findings: 
 }
 
 /// Whether a configuration file has a secret in it.
-pub(crate) fn has_secrets(written: &Node) -> bool {
+pub(crate) fn has_secrets(written: &ConfigNode) -> bool {
     KEYS.iter().filter(|key| matches!(key.kind, Kind::Secret)).any(|key| {
-        let Some(Node { place: Place::File(..), value: Value::Text(text) }) = written.get(key.path) else {
+        let Some(ConfigNode { place: Location::File(..), value: Value::Text(text) }) = written.get(key.path) else {
             return false;
         };
         // Addresses of databases are secrets for the passwords in them.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::low::Place;
+use super::low::Location;
 use super::redact::redact;
 
 /// How much a finding matters. Errors come first.
@@ -24,17 +24,17 @@ pub(crate) struct Finding {
     /// The text, beginning with the key; never with the value of a secret.
     pub(crate) text: String,
     /// Where it was written; `None` when nothing was.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<Location>,
 }
 
 impl Finding {
     /// A fault that stops the start.
-    pub(crate) fn error(text: impl Into<String>, place: Option<&Place>) -> Self {
+    pub(crate) fn error(text: impl Into<String>, place: Option<&Location>) -> Self {
         Finding { severity: Severity::Error, text: text.into(), place: place.cloned() }
     }
 
     /// Something that is not as its writer thinks.
-    pub(crate) fn warning(text: impl Into<String>, place: Option<&Place>) -> Self {
+    pub(crate) fn warning(text: impl Into<String>, place: Option<&Location>) -> Self {
         Finding { severity: Severity::Warning, text: text.into(), place: place.cloned() }
     }
 
@@ -47,7 +47,7 @@ impl Finding {
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
-            Some(place) if *place != Place::Defaults => f.write_str(&redact(&format!("{place}: {}", self.text))),
+            Some(place) if *place != Location::Defaults => f.write_str(&redact(&format!("{place}: {}", self.text))),
             _ => f.write_str(&redact(&self.text)),
         }
     }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::environment::named_tables;
 use super::keys::{NAMESPACES, SCOPES};
-use super::low::{Node, Place, Value};
+use super::low::{ConfigNode, Location, Value};
 
 /// Flags that set a key.
 #[derive(Debug, Clone, Default)]
@@ -22,19 +22,19 @@ pub(crate) struct Flags {
 }
 
 /// Writes what was typed over all else.
-pub(crate) fn apply(flags: &Flags, tree: &mut Node) {
+pub(crate) fn apply(flags: &Flags, tree: &mut ConfigNode) {
     for (path, value) in &flags.keys {
-        let place = Place::Variable(format!("--{path}"));
+        let place = Location::Variable(format!("--{path}"));
         let list = if [NAMESPACES, SCOPES].contains(&path.as_str()) {
             named_tables(value, &place, tree.get(path))
         } else {
             None
         };
-        tree.set(path, list.unwrap_or(Node { place, value: Value::Text(value.clone()) }));
+        tree.set(path, list.unwrap_or(ConfigNode { place, value: Value::Text(value.clone()) }));
     }
     let mut set = |path, flag, value| {
         if let Some(value) = value {
-            tree.set(path, Node { place: Place::Flag(flag), value });
+            tree.set(path, ConfigNode { place: Location::Flag(flag), value });
         }
     };
     set("http_server.address", "--address", flags.address.map(|address| Value::Text(address.to_string())));

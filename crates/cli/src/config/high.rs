@@ -12,16 +12,16 @@ use touchline_server::{ChannelOptions, ChannelSettings, Namespace, RegistrySetti
 use super::coerce::coerce;
 use super::finding::Finding;
 use super::keys::{self, KEYS, Key, Kind, NAMESPACES, OPTIONS, SCOPE_OPTIONS, SCOPES, WITHOUT_NAMESPACE};
-use super::low::{Node, Value};
+use super::low::{ConfigNode, Value};
 use super::nearest::nearest;
-use super::theirs::{self, Fate, THEIR_OPTIONS, THEIRS};
+use super::unsupported::{self, Disposition, THEIR_OPTIONS, THEIRS};
 use super::{Configuration, LogSettings};
 
 /// Durations above this are questioned.
 const YEAR: Duration = Duration::from_secs(366 * 86_400);
 
 /// Interprets the tree. `None` if something in it has no meaning; the findings tell what.
-pub(crate) fn interpret(tree: &Node, findings: &mut Vec<Finding>) -> Option<Configuration> {
+pub(crate) fn interpret(tree: &ConfigNode, findings: &mut Vec<Finding>) -> Option<Configuration> {
     let mut reader = Reader {
         findings,
         sections: Map::new(),
@@ -45,25 +45,25 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn read(&mut self, path: &str, node: &Node) {
+    fn read(&mut self, path: &str, node: &ConfigNode) {
         if let Some(key) = keys::find(KEYS, path) {
             if let Some(value) = self.coerce(path, key.kind, node) {
                 self.sections.insert(path.to_owned(), value);
             }
-        } else if let Some(entry) = theirs::find(THEIRS, path) {
+        } else if let Some(entry) = unsupported::find(THEIRS, path) {
             self.leave_out(path, entry.fate, node);
         } else if path == NAMESPACES {
             self.read_namespaces(node);
         } else if path == SCOPES {
             self.read_scopes(node);
-        } else if keys::is_section(path) || theirs::is_above(path) {
+        } else if keys::is_section(path) || unsupported::is_above(path) {
             self.read_section(path, node);
         } else {
             self.refuse_unknown(path, node);
         }
     }
 
-    fn read_section(&mut self, path: &str, node: &Node) {
+    fn read_section(&mut self, path: &str, node: &ConfigNode) {
         let Value::Table(table) = &node.value else {
             let text = format!("{path}: expected a table, found {}", node.value.name());
             return self.findings.push(Finding::error(text, Some(&node.place)));
@@ -77,7 +77,7 @@ impl Reader<'_> {
         }
     }
 
-    fn read_namespaces(&mut self, node: &Node) {
+    fn read_namespaces(&mut self, node: &ConfigNode) {
         for (name, item) in self.named_tables(NAMESPACES, node) {
             let path = format!("{NAMESPACES}[{name}]");
             let options = self.read_options(&path, OPTIONS, fields(item));
@@ -86,7 +86,7 @@ impl Reader<'_> {
         }
     }
 
-    fn read_scopes(&mut self, node: &Node) {
+    fn read_scopes(&mut self, node: &ConfigNode) {
         for (name, item) in self.named_tables(SCOPES, node) {
             if name.starts_with('$') {
                 let text = format!("{SCOPES}[{name}].name: names that begin with $ are the server's own");
@@ -98,7 +98,7 @@ impl Reader<'_> {
     }
 
     /// The tables of a list, each with its `name`.
-    fn named_tables<'n>(&mut self, path: &str, node: &'n Node) -> Vec<(String, &'n Node)> {
+    fn named_tables<'n>(&mut self, path: &str, node: &'n ConfigNode) -> Vec<(String, &'n ConfigNode)> {
         let Value::List(items) = &node.value else {
             let text = format!("{path}: expected a list of tables, found {}", node.value.name());
             self.findings.push(Finding::error(text, Some(&node.place)));
@@ -126,7 +126,7 @@ impl Reader<'_> {
         &mut self,
         path: &str,
         known: &'static [Key],
-        fields: impl Iterator<Item = (&'n String, &'n Node)>,
+        fields: impl Iterator<Item = (&'n String, &'n ConfigNode)>,
     ) -> Map<String, Json> {
         let mut options = Map::new();
         for (name, node) in fields {
@@ -135,7 +135,7 @@ impl Reader<'_> {
                 if let Some(value) = self.coerce(&path, key.kind, node) {
                     options.insert(name.clone(), value);
                 }
-            } else if let Some(entry) = theirs::find(THEIR_OPTIONS, name) {
+            } else if let Some(entry) = unsupported::find(THEIR_OPTIONS, name) {
                 self.leave_out(&path, entry.fate, node);
             } else {
                 self.refuse_unknown(&path, node);
@@ -145,9 +145,9 @@ impl Reader<'_> {
     }
 
     /// Where a backend decides in Centrifugo, a permission beside it would here let everybody in.
-    fn refuse_unasked_proxies(&mut self, path: &str, node: &Node, options: &Map<String, Json>) {
-        for (switch, permissions) in theirs::PROXIED {
-            let is_on = node.get(switch).is_some_and(|node| !theirs::is_idle(node));
+    fn refuse_unasked_proxies(&mut self, path: &str, node: &ConfigNode, options: &Map<String, Json>) {
+        for (switch, permissions) in unsupported::PROXIED {
+            let is_on = node.get(switch).is_some_and(|node| !unsupported::is_idle(node));
             let permission = permissions.iter().find(|permission| options.get(**permission) == Some(&Json::Bool(true)));
             if let (true, Some(permission)) = (is_on, permission) {
                 let text = format!(
@@ -158,7 +158,7 @@ impl Reader<'_> {
         }
     }
 
-    fn coerce(&mut self, path: &str, kind: Kind, node: &Node) -> Option<Json> {
+    fn coerce(&mut self, path: &str, kind: Kind, node: &ConfigNode) -> Option<Json> {
         if kind == Kind::Duration && is_negative(&node.value) {
             let text = format!("{path}: a negative duration switches nothing off here; the default holds");
             self.findings.push(Finding::warning(text, Some(&node.place)));
@@ -178,7 +178,7 @@ impl Reader<'_> {
     }
 
     /// Hardly anybody means more than a year: a number without a unit is nanoseconds in Centrifugo, and seconds here.
-    fn question_duration(&mut self, path: &str, kind: Kind, value: &Json, node: &Node) {
+    fn question_duration(&mut self, path: &str, kind: Kind, value: &Json, node: &ConfigNode) {
         let found = value.as_str().filter(|_| kind == Kind::Duration).and_then(touchline_engine::duration::parse);
         if let Some(found) = found.filter(|found| *found > YEAR) {
             let days = found.as_secs() / 86_400;
@@ -189,26 +189,27 @@ impl Reader<'_> {
         }
     }
 
-    fn leave_out(&mut self, path: &str, fate: Fate, node: &Node) {
-        let says_nothing = if matches!(fate, Fate::Refused(_)) { theirs::is_empty } else { theirs::is_idle };
+    fn leave_out(&mut self, path: &str, fate: Disposition, node: &ConfigNode) {
+        let says_nothing =
+            if matches!(fate, Disposition::Refused(_)) { unsupported::is_empty } else { unsupported::is_idle };
         if says_nothing(node) {
             return;
         }
         let place = Some(&node.place);
         match fate {
-            Fate::Moot => {}
-            Fate::LeftOut(consequence) => {
+            Disposition::Ignored => {}
+            Disposition::LeftOut(consequence) => {
                 let consequence = if consequence.is_empty() { String::new() } else { format!("; {consequence}") };
-                let names = theirs::names_within(node);
+                let names = unsupported::names_within(node);
                 self.findings.push(Finding::warning(format!("not supported yet: {path}{names}{consequence}"), place));
             }
-            Fate::Refused(reason) => {
+            Disposition::Refused(reason) => {
                 self.findings.push(Finding::error(format!("not supported yet: {path}; {reason}"), place))
             }
         }
     }
 
-    fn refuse_unknown(&mut self, path: &str, node: &Node) {
+    fn refuse_unknown(&mut self, path: &str, node: &ConfigNode) {
         let known = keys::paths();
         let theirs = THEIRS.iter().map(|theirs| theirs.path);
         let shape = without_names(path);
@@ -334,7 +335,7 @@ fn is_negative(value: &Value) -> bool {
 }
 
 /// The fields of a named table, besides its name.
-fn fields(item: &Node) -> impl Iterator<Item = (&String, &Node)> {
+fn fields(item: &ConfigNode) -> impl Iterator<Item = (&String, &ConfigNode)> {
     let Value::Table(table) = &item.value else { return None.into_iter().flatten() };
     Some(table.iter().filter(|(key, _)| *key != "name")).into_iter().flatten()
 }

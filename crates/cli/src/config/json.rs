@@ -6,12 +6,12 @@ use std::rc::Rc;
 
 use serde_json::Value as Json;
 
-use super::low::{Node, Place, Value};
+use super::low::{ConfigNode, Location, Value};
 
 /// The tree of a text that is JSON; none when it is a null.
-pub(super) fn tree(text: &str, name: &Rc<str>) -> Option<Node> {
+pub(super) fn tree(text: &str, name: &Rc<str>) -> Option<ConfigNode> {
     let mut scanner = Scanner { text, at: 0, name };
-    scanner.value(Place::File(Rc::clone(name), None))
+    scanner.value(Location::File(Rc::clone(name), None))
 }
 
 struct Scanner<'a> {
@@ -29,22 +29,22 @@ impl Scanner<'_> {
         rest.bytes().next().unwrap_or_default()
     }
 
-    fn here(&mut self) -> Place {
+    fn here(&mut self) -> Location {
         self.peek();
         let before = &self.text[..self.at];
         let line = before.matches('\n').count() + 1;
         let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-        Place::File(Rc::clone(self.name), Some((line, column)))
+        Location::File(Rc::clone(self.name), Some((line, column)))
     }
 
     /// The next value. `place`: that of its key, if it has one.
-    fn value(&mut self, place: Place) -> Option<Node> {
+    fn value(&mut self, place: Location) -> Option<ConfigNode> {
         let value = match self.peek() {
             b'{' => self.table(),
             b'[' => self.list(),
-            _ => return Node::from_json(serde_json::from_str(self.scalar()).ok()?, &place),
+            _ => return ConfigNode::from_json(serde_json::from_str(self.scalar()).ok()?, &place),
         };
-        Some(Node { place, value })
+        Some(ConfigNode { place, value })
     }
 
     fn table(&mut self) -> Value {
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(place("f").as_deref(), Some("x.json:3:2"));
         assert_eq!(place("g").as_deref(), Some("x.json:4:3"));
         assert_eq!(tree.text("f"), json["f"].as_str());
-        let Some(Node { value: Value::List(items), .. }) = tree.get("a.b\"c") else { panic!("a list") };
+        let Some(ConfigNode { value: Value::List(items), .. }) = tree.get("a.b\"c") else { panic!("a list") };
         assert_eq!(items[1].place.to_string(), "x.json:2:21");
         assert!(matches!(items[1].get("e").map(|node| &node.value), Some(Value::Float(number)) if *number == -25.0));
         assert!(items[1].get("d").is_none());

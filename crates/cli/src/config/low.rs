@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 /// Where a value was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Location {
     /// A file, with line and column where its format tells them.
     File(Rc<str>, Option<(usize, usize)>),
     /// An environment variable, or a key that was typed.
@@ -19,23 +19,23 @@ pub(crate) enum Place {
     Defaults,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::File(name, Some((line, column))) => write!(f, "{name}:{line}:{column}"),
-            Place::File(name, None) => f.write_str(name),
-            Place::Variable(name) => f.write_str(name),
-            Place::Flag(name) => f.write_str(name),
-            Place::Defaults => f.write_str("defaults"),
+            Location::File(name, Some((line, column))) => write!(f, "{name}:{line}:{column}"),
+            Location::File(name, None) => f.write_str(name),
+            Location::Variable(name) => f.write_str(name),
+            Location::Flag(name) => f.write_str(name),
+            Location::Defaults => f.write_str("defaults"),
         }
     }
 }
 
 /// A value and its place.
 #[derive(Clone)]
-pub(crate) struct Node {
+pub(crate) struct ConfigNode {
     /// Where it was written.
-    pub(crate) place: Place,
+    pub(crate) place: Location,
     /// What was written.
     pub(crate) value: Value,
 }
@@ -44,9 +44,9 @@ pub(crate) struct Node {
 #[derive(Clone)]
 pub(crate) enum Value {
     /// Keys and values.
-    Table(BTreeMap<String, Node>),
+    Table(BTreeMap<String, ConfigNode>),
     /// Values in order.
-    List(Vec<Node>),
+    List(Vec<ConfigNode>),
     /// Text; everything in the environment is.
     Text(String),
     /// A whole number.
@@ -74,14 +74,14 @@ impl Value {
     }
 }
 
-impl Node {
+impl ConfigNode {
     /// A table with nothing in it.
-    pub(crate) fn empty_table(place: Place) -> Self {
-        Node { place, value: Value::Table(BTreeMap::new()) }
+    pub(crate) fn empty_table(place: Location) -> Self {
+        ConfigNode { place, value: Value::Table(BTreeMap::new()) }
     }
 
     /// The value at a dotted path, if every table on the way exists.
-    pub(crate) fn get(&self, path: &str) -> Option<&Node> {
+    pub(crate) fn get(&self, path: &str) -> Option<&ConfigNode> {
         path.split('.').try_fold(self, |node, key| match &node.value {
             Value::Table(table) => table.get(key),
             _ => None,
@@ -90,7 +90,7 @@ impl Node {
 
     /// Where the key stands that a text begins with, as `channel.namespaces[news].durable: …`, or the nearest table
     /// around it.
-    pub(crate) fn place_of(&self, text: &str) -> Option<Place> {
+    pub(crate) fn place_of(&self, text: &str) -> Option<Location> {
         let key = text.split(": ").next().unwrap_or_default();
         let (mut node, mut place) = (self, None);
         for part in key.split('.') {
@@ -109,10 +109,10 @@ impl Node {
 
     /// Writes a value at a dotted path over what is there; makes the tables on the way. A value that is in the way
     /// gives way.
-    pub(crate) fn set(&mut self, path: &str, node: Node) {
+    pub(crate) fn set(&mut self, path: &str, node: ConfigNode) {
         let (key, rest) = path.split_once('.').map_or((path, None), |(key, rest)| (key, Some(rest)));
         if !matches!(self.value, Value::Table(_)) {
-            *self = Node::empty_table(node.place.clone());
+            *self = ConfigNode::empty_table(node.place.clone());
         }
         let Value::Table(table) = &mut self.value else { return };
         match rest {
@@ -120,14 +120,14 @@ impl Node {
                 table.insert(key.to_owned(), node);
             }
             Some(rest) => {
-                let inner = table.entry(key.to_owned()).or_insert_with(|| Node::empty_table(node.place.clone()));
+                let inner = table.entry(key.to_owned()).or_insert_with(|| ConfigNode::empty_table(node.place.clone()));
                 inner.set(rest, node);
             }
         }
     }
 
     /// The items of the list at a dotted path.
-    pub(crate) fn list_mut(&mut self, path: &str) -> Option<&mut Vec<Node>> {
+    pub(crate) fn list_mut(&mut self, path: &str) -> Option<&mut Vec<ConfigNode>> {
         let mut node = self;
         for key in path.split('.') {
             let Value::Table(table) = &mut node.value else { return None };
@@ -148,7 +148,7 @@ impl Node {
     }
 
     /// The tree of a JSON value; a null says nothing.
-    pub(crate) fn from_json(json: serde_json::Value, place: &Place) -> Option<Node> {
+    pub(crate) fn from_json(json: serde_json::Value, place: &Location) -> Option<ConfigNode> {
         use serde_json::Value as Json;
         let value = match json {
             Json::Null => return None,
@@ -159,12 +159,15 @@ impl Node {
             },
             Json::String(text) => Value::Text(text),
             Json::Array(items) => {
-                Value::List(items.into_iter().filter_map(|item| Node::from_json(item, place)).collect())
+                Value::List(items.into_iter().filter_map(|item| ConfigNode::from_json(item, place)).collect())
             }
             Json::Object(fields) => Value::Table(
-                fields.into_iter().filter_map(|(key, value)| Some((key, Node::from_json(value, place)?))).collect(),
+                fields
+                    .into_iter()
+                    .filter_map(|(key, value)| Some((key, ConfigNode::from_json(value, place)?)))
+                    .collect(),
             ),
         };
-        Some(Node { place: place.clone(), value })
+        Some(ConfigNode { place: place.clone(), value })
     }
 }

@@ -25,7 +25,7 @@ mod redact;
 mod secrets;
 #[cfg(test)]
 mod tests;
-mod theirs;
+mod unsupported;
 
 use std::path::{Path, PathBuf};
 
@@ -103,7 +103,7 @@ fn read_and(sources: &Sources, check_more: Check) -> Reading {
     let mut findings = Vec::new();
     let mut written = match &sources.file {
         Some(path) => file::read(path, &mut findings),
-        None => low::Node::empty_table(low::Place::Defaults),
+        None => low::ConfigNode::empty_table(low::Location::Defaults),
     };
     let has_secrets = files::has_secrets(&written);
     environment::apply(&sources.variables, &mut written, &mut findings);
@@ -118,7 +118,7 @@ fn read_and(sources: &Sources, check_more: Check) -> Reading {
         check_more(sources.file.as_deref().map(|file| (file, has_secrets)), &configuration.settings, &mut findings);
     }
     for finding in findings.iter_mut().filter(|finding| finding.place.is_none()) {
-        finding.place = written.place_of(&finding.text).filter(|place| *place != low::Place::Defaults);
+        finding.place = written.place_of(&finding.text).filter(|place| *place != low::Location::Defaults);
     }
     findings.sort_by_key(|finding| finding.severity);
     let is_usable = findings.iter().all(|finding| finding.severity != Severity::Error);

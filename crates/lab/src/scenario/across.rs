@@ -5,12 +5,12 @@ use anyhow::Result;
 use super::bare::{REST, patience};
 use super::exact;
 use crate::arguments::{Across, Options};
-use crate::fleet::Fleet;
 use crate::nats::Nats;
 use crate::process::Meter;
 use crate::publisher::Publisher;
 use crate::report::{Figure, Results};
-use crate::subject::{PLAIN, Subject};
+use crate::server_under_test::{PLAIN, ServerUnderTest};
+use crate::workers::Workers;
 
 const SCENARIO: &str = "fan-out across nodes";
 const NODES: usize = 3;
@@ -18,9 +18,9 @@ const SIZE: usize = 128;
 
 /// One run of a node alone and of three nodes; the first of them is published on.
 pub(super) fn across(across: &Across, options: &Options, results: &mut Results) -> Result<()> {
-    let (alone, wrongs) = run(&[Subject::start(options)?], across)?;
+    let (alone, wrongs) = run(&[ServerUnderTest::start(options)?], across)?;
     let nats = Nats::start()?;
-    let (joined, more_wrongs) = run(&Subject::start_joined(options, &nats, NODES)?, across)?;
+    let (joined, more_wrongs) = run(&ServerUnderTest::start_joined(options, &nats, NODES)?, across)?;
     let figure = |name, unit| Figure::new(SCENARIO, name, unit);
     results.add(figure("a node alone: CPU per delivery", "µs"), alone[0]);
     results.add(figure("where it is published: CPU per delivery", "µs"), joined[0]);
@@ -32,10 +32,10 @@ pub(super) fn across(across: &Across, options: &Options, results: &mut Results) 
 }
 
 /// CPU per delivery on each node, and what went wrong.
-fn run(subjects: &[Subject], across: &Across) -> Result<(Vec<f64>, u64)> {
+fn run(subjects: &[ServerUnderTest], across: &Across) -> Result<(Vec<f64>, u64)> {
     let mut plan = subjects[0].plan(across.connections * subjects.len(), PLAIN, 1, SIZE, false);
     plan.servers = subjects.iter().map(|subject| subject.door).collect();
-    let mut fleet = Fleet::start(&plan)?;
+    let mut fleet = Workers::start(&plan)?;
     fleet.open_all(500)?;
     let mut publisher = Publisher::new(subjects[0].api.clone(), PLAIN, 1, SIZE)?;
     std::thread::sleep(REST);

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::fleet::{Delivered, Fleet, Plan};
 use crate::floor::{FloorOrder, FloorReport, Sending};
 use crate::process::{Meter, Part};
 use crate::wire::Dialect;
+use crate::workers::{Delivered, Plan, Workers};
 
 /// What the slowest of subscribers may take after the last publication.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -34,14 +34,14 @@ pub(super) struct Bare {
 }
 
 /// What came of a fan-out.
-pub(super) struct Outcome {
+pub(super) struct BareResult {
     /// CPU of who sends, microseconds per delivery.
     pub(super) us: f64,
     pub(super) delivered: Delivered,
     pub(super) seconds: f64,
 }
 
-impl Outcome {
+impl BareResult {
     pub(super) fn deliveries_per_second(&self) -> f64 {
         self.delivered.count as f64 / self.seconds
     }
@@ -49,7 +49,7 @@ impl Outcome {
 
 impl Bare {
     /// One run.
-    pub(super) fn run(&self) -> Result<Outcome> {
+    pub(super) fn run(&self) -> Result<BareResult> {
         let Sending { ref prefix, channels, messages, rate, size, .. } = self.sending;
         let mut floors = (0..self.processes).map(|_| Floor::start()).collect::<Result<Vec<_>>>()?;
         let plan = Plan {
@@ -64,7 +64,7 @@ impl Bare {
             token_secret: None,
             shows_progress: true,
         };
-        let mut fleet = Fleet::start(&plan)?;
+        let mut fleet = Workers::start(&plan)?;
         let mut missing = self.connections;
         for floor in &mut floors {
             let connections = missing.min(plan.share());
@@ -84,7 +84,7 @@ impl Bare {
         let delivered = fleet.delivered()?;
         let seconds = began.elapsed().as_secs_f64();
         let us = meters.into_iter().map(Meter::stop).sum::<Result<f64>>()?;
-        Ok(Outcome { us: us / delivered.count.max(1) as f64, delivered, seconds })
+        Ok(BareResult { us: us / delivered.count.max(1) as f64, delivered, seconds })
     }
 }
 

@@ -10,8 +10,8 @@ use anyhow::{Result, bail};
 use crate::arguments::Options;
 use crate::publisher::Api;
 use crate::report::{Figure, Results};
-use crate::subject::Subject;
-use crate::way::Way;
+use crate::server_under_test::ServerUnderTest;
+use crate::transport::Transport;
 use crate::wire;
 
 const PUBLICATIONS: usize = 200;
@@ -21,12 +21,13 @@ const QUIET: Duration = Duration::from_millis(300);
 
 /// One run: events of 1 KB, plain and compressed; a state of 4 KB, plain and by its changes.
 pub(super) fn bytes(options: &Options, results: &mut Results) -> Result<()> {
-    let subject = Subject::start(&Options { way: Way::Deflate, ..options.clone() })?;
+    let subject = ServerUnderTest::start(&Options { way: Transport::Deflate, ..options.clone() })?;
     let figure = |name, unit| Figure::new("bytes on the wire", name, unit);
     let (events, states): (Vec<_>, Vec<_>) = (0..PUBLICATIONS).map(|n| (event(n), state(n))).unzip();
     let of = |way, delta, publications: &[String]| received(&subject, way, delta, publications);
-    let (plain, deflated) = (of(Way::Websocket, "", &events)?, of(Way::Deflate, "", &events)?);
-    let (whole, changes) = (of(Way::Websocket, "", &states)?, of(Way::Websocket, r#","delta":"fossil""#, &states)?);
+    let (plain, deflated) = (of(Transport::Websocket, "", &events)?, of(Transport::Deflate, "", &events)?);
+    let (whole, changes) =
+        (of(Transport::Websocket, "", &states)?, of(Transport::Websocket, r#","delta":"fossil""#, &states)?);
     results.add(figure("an event of 1 KB", "B"), plain);
     results.add(figure("the same compressed", "B"), deflated);
     results.add(figure("compressed / plain", "×").bound(0.5, 0.4), deflated / plain);
@@ -68,7 +69,7 @@ fn state(number: usize) -> String {
 }
 
 /// Bytes that one subscriber receives for each publication.
-fn received(subject: &Subject, way: Way, delta: &str, publications: &[String]) -> Result<f64> {
+fn received(subject: &ServerUnderTest, way: Transport, delta: &str, publications: &[String]) -> Result<f64> {
     let mut socket = TcpStream::connect(subject.address)?;
     socket.set_read_timeout(Some(QUIET))?;
     socket.write_all(&way.opening("lab", "/connection/websocket", CHANNEL))?;

@@ -15,8 +15,8 @@ use crate::nats::Nats;
 use crate::process::resident_bytes;
 use crate::publisher::Publisher;
 use crate::report::{Figure, Results};
+use crate::server_under_test::{HISTORY, PLAIN, ServerUnderTest};
 use crate::stream::Stream;
-use crate::subject::{HISTORY, PLAIN, Subject};
 use crate::wire;
 use crate::worker::channel_name;
 
@@ -42,11 +42,11 @@ fn run(
     results: &mut Results,
 ) -> Result<()> {
     let nats = Nats::start()?;
-    let subjects = Subject::start_joined(options, &nats, NODES)?;
+    let subjects = ServerUnderTest::start_joined(options, &nats, NODES)?;
     let memory = || -> Result<f64> { subjects.iter().map(|subject| resident_bytes(subject.pid)).sum() };
     let (before, nats_before) = (memory()?, resident_bytes(nats.pid())?);
     let mut crowds =
-        subjects.iter().map(|subject| Crowd::open(subject, channels.channels)).collect::<Result<Vec<_>>>()?;
+        subjects.iter().map(|subject| ChannelLoad::open(subject, channels.channels)).collect::<Result<Vec<_>>>()?;
     let began = Instant::now();
     at_once(&mut crowds, |crowd| crowd.subscribe(prefix))?;
     let seconds = began.elapsed().as_secs_f64();
@@ -66,7 +66,7 @@ fn run(
 }
 
 /// Does something with each crowd, on a thread for each.
-fn at_once<T: Send>(crowds: &mut [Crowd], act: impl Fn(&mut Crowd) -> Result<T> + Sync) -> Result<Vec<T>> {
+fn at_once<T: Send>(crowds: &mut [ChannelLoad], act: impl Fn(&mut ChannelLoad) -> Result<T> + Sync) -> Result<Vec<T>> {
     std::thread::scope(|scope| {
         let threads: Vec<_> = crowds.iter_mut().map(|crowd| scope.spawn(|| act(crowd))).collect();
         threads
@@ -77,7 +77,7 @@ fn at_once<T: Send>(crowds: &mut [Crowd], act: impl Fn(&mut Crowd) -> Result<T> 
 }
 
 /// Subscribers of one server, each channel with one of them.
-struct Crowd {
+struct ChannelLoad {
     clients: Vec<Client>,
 }
 
@@ -87,10 +87,10 @@ struct Client {
     channels: Range<usize>,
 }
 
-impl Crowd {
-    fn open(server: &Subject, channels: usize) -> Result<Self> {
+impl ChannelLoad {
+    fn open(server: &ServerUnderTest, channels: usize) -> Result<Self> {
         let open = |first| Client::open(server, first..channels.min(first + EACH));
-        Ok(Crowd { clients: (0..channels).step_by(EACH).map(open).collect::<Result<_>>()? })
+        Ok(ChannelLoad { clients: (0..channels).step_by(EACH).map(open).collect::<Result<_>>()? })
     }
 
     /// Everybody asks for all its channels, then everybody waits.
@@ -138,7 +138,7 @@ impl Crowd {
 }
 
 impl Client {
-    fn open(server: &Subject, channels: Range<usize>) -> Result<Self> {
+    fn open(server: &ServerUnderTest, channels: Range<usize>) -> Result<Self> {
         let mut socket = server.connect()?;
         socket.socket().set_read_timeout(Some(PATIENCE))?;
         socket.write_all(&wire::handshake(&server.address.to_string(), "/connection/websocket"))?;

@@ -13,7 +13,7 @@ use touchline_store::{Append, Settings, Store};
 use crate::arguments::{Durable, Options, Reopen};
 use crate::publisher::{Many, Publisher, publish_from_many};
 use crate::report::{Figure, Results};
-use crate::subject::{DURABLE, Database, Subject};
+use crate::server_under_test::{DURABLE, Database, ServerUnderTest};
 use crate::wire;
 use crate::worker::channel_name;
 
@@ -24,7 +24,7 @@ const DAY_MS: u64 = 24 * 3_600 * 1_000;
 /// syncs.
 pub(super) fn durable(durable: &Durable, options: &Options, results: &mut Results) -> Result<()> {
     const SCENARIO: &str = "durable publish";
-    let rate = |subject: &Subject, channel, rate| -> Result<(f64, f64)> {
+    let rate = |subject: &ServerUnderTest, channel, rate| -> Result<(f64, f64)> {
         let many = Many {
             channel,
             connections: durable.connections,
@@ -37,14 +37,14 @@ pub(super) fn durable(durable: &Durable, options: &Options, results: &mut Result
         Ok((published.count as f64 / published.seconds, published.times.quantile_ms(0.99)))
     };
     let database = Database::new();
-    let subject = Subject::start_durable(options, &database, None)?;
+    let subject = ServerUnderTest::start_durable(options, &database, None)?;
     let (plain, _) = rate(&subject, "lab:publish", 0.0)?;
     let (safe, p99_full) = rate(&subject, "durable:publish", 0.0)?;
     let (_, p99_half) = rate(&subject, "durable:publish", safe / 2.0)?;
     let (_, p99_half_plain) = rate(&subject, "lab:publish", safe / 2.0)?;
     drop(subject);
     let alone = Database::new();
-    let (one_each, _) = rate(&Subject::start_durable(options, &alone, Some(1))?, "durable:publish", 0.0)?;
+    let (one_each, _) = rate(&ServerUnderTest::start_durable(options, &alone, Some(1))?, "durable:publish", 0.0)?;
     let sync_ms = bare_sync_ms(&database)?;
     let figure = |name, unit| Figure::new(SCENARIO, name, unit);
     results.add(figure("durable publishes", "/s"), safe);
@@ -87,7 +87,7 @@ pub(super) fn reopen(reopen: &Reopen, options: &Options, results: &mut Results) 
         reopen.publications as f64 / filled.elapsed().as_secs_f64(),
     );
     let began = Instant::now();
-    let subject = Subject::start_durable(options, &database, None)?;
+    let subject = ServerUnderTest::start_durable(options, &database, None)?;
     results.add(Figure::new(SCENARIO, "it serves after", "s").bound(2.0, 0.5), began.elapsed().as_secs_f64());
     let asked = Instant::now();
     let mut publisher = Publisher::new(subject.api.clone(), DURABLE, reopen.channels, SIZE)?;

@@ -6,16 +6,16 @@ use std::time::Instant;
 
 use anyhow::Result;
 
-use super::bare::{Bare, Outcome, REST};
+use super::bare::{Bare, BareResult, REST};
 use super::exact;
 use crate::arguments::{Fanout, Options, Preset};
-use crate::fleet::Fleet;
 use crate::floor::Sending;
 use crate::process::Meter;
 use crate::publisher::Publisher;
 use crate::report::{Figure, Results};
-use crate::subject::{PLAIN, Subject};
-use crate::way::Way;
+use crate::server_under_test::{PLAIN, ServerUnderTest};
+use crate::transport::Transport;
+use crate::workers::Workers;
 
 const OPENED_AT_ONCE: usize = 500;
 
@@ -29,11 +29,11 @@ pub(super) struct Numbers {
     pub(super) rate: f64,
     pub(super) size: usize,
     pub(super) coalesce: usize,
-    pub(super) way: Way,
+    pub(super) way: Transport,
 }
 
 impl Numbers {
-    fn of(fanout: &Fanout, way: Way) -> Self {
+    fn of(fanout: &Fanout, way: Transport) -> Self {
         let (scenario, connections, channels, messages, rate) = match fanout.preset {
             Preset::Steady => ("steady fan-out", 10_000, 1, 100, 10.0),
             Preset::Burst => ("burst fan-out", 5_000, 1, 60, 0.0),
@@ -62,7 +62,7 @@ impl Numbers {
     }
 
     /// The bare machine with these numbers, in one process of so many threads.
-    fn floor(&self, threads: usize) -> Result<Outcome> {
+    fn floor(&self, threads: usize) -> Result<BareResult> {
         let Numbers { connections, channels, messages, rate, size, coalesce, way, .. } = *self;
         let sending = Sending { prefix: PLAIN.to_owned(), channels, messages, rate, coalesce, size, way };
         Bare { processes: 1, threads, connections, opened_at_once: OPENED_AT_ONCE, sending }.run()
@@ -73,7 +73,7 @@ impl Numbers {
 /// many as the server has shards.
 pub(super) fn threads(options: &Options) -> usize {
     match options.way {
-        Way::Tls => options.shards.map_or_else(|| available_parallelism().map_or(1, NonZero::get), usize::from),
+        Transport::Tls => options.shards.map_or_else(|| available_parallelism().map_or(1, NonZero::get), usize::from),
         _ => 1,
     }
 }
@@ -101,9 +101,9 @@ pub(super) fn fanout(fanout: &Fanout, options: &Options, results: &mut Results) 
     let (us, ratio) = (figure("CPU per delivery", "µs"), figure("CPU per delivery / floor", "×"));
     let latency = figure("mean latency", "ms");
     // Bounds that are no ratio are of plain sockets.
-    let is_plain = options.way != Way::Tls;
+    let is_plain = options.way != Transport::Tls;
     let (us, ratio, latency) = match fanout.preset {
-        Preset::Steady if options.way == Way::Websocket => (us, ratio.bound(1.10, 1.03), latency),
+        Preset::Steady if options.way == Transport::Websocket => (us, ratio.bound(1.10, 1.03), latency),
         Preset::Steady => (us, ratio.bound(1.12, 1.03), latency),
         Preset::Burst => (us, ratio.bound(0.35, 0.1), latency.bound(45.0, 22.5).only_if(is_plain)),
         Preset::Sparse => (us.bound(8.0, 6.5).only_if(is_plain), ratio, latency),
@@ -129,13 +129,13 @@ pub(super) fn fanout(fanout: &Fanout, options: &Options, results: &mut Results) 
     Ok(())
 }
 
-fn run_server(numbers: &Numbers, options: &Options) -> Result<Outcome> {
-    deliver(&Subject::start(options)?, numbers)
+fn run_server(numbers: &Numbers, options: &Options) -> Result<BareResult> {
+    deliver(&ServerUnderTest::start(options)?, numbers)
 }
 
 /// One fan-out of a server.
-pub(super) fn deliver(subject: &Subject, numbers: &Numbers) -> Result<Outcome> {
-    let mut fleet = Fleet::start(&subject.plan(numbers.connections, PLAIN, numbers.channels, numbers.size, false))?;
+pub(super) fn deliver(subject: &ServerUnderTest, numbers: &Numbers) -> Result<BareResult> {
+    let mut fleet = Workers::start(&subject.plan(numbers.connections, PLAIN, numbers.channels, numbers.size, false))?;
     fleet.open_all(OPENED_AT_ONCE)?;
     let mut publisher = Publisher::new(subject.api.clone(), PLAIN, numbers.channels, numbers.size)?;
     std::thread::sleep(REST);
@@ -144,5 +144,5 @@ pub(super) fn deliver(subject: &Subject, numbers: &Numbers) -> Result<Outcome> {
     publisher.publish(numbers.messages, numbers.rate)?;
     let delivered = fleet.delivered()?;
     let seconds = began.elapsed().as_secs_f64();
-    Ok(Outcome { us: meter.stop()? / delivered.count.max(1) as f64, delivered, seconds })
+    Ok(BareResult { us: meter.stop()? / delivered.count.max(1) as f64, delivered, seconds })
 }

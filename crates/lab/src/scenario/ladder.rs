@@ -7,13 +7,13 @@ use super::bare::{Bare, REST, patience};
 use super::exact;
 use super::fanout::threads;
 use crate::arguments::{Ladder, Options};
-use crate::fleet::Fleet;
 use crate::floor::Sending;
 use crate::nats::Nats;
 use crate::process::Meter;
 use crate::publisher::Publisher;
 use crate::report::{Figure, Results};
-use crate::subject::{PLAIN, Subject};
+use crate::server_under_test::{PLAIN, ServerUnderTest};
+use crate::workers::Workers;
 
 /// Connections of one server process: below the limit of 20,000 open files.
 const PER_SERVER: usize = 18_000;
@@ -46,12 +46,12 @@ fn climb(
         Bare { processes: count, threads: threads(options), connections, opened_at_once: 500, sending }.run()?;
     let nats = if count > 1 { Some(Nats::start()?) } else { None };
     let subjects = match &nats {
-        Some(nats) => Subject::start_joined(options, nats, count)?,
-        None => vec![Subject::start(options)?],
+        Some(nats) => ServerUnderTest::start_joined(options, nats, count)?,
+        None => vec![ServerUnderTest::start(options)?],
     };
     let mut plan = subjects[0].plan(connections, PLAIN, channels, SIZE, false);
     plan.servers = subjects.iter().map(|subject| subject.door).collect();
-    let mut fleet = Fleet::start(&plan)?;
+    let mut fleet = Workers::start(&plan)?;
     let opened = fleet.open(concurrency)?;
     let mut publisher = Publisher::new(subjects[0].api.clone(), PLAIN, channels, SIZE)?;
     std::thread::sleep(REST);

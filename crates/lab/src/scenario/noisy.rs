@@ -11,13 +11,13 @@ use anyhow::{Result, bail};
 use super::bare::{REST, patience};
 use super::exact;
 use crate::arguments::{Noisy, Options};
-use crate::fleet::{Delivered, Fleet};
 use crate::publisher::Publisher;
 use crate::report::{Figure, Results};
+use crate::server_under_test::{PLAIN, ServerUnderTest};
 use crate::stream::Stream;
-use crate::subject::{PLAIN, Subject};
-use crate::way::Way;
+use crate::transport::Transport;
 use crate::wire;
+use crate::workers::{Delivered, Workers};
 
 const SIZE: usize = 128;
 /// Commands in one message of the noisy client, and messages a second: 100,000 commands.
@@ -28,8 +28,8 @@ const PAUSE: Duration = Duration::from_micros(500);
 
 /// One run: a fan-out beside nobody, beside a noisy client, beside nobody.
 pub(super) fn noisy(noisy: &Noisy, options: &Options, results: &mut Results) -> Result<()> {
-    let subject = Subject::start_guarded(options)?;
-    let mut fleet = Fleet::start(&subject.plan(noisy.connections, PLAIN, 1, SIZE, false))?;
+    let subject = ServerUnderTest::start_guarded(options)?;
+    let mut fleet = Workers::start(&subject.plan(noisy.connections, PLAIN, 1, SIZE, false))?;
     fleet.open_all(200)?;
     let mut publisher = Publisher::new(subject.api.clone(), PLAIN, 1, SIZE)?;
     std::thread::sleep(REST);
@@ -65,9 +65,9 @@ struct Noise {
 }
 
 impl Noise {
-    fn start(subject: &Subject) -> Result<Self> {
+    fn start(subject: &ServerUnderTest) -> Result<Self> {
         let mut socket = subject.connect()?;
-        socket.write_all(&Way::Websocket.opening("lab", "/connection/websocket", "lab"))?;
+        socket.write_all(&Transport::Websocket.opening("lab", "/connection/websocket", "lab"))?;
         socket.write_all(&wire::text(r#"{"id":1,"connect":{}}"#))?;
         socket.socket().set_nonblocking(true)?;
         let noise = Noise { is_over: Arc::default(), commands: Arc::default(), bytes: Arc::default() };

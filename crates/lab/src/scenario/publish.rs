@@ -8,8 +8,8 @@ use crate::arguments::{Options, Publish};
 use crate::process::Meter;
 use crate::publisher::{Many, publish_from_many};
 use crate::report::{Figure, Results};
-use crate::subject::Subject;
-use crate::way::Way;
+use crate::server_under_test::ServerUnderTest;
+use crate::transport::Transport;
 
 const SCENARIO: &str = "publish";
 const CHANNEL: &str = "lab:publish";
@@ -17,7 +17,7 @@ const SIZE: usize = 128;
 
 /// One run.
 pub(super) fn publish(publish: &Publish, options: &Options, results: &mut Results) -> Result<()> {
-    let subject = Subject::start(options)?;
+    let subject = ServerUnderTest::start(options)?;
     let warm = Many {
         channel: CHANNEL,
         connections: publish.connections,
@@ -30,7 +30,7 @@ pub(super) fn publish(publish: &Publish, options: &Options, results: &mut Result
     let published = publish_from_many(&subject.api, &Many { lasting: Duration::from_secs(publish.seconds), ..warm })?;
     let us = meter.stop()? / published.count.max(1) as f64;
     results.add(
-        Figure::new(SCENARIO, "server CPU per publish", "µs").bound(9.0, 6.0).only_if(options.way != Way::Tls),
+        Figure::new(SCENARIO, "server CPU per publish", "µs").bound(9.0, 6.0).only_if(options.way != Transport::Tls),
         us,
     );
     results.add(Figure::new(SCENARIO, "publishes", "/s"), published.count as f64 / published.seconds);

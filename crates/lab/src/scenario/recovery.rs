@@ -7,11 +7,11 @@ use anyhow::Result;
 
 use super::exact;
 use crate::arguments::{Options, Recovery};
-use crate::fleet::Fleet;
 use crate::process::Meter;
 use crate::publisher::Publisher;
 use crate::report::{Figure, Results};
-use crate::subject::{DURABLE, Database, HISTORY, Subject};
+use crate::server_under_test::{DURABLE, Database, HISTORY, ServerUnderTest};
+use crate::workers::Workers;
 
 const SIZE: usize = 128;
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -20,14 +20,14 @@ const REST: Duration = Duration::from_secs(1);
 /// One run on a server that goes on.
 pub(super) fn recovery(recovery: &Recovery, options: &Options, results: &mut Results) -> Result<()> {
     const CPU: Figure = Figure::new("recovery", "CPU per recovered publication", "µs").bound(1.0, 1.0);
-    come_back(CPU, HISTORY, Subject::start(options)?, recovery, results, Ok)
+    come_back(CPU, HISTORY, ServerUnderTest::start(options)?, recovery, results, Ok)
 }
 
 /// One run on a server with durable channels that dies, and is started again.
 pub(super) fn cold(recovery: &Recovery, options: &Options, results: &mut Results) -> Result<()> {
     const CPU: Figure =
         Figure::new("recovery right after a restart", "CPU per recovered publication", "µs").bound(3.0, 1.5);
-    let subject = Subject::start_durable(options, &Database::new(), None)?;
+    let subject = ServerUnderTest::start_durable(options, &Database::new(), None)?;
     come_back(CPU, DURABLE, subject, recovery, results, |subject| subject.kill()?.revive(options))
 }
 
@@ -35,12 +35,12 @@ pub(super) fn cold(recovery: &Recovery, options: &Options, results: &mut Results
 fn come_back(
     cpu: Figure,
     prefix: &str,
-    subject: Subject,
+    subject: ServerUnderTest,
     recovery: &Recovery,
     results: &mut Results,
-    become_of: impl FnOnce(Subject) -> Result<Subject>,
+    become_of: impl FnOnce(ServerUnderTest) -> Result<ServerUnderTest>,
 ) -> Result<()> {
-    let mut fleet = Fleet::start(&subject.plan(recovery.connections, prefix, 1, SIZE, false))?;
+    let mut fleet = Workers::start(&subject.plan(recovery.connections, prefix, 1, SIZE, false))?;
     let meter = Meter::start(subject.pid)?;
     fleet.open_all(500)?;
     let opening_us = meter.stop()?;

@@ -8,12 +8,12 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 
 use crate::arguments::{Options, Registry};
-use crate::fleet::Fleet;
-use crate::member::{Order, Report};
 use crate::nats::Nats;
 use crate::process::{Meter, Part, now_us};
+use crate::registry_node::{RegistryNodeCommand, Report};
 use crate::report::{Figure, Results};
-use crate::subject::{PLAIN, Subject};
+use crate::server_under_test::{PLAIN, ServerUnderTest};
+use crate::workers::Workers;
 
 /// Between an order and the moment at which all carry it out, microseconds.
 const HEAD_START_US: u64 = 100_000;
@@ -63,7 +63,7 @@ fn together(names: u32, count: u32, nats: &Nats, results: &mut Results) -> Resul
     std::thread::sleep(REST);
     let share = names / count;
     let shares: Vec<(u32, u32)> = (0..count).map(|node| (node * share, share)).collect();
-    nodes.order_all(&Order::Await { names: u64::from(share * count) })?;
+    nodes.order_all(&RegistryNodeCommand::Await { names: u64::from(share * count) })?;
     let (from_us, until_us) = nodes.register(&shares)?;
     let known_us = nodes.reached(count as usize)?;
     results.add(
@@ -75,9 +75,9 @@ fn together(names: u32, count: u32, nats: &Nats, results: &mut Results) -> Resul
         millis(until_us, known_us),
     );
     std::thread::sleep(REST);
-    nodes.order_all(&Order::Await { names: 0 })?;
+    nodes.order_all(&RegistryNodeCommand::Await { names: 0 })?;
     let at_us = now_us() + HEAD_START_US;
-    let (from_us, _) = nodes.carry_out(&shares, |first, count| Order::Die { at_us, first, count })?;
+    let (from_us, _) = nodes.carry_out(&shares, |first, count| RegistryNodeCommand::Die { at_us, first, count })?;
     let forgotten_us = nodes.reached(count as usize)?;
     results.add(
         Figure::new(scenario, "all owners die: forgotten everywhere", "ms").bound(200.0, 60.0),
@@ -92,9 +92,9 @@ fn joining(names: u32, nats: &Nats, results: &mut Results) -> Result<()> {
     nodes.link(0)?;
     nodes.register(&[(0, names), (names, names)])?;
     std::thread::sleep(REST);
-    nodes.order_all(&Order::Await { names: u64::from(names) * 2 })?;
+    nodes.order_all(&RegistryNodeCommand::Await { names: u64::from(names) * 2 })?;
     let began_us = now_us();
-    nodes.order(1, &Order::Link)?;
+    nodes.order(1, &RegistryNodeCommand::Link)?;
     let had_us = nodes.reached(2)?;
     let figure = Figure::new("registry, a node with as many names joins", "it has all, and all have it", "ms");
     results.add(figure.bound(300.0, 300.0), millis(began_us, had_us));
@@ -106,13 +106,13 @@ fn lookups(names: u32, nats: &Nats, results: &mut Results) -> Result<()> {
     nodes.link(0)?;
     nodes.link(1)?;
     std::thread::sleep(REST);
-    nodes.order(1, &Order::Await { names: u64::from(names) })?;
+    nodes.order(1, &RegistryNodeCommand::Await { names: u64::from(names) })?;
     nodes.register(&[(0, names)])?;
     nodes.reached(1)?;
     let arriving = (LOOKUP_SECONDS * 1.25 * 1_000.0) as u32 * ARRIVING_PER_MS;
-    nodes.order(0, &Order::Trickle { first: names, count: arriving, per_ms: ARRIVING_PER_MS })?;
+    nodes.order(0, &RegistryNodeCommand::Trickle { first: names, count: arriving, per_ms: ARRIVING_PER_MS })?;
     std::thread::sleep(Duration::from_millis(200));
-    nodes.order(1, &Order::LookUp { names, seconds: LOOKUP_SECONDS })?;
+    nodes.order(1, &RegistryNodeCommand::LookUp { names, seconds: LOOKUP_SECONDS })?;
     let mut looked_up = None;
     let mut trickled = None;
     while looked_up.is_none() || trickled.is_none() {
@@ -132,8 +132,8 @@ fn lookups(names: u32, nats: &Nats, results: &mut Results) -> Result<()> {
 
 /// Clients on WebSocket register one name each.
 fn whole_way(connections: usize, options: &Options, results: &mut Results) -> Result<()> {
-    let subject = Subject::start(options)?;
-    let mut fleet = Fleet::start(&subject.plan(connections, PLAIN, 1, 128, false))?;
+    let subject = ServerUnderTest::start(options)?;
+    let mut fleet = Workers::start(&subject.plan(connections, PLAIN, 1, 128, false))?;
     fleet.open_all(500)?;
     std::thread::sleep(REST);
     let meter = Meter::start(subject.pid)?;
@@ -173,12 +173,15 @@ impl Members {
             });
             all.members.push((part, orders));
             let birth = now_us();
-            all.order(number, &Order::Become { node: format!("member-{birth}"), url: nats.url.clone(), birth })?;
+            all.order(
+                number,
+                &RegistryNodeCommand::Become { node: format!("member-{birth}"), url: nats.url.clone(), birth },
+            )?;
         }
         Ok(all)
     }
 
-    fn order(&mut self, member: usize, order: &Order) -> Result<()> {
+    fn order(&mut self, member: usize, order: &RegistryNodeCommand) -> Result<()> {
         let (_, orders) = self.members.get_mut(member).context("no such member")?;
         let mut line = serde_json::to_vec(order)?;
         line.push(b'\n');
@@ -186,7 +189,7 @@ impl Members {
         Ok(orders.flush()?)
     }
 
-    fn order_all(&mut self, order: &Order) -> Result<()> {
+    fn order_all(&mut self, order: &RegistryNodeCommand) -> Result<()> {
         (0..self.members.len()).try_for_each(|member| self.order(member, order))
     }
 
@@ -195,7 +198,7 @@ impl Members {
     }
 
     fn link(&mut self, member: usize) -> Result<()> {
-        self.order(member, &Order::Link)?;
+        self.order(member, &RegistryNodeCommand::Link)?;
         match self.hear()? {
             Report::Linked => Ok(()),
             other => bail!("a member said {other:?}"),
@@ -204,11 +207,15 @@ impl Members {
 
     fn register(&mut self, shares: &[(u32, u32)]) -> Result<(u64, u64)> {
         let at_us = now_us() + HEAD_START_US;
-        self.carry_out(shares, |first, count| Order::Register { at_us, first, count })
+        self.carry_out(shares, |first, count| RegistryNodeCommand::Register { at_us, first, count })
     }
 
     /// Gives each member its share; when the first began and the last was done.
-    fn carry_out(&mut self, shares: &[(u32, u32)], order: impl Fn(u32, u32) -> Order) -> Result<(u64, u64)> {
+    fn carry_out(
+        &mut self,
+        shares: &[(u32, u32)],
+        order: impl Fn(u32, u32) -> RegistryNodeCommand,
+    ) -> Result<(u64, u64)> {
         for (member, (first, count)) in shares.iter().enumerate() {
             self.order(member, &order(*first, *count))?;
         }

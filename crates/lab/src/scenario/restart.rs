@@ -6,11 +6,11 @@ use anyhow::{Context as _, Result};
 
 use super::exact;
 use crate::arguments::{Options, Restart};
-use crate::fleet::Fleet;
 use crate::nats::Nats;
 use crate::publisher::Publisher;
 use crate::report::{Figure, Results};
-use crate::subject::{HISTORY, Subject};
+use crate::server_under_test::{HISTORY, ServerUnderTest};
+use crate::workers::Workers;
 
 const SCENARIO: &str = "a node restarts";
 const SIZE: usize = 128;
@@ -21,9 +21,9 @@ const READY: Duration = Duration::from_secs(1);
 /// One run of two nodes, of which one dies.
 pub(super) fn restart(restart: &Restart, options: &Options, results: &mut Results) -> Result<()> {
     let nats = Nats::start()?;
-    let mut subjects = Subject::start_joined(options, &nats, 2)?;
+    let mut subjects = ServerUnderTest::start_joined(options, &nats, 2)?;
     let (other, mortal) = (subjects.pop().context("two nodes")?, subjects.pop().context("two nodes")?);
-    let mut fleet = Fleet::start(&mortal.plan(restart.connections, HISTORY, 1, SIZE, false))?;
+    let mut fleet = Workers::start(&mortal.plan(restart.connections, HISTORY, 1, SIZE, false))?;
     fleet.open_all(500)?;
     let mut publisher = Publisher::new(other.api.clone(), HISTORY, 1, SIZE)?;
     fleet.expect(1, PATIENCE)?;

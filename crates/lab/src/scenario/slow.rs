@@ -17,8 +17,8 @@ use crate::arguments::{Options, Slow};
 use crate::postgres::Postgres;
 use crate::publisher::{Api, answer};
 use crate::report::{Figure, Results, median};
+use crate::server_under_test::{Database, ServerUnderTest};
 use crate::stream::Stream;
-use crate::subject::{Database, Subject};
 use crate::wire;
 
 const WARM: &str = r#"{"channel":"durable:warm","limit":10}"#;
@@ -44,16 +44,16 @@ pub(super) fn slow(slow: &Slow, options: &Options, results: &mut Results) -> Res
     let postgres = Postgres::start(&scratch.0);
     let url = prepare(&postgres);
     // Makes the schema, which the policy is for.
-    warm(&Subject::start_on_postgres(options, &url)?.api)?;
+    warm(&ServerUnderTest::start_on_postgres(options, &url)?.api)?;
     make_slow(&postgres);
     let lasting = Duration::from_secs(slow.seconds);
     for concurrency in &slow.concurrency {
         let scenario: &'static str =
             Box::leak(format!("slow database, {concurrency} requests at a time").into_boxed_str());
         for one_in in &slow.one_in {
-            let subject = Subject::start_on_postgres(options, &url)?;
+            let subject = ServerUnderTest::start_on_postgres(options, &url)?;
             let bytes = warm(&subject.api)?;
-            let mut crowd = Crowd::new(&subject.api, *concurrency)?;
+            let mut crowd = SlowClients::new(&subject.api, *concurrency)?;
             // At first PostgreSQL makes a process for each connection.
             crowd.ask(*one_in, lasting)?;
             let mut pairs = Vec::new();
@@ -66,12 +66,12 @@ pub(super) fn slow(slow: &Slow, options: &Options, results: &mut Results) -> Res
             drop(crowd);
             drop(subject);
             let blocking = Blocking::start(&bytes)?;
-            let mut crowd = Crowd::new(&blocking.api, *concurrency)?;
+            let mut crowd = SlowClients::new(&blocking.api, *concurrency)?;
             let (fast_of_blocking, beside_of_blocking) = (crowd.ask(0, lasting)?, crowd.ask(*one_in, lasting)?);
             let figure = |text: &str, unit| {
                 Figure::new(scenario, Box::leak(format!("1 in {one_in} slow: {text}").into_boxed_str()), unit)
             };
-            let median = |of: fn(&(Answered, Answered)) -> f64| median(&pairs.iter().map(of).collect::<Vec<_>>());
+            let median = |of: fn(&(Answer, Answer)) -> f64| median(&pairs.iter().map(of).collect::<Vec<_>>());
             results.add(figure("fast ones without them", "/s"), median(|(without, _)| without.fast));
             results.add(figure("fast ones beside them", "/s"), median(|(_, beside)| beside.fast));
             results.add(figure("slow ones", "/s"), median(|(_, beside)| beside.slow));
@@ -134,14 +134,14 @@ fn warm(api: &Api) -> Result<Vec<u8>> {
 }
 
 /// Answers a second.
-struct Answered {
+struct Answer {
     fast: f64,
     slow: f64,
 }
 
 /// Connections that ask, the next time as soon as they are answered. They stay the same, so that the server's shards
 /// have the same of them.
-struct Crowd<'a> {
+struct SlowClients<'a> {
     api: &'a Api,
     poll: Poll,
     /// Those that ask fast ones, then those for slow ones.
@@ -159,7 +159,7 @@ struct Asking {
     rest: Vec<u8>,
 }
 
-impl<'a> Crowd<'a> {
+impl<'a> SlowClients<'a> {
     /// Connects so many of each, and asks the first fast ones.
     fn new(api: &'a Api, concurrency: usize) -> Result<Self> {
         let poll = Poll::new()?;
@@ -167,11 +167,11 @@ impl<'a> Crowd<'a> {
         let mut asking = (0..all).map(|index| Asking::new(api, &poll, index)).collect::<Result<Vec<_>>>()?;
         let fast_request = api.call("history", WARM);
         asking[..concurrency].iter_mut().try_for_each(|asking| asking.socket.write_all(&fast_request))?;
-        Ok(Crowd { api, poll, asking, concurrency, fast_request, idle: (concurrency..all).collect(), asked: 0 })
+        Ok(SlowClients { api, poll, asking, concurrency, fast_request, idle: (concurrency..all).collect(), asked: 0 })
     }
 
     /// Asks for a while. After `one_in` fast ones another slow one is due; 0 = none is, and none is left from before.
-    fn ask(&mut self, one_in: u64, lasting: Duration) -> Result<Answered> {
+    fn ask(&mut self, one_in: u64, lasting: Duration) -> Result<Answer> {
         if one_in > 0 {
             self.ask_until(one_in, Instant::now() + LEAD)?;
         }
@@ -181,7 +181,7 @@ impl<'a> Crowd<'a> {
         let began = Instant::now();
         let (fast, slow) = self.ask_until(one_in, began + lasting)?;
         let seconds = began.elapsed().as_secs_f64();
-        Ok(Answered { fast: fast as f64 / seconds, slow: slow as f64 / seconds })
+        Ok(Answer { fast: fast as f64 / seconds, slow: slow as f64 / seconds })
     }
 
     /// How many fast and slow ones are answered until then.

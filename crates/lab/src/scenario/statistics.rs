@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::bare::{Outcome, REST};
+use super::bare::{BareResult, REST};
 use super::exact;
 use super::fanout::{Numbers, deliver};
 use crate::arguments::{Options, Statistics};
 use crate::process::Meter;
 use crate::report::{Figure, Results};
+use crate::server_under_test::{Database, ServerUnderTest};
 use crate::stream::Stream;
-use crate::subject::{Database, Subject};
 use crate::wire;
 
 const SCENARIO: &str = "statistics";
@@ -40,8 +40,8 @@ pub(super) fn statistics(statistics: &Statistics, options: &Options, results: &m
         way: options.way,
     };
     let database = Database::new();
-    let alone = deliver(&Subject::start_with_stats(options, &database)?, &numbers)?;
-    let subject = Subject::start_with_stats(options, &Database::new())?;
+    let alone = deliver(&ServerUnderTest::start_with_stats(options, &database)?, &numbers)?;
+    let subject = ServerUnderTest::start_with_stats(options, &Database::new())?;
     let rows_us = {
         let _reporting = Reporting::start(&subject, rows)?;
         std::thread::sleep(REST);
@@ -50,7 +50,7 @@ pub(super) fn statistics(statistics: &Statistics, options: &Options, results: &m
         meter.stop()? / seconds as f64
     };
     drop(subject);
-    let subject = Subject::start_with_stats(options, &Database::new())?;
+    let subject = ServerUnderTest::start_with_stats(options, &Database::new())?;
     let reporting = Reporting::start(&subject, rows)?;
     let (before, began) = (Counted::of(&subject)?, Instant::now());
     let both = deliver(&subject, &numbers)?;
@@ -58,7 +58,7 @@ pub(super) fn statistics(statistics: &Statistics, options: &Options, results: &m
     drop(reporting);
     let figure = |name, unit| Figure::new(SCENARIO, name, unit);
     // The rows of the time in which publications went out cost what they cost alone.
-    let of_fanout = |outcome: &Outcome, of_rows: f64| {
+    let of_fanout = |outcome: &BareResult, of_rows: f64| {
         outcome.us - of_rows * outcome.seconds / outcome.delivered.count.max(1) as f64
     };
     let (us, us_beside) = (of_fanout(&alone, 0.0), of_fanout(&both, rows_us));
@@ -81,7 +81,7 @@ struct Counted {
 }
 
 impl Counted {
-    fn of(subject: &Subject) -> Result<Self> {
+    fn of(subject: &ServerUnderTest) -> Result<Self> {
         let mut socket = subject.connect()?;
         socket.write_all(b"GET /metrics HTTP/1.1\r\nHost: lab\r\nConnection: close\r\n\r\n")?;
         let mut text = String::new();
@@ -99,7 +99,7 @@ struct Reporting(Arc<AtomicBool>, Option<std::thread::JoinHandle<()>>);
 
 impl Reporting {
     /// So many events a second, of all together.
-    fn start(subject: &Subject, rate: usize) -> Result<Self> {
+    fn start(subject: &ServerUnderTest, rate: usize) -> Result<Self> {
         let each = (rate as f64 * PAUSE.as_secs_f64() / REPORTERS as f64).ceil() as usize;
         let events: Vec<String> = (0..each)
             .map(|n| {
@@ -133,7 +133,7 @@ impl Drop for Reporting {
     }
 }
 
-fn reporter(subject: &Subject) -> Result<Stream<TcpStream>> {
+fn reporter(subject: &ServerUnderTest) -> Result<Stream<TcpStream>> {
     let mut socket = subject.connect()?;
     socket.write_all(&wire::handshake("lab", "/connection/websocket"))?;
     socket.write_all(&wire::text(r#"{"id":1,"connect":{}}"#))?;

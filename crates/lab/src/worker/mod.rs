@@ -15,10 +15,10 @@ use mio::{Events, Poll, Token, Waker};
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::{Ledger, Wrongs};
-use crate::way::Way;
+use crate::transport::Transport;
 use crate::wire::Dialect;
 use opening::Opening;
-use subscriber::{Outcome, Subscriber};
+use subscriber::{Subscriber, SubscriberResult};
 
 /// The token of the thread that reads orders; subscribers count from zero.
 const ORDERS: Token = Token(usize::MAX);
@@ -28,9 +28,9 @@ const PROGRESS: Duration = Duration::from_millis(250);
 /// What a worker is told.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Order {
+pub(crate) enum WorkerCommand {
     /// Who to be, once, before anything else.
-    Become(Crowd),
+    Become(WorkerSpec),
     /// Open all subscribers, so many at a time. Those that have been here before recover what they missed.
     Open { concurrency: usize },
     /// So many more publications are coming to each subscriber.
@@ -43,11 +43,11 @@ pub(crate) enum Order {
 
 /// The subscribers of a worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Crowd {
+pub(crate) struct WorkerSpec {
     pub(crate) server: SocketAddr,
     pub(crate) path: String,
     pub(crate) dialect: Dialect,
-    pub(crate) way: Way,
+    pub(crate) way: Transport,
     pub(crate) connections: usize,
     /// The channel of each subscriber is `prefix` and the remainder of its number by `channels`.
     pub(crate) prefix: String,
@@ -60,7 +60,7 @@ pub(crate) struct Crowd {
     pub(crate) token_secret: Option<String>,
 }
 
-impl Crowd {
+impl WorkerSpec {
     fn channel(&self, index: usize) -> String {
         channel_name(&self.prefix, (self.first + index) % self.channels)
     }
@@ -101,12 +101,12 @@ pub(crate) enum Report {
 pub(crate) fn run() -> Result<()> {
     let poll = Poll::new()?;
     let orders = read_orders(Arc::new(Waker::new(poll.registry(), ORDERS)?))?;
-    let Ok(Order::Become(crowd)) = orders.recv() else { return Ok(()) };
+    let Ok(WorkerCommand::Become(crowd)) = orders.recv() else { return Ok(()) };
     Worker::new(crowd, poll).obey(&orders)
 }
 
 /// Reads orders on a thread of their own, and wakes the poller for each.
-fn read_orders(waker: Arc<Waker>) -> Result<Receiver<Order>> {
+fn read_orders(waker: Arc<Waker>) -> Result<Receiver<WorkerCommand>> {
     let (sender, receiver) = channel();
     let read = move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
@@ -124,7 +124,7 @@ fn read_orders(waker: Arc<Waker>) -> Result<Receiver<Order>> {
 }
 
 struct Worker {
-    crowd: Crowd,
+    crowd: WorkerSpec,
     poll: Poll,
     subscribers: Vec<Subscriber>,
     tokens: Vec<String>,
@@ -150,7 +150,7 @@ struct Registering {
 }
 
 impl Worker {
-    fn new(crowd: Crowd, poll: Poll) -> Self {
+    fn new(crowd: WorkerSpec, poll: Poll) -> Self {
         let tokens = match &crowd.token_secret {
             Some(secret) => {
                 (0..crowd.connections).map(|index| crate::token::sign(secret, crowd.first + index)).collect()
@@ -175,7 +175,7 @@ impl Worker {
         }
     }
 
-    fn obey(mut self, orders: &Receiver<Order>) -> Result<()> {
+    fn obey(mut self, orders: &Receiver<WorkerCommand>) -> Result<()> {
         let mut events = Events::with_capacity(1_024);
         let mut scratch = vec![0; SCRATCH_SIZE];
         loop {
@@ -200,15 +200,15 @@ impl Worker {
         }
     }
 
-    fn begin(&mut self, order: Order) -> Result<()> {
+    fn begin(&mut self, order: WorkerCommand) -> Result<()> {
         match order {
-            Order::Become(_) => {}
-            Order::Open { concurrency } => {
+            WorkerCommand::Become(_) => {}
+            WorkerCommand::Open { concurrency } => {
                 self.ledger.reset();
                 self.opening = Some(Opening::new(concurrency));
                 self.visits += 1;
             }
-            Order::Expect { each, patience_ms } => {
+            WorkerCommand::Expect { each, patience_ms } => {
                 self.ledger.reset();
                 self.reads = 0;
                 self.patience = Some(Instant::now() + Duration::from_millis(patience_ms));
@@ -217,8 +217,8 @@ impl Worker {
                 }
                 say(&Report::Expecting)?;
             }
-            Order::Register { patience_ms } => self.register(Duration::from_millis(patience_ms)),
-            Order::Close => {
+            WorkerCommand::Register { patience_ms } => self.register(Duration::from_millis(patience_ms)),
+            WorkerCommand::Close => {
                 self.subscribers.iter_mut().for_each(Subscriber::close);
                 say(&Report::Closed { wrongs: std::mem::take(&mut self.ledger.wrongs) })?;
             }
@@ -239,7 +239,7 @@ impl Worker {
     fn serve(&mut self, index: usize, scratch: &mut [u8]) {
         let Some(subscriber) = self.subscribers.get_mut(index) else { return };
         let was_opening = subscriber.is_opening();
-        let scene = subscriber::Scene {
+        let scene = subscriber::WorkerContext {
             crowd: &self.crowd,
             index,
             token: self.tokens.get(index).map(String::as_str),
@@ -248,19 +248,19 @@ impl Worker {
             reads: &mut self.reads,
         };
         match subscriber.serve(scratch, scene) {
-            Outcome::Nothing => {}
-            Outcome::Open => {
+            SubscriberResult::Nothing => {}
+            SubscriberResult::Open => {
                 if let Some(opening) = self.opening.as_mut() {
                     opening.done(subscriber.opened_us());
                 }
             }
-            Outcome::Registered => {
+            SubscriberResult::Registered => {
                 if let Some(registering) = self.registering.as_mut() {
                     registering.missing -= 1;
                     registering.registered += 1;
                 }
             }
-            Outcome::Failed(why) => {
+            SubscriberResult::Failed(why) => {
                 subscriber.close();
                 match self.opening.as_mut() {
                     Some(opening) if was_opening => opening.failed(why),

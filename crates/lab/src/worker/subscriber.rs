@@ -9,11 +9,11 @@ use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use socket2::{Domain, Socket, Type};
 
-use super::Crowd;
+use super::WorkerSpec;
 use crate::ledger::{Ledger, Progress};
 use crate::process::now_us;
 use crate::stream::Stream;
-use crate::way::Way;
+use crate::transport::Transport;
 use crate::wire::{self, CLOSE, Dialect, PING};
 
 /// Connections from one source address, each from a port that we choose: the kernel's own search becomes slow beyond a
@@ -37,7 +37,7 @@ enum Stage {
 }
 
 /// What came of reading.
-pub(super) enum Outcome {
+pub(super) enum SubscriberResult {
     Nothing,
     /// The subscription stands.
     Open,
@@ -48,8 +48,8 @@ pub(super) enum Outcome {
 }
 
 /// What a subscriber needs of its worker while it reads.
-pub(super) struct Scene<'a> {
-    pub(super) crowd: &'a Crowd,
+pub(super) struct WorkerContext<'a> {
+    pub(super) crowd: &'a WorkerSpec,
     pub(super) index: usize,
     pub(super) token: Option<&'a str>,
     pub(super) ledger: &'a mut Ledger,
@@ -88,7 +88,7 @@ impl Subscriber {
     }
 
     /// Begins to connect. `visit` counts the times that the crowd has come.
-    pub(super) fn dial(&mut self, crowd: &Crowd, index: usize, visit: usize, registry: &Registry) -> Result<()> {
+    pub(super) fn dial(&mut self, crowd: &WorkerSpec, index: usize, visit: usize, registry: &Registry) -> Result<()> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
         socket.set_reuse_address(true)?;
@@ -119,20 +119,20 @@ impl Subscriber {
     }
 
     /// Reads until the socket has nothing more.
-    pub(super) fn serve(&mut self, scratch: &mut [u8], mut scene: Scene<'_>) -> Outcome {
+    pub(super) fn serve(&mut self, scratch: &mut [u8], mut scene: WorkerContext<'_>) -> SubscriberResult {
         let was_registering = self.stage == Stage::Registering;
         match self.try_serve(scratch, &mut scene) {
-            Ok(true) if was_registering => Outcome::Registered,
+            Ok(true) if was_registering => SubscriberResult::Registered,
             Ok(true) => {
                 self.opened_us = self.dialled.map_or(0, |since| since.elapsed().as_micros() as u64);
-                Outcome::Open
+                SubscriberResult::Open
             }
-            Ok(false) => Outcome::Nothing,
-            Err(why) => Outcome::Failed(format!("{:?}: {why:#}", self.stage)),
+            Ok(false) => SubscriberResult::Nothing,
+            Err(why) => SubscriberResult::Failed(format!("{:?}: {why:#}", self.stage)),
         }
     }
 
-    fn try_serve(&mut self, scratch: &mut [u8], scene: &mut Scene<'_>) -> Result<bool> {
+    fn try_serve(&mut self, scratch: &mut [u8], scene: &mut WorkerContext<'_>) -> Result<bool> {
         if self.stage == Stage::Gone {
             return Ok(false);
         }
@@ -158,7 +158,7 @@ impl Subscriber {
     }
 
     /// The socket is connected: the first words.
-    fn begin(&mut self, crowd: &Crowd, index: usize, token: Option<&str>) -> Result<()> {
+    fn begin(&mut self, crowd: &WorkerSpec, index: usize, token: Option<&str>) -> Result<()> {
         let Some(socket) = self.socket.as_ref().map(Stream::socket) else { return Ok(()) };
         if let Some(error) = socket.take_error()? {
             return Err(error.into());
@@ -167,7 +167,7 @@ impl Subscriber {
             return Ok(());
         }
         socket.set_nodelay(true)?;
-        if crowd.way == Way::Tls
+        if crowd.way == Transport::Tls
             && let Some(Stream::Plain(socket)) = self.socket.take()
         {
             self.socket = Some(Stream::secure(socket)?);
@@ -195,7 +195,7 @@ impl Subscriber {
     }
 
     /// Takes bytes that have come, and keeps what is not whole yet.
-    fn take(&mut self, bytes: &[u8], scene: &mut Scene<'_>) -> Result<()> {
+    fn take(&mut self, bytes: &[u8], scene: &mut WorkerContext<'_>) -> Result<()> {
         if self.rest.is_empty() {
             let used = self.take_whole(bytes, scene)?;
             self.rest.extend_from_slice(&bytes[used..]);
@@ -212,7 +212,7 @@ impl Subscriber {
     }
 
     /// Takes what is whole; the bytes of it.
-    fn take_whole(&mut self, bytes: &[u8], scene: &mut Scene<'_>) -> Result<usize> {
+    fn take_whole(&mut self, bytes: &[u8], scene: &mut WorkerContext<'_>) -> Result<usize> {
         let mut used = 0;
         if self.stage == Stage::Upgrading {
             let Some(end) = wire::find(bytes, b"\r\n\r\n") else { return Ok(0) };
@@ -243,7 +243,7 @@ impl Subscriber {
     }
 
     /// The connection is a WebSocket: connect, or subscribe where there is nothing to connect to.
-    fn introduce(&mut self, scene: &Scene<'_>) -> Result<()> {
+    fn introduce(&mut self, scene: &WorkerContext<'_>) -> Result<()> {
         if scene.crowd.dialect == Dialect::Raw {
             self.stage = Stage::Subscribing;
             return self.send(&wire::text(&scene.crowd.channel(scene.index)));
@@ -257,7 +257,7 @@ impl Subscriber {
     }
 
     /// Takes one message.
-    fn hear(&mut self, payload: &[u8], now_us: u64, scene: &mut Scene<'_>) -> Result<()> {
+    fn hear(&mut self, payload: &[u8], now_us: u64, scene: &mut WorkerContext<'_>) -> Result<()> {
         let size = scene.crowd.data_size;
         match self.stage {
             Stage::Live => {
@@ -317,7 +317,7 @@ impl Subscriber {
 const EINPROGRESS: i32 = 115;
 
 /// The command that opens a session.
-fn connect(way: Way, token: Option<&str>) -> Vec<u8> {
+fn connect(way: Transport, token: Option<&str>) -> Vec<u8> {
     let json = match token {
         Some(token) => format!(r#"{{"id":1,"connect":{{"token":"{token}"}}}}"#),
         None => r#"{"id":1,"connect":{}}"#.to_owned(),

@@ -30,12 +30,12 @@ pub(super) struct Follower {
     channel: String,
     token: Option<String>,
     subscription_token: Option<String>,
-    position: Option<Position>,
+    position: Option<FollowerPosition>,
     answers_pings: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Position {
+struct FollowerPosition {
     offset: u64,
     epoch: String,
 }
@@ -126,7 +126,7 @@ impl Follower {
         if let Some(token) = &self.subscription_token {
             subscribe["token"] = json!(token);
         }
-        if let Some(Position { offset, epoch }) = &self.position {
+        if let Some(FollowerPosition { offset, epoch }) = &self.position {
             subscribe["recover"] = json!(true);
             subscribe["offset"] = json!(offset);
             subscribe["epoch"] = json!(epoch);
@@ -173,7 +173,7 @@ impl Follower {
             format!("back on {channel}: what was missed could not be recovered")
         }));
         let has_position = result.positioned || result.recoverable;
-        self.position = has_position.then_some(Position { offset: result.offset, epoch: result.epoch });
+        self.position = has_position.then_some(FollowerPosition { offset: result.offset, epoch: result.epoch });
         for publication in result.publications {
             self.take_publication(publication, effects);
         }
@@ -246,10 +246,10 @@ mod tests {
         let effects = follower.take(back);
         assert_eq!(effects[0], Tell("back on match:live: caught up with 2 publications".into()));
         assert_eq!(effects[2], Print(r#"{"data":2,"offset":6}"#.into()));
-        assert_eq!(follower.position, Some(Position { offset: 6, epoch: "abc".into() }));
+        assert_eq!(follower.position, Some(FollowerPosition { offset: 6, epoch: "abc".into() }));
         let lost = r#"{"id":2,"subscribe":{"recoverable":true,"epoch":"xyz","offset":1,"was_recovering":true}}"#;
         assert_eq!(follower.take(lost), [Tell("back on match:live: what was missed could not be recovered".into())]);
-        assert_eq!(follower.position, Some(Position { offset: 1, epoch: "xyz".into() }));
+        assert_eq!(follower.position, Some(FollowerPosition { offset: 1, epoch: "xyz".into() }));
     }
 
     #[test]

@@ -24,7 +24,7 @@ const CHUNK_LEN: usize = 16 * 1024;
 const ACCEPT_SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// What comes from the server.
-pub(super) enum Incoming {
+pub(super) enum SocketEvent {
     /// A message.
     Text(String),
     /// Its goodbye: code and reason.
@@ -86,15 +86,15 @@ impl Socket {
     }
 
     /// The next message; answers pings on the way.
-    pub(super) fn next(&mut self) -> Result<Incoming> {
+    pub(super) fn next(&mut self) -> Result<SocketEvent> {
         loop {
             let event = self.assembly.next(Role::Client, MESSAGE_LEN_MAX, &mut self.input, &mut self.used);
             let pong = match event {
                 Err(violation) => bail!("the server broke the WebSocket protocol: {}", violation.reason),
-                Ok(Some(FrameEvent::Text(text))) => return Ok(Incoming::Text(text.to_owned())),
+                Ok(Some(FrameEvent::Text(text))) => return Ok(SocketEvent::Text(text.to_owned())),
                 Ok(Some(FrameEvent::Binary(_))) => bail!("the server sent bytes where text was agreed on"),
                 Ok(Some(FrameEvent::Close { code, reason })) => {
-                    let closed = Incoming::Closed(code.map_or(1005, u32::from), reason.to_owned());
+                    let closed = SocketEvent::Closed(code.map_or(1005, u32::from), reason.to_owned());
                     let _ = self.send_frame(
                         Opcode::Close,
                         &code.map(u16::to_be_bytes).unwrap_or_default()[..code.map_or(0, |_| 2)],
@@ -206,8 +206,8 @@ mod tests {
             [head.as_bytes(), b"\x89\x01p", b"\x01\x02{}", b"\x80\x01\n", b"\x88\x06\x0b\xb9gone"].concat()
         });
         let Ok(mut socket) = Socket::connect(&url) else { panic!("it is accepted") };
-        assert!(matches!(socket.next().expect("a message"), Incoming::Text(text) if text == "{}\n"));
-        assert!(matches!(socket.next().expect("a close"), Incoming::Closed(3001, reason) if reason == "gone"));
+        assert!(matches!(socket.next().expect("a message"), SocketEvent::Text(text) if text == "{}\n"));
+        assert!(matches!(socket.next().expect("a close"), SocketEvent::Closed(3001, reason) if reason == "gone"));
     }
 
     #[test]

@@ -108,16 +108,16 @@ fn value(file: &str, name: &str) -> String {
 fn reference() -> String {
     let mut text = HEAD.to_owned();
     for (heading, of) in [
-        ("", Of::Server),
-        ("\n### Of a namespace of channels\n", Of::Namespace),
-        ("\n### Of a scope of the registry\n", Of::Scope),
+        ("", LimitSource::Server),
+        ("\n### Of a namespace of channels\n", LimitSource::Namespace),
+        ("\n### Of a scope of the registry\n", LimitSource::Scope),
     ] {
         text.push_str(heading);
         text.push_str("\n| key | default | what it protects | what the client is told |\n|---|---|---|---|\n");
         for limit in LIMITS {
             let (_, key) =
                 keys().find(|(path, _)| path == limit.path).unwrap_or_else(|| panic!("no key {}", limit.path));
-            if Of::which(limit.path, key) == of {
+            if LimitSource::which(limit.path, key) == of {
                 let _ = writeln!(text, "| `{}` | `{}` | {} | {} |", key.path, key.default, limit.protects, limit.told);
             }
         }
@@ -136,18 +136,18 @@ fn reference() -> String {
 
 /// What a key is a limit of.
 #[derive(PartialEq)]
-enum Of {
+enum LimitSource {
     Server,
     Namespace,
     Scope,
 }
 
-impl Of {
-    fn which(path: &str, key: &Key) -> Of {
+impl LimitSource {
+    fn which(path: &str, key: &Key) -> LimitSource {
         match path.split_once('.') {
-            Some(("channel", name)) if name == key.path => Of::Namespace,
-            Some(("scope", name)) if name == key.path => Of::Scope,
-            _ => Of::Server,
+            Some(("channel", name)) if name == key.path => LimitSource::Namespace,
+            Some(("scope", name)) if name == key.path => LimitSource::Scope,
+            _ => LimitSource::Server,
         }
     }
 }

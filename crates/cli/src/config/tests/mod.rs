@@ -662,15 +662,15 @@ fn development_fills_in_what_is_absent_and_nothing_else() {
 /// A debugger's view of all settings: what the table calls defaults must be what the structs have.
 #[test]
 fn the_documented_defaults_are_the_real_ones() {
-    let mut tree = low::Node::empty_table(low::Place::Defaults);
-    let mut namespace = low::Node::empty_table(low::Place::Defaults);
+    let mut tree = low::ConfigNode::empty_table(low::Location::Defaults);
+    let mut namespace = low::ConfigNode::empty_table(low::Location::Defaults);
     let written =
-        |key: &Key| low::Node { place: low::Place::Defaults, value: low::Value::Text(key.default.to_owned()) };
+        |key: &Key| low::ConfigNode { place: low::Location::Defaults, value: low::Value::Text(key.default.to_owned()) };
     KEYS.iter().for_each(|key| tree.set(key.path, written(key)));
     OPTIONS
         .iter()
         .for_each(|option| tree.set(&format!("{}.{}", keys::WITHOUT_NAMESPACE, option.path), written(option)));
-    namespace.set("name", low::Node { place: low::Place::Defaults, value: low::Value::Text("x".into()) });
+    namespace.set("name", low::ConfigNode { place: low::Location::Defaults, value: low::Value::Text("x".into()) });
     let mut findings = Vec::new();
     let mut found = high::interpret(&tree, &mut findings).expect("defaults are good").settings;
     // An endpoint's empty prefix stands for the path that the table shows.

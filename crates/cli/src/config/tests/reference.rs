@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::is_up_to_date;
 use crate::config::keys::{KEYS, Key, Kind, OPTIONS, SCOPE_OPTIONS};
-use crate::config::theirs::{Fate, THEIR_OPTIONS, THEIRS, Theirs};
+use crate::config::unsupported::{Disposition, THEIR_OPTIONS, THEIRS, Theirs};
 
 const HEAD: &str = r#"# Configuration
 
@@ -146,19 +146,19 @@ fn theirs(text: &mut String) {
             .chain(THEIR_OPTIONS.iter().map(|theirs| ("option ".to_owned(), theirs)))
     };
     list(text, all(), |fate| match fate {
-        Fate::LeftOut(consequence) => Some(consequence),
+        Disposition::LeftOut(consequence) => Some(consequence),
         _ => None,
     });
     text.push_str("\nRefused:\n\n");
     list(text, all(), |fate| match fate {
-        Fate::Refused(reason) => Some(reason),
+        Disposition::Refused(reason) => Some(reason),
         _ => None,
     });
     text.push_str("- `client.proxy.connect` beside clients without a token (`client.allow_anonymous_connect_without_token`, `client.insecure`): they would get in without asking the backend\n");
     text.push_str("- without a cluster (`cluster.engine`), an `engine.type` other than `memory`; `broker`, `presence_manager`, `map_broker` or `controller` that are enabled with another `type`; and `brokers`, `presence_managers` or `map_brokers` with an entry: nodes would serve apart. With a cluster they are left out with a warning\n");
     text.push_str("- options `subscribe_proxy_enabled`, `subscribe_stream_proxy_enabled` and `publish_proxy_enabled` beside an `allow_…` permission that would then hold without asking the backend\n");
     text.push_str("\nLeft out in silence, because they change nothing here:\n\n");
-    list(text, all(), |fate| if fate == Fate::Moot { Some("") } else { None });
+    list(text, all(), |fate| if fate == Disposition::Ignored { Some("") } else { None });
 }
 
 /// Keys that are refused where leaving them out would split a cluster or open a door.
@@ -180,7 +180,7 @@ const ALSO_REFUSED: [&str; 12] = [
 fn list<'a>(
     text: &mut String,
     all: impl Iterator<Item = (String, &'a Theirs)>,
-    take: fn(Fate) -> Option<&'static str>,
+    take: fn(Disposition) -> Option<&'static str>,
 ) {
     for (prefix, theirs) in all {
         if let Some(note) = take(theirs.fate) {

@@ -17,7 +17,7 @@ use crate::wire;
 /// A way in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Way {
+pub(crate) enum Transport {
     /// JSON in WebSocket frames.
     #[default]
     Websocket,
@@ -40,16 +40,16 @@ const DEFLATED: u8 = 0xc1;
 /// Longest message that comes.
 const MESSAGE_MAX: usize = 1 << 20;
 
-impl Way {
+impl Transport {
     /// The form in which a server's messages come.
     pub(crate) fn wire(self) -> Wire {
         let (body, envelope) = match self {
-            Way::Websocket | Way::Tls => (Encoding::Json, Framing::WebSocket),
-            Way::Protobuf => (Encoding::Protobuf, Framing::WebSocket),
-            Way::Deflate => (Encoding::Json, Framing::Deflated { from: 0 }),
-            Way::HttpStream => (Encoding::Push, Framing::Stream(Coding::Identity)),
-            Way::Sse => (Encoding::Push, Framing::EventStream(Coding::Identity)),
-            Way::Tcp => (Encoding::Json, Framing::Stream(Coding::Identity)),
+            Transport::Websocket | Transport::Tls => (Encoding::Json, Framing::WebSocket),
+            Transport::Protobuf => (Encoding::Protobuf, Framing::WebSocket),
+            Transport::Deflate => (Encoding::Json, Framing::Deflated { from: 0 }),
+            Transport::HttpStream => (Encoding::Push, Framing::Stream(Coding::Identity)),
+            Transport::Sse => (Encoding::Push, Framing::EventStream(Coding::Identity)),
+            Transport::Tcp => (Encoding::Json, Framing::Stream(Coding::Identity)),
         };
         Wire { encoding: body, framing: envelope }
     }
@@ -67,47 +67,47 @@ impl Way {
 
     /// Whether the first thing that comes is the head of an HTTP answer.
     pub(crate) fn begins_with_http(self) -> bool {
-        self != Way::Tcp
+        self != Transport::Tcp
     }
 
     /// Whether the request already says everything.
     pub(crate) fn is_one_way(self) -> bool {
-        matches!(self, Way::HttpStream | Way::Sse)
+        matches!(self, Transport::HttpStream | Transport::Sse)
     }
 
     /// The first words on a fresh connection.
     pub(crate) fn opening(self, host: &str, path: &str, channel: &str) -> Vec<u8> {
         let connect = format!("{{\"subs\":{{\"{channel}\":{{}}}}}}");
         match self {
-            Way::Websocket | Way::Tls => wire::handshake(host, path),
-            Way::Protobuf => wire::handshake(host, &format!("{path}?format=protobuf")),
-            Way::Deflate => {
+            Transport::Websocket | Transport::Tls => wire::handshake(host, path),
+            Transport::Protobuf => wire::handshake(host, &format!("{path}?format=protobuf")),
+            Transport::Deflate => {
                 let request = String::from_utf8(wire::handshake(host, path)).unwrap_or_default();
                 request.replacen("\r\n\r\n", "\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n", 1).into_bytes()
             }
-            Way::HttpStream | Way::Sse => {
-                let path = if self == Way::Sse { "/connection/uni_sse" } else { "/connection/uni_http_stream" };
+            Transport::HttpStream | Transport::Sse => {
+                let path = if self == Transport::Sse { "/connection/uni_sse" } else { "/connection/uni_http_stream" };
                 let length = connect.len();
                 format!(
                     "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{connect}"
                 )
                 .into_bytes()
             }
-            Way::Tcp => Vec::new(),
+            Transport::Tcp => Vec::new(),
         }
     }
 
     /// A command of a client. `fields` says the same to Protobuf.
     pub(crate) fn command(self, json: &str, fields: impl FnOnce(&mut Fields<'_>)) -> Vec<u8> {
         match self {
-            Way::Protobuf => {
+            Transport::Protobuf => {
                 let mut message = Vec::new();
                 delimited(&mut message, |out| fields(&mut Fields(out)));
                 let mut frame = Vec::new();
                 encode_masked_frame(Opcode::Binary, &message, wire::MASK, &mut frame);
                 frame
             }
-            Way::Tcp => format!("{json}\n").into_bytes(),
+            Transport::Tcp => format!("{json}\n").into_bytes(),
             _ => wire::text(json),
         }
     }
@@ -115,13 +115,13 @@ impl Way {
     /// The answer to a ping, where one is expected.
     pub(crate) fn pong(self) -> Option<Vec<u8>> {
         match self {
-            Way::Protobuf => {
+            Transport::Protobuf => {
                 let mut frame = Vec::new();
                 encode_masked_frame(Opcode::Binary, &[0], wire::MASK, &mut frame);
                 Some(frame)
             }
-            Way::Websocket | Way::Deflate | Way::Tls => Some(wire::text("{}")),
-            Way::HttpStream | Way::Sse | Way::Tcp => None,
+            Transport::Websocket | Transport::Deflate | Transport::Tls => Some(wire::text("{}")),
+            Transport::HttpStream | Transport::Sse | Transport::Tcp => None,
         }
     }
 
@@ -129,7 +129,7 @@ impl Way {
     /// its whole length.
     pub(crate) fn message(self, bytes: &[u8]) -> Option<(u8, Cow<'_, [u8]>, usize)> {
         match self {
-            Way::HttpStream | Way::Sse | Way::Tcp => {
+            Transport::HttpStream | Transport::Sse | Transport::Tcp => {
                 let end = bytes.iter().position(|byte| *byte == b'\n')?;
                 Some((0, Cow::Borrowed(&bytes[..end]), end + 1))
             }
@@ -147,9 +147,9 @@ impl Way {
     /// Most bytes of memory for a connection that waits, fresh and after all have left and come back.
     pub(crate) fn idle_bounds(self) -> (f64, f64) {
         match self {
-            Way::HttpStream | Way::Sse => (2_560.0, 2_560.0),
-            Way::Tls => (12_288.0, 12_288.0),
-            Way::Websocket | Way::Protobuf | Way::Deflate | Way::Tcp => (1_300.0, 1_500.0),
+            Transport::HttpStream | Transport::Sse => (2_560.0, 2_560.0),
+            Transport::Tls => (12_288.0, 12_288.0),
+            Transport::Websocket | Transport::Protobuf | Transport::Deflate | Transport::Tcp => (1_300.0, 1_500.0),
         }
     }
 
@@ -157,11 +157,11 @@ impl Way {
     pub(crate) fn configure(self, configuration: &mut serde_json::Value, tcp_port: u16) {
         use serde_json::json;
         match self {
-            Way::Deflate => configuration["websocket"] = json!({"compression": true, "compression_min_size": 64}),
-            Way::HttpStream => configuration["uni_http_stream"] = json!({"enabled": true}),
-            Way::Sse => configuration["uni_sse"] = json!({"enabled": true}),
-            Way::Tcp => configuration["tcp"] = json!({"enabled": true, "address": "127.0.0.1", "port": tcp_port}),
-            Way::Websocket | Way::Protobuf | Way::Tls => {}
+            Transport::Deflate => configuration["websocket"] = json!({"compression": true, "compression_min_size": 64}),
+            Transport::HttpStream => configuration["uni_http_stream"] = json!({"enabled": true}),
+            Transport::Sse => configuration["uni_sse"] = json!({"enabled": true}),
+            Transport::Tcp => configuration["tcp"] = json!({"enabled": true, "address": "127.0.0.1", "port": tcp_port}),
+            Transport::Websocket | Transport::Protobuf | Transport::Tls => {}
         }
     }
 }

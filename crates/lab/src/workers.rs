@@ -11,9 +11,9 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::ledger::{Times, Wrongs};
 use crate::process::Part;
-use crate::way::Way;
+use crate::transport::Transport;
 use crate::wire::Dialect;
-use crate::worker::{Crowd, Order, Report};
+use crate::worker::{Report, WorkerCommand, WorkerSpec};
 
 /// Subscribers of one worker: below the limit of 20,000 open files of a process.
 const PER_WORKER: usize = 16_500;
@@ -27,7 +27,7 @@ pub(crate) struct Plan {
     pub(crate) servers: Vec<SocketAddr>,
     pub(crate) path: String,
     pub(crate) dialect: Dialect,
-    pub(crate) way: Way,
+    pub(crate) way: Transport,
     pub(crate) connections: usize,
     pub(crate) prefix: String,
     pub(crate) channels: usize,
@@ -65,13 +65,13 @@ pub(crate) struct Delivered {
 }
 
 /// The workers.
-pub(crate) struct Fleet {
+pub(crate) struct Workers {
     workers: Vec<(Part, ChildStdin)>,
     reports: Receiver<(usize, Report)>,
     shows_progress: bool,
 }
 
-impl Fleet {
+impl Workers {
     /// Starts as many workers as the connections need.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl Fleet {
                 let connections = (end - first).min(share.div_ceil(share.div_ceil(PER_WORKER)));
                 let mut part = Part::start(&["lab", "worker"])?;
                 let mut orders = part.0.stdin.take().context("the worker has no standard input")?;
-                let crowd = Crowd {
+                let crowd = WorkerSpec {
                     server: *server,
                     path: plan.path.clone(),
                     dialect: plan.dialect,
@@ -100,7 +100,7 @@ impl Fleet {
                     data_size: plan.data_size,
                     token_secret: plan.token_secret.clone(),
                 };
-                give(&mut orders, &Order::Become(crowd))?;
+                give(&mut orders, &WorkerCommand::Become(crowd))?;
                 let lines = BufReader::new(part.0.stdout.take().context("the worker has no standard output")?).lines();
                 let (sender, number) = (sender.clone(), workers.len());
                 std::thread::spawn(move || {
@@ -115,13 +115,13 @@ impl Fleet {
                 first += connections;
             }
         }
-        Ok(Fleet { workers, reports, shows_progress: plan.shows_progress })
+        Ok(Workers { workers, reports, shows_progress: plan.shows_progress })
     }
 
     /// Opens everybody, so many at a time in all.
     pub(crate) fn open(&mut self, concurrency: usize) -> Result<Opened> {
         let each = concurrency.div_ceil(self.workers.len());
-        self.order(&Order::Open { concurrency: each })?;
+        self.order(&WorkerCommand::Open { concurrency: each })?;
         let mut all = Opened::default();
         self.gather("opening", |report| {
             let Report::Opened { failed, first_failure, recovered, wrongs, times, seconds, .. } = report else {
@@ -153,7 +153,7 @@ impl Fleet {
 
     /// Announces that each subscriber is due so many more, and waits until all workers know.
     pub(crate) fn expect(&mut self, each: usize, patience: Duration) -> Result<()> {
-        self.order(&Order::Expect { each: each as u64, patience_ms: patience.as_millis() as u64 })?;
+        self.order(&WorkerCommand::Expect { each: each as u64, patience_ms: patience.as_millis() as u64 })?;
         self.gather("expecting", |report| matches!(report, Report::Expecting))
     }
 
@@ -173,7 +173,7 @@ impl Fleet {
 
     /// Lets everybody register a name; how many have, and in how many seconds.
     pub(crate) fn register(&mut self, patience: Duration) -> Result<(u64, f64)> {
-        self.order(&Order::Register { patience_ms: patience.as_millis() as u64 })?;
+        self.order(&WorkerCommand::Register { patience_ms: patience.as_millis() as u64 })?;
         let (mut count, mut longest) = (0, 0f64);
         self.gather("registering", |report| {
             let Report::Registered { registered, seconds } = report else { return false };
@@ -186,7 +186,7 @@ impl Fleet {
 
     /// Closes everybody; what went wrong since the last report.
     pub(crate) fn close(&mut self) -> Result<Wrongs> {
-        self.order(&Order::Close)?;
+        self.order(&WorkerCommand::Close)?;
         let mut all = Wrongs::default();
         self.gather("closing", |report| {
             let Report::Closed { wrongs } = report else { return false };
@@ -196,7 +196,7 @@ impl Fleet {
         Ok(all)
     }
 
-    fn order(&mut self, order: &Order) -> Result<()> {
+    fn order(&mut self, order: &WorkerCommand) -> Result<()> {
         self.workers.iter_mut().try_for_each(|(_, orders)| give(orders, order))
     }
 
@@ -225,7 +225,7 @@ impl Fleet {
     }
 }
 
-fn give(orders: &mut ChildStdin, order: &Order) -> Result<()> {
+fn give(orders: &mut ChildStdin, order: &WorkerCommand) -> Result<()> {
     let mut line = serde_json::to_vec(order)?;
     line.push(b'\n');
     orders.write_all(&line).context("a worker has ended")?;

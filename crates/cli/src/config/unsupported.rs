@@ -5,20 +5,20 @@
 
 use super::coerce::coerce;
 use super::keys::Kind;
-use super::low::{Node, Value};
+use super::low::{ConfigNode, Value};
 
 /// What becomes of such a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum Disposition {
     /// Left out with a warning; the text says what that changes, if it is not plain.
     LeftOut(&'static str),
     /// An error: leaving it out would be unsafe, for this reason.
     Refused(&'static str),
     /// Left out in silence: it is true here whatever it says.
-    Moot,
+    Ignored,
 }
 
-use Fate::{LeftOut, Moot, Refused};
+use Disposition::{Ignored, LeftOut, Refused};
 
 /// A key, or a section with all beneath it.
 #[derive(Debug, Clone, Copy)]
@@ -26,41 +26,41 @@ pub(crate) struct Theirs {
     /// Its dotted path; for channel options, the name alone.
     pub(crate) path: &'static str,
     /// What becomes of it.
-    pub(crate) fate: Fate,
+    pub(crate) fate: Disposition,
 }
 
 const fn left_out(path: &'static str) -> Theirs {
     Theirs { path, fate: LeftOut("") }
 }
 
-const fn with(path: &'static str, fate: Fate) -> Theirs {
+const fn with(path: &'static str, fate: Disposition) -> Theirs {
     Theirs { path, fate }
 }
 
 /// Where channels of several nodes would meet. Without a cluster these are refused by [`super::doors`].
-const NOT_SHARED: Fate =
+const NOT_SHARED: Disposition =
     LeftOut("channels and presence are in the memory of the nodes, which meet through NATS (`[cluster]`)");
-const BLOCKED: Fate = Refused("without it, whom it keeps out would be let in");
-const NOT_ASKED: Fate = LeftOut("what it would allow is refused, unless an `allow_…` permission holds");
-const STRICTER_TOKENS: Fate = Refused("without it, tokens that it refuses would be good");
+const BLOCKED: Disposition = Refused("without it, whom it keeps out would be let in");
+const NOT_ASKED: Disposition = LeftOut("what it would allow is refused, unless an `allow_…` permission holds");
+const STRICTER_TOKENS: Disposition = Refused("without it, tokens that it refuses would be good");
 
 /// Keys and sections by their whole path.
 pub(crate) const THEIRS: &[Theirs] = &[
     left_out("http_server.tls.server_ca_pem"),
-    with("http_server.tls.insecure_skip_verify", Moot),
-    with("http_server.tls.server_name", Moot),
+    with("http_server.tls.insecure_skip_verify", Ignored),
+    with("http_server.tls.server_name", Ignored),
     left_out("http_server.internal_tls.server_ca_pem"),
-    with("http_server.internal_tls.insecure_skip_verify", Moot),
-    with("http_server.internal_tls.server_name", Moot),
+    with("http_server.internal_tls.insecure_skip_verify", Ignored),
+    with("http_server.internal_tls.server_name", Ignored),
     left_out("http_server.http3"),
     left_out("http_server.h2c_external"),
     with("log.file", LeftOut("logs go to stderr")),
     left_out("http_api.handler_prefix"),
     left_out("http_api.error_mode"),
     left_out("client.proxy"),
-    with("client.presence_update_interval", Moot),
-    with("client.concurrency", Moot),
-    with("client.batch_periodic_events", Moot),
+    with("client.presence_update_interval", Ignored),
+    with("client.concurrency", Ignored),
+    with("client.batch_periodic_events", Ignored),
     with(
         "client.rate_limit",
         LeftOut("`client.command_rate_limit` and `client.byte_rate_limit` slow clients down, all commands alike"),
@@ -68,7 +68,7 @@ pub(crate) const THEIRS: &[Theirs] = &[
     left_out("client.singleflight"),
     left_out("client.connections_api"),
     left_out("client.write_delay"),
-    with("client.reply_without_queue", Moot),
+    with("client.reply_without_queue", Ignored),
     left_out("client.max_messages_in_frame"),
     left_out("client.token.jwks"),
     left_out("client.token.meta_from_claim"),
@@ -95,15 +95,15 @@ pub(crate) const THEIRS: &[Theirs] = &[
     left_out("client.subscription_token.insecure_skip_jwks_endpoint_safety_check"),
     left_out("channel.proxy"),
     with("channel.publication_data_format", LeftOut("publications are any JSON")),
-    with("websocket.compression_level", Moot),
-    with("websocket.read_buffer_size", Moot),
-    with("websocket.use_write_buffer_pool", Moot),
-    with("websocket.write_buffer_size", Moot),
-    with("websocket.write_timeout", Moot),
-    with("websocket.decompressed_message_size_limit", Moot),
-    with("websocket.compression_prepared_message_cache_size", Moot),
-    with("websocket.process_commands_off_read_loop", Moot),
-    with("node.info_metrics_aggregate_interval", Moot),
+    with("websocket.compression_level", Ignored),
+    with("websocket.read_buffer_size", Ignored),
+    with("websocket.use_write_buffer_pool", Ignored),
+    with("websocket.write_buffer_size", Ignored),
+    with("websocket.write_timeout", Ignored),
+    with("websocket.decompressed_message_size_limit", Ignored),
+    with("websocket.compression_prepared_message_cache_size", Ignored),
+    with("websocket.process_commands_off_read_loop", Ignored),
+    with("node.info_metrics_aggregate_interval", Ignored),
     left_out("prometheus.instrument_http_handlers"),
     left_out("prometheus.recovered_publications_histogram"),
     left_out("prometheus.native_histograms"),
@@ -124,15 +124,15 @@ pub(crate) const THEIRS: &[Theirs] = &[
     left_out("uni_sse.connect_code_to_http_response"),
     left_out("uni_http_stream.connect_code_to_http_response"),
     left_out("uni_websocket.compression"),
-    with("uni_websocket.compression_min_size", Moot),
-    with("uni_websocket.compression_level", Moot),
-    with("uni_websocket.read_buffer_size", Moot),
-    with("uni_websocket.use_write_buffer_pool", Moot),
-    with("uni_websocket.write_buffer_size", Moot),
-    with("uni_websocket.message_size_limit", Moot),
-    with("uni_websocket.write_timeout", Moot),
-    with("uni_websocket.join_push_messages", Moot),
-    with("uni_websocket.decompressed_message_size_limit", Moot),
+    with("uni_websocket.compression_min_size", Ignored),
+    with("uni_websocket.compression_level", Ignored),
+    with("uni_websocket.read_buffer_size", Ignored),
+    with("uni_websocket.use_write_buffer_pool", Ignored),
+    with("uni_websocket.write_buffer_size", Ignored),
+    with("uni_websocket.message_size_limit", Ignored),
+    with("uni_websocket.write_timeout", Ignored),
+    with("uni_websocket.join_push_messages", Ignored),
+    with("uni_websocket.decompressed_message_size_limit", Ignored),
     with("uni_websocket.disable_closing_handshake", LeftOut("connections end with a close frame")),
     with("uni_websocket.disable_disconnect_push", LeftOut("a disconnect is told by a push too")),
     left_out("uni_grpc"),
@@ -143,9 +143,9 @@ pub(crate) const THEIRS: &[Theirs] = &[
     left_out("init"),
     left_out("opentelemetry"),
     left_out("graphite"),
-    with("usage_stats", Moot),
+    with("usage_stats", Ignored),
     left_out("pid_file"),
-    with("license", Moot),
+    with("license", Ignored),
     left_out("push_notifications"),
     left_out("clickhouse_analytics"),
     left_out("user_status"),
@@ -157,38 +157,38 @@ pub(crate) const THEIRS: &[Theirs] = &[
     left_out("process_stats"),
     left_out("tracing"),
     left_out("sentry"),
-    with("enable_unreleased_features", Moot),
+    with("enable_unreleased_features", Ignored),
 ];
 
 /// Options of channels that we don't act on yet.
 pub(crate) const THEIR_OPTIONS: &[Theirs] = &[
     left_out("auto_cache_recover"),
-    with("shared_position_sync", Moot),
-    with("keep_latest_publication", Moot),
-    with("allow_channel_compaction", Moot),
+    with("shared_position_sync", Ignored),
+    with("keep_latest_publication", Ignored),
+    with("allow_channel_compaction", Ignored),
     left_out("batch_max_size"),
     left_out("batch_max_delay"),
     left_out("batch_flush_latest"),
     left_out("cache_empty_proxy_enabled"),
-    with("cache_empty_proxy_name", Moot),
+    with("cache_empty_proxy_name", Ignored),
     left_out("state_proxy_enabled"),
-    with("state_proxy_name", Moot),
+    with("state_proxy_name", Ignored),
     with("subscribe_cel", NOT_ASKED),
     with("publish_cel", NOT_ASKED),
     with("history_cel", NOT_ASKED),
     with("presence_cel", NOT_ASKED),
     with("broker_name", NOT_SHARED),
     with("presence_manager_name", NOT_SHARED),
-    with("delta_publish", Moot),
+    with("delta_publish", Ignored),
     with("publication_data_format", LeftOut("publications are any JSON")),
     left_out("subscribe_proxy_enabled"),
-    with("subscribe_proxy_name", Moot),
+    with("subscribe_proxy_name", Ignored),
     left_out("publish_proxy_enabled"),
-    with("publish_proxy_name", Moot),
+    with("publish_proxy_name", Ignored),
     left_out("sub_refresh_proxy_enabled"),
-    with("sub_refresh_proxy_name", Moot),
+    with("sub_refresh_proxy_name", Ignored),
     left_out("subscribe_stream_proxy_enabled"),
-    with("subscribe_stream_proxy_name", Moot),
+    with("subscribe_stream_proxy_name", Ignored),
     left_out("subscribe_stream_proxy_bidirectional"),
     left_out("subscription_type"),
     left_out("map"),
@@ -212,7 +212,7 @@ pub(crate) fn find(table: &'static [Theirs], path: &str) -> Option<&'static Thei
 }
 
 /// Whether a value says nothing: off, empty or what holds here anyway. A whole default configuration is written so.
-pub(crate) fn is_idle(node: &Node) -> bool {
+pub(crate) fn is_idle(node: &ConfigNode) -> bool {
     match &node.value {
         Value::Boolean(value) => !value,
         Value::Integer(value) => *value == 0,
@@ -230,13 +230,13 @@ pub(crate) fn is_idle(node: &Node) -> bool {
 }
 
 /// Whether a value is empty or off: all that may be left out where a key makes the server stricter.
-pub(crate) fn is_empty(node: &Node) -> bool {
+pub(crate) fn is_empty(node: &ConfigNode) -> bool {
     match &node.value {
         Value::Boolean(value) => !value,
         Value::Text(text) => matches!(text.as_str(), "" | "false"),
         Value::List(items) => items.is_empty(),
         Value::Table(table) => {
-            let is_off = |node: &Node| coerce(Kind::Boolean, &node.value).is_ok_and(|is_on| is_on == false);
+            let is_off = |node: &ConfigNode| coerce(Kind::Boolean, &node.value).is_ok_and(|is_on| is_on == false);
             table.get("enabled").is_some_and(is_off) || table.values().all(is_empty)
         }
         Value::Integer(_) | Value::Float(_) | Value::Date => false,
@@ -244,7 +244,7 @@ pub(crate) fn is_empty(node: &Node) -> bool {
 }
 
 /// The keys of a section, for a warning: names, never values.
-pub(crate) fn names_within(node: &Node) -> String {
+pub(crate) fn names_within(node: &ConfigNode) -> String {
     match &node.value {
         Value::Table(table) => {
             let names: Vec<&str> = table.keys().map(String::as_str).take(6).collect();

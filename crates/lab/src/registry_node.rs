@@ -24,7 +24,7 @@ const LOOKUPS: u64 = 10_000;
 /// What a member is told.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Order {
+pub(crate) enum RegistryNodeCommand {
     /// Who to be, once, before anything else.
     Become { node: String, url: String, birth: u64 },
     /// Join the others.
@@ -56,7 +56,7 @@ pub(crate) enum Report {
 }
 
 enum Input {
-    Order(Order),
+    Order(RegistryNodeCommand),
     Link(Bytes),
     Linked,
     Ended,
@@ -66,7 +66,7 @@ enum Input {
 pub(crate) fn run() -> Result<()> {
     let mut first = String::new();
     std::io::stdin().read_line(&mut first)?;
-    let Order::Become { node, url, birth } = serde_json::from_str(&first)? else { return Ok(()) };
+    let RegistryNodeCommand::Become { node, url, birth } = serde_json::from_str(&first)? else { return Ok(()) };
     let (sender, inputs) = channel();
     let (cluster, joining) = touchline_cluster::join(touchline_cluster::Settings {
         urls: vec![url],
@@ -87,10 +87,11 @@ pub(crate) fn run() -> Result<()> {
     })?;
     let replica = Replica::new(&node, birth, Settings::default(), now_us() / 1_000);
     let scope: Arc<str> = SCOPE.into();
-    Member { replica, cluster, joining: Some(joining), scope, inputs, sender, trickle: None, awaited: None }.obey()
+    RegistryNode { replica, cluster, joining: Some(joining), scope, inputs, sender, trickle: None, awaited: None }
+        .obey()
 }
 
-struct Member {
+struct RegistryNode {
     replica: Replica,
     cluster: Cluster,
     joining: Option<Joining>,
@@ -110,7 +111,7 @@ struct Trickle {
     done: u32,
 }
 
-impl Member {
+impl RegistryNode {
     fn obey(mut self) -> Result<()> {
         loop {
             let patience = if self.trickle.is_some() { Duration::from_millis(1) } else { TICK };
@@ -157,10 +158,10 @@ impl Member {
         Ok(())
     }
 
-    fn begin(&mut self, order: Order) -> Result<()> {
+    fn begin(&mut self, order: RegistryNodeCommand) -> Result<()> {
         match order {
-            Order::Become { .. } => {}
-            Order::Link => {
+            RegistryNodeCommand::Become { .. } => {}
+            RegistryNodeCommand::Link => {
                 let Some(joining) = self.joining.take() else { return Ok(()) };
                 let sender = self.sender.clone();
                 joining.start(move |incoming| {
@@ -171,23 +172,23 @@ impl Member {
                     };
                 })?;
             }
-            Order::Register { at_us, first, count } => {
+            RegistryNodeCommand::Register { at_us, first, count } => {
                 self.each(at_us, first, count, |replica, number, now_ms| {
                     let registered = replica.register(owner(number), &name(number), META, false, now_ms);
                     registered.map(|_| ()).map_err(|refusal| anyhow::anyhow!("{refusal:?}"))
                 })?;
             }
-            Order::Die { at_us, first, count } => {
+            RegistryNodeCommand::Die { at_us, first, count } => {
                 self.each(at_us, first, count, |replica, number, _| {
                     replica.close(owner(number));
                     Ok(())
                 })?;
             }
-            Order::Trickle { first, count, per_ms } => {
+            RegistryNodeCommand::Trickle { first, count, per_ms } => {
                 self.trickle = Some(Trickle { next: first, end: first + count, per_ms, from_us: now_us(), done: 0 });
             }
-            Order::Await { names } => self.awaited = Some(names),
-            Order::LookUp { names, seconds } => {
+            RegistryNodeCommand::Await { names } => self.awaited = Some(names),
+            RegistryNodeCommand::LookUp { names, seconds } => {
                 let view = self.replica.view();
                 std::thread::Builder::new().name("lookups".into()).spawn(move || look_up(&view, names, seconds))?;
             }

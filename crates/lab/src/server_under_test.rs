@@ -12,13 +12,13 @@ use serde_json::json;
 
 use crate::arguments::Options;
 use crate::certificate::Certificate;
-use crate::fleet::Plan;
 use crate::nats::Nats;
 use crate::process::Part;
 use crate::publisher::Api;
 use crate::stream::Stream;
-use crate::way::Way;
+use crate::transport::Transport;
 use crate::wire::Dialect;
+use crate::workers::Plan;
 
 /// Secret of the tokens that a server of our own accepts.
 const SECRET: &str = "the lab's own secret, good on loopback only";
@@ -35,14 +35,14 @@ pub(crate) const HISTORY: &str = "history:c";
 pub(crate) const DURABLE: &str = "durable:c";
 
 /// A server and how to reach it.
-pub(crate) struct Subject {
+pub(crate) struct ServerUnderTest {
     pub(crate) address: SocketAddr,
     pub(crate) api: Api,
     pub(crate) pid: u32,
     token_secret: Option<String>,
     path: String,
     dialect: Dialect,
-    way: Way,
+    way: Transport,
     /// Where subscribers go.
     pub(crate) door: SocketAddr,
     _own: Option<(Part, Configuration)>,
@@ -85,7 +85,7 @@ impl Drop for Database {
 
 /// What a server of the lab's own stands on.
 #[derive(Default)]
-struct Ground<'a> {
+struct Setup<'a> {
     nats: Option<&'a Nats>,
     database: Option<&'a Arc<Database>>,
     commit_size: Option<usize>,
@@ -94,13 +94,13 @@ struct Ground<'a> {
     is_guarded: bool,
 }
 
-impl Subject {
+impl ServerUnderTest {
     /// The server of the options, or a fresh one.
     ///
     /// # Errors
     /// When a fresh one does not start.
     pub(crate) fn start(options: &Options) -> Result<Self> {
-        Subject::launch(options, &Ground::default())
+        ServerUnderTest::launch(options, &Setup::default())
     }
 
     /// A fresh server with durable channels; `commit_size`: publications in one commit.
@@ -112,7 +112,7 @@ impl Subject {
         database: &Arc<Database>,
         commit_size: Option<usize>,
     ) -> Result<Self> {
-        Subject::launch(options, &Ground { database: Some(database), commit_size, ..Ground::default() })
+        ServerUnderTest::launch(options, &Setup { database: Some(database), commit_size, ..Setup::default() })
     }
 
     /// A fresh server with durable channels in a PostgreSQL, from which it reads as much at a time as it may.
@@ -120,7 +120,7 @@ impl Subject {
     /// # Errors
     /// When it does not start.
     pub(crate) fn start_on_postgres(options: &Options, url: &str) -> Result<Self> {
-        Subject::launch(options, &Ground { postgres: Some(url), ..Ground::default() })
+        ServerUnderTest::launch(options, &Setup { postgres: Some(url), ..Setup::default() })
     }
 
     /// A fresh server with the usual limits for each client.
@@ -128,7 +128,7 @@ impl Subject {
     /// # Errors
     /// When it does not start.
     pub(crate) fn start_guarded(options: &Options) -> Result<Self> {
-        Subject::launch(options, &Ground { is_guarded: true, ..Ground::default() })
+        ServerUnderTest::launch(options, &Setup { is_guarded: true, ..Setup::default() })
     }
 
     /// A fresh server that keeps statistics.
@@ -136,7 +136,7 @@ impl Subject {
     /// # Errors
     /// When it does not start.
     pub(crate) fn start_with_stats(options: &Options, database: &Arc<Database>) -> Result<Self> {
-        Subject::launch(options, &Ground { database: Some(database), has_stats: true, ..Ground::default() })
+        ServerUnderTest::launch(options, &Setup { database: Some(database), has_stats: true, ..Setup::default() })
     }
 
     /// As many fresh servers, joined by NATS.
@@ -144,20 +144,21 @@ impl Subject {
     /// # Errors
     /// When one does not start.
     pub(crate) fn start_joined(options: &Options, nats: &Nats, count: usize) -> Result<Vec<Self>> {
-        let subjects =
-            (0..count).map(|_| Subject::launch(options, &Ground { nats: Some(nats), ..Ground::default() })).collect();
+        let subjects = (0..count)
+            .map(|_| ServerUnderTest::launch(options, &Setup { nats: Some(nats), ..Setup::default() }))
+            .collect();
         std::thread::sleep(JOINING);
         subjects
     }
 
-    fn launch(options: &Options, ground: &Ground<'_>) -> Result<Self> {
+    fn launch(options: &Options, ground: &Setup<'_>) -> Result<Self> {
         if let (Some(address), Some(pid)) = (options.server, options.pid) {
-            return Ok(Subject {
+            return Ok(ServerUnderTest {
                 address,
                 api: Api {
                     address: options.api.unwrap_or(address),
                     key: options.key.clone(),
-                    is_tls: options.way == Way::Tls,
+                    is_tls: options.way == Transport::Tls,
                 },
                 pid,
                 token_secret: options.token_secret.clone(),
@@ -173,20 +174,20 @@ impl Subject {
         let tcp = free_address()?;
         let mut settings = configured(address, ground);
         options.way.configure(&mut settings, tcp.port());
-        if options.way == Way::Tls {
+        if options.way == Transport::Tls {
             settings["http_server"]["tls"] = Certificate::make()?.settings();
         }
         let configuration = Configuration { file: file.clone(), _database: ground.database.cloned() };
         std::fs::write(&file, settings.to_string()).context("failed to write the server's configuration")?;
         let own = serve(&configuration, options, address)?;
-        let door = if options.way == Way::Tcp { tcp } else { address };
-        Ok(Subject { door, ..Subject::own(address, options.way, own, configuration) })
+        let door = if options.way == Transport::Tcp { tcp } else { address };
+        Ok(ServerUnderTest { door, ..ServerUnderTest::own(address, options.way, own, configuration) })
     }
 
-    fn own(address: SocketAddr, way: Way, own: Part, configuration: Configuration) -> Self {
-        Subject {
+    fn own(address: SocketAddr, way: Transport, own: Part, configuration: Configuration) -> Self {
+        ServerUnderTest {
             address,
-            api: Api { address, key: "lab".to_owned(), is_tls: way == Way::Tls },
+            api: Api { address, key: "lab".to_owned(), is_tls: way == Transport::Tls },
             pid: own.pid(),
             token_secret: Some(SECRET.to_owned()),
             path: "/connection/websocket".to_owned(),
@@ -199,7 +200,7 @@ impl Subject {
 
     /// A connection to where its clients speak HTTP and WebSocket.
     pub(crate) fn connect(&self) -> Result<Stream<TcpStream>> {
-        Stream::connect(self.address, self.way == Way::Tls)
+        Stream::connect(self.address, self.way == Transport::Tls)
     }
 
     /// Ends a server of the lab's own as a crash would, and gives what starts it again.
@@ -236,7 +237,7 @@ impl Subject {
 /// A server that is dead.
 pub(crate) struct Killed {
     address: SocketAddr,
-    way: Way,
+    way: Transport,
     configuration: Configuration,
 }
 
@@ -245,9 +246,9 @@ impl Killed {
     ///
     /// # Errors
     /// When it does not start.
-    pub(crate) fn revive(self, options: &Options) -> Result<Subject> {
+    pub(crate) fn revive(self, options: &Options) -> Result<ServerUnderTest> {
         let own = serve(&self.configuration, options, self.address)?;
-        Ok(Subject::own(self.address, self.way, own, self.configuration))
+        Ok(ServerUnderTest::own(self.address, self.way, own, self.configuration))
     }
 }
 
@@ -278,7 +279,7 @@ fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
-fn configured(address: SocketAddr, ground: &Ground<'_>) -> serde_json::Value {
+fn configured(address: SocketAddr, ground: &Setup<'_>) -> serde_json::Value {
     let open = json!({"allow_subscribe_for_client": true, "allow_subscribe_for_anonymous": true});
     let mut history = json!({"name": "history", "history_size": 1_000, "history_ttl": "1h", "force_recovery": true});
     let mut lab = json!({"name": "lab"});
