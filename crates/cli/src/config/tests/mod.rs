@@ -1,32 +1,16 @@
 //! Configurations as people write them.
 
 mod limits;
+mod pages;
 mod reference;
 mod starts;
 mod table;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::keys::{KEYS, Key, OPTIONS};
 use super::*;
-
-/// Tells the tests that compare a page of the documentation to write it instead.
-const WRITE_DOCS: &str = "TOUCHLINE_WRITE_DOCS";
-
-/// Compares a page of the documentation with what its tables say. It is written only where that is asked for.
-fn is_up_to_date(page: &str, expected: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page);
-    if std::env::var_os(WRITE_DOCS).is_some() {
-        return std::fs::write(&path, expected).expect("the page is writable");
-    }
-    let found = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{page}: {error}"));
-    let line = 1 + found.lines().zip(expected.lines()).take_while(|(found, expected)| found == expected).count();
-    assert!(
-        found == expected,
-        "{page} is stale from line {line} on: run `{WRITE_DOCS}=1 cargo test --locked -p touchline up_to_date`, look at the page and commit it"
-    );
-}
 
 /// A configuration file that lives as long as its test.
 struct File(PathBuf);
