@@ -322,18 +322,26 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(node in ".{0,20}", incarnation: u64, stamp: u64, first: u64, count: u64, digest: u64) {
+        fn what_is_written_is_read(
+            node in ".{0,20}",
+            incarnation: u64,
+            stamp: u64,
+            first: u64,
+            count: u64,
+            digest: u64,
+        ) {
             let life = Incarnation { order: incarnation, birth: digest };
             let head = Head { node: &node, incarnation: life, stamp: Stamp(stamp), policy: Policy::Oldest };
             let mut lives = Vec::new();
             put_life(&mut lives, &node, life);
             put_life(&mut lives, "other", life);
             prop_assert_eq!(self::lives(&lives).collect::<Vec<_>>(), [(&*node, life), ("other", life)]);
+            let doubt = Stamp(stamp);
             let bodies = [
                 Body::Delta { first, count, operations: b"abc" },
                 Body::Heartbeat { last: first, digest, entries: count, limits: (stamp, 0), lives: &lives },
                 Body::Want { to: &node, incarnation: life, first, nonce: digest },
-                Body::Snapshot { last: first, doubt: Stamp(stamp), nonce: count, part: 1, parts: count, operations: b"" },
+                Body::Snapshot { last: first, doubt, nonce: count, part: 1, parts: count, operations: b"" },
                 Body::Goodbye,
                 Body::Outdated { to: &node, past: life, known: life },
             ];
@@ -349,7 +357,9 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            if let Some((_, Body::Delta { operations: all, .. } | Body::Snapshot { operations: all, .. })) = decode(&bytes) {
+            if let Some((_, body)) = decode(&bytes)
+                && let Body::Delta { operations: all, .. } | Body::Snapshot { operations: all, .. } = body
+            {
                 let _ = operations(all).count();
             }
             let _ = operations(&bytes).count();

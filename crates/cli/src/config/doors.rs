@@ -22,7 +22,8 @@ pub(super) fn check(written: &Node, settings: &Settings, findings: &mut Vec<Find
     ];
     if let (Some(proxy), Some((_, key))) = (connect_proxy(written), without_token.iter().find(|(is_on, _)| *is_on)) {
         let text = format!(
-            "client.proxy.connect is not supported yet, and {key} would let in whom your backend refuses; switch one of them off"
+            "client.proxy.connect is not supported yet, and {key} would let in whom your backend refuses; \
+             switch one of them off"
         );
         findings.push(Finding::error(text, Some(&proxy.place)));
     }
