@@ -146,7 +146,10 @@ fn names_with_metadata_asked_900_times_and_not_read_cost_one_answer() {
     }
     let mut attacker = narrow(server.address);
     let message: String = (2..720)
-        .map(|id| format!("{{\"id\":{id},\"rpc\":{{\"method\":\"registry.names\",\"data\":{{\"scope\":\"devices\",\"limit\":1000}}}}}}"))
+        .map(|id| {
+            let page = r#"{"scope":"devices","limit":1000}"#;
+            format!(r#"{{"id":{id},"rpc":{{"method":"registry.names","data":{page}}}}}"#)
+        })
         .collect();
     let mut watch = Watch::begin("720 pages of 4 MB of names in a message, not read", &server);
     attacker.send(&text(&message));

@@ -75,9 +75,8 @@ fn a_message_to_a_group_of_500_is_there_once() {
     let mut attacker = WebSocket::connected(server.address);
     let data = "d".repeat(60_000);
     let send = |id: u32| {
-        format!(
-            r#"{{"id":{id},"rpc":{{"method":"registry.send","data":{{"scope":"devices","group":"all","data":"{data}"}}}}}}"#
-        )
+        let request = format!(r#"{{"scope":"devices","group":"all","data":"{data}"}}"#);
+        format!(r#"{{"id":{id},"rpc":{{"method":"registry.send","data":{request}}}}}"#)
     };
     let mut watch = Watch::begin("20 messages of 60 KB to a group of 500 that does not read", &server);
     (2..22).for_each(|id| attacker.send(&text(&send(id))));
@@ -99,7 +98,10 @@ fn calls_that_nobody_answers_are_bounded_for_each_caller() {
         &json!({"id": 2, "rpc": {"method": "registry.register", "data": {"scope": "devices", "name": "silent"}}}),
     );
     let mut attacker = WebSocket::connected(server.address);
-    let call = |id: u32| json!({"id": id, "rpc": {"method": "registry.call", "data": {"scope": "devices", "name": "silent", "data": 1, "timeout_ms": 60_000}}});
+    let call = |id: u32| {
+        let data = json!({"scope": "devices", "name": "silent", "data": 1, "timeout_ms": 60_000});
+        json!({"id": id, "rpc": {"method": "registry.call", "data": data}})
+    };
     let mut watch = Watch::begin("500 calls that nobody answers", &server);
     for id in 2..502 {
         attacker.send_json(&call(id));
@@ -123,7 +125,14 @@ fn names_of_the_server_itself_are_out_of_reach() {
     let mut member = WebSocket::connected(server.address);
     member.must(&json!({"id": 2, "subscribe": {"channel": "room:a"}}));
     let mut watch = Watch::begin("operations on the scope of presence", &server);
-    let scope = json!({"scope": "$presence", "group": "room:a", "name": "room:a", "prefix": "", "data": 1, "client": "00000000-0000-4000-8000-000000000000"});
+    let scope = json!({
+        "scope": "$presence",
+        "group": "room:a",
+        "name": "room:a",
+        "prefix": "",
+        "data": 1,
+        "client": "00000000-0000-4000-8000-000000000000",
+    });
     for operation in ["members", "groups", "names", "count", "send", "lookup", "register", "join", "call", "multi_call"]
     {
         let reply = http.api(operation, &scope);
@@ -153,7 +162,10 @@ fn filters_have_a_limit_of_their_size() {
     let mut attacker = WebSocket::connected(server.address);
     let mut watch = Watch::begin("128 filters of 60 KB", &server);
     let mut told: Vec<Told> = (0..128)
-        .map(|id| attacker.told(&json!({"id": id + 2, "subscribe": {"channel": format!("filtered:{id}"), "tf": filter(id, "", 18_000)}})))
+        .map(|id| {
+            let subscribe = json!({"channel": format!("filtered:{id}"), "tf": filter(id, "", 18_000)});
+            attacker.told(&json!({"id": id + 2, "subscribe": subscribe}))
+        })
         .collect();
     told.sort();
     told.dedup();

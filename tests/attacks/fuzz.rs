@@ -138,7 +138,8 @@ impl Step {
             }
             Step::Rpc { method, name, size } => {
                 let data = json!({
-                    "scope": "devices", "name": format!("n{name}"), "group": format!("g{}", name % 4), "data": "d".repeat((*size).into()),
+                    "scope": "devices", "name": format!("n{name}"), "group": format!("g{}", name % 4),
+                    "data": "d".repeat((*size).into()),
                     "meta": "m".repeat((*size % 5_000).into()), "timeout_ms": size, "limit": size,
                 });
                 (13, "rpc", json!({"method": method.name(), "data": data}))

@@ -114,7 +114,9 @@ fn databases_are_their_owners_alone() {
     let _alone = alone();
     let changes = with_namespace(&json!({"name": "kept", "durable": true, "history_size": 100, "history_ttl": "1h"}));
     let mut changes = changes;
-    changes["store"] = json!({"primary": {"url": "sqlite:data/primary.db"}, "stats": {"enabled": true, "url": "sqlite:data/stats.db"}});
+    changes["store"] = json!({
+        "primary": {"url": "sqlite:data/primary.db"}, "stats": {"enabled": true, "url": "sqlite:data/stats.db"},
+    });
     let server = Server::in_shell("umask 022 && exec \"$0\" serve --config \"$1\"", &changes);
     Http::new(server.address).publish("kept:a", &json!(1));
     let data = server.directory.join("data");

@@ -89,7 +89,8 @@ fn api_endpoint(settings: &Settings) -> Result<String> {
     let Some(address) = internal.filter(|_| !settings.http_api.external) else { return endpoint(settings, "http") };
     if server.has_internal_tls() {
         bail!(
-            "the internal port of this configuration speaks TLS, and this command does not: give the http:// URL of a port without TLS"
+            "the internal port of this configuration speaks TLS, and this command does not: \
+             give the http:// URL of a port without TLS"
         );
     }
     Ok(format!("http://{}", reachable(address)))
@@ -103,7 +104,8 @@ pub(crate) fn endpoint(settings: &Settings, scheme: &str) -> Result<String> {
     let server = &settings.http_server;
     if server.tls.enabled || server.tls_autocert.enabled {
         bail!(
-            "the server of this configuration speaks TLS, and this command does not: give the {scheme}:// URL of a port without TLS"
+            "the server of this configuration speaks TLS, and this command does not: \
+             give the {scheme}:// URL of a port without TLS"
         );
     }
     let address = server.bind_address().unwrap_or(Ipv4Addr::LOCALHOST.into());

@@ -208,7 +208,8 @@ pub(crate) struct TokenArguments {
 /// How to reach the server API.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ApiArguments {
-    /// The server; else where the configuration says that it listens, which is http://127.0.0.1:8000 if it says nothing.
+    /// The server; else where the configuration says that it listens, which is http://127.0.0.1:8000
+    /// if it says nothing.
     #[arg(long, value_name = "URL")]
     pub(crate) api: Option<String>,
     /// Key of the server API; else the one of --config or TOUCHLINE_HTTP_API_KEY.
@@ -368,7 +369,8 @@ mod tests {
 
     #[test]
     fn keys_of_the_configuration_are_taken_out_of_the_words() {
-        let line = "centrifugo serve --health.enabled --http_server.port 8000 -c x.toml --log.level=debug --engine.type memory --port 1";
+        let line = "centrifugo serve --health.enabled --http_server.port 8000 -c x.toml --log.level=debug \
+                    --engine.type memory --port 1";
         let (words, keys) = take_keys(line.split(' ').map(OsString::from));
         assert_eq!(words, ["centrifugo", "serve", "-c", "x.toml", "--port", "1"]);
         let expected = [

@@ -33,7 +33,8 @@ impl Url {
         let Some(rest) = text.strip_prefix(scheme).and_then(|rest| rest.strip_prefix("://")) else {
             if text.starts_with(&format!("{scheme}s://")) {
                 bail!(
-                    "{scheme}s:// is not spoken here yet: reach the server itself by {scheme}://, or go through a local TLS tunnel"
+                    "{scheme}s:// is not spoken here yet: reach the server itself by {scheme}://, \
+                     or go through a local TLS tunnel"
                 );
             }
             bail!("{text:?} is no {scheme}:// URL");
@@ -105,7 +106,8 @@ pub(crate) fn post(url: &Url, key: &str, body: &[u8]) -> Result<HttpReply> {
     let mut stream = url.connect()?;
     let key = if key.is_empty() { String::new() } else { format!("X-API-Key: {key}\r\n") };
     let head = format!(
-        "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{key}Connection: close\r\n\r\n",
+        "POST {} HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+         {key}Connection: close\r\n\r\n",
         url.path,
         url.authority(),
         body.len()

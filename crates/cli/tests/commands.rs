@@ -274,7 +274,8 @@ fn every_refusal_is_logged_with_its_cause_and_without_secrets() {
     ] {
         assert_eq!(run(arguments).status.code(), Some(1), "{arguments:?}");
     }
-    let handshake = "GET /connection/websocket HTTP/1.1\nHost: here\nOrigin: https://elsewhere.example\nConnection: Upgrade\nUpgrade: websocket\n\
+    let handshake = "GET /connection/websocket HTTP/1.1\nHost: here\nOrigin: https://elsewhere.example\n\
+                     Connection: Upgrade\nUpgrade: websocket\n\
         Sec-WebSocket-Version: 13\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\n\n";
     assert!(ask(&server.address, &handshake.replace("Upgrade\n", "Upgrade, close\n")).contains(" 403 "));
     assert!(
@@ -387,7 +388,8 @@ fn a_token_is_told_what_is_wrong_with_it() {
 #[test]
 fn a_token_is_good_only_where_a_client_with_it_would_be_let_in() {
     let file = std::env::temp_dir().join(format!("touchline-commands-{}-tokens.toml", std::process::id()));
-    let more = "client.disallow_anonymous_connection_tokens = true\nclient.channel_limit = 3\n[[registry.scopes]]\nname = \"devices\"\n";
+    let more = "client.disallow_anonymous_connection_tokens = true\nclient.channel_limit = 3\n\
+                [[registry.scopes]]\nname = \"devices\"\n";
     let (keys, namespaces) = CONFIGURATION.split_once("[[").expect("it has namespaces");
     std::fs::write(&file, format!("{keys}{more}[[{namespaces}")).expect("the temporary directory is writable");
     let path = file.display().to_string();

@@ -1,5 +1,5 @@
-//! The rules of the house: licences, what pure crates may not know, sizes, leftovers. A rule that is broken names the
-//! place.
+//! The rules of the house: licences, what pure crates may not know, sizes, one sentence a line, leftovers. A rule that
+//! is broken names the place.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,6 +33,14 @@ const IMPURE: &[&str] =
 const PURE: &[&str] = &["protocol", "registry", "engine"];
 const FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 70;
+const COLUMNS_MAX: usize = 120;
+/// Files whose rows may be longer, and why. The path ends so.
+const WIDE: &[(&str, &str)] = &[
+    ("cli/src/config/keys.rs", "a table: each key with its meaning is one row of docs/configuration.md"),
+    ("cli/src/config/limits.rs", "a table: each limit with what it protects is one row of docs/reference/limits.md"),
+];
+/// What ends with a full stop and does not end a sentence.
+const ABBREVIATIONS: &[&str] = &["e.g.", "i.e.", "vs.", "cf.", "al.", "No.", "approx.", "resp."];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -45,21 +53,37 @@ fn metadata() -> Value {
     serde_json::from_slice(&output.stdout).expect("metadata is JSON")
 }
 
-fn sources() -> Vec<(PathBuf, String)> {
-    fn walk(directory: &Path, found: &mut Vec<(PathBuf, String)>) {
-        for entry in std::fs::read_dir(directory).expect("the directory is there").flatten() {
-            let path = entry.path();
-            if path.is_dir() {
-                walk(&path, found);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let text = std::fs::read_to_string(&path).expect("sources are text");
-                found.push((path, text));
+/// All files below a directory whose names end so, with their text. What others have made is left out.
+fn walk(directory: &Path, extension: &str, found: &mut Vec<(PathBuf, String)>) {
+    for entry in std::fs::read_dir(directory).expect("the directory is there").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            if !path.ends_with("node_modules") && !path.ends_with("target") {
+                walk(&path, extension, found);
             }
+        } else if path.extension().is_some_and(|found| found == extension) {
+            let text = std::fs::read_to_string(&path).expect("sources are text");
+            found.push((path, text));
         }
     }
+}
+
+fn sources() -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
-    walk(&root().join("crates"), &mut found);
-    walk(&root().join("tests/attacks"), &mut found);
+    walk(&root().join("crates"), "rs", &mut found);
+    walk(&root().join("tests/attacks"), "rs", &mut found);
+    found
+}
+
+/// All pages of the documentation.
+fn pages() -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    for name in ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"] {
+        let path = root().join(name);
+        let text = std::fs::read_to_string(&path).expect("the page is there");
+        found.push((path, text));
+    }
+    ["docs", "examples", "crates"].iter().for_each(|name| walk(&root().join(name), "md", &mut found));
     found
 }
 
@@ -171,6 +195,78 @@ fn functions(text: &str) -> Vec<(usize, usize)> {
         }
     }
     found
+}
+
+#[test]
+fn no_rust_line_is_longer_than_120_columns() {
+    let mut broken = Vec::new();
+    for (path, text) in sources() {
+        let is_wide = WIDE.iter().any(|(end, _)| path.ends_with(end));
+        for (number, line) in text.lines().enumerate().filter(|_| !is_wide) {
+            let columns = line.chars().count();
+            if columns > COLUMNS_MAX {
+                broken.push(format!("{}:{} {columns} columns", path.display(), number + 1));
+            }
+        }
+    }
+    report("too wide", &broken);
+}
+
+#[test]
+fn no_markdown_line_holds_two_sentences() {
+    let mut broken = Vec::new();
+    for (path, text) in pages() {
+        let mut is_code = false;
+        for (number, line) in text.lines().enumerate() {
+            let start = line.trim_start();
+            let is_fence = start.starts_with("```");
+            is_code ^= is_fence;
+            let is_prose = !is_code && !is_fence && !start.starts_with(['|', '#', '<']);
+            if is_prose && let Some(second) = second_sentence(start) {
+                broken.push(format!("{}:{} … {second}", path.display(), number + 1));
+            }
+        }
+    }
+    report("more than one sentence on a line", &broken);
+}
+
+/// The beginning of the second sentence on a line of Markdown, if there is one.
+fn second_sentence(line: &str) -> Option<String> {
+    // A span of code is one word that may begin a sentence; an address is not read.
+    let spans = line.split('`').enumerate().map(|(index, part)| if index % 2 == 1 { "C" } else { part });
+    let text: String = spans.collect();
+    let mut links = text.split("](");
+    let mut plain = links.next().unwrap_or_default().to_owned();
+    for link in links {
+        plain.push(']');
+        plain.push_str(link.split_once(')').map_or("", |(_, rest)| rest));
+    }
+    let words: Vec<&str> = plain.split_whitespace().collect();
+    // The number of an item of a list ends with a full stop too.
+    let is_number = |word: &str| word.strip_suffix('.').is_some_and(|word| word.bytes().all(|b| b.is_ascii_digit()));
+    let first = usize::from(words.first().is_some_and(|word| is_number(word)));
+    let ends = |word: &str| {
+        let bare = word.trim_end_matches([')', ']', '"', '*', '_', '”', '’']);
+        let known = bare.trim_start_matches(['(', '[', '"', '*', '_', '“']);
+        bare.ends_with(['.', '!', '?']) && !ABBREVIATIONS.contains(&known)
+    };
+    let begins = |word: &str| {
+        let bare = word.trim_start_matches(['(', '"', '*', '_', '“']);
+        bare.starts_with(|c: char| c.is_uppercase() || c.is_ascii_digit() || c == '[')
+    };
+    words[first..].windows(2).find(|pair| ends(pair[0]) && begins(pair[1])).map(|pair| pair.join(" "))
+}
+
+#[test]
+fn two_sentences_are_told_from_one() {
+    for line in ["One. Two", "**One.** Two", "(One.) *Two*", "Is it? [two](x.md)", "1. One. `two`", "See [one](a). Two"]
+    {
+        assert!(second_sentence(line).is_some(), "{line}");
+    }
+    for line in ["1. One", "- One: `a. B`", "Version 1.5 of e.g. Node", "One ([x](y. Z)) two", "One, two …", "One. "]
+    {
+        assert_eq!(second_sentence(line), None, "{line}");
+    }
 }
 
 #[test]

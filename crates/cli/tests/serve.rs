@@ -104,7 +104,8 @@ fn the_demo_plays_by_itself() {
         let mut socket = TcpStream::connect(&address).expect("it listens");
         let body = r#"{"channel":"match:live","limit":1}"#;
         let head = format!(
-            "POST /api/history HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {key}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
+            "POST /api/history HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {key}\r\nConnection: close\r\n\
+             Content-Length: {}\r\n\r\n",
             body.len()
         );
         socket.write_all((head + body).as_bytes()).expect("it reads");

@@ -129,7 +129,10 @@ fn state(directory: &mut Directory<Asked>) -> serde_json::Value {
 proptest! {
     #[test]
     fn a_token_gets_all_of_its_names_and_groups_or_nothing_changes(
-        tokens in prop::collection::vec((0..5u32, prop::collection::vec((0..2u16, 0..5usize, 0..12usize, any::<bool>()), 1..8)), 1..30),
+        tokens in prop::collection::vec(
+            (0..5u32, prop::collection::vec((0..2u16, 0..5usize, 0..12usize, any::<bool>()), 1..8)),
+            1..30,
+        ),
     ) {
         let scope = |name: &str, conflict_policy| ScopeOptions {
             name: name.into(),
@@ -161,9 +164,11 @@ proptest! {
                         let has = |list: &serde_json::Value, field: &str| list.as_array().into_iter().flatten()
                             .any(|entry| entry["client"] == mine.as_str() && (is_group || entry[field] == *key));
                         let listing = Listing { scope, prefix: "".into(), cursor: 0, limit: 1_000 };
-                        let asked = if is_group { DirectoryRequest::Members { scope, group: key.clone() } } else { DirectoryRequest::Names(listing) };
+                        let asked =
+                            if is_group { DirectoryRequest::Members { scope, group: key.clone() } } else { DirectoryRequest::Names(listing) };
                         let shown = answer_of(&mut directory, 99, asked);
-                        prop_assert!(has(&shown[if is_group { "members" } else { "names" }], "name"), "{} of {}", key, shown);
+                        let list = &shown[if is_group { "members" } else { "names" }];
+                        prop_assert!(has(list, "name"), "{} of {}", key, shown);
                     }
                 }
             }
@@ -176,9 +181,12 @@ proptest! {
 
     /// What is checked beforehand is what the registry does then.
     #[test]
-    fn a_registration_that_may_be_made_is_made(deeds in prop::collection::vec((0..4u32, 0..4usize, any::<bool>(), any::<bool>()), 1..80)) {
+    fn a_registration_that_may_be_made_is_made(
+        deeds in prop::collection::vec((0..4u32, 0..4usize, any::<bool>(), any::<bool>()), 1..80),
+    ) {
         for policy in [Policy::Newest, Policy::Oldest, Policy::Reject] {
-            let mut replica = Replica::new("here", 7, touchline_registry::Settings { policy, ..Default::default() }, NOW);
+            let settings = touchline_registry::Settings { policy, ..Default::default() };
+            let mut replica = Replica::new("here", 7, settings, NOW);
             for (number, name, take_over, is_group) in &deeds {
                 let (owner, name) = (owner(*number), ["", "a", "b", "c"][*name]);
                 let before = replica.entries_of(owner);

@@ -178,7 +178,8 @@ fn there_are_so_many_channels_and_no_more() {
 }
 
 proptest! {
-    /// Whatever is done in whatever order: channels with subscribers or publications keep their epoch, and no more than so many others are kept.
+    /// Whatever is done in whatever order: channels with subscribers or publications keep their epoch, and no more
+    /// than so many others are kept.
     #[test]
     fn what_is_needed_never_goes(steps in prop::collection::vec((0u32..40, 0u32..4, 0u64..3_000), 1..400)) {
         const MOST: usize = 5;
@@ -190,7 +191,8 @@ proptest! {
             now_ms += later_ms;
             let name = format!("c{number}");
             let known = model.get(&number).copied();
-            let (mut is_heard, mut is_published) = known.map_or((false, false), |(_, heard, published)| (heard, published));
+            let (mut is_heard, mut is_published) =
+                known.map_or((false, false), |(_, heard, published)| (heard, published));
             let is_needed = is_heard || is_published;
             match act {
                 0 if is_heard => {
@@ -208,7 +210,10 @@ proptest! {
                 2 => channels.expire(now_ms),
                 _ => {}
             }
-            let needed = model.iter().filter(|(other, (_, heard, published))| **other != number && (*heard || *published)).count();
+            let needed = model
+                .iter()
+                .filter(|(other, (_, heard, published))| **other != number && (*heard || *published))
+                .count();
             prop_assert!(channels.len() <= needed + 1 + MOST);
             let epoch = ask(&mut channels, &name, None, now_ms).expect("there is a history");
             if is_needed && let Some((before, ..)) = known {

@@ -219,9 +219,12 @@ impl Readers {
 
 proptest! {
     #[test]
-    fn nobody_whose_offset_exists_is_denied_whoever_else_asks(steps in prop::collection::vec((0_u8..10, 0_usize..9), 1..80)) {
+    fn nobody_whose_offset_exists_is_denied_whoever_else_asks(
+        steps in prop::collection::vec((0_u8..10, 0_usize..9), 1..80),
+    ) {
         let (asked, read, waiting) = (Vec::new(), Vec::new(), Vec::new());
-        let mut readers = Readers { channels: channels(true), now_ms: NOW, top: 0, asked, read, waiting, slots: 0, denied: 0 };
+        let mut readers =
+            Readers { channels: channels(true), now_ms: NOW, top: 0, asked, read, waiting, slots: 0, denied: 0 };
         for step in steps {
             readers.step(step);
         }

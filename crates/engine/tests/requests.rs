@@ -306,7 +306,10 @@ fn a_called_client_learns_that_its_caller_is_gone() {
 #[test]
 fn a_member_is_found_wherever_it_lives() {
     let mut nodes = Nodes::new(&["here", "there"], |_| {});
-    let of = |client: Option<u32>| json!({"scope": "devices", "group": "all", "meta": {"a": 1}, "client": client.map(|c| client_text(owner(c))).unwrap_or_default()});
+    let of = |client: Option<u32>| {
+        let client = client.map(|c| client_text(owner(c))).unwrap_or_default();
+        json!({"scope": "devices", "group": "all", "meta": {"a": 1}, "client": client})
+    };
     nodes.ask("here", 1, "join", &of(None)).answer().expect("a member");
     nodes.ask("there", 2, "join", &of(None)).answer().expect("a member");
     for (asker, client, node) in [
@@ -334,7 +337,8 @@ fn no_request_reaches_the_servers_own_scopes() {
         for scope in ["$presence", "$registry", "$", "$anything"] {
             for key in ["name", "group", "prefix"] {
                 let params =
-                    json!({"scope": scope, key: "a", "data": 1, "meta": 1, "client": client_text(owner(1)), "limit": 1}).to_string();
+                    json!({"scope": scope, key: "a", "data": 1, "meta": 1, "client": client_text(owner(1)), "limit": 1})
+                        .to_string();
                 assert_eq!(read(method, &params, &scopes).err(), Some(Error::NO_SUCH_SCOPE), "{method} {params}");
             }
         }
@@ -346,12 +350,15 @@ proptest! {
     /// Pages of a group, while others come and go.
     #[test]
     fn who_stays_a_member_is_listed_once(
-        size in 1..400u32, limit in 1..120usize, deeds in prop::collection::vec((any::<bool>(), 0..400u32, any::<bool>()), 0..60),
+        size in 1..400u32,
+        limit in 1..120usize,
+        deeds in prop::collection::vec((any::<bool>(), 0..400u32, any::<bool>()), 0..60),
     ) {
         let mut nodes = Nodes::new(&["here"], |_| {});
         let node = nodes.node("here");
         let join = |node: &mut Directory<u32>, client: u32, group: &str| {
-            let ask = read("join", &json!({"scope": "devices", "group": group}).to_string(), &node.scopes()).expect("a request");
+            let body = json!({"scope": "devices", "group": group}).to_string();
+            let ask = read("join", &body, &node.scopes()).expect("a request");
             node.ask(&who(client), ask, None, NOW);
         };
         for client in 0..size {
@@ -364,7 +371,9 @@ proptest! {
             let params = json!({"scope": "devices", "group": "all", "limit": limit, "cursor": cursor});
             let ask = read("members", &params.to_string(), &node.scopes()).expect("a request");
             node.ask(&who(9), ask, Some(9), NOW);
-            let Some(DirectoryEffect::Answer(9, Ok(answered))) = node.acts().find(|act| matches!(act, DirectoryEffect::Answer(..))) else { panic!("an answer") };
+            let Some(DirectoryEffect::Answer(9, Ok(answered))) = node.acts().find(|act| matches!(act, DirectoryEffect::Answer(..))) else {
+                panic!("an answer")
+            };
             let page = value(answered);
             let members = page["members"].as_array().expect("a list");
             prop_assert!(members.len() <= limit);

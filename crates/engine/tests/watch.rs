@@ -148,7 +148,10 @@ proptest! {
     #[test]
     fn whoever_follows_has_the_table(
         log_size in prop::sample::select(vec![2_000usize, 60_000, 16_000_000]),
-        batches in prop::collection::vec((prop::collection::vec((0..6u32, 0..6u8, 0..40usize, 1..900usize), 1..6), 0..400u64, any::<bool>()), 1..40),
+        batches in prop::collection::vec(
+            (prop::collection::vec((0..6u32, 0..6u8, 0..40usize, 1..900usize), 1..6), 0..400u64, any::<bool>()),
+            1..40,
+        ),
     ) {
         let mut directory = directory(log_size);
         let mut watcher = Watcher::default();
@@ -157,13 +160,16 @@ proptest! {
         for (orders, pause_ms, is_lost) in batches {
             now_ms += pause_ms;
             for (client, kind, name, many) in orders {
+                let join = json!({"scope": "open", "group": format!("group-{name}")});
+                let unregister = json!({"scope": "open", "name": format!("name-{name}")});
                 match kind {
                     0 => directory.ask(&who(client), DirectoryRequest::Close, None, now_ms),
-                    1 => order(&mut directory, client, "join", &json!({"scope": "open", "group": format!("group-{name}")}), now_ms),
-                    2 => order(&mut directory, client, "unregister", &json!({"scope": "open", "name": format!("name-{name}")}), now_ms),
+                    1 => order(&mut directory, client, "join", &join, now_ms),
+                    2 => order(&mut directory, client, "unregister", &unregister, now_ms),
                     _ => for number in 0..if kind == 3 { many } else { 1 } {
-                        let name = json!({"scope": "open", "name": format!("name-{}", name + number), "policy": "newest"});
-                        order(&mut directory, client, "register", &name, now_ms);
+                        let name = format!("name-{}", name + number);
+                        let register = json!({"scope": "open", "name": name, "policy": "newest"});
+                        order(&mut directory, client, "register", &register, now_ms);
                     },
                 }
             }

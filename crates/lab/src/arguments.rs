@@ -276,7 +276,12 @@ pub(crate) struct Recovery {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Registry {
     /// Names.
-    #[arg(long, value_name = "COUNT", default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1_000..=2_000_000))]
+    #[arg(
+        long,
+        value_name = "COUNT",
+        default_value_t = 100_000,
+        value_parser = clap::value_parser!(u32).range(1_000..=2_000_000)
+    )]
     pub(crate) names: u32,
     /// Nodes.
     #[arg(long, value_name = "COUNT", default_value_t = 4, value_parser = clap::value_parser!(u32).range(2..=16))]
@@ -301,7 +306,12 @@ pub(crate) struct Restart {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Ladder {
     /// CONNECTIONS:CONCURRENCY of each step.
-    #[arg(long, value_delimiter = ',', default_value = "1000:5,4000:5,8000:500,16000:2000,32000:2000,65536:8192,100000:32768", value_parser = step)]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "1000:5,4000:5,8000:500,16000:2000,32000:2000,65536:8192,100000:32768",
+        value_parser = step
+    )]
     pub(crate) steps: Vec<(usize, usize)>,
     /// Publications of each step.
     #[arg(long, value_name = "COUNT", default_value_t = 10)]

@@ -36,7 +36,8 @@ impl Api {
     /// A request for an operation.
     pub(crate) fn call(&self, operation: &str, body: &str) -> Vec<u8> {
         format!(
-            "POST /api/{operation} HTTP/1.1\r\nHost: {}\r\nX-API-Key: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            "POST /api/{operation} HTTP/1.1\r\nHost: {}\r\nX-API-Key: {}\r\nContent-Type: application/json\r\n\
+             Content-Length: {}\r\n\r\n{body}",
             self.address,
             self.key,
             body.len()

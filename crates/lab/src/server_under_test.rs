@@ -283,7 +283,12 @@ fn configured(address: SocketAddr, ground: &Setup<'_>) -> serde_json::Value {
     let open = json!({"allow_subscribe_for_client": true, "allow_subscribe_for_anonymous": true});
     let mut history = json!({"name": "history", "history_size": 1_000, "history_ttl": "1h", "force_recovery": true});
     let mut lab = json!({"name": "lab"});
-    let delta = json!({"name": "delta", "allow_subscribe_for_client": true, "allow_subscribe_for_anonymous": true, "allowed_delta_types": ["fossil"]});
+    let delta = json!({
+        "name": "delta",
+        "allow_subscribe_for_client": true,
+        "allow_subscribe_for_anonymous": true,
+        "allowed_delta_types": ["fossil"],
+    });
     for (option, value) in open.as_object().into_iter().flatten() {
         history[option] = value.clone();
         lab[option] = value.clone();

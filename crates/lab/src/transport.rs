@@ -89,7 +89,8 @@ impl Transport {
                 let path = if self == Transport::Sse { "/connection/uni_sse" } else { "/connection/uni_http_stream" };
                 let length = connect.len();
                 format!(
-                    "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{connect}"
+                    "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n\
+                     Content-Length: {length}\r\n\r\n{connect}"
                 )
                 .into_bytes()
             }

@@ -34,7 +34,8 @@ pub(crate) enum Dialect {
 /// The request that turns a connection into a WebSocket.
 pub(crate) fn handshake(host: &str, path: &str) -> Vec<u8> {
     format!(
-        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: dG91Y2hsaW5lLWxhYi0xNg==\r\n\
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Key: dG91Y2hsaW5lLWxhYi0xNg==\r\n\
          Sec-WebSocket-Version: 13\r\n\r\n"
     )
     .into_bytes()

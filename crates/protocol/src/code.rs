@@ -76,18 +76,19 @@ errors! {
     TOO_MANY_CALLS = 4007, "too many calls", true;
     /// No call with this id waits for an answer of this client.
     NO_SUCH_CALL = 4008, "no such call", false;
-    /// The cluster can't be reached, and what is asked for can't be had without it. Whether a publication was stored is unknown: send it again
-    /// with the same idempotency key.
+    /// The cluster can't be reached, and what is asked for can't be had without it. Whether a publication was stored is
+    /// unknown: send it again with the same idempotency key.
     CLUSTER_UNREACHABLE = 4009, "cluster unreachable", true;
-    /// The database fails, and what is asked for can't be had without it. Whether a publication was stored is unknown: send it again with the
-    /// same idempotency key.
+    /// The database fails, and what is asked for can't be had without it. Whether a publication was stored is unknown:
+    /// send it again with the same idempotency key.
     STORE_UNAVAILABLE = 4010, "store unavailable", true;
     /// As many messages wait for that name as may.
     INBOX_FULL = 4011, "inbox full", true;
     /// Nothing is said of that channel.
     CHANNEL_NOT_DESCRIBED = 4012, "channel not described", false;
     /// What came is no command. Sent where somebody may be typing.
-    NOT_A_COMMAND = 4013, "bad request: expected one JSON command a line, first of all {\"id\":1,\"connect\":{\"token\":\"...\"}}", false;
+    NOT_A_COMMAND = 4013, "bad request: expected one JSON command a line, first of all \
+        {\"id\":1,\"connect\":{\"token\":\"...\"}}", false;
 }
 
 /// Why the server ended a connection; on a WebSocket it is the close code and reason.

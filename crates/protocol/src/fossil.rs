@@ -160,8 +160,8 @@ mod tests {
     }
 
     proptest! {
-        /// Some of the characters share their first bytes (é è, 本 末), some their last one (é ũ): what is the same in both texts may begin
-        /// and end within a character.
+        /// Some of the characters share their first bytes (é è, 本 末), some their last one (é ũ): what is the same in
+        /// both texts may begin and end within a character.
         #[test]
         fn a_delta_makes_the_target_of_the_source(
             source in "[a-déèũ本末]{0,300}",
@@ -180,7 +180,10 @@ mod tests {
         }
 
         #[test]
-        fn any_two_texts_will_do(source in prop::collection::vec(any::<u8>(), 0..200), target in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn any_two_texts_will_do(
+            source in prop::collection::vec(any::<u8>(), 0..200),
+            target in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
             prop_assert_eq!(apply(&source, &create(&source, &target)), Some(target));
         }
     }

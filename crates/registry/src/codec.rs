@@ -324,18 +324,26 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(node in ".{0,20}", incarnation: u64, stamp: u64, first: u64, count: u64, digest: u64) {
+        fn what_is_written_is_read(
+            node in ".{0,20}",
+            incarnation: u64,
+            stamp: u64,
+            first: u64,
+            count: u64,
+            digest: u64,
+        ) {
             let life = Incarnation { order: incarnation, birth: digest };
             let head = Head { node: &node, incarnation: life, stamp: Stamp(stamp), policy: Policy::Oldest };
             let mut lives = Vec::new();
             put_life(&mut lives, &node, life);
             put_life(&mut lives, "other", life);
             prop_assert_eq!(self::lives(&lives).collect::<Vec<_>>(), [(&*node, life), ("other", life)]);
+            let doubt = Stamp(stamp);
             let bodies = [
                 MessageBody::Delta { first, count, operations: b"abc" },
                 MessageBody::Heartbeat { last: first, digest, entries: count, limits: (stamp, 0), lives: &lives },
                 MessageBody::Want { to: &node, incarnation: life, first, nonce: digest },
-                MessageBody::Snapshot { last: first, doubt: Stamp(stamp), nonce: count, part: 1, parts: count, operations: b"" },
+                MessageBody::Snapshot { last: first, doubt, nonce: count, part: 1, parts: count, operations: b"" },
                 MessageBody::Goodbye,
                 MessageBody::Outdated { to: &node, past: life, known: life },
             ];
@@ -351,7 +359,9 @@ mod tests {
 
         #[test]
         fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            if let Some((_, MessageBody::Delta { operations: all, .. } | MessageBody::Snapshot { operations: all, .. })) = decode(&bytes) {
+            if let Some((_, body)) = decode(&bytes)
+                && let MessageBody::Delta { operations: all, .. } | MessageBody::Snapshot { operations: all, .. } = body
+            {
                 let _ = operations(all).count();
             }
             let _ = operations(&bytes).count();

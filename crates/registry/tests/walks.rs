@@ -33,7 +33,10 @@ fn deed() -> impl Strategy<Value = Deed> {
 
 proptest! {
     #[test]
-    fn who_stays_is_met_once_and_counts_are_kept(early in prop::collection::vec(deed(), 0..60), late in prop::collection::vec(deed(), 0..80)) {
+    fn who_stays_is_met_once_and_counts_are_kept(
+        early in prop::collection::vec(deed(), 0..60),
+        late in prop::collection::vec(deed(), 0..80),
+    ) {
         let mut replica = Replica::new("here", 1, Settings { classify: Some(kind), ..Settings::default() }, 1_000);
         let mut metas: [Option<Vec<u8>>; 40] = [const { None }; 40];
         let mut stayed = BTreeSet::new();

@@ -43,7 +43,9 @@ pub(crate) fn configuration() -> Value {
         "name": "big", "history_size": 300, "history_ttl": "600s", "force_recovery": true,
         "allow_history_for_client": true, "allow_history_for_anonymous": true,
     });
-    let room = json!({"name": "room", "presence": true, "allow_presence_for_client": true, "allow_presence_for_anonymous": true});
+    let room = json!({
+        "name": "room", "presence": true, "allow_presence_for_client": true, "allow_presence_for_anonymous": true,
+    });
     let namespaces = [
         open(&json!({"name": "watch"})),
         open(&history),
@@ -59,7 +61,8 @@ pub(crate) fn configuration() -> Value {
         "client": {"token": {"hmac_secret_key": SECRET}, "allow_anonymous_connect_without_token": true},
         "channel": {"namespaces": namespaces, "without_namespace": open(&json!({}))},
         "registry": {"scopes": [{
-            "name": "devices", "allow_register": ["*"], "allow_join": ["*"], "allow_lookup_for_client": true, "allow_for_anonymous": true,
+            "name": "devices", "allow_register": ["*"], "allow_join": ["*"],
+            "allow_lookup_for_client": true, "allow_for_anonymous": true,
             "allow_send_for_client": true, "allow_call_for_client": true,
         }]},
         "health": {"enabled": true}, "prometheus": {"enabled": true},

@@ -131,7 +131,8 @@ impl<'a> Watch<'a> {
         let (most, worst) = (part(&health, 90), part(&health, 100));
         let (floor_most, floor_worst) = (part(&floor, 90), part(&floor, 100));
         let line = format!(
-            "attack: {} | +{:.1} MiB of {} | /health {most:?}, at worst {worst:?} (echo {floor_most:?}, {floor_worst:?}, work takes {stretch:.1} times as long) | {published} delivered{} | {}\n",
+            "attack: {} | +{:.1} MiB of {} | /health {most:?}, at worst {worst:?} (echo {floor_most:?}, \
+             {floor_worst:?}, work takes {stretch:.1} times as long) | {published} delivered{} | {}\n",
             self.name,
             growth as f64 / MIB as f64,
             memory / MIB,

@@ -44,9 +44,10 @@ fn database(arguments: &BackupArguments) -> Result<(std::path::PathBuf, &'static
     match url.parse().with_context(|| format!("store.{name}.url"))? {
         Url::Sqlite(path) => Ok((path, database)),
         Url::Postgres(_) => bail!(
-            "store.{name}.url is PostgreSQL, which has its own tools: `pg_dump --format=custom --file=copy.dump DATABASE` makes a copy of \
-             the whole database (the schema {schema} and the function touchline_publish), `pg_restore --clean --if-exists \
-             --dbname=DATABASE copy.dump` puts it back while no node runs"
+            "store.{name}.url is PostgreSQL, which has its own tools: \
+             `pg_dump --format=custom --file=copy.dump DATABASE` makes a copy of the whole database \
+             (the schema {schema} and the function touchline_publish), \
+             `pg_restore --clean --if-exists --dbname=DATABASE copy.dump` puts it back while no node runs"
         ),
     }
 }

@@ -35,12 +35,14 @@ const SET: [(&str, &str, &str); 6] = [
     (
         "client.allowed_origins",
         "[\"http://localhost:3000\"]",
-        "Pages that may connect: where your website is, as \"https://example.com\". A page from Touchline's own host and port always may.",
+        "Pages that may connect: where your website is, as \"https://example.com\". \
+         A page from Touchline's own host and port always may.",
     ),
     (
         "client.token.hmac_secret_key",
         "",
-        "Your backend signs the tokens of its users with this text (HS256); `touchline token --config <this file>` does too.",
+        "Your backend signs the tokens of its users with this text (HS256); \
+         `touchline token --config <this file>` does too.",
     ),
     ("http_api.key", "", "Your backend sends this key in the header X-API-Key."),
     ("health.enabled", "true", ""),
@@ -76,7 +78,8 @@ fn configuration(token_secret: &str, api_key: &str) -> String {
 /// can be used without the #.
 fn configuration_with_all(token_secret: &str, api_key: &str) -> String {
     let mut text = String::from(
-        "# Made by `touchline genconfig --all`. Every key is here with its default: take the # away before a name to set it.\n",
+        "# Made by `touchline genconfig --all`. Every key is here with its default: \
+         take the # away before a name to set it.\n",
     );
     let mut sections: Vec<&str> = Vec::new();
     for (section, _) in KEYS.iter().filter_map(|key| key.path.rsplit_once('.')) {
@@ -99,7 +102,8 @@ fn configuration_with_all(token_secret: &str, api_key: &str) -> String {
     text.push_str(&format!("\n# Channels whose name begins with no namespace.\n[{WITHOUT_NAMESPACE}]\n"));
     OPTIONS.iter().for_each(|key| text.push_str(&comment(key.path, key)));
     text.push_str(
-        "\n# Names and groups of connections. In a scope without more nothing is allowed.\n[[registry.scopes]]\nname = \"devices\"\n",
+        "\n# Names and groups of connections. In a scope without more nothing is allowed.\n\
+         [[registry.scopes]]\nname = \"devices\"\n",
     );
     SCOPE_OPTIONS.iter().filter(|key| key.path != "name").for_each(|key| text.push_str(&comment(key.path, key)));
     text.push_str(NAMESPACE);

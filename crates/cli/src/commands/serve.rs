@@ -50,7 +50,8 @@ pub(crate) fn run(arguments: ServeArguments) -> Result<ExitCode> {
             tracing::info!(%address, "server API, metrics and probes");
         }
         let connections = descriptors::connections(descriptors);
-        tracing::info!(address = %running.address(), version = touchline_server::VERSION, descriptors, connections, "ready");
+        let (address, version) = (running.address(), touchline_server::VERSION);
+        tracing::info!(%address, version, descriptors, connections, "ready");
         signals.next().await;
         tracing::info!("stopping: clients are told to go; a second signal stops at once");
         Ok(stop(running, &mut signals).await)
@@ -110,7 +111,8 @@ fn bind_remedy(key: &str, port: u16, kind: io::ErrorKind) -> Option<String> {
             choose(other)
         )),
         io::ErrorKind::PermissionDenied if port < 1024 => Some(format!(
-            "port {port} needs a privilege: choose one above 1023, as {}, or give it (systemd: AmbientCapabilities=CAP_NET_BIND_SERVICE)",
+            "port {port} needs a privilege: choose one above 1023, as {}, or give it \
+             (systemd: AmbientCapabilities=CAP_NET_BIND_SERVICE)",
             choose(if is_main { 8000 } else { 9000 })
         )),
         io::ErrorKind::AddrNotAvailable => {
@@ -165,7 +167,10 @@ impl Signals {
                 _ = self.terminate.recv() => return,
                 _ = self.interrupt.recv() => return,
                 _ = self.hang_up.recv() => {
-                    tracing::warn!("SIGHUP: nothing was read again; a changed configuration takes a restart (certificates are read when they change)");
+                    tracing::warn!(
+                        "SIGHUP: nothing was read again; a changed configuration takes a restart \
+                         (certificates are read when they change)"
+                    );
                 }
             }
         }

@@ -91,7 +91,8 @@ fn token_settings(arguments: &TokenArguments) -> Result<TokenSettings> {
     let settings = if has_own_keys { client.subscription_token.keys() } else { client.token };
     if settings.hmac_secret_key.is_empty() {
         bail!(
-            "no secret to sign with: give --secret, --config with client.token.hmac_secret_key, or TOUCHLINE_CLIENT_TOKEN_HMAC_SECRET_KEY"
+            "no secret to sign with: give --secret, --config with client.token.hmac_secret_key, \
+             or TOUCHLINE_CLIENT_TOKEN_HMAC_SECRET_KEY"
         );
     }
     Ok(settings)
@@ -175,7 +176,10 @@ mod tests {
         let found = claims(&subscription, &settings, now).expect("claims are fine");
         assert_eq!(
             found,
-            json!({"sub": "42", "iat": 1_000, "exp": 5_000, "aud": "fans", "channel": "match:live", "info": {"name": "Ann"}})
+            json!({
+                "sub": "42", "iat": 1_000, "exp": 5_000,
+                "aud": "fans", "channel": "match:live", "info": {"name": "Ann"},
+            })
         );
         let forever = TokenArguments { exp: Duration::ZERO, ..arguments(None) };
         assert_eq!(claims(&forever, &settings, now).expect("claims are fine").get("exp"), None);

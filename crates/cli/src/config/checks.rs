@@ -98,7 +98,8 @@ fn addresses(settings: &Settings, findings: &mut Vec<Finding>) {
             && tls.client_auth == ClientAuth::Request
             && tls.client_user == ClientUser::None
         {
-            let text = "clients without a certificate are let in too; client_auth = \"require\" refuses them, as Centrifugo does";
+            let text = "clients without a certificate are let in too; client_auth = \"require\" refuses them, \
+                        as Centrifugo does";
             findings.push(Finding::warning(format!("{section}.tls.client_ca_pem: {text}"), None));
         }
     }
@@ -182,7 +183,8 @@ fn tokens(section: &str, token: &TokenSettings, findings: &mut Vec<Finding>) {
     for (name, pem) in [("rsa_public_key", &token.rsa_public_key), ("ecdsa_public_key", &token.ecdsa_public_key)] {
         if !pem.is_empty() && !is_public_key(pem) {
             let text = format!(
-                "{section}.{name}: expected a public key in PEM (\"-----BEGIN PUBLIC KEY-----\" …), found something else"
+                "{section}.{name}: expected a public key in PEM (\"-----BEGIN PUBLIC KEY-----\" …), \
+                 found something else"
             );
             findings.push(Finding::error(text, None));
         }
@@ -216,7 +218,8 @@ fn channels(settings: &Settings, findings: &mut Vec<Finding>) {
         options(&path, &namespace.options, common, findings);
     }
     if settings.cluster.is_on() && settings.store.primary.url.starts_with("sqlite:") && settings.needs_primary() {
-        let text = "store.primary.url: the nodes of a cluster can't share a SQLite file, so durable namespaces, inboxes and the directory need PostgreSQL there";
+        let text = "store.primary.url: the nodes of a cluster can't share a SQLite file, so durable namespaces, \
+                    inboxes and the directory need PostgreSQL there";
         findings.push(Finding::error(text, None));
     }
     let stats = &settings.store.stats;

@@ -22,7 +22,8 @@ pub(super) fn check(written: &ConfigNode, settings: &Settings, findings: &mut Ve
     ];
     if let (Some(proxy), Some((_, key))) = (connect_proxy(written), without_token.iter().find(|(is_on, _)| *is_on)) {
         let text = format!(
-            "client.proxy.connect is not supported yet, and {key} would let in whom your backend refuses; switch one of them off"
+            "client.proxy.connect is not supported yet, and {key} would let in whom your backend refuses; \
+             switch one of them off"
         );
         findings.push(Finding::error(text, Some(&proxy.place)));
     }

@@ -22,16 +22,22 @@ pub(super) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
     }
     let cluster = &settings.cluster;
     if cluster.is_on() && cluster.heartbeat_interval >= cluster.node_timeout {
-        warn("cluster.heartbeat_interval: not shorter than cluster.node_timeout, so nodes count as gone between two heartbeats".to_owned());
+        warn(
+            "cluster.heartbeat_interval: not shorter than cluster.node_timeout, \
+             so nodes count as gone between two heartbeats"
+                .to_owned(),
+        );
     }
     for host in settings.http_server.allowed_hosts.iter().filter(|host| host.contains('/')) {
         warn(format!(
-            "http_server.allowed_hosts: {host:?} matches nothing; a host is a name with a port or without, as \"live.example:8000\""
+            "http_server.allowed_hosts: {host:?} matches nothing; a host is a name with a port or without, \
+             as \"live.example:8000\""
         ));
     }
     for origin in settings.client.allowed_origins.iter().filter(|origin| origin.contains(',')) {
         warn(format!(
-            "client.allowed_origins: {origin:?} is one origin, and matches nothing; several are a list, or separated by spaces"
+            "client.allowed_origins: {origin:?} is one origin, and matches nothing; several are a list, \
+             or separated by spaces"
         ));
     }
 }

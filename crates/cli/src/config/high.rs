@@ -151,7 +151,8 @@ impl Reader<'_> {
             let permission = permissions.iter().find(|permission| options.get(**permission) == Some(&Json::Bool(true)));
             if let (true, Some(permission)) = (is_on, permission) {
                 let text = format!(
-                    "{path}: {switch} is not supported yet, and {permission} would hold without asking your backend; switch one of them off"
+                    "{path}: {switch} is not supported yet, and {permission} would hold without asking your backend; \
+                     switch one of them off"
                 );
                 self.findings.push(Finding::error(text, Some(&node.place)));
             }
@@ -183,7 +184,8 @@ impl Reader<'_> {
         if let Some(found) = found.filter(|found| *found > YEAR) {
             let days = found.as_secs() / 86_400;
             let text = format!(
-                "{path}: {days} days, is that meant? A number without a unit is seconds here, and nanoseconds in Centrifugo"
+                "{path}: {days} days, is that meant? A number without a unit is seconds here, \
+                 and nanoseconds in Centrifugo"
             );
             self.findings.push(Finding::warning(text, Some(&node.place)));
         }
@@ -219,7 +221,8 @@ impl Reader<'_> {
             .find(|whole| keys::is_section(whole) || whole.contains('.') && keys::find(KEYS, whole).is_some())
         {
             let text = format!(
-                "{path}: unknown key; {whole} does not belong to the table around it: write it above the first [section], or below in its own"
+                "{path}: unknown key; {whole} does not belong to the table around it: \
+                 write it above the first [section], or below in its own"
             );
             return self.findings.push(Finding::error(text, Some(&node.place)));
         }

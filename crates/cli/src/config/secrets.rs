@@ -4,7 +4,8 @@ use touchline_server::Settings;
 
 use super::finding::Finding;
 
-const HOW: &str = "`touchline genconfig --output touchline.toml` makes a configuration with fresh secrets; `touchline serve --dev` needs none";
+const HOW: &str = "`touchline genconfig --output touchline.toml` makes a configuration with fresh secrets; \
+                   `touchline serve --dev` needs none";
 
 /// Refuses settings with which nobody could come in, or anybody could.
 pub(crate) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
@@ -14,14 +15,16 @@ pub(crate) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
         ![&token.hmac_secret_key, &token.rsa_public_key, &token.ecdsa_public_key].iter().all(|key| key.is_empty());
     if !verifies_tokens && !client.insecure && !client.allow_anonymous_connect_without_token {
         let text = format!(
-            "client.token.hmac_secret_key: missing, so no client could connect. Set it (or client.token.rsa_public_key, \
-             client.token.ecdsa_public_key), or let anonymous clients in by client.allow_anonymous_connect_without_token = true. {HOW}"
+            "client.token.hmac_secret_key: missing, so no client could connect. \
+             Set it (or client.token.rsa_public_key, client.token.ecdsa_public_key), or let anonymous clients in by \
+             client.allow_anonymous_connect_without_token = true. {HOW}"
         );
         findings.push(Finding::error(text, None));
     }
     let api = &settings.http_api;
     if api.key.is_empty() && !api.insecure && !api.disabled {
-        let text = "http_api.key: missing, so every call of the server API is refused. Set it, or switch the API off by http_api.disabled = true";
+        let text = "http_api.key: missing, so every call of the server API is refused. \
+                    Set it, or switch the API off by http_api.disabled = true";
         findings.push(Finding::warning(text, None));
     }
 }

@@ -53,7 +53,11 @@ impl Home {
         let mut configuration = json!({
             "http_server": {"address": self.address.ip(), "port": self.address.port()},
             "http_api": {"key": "key"},
-            "client": {"token": {"hmac_secret_key": "secret"}, "allow_anonymous_connect_without_token": true, "recovery_max_publication_limit": 100_000},
+            "client": {
+                "token": {"hmac_secret_key": "secret"},
+                "allow_anonymous_connect_without_token": true,
+                "recovery_max_publication_limit": 100_000,
+            },
             "channel": {"namespaces": [namespace], "without_namespace": {}},
             "store": {
                 "commit_queue": crate::QUEUE,

@@ -33,7 +33,10 @@ fn asked(number: u64) -> String {
     format!(r#"a asks c1: {{"call":{number},"from":{{"user":"u2","client":"c2"}},"to":"bike","data":{{"x":1}}}}"#)
 }
 
-const CARRIED: &str = r#"a tells b: {"client":"c1","call":101,"timeout_ms":300,"message":{"from":{"user":"u2","client":"c2"},"to":"bike","data":{"x":1}}}"#;
+const CARRIED: &str = concat!(
+    r#"a tells b: {"client":"c1","call":101,"timeout_ms":300,"#,
+    r#""message":{"from":{"user":"u2","client":"c2"},"to":"bike","data":{"x":1}}}"#,
+);
 const ASKED_AT_B: &str = r#"b asks c1: {"call":201,"from":{"user":"u2","client":"c2"},"to":"bike","data":{"x":1}}"#;
 
 #[test]

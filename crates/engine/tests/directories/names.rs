@@ -129,9 +129,9 @@ fn who_keeps_a_name_after_a_split_is_the_scopes_word() {
             world.node(at).ask(&crate::world::who(client), ask, None, now_ms + later_ms);
         }
         let ((home, kept), (away, lost)) = (winner, loser);
-        let word = format!(
-            r#"{away} gives c{lost}: {{"lost":{{"scope":"devices","name":"bike","reason":"conflict","client":"c{kept}","node":"{home}"}}}}"#
-        );
+        let loss =
+            format!(r#"{{"scope":"devices","name":"bike","reason":"conflict","client":"c{kept}","node":"{home}"}}"#);
+        let word = format!(r#"{away} gives c{lost}: {{"lost":{loss}}}"#);
         assert_eq!(world.settle(), [word], "{conflict_policy:?}");
         let found = Ok(format!(r#"{{"name":"bike","client":"c{kept}","node":"{home}","version":"*.0"}}"#));
         for node in ["a", "b"] {

@@ -42,7 +42,10 @@ fn each_method_asks_for_what_it_says() {
         (
             "send",
             &name,
-            r#"Send { target: Target { scope: ScopeId(0), key: "bike", is_group: false }, data: b"2", store_for_ms: 0 }"#,
+            concat!(
+                r#"Send { target: Target { scope: ScopeId(0), key: "bike", is_group: false }, "#,
+                r#"data: b"2", store_for_ms: 0 }"#
+            ),
         ),
         (
             "send",
@@ -52,12 +55,18 @@ fn each_method_asks_for_what_it_says() {
         (
             "call",
             &name,
-            r#"Call { target: Target { scope: ScopeId(0), key: "bike", is_group: false }, data: b"2", timeout_ms: 5000 }"#,
+            concat!(
+                r#"Call { target: Target { scope: ScopeId(0), key: "bike", is_group: false }, "#,
+                r#"data: b"2", timeout_ms: 5000 }"#
+            ),
         ),
         (
             "multi_call",
             &group,
-            r#"Call { target: Target { scope: ScopeId(1), key: "all", is_group: true }, data: b"2", timeout_ms: 5000 }"#,
+            concat!(
+                r#"Call { target: Target { scope: ScopeId(1), key: "all", is_group: true }, "#,
+                r#"data: b"2", timeout_ms: 5000 }"#
+            ),
         ),
     ];
     for (method, params, expected) in cases {

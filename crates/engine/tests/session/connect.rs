@@ -176,16 +176,17 @@ fn a_token_subscribes_its_client() {
             'room:c':{'b64data':'eyJuIjoxfQ'}}}"}}
         ann< {"id":1,"connect":{"client":"<ann>","version":"1.0","subs":{"room:a":{},"room:b":{"data":{"x":1}},\
             "room:c":{"data":{"n":1}}},"ping":100000,"pong":true}}
-        bob> {"id":1,"connect":{"token":"{'sub':'bob','channels':['log:a']}","subs":{"log:a":{"recover":true,"offset":2},\
-            "room:x":{"recover":true}}}}
+        bob> {"id":1,"connect":{"token":"{'sub':'bob','channels':['log:a']}","subs":{"log:a":{"recover":true,\
+            "offset":2},"room:x":{"recover":true}}}}
         bob< {"id":1,"connect":{"client":"<bob>","version":"1.0","subs":{"log:a":{"recoverable":true,"epoch":"epoch-1",\
             "publications":[{"data":3,"offset":3,"time":1000000000000}],"recovered":true,"offset":2,"positioned":true,\
             "was_recovering":true}},"ping":100000,"pong":true}}
         cid> {"id":1,"connect":{"token":"{'sub':'cid','subs':{'log:a':{'override':{'force_recovery':{'value':false},\
             'force_positioning':{'value':true}}}}}"}}
-        cid< {"id":1,"connect":{"client":"<cid>","version":"1.0","subs":{"log:a":{"epoch":"epoch-1","offset":3,"positioned":true}},\
-            "ping":100000,"pong":true}}
-        dan> {"id":1,"connect":{"token":"{'sub':'dan','subs':{'log:a':{'override':{'force_recovery':{'value':false}}}}}"}}
+        cid< {"id":1,"connect":{"client":"<cid>","version":"1.0","subs":{"log:a":{"epoch":"epoch-1","offset":3,\
+            "positioned":true}},"ping":100000,"pong":true}}
+        dan> {"id":1,"connect":{"token":"{'sub':'dan','subs':{'log:a':{'override':\
+            {'force_recovery':{'value':false}}}}}"}}
         dan< {"id":1,"connect":{"client":"<dan>","version":"1.0","subs":{"log:a":{}},"ping":100000,"pong":true}}
         "#,
     );
@@ -246,8 +247,8 @@ fn a_listener_gets_the_channels_that_it_asks_for_and_may_have() {
         let mut story =
             Story::with(|settings| settings.namespace("open", |options| options.allow_subscribe_for_client = true));
         story.open("cid", TransportMode::Listening);
-        story
-            .play(&format!("cid> {{\"subs\":{{{asked}}}}}\ncid< {{\"connect\":{{\"client\":\"<cid>\",\"version\":\"1.0\",\"ping\":25}}}}"));
+        let connected = r#"{"connect":{"client":"<cid>","version":"1.0","ping":25}}"#;
+        story.play(&format!("cid> {{\"subs\":{{{asked}}}}}\ncid< {connected}"));
         assert_eq!(story.refused("cid").len(), 0, "{asked}, {code}: no cause is noted for it");
     }
 }
@@ -306,7 +307,8 @@ fn names_of_a_token_come_before_anything_else() {
         r#"
         ann> {"id":2,"rpc":{"method":"registry.member","data":{"scope":"devices","group":"bikes"}}}
         ann< {"id":2,"rpc":{"data":{"client":"<ann>","node":"here"}}}
-        bob> {"id":1,"connect":{"token":"{'sub':'bob','channels':['room:a','room:b'],'names':[{'scope':'devices','name':'bike'}]}"}}
+        bob> {"id":1,"connect":{"token":"{'sub':'bob','channels':['room:a','room:b'],\
+            'names':[{'scope':'devices','name':'bike'}]}"}}
         bob< {"id":1,"error":{"code":4001,"message":"name taken","temporary":true}}
         "#,
     );

@@ -143,7 +143,8 @@ fn a_client_that_sends_lines_may_be_silent_for_so_long() {
         story.say("ann", r#"{"id":1,"connect":{}}"#);
         story.heard("ann");
         story.play(
-            "@ 600\nann< ping\nbob< ping\nbob> {}\n@ 10999\nann< ping\nbob< ping\nbob> {}\nann> {}\n@ 70999\nann< ping\nbob< ping\nbob> {}",
+            "@ 600\nann< ping\nbob< ping\nbob> {}\n@ 10999\nann< ping\nbob< ping\nbob> {}\nann> {}\n\
+             @ 70999\nann< ping\nbob< ping\nbob> {}",
         );
         story.play(if ends {
             "@ 72999\nann< disconnect 4000 idle\nbob< ping"

@@ -5,8 +5,8 @@ use touchline_engine::session::TransportMode;
 use crate::story::{Story, with_history};
 use crate::tokens::calm;
 
-const MISTAKE: &str = "ann> x\nann< {\"error\":{\"code\":4013,\"message\":\"bad request: expected one JSON command a line, first of all \
-     {\\\"id\\\":1,\\\"connect\\\":{\\\"token\\\":\\\"...\\\"}}\"}}\n";
+const MISTAKE: &str = "ann> x\nann< {\"error\":{\"code\":4013,\"message\":\"bad request: \
+     expected one JSON command a line, first of all {\\\"id\\\":1,\\\"connect\\\":{\\\"token\\\":\\\"...\\\"}}\"}}\n";
 const OVER: &str = "ann< disconnect 3509 too many errors";
 
 fn typed() -> Story {
@@ -80,8 +80,8 @@ fn several_commands_of_one_message_are_carried_out_in_order() {
         r#"
         ann< {"id":1,"connect":{"client":"<ann>","version":"1.0","ping":100000,"pong":true}}
         ann< {"id":2,"publish":{}}
-        ann< {"id":3,"history":{"publications":[{"data":1,"info":{"user":"ann","client":"<ann>"},"offset":1,"time":1000000000000,\
-            "epoch":"epoch-1"}],"epoch":"epoch-1","offset":1}}
+        ann< {"id":3,"history":{"publications":[{"data":1,"info":{"user":"ann","client":"<ann>"},"offset":1,\
+            "time":1000000000000,"epoch":"epoch-1"}],"epoch":"epoch-1","offset":1}}
         "#,
     );
     // Behind what ends the connection nothing is carried out.

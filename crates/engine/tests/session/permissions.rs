@@ -458,7 +458,8 @@ fn a_user_has_its_personal_channel_and_nobody_else_has() {
         story.play(&format!(
             r#"
             ann> {{"id":1,"connect":{{"token":"{{'sub':'ann'}}"}}}}
-            ann< {{"id":1,"connect":{{"client":"<ann>","version":"1.0","subs":{{"{channel}":{{}}}},"ping":25,"pong":true}}}}
+            ann< {{"id":1,"connect":{{"client":"<ann>","version":"1.0","subs":{{"{channel}":{{}}}},"ping":25,\
+                "pong":true}}}}
             nobody> {{"id":1,"connect":{{}}}}
             nobody< {{"id":1,"connect":{{"client":"<nobody>","version":"1.0","ping":25,"pong":true}}}}
             "#

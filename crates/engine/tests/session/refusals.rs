@@ -255,7 +255,8 @@ fn a_remote_client_is_told_that_it_is_not_of_this_machine() {
     story.open_from("client", TransportMode::Duplex, false);
     story.play(
         "client> {\"id\":1,\"connect\":{}}\n\
-         client< disconnect 3501 bad request: no token was sent, and only clients of this machine need none (client.anonymous_on_loopback_only)",
+         client< disconnect 3501 bad request: no token was sent, and only clients of this machine need none \
+         (client.anonymous_on_loopback_only)",
     );
 }
 
@@ -293,9 +294,8 @@ fn every_refusal_has_a_line_and_what_only_comes_out_so_has_none() {
         (
             r#"{"id":3,"subscribe":{"channel":"user:\n"}}"#,
             107,
-            &[
-                "the name of the channel is empty, longer than channel.max_length, has control characters, or does not fit channel_regex",
-            ],
+            &["the name of the channel is empty, longer than channel.max_length, has control characters, \
+               or does not fit channel_regex"],
         ),
         (r#"{"id":4,"subscribe":{"channel":"user:a"}}"#, 0, &[]),
         (r#"{"id":5,"subscribe":{"channel":"user:a"}}"#, 105, &[]),

@@ -35,10 +35,12 @@ fn a_client_is_told_what_it_is_subscribed_to() {
     assert_eq!(subscribe(&mut story, "log:a", subscription), Ok(()));
     story.play(
         r#"
-        ann< {"push":{"channel":"log:a","subscribe":{"recoverable":true,"epoch":"epoch-1","offset":3,"positioned":true,"data":{"x":1}}}}
+        ann< {"push":{"channel":"log:a","subscribe":{"recoverable":true,"epoch":"epoch-1","offset":3,"positioned":true,\
+            "data":{"x":1}}}}
         ann< {"push":{"channel":"log:a","pub":{"data":2,"offset":2,"time":1000000000000}}}
         ann< {"push":{"channel":"log:a","pub":{"data":3,"offset":3,"time":1000000000000}}}
-        ann< {"push":{"channel":"log:a","join":{"info":{"user":"ann","client":"<ann>","conn_info":"Ann","chan_info":7}}}}
+        ann< {"push":{"channel":"log:a","join":{"info":{"user":"ann","client":"<ann>","conn_info":"Ann",\
+            "chan_info":7}}}}
         "#,
     );
     // Twice is once. What is not positioned has no position.

@@ -97,8 +97,9 @@ fn what_was_missed_comes_with_the_subscription() {
     story.play(
         r#"
         ann> {"id":2,"subscribe":{"channel":"log:a","recoverable":true,"recover":true,"offset":1}}
-        ann< {"id":2,"subscribe":{"recoverable":true,"epoch":"epoch-1","publications":[{"data":2,"offset":2,"time":1000000000000},\
-            {"data":3,"offset":3,"time":1000000000000}],"recovered":true,"offset":1,"positioned":true,"was_recovering":true}}
+        ann< {"id":2,"subscribe":{"recoverable":true,"epoch":"epoch-1",\
+            "publications":[{"data":2,"offset":2,"time":1000000000000},{"data":3,"offset":3,"time":1000000000000}],\
+            "recovered":true,"offset":1,"positioned":true,"was_recovering":true}}
         ann> {"id":3,"unsubscribe":{"channel":"log:a"}}
         ann< {"id":3,"unsubscribe":{}}
         ann> {"id":4,"subscribe":{"channel":"log:a","recoverable":true,"recover":true,"offset":3,"epoch":"epoch-1"}}
@@ -107,10 +108,12 @@ fn what_was_missed_comes_with_the_subscription() {
         ann> {"id":5,"unsubscribe":{"channel":"log:a"}}
         ann< {"id":5,"unsubscribe":{}}
         ann> {"id":6,"subscribe":{"channel":"log:a","recoverable":true,"recover":true,"offset":3,"epoch":"other"}}
-        ann< {"id":6,"subscribe":{"recoverable":true,"epoch":"epoch-1","offset":3,"positioned":true,"was_recovering":true}}
+        ann< {"id":6,"subscribe":{"recoverable":true,"epoch":"epoch-1","offset":3,"positioned":true,\
+            "was_recovering":true}}
         ann> {"id":7,"unsubscribe":{"channel":"log:a"}}
         ann< {"id":7,"unsubscribe":{}}
-        ann> {"id":8,"subscribe":{"channel":"log:a","recoverable":true,"recover":true,"offset":3,"epoch":"other","flag":2}}
+        ann> {"id":8,"subscribe":{"channel":"log:a","recoverable":true,"recover":true,"offset":3,"epoch":"other",\
+            "flag":2}}
         ann< {"id":8,"error":{"code":112,"message":"unrecoverable position"}}
         ann> {"id":9,"subscribe":{"channel":"log:a","recoverable":true,"recover":true,"offset":3,"flag":3}}
         ann< {"id":9,"subscribe":{"recoverable":true,"epoch":"epoch-1","recovered":true,"offset":3,"positioned":true,\
@@ -207,9 +210,10 @@ fn a_filter_holds_for_what_was_missed_and_for_what_comes() {
     ["a", "b", "a"].iter().for_each(|league| publish(&mut story, league));
     story.play(
         r#"
-        ann> {"id":2,"subscribe":{"channel":"log:a","recoverable":true,"recover":true,"tf":{"key":"league","cmp":"eq","val":"b"}}}
-        ann< {"id":2,"subscribe":{"recoverable":true,"epoch":"epoch-1","publications":[{"data":1,"tags":{"league":"b"},"offset":2,\
-            "time":1000000000000}],"recovered":true,"positioned":true,"was_recovering":true}}
+        ann> {"id":2,"subscribe":{"channel":"log:a","recoverable":true,"recover":true,"tf":{"key":"league","cmp":"eq",\
+            "val":"b"}}}
+        ann< {"id":2,"subscribe":{"recoverable":true,"epoch":"epoch-1","publications":[{"data":1,"tags":{"league":"b"},\
+            "offset":2,"time":1000000000000}],"recovered":true,"positioned":true,"was_recovering":true}}
         "#,
     );
     // What is missing nowhere leads to the top.
@@ -217,8 +221,10 @@ fn a_filter_holds_for_what_was_missed_and_for_what_comes() {
         r#"
         bob> {"id":1,"connect":{"token":"{'sub':'bob'}"}}
         bob< {"id":1,"connect":{"client":"<bob>","version":"1.0","ping":100000,"pong":true}}
-        bob> {"id":2,"subscribe":{"channel":"log:a","recoverable":true,"recover":true,"tf":{"key":"league","cmp":"eq","val":"z"}}}
-        bob< {"id":2,"subscribe":{"recoverable":true,"epoch":"epoch-1","recovered":true,"offset":3,"positioned":true,"was_recovering":true}}
+        bob> {"id":2,"subscribe":{"channel":"log:a","recoverable":true,"recover":true,"tf":{"key":"league","cmp":"eq",\
+            "val":"z"}}}
+        bob< {"id":2,"subscribe":{"recoverable":true,"epoch":"epoch-1","recovered":true,"offset":3,"positioned":true,\
+            "was_recovering":true}}
         "#,
     );
     ["a", "b"].iter().for_each(|league| publish(&mut story, league));
@@ -303,7 +309,8 @@ fn a_publication_says_who_has_published_it() {
         ann< {"id":2,"subscribe":{}}
         ann> {"id":3,"publish":{"channel":"open:a","data":"x"}}
         ann< {"id":3,"publish":{}}
-        ann< {"push":{"channel":"open:a","pub":{"data":"x","info":{"user":"ann","client":"<ann>","conn_info":"Ann","chan_info":7}}}}
+        ann< {"push":{"channel":"open:a","pub":{"data":"x","info":{"user":"ann","client":"<ann>","conn_info":"Ann",\
+            "chan_info":7}}}}
         bob> {"id":3,"publish":{"channel":"open:a","data":"y"}}
         bob< {"id":3,"publish":{}}
         ann< {"push":{"channel":"open:a","pub":{"data":"y","info":{"user":"bob","client":"<bob>"}}}}

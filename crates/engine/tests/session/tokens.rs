@@ -167,25 +167,30 @@ fn what_a_token_says_of_a_client_is_shown_to_others() {
     story.play(
         r#"
         ann> {"id":4,"presence":{"channel":"room:a"}}
-        ann< {"id":4,"presence":{"presence":{"<ann>":{"user":"ann","client":"<ann>","conn_info":{"name":"Ann"},"chan_info":1}}}}
+        ann< {"id":4,"presence":{"presence":{"<ann>":{"user":"ann","client":"<ann>","conn_info":{"name":"Ann"},\
+            "chan_info":1}}}}
         ann> {"id":5,"presence":{"channel":"room:b"}}
-        ann< {"id":5,"presence":{"presence":{"<ann>":{"user":"ann","client":"<ann>","conn_info":{"name":"Ann"},"chan_info":{"n":1}}}}}
+        ann< {"id":5,"presence":{"presence":{"<ann>":{"user":"ann","client":"<ann>","conn_info":{"name":"Ann"},\
+            "chan_info":{"n":1}}}}}
         ann> {"id":6,"presence":{"channel":"room:c"}}
         ann< {"id":6,"presence":{"presence":{}}}
         ann> {"id":7,"refresh":{"token":"{'sub':'ann','info':'A.'}"}}
         ann< {"id":7,"refresh":{"client":"<ann>","version":"1.0"}}
         ann> {"id":8,"presence":{"channel":"room:b"}}
-        ann< {"id":8,"presence":{"presence":{"<ann>":{"user":"ann","client":"<ann>","conn_info":"A.","chan_info":{"n":1}}}}}
+        ann< {"id":8,"presence":{"presence":{"<ann>":{"user":"ann","client":"<ann>","conn_info":"A.",\
+            "chan_info":{"n":1}}}}}
         ann> {"id":9,"presence":{"channel":"room:c"}}
         ann< {"id":9,"presence":{"presence":{}}}
         ann> {"id":10,"refresh":{"token":"{'sub':'ann','b64info':'eyJuIjoxfQ'}"}}
         ann< {"id":10,"refresh":{"client":"<ann>","version":"1.0"}}
         ann> {"id":11,"presence":{"channel":"room:a"}}
-        ann< {"id":11,"presence":{"presence":{"<ann>":{"user":"ann","client":"<ann>","conn_info":{"n":1},"chan_info":1}}}}
+        ann< {"id":11,"presence":{"presence":{"<ann>":{"user":"ann","client":"<ann>","conn_info":{"n":1},\
+            "chan_info":1}}}}
         ann> {"id":12,"refresh":{"token":"{'sub':'ann'}"}}
         ann< {"id":12,"refresh":{"client":"<ann>","version":"1.0"}}
         ann> {"id":13,"presence":{"channel":"room:a"}}
-        ann< {"id":13,"presence":{"presence":{"<ann>":{"user":"ann","client":"<ann>","conn_info":{"n":1},"chan_info":1}}}}
+        ann< {"id":13,"presence":{"presence":{"<ann>":{"user":"ann","client":"<ann>","conn_info":{"n":1},\
+            "chan_info":1}}}}
         ann> {"id":14,"presence_stats":{"channel":"room:b"}}
         ann< {"id":14,"presence_stats":{"num_clients":1,"num_users":1}}
         "#,

@@ -103,7 +103,8 @@ impl Reporting {
         let each = (rate as f64 * PAUSE.as_secs_f64() / REPORTERS as f64).ceil() as usize;
         let events: Vec<String> = (0..each)
             .map(|n| {
-                format!(r#"{{"id":{},"rpc":{{"method":"stats.track","data":{{"event":"goal_seen","props":{{"team":"home"}}}}}}}}"#, n + 2)
+                let event = r#"{"event":"goal_seen","props":{"team":"home"}}"#;
+                format!(r#"{{"id":{},"rpc":{{"method":"stats.track","data":{event}}}}}"#, n + 2)
             })
             .collect();
         let message = wire::text(&events.join("\n"));

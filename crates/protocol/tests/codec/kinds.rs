@@ -32,22 +32,16 @@ fn kind_of_command(operation: &ClientRequest<'_>) -> &'static str {
 
 const COMMANDS: usize = 11;
 
-/// Each command with all its fields, none of them empty.
-fn commands() -> [(Value, proto::Command); COMMANDS] {
-    let channel = || Some(proto::Channel { text: "c".into() });
-    let command = |id, change: &dyn Fn(&mut proto::Command)| {
-        let mut command = proto::Command { id, ..Default::default() };
-        change(&mut command);
-        command
-    };
-    let leaf = || proto::Filter {
+/// A subscribe with all its fields, none of them empty.
+fn subscribe() -> proto::Subscribe {
+    let leaf = proto::Filter {
         key: "k".into(),
         cmp: "eq".into(),
         val: "v".into(),
         vals: vec!["w".into()],
         ..Default::default()
     };
-    let subscribe = || proto::Subscribe {
+    proto::Subscribe {
         channel: "c".into(),
         token: "t".into(),
         recover: true,
@@ -57,19 +51,35 @@ fn commands() -> [(Value, proto::Command); COMMANDS] {
         recoverable: true,
         join_leave: true,
         delta: "fossil".into(),
-        tf: Some(proto::Filter { op: "not".into(), nodes: vec![leaf()], ..Default::default() }),
+        tf: Some(proto::Filter { op: "not".into(), nodes: vec![leaf], ..Default::default() }),
         flag: 2,
         kind: 3,
-    };
-    let subscribe_json = json!({
-        "channel": "c", "token": "t", "recover": true, "epoch": "e", "offset": 7, "positioned": true, "recoverable": true,
-        "join_leave": true, "delta": "fossil", "flag": 2, "type": 3,
+    }
+}
+
+/// The same as JSON.
+fn subscribe_json() -> Value {
+    json!({
+        "channel": "c", "token": "t", "recover": true, "epoch": "e", "offset": 7,
+        "positioned": true, "recoverable": true, "join_leave": true, "delta": "fossil", "flag": 2, "type": 3,
         "tf": {"op": "not", "nodes": [{"key": "k", "cmp": "eq", "val": "v", "vals": ["w"]}]},
-    });
+    })
+}
+
+/// Each command with all its fields, none of them empty.
+fn commands() -> [(Value, proto::Command); COMMANDS] {
+    let channel = || Some(proto::Channel { text: "c".into() });
+    let command = |id, change: &dyn Fn(&mut proto::Command)| {
+        let mut command = proto::Command { id, ..Default::default() };
+        change(&mut command);
+        command
+    };
     let since = || Some(proto::Position { offset: 5, epoch: "e".into() });
     [
         (
-            json!({"id": 1, "connect": {"token": "t", "data": [1], "subs": {"c": subscribe_json}, "name": "js", "version": "2"}}),
+            json!({"id": 1, "connect": {
+                "token": "t", "data": [1], "subs": {"c": subscribe_json()}, "name": "js", "version": "2",
+            }}),
             command(1, &|c| {
                 let subs = [("c".to_owned(), subscribe())].into();
                 c.connect = Some(proto::Connect {
@@ -82,7 +92,7 @@ fn commands() -> [(Value, proto::Command); COMMANDS] {
             }),
         ),
         (json!({"id": 2, "send": {"data": 1}}), command(2, &|c| c.send = channel())),
-        (json!({"id": 3, "subscribe": subscribe_json}), command(3, &|c| c.subscribe = Some(subscribe()))),
+        (json!({"id": 3, "subscribe": subscribe_json()}), command(3, &|c| c.subscribe = Some(subscribe()))),
         (json!({"id": 4, "unsubscribe": {"channel": "c"}}), command(4, &|c| c.unsubscribe = channel())),
         (
             json!({"id": 5, "publish": {"channel": "c", "data": {"x": 1}, "type": 1, "key": "k"}}),
@@ -94,7 +104,9 @@ fn commands() -> [(Value, proto::Command); COMMANDS] {
         (json!({"id": 6, "presence": {"channel": "c"}}), command(6, &|c| c.presence = channel())),
         (json!({"id": 7, "presence_stats": {"channel": "c"}}), command(7, &|c| c.presence_stats = channel())),
         (
-            json!({"id": 8, "history": {"channel": "c", "limit": -1, "since": {"offset": 5, "epoch": "e"}, "reverse": true}}),
+            json!({"id": 8, "history": {
+                "channel": "c", "limit": -1, "since": {"offset": 5, "epoch": "e"}, "reverse": true,
+            }}),
             command(8, &|c| {
                 c.history = Some(proto::History { channel: "c".into(), limit: -1, since: since(), reverse: true })
             }),
@@ -224,8 +236,8 @@ fn said_of_subscription() -> (Value, Value) {
         {"data": 1, "tags": {"k": "v"}, "offset": 2, "time": 5},
     ]);
     let result = json!({
-        "expires": true, "ttl": 60, "recoverable": true, "epoch": "abcdefgh", "publications": pubs, "recovered": true, "offset": 2,
-        "positioned": true, "data": 7, "was_recovering": true, "delta": true,
+        "expires": true, "ttl": 60, "recoverable": true, "epoch": "abcdefgh", "publications": pubs,
+        "recovered": true, "offset": 2, "positioned": true, "data": 7, "was_recovering": true, "delta": true,
     });
     (pubs, result)
 }
@@ -247,7 +259,8 @@ fn every_kind_of_reply_says_all_in_both_forms() {
     let presence = br#"{"presence":{"id":{"user":"u","client":"id","conn_info":1,"chan_info":{"x":2}}}}"#;
     let (pubs, result) = said_of_subscription();
     let connected = json!({
-        "client": "id", "version": "1", "expires": true, "ttl": 60, "ping": 25, "pong": true, "session": "s", "node": "n", "time": 7,
+        "client": "id", "version": "1", "expires": true, "ttl": 60, "ping": 25, "pong": true,
+        "session": "s", "node": "n", "time": 7,
     });
     let cases: [(Reply<'_>, Value); REPLIES] = [
         (Reply::Error(Error::NAME_TAKEN), json!({"code": 4001, "message": "name taken", "temporary": true})),

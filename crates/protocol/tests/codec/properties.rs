@@ -14,7 +14,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn frames_come_back(length in length(), key in any::<[u8; 4]>(), filler in any::<u8>(), pieces in prop::collection::vec(1..5_000usize, 1..8)) {
+    fn frames_come_back(
+        length in length(),
+        key in any::<[u8; 4]>(),
+        filler in any::<u8>(),
+        pieces in prop::collection::vec(1..5_000usize, 1..8),
+    ) {
         let payload: Vec<u8> = (0..length).map(|index| filler.wrapping_add(index as u8)).collect();
         let expected = vec![Seen::Binary(payload.clone())];
         let (mut masked, mut plain) = (Vec::new(), Vec::new());

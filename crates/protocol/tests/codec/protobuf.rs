@@ -169,13 +169,35 @@ fn number(random: &mut Random) -> u64 {
     random.next() >> (random.next() % 63)
 }
 
+/// A subscribe in both forms.
+fn subscribe(
+    channel: String,
+    token: String,
+    recover: bool,
+    offset: u64,
+    is_filtered: bool,
+) -> (Value, proto::Subscribe) {
+    let mut json = json!({
+        "channel": channel, "token": token, "recover": recover, "offset": offset,
+        "epoch": "abcd", "delta": "fossil", "flag": 2,
+    });
+    let tf = is_filtered.then(|| {
+        json["tf"] = json!({"op": "not", "nodes": [{"key": "k", "cmp": "in", "vals": [token]}]});
+        let vals = vec![token.clone()];
+        let leaf = proto::Filter { key: "k".into(), cmp: "in".into(), vals, ..Default::default() };
+        proto::Filter { op: "not".into(), nodes: vec![leaf], ..Default::default() }
+    });
+    let (epoch, delta) = ("abcd".into(), "fossil".into());
+    let message = proto::Subscribe { channel, token, recover, epoch, offset, delta, tf, flag: 2, ..Default::default() };
+    (json, message)
+}
+
 /// A command in both forms.
 fn command(random: &mut Random) -> (Value, proto::Command) {
     let (id, channel, text) = (1 + random.below(1 << 20) as u32, name(random), random.text());
     let (data, offset, flag) = (Value::from(random.text()), number(random), random.one_in(2));
     let bytes = data.to_string().into_bytes();
     let mut c = proto::Command { id, ..Default::default() };
-    let filter = || proto::Filter { key: "k".into(), cmp: "in".into(), vals: vec![text.clone()], ..Default::default() };
     let json = match random.below(8) {
         0 => {
             let sub = proto::Subscribe { recover: flag, offset, epoch: "e".into(), ..Default::default() };
@@ -187,31 +209,12 @@ fn command(random: &mut Random) -> (Value, proto::Command) {
                 name: "sdk".into(),
                 ..Default::default()
             });
-            json!({"connect": {"token": text, "data": data, "subs": {channel: {"recover": flag, "offset": offset, "epoch": "e"}}, "name": "sdk"}})
+            let subs = json!({channel: {"recover": flag, "offset": offset, "epoch": "e"}});
+            json!({"connect": {"token": text, "data": data, "subs": subs, "name": "sdk"}})
         }
         1 => {
-            let tf = random.one_in(2).then(|| proto::Filter {
-                op: "not".into(),
-                nodes: vec![filter()],
-                ..Default::default()
-            });
-            let mut json = json!({"channel": channel, "token": text, "recover": flag, "offset": offset, "epoch": "abcd", "delta": "fossil", "flag": 2});
-            if tf.is_some() {
-                json["tf"] = json!({"op": "not", "nodes": [{"key": "k", "cmp": "in", "vals": [text]}]});
-            }
-            let (epoch, delta) = ("abcd".into(), "fossil".into());
-            let (token, recover) = (text.clone(), flag);
-            c.subscribe = Some(proto::Subscribe {
-                channel,
-                token,
-                recover,
-                epoch,
-                offset,
-                delta,
-                tf,
-                flag: 2,
-                ..Default::default()
-            });
+            let (json, subscribe) = subscribe(channel, text, flag, offset, random.one_in(2));
+            c.subscribe = Some(subscribe);
             json!({"subscribe": json})
         }
         2 => {
@@ -230,7 +233,8 @@ fn command(random: &mut Random) -> (Value, proto::Command) {
             let limit = random.below(100) as i32 - 1;
             let since = Some(proto::Position { offset, epoch: text.clone() });
             c.history = Some(proto::History { channel: channel.clone(), limit, since, reverse: flag });
-            json!({"history": {"channel": channel, "limit": limit, "since": {"offset": offset, "epoch": text}, "reverse": flag}})
+            let since = json!({"offset": offset, "epoch": text});
+            json!({"history": {"channel": channel, "limit": limit, "since": since, "reverse": flag}})
         }
         6 => {
             c.rpc = Some(proto::Rpc { data: bytes, method: text.clone() });

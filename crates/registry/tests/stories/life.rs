@@ -120,9 +120,8 @@ fn while_the_backend_is_asked_the_name_is_still_its_owners() {
     assert_eq!(story.here.may_register(id(1), "bike", b"new", false), Ok(false));
     let updated = story.here.register(id(1), "bike", b"new", false, START_MS);
     assert!(matches!(updated, Ok(Registered::Updated(entry)) if entry.meta() == b"new" && entry.owner() == id(1)));
-    assert!(
-        matches!(story.here.may_register(id(2), "bike", b"", false), Err(RegisterRefusal::Taken(entry)) if entry.owner() == id(200))
-    );
+    let refused = story.here.may_register(id(2), "bike", b"", false);
+    assert!(matches!(refused, Err(RegisterRefusal::Taken(entry)) if entry.owner() == id(200)));
     // Elsewhere the backend has decided for the other, three times by now: there is no question any more.
     story.hear("there", Body::Delta { first: 2, count: 1, operations: later });
     story.said();

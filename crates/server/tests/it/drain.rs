@@ -85,7 +85,8 @@ impl Taken {
         socket.set_read_timeout(Some(PATIENCE)).expect("sockets have timeouts");
         let body = json!({"channel": channel, "data": data}).to_string();
         let head = format!(
-            "POST /api/publish HTTP/1.1\r\nHost: test\r\nX-API-Key: {KEY}\r\nExpect: 100-continue\r\nContent-Length: {}\r\n\r\n",
+            "POST /api/publish HTTP/1.1\r\nHost: test\r\nX-API-Key: {KEY}\r\nExpect: 100-continue\r\n\
+             Content-Length: {}\r\n\r\n",
             body.len()
         );
         socket.write_all(head.as_bytes()).ok()?;

@@ -53,8 +53,11 @@ fn a_node_whose_lease_ran_out_looks_once_what_was_under_way_is_stored() {
         // Another node's batch begins while the lease is lapsed, so it tells nobody, and is committed after the lease
         // is live again.
         let batch = "BEGIN; SELECT pg_advisory_xact_lock_shared(8390891508474246766); \
-            SELECT touchline.append('{a}', '{4102444800000}', '{\"2\"}', '{\"\"}', '{0}', '{\"\"}', '{100}', '{3600000}', '{3600000}', '{7}', 'two'); \
-            DO $$ BEGIN WHILE (SELECT beat FROM touchline.lease WHERE node = 'one') < 2 LOOP PERFORM pg_sleep(0.05); END LOOP; END $$; \
+            SELECT touchline.append('{a}', '{4102444800000}', '{\"2\"}', '{\"\"}', '{0}', '{\"\"}', '{100}', \
+            '{3600000}', '{3600000}', '{7}', 'two'); \
+            DO $$ BEGIN \
+              WHILE (SELECT beat FROM touchline.lease WHERE node = 'one') < 2 LOOP PERFORM pg_sleep(0.05); END LOOP; \
+            END $$; \
             SELECT pg_sleep(0.5); COMMIT";
         std::thread::scope(|scope| {
             scope.spawn(|| postgres.sql(batch));

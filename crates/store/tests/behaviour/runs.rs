@@ -100,13 +100,16 @@ fn a_row_of_a_later_version_is_refused_and_not_misread() {
 
 /// Rows as version 0.1 writes them. Later versions must read them as they stand here, after their migrations.
 const ROWS_1: [&str; 5] = [
-    r#"INSERT INTO touchline.channel (id, name, epoch, top, oldest, version, version_epoch, ttl_ms, meta_ttl_ms, due_ms, run)
+    r#"INSERT INTO touchline.channel
+         (id, name, epoch, top, oldest, version, version_epoch, ttl_ms, meta_ttl_ms, due_ms, run)
        VALUES (5, 'news', 7, 2, 1, 3, 'v', 3600000, 3600000, 9223372036854775807, 40)"#,
     r#"INSERT INTO touchline.channel_run (channel, run, first) VALUES (5, 40, 1)"#,
     r#"INSERT INTO touchline.publication (channel, "offset", time_ms, format, data)
-       VALUES (5, 1, 4102444800000, 1, CAST('{"data":1}' AS DATA)), (5, 2, 4102444800000, 1, CAST('{"data":2,"new":[]}' AS DATA))"#,
+       VALUES (5, 1, 4102444800000, 1, CAST('{"data":1}' AS DATA)),
+         (5, 2, 4102444800000, 1, CAST('{"data":2,"new":[]}' AS DATA))"#,
     r#"INSERT INTO touchline.idempotency (channel, key, "offset", expires_ms) VALUES (5, 'k', 2, 4102444800000)"#,
-    r#"INSERT INTO touchline.letter (id, scope, name, message, expires_ms, format) VALUES (9, 's', 'n', '{"data":3}', 4102444800000, 1)"#,
+    r#"INSERT INTO touchline.letter (id, scope, name, message, expires_ms, format)
+       VALUES (9, 's', 'n', '{"data":3}', 4102444800000, 1)"#,
 ];
 
 #[test]
@@ -157,9 +160,14 @@ fn nodes_on_one_postgresql_share_a_run_and_hear_each_other() {
         });
         // The database is set back under them, as by a restore into the same tables: their leases are older than what
         // they remember.
-        postgres.sql("DELETE FROM touchline.publication WHERE \"offset\" = 2; UPDATE touchline.channel SET top = 1; UPDATE touchline.lease SET beat = 0");
-        postgres
-            .sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND application_name = 'touchline'");
+        postgres.sql(
+            "DELETE FROM touchline.publication WHERE \"offset\" = 2; UPDATE touchline.channel SET top = 1; \
+             UPDATE touchline.lease SET beat = 0",
+        );
+        postgres.sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
+             AND application_name = 'touchline'",
+        );
         one.wait_until("a new run begins", |one| {
             one.append(publication("b", 1)).is_ok_and(|placed| placed.run != first.run)
         });

@@ -242,7 +242,10 @@ mod tests {
             greeting.contains(r#""epoch":"abc","offset":4"#) && greeting.contains(r#""recover":true"#),
             "{greeting}"
         );
-        let back = r#"{"id":2,"subscribe":{"recoverable":true,"epoch":"abc","offset":4,"recovered":true,"was_recovering":true,"publications":[{"data":1,"offset":5},{"data":2,"offset":6}]}}"#;
+        let back = concat!(
+            r#"{"id":2,"subscribe":{"recoverable":true,"epoch":"abc","offset":4,"recovered":true,"#,
+            r#""was_recovering":true,"publications":[{"data":1,"offset":5},{"data":2,"offset":6}]}}"#,
+        );
         let effects = follower.take(back);
         assert_eq!(effects[0], Tell("back on match:live: caught up with 2 publications".into()));
         assert_eq!(effects[2], Print(r#"{"data":2,"offset":6}"#.into()));

@@ -5,25 +5,12 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::is_up_to_date;
+use super::pages::{fill, is_up_to_date};
 use crate::config::keys::{KEYS, Key, OPTIONS, SCOPE_OPTIONS};
 use crate::config::limits::{FIXED, LIMITS, NO_FIXED, NO_LIMITS};
 
-const HEAD: &str = r#"# Limits
-
-*Made from the tables in `crates/cli/src/config/`; edit those, then run `TOUCHLINE_WRITE_DOCS=1 cargo test -p touchline up_to_date`.*
-
-All that a client, a backend or another node can make grow has a limit with a name.
-The tables say what each limit protects and what the client, backend or node that reaches it is told.
-"Error" is the number in a reply, "unsubscribe" that of the end of a subscription; other numbers are HTTP statuses (three digits) and close codes (four): [protocol.md](../protocol.md) has them all.
-
-## Limits that can be set
-
-The meaning of each key, with its bounds, is in [configuration.md](../configuration.md).
-"#;
-
-const FIXED_HEAD: &str =
-    "\n## Fixed limits\n\n| limit | value | what it counts | what the client is told |\n|---|---|---|---|\n";
+/// The prose of the page.
+const PROSE: &str = include_str!("pages/limits.md.in");
 
 /// Crates whose constants bound what others send.
 const BOUNDING: &[&str] = &["protocol", "registry", "engine", "store", "cluster", "server"];
@@ -106,7 +93,12 @@ fn value(file: &str, name: &str) -> String {
 }
 
 fn reference() -> String {
-    let mut text = HEAD.to_owned();
+    fill(PROSE, &[("@limits@", settable_limits()), ("@fixed@", fixed_limits())])
+}
+
+/// A table of the limits of the server, one of those of namespaces, one of those of scopes.
+fn settable_limits() -> String {
+    let mut text = String::new();
     for (heading, of) in [
         ("", LimitSource::Server),
         ("\n### Of a namespace of channels\n", LimitSource::Namespace),
@@ -122,7 +114,12 @@ fn reference() -> String {
             }
         }
     }
-    text.push_str(FIXED_HEAD);
+    text
+}
+
+/// The rows of the table of limits that are constants.
+fn fixed_limits() -> String {
+    let mut text = String::new();
     for fixed in FIXED {
         let value = value(fixed.file, fixed.name);
         let _ = writeln!(

@@ -1,32 +1,18 @@
 //! Configurations as people write them.
 
+mod centrifugo;
 mod limits;
+mod pages;
 mod reference;
 mod starts;
 mod table;
+mod together;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::keys::{KEYS, Key, OPTIONS};
 use super::*;
-
-/// Tells the tests that compare a page of the documentation to write it instead.
-const WRITE_DOCS: &str = "TOUCHLINE_WRITE_DOCS";
-
-/// Compares a page of the documentation with what its tables say. It is written only where that is asked for.
-fn is_up_to_date(page: &str, expected: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(page);
-    if std::env::var_os(WRITE_DOCS).is_some() {
-        return std::fs::write(&path, expected).expect("the page is writable");
-    }
-    let found = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{page}: {error}"));
-    let line = 1 + found.lines().zip(expected.lines()).take_while(|(found, expected)| found == expected).count();
-    assert!(
-        found == expected,
-        "{page} is stale from line {line} on: run `{WRITE_DOCS}=1 cargo test --locked -p touchline up_to_date`, look at the page and commit it"
-    );
-}
 
 /// A configuration file that lives as long as its test.
 struct File(PathBuf);
@@ -166,11 +152,13 @@ fn an_unknown_key_names_the_nearest_known_one_and_its_line() {
         ("redis_address = \"s\"", "Error c.toml:1:1: redis_address: unknown key; docs/configuration.md lists all keys"),
         (
             "[[channel.namespaces]]\nname = \"chat\"\nhistroy_size = 1",
-            "Error c.toml:3:1: channel.namespaces[chat].histroy_size: unknown key; did you mean channel.namespaces[].history_size?",
+            "Error c.toml:3:1: channel.namespaces[chat].histroy_size: unknown key; \
+             did you mean channel.namespaces[].history_size?",
         ),
         (
             "[channel.without_namespace]\n  presense = true",
-            "Error c.toml:2:3: channel.without_namespace.presense: unknown key; did you mean channel.without_namespace.presence?",
+            "Error c.toml:2:3: channel.without_namespace.presense: unknown key; \
+             did you mean channel.without_namespace.presence?",
         ),
     ] {
         assert_eq!(texts(&toml(text)), [expected], "{text}");
@@ -210,7 +198,8 @@ fn a_wrong_type_names_key_expected_and_found_but_no_secret() {
         ("channel.namespaces = [{presence = true}]", "channel.namespaces[0].name: expected text, found none"),
         (
             "channel.without_namespace.channel_regex = \"(\"",
-            "channel.without_namespace.channel_regex: expected a regular expression, found a faulty one (unclosed group)",
+            "channel.without_namespace.channel_regex: expected a regular expression, \
+             found a faulty one (unclosed group)",
         ),
         (
             "channel.without_namespace.history_size = 1000000",
@@ -242,66 +231,6 @@ fn a_file_that_cannot_be_read_says_why() {
 }
 
 #[test]
-fn a_real_configuration_of_centrifugo_starts_and_tells_what_is_left_out() {
-    let file = File::new("c.json", include_str!("../testdata/centrifugo6.json"));
-    let alone = texts(&file.read(&[]));
-    assert!(
-        alone[0].starts_with("Error")
-            && alone[0].contains("engine: not supported, and without it each node would serve"),
-        "{alone:?}"
-    );
-    let reading = file.read(&[("TOUCHLINE_CLUSTER_ENGINE", "nats")]);
-    let expected: Vec<&str> = include_str!("../testdata/centrifugo6.expected.txt").lines().collect();
-    assert_eq!(unplaced(&reading), expected, "\n{}", texts(&reading).join("\n"));
-    assert!(texts(&reading).iter().all(|text| text.starts_with("Warning c.json:")), "each has its line");
-    let settings = settings(reading);
-    assert_eq!(settings.http_server.port, 8000);
-    assert_eq!(settings.client.allowed_origins, ["https://app.example.com", "https://*.example.org"]);
-    assert_eq!(settings.client.subscribe_to_user_personal_channel.personal_channel_namespace, "personal");
-    assert_eq!(settings.shutdown.timeout, Duration::from_secs(45));
-    let names: Vec<&str> = settings.channel.namespaces.iter().map(|n| n.name.as_str()).collect();
-    assert_eq!(names, ["news", "chat", "personal"]);
-    assert_eq!(settings.channel.namespaces[0].options.history_ttl, Duration::from_secs(300));
-    assert!(settings.channel.namespaces[1].options.channel_regex.is_some());
-}
-
-#[test]
-fn what_would_let_in_more_than_was_configured_is_refused() {
-    let token = "client.token.issuer_regex = \"^https://\"";
-    assert_eq!(
-        texts(&toml(token)),
-        [
-            "Error c.toml:1:14: not supported yet: client.token.issuer_regex; without it, tokens that it refuses would be good"
-        ]
-    );
-    for proxy in ["client.proxy.connect.enabled = true", "client.proxy.connect.enabled = \"true\""] {
-        let open = format!("{proxy}\nclient.allow_anonymous_connect_without_token = true");
-        let found = texts(&toml(&open));
-        assert!(
-            found[0].starts_with("Error") && found[0].contains("would let in whom your backend refuses"),
-            "{found:?}"
-        );
-        assert!(texts(&toml(proxy)).iter().all(|text| text.starts_with("Warning")), "tokens decide");
-    }
-    let open =
-        File::new("c.toml", "client.insecure = true").read(&[("CENTRIFUGO_CLIENT_PROXY_CONNECT_ENABLED", "true")]);
-    assert!(open.configuration.is_none(), "{:?}", texts(&open));
-    for (variable, json) in [("PROXY", r#"{"connect":{"enabled":true}}"#), ("PROXY_CONNECT", r#"{"enabled":true}"#)] {
-        let open =
-            File::new("c.toml", "client.insecure = true").read(&[(&format!("CENTRIFUGO_CLIENT_{variable}"), json)]);
-        assert!(open.configuration.is_none(), "{variable}: {:?}", texts(&open));
-        let closed = File::new("c.toml", "").read(&[(&format!("CENTRIFUGO_CLIENT_{variable}"), json)]);
-        assert!(closed.configuration.is_some(), "{variable}: tokens decide");
-    }
-    let blocked = texts(&toml("user_block.persistence_engine = \"redis\""));
-    assert!(blocked[0].starts_with("Error") && blocked[0].contains("whom it keeps out would be let in"), "{blocked:?}");
-    let proxied =
-        "[[channel.namespaces]]\nname = \"chat\"\npublish_proxy_enabled = true\nallow_publish_for_subscriber = true";
-    let found = texts(&toml(proxied));
-    assert!(found[0].starts_with("Error") && found[0].contains("would hold without asking your backend"), "{found:?}");
-}
-
-#[test]
 fn names_in_the_environment_choose_among_those_of_the_file() {
     let file = File::new(
         "c.toml",
@@ -321,74 +250,6 @@ fn names_in_the_environment_choose_among_those_of_the_file() {
 }
 
 #[test]
-fn nodes_that_are_meant_to_be_one_do_not_serve_apart() {
-    for (text, is_apart) in [
-        ("engine.type = \"redis\"", true),
-        ("engine = {type = \"nats\"}", true),
-        ("engine.redis.address = \"redis:6379\"", false),
-        ("engine.type = \"memory\"", false),
-        ("broker = {enabled = true, type = \"nats\"}", true),
-        ("broker = {enabled = true}", true),
-        ("broker = {enabled = false, type = \"redis\"}", false),
-        ("presence_manager = {enabled = true, type = \"redis\"}", true),
-        ("controller = {enabled = true, type = \"redis\"}", true),
-        ("brokers = [{name = \"a\", enabled = true, type = \"redis\"}]", true),
-    ] {
-        let found = texts(&toml(text));
-        assert_eq!(found.iter().any(|text| text.starts_with("Error")), is_apart, "{text}: {found:?}");
-        let together = texts(&toml(&format!("{text}\ncluster.engine = \"nats\"")));
-        assert!(together.iter().all(|text| text.starts_with("Warning")), "{text}: {together:?}");
-    }
-    let variable = File::new("c.toml", "").read(&[("CENTRIFUGO_ENGINE_TYPE", "redis")]);
-    assert!(variable.configuration.is_none());
-}
-
-#[test]
-fn keys_of_other_versions_and_editions_do_not_stop_the_start() {
-    for (text, warnings) in [
-        ("uni_websocket.disable_closing_handshake = true", 1),
-        ("uni_websocket.disable_disconnect_push = true", 1),
-        ("uni_websocket.decompressed_message_size_limit = 1", 0),
-        ("channel.without_namespace.auto_cache_recover = true", 1),
-        (
-            "channel.namespaces = [{name = \"ns\", auto_cache_recover = true, subscribe_cel = \"true\", batch_max_size = 5}]",
-            3,
-        ),
-        ("push_notifications.enabled = true", 1),
-        ("client.rate_limit.client_command.enabled = true", 1),
-        ("debug.enabled = true", 1),
-        ("debug.enabled = false", 0),
-    ] {
-        let reading = toml(text);
-        let found = texts(&reading);
-        assert_eq!(found.len(), warnings, "{text}: {found:?}");
-        assert!(reading.configuration.is_some(), "{text}: {found:?}");
-    }
-    let file = File::new("c.toml", "channel.namespaces = [{name = \"ns\"}]");
-    for (name, value, warning) in [
-        ("CENTRIFUGO_CHANNEL_NAMESPACES_NS_NAME", "ns", None),
-        ("CENTRIFUGO_CHANNEL_NAMESPACES_NS_MAP_MODE", "recoverable", Some("channel.namespaces[ns].map")),
-        (
-            "CENTRIFUGO_CHANNEL_WITHOUT_NAMESPACE_SHARED_POLL_INTERVAL",
-            "1s",
-            Some("channel.without_namespace.shared_poll"),
-        ),
-        (
-            "CENTRIFUGO_CHANNEL_WITHOUT_NAMESPACE_MAP_CLIENTS_PRESENCE_CHANNEL_PREFIX",
-            "p",
-            Some("map_clients_presence_channel_prefix"),
-        ),
-    ] {
-        let found = texts(&file.read(&[(name, value)]));
-        let is_good = warning.map_or(found.is_empty(), |part| {
-            found.len() == 1 && found[0].contains(&format!("not supported yet: {part}"))
-                || found.len() == 1 && found[0].contains("not supported yet") && found[0].contains(part)
-        });
-        assert!(is_good, "{name}: {found:?}");
-    }
-}
-
-#[test]
 fn an_address_is_one_of_this_machine_or_a_host_name() {
     for good in ["", "localhost", "127.0.0.1", "::", "[::1]"] {
         assert_eq!(texts(&toml(&format!("http_server.address = \"{good}\""))), Vec::<String>::new(), "{good}");
@@ -401,9 +262,13 @@ fn an_address_is_one_of_this_machine_or_a_host_name() {
 
 #[test]
 fn a_public_key_that_no_token_is_verified_by_is_refused_at_the_check() {
-    let p256 = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE34cZ6TzXLX5MgkZp91zngPwQyqa9QHX539roDMEDtTQ8kaa5Dayd+QoilIEk4vsr8NEOifHRPESGPIl3ppZw2Q==";
-    let p521 = "MIGbMBAGByqGSM49AgEGBSuBBAAjA4GGAAQBK5Y0t6qGWD8mzGA/euyc05siBSfCq2tAYSrNV9c0MwPAQbbbJHAYdP1R6uX4vy2rFOyYhYa51jMHgpTK3amO+zEBX8QE8FKlVOo+ik/Cnomskl4OJRO9HZR2UZItjcabBa5b0dddW0koW/iaBF9dTbhTBAAa8HaAhjvpIK4bHindkm4=";
-    let secp256k1 = "MFYwEAYHKoZIzj0CAQYFK4EEAAoDQgAE2wPM8dV8YfCX6pYT0+1lsfwQOCmG5jM0WYS0lxkOob8Bv8BRYVen5/w4BrkUWqcdDf0bi6eafueeHROSrZeu0Q==";
+    let p256 = "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE34cZ6TzXLX5MgkZp91zngPwQyqa9QHX539roDMEDtTQ8kaa5Dayd+QoilIEk4vsr8NE\
+                OifHRPESGPIl3ppZw2Q==";
+    let p521 = "MIGbMBAGByqGSM49AgEGBSuBBAAjA4GGAAQBK5Y0t6qGWD8mzGA/euyc05siBSfCq2tAYSrNV9c0MwPAQbbbJHAYdP1R6uX4vy2rFOy\
+                YhYa51jMHgpTK3amO+zEBX8QE8FKlVOo+ik/Cnomskl4OJRO9HZR2UZItjcabBa5b0dddW0koW/iaBF9dTbhTBAAa8HaAhjvpIK4bHi\
+                ndkm4=";
+    let secp256k1 = "MFYwEAYHKoZIzj0CAQYFK4EEAAoDQgAE2wPM8dV8YfCX6pYT0+1lsfwQOCmG5jM0WYS0lxkOob8Bv8BRYVen5/w4BrkUWqcdDf\
+                     0bi6eafueeHROSrZeu0Q==";
     for (key, is_good) in [(p256, true), (p521, true), (secp256k1, false)] {
         let pem = format!("-----BEGIN PUBLIC KEY-----\\n{key}\\n-----END PUBLIC KEY-----");
         let reading = toml(&format!("client.token.ecdsa_public_key = \"{pem}\""));
@@ -420,52 +285,11 @@ fn durations_above_a_year_are_questioned() {
 }
 
 #[test]
-fn the_settings_of_the_usual_chart_give_an_internal_port() {
-    let file = File::new(
-        "c.json",
-        "{\"client\": {\"token\": {\"hmac_secret_key\": \"a secret that is long enough for all\"}}, \"admin\": {\"enabled\": true}}",
-    );
-    let mut sources = Sources { file: Some(file.0.clone()), ..Sources::default() };
-    for (name, value) in
-        [("CENTRIFUGO_ADMIN_PASSWORD", "p"), ("CENTRIFUGO_ADMIN_SECRET", "s"), ("CENTRIFUGO_ENGINE_REDIS_ADDRESS", "")]
-    {
-        sources.variables.push((name.to_owned(), value.to_owned()));
-    }
-    for (path, value) in [
-        ("health.enabled", "true"),
-        ("prometheus.enabled", "true"),
-        ("http_server.port", "8000"),
-        ("http_server.internal_port", "9000"),
-        ("grpc_api.enabled", "true"),
-        ("grpc_api.port", "10000"),
-        ("uni_grpc.port", "11000"),
-    ] {
-        sources.flags.keys.push((path.to_owned(), value.to_owned()));
-    }
-    let reading = read_to_serve(&sources);
-    let found = texts(&reading);
-    let settings = reading.configuration.unwrap_or_else(|| panic!("{found:?}")).settings;
-    assert_eq!(settings.http_server.internal(), Some(("", 9_000)));
-    assert!(settings.health.enabled && settings.prometheus.enabled);
-    assert!(found.iter().any(|text| text.starts_with("Warning http_api.key: missing")), "{found:?}");
-    sources.flags.keys.push(("helth.enabled".to_owned(), "true".to_owned()));
-    assert!(texts(&read(&sources)).iter().any(|text| text.starts_with("Error --helth.enabled: helth: unknown key")));
-    for (text, expected) in [
-        ("", None),
-        ("http_server.internal_port = \"\"", None),
-        ("http_server.internal_port = 8000", None),
-        ("http_server.internal_address = \"127.0.0.1\"", Some(("127.0.0.1", 8_000))),
-        ("http_server.address = \"10.0.0.1\"\nhttp_server.internal_port = \"9000\"", Some(("10.0.0.1", 9_000))),
-    ] {
-        assert_eq!(self::settings(toml(text)).http_server.internal(), expected, "{text}");
-    }
-}
-
-#[test]
 fn a_key_in_the_configuration_is_never_shown() {
     let file = File::new(
         "c.toml",
-        "[http_server.tls]\nenabled = true\ncert_pem = \"c.pem\"\nkey_pem = \"\"\"-----BEGIN PRIVATE KEY-----\nMIIEtops3cret\n-----END PRIVATE KEY-----\"\"\"",
+        "[http_server.tls]\nenabled = true\ncert_pem = \"c.pem\"\nkey_pem = \"\"\"-----BEGIN PRIVATE KEY-----\n\
+         MIIEtops3cret\n-----END PRIVATE KEY-----\"\"\"",
     );
     let reading = read_to_serve(&Sources { file: Some(file.0.clone()), ..Sources::default() });
     let found = texts(&reading);
@@ -473,165 +297,6 @@ fn a_key_in_the_configuration_is_never_shown() {
     let settings =
         file.read(&[]).configuration.map(|configuration| format!("{:?}", configuration.settings)).unwrap_or_default();
     assert!(!settings.is_empty() && !settings.contains("tops3cret"));
-}
-
-#[test]
-fn settings_that_do_not_go_together_are_told() {
-    let namespace = |options: &str| format!("[[channel.namespaces]]\nname = \"chat\"\n{options}");
-    for (text, expected) in [
-        (
-            "client.pong_timeout = \"25s\"".to_owned(),
-            "Error client.pong_timeout: must be above zero and shorter than client.ping_interval",
-        ),
-        (
-            "client.channel_position_check_delay = \"500ms\"".to_owned(),
-            "Error client.channel_position_check_delay: must be at least 1s",
-        ),
-        ("tcp.ping_interval = \"5s\"".to_owned(), "Error tcp.ping_interval: must be longer than client.pong_timeout"),
-        (
-            namespace("force_recovery = true"),
-            "Warning channel.namespaces[chat]: force_recovery does nothing without history_size and history_ttl",
-        ),
-        (
-            namespace("history_size = 5"),
-            "Warning channel.namespaces[chat]: history stays off, it needs both history_size and history_ttl",
-        ),
-        (
-            namespace("history_size = 5\nhistory_ttl = \"2h\"\nhistory_meta_ttl = \"1h\""),
-            "Error channel.namespaces[chat].history_ttl: must not be longer than history_meta_ttl",
-        ),
-        (namespace("[[channel.namespaces]]\nname = \"chat\""), "Error channel.namespaces[chat].name: used twice"),
-        (
-            "client.token.rsa_public_key = \"/etc/key.pem\"".to_owned(),
-            "Error client.token.rsa_public_key: expected a public key in PEM (\"-----BEGIN PUBLIC KEY-----\" …), found something else",
-        ),
-        (
-            "client.allowed_origins = [\"example.com\"]".to_owned(),
-            "Warning client.allowed_origins: \"example.com\" matches nothing; an origin is scheme://host[:port]",
-        ),
-        ("http_api.key = \"short\"".to_owned(), "Warning http_api.key: shorter than 16 bytes, it can be guessed"),
-        (
-            "http_server.tls = {enabled = true, cert_pem = \"c.pem\", key_pem = \"k.pem\", client_ca_pem = \"ca.pem\"}"
-                .to_owned(),
-            "Warning http_server.tls.client_ca_pem: clients without a certificate are let in too; client_auth = \"require\" refuses them, as Centrifugo does",
-        ),
-    ] {
-        let found = unplaced(&toml(&text));
-        assert_eq!(
-            found.iter().map(|found| found.replacen("c.toml: ", "", 1)).collect::<Vec<_>>(),
-            [expected],
-            "{text}"
-        );
-    }
-}
-
-#[test]
-fn what_does_not_go_together_has_its_line() {
-    for (name, text, expected) in [
-        ("c.toml", "\nclient.pong_timeout = \"25s\"", "c.toml:2:8: client.pong_timeout: must be"),
-        ("c.json", "{\"client\": {\n  \"pong_timeout\": \"25s\"}}", "c.json:2:3: client.pong_timeout: must be"),
-        ("c.json", "{\"client\": {\n  \"chanel_limit\": 3}}", "c.json:2:3: client.chanel_limit: unknown key"),
-        ("c.toml", "[http_server.tls]\nenabled = true", "c.toml:1:14: http_server.tls: needs cert_pem"),
-        (
-            "c.toml",
-            "[[channel.namespaces]]\nname = \"a1\"\n[[channel.namespaces]]\nname = \"a1\"",
-            "c.toml:4:1: channel.namespaces[a1].name: used twice",
-        ),
-        (
-            "c.toml",
-            "[[channel.namespaces]]\nname = \"a1\"\ndurable = true",
-            "c.toml:3:1: channel.namespaces[a1].durable: needs history_size",
-        ),
-        (
-            "c.toml",
-            "[client]\nhttp_api.key = \"k\"",
-            "http_api does not belong to the table around it: write it above the first [section]",
-        ),
-        ("c.toml", "port = 1", "c.toml:1:1: port: unknown key; did you mean http_server.port?"),
-    ] {
-        let found = texts(&File::new(name, text).read(&[]));
-        assert!(found.len() == 1 && found[0].contains(expected), "{text}: {found:?}");
-    }
-}
-
-#[test]
-fn what_a_server_could_not_use_is_refused() {
-    let file = |name: &str, text: &str| File::new(name, text);
-    let (certificate, key) = (file("c.pem", "no certificate"), file("k.pem", "no key"));
-    let secrets = "http_api.key = \"a-key-of-twenty-bytes\"\nclient.token.hmac_secret_key = \"a secret of this test, long enough for it\"\n";
-    let durable = "[[channel.namespaces]]\nname = \"a1\"\ndurable = true\nhistory_size = 1\nhistory_ttl = \"1m\"";
-    let tls = |certificate: &str, key: &str| {
-        format!("[http_server.tls]\nenabled = true\ncert_pem = {certificate:?}\nkey_pem = {key:?}")
-    };
-    for (text, expected) in [
-        (tls("/no/such.pem", "/no/such.key"), "c.toml:5:1: http_server.tls.cert_pem: /no/such.pem can't be read"),
-        (tls(&certificate.0.to_string_lossy(), &key.0.to_string_lossy()), "-c.pem holds no certificate in PEM"),
-        (
-            format!("store.primary.url = \"mysql://db\"\n{durable}"),
-            "c.toml:3:15: store.primary.url: expected sqlite:PATH or postgres://",
-        ),
-        (format!("store.primary.tls_ca = \"/no/ca.pem\"\n{durable}"), "store.primary.tls_ca: /no/ca.pem can't be read"),
-        (
-            "[cluster]\nengine = \"nats\"\nnats_tls_ca = \"/no/ca.pem\"".to_owned(),
-            "cluster.nats_tls_ca: /no/ca.pem can't be read",
-        ),
-    ] {
-        let file = File::new("c.toml", &format!("{secrets}{text}"));
-        let found = texts(&read_to_serve(&Sources { file: Some(file.0.clone()), ..Sources::default() }));
-        assert!(found.iter().any(|found| found.starts_with("Error") && found.contains(expected)), "{text}: {found:?}");
-    }
-}
-
-#[test]
-fn a_port_with_tls_has_one_certificate() {
-    let files = "cert_pem = \"c.pem\"\nkey_pem = \"k.pem\"";
-    let autocert = "[http_server.tls_autocert]\nenabled = true\nhost_whitelist = [\"live.example\"]";
-    for (text, expected) in [
-        (format!("[http_server.tls]\nenabled = true\n{files}"), None),
-        ("[http_server.tls]\nenabled = true".into(), Some("http_server.tls: needs cert_pem and key_pem")),
-        ("[tcp.tls]\nenabled = true\ncert_pem = \"c.pem\"".into(), Some("tcp.tls: needs cert_pem and key_pem")),
-        (format!("{autocert}\n[tcp.tls]\nenabled = true"), None),
-        (format!("{autocert}\n[tcp.tls]\nenabled = true\n{files}"), None),
-        (format!("{autocert}\n[http_server.tls]\n{files}"), Some("a port has one certificate")),
-        ("[http_server.tls_autocert]\nenabled = true".into(), Some("host_whitelist: missing")),
-        ("[http_server.tls_autocert]\nhost_whitelist = [\"*.example\"]".into(), Some("\"*.example\" is no host name")),
-    ] {
-        let file = File::new("c.toml", &text);
-        let read = read(&Sources { file: Some(file.0.clone()), ..Sources::default() }).into_result();
-        match expected {
-            None => assert!(read.is_ok(), "{text}: {:?}", read.err().map(|error| error.to_string())),
-            Some(part) => {
-                let error = read.err().map(|error| error.to_string()).unwrap_or_default();
-                assert!(error.contains(part), "{text}: {error}");
-            }
-        }
-    }
-}
-
-#[test]
-fn nothing_is_served_without_secrets_unless_that_was_asked_for() {
-    let serve = |text: &str| {
-        let file = File::new("c.toml", text);
-        read_to_serve(&Sources { file: Some(file.0.clone()), ..Sources::default() })
-    };
-    let error = serve("").into_result().expect_err("there are no secrets").to_string();
-    for part in [
-        "client.token.hmac_secret_key: missing",
-        "`touchline genconfig --output touchline.toml`",
-        "`touchline serve --dev`",
-    ] {
-        assert!(error.contains(part), "{part}: {error}");
-    }
-    for (text, expected) in [
-        ("http_api.disabled = true\nclient.allow_anonymous_connect_without_token = true", true),
-        ("http_api.insecure = true\nclient.insecure = true", true),
-        ("http_api.key = \"k\"\nclient.token.hmac_secret_key = \"s\"", true),
-        ("http_api.key = \"k\"", false),
-        ("client.token.hmac_secret_key = \"s\"", true),
-        ("http_api.key = \"k\"\nclient.subscription_token.hmac_secret_key = \"s\"", false),
-    ] {
-        assert_eq!(serve(text).configuration.is_some(), expected, "{text}");
-    }
 }
 
 #[test]

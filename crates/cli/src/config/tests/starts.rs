@@ -8,7 +8,8 @@ use super::super::keys::{KEYS, Kind};
 use super::super::*;
 use super::{File, texts, toml};
 
-const SECRETS: &str = "http_api.key = \"a-key-of-twenty-bytes\"\nclient.token.hmac_secret_key = \"a secret of this test, long enough for it\"\n";
+const SECRETS: &str = "http_api.key = \"a-key-of-twenty-bytes\"\n\
+                       client.token.hmac_secret_key = \"a secret of this test, long enough for it\"\n";
 
 /// A private key, as text, and what is between its lines.
 const BODY: &str = "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgtouchlinetest";
@@ -86,6 +87,26 @@ fn no_key_shows_a_private_key_that_is_written_into_it() {
     assert!(errors > KEYS.len(), "there was something to tell");
 }
 
+/// Sees that the check and the server itself refuse a configuration, and that the check says `expected`.
+fn refuse(text: &str, expected: &str) {
+    let file = File::new("c.toml", &format!("{SECRETS}{text}"));
+    let reading = read_to_serve(&Sources { file: Some(file.0.clone()), ..Sources::default() });
+    let found = texts(&reading);
+    assert!(
+        reading.configuration.is_none()
+            && found.iter().any(|found| found.starts_with("Error") && found.contains(expected)),
+        "{text}: {found:?}"
+    );
+    assert!(found.iter().all(|found| !found.contains("topsecret")), "{found:?}");
+    // The server looks for itself: it may be embedded, or serve for development.
+    let settings = read(&Sources { file: Some(file.0.clone()), ..Sources::default() })
+        .into_result()
+        .expect("each key is good")
+        .0
+        .settings;
+    assert!(Server::bind(settings).is_err(), "{text}");
+}
+
 #[test]
 fn a_check_refuses_what_a_start_would() {
     let directory = std::env::temp_dir().join(format!("touchline-starts-{}", std::process::id()));
@@ -108,22 +129,39 @@ fn a_check_refuses_what_a_start_would() {
             format!("{internal}\ncert_pem = {0:?}\nkey_pem = {0:?}\nclient_ca_pem = \"/no/ca.pem\"", path("junk.pem")),
             "http_server.internal_tls.client_ca_pem: /no/ca.pem can't be read",
         ),
-        ("http_server.internal_address = \"nope.invalid\"".into(), "http_server.internal_address: \"nope.invalid\" is neither"),
-        ("tcp.enabled = true\ntcp.address = \"nope.invalid\"".into(), "tcp.address: \"nope.invalid\" is neither"),
-        ("tcp.enabled = true\ntcp.port = 8000".into(), "which is http_server.port's: give tcp.port a number of its own"),
-        ("http_server.internal_address = \"127.0.0.1\"".into(), "http_server.internal_port: 127.0.0.1:8000 can't be had beside"),
         (
-            "[http_server.tls_autocert]\nenabled = true\nhost_whitelist = [\"a.example\"]\neab_kid = \"k\"\neab_hmac_key = \"?\"".into(),
+            "http_server.internal_address = \"nope.invalid\"".into(),
+            "http_server.internal_address: \"nope.invalid\" is neither",
+        ),
+        ("tcp.enabled = true\ntcp.address = \"nope.invalid\"".into(), "tcp.address: \"nope.invalid\" is neither"),
+        (
+            "tcp.enabled = true\ntcp.port = 8000".into(),
+            "which is http_server.port's: give tcp.port a number of its own",
+        ),
+        (
+            "http_server.internal_address = \"127.0.0.1\"".into(),
+            "http_server.internal_port: 127.0.0.1:8000 can't be had beside",
+        ),
+        (
+            "[http_server.tls_autocert]\nenabled = true\nhost_whitelist = [\"a.example\"]\n\
+             eab_kid = \"k\"\neab_hmac_key = \"?\""
+                .into(),
             "http_server.tls_autocert.eab_hmac_key: it is no URL-safe base64",
         ),
         (format!("{nats}\nnats_url = [\"http://x\"]"), "cluster.nats_url: invalid scheme"),
         (format!("{nats}\nnats_url = [\"nats://u:topsecret@:::\"]"), "cluster.nats_url: NATS server URL is invalid"),
         (format!("{nats}\nnats_url = []"), "cluster.nats_url: no address of NATS"),
-        (format!("{nats}\nnats_credentials = {:?}", path("junk.creds")), "cluster.nats_credentials: cannot parse user JWT"),
+        (
+            format!("{nats}\nnats_credentials = {:?}", path("junk.creds")),
+            "cluster.nats_credentials: cannot parse user JWT",
+        ),
         (format!("{nats}\nnats_tls_cert = {:?}", path("junk.pem")), "junk.pem holds no certificate in PEM"),
         (format!("{nats}\nnats_tls_key = {:?}", key()), "cluster.nats_tls_key: expected the path of a file"),
         (format!("{database} = \"sqlite:{}\"", path("data")), "data can't be used: is a directory"),
-        (format!("{database} = \"sqlite:{}\"", path("junk.db")), "junk.db can't be used: it is there, and no SQLite database"),
+        (
+            format!("{database} = \"sqlite:{}\"", path("junk.db")),
+            "junk.db can't be used: it is there, and no SQLite database",
+        ),
         (
             format!(
                 "{database} = \"sqlite:{}\"\nstore.stats.enabled = true\nstore.stats.url = \"sqlite:{}\"",
@@ -133,18 +171,7 @@ fn a_check_refuses_what_a_start_would() {
             "store.stats.url: the same file as store.primary.url",
         ),
     ] {
-        let file = File::new("c.toml", &format!("{SECRETS}{text}"));
-        let reading = read_to_serve(&Sources { file: Some(file.0.clone()), ..Sources::default() });
-        let found = texts(&reading);
-        assert!(
-            reading.configuration.is_none() && found.iter().any(|found| found.starts_with("Error") && found.contains(expected)),
-            "{text}: {found:?}"
-        );
-        assert!(found.iter().all(|found| !found.contains("topsecret")), "{found:?}");
-        // The server looks for itself: it may be embedded, or serve for development.
-        let settings =
-            read(&Sources { file: Some(file.0.clone()), ..Sources::default() }).into_result().expect("each key is good").0.settings;
-        assert!(Server::bind(settings).is_err(), "{text}");
+        refuse(&text, expected);
     }
     assert!(!directory.join("data/a.db").exists(), "nothing is made");
     let _ = std::fs::remove_dir_all(&directory);
@@ -277,6 +304,7 @@ fn what_is_hardly_meant_is_warned_of() {
             "{text}: {found:?}"
         );
     }
-    let apart = "http_server.internal_port = 0\nhttp_server.address = \"127.0.0.1\"\nwebsocket.handler_prefix = \"/health\"\nhealth.enabled = true";
+    let apart = "http_server.internal_port = 0\nhttp_server.address = \"127.0.0.1\"\n\
+                 websocket.handler_prefix = \"/health\"\nhealth.enabled = true";
     assert_eq!(texts(&toml(apart)), Vec::<String>::new(), "ports have paths of their own");
 }
