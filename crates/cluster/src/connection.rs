@@ -12,6 +12,7 @@ use futures_util::StreamExt;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{Sender, UnboundedReceiver, UnboundedSender, channel, unbounded_channel};
 use tokio::task::{JoinHandle, JoinSet};
+use touchline_protocol::stream::{ChannelName, Offset};
 
 use crate::gather::gather;
 use crate::history::Streams;
@@ -147,9 +148,9 @@ struct ConnectedNode {
     gone: Arc<Notify>,
     echo_sender: UnboundedSender<u64>,
     /// The task that hears a channel.
-    channels: HashMap<Arc<str>, JoinHandle<()>>,
+    channels: HashMap<ChannelName, JoinHandle<()>>,
     /// Channels that wait for the server's echo: the number, the channel.
-    unheard: Vec<(u64, Arc<str>)>,
+    unheard: Vec<(u64, ChannelName)>,
     echo: u64,
     has_new: bool,
     log: LinkLog,
@@ -595,7 +596,7 @@ impl ConnectedNode {
 
     /// Says that something can't be read now.
     fn refuse(&self, load: StreamLoad) {
-        (self.hand)(ClusterEvent::Loaded { channel: load.channel, behind: load.behind, history: None });
+        (self.hand)(ClusterEvent::Loaded { channel: load.channel, load: load.id, history: None });
     }
 
     /// The streams, if they were opened since the connection is there.
@@ -603,19 +604,19 @@ impl ConnectedNode {
         self.streams.as_ref().filter(|_| self.marks_before.is_none()).map(|open| open.streams.clone())
     }
 
-    async fn hear_channel(&mut self, channel: Arc<str>) {
+    async fn hear_channel(&mut self, channel: ChannelName) {
         if !self.channels.contains_key(&channel) {
-            let (hand, of, subjects) = (Arc::clone(&self.hand), Arc::clone(&channel), self.subjects.clone());
+            let (hand, of, subjects) = (Arc::clone(&self.hand), channel.clone(), self.subjects.clone());
             let marks = Arc::clone(&self.marks);
             let task = self.hear(self.subjects.happening(&channel), move |message| {
-                let channel = Arc::clone(&of);
+                let channel = of.clone();
                 hand(match place(&subjects, &message) {
                     Some((offset, previous, epoch)) => {
                         marks.note(epoch, offset, &message.payload);
                         ClusterEvent::Stored {
                             channel,
-                            stored: StoredPublication { offset, payload: message.payload },
-                            previous,
+                            stored: StoredPublication { offset: Offset(offset), payload: message.payload },
+                            previous: Offset(previous),
                             epoch,
                         }
                     }
@@ -623,7 +624,7 @@ impl ConnectedNode {
                 });
             });
             let Ok(task) = task.await else { return };
-            self.channels.insert(Arc::clone(&channel), task);
+            self.channels.insert(channel.clone(), task);
         }
         self.unheard.push((self.echo, channel));
         self.has_new = true;

@@ -14,6 +14,7 @@ use async_nats::jetstream::stream::{DirectGetErrorKind, LastRawMessageErrorKind,
 use async_nats::jetstream::{self, Context, ErrorCode};
 use bytes::Bytes;
 use futures_util::StreamExt;
+use touchline_protocol::stream::Offset;
 
 use crate::loader::StreamLoad;
 use crate::marks::Marks;
@@ -22,7 +23,7 @@ use crate::settings::Settings;
 use crate::storing::{self, Verdict};
 use crate::stream::{self, Description};
 use crate::subject::Subjects;
-use crate::{StoredPublication, StreamRun};
+use crate::{AppendedAt, StoredPublication, StreamRun};
 
 /// How long a publisher waits for JetStream.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -126,13 +127,7 @@ impl Streams {
     }
 
     /// Stores a publication; the answer is its sequence and its stream's life, if JetStream has it for certain.
-    pub(crate) async fn store(
-        &self,
-        channel: &str,
-        namespace: &str,
-        payload: Bytes,
-        id: &str,
-    ) -> Option<(u64, StreamRun)> {
+    pub(crate) async fn store(&self, channel: &str, namespace: &str, payload: Bytes, id: &str) -> Option<AppendedAt> {
         let life = self.life(namespace)?;
         let subject = self.subjects.stored(namespace, life.epoch, channel);
         let mut headers = HeaderMap::new();
@@ -154,7 +149,7 @@ impl Streams {
                     if is_new {
                         self.marks.note(life.epoch, sequence, &payload);
                     }
-                    return Some((sequence, life));
+                    return Some(AppendedAt { offset: Offset(sequence), life });
                 }
                 Verdict::SendAgain if Instant::now() + STORE_PAUSE < until => tokio::time::sleep(STORE_PAUSE).await,
                 Verdict::SendAgain | Verdict::Unknown => return None,
@@ -186,10 +181,10 @@ impl Streams {
     }
 
     /// Reads what is kept of a channel behind an offset; `None` = it can't be had now.
-    pub(crate) async fn read(&self, StreamLoad { channel, namespace, behind, .. }: &StreamLoad) -> Option<Kept> {
+    pub(crate) async fn read(&self, StreamLoad { channel, namespace, id: load, .. }: &StreamLoad) -> Option<Kept> {
         let (stream, known) = self.open.get(&**namespace)?;
         let subject = self.subjects.stored(namespace, known.life.epoch, channel);
-        let mut reading = Reading::new(behind.0);
+        let mut reading = Reading::new(load.behind.0);
         let mut next = Step::Ask(reading.begin());
         loop {
             let ask = match next {
@@ -200,7 +195,7 @@ impl Streams {
                 }
                 Step::Done(kept) => {
                     match kept.publications.last() {
-                        Some(last) => self.marks.note(known.life.epoch, last.offset, &last.payload),
+                        Some(last) => self.marks.note(known.life.epoch, last.offset.0, &last.payload),
                         None if kept.has_nothing() => self.marks.note_end(known.life.epoch, kept.last),
                         None => {}
                     }
@@ -223,7 +218,7 @@ impl Streams {
 
     /// Removes what is kept of a channel: what says so is stored behind it, in the channel's order, then what is before
     /// that goes. `marker` makes the payload out of the last offset that is removed.
-    pub(crate) async fn purge(&self, channel: &str, namespace: &str, marker: fn(u64) -> Vec<u8>) -> bool {
+    pub(crate) async fn purge(&self, channel: &str, namespace: &str, marker: fn(Offset) -> Vec<u8>) -> bool {
         let Some((stream, known)) = self.open.get(namespace) else { return false };
         let subject = self.subjects.stored(namespace, known.life.epoch, channel);
         for _ in 0..REMOVAL_TRIES {
@@ -235,7 +230,7 @@ impl Streams {
             let mut headers = HeaderMap::new();
             // So nothing is published between what is said to be removed and this.
             headers.insert(async_nats::header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, last.to_string().as_str());
-            let sent = self.context.publish_with_headers(subject.clone(), headers, marker(last).into()).await;
+            let sent = self.context.publish_with_headers(subject.clone(), headers, marker(Offset(last)).into()).await;
             let Ok(sent) = sent else { return false };
             match sent.await {
                 Ok(acknowledged) if acknowledged.sequence > 0 => {
@@ -267,7 +262,7 @@ async fn answer(stream: &Stream, subject: &str, ask: StreamRead) -> Option<Strea
         StreamRead::Next(sequence) => {
             match answered(|| stream.direct_get_next_for_subject(subject, Some(sequence))).await? {
                 Ok(message) => Some(StreamReadResult::Publication(StoredPublication {
-                    offset: message.sequence,
+                    offset: Offset(message.sequence),
                     payload: message.payload,
                 })),
                 Err(error) if error.kind() == DirectGetErrorKind::NotFound => Some(StreamReadResult::Nothing),

@@ -32,6 +32,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use loader::StreamLoad;
 pub use settings::{Settings, Storage, StreamSettings};
+use touchline_protocol::stream::{ChannelName, LoadId, NamespaceName, Offset};
 
 /// Why a node can't join.
 #[derive(Debug, thiserror::Error)]
@@ -53,7 +54,7 @@ pub enum JoinError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredPublication {
     /// Its place in the stream of its namespace.
-    pub offset: u64,
+    pub offset: Offset,
     /// What was published.
     pub payload: Bytes,
 }
@@ -76,9 +77,9 @@ pub struct StreamHistory {
     /// What is kept, oldest first, from the asked offset on.
     pub kept: Vec<StoredPublication>,
     /// The channel's last offset; the stream's, if the channel is empty.
-    pub top: u64,
+    pub top: Offset,
     /// Nothing behind this offset is missing in `kept`.
-    pub floor: u64,
+    pub floor: Offset,
     /// What may be missing up to the floor has gone by its age, at the end of `history_ttl`: nothing is kept, and
     /// nothing but age takes the last publication of a channel away.
     pub is_aged: bool,
@@ -130,18 +131,18 @@ pub enum ClusterEvent {
     /// Something of a channel that is not kept.
     Ephemeral {
         /// The channel.
-        channel: Arc<str>,
+        channel: ChannelName,
         /// The payload.
         payload: Bytes,
     },
     /// A publication of a channel with history.
     Stored {
         /// The channel.
-        channel: Arc<str>,
+        channel: ChannelName,
         /// The publication.
         stored: StoredPublication,
         /// The channel's offset before it.
-        previous: u64,
+        previous: Offset,
         /// The epoch of the stream that has stored it.
         epoch: u64,
     },
@@ -149,26 +150,35 @@ pub enum ClusterEvent {
     /// finds out.
     Advanced {
         /// The namespace.
-        namespace: Arc<str>,
+        namespace: NamespaceName,
     },
     /// From now on the channel is heard.
     Subscribed {
         /// The channel.
-        channel: Arc<str>,
+        channel: ChannelName,
     },
     /// An answer to [`Cluster::load`], where none = it can't be had now, or to [`Cluster::check`].
     Loaded {
         /// The channel.
-        channel: Arc<str>,
-        /// The offset that was asked behind, and the number that was given with it.
-        behind: (u64, u64),
+        channel: ChannelName,
+        /// The load that this answers.
+        load: LoadId,
         /// Its history.
         history: Option<StreamHistory>,
     },
 }
 
+/// Where the cluster has appended a publication.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AppendedAt {
+    /// Its offset.
+    pub offset: Offset,
+    /// The life of the stream.
+    pub life: StreamRun,
+}
+
 /// Takes the offset of a publication that the cluster has, and the life of its stream; none = it could not be stored.
-pub type OnStreamAppended = Box<dyn FnOnce(Option<(u64, StreamRun)>) + Send>;
+pub type OnStreamAppended = Box<dyn FnOnce(Option<AppendedAt>) + Send>;
 /// Takes the answers of other nodes.
 pub type OnGathered = Box<dyn FnOnce(Vec<Bytes>) + Send>;
 /// Whether an answer is all that was wanted, so that nobody waits for the other nodes.
@@ -177,18 +187,54 @@ pub type IsEnough = fn(&[u8]) -> bool;
 const MESSAGE_SIZE_DEFAULT: usize = 1_024 * 1_024;
 
 enum ClusterCommand {
-    ScopeMessage { scope: Arc<str>, to: Option<Arc<str>>, message: Bytes },
-    DirectoryMessage { to: Arc<str>, message: Bytes },
-    Broadcast { message: Bytes },
-    Gather { message: Bytes, nodes: usize, is_enough: IsEnough, done: OnGathered },
-    PublishEphemeral { channel: Arc<str>, payload: Bytes },
-    SetInterest { channel: Arc<str>, is_wanted: bool },
+    ScopeMessage {
+        scope: Arc<str>,
+        to: Option<Arc<str>>,
+        message: Bytes,
+    },
+    DirectoryMessage {
+        to: Arc<str>,
+        message: Bytes,
+    },
+    Broadcast {
+        message: Bytes,
+    },
+    Gather {
+        message: Bytes,
+        nodes: usize,
+        is_enough: IsEnough,
+        done: OnGathered,
+    },
+    PublishEphemeral {
+        channel: ChannelName,
+        payload: Bytes,
+    },
+    SetInterest {
+        channel: ChannelName,
+        is_wanted: bool,
+    },
     Load(StreamLoad),
     CheckSoon,
-    BeginRun { namespace: Arc<str>, lost: u64 },
-    Append { channel: Arc<str>, namespace: Arc<str>, payload: Bytes, id: Box<str>, done: OnStreamAppended },
-    Purge { channel: Arc<str>, namespace: Arc<str>, marker: fn(u64) -> Vec<u8>, done: Box<dyn FnOnce(bool) + Send> },
-    Leave { done: std::sync::mpsc::Sender<()> },
+    BeginRun {
+        namespace: NamespaceName,
+        lost: u64,
+    },
+    Append {
+        channel: ChannelName,
+        namespace: NamespaceName,
+        payload: Bytes,
+        id: Box<str>,
+        done: OnStreamAppended,
+    },
+    Purge {
+        channel: ChannelName,
+        namespace: NamespaceName,
+        marker: fn(Offset) -> Vec<u8>,
+        done: Box<dyn FnOnce(bool) + Send>,
+    },
+    Leave {
+        done: std::sync::mpsc::Sender<()>,
+    },
 }
 
 /// The way to the other nodes. Nothing waits: what can't be sent now is lost, or its sender is told.
@@ -232,23 +278,23 @@ impl Cluster {
     }
 
     /// To all nodes that hear a channel, this one too.
-    pub fn publish_ephemeral(&self, channel: Arc<str>, payload: Vec<u8>) {
+    pub fn publish_ephemeral(&self, channel: ChannelName, payload: Vec<u8>) {
         self.send(ClusterCommand::PublishEphemeral { channel, payload: payload.into() });
     }
 
     /// Begins or ends hearing a channel.
-    pub fn set_interest(&self, channel: Arc<str>, is_wanted: bool) {
+    pub fn set_interest(&self, channel: ChannelName, is_wanted: bool) {
         self.send(ClusterCommand::SetInterest { channel, is_wanted });
     }
 
     /// Asks for what is kept of a channel behind an offset; with it a number that the answer carries.
-    pub fn load(&self, channel: Arc<str>, namespace: Arc<str>, behind: (u64, u64)) {
-        self.send(ClusterCommand::Load(StreamLoad { channel, namespace, behind, is_check: false }));
+    pub fn load(&self, channel: ChannelName, namespace: NamespaceName, load: LoadId) {
+        self.send(ClusterCommand::Load(StreamLoad { channel, namespace, id: load, is_check: false }));
     }
 
     /// Asks whether more than up to an offset is kept of a channel; it is answered if there is.
-    pub fn check(&self, channel: Arc<str>, namespace: Arc<str>, behind: (u64, u64)) {
-        self.send(ClusterCommand::Load(StreamLoad { channel, namespace, behind, is_check: true }));
+    pub fn check(&self, channel: ChannelName, namespace: NamespaceName, load: LoadId) {
+        self.send(ClusterCommand::Load(StreamLoad { channel, namespace, id: load, is_check: true }));
     }
 
     /// Says that something may have been lost on its way: what is kept is looked at soon, and for a while more often.
@@ -258,15 +304,15 @@ impl Cluster {
 
     /// Begins a new run of a namespace's stream if its current run is `lost`, an id as in [`StreamRun::run`]. The caller
     /// knows of a publication that the stream lacks.
-    pub fn begin_run(&self, namespace: Arc<str>, lost: u64) {
+    pub fn begin_run(&self, namespace: NamespaceName, lost: u64) {
         self.send(ClusterCommand::BeginRun { namespace, lost });
     }
 
     /// Publishes into a channel with history; `id` makes it happen once, if it is not empty.
     pub fn append(
         &self,
-        channel: Arc<str>,
-        namespace: Arc<str>,
+        channel: ChannelName,
+        namespace: NamespaceName,
         payload: Vec<u8>,
         id: Box<str>,
         done: OnStreamAppended,
@@ -278,9 +324,9 @@ impl Cluster {
     /// makes that payload out of the last offset that is dropped.
     pub fn purge(
         &self,
-        channel: Arc<str>,
-        namespace: Arc<str>,
-        marker: fn(u64) -> Vec<u8>,
+        channel: ChannelName,
+        namespace: NamespaceName,
+        marker: fn(Offset) -> Vec<u8>,
         done: Box<dyn FnOnce(bool) + Send>,
     ) {
         self.send(ClusterCommand::Purge { channel, namespace, marker, done });

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Notify, Semaphore};
+use touchline_protocol::stream::{ChannelName, LoadId, NamespaceName};
 
 use crate::ClusterEvent;
 use crate::connection::ClusterEventSink;
@@ -22,10 +23,10 @@ const CHECKING_MAX: usize = 16;
 /// What is asked for: all that is kept of a channel behind an offset.
 #[derive(Debug)]
 pub(crate) struct StreamLoad {
-    pub(crate) channel: Arc<str>,
-    pub(crate) namespace: Arc<str>,
+    pub(crate) channel: ChannelName,
+    pub(crate) namespace: NamespaceName,
     /// The offset, and the number of the load.
-    pub(crate) behind: (u64, u64),
+    pub(crate) id: LoadId,
     /// It is answered only if there is something.
     pub(crate) is_check: bool,
 }
@@ -126,12 +127,12 @@ async fn hand_in(streams: Streams, mut reads: UnboundedReceiver<Read>, hand: Clu
     let mut together = Vec::new();
     while reads.recv_many(&mut together, READING_MAX).await > 0 {
         let mut looks = HashMap::new();
-        for (StreamLoad { channel, namespace, behind, is_check }, kept) in together.drain(..) {
+        for (StreamLoad { channel, namespace, id: load, is_check }, kept) in together.drain(..) {
             let seen = match looks.get(&namespace) {
                 Some(seen) => *seen,
-                None => *looks.entry(Arc::clone(&namespace)).or_insert(streams.see(&namespace).await),
+                None => *looks.entry(namespace.clone()).or_insert(streams.see(&namespace).await),
             };
-            let history = seen.zip(kept).map(|(seen, kept)| kept.history(behind.0, &seen));
+            let history = seen.zip(kept).map(|(seen, kept)| kept.history(load.behind.0, &seen));
             if is_check && history.is_none() {
                 state.fail();
             } else {
@@ -139,7 +140,7 @@ async fn hand_in(streams: Streams, mut reads: UnboundedReceiver<Read>, hand: Clu
                     // The stream may be in another life or run, which a look finds out.
                     state.trouble.notify_one();
                 }
-                hand(ClusterEvent::Loaded { channel, behind, history });
+                hand(ClusterEvent::Loaded { channel, load, history });
             }
         }
     }

@@ -14,6 +14,8 @@
 //!   has counts, and the floor is the first of that.
 //! - How many there may be is the least number that was ever configured, and it is asked for behind all this.
 
+use touchline_protocol::stream::Offset;
+
 use crate::stream::Seen;
 use crate::{StoredPublication, StreamHistory};
 
@@ -45,14 +47,20 @@ impl Kept {
         let is_aged = self.has_nothing() && !seen.is_bounded;
         let Kept { publications, last, floor } = self;
         let dropped = seen.first.saturating_sub(1);
-        let top = publications.last().map_or(last.max(behind).max(dropped), |latest| latest.offset);
+        let top = publications.last().map_or(last.max(behind).max(dropped), |latest| latest.offset.0);
         // Where nothing is left, all is gone that the stream has dropped since.
         let floor = floor.map(|floor| if publications.is_empty() { top } else { floor });
         let floor = floor.unwrap_or_else(|| match publications.first() {
-            Some(first) if publications.len() >= seen.size_min => first.offset,
+            Some(first) if publications.len() >= seen.size_min => first.offset.0,
             _ => dropped,
         });
-        StreamHistory { life: seen.life, kept: publications, top, floor: floor.min(top).max(behind), is_aged }
+        StreamHistory {
+            life: seen.life,
+            kept: publications,
+            top: Offset(top),
+            floor: Offset(floor.min(top).max(behind)),
+            is_aged,
+        }
     }
 }
 
@@ -152,7 +160,7 @@ impl Reading {
     }
 
     fn next(&self) -> u64 {
-        self.publications.last().map_or(self.behind, |last| last.offset).saturating_add(1)
+        self.publications.last().map_or(self.behind, |last| last.offset.0).saturating_add(1)
     }
 
     fn go_on(&self) -> Step {
@@ -165,7 +173,7 @@ impl Reading {
     }
 
     fn finish(&mut self, first: u64) -> Step {
-        match self.publications.iter().position(|publication| publication.offset == first) {
+        match self.publications.iter().position(|publication| publication.offset == Offset(first)) {
             Some(0) => self.done(None),
             Some(index) => {
                 self.publications.drain(..index);
@@ -190,7 +198,7 @@ impl Reading {
 
     fn done(&mut self, floor: Option<u64>) -> Step {
         let publications = std::mem::take(&mut self.publications);
-        let last = publications.last().map_or(self.last, |last| last.offset);
+        let last = publications.last().map_or(self.last, |last| last.offset.0);
         Step::Done(Kept { publications, last, floor })
     }
 }

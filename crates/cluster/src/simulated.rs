@@ -6,6 +6,8 @@
 
 use std::collections::HashMap;
 
+use touchline_protocol::stream::Offset;
+
 use crate::reading::{Kept, Reading, Step, StreamRead, StreamReadResult};
 use crate::storing::{Verdict, verdict};
 use crate::stream::Seen;
@@ -160,9 +162,10 @@ impl Stream {
         };
         match (ask, found) {
             (_, None) => StreamReadResult::Nothing,
-            (StreamRead::Next(_), Some(offset)) => {
-                StreamReadResult::Publication(StoredPublication { offset, payload: bytes::Bytes::new() })
-            }
+            (StreamRead::Next(_), Some(offset)) => StreamReadResult::Publication(StoredPublication {
+                offset: Offset(offset),
+                payload: bytes::Bytes::new(),
+            }),
             (_, Some(sequence)) => StreamReadResult::Sequence(sequence),
         }
     }
@@ -203,7 +206,7 @@ impl Reader for Counting {
             StreamReadResult::Nothing if self.last == 0 => {}
             StreamReadResult::Nothing => return Step::Failed,
         }
-        let next = self.publications.last().map_or(self.behind, |last| last.offset) + 1;
+        let next = self.publications.last().map_or(self.behind, |last| last.offset.0) + 1;
         if next <= self.last {
             return Step::Ask(StreamRead::Next(next));
         }
@@ -262,12 +265,12 @@ fn judge(stream: &Stream, life: u64, behind: u64, kept: Kept) -> Result<bool, St
             is_bounded: false,
         },
     );
-    let found: Vec<u64> = history.kept.iter().map(|stored| stored.offset).collect();
+    let found: Vec<u64> = history.kept.iter().map(|stored| stored.offset.0).collect();
     // As a channel does: a removal says up to where nothing is there any more.
     let removed =
         stream.all.iter().filter(|(sequence, _)| found.contains(sequence)).filter_map(|(_, until)| *until).max();
-    let floor = history.floor.max(removed.unwrap_or_default());
-    let is_due = |sequence: u64| sequence > floor && sequence <= history.top;
+    let floor = history.floor.max(Offset(removed.unwrap_or_default()));
+    let is_due = |sequence: u64| sequence > floor.0 && sequence <= history.top.0;
     let missing: Vec<u64> =
         stream.all.iter().map(|(sequence, _)| *sequence).filter(|s| is_due(*s) && !found.contains(s)).collect();
     if !missing.is_empty() {
@@ -276,7 +279,7 @@ fn judge(stream: &Stream, life: u64, behind: u64, kept: Kept) -> Result<bool, St
     if let Some(foreign) = found.iter().find(|offset| !stream.all.iter().any(|(sequence, _)| sequence == *offset)) {
         return Err(format!("{foreign} was never stored"));
     }
-    Ok(history.floor <= behind)
+    Ok(history.floor <= Offset(behind))
 }
 
 #[test]
@@ -314,7 +317,7 @@ fn a_channel_that_was_never_trimmed_is_had_from_the_beginning() {
         };
         let history =
             kept.history(0, &Seen { first: 1, life: StreamRun { epoch: 7, run: 0 }, size_min: 8, is_bounded: false });
-        assert_eq!((history.floor, history.kept.len()), (0, published), "{published}");
+        assert_eq!((history.floor.0, history.kept.len()), (0, published), "{published}");
     }
 }
 

@@ -2,6 +2,7 @@
 //! and it answers a subscribe in that same order: nothing can fall between what is recovered and what is delivered
 //! live.
 
+mod backend;
 mod empties;
 mod loading;
 mod payload;
@@ -12,17 +13,18 @@ use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
 use touchline_protocol::publication::{EncodedPush, LogPosition};
+use touchline_protocol::stream::{ChannelName, Offset, Retention};
 use touchline_protocol::{Error, Publication};
 
-use crate::duration::millis;
 use crate::history::HistoryRing;
 use crate::idempotency::Idempotency;
 use crate::namespace::{ChannelOptions, Namespaces};
+pub use backend::{BackendCommand, DurablePublication, Submitted};
 use empties::Empties;
 use loading::{AheadQuery, Verification};
 pub use payload::Unreadable;
-pub use replicated::{BackendCommand, DurablePublication, Submitted, clearing, removal};
 use replicated::{Backends, SyncState};
+pub use replicated::{clearing, removal};
 
 use crate::request::{
     ChannelEvent, ConnectionId, Delivery, Epoch, History, Publish, Request, Response, ShardId, StreamPosition,
@@ -35,7 +37,7 @@ const EXPIRY_STEP_MS: u64 = 1_000;
 
 #[derive(Debug)]
 struct Channel {
-    name: Arc<str>,
+    name: ChannelName,
     /// Subscribers on each shard.
     listeners: Box<[u32]>,
     log: Option<Box<ChannelLog>>,
@@ -55,9 +57,7 @@ struct Channel {
 #[derive(Debug)]
 struct ChannelLog {
     ring: HistoryRing,
-    size: usize,
-    ttl_ms: u64,
-    meta_ttl_ms: u64,
+    retention: Retention,
     /// When an unused, empty history is forgotten with its position.
     forgotten_ms: u64,
     version: u64,
@@ -75,7 +75,7 @@ struct ChannelLog {
     lost: (Epoch, u64),
     /// The run that has lost something, and the first offset that is not its any more. The log backend may know it a
     /// moment later.
-    ended: Option<(u64, u64)>,
+    ended: Option<(u64, Offset)>,
     /// The number of the last load that is in the cache; 0 = nothing was loaded, or the log is in memory.
     last_load: u64,
     /// When that was put in, or when the link was lost since: until then nothing was missed. Unix milliseconds.
@@ -83,7 +83,7 @@ struct ChannelLog {
 }
 
 /// Times and channels, the first on top.
-type Expiries = BinaryHeap<Reverse<(u64, Arc<str>)>>;
+type Expiries = BinaryHeap<Reverse<(u64, ChannelName)>>;
 
 /// The channels at home on one shard.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ pub struct Channels {
     /// Channels in the table; 0 = any number.
     limit: usize,
     random: u64,
-    table: HashMap<Arc<str>, Channel>,
+    table: HashMap<ChannelName, Channel>,
     /// When to look at which channel's expiry. An entry that its channel does not know any more is void.
     expiries: Expiries,
     empties: Empties,
@@ -101,7 +101,7 @@ pub struct Channels {
     outgoing: Vec<(ShardId, Delivery)>,
     backends: Backends,
     /// The greatest audiences of channels that are forgotten, if somebody wants to know.
-    gone: Option<HashMap<Arc<str>, u32>>,
+    gone: Option<HashMap<ChannelName, u32>>,
 }
 
 impl Channels {
@@ -125,7 +125,7 @@ impl Channels {
 
     /// Carries a request out. The answer goes to the asker first, then what [`Channels::deliveries`] gives to the
     /// shards.
-    pub fn execute(&mut self, channel: &Arc<str>, request: Request, now_ms: u64) -> Response {
+    pub fn execute(&mut self, channel: &ChannelName, request: Request, now_ms: u64) -> Response {
         let namespaces = Arc::clone(&self.namespaces);
         let options = match namespaces.resolve(channel) {
             Ok(options) => options,
@@ -177,7 +177,7 @@ impl Channels {
     }
 
     /// Channels with at least one subscriber: name and number of subscribers.
-    pub fn active(&self) -> impl Iterator<Item = (&Arc<str>, u64)> {
+    pub fn active(&self) -> impl Iterator<Item = (&ChannelName, u64)> {
         let counted = self.table.values().map(|c| (&c.name, c.listeners.iter().map(|n| u64::from(*n)).sum::<u64>()));
         counted.filter(|(_, subscribers)| *subscribers > 0)
     }
@@ -189,15 +189,15 @@ impl Channels {
     }
 
     /// Channels that had a subscriber since the last call: how many they have, and had at most.
-    pub fn audiences(&mut self) -> HashMap<Arc<str>, (u64, u64)> {
+    pub fn audiences(&mut self) -> HashMap<ChannelName, (u64, u64)> {
         let gone = self.gone.as_mut().map(std::mem::take).unwrap_or_default();
-        let mut all: HashMap<Arc<str>, (u64, u64)> =
+        let mut all: HashMap<ChannelName, (u64, u64)> =
             gone.into_iter().map(|(name, peak)| (name, (0, u64::from(peak)))).collect();
         for channel in self.table.values_mut() {
             let current = channel.listeners.iter().sum();
             let peak = std::mem::replace(&mut channel.peak, current);
             if peak > 0 {
-                let entry = all.entry(Arc::clone(&channel.name)).or_default();
+                let entry = all.entry(channel.name.clone()).or_default();
                 *entry = (u64::from(current), entry.1.max(u64::from(peak)));
             }
         }
@@ -218,7 +218,7 @@ impl Channels {
     ///
     /// # Errors
     /// 106 when the channel is not there, and there are as many as may be.
-    fn make_room(&mut self, name: &Arc<str>) -> Result<(), Error> {
+    fn make_room(&mut self, name: &ChannelName) -> Result<(), Error> {
         if self.limit == 0 || self.table.len() < self.limit || self.table.contains_key(name) {
             return Ok(());
         }
@@ -231,7 +231,13 @@ impl Channels {
         Ok(())
     }
 
-    fn subscribe(&mut self, name: &Arc<str>, options: &ChannelOptions, subscribe: Subscribe, now_ms: u64) -> Response {
+    fn subscribe(
+        &mut self,
+        name: &ChannelName,
+        options: &ChannelOptions,
+        subscribe: Subscribe,
+        now_ms: u64,
+    ) -> Response {
         if let Err(error) = self.make_room(name) {
             self.note_refused(subscribe.connection, name, now_ms);
             return Response::Refused(error);
@@ -255,26 +261,26 @@ impl Channels {
         Response::Subscribed(subscribed)
     }
 
-    fn unsubscribe(&mut self, name: &Arc<str>, connection: ConnectionId, now_ms: u64) -> Response {
+    fn unsubscribe(&mut self, name: &ChannelName, connection: ConnectionId, now_ms: u64) -> Response {
         let Some(channel) = self.table.get_mut(name) else { return Response::Done };
         let listeners = &mut channel.listeners[usize::from(connection.shard)];
         debug_assert!(*listeners > 0, "only subscribers leave");
         *listeners = listeners.saturating_sub(1);
         if let Some(stored) = &mut channel.log {
-            stored.forgotten_ms = now_ms.saturating_add(stored.meta_ttl_ms);
+            stored.forgotten_ms = now_ms.saturating_add(stored.retention.meta_ttl_ms);
         }
         self.rest(name, now_ms);
         Response::Done
     }
 
-    fn announce(&mut self, name: &Arc<str>, push: Arc<EncodedPush>) -> Response {
+    fn announce(&mut self, name: &ChannelName, push: Arc<EncodedPush>) -> Response {
         if let Some(channel) = self.table.get(name) {
             deliver(&mut self.outgoing, channel, ChannelEvent::Membership(push));
         }
         Response::Done
     }
 
-    fn publish(&mut self, name: &Arc<str>, options: &ChannelOptions, mut publish: Publish, now_ms: u64) -> Response {
+    fn publish(&mut self, name: &ChannelName, options: &ChannelOptions, mut publish: Publish, now_ms: u64) -> Response {
         if options.has_history()
             && !publish.skip_history
             && let Err(error) = self.make_room(name)
@@ -305,7 +311,7 @@ impl Channels {
 
     fn publish_stored(
         &mut self,
-        name: &Arc<str>,
+        name: &ChannelName,
         options: &ChannelOptions,
         publish: &Publish,
         now_ms: u64,
@@ -324,15 +330,19 @@ impl Channels {
         let place = LogPosition { offset: stored.ring.next_offset(), epoch: epoch.as_str(), time_ms: now_ms };
         let publication = Arc::new(Publication::encode(name, &publish.content, Some(place)));
         stored.ring.trim(now_ms);
-        stored.ring.append(Arc::clone(&publication), stored.size, now_ms.saturating_add(stored.ttl_ms));
-        stored.forgotten_ms = now_ms.saturating_add(stored.meta_ttl_ms);
+        stored.ring.append(
+            Arc::clone(&publication),
+            stored.retention.size,
+            now_ms.saturating_add(stored.retention.ttl_ms),
+        );
+        stored.forgotten_ms = now_ms.saturating_add(stored.retention.meta_ttl_ms);
         stored.book(name, now_ms + EXPIRY_STEP_MS, &mut self.expiries);
         let position = stored.ring.position();
         give(&mut self.outgoing, channel, publication);
         position
     }
 
-    fn history(&mut self, name: &Arc<str>, options: &ChannelOptions, history: &History, now_ms: u64) -> Response {
+    fn history(&mut self, name: &ChannelName, options: &ChannelOptions, history: &History, now_ms: u64) -> Response {
         if let Err(error) = self.make_room(name) {
             return Response::Refused(error);
         }
@@ -341,17 +351,26 @@ impl Channels {
         response
     }
 
-    fn read_history(&mut self, name: &Arc<str>, options: &ChannelOptions, history: &History, now_ms: u64) -> Response {
+    fn read_history(
+        &mut self,
+        name: &ChannelName,
+        options: &ChannelOptions,
+        history: &History,
+        now_ms: u64,
+    ) -> Response {
         let channel = self.channel(name, options, now_ms);
         let Some(stored) = &mut channel.log else { return Response::Refused(Error::NOT_AVAILABLE) };
         stored.ring.trim(now_ms);
         let position = stored.ring.position();
-        let since = history.since.as_ref().map(|(offset, _)| *offset);
-        if history.since.as_ref().is_some_and(|(offset, epoch)| !stored.ring.can_read(*offset, epoch, history.reverse))
+        let since = history.since.as_ref().map(|since| since.offset);
+        if history
+            .since
+            .as_ref()
+            .is_some_and(|since| !stored.ring.can_read(since.offset, &since.epoch, history.reverse))
         {
             return Response::Refused(Error::UNRECOVERABLE_POSITION);
         }
-        if history.reverse && since == Some(0) {
+        if history.reverse && since == Some(Offset::START) {
             return Response::Refused(Error::BAD_REQUEST);
         }
         let mut publications = stored.ring.read(
@@ -364,7 +383,7 @@ impl Channels {
         Response::History { publications, position }
     }
 
-    fn history_remove(&mut self, name: &Arc<str>) -> Response {
+    fn history_remove(&mut self, name: &ChannelName) -> Response {
         if let Some(stored) = self.table.get_mut(name).and_then(|channel| channel.log.as_mut()) {
             stored.ring.clear();
         }
@@ -372,18 +391,18 @@ impl Channels {
     }
 
     /// The channel, made if need be. One with history gets an epoch and its time to live.
-    fn channel(&mut self, name: &Arc<str>, options: &ChannelOptions, now_ms: u64) -> &mut Channel {
+    fn channel(&mut self, name: &ChannelName, options: &ChannelOptions, now_ms: u64) -> &mut Channel {
         let meta_ttl_ms = self.unused_ttl_ms(name);
         let Channels { table, random, expiries, shards, empties, .. } = self;
-        let channel = table.entry(Arc::clone(name)).or_insert_with(|| {
+        let channel = table.entry(name.clone()).or_insert_with(|| {
             let history = options.has_history().then(|| {
                 let mut stored = ChannelLog::new(options, Epoch::from_bits(next_random(random)), now_ms);
-                stored.meta_ttl_ms = meta_ttl_ms.unwrap_or(stored.meta_ttl_ms);
+                stored.retention.meta_ttl_ms = meta_ttl_ms.unwrap_or(stored.retention.meta_ttl_ms);
                 stored.book(name, now_ms + EXPIRY_STEP_MS, expiries);
                 Box::new(stored)
             });
             Channel {
-                name: Arc::clone(name),
+                name: name.clone(),
                 listeners: vec![0; *shards].into(),
                 log: history,
                 sync: SyncState::default(),
@@ -394,7 +413,7 @@ impl Channels {
             }
         });
         if let Some(stored) = &mut channel.log {
-            stored.forgotten_ms = now_ms.saturating_add(stored.meta_ttl_ms);
+            stored.forgotten_ms = now_ms.saturating_add(stored.retention.meta_ttl_ms);
             if std::mem::take(&mut stored.empty_number) > 0 {
                 empties.leave();
             }
@@ -404,7 +423,7 @@ impl Channels {
 
     /// What becomes of a channel that was used: one that nobody listens to goes at once, or is kept for its history,
     /// or, if it has none yet, among the empty ones.
-    fn rest(&mut self, name: &Arc<str>, now_ms: u64) {
+    fn rest(&mut self, name: &ChannelName, now_ms: u64) {
         let Channels { table, empties, expiries, .. } = self;
         let Some(channel) = table.get_mut(name) else { return };
         if channel.listeners.iter().any(|n| *n > 0) {
@@ -412,7 +431,7 @@ impl Channels {
         }
         let is_at_home = matches!(channel.sync, SyncState::Idle);
         let Some(stored) = &mut channel.log else { return self.forget(name) };
-        if !is_at_home || stored.ring.position().offset > 0 {
+        if !is_at_home || stored.ring.position().offset > Offset::START {
             return stored.book(name, stored.forgotten_ms, expiries);
         }
         if stored.empty_number == 0 {
@@ -439,7 +458,7 @@ impl Channels {
         }
     }
 
-    fn expire_channel(&mut self, name: Arc<str>, at_ms: u64, now_ms: u64) {
+    fn expire_channel(&mut self, name: ChannelName, at_ms: u64, now_ms: u64) {
         let Some(channel) = self.table.get_mut(&name) else { return };
         let is_listened = channel.listeners.iter().any(|n| *n > 0);
         let Some(stored) = &mut channel.log else { return };
@@ -455,13 +474,13 @@ impl Channels {
         stored.ring.trim(now_ms);
         // Where somebody else keeps the channel this is a cache, which goes when nobody uses it.
         let is_cache =
-            !matches!(channel.sync, SyncState::Idle) && stored.meta_ttl_ms == replicated::UNUSED_CACHE_TTL_MS;
+            !matches!(channel.sync, SyncState::Idle) && stored.retention.meta_ttl_ms == replicated::UNUSED_CACHE_TTL_MS;
         let next_ms = match stored.ring.next_expiry_ms() {
             Some(_) if is_cache && !is_listened && stored.forgotten_ms <= now_ms => return self.forget(&name),
             Some(at) if is_cache => at.min(stored.forgotten_ms),
             Some(at) => at,
-            None if is_listened && stored.meta_ttl_ms == replicated::UNUSED_CACHE_TTL_MS => {
-                now_ms.saturating_add(stored.meta_ttl_ms)
+            None if is_listened && stored.retention.meta_ttl_ms == replicated::UNUSED_CACHE_TTL_MS => {
+                now_ms.saturating_add(stored.retention.meta_ttl_ms)
             }
             // A publication, or the end of the last subscription, books it again.
             None if is_listened => return,
@@ -474,13 +493,11 @@ impl Channels {
 
 impl ChannelLog {
     fn new(options: &ChannelOptions, epoch: Epoch, now_ms: u64) -> Self {
-        let meta_ttl_ms = millis(options.history_meta_ttl);
+        let retention = options.retention();
         ChannelLog {
             ring: HistoryRing::new(epoch),
-            size: options.history_size,
-            ttl_ms: millis(options.history_ttl),
-            meta_ttl_ms,
-            forgotten_ms: now_ms.saturating_add(meta_ttl_ms),
+            retention,
+            forgotten_ms: now_ms.saturating_add(retention.meta_ttl_ms),
             version: 0,
             version_epoch: Box::default(),
             expiry_ms: 0,
@@ -495,23 +512,23 @@ impl ChannelLog {
     }
 
     /// Has the expiry of the channel looked at, unless it will be anyway.
-    fn book(&mut self, name: &Arc<str>, at_ms: u64, expiries: &mut Expiries) {
+    fn book(&mut self, name: &ChannelName, at_ms: u64, expiries: &mut Expiries) {
         if self.expiry_ms == 0 {
             self.expiry_ms = at_ms;
-            expiries.push(Reverse((at_ms, Arc::clone(name))));
+            expiries.push(Reverse((at_ms, name.clone())));
         }
     }
 }
 
 /// Whether a channel is among the empty ones under this number.
-fn has_number(table: &HashMap<Arc<str>, Channel>, name: &str, number: u64) -> bool {
+fn has_number(table: &HashMap<ChannelName, Channel>, name: &str, number: u64) -> bool {
     table.get(name).and_then(|channel| channel.log.as_ref()).is_some_and(|stored| stored.empty_number == number)
 }
 
 /// Gives a publication to all subscribers, with the one before it if some of them may want changes only. What stands
 /// beside the history is no change, and nothing to be changed: who recovers has never seen it.
 fn give(outgoing: &mut Vec<(ShardId, Delivery)>, channel: &mut Channel, publication: Arc<Publication>) {
-    let is_in_line = channel.log.is_some() == (publication.offset > 0);
+    let is_in_line = channel.log.is_some() == (publication.offset > Offset::START);
     let previous = channel.latest.take().filter(|_| is_in_line);
     channel.latest = (channel.has_changes && is_in_line).then(|| Arc::clone(&publication));
     deliver(outgoing, channel, ChannelEvent::Publication { publication, previous });
@@ -522,10 +539,8 @@ fn deliver(outgoing: &mut Vec<(ShardId, Delivery)>, channel: &Channel, event: Ch
     let audience = channel.listeners.iter().sum();
     for (shard, listeners) in channel.listeners.iter().enumerate() {
         if *listeners > 0 {
-            outgoing.push((
-                shard as ShardId,
-                Delivery { channel: Arc::clone(&channel.name), event: event.clone(), audience },
-            ));
+            outgoing
+                .push((shard as ShardId, Delivery { channel: channel.name.clone(), event: event.clone(), audience }));
         }
     }
 }

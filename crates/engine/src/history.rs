@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use touchline_protocol::Publication;
+use touchline_protocol::{Offset, Publication};
 
 use crate::namespace::RecoveryMode;
 use crate::request::{Epoch, Recover, Runs, StreamPosition};
@@ -13,9 +13,9 @@ use crate::request::{Epoch, Recover, Runs, StreamPosition};
 #[derive(Debug)]
 pub(crate) struct HistoryRing {
     epoch: Epoch,
-    top: u64,
+    top: Offset,
     /// Every publication of the channel behind this offset is kept.
-    floor: u64,
+    floor: Offset,
     kept: VecDeque<Kept>,
     /// Which runs gave its offsets; without any where its keeper is never set back to an earlier state.
     runs: Runs,
@@ -30,16 +30,16 @@ struct Kept {
 impl HistoryRing {
     /// An empty history at offset 0 of a new epoch.
     pub(crate) fn new(epoch: Epoch) -> Self {
-        HistoryRing::resume(epoch, 0, 0)
+        HistoryRing::resume(epoch, Offset::START, Offset::START)
     }
 
     /// An empty history that goes on behind `top`.
-    pub(crate) fn resume(epoch: Epoch, top: u64, floor: u64) -> Self {
+    pub(crate) fn resume(epoch: Epoch, top: Offset, floor: Offset) -> Self {
         HistoryRing { epoch, top, floor, kept: VecDeque::new(), runs: Runs::default() }
     }
 
     /// Sets the top of a channel whose last publication is not kept any more.
-    pub(crate) fn raise(&mut self, top: u64) {
+    pub(crate) fn raise(&mut self, top: Offset) {
         self.top = self.top.max(top);
     }
 
@@ -48,8 +48,8 @@ impl HistoryRing {
     }
 
     /// The offset that the next publication takes.
-    pub(crate) fn next_offset(&self) -> u64 {
-        self.top + 1
+    pub(crate) fn next_offset(&self) -> Offset {
+        self.top.next()
     }
 
     /// Keeps a publication with a higher offset; at most `size` stay.
@@ -86,7 +86,7 @@ impl HistoryRing {
 
     /// Somebody has removed the history up to one offset, which took a later one: who has all up to the first has
     /// missed nothing.
-    pub(crate) fn clear_at(&mut self, until: u64, offset: u64) {
+    pub(crate) fn clear_at(&mut self, until: Offset, offset: Offset) {
         self.kept = VecDeque::new();
         self.floor = self.floor.max(until);
         self.top = self.top.max(offset);
@@ -98,7 +98,7 @@ impl HistoryRing {
     }
 
     /// The current run has given an offset.
-    pub(crate) fn note_run(&mut self, offset: u64) {
+    pub(crate) fn note_run(&mut self, offset: Offset) {
         self.runs.note(offset);
     }
 
@@ -137,7 +137,7 @@ impl HistoryRing {
     /// `size_max` bytes hold, but one.
     pub(crate) fn read(
         &self,
-        since: Option<u64>,
+        since: Option<Offset>,
         reverse: bool,
         limit: usize,
         size_max: usize,
@@ -153,10 +153,10 @@ impl HistoryRing {
         found
     }
 
-    fn range(&self, since: Option<u64>, reverse: bool, limit: usize) -> Vec<Arc<Publication>> {
+    fn range(&self, since: Option<Offset>, reverse: bool, limit: usize) -> Vec<Arc<Publication>> {
         let clone = |kept: &Kept| Arc::clone(&kept.publication);
         if reverse {
-            let end = since.map_or(self.kept.len(), |offset| self.up_to(offset.saturating_sub(1)));
+            let end = since.map_or(self.kept.len(), |offset| self.up_to(offset.previous()));
             self.kept.range(..end).rev().take(limit).map(clone).collect()
         } else {
             let start = since.map_or(0, |offset| self.up_to(offset));
@@ -165,58 +165,59 @@ impl HistoryRing {
     }
 
     /// The number of kept publications with offsets at or below `offset`.
-    fn up_to(&self, offset: u64) -> usize {
+    fn up_to(&self, offset: Offset) -> usize {
         self.kept.partition_point(|kept| kept.publication.offset <= offset)
     }
 
     /// Whether what is asked for from a position on is there without a gap. What is before a position, and from the
     /// beginning on, may be there as far as it is kept.
-    pub(crate) fn can_read(&self, offset: u64, epoch: &str, reverse: bool) -> bool {
-        self.is_position(offset, epoch) && (reverse || offset == 0 || offset <= self.top && offset >= self.floor)
+    pub(crate) fn can_read(&self, offset: Offset, epoch: &str, reverse: bool) -> bool {
+        self.is_position(offset, epoch)
+            && (reverse || offset == Offset::START || offset <= self.top && offset >= self.floor)
     }
 
     /// Whether a publication of an offset up to the top may be missing here, since what was before is gone.
-    pub(crate) fn has_let_go_of(&self, offset: u64) -> bool {
+    pub(crate) fn has_let_go_of(&self, offset: Offset) -> bool {
         offset <= self.floor
     }
 
     /// Nothing behind this offset is missing.
-    pub(crate) fn floor(&self) -> u64 {
+    pub(crate) fn floor(&self) -> Offset {
         self.floor
     }
 
     /// The offset of the newest publication that is kept.
-    pub(crate) fn newest(&self) -> Option<u64> {
+    pub(crate) fn newest(&self) -> Option<Offset> {
         self.kept.back().map(|kept| kept.publication.offset)
     }
 
     /// Behind which offset a log backend has to be read for what it has instead of what is here, if it was set back.
-    pub(crate) fn proof(&self) -> u64 {
-        self.newest().map_or(self.floor, |newest| newest - 1)
+    pub(crate) fn proof(&self) -> Offset {
+        self.newest().map_or(self.floor, |newest| newest.previous())
     }
 
     /// A publication that is kept.
-    pub(crate) fn get(&self, offset: u64) -> Option<&Publication> {
+    pub(crate) fn get(&self, offset: Offset) -> Option<&Publication> {
         let index = self.kept.binary_search_by_key(&offset, |kept| kept.publication.offset).ok()?;
         self.kept.get(index).map(|kept| &*kept.publication)
     }
 
     /// Whether an offset and an epoch are, or can become, a position of this history. An empty epoch is whichever is
     /// current.
-    pub(crate) fn is_position(&self, offset: u64, epoch: &str) -> bool {
+    pub(crate) fn is_position(&self, offset: Offset, epoch: &str) -> bool {
         if epoch.is_empty() || epoch == self.epoch.as_str() {
             return true;
         }
-        self.epoch.run_of(epoch).and_then(|run| self.runs.end(run, self.top)).is_some_and(|end| offset <= end)
+        self.epoch.run_of(epoch).and_then(|run| self.runs.end(run, self.top)).is_some_and(|end| offset <= Offset(end.0))
     }
 
     /// What is not here yet of a position that may be one of this history: its offset, or 0 where its run is not known
     /// here. None = all is here, or it never comes.
-    pub(crate) fn ahead(&self, offset: u64, epoch: &str) -> Option<u64> {
+    pub(crate) fn ahead(&self, offset: Offset, epoch: &str) -> Option<Offset> {
         let may_come = match self.epoch.run_of(epoch) {
             Some(run) if epoch != self.epoch.as_str() => match self.runs.end(run, self.top) {
                 Some(end) => end == self.top,
-                None => return Some(0),
+                None => return Some(Offset::START),
             },
             _ => epoch.is_empty() || epoch == self.epoch.as_str(),
         };
@@ -227,12 +228,13 @@ impl HistoryRing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::tests::runs;
     use touchline_protocol::publication::{Content, LogPosition};
 
     fn ring(published: u64, size: usize) -> HistoryRing {
         let mut ring = HistoryRing::new(Epoch::from_bits(1));
         for offset in 1..=published {
-            let place = LogPosition { offset, epoch: "e", time_ms: 1 };
+            let place = LogPosition { offset: Offset(offset), epoch: "e", time_ms: 1 };
             let content = Content { data: "1".into(), ..Content::default() };
             ring.append(Arc::new(Publication::encode("c", &content, Some(place))), size, 100 + offset);
         }
@@ -240,11 +242,17 @@ mod tests {
     }
 
     fn offsets(found: &[Arc<Publication>]) -> Vec<u64> {
-        found.iter().map(|p| p.offset).collect()
+        found.iter().map(|p| p.offset.0).collect()
     }
 
     fn recover(ring: &HistoryRing, offset: u64, mode: RecoveryMode) -> Option<Vec<u64>> {
-        let from = Recover { offset, epoch: ring.epoch.as_str().into(), mode, limit: 300, size_max: usize::MAX };
+        let from = Recover {
+            offset: Offset(offset),
+            epoch: ring.epoch.as_str().into(),
+            mode,
+            limit: 300,
+            size_max: usize::MAX,
+        };
         ring.recover(&from).map(|found| offsets(&found))
     }
 
@@ -268,7 +276,7 @@ mod tests {
     fn another_epoch_is_not_recovered_and_an_empty_one_is() {
         let ring = ring(3, 5);
         let from = |epoch: &str| Recover {
-            offset: 1,
+            offset: Offset(1),
             epoch: epoch.into(),
             mode: RecoveryMode::Stream,
             limit: 300,
@@ -284,15 +292,12 @@ mod tests {
         let channel = Epoch::from_bits(1);
         let mut ring = ring(10, 20);
         ring.epoch = channel.in_run(4);
-        ring.set_runs(Runs {
-            known: (1..=4).map(|number| (number, number)).collect(),
-            first: vec![(1, 1), (2, 4), (4, 8)],
-        });
+        ring.set_runs(runs(&[1, 2, 3, 4].map(|number| (number, number)), &[(1, 1), (2, 4), (4, 8)]));
         let ends = [(1, Some(3)), (2, Some(7)), (3, Some(7)), (4, Some(10)), (9, None)];
         for (run, end) in ends {
             for offset in 0..=11 {
                 let from = Recover {
-                    offset,
+                    offset: Offset(offset),
                     epoch: channel.in_run(run).as_str().into(),
                     mode: RecoveryMode::Stream,
                     limit: 300,
@@ -305,18 +310,23 @@ mod tests {
                     4 if offset == 11 => Some(11),
                     _ => None,
                 };
-                assert_eq!(ring.ahead(offset, &from.epoch), ahead, "offset {offset} of run {run}");
+                assert_eq!(ring.ahead(Offset(offset), &from.epoch), ahead.map(Offset), "offset {offset} of run {run}");
             }
         }
-        assert!(!ring.is_position(1, channel.as_str()), "one without a run is of another kind of channel");
-        assert!(!ring.is_position(1, Epoch::from_bits(2).in_run(4).as_str()), "another life of the channel");
+        assert!(!ring.is_position(Offset(1), channel.as_str()), "one without a run is of another kind of channel");
+        assert!(!ring.is_position(Offset(1), Epoch::from_bits(2).in_run(4).as_str()), "another life of the channel");
     }
 
     #[test]
     fn more_than_the_limit_is_not_recovered() {
         let ring = ring(10, 10);
-        let from =
-            |limit| Recover { offset: 5, epoch: "".into(), mode: RecoveryMode::Stream, limit, size_max: usize::MAX };
+        let from = |limit| Recover {
+            offset: Offset(5),
+            epoch: "".into(),
+            mode: RecoveryMode::Stream,
+            limit,
+            size_max: usize::MAX,
+        };
         assert!(ring.recover(&from(4)).is_none());
         assert!(ring.recover(&from(5)).is_some());
     }
@@ -347,7 +357,7 @@ mod tests {
         ];
         for (since, reverse, limit, expected) in cases {
             assert_eq!(
-                offsets(&ring.read(*since, *reverse, *limit, usize::MAX)),
+                offsets(&ring.read(since.map(Offset), *reverse, *limit, usize::MAX)),
                 *expected,
                 "{since:?} {reverse} {limit}"
             );
@@ -360,7 +370,7 @@ mod tests {
         ring.trim(102);
         assert_eq!(offsets(&ring.read(None, false, 9, usize::MAX)), [3, 4]);
         ring.trim(1_000);
-        assert_eq!(ring.position().offset, 4);
+        assert_eq!(ring.position().offset, Offset(4));
         assert_eq!(recover(&ring, 4, RecoveryMode::Stream), Some(vec![]));
         assert_eq!(recover(&ring, 3, RecoveryMode::Stream), None);
     }
@@ -368,12 +378,12 @@ mod tests {
     #[test]
     fn a_ring_holds_its_size_and_knows_what_is_missing() {
         let full = ring(5, 5);
-        assert_eq!((full.floor, offsets(&full.read(None, false, 9, usize::MAX))), (0, vec![1, 2, 3, 4, 5]));
+        assert_eq!((full.floor.0, offsets(&full.read(None, false, 9, usize::MAX))), (0, vec![1, 2, 3, 4, 5]));
         let over = ring(6, 5);
-        assert_eq!((over.floor, offsets(&over.read(None, false, 9, usize::MAX))), (1, vec![2, 3, 4, 5, 6]));
+        assert_eq!((over.floor.0, offsets(&over.read(None, false, 9, usize::MAX))), (1, vec![2, 3, 4, 5, 6]));
         let none = ring(3, 0);
         assert_eq!(offsets(&none.read(None, false, 9, usize::MAX)), [3], "the last one is always there");
-        assert_eq!(over.next_offset(), 7);
+        assert_eq!(over.next_offset(), Offset(7));
     }
 
     #[test]
@@ -384,7 +394,11 @@ mod tests {
         for (now_ms, next_ms, floor) in [(100, Some(101), 0), (101, Some(102), 1), (102, Some(103), 2), (103, None, 3)]
         {
             ring.trim(now_ms);
-            assert_eq!((ring.next_expiry_ms(), ring.floor, ring.position().offset), (next_ms, floor, 3), "{now_ms}");
+            assert_eq!(
+                (ring.next_expiry_ms(), ring.floor.0, ring.position().offset.0),
+                (next_ms, floor, 3),
+                "{now_ms}"
+            );
         }
     }
 
@@ -392,14 +406,14 @@ mod tests {
     fn a_top_is_raised_and_never_lowered() {
         let mut ring = ring(3, 5);
         for (top, expected) in [(2, 3), (3, 3), (9, 9), (4, 9)] {
-            ring.raise(top);
-            assert_eq!(ring.position().offset, expected);
+            ring.raise(Offset(top));
+            assert_eq!(ring.position().offset, Offset(expected));
         }
         ring.clear();
-        assert_eq!((ring.floor, ring.position().offset, ring.next_expiry_ms()), (9, 9, None));
+        assert_eq!((ring.floor.0, ring.position().offset.0, ring.next_expiry_ms()), (9, 9, None));
         for (until, offset, floor, top) in [(5, 8, 9, 9), (9, 11, 9, 11), (10, 11, 10, 11)] {
-            ring.clear_at(until, offset);
-            assert_eq!((ring.floor, ring.position().offset), (floor, top));
+            ring.clear_at(Offset(until), Offset(offset));
+            assert_eq!((ring.floor.0, ring.position().offset.0), (floor, top));
         }
     }
 
@@ -408,8 +422,14 @@ mod tests {
         let ring = ring(4, 5);
         let size = ring.kept[0].publication.size();
         let recover = |size_max| {
-            ring.recover(&Recover { offset: 1, epoch: "".into(), mode: RecoveryMode::Stream, limit: 3, size_max })
-                .map(|found| found.len())
+            ring.recover(&Recover {
+                offset: Offset(1),
+                epoch: "".into(),
+                mode: RecoveryMode::Stream,
+                limit: 3,
+                size_max,
+            })
+            .map(|found| found.len())
         };
         let (all, last) = (
             ring.kept.iter().skip(1).map(|kept| kept.publication.size()).sum::<usize>(),
@@ -417,26 +437,26 @@ mod tests {
         );
         assert_eq!((recover(all), recover(all - 1)), (Some(3), None));
         assert!(last <= size, "the first one carries the epoch");
-        let read = |size_max| offsets(&ring.read(Some(1), false, 9, size_max));
+        let read = |size_max| offsets(&ring.read(Some(Offset(1)), false, 9, size_max));
         assert_eq!((read(2 * last), read(2 * last - 1), read(0)), (vec![2, 3], vec![2], vec![2]));
-        assert_eq!(offsets(&ring.read(Some(4), false, 9, 0)), [0; 0], "there is none");
+        assert_eq!(offsets(&ring.read(Some(Offset(4)), false, 9, 0)), [0; 0], "there is none");
     }
 
     #[test]
     fn what_was_let_go_of_ends_at_the_floor() {
         let ring = ring(8, 5);
         for (offset, has_let_go) in [(0, true), (2, true), (3, true), (4, false), (8, false)] {
-            assert_eq!(ring.has_let_go_of(offset), has_let_go, "{offset}");
+            assert_eq!(ring.has_let_go_of(Offset(offset)), has_let_go, "{offset}");
             assert_eq!(
-                ring.get(offset).map(|publication| publication.offset),
+                ring.get(Offset(offset)).map(|publication| publication.offset.0),
                 Some(offset).filter(|offset| *offset > 3),
                 "{offset}"
             );
         }
-        assert_eq!((ring.newest(), ring.proof()), (Some(8), 7));
+        assert_eq!((ring.newest(), ring.proof()), (Some(Offset(8)), Offset(7)));
         let mut empty = ring;
         empty.clear();
-        assert_eq!((empty.newest(), empty.proof()), (None, 8));
+        assert_eq!((empty.newest(), empty.proof()), (None, Offset(8)));
     }
 
     #[test]
@@ -446,14 +466,15 @@ mod tests {
         for (offset, of, expected) in
             [(3, "", None), (4, "", Some(4)), (3, &*epoch, None), (4, &*epoch, Some(4)), (4, "other", None)]
         {
-            assert_eq!(ring.ahead(offset, of), expected, "{offset} of {of}");
+            assert_eq!(ring.ahead(Offset(offset), of), expected.map(Offset), "{offset} of {of}");
         }
         // A run that is not known here may have begun a moment ago, wherever something is.
-        assert_eq!(ring.ahead(1, Epoch::from_bits(1).in_run(9).as_str()), Some(0));
+        assert_eq!(ring.ahead(Offset(1), Epoch::from_bits(1).in_run(9).as_str()), Some(Offset(0)));
         let mut ring = ring;
         ring.epoch = Epoch::from_bits(1).in_run(4);
         for (run, offset, expected) in [(4, 3, None), (4, 4, Some(4)), (9, 4, Some(0))] {
-            assert_eq!(ring.ahead(offset, Epoch::from_bits(1).in_run(run).as_str()), expected, "{offset} of run {run}");
+            let ahead = ring.ahead(Offset(offset), Epoch::from_bits(1).in_run(run).as_str());
+            assert_eq!(ahead, expected.map(Offset), "{offset} of run {run}");
         }
     }
 }

@@ -12,6 +12,7 @@ use std::hash::BuildHasher;
 use filtered::Filtered;
 use touchline_protocol::filter::Filter;
 use touchline_protocol::publication::Tags;
+use touchline_protocol::stream::ChannelName;
 
 /// A channel of this shard, valid while somebody holds a reference to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +65,7 @@ pub enum DeliveryForm {
 
 #[derive(Debug)]
 struct Audience {
-    name: Arc<str>,
+    name: ChannelName,
     references: u32,
     members: Vec<Member>,
     /// Those with a filter, if there are any.
@@ -95,7 +96,7 @@ pub struct Hub {
     /// Memberships with a filter, and its place in the audience.
     filtered: HashMap<u32, u32>,
     /// Channels and slots that have left them, if somebody wants to know.
-    leavers: Option<Vec<(Arc<str>, u32)>>,
+    leavers: Option<Vec<(ChannelName, u32)>>,
 }
 
 impl Hub {
@@ -105,7 +106,7 @@ impl Hub {
     }
 
     /// Channels, and slots that have left them since the last call.
-    pub fn leavers(&mut self) -> impl Iterator<Item = (Arc<str>, u32)> {
+    pub fn leavers(&mut self) -> impl Iterator<Item = (ChannelName, u32)> {
         self.leavers.iter_mut().flat_map(|leavers| leavers.drain(..))
     }
 
@@ -165,7 +166,7 @@ impl Hub {
     }
 
     /// The channel's name.
-    pub fn name(&self, channel: LocalChannel) -> &Arc<str> {
+    pub fn name(&self, channel: LocalChannel) -> &ChannelName {
         &self.audience(channel).name
     }
 
@@ -213,8 +214,8 @@ impl Hub {
         }
         self.free_memberships.push(membership.0);
         if self.leavers.is_some() {
-            let name = Arc::clone(self.name(channel));
-            self.leavers.iter_mut().for_each(|leavers| leavers.push((Arc::clone(&name), slot)));
+            let name = self.name(channel).clone();
+            self.leavers.iter_mut().for_each(|leavers| leavers.push((name.clone(), slot)));
         }
     }
 

@@ -5,6 +5,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use hashbrown::{Equivalent, HashMap};
+use touchline_protocol::stream::ChannelName;
 
 use crate::request::StreamPosition;
 
@@ -20,7 +21,7 @@ const ENTRY: usize = 160;
 /// A key of a channel, kept once for the table and the order.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Keyed {
-    channel: Arc<str>,
+    channel: ChannelName,
     key: Box<str>,
 }
 
@@ -59,8 +60,8 @@ impl Idempotency {
     }
 
     /// Remembers a result.
-    pub(crate) fn put(&mut self, channel: &Arc<str>, key: Box<str>, result: Option<StreamPosition>, now_ms: u64) {
-        let keyed = Arc::new(Keyed { channel: Arc::clone(channel), key });
+    pub(crate) fn put(&mut self, channel: &ChannelName, key: Box<str>, result: Option<StreamPosition>, now_ms: u64) {
+        let keyed = Arc::new(Keyed { channel: channel.clone(), key });
         self.bytes += keyed.size();
         self.order.push_back((now_ms + KEEP_MS, Arc::clone(&keyed)));
         self.results.insert(keyed, result);
@@ -82,6 +83,7 @@ impl Idempotency {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use touchline_protocol::Offset;
 
     #[test]
     fn a_key_is_remembered_for_its_channel_and_its_time() {
@@ -134,7 +136,7 @@ mod tests {
     #[test]
     fn a_key_is_remembered_with_its_result_and_goes_by_itself() {
         let mut keys = Idempotency::default();
-        let position = StreamPosition { offset: 3, ..StreamPosition::default() };
+        let position = StreamPosition { offset: Offset(3), ..StreamPosition::default() };
         keys.put(&"a".into(), "k".into(), Some(position.clone()), 1_000);
         keys.put(&"a".into(), "l".into(), None, 1_001);
         assert_eq!((keys.get("a", "k", 1_000), keys.get("a", "l", 1_000)), (Some(Some(position)), Some(None)));

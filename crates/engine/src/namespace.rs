@@ -12,8 +12,10 @@ use serde::Deserialize;
 use touchline_protocol::Error;
 use touchline_protocol::data::is_plain_text;
 use touchline_protocol::filter::FilterLimits;
+use touchline_protocol::stream::Retention;
 
 use crate::duration;
+use crate::duration::millis;
 
 /// What a channel of one namespace is and who may do what with it. Everything is off unless switched on.
 #[derive(Debug, Clone, Deserialize)]
@@ -116,6 +118,15 @@ impl ChannelOptions {
     /// Whether the channel has offsets and keeps publications.
     pub fn has_history(&self) -> bool {
         self.history_size > 0 && !self.history_ttl.is_zero()
+    }
+
+    /// How much of its log a channel with these options keeps.
+    pub fn retention(&self) -> Retention {
+        Retention {
+            size: self.history_size,
+            ttl_ms: millis(self.history_ttl),
+            meta_ttl_ms: millis(self.history_meta_ttl),
+        }
     }
 }
 

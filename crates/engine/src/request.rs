@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use touchline_protocol::publication::{Content, EncodedPush};
+use touchline_protocol::stream::{ChannelName, Offset, Run, RunStart};
 use touchline_protocol::{Error, Publication};
 
 use crate::directory::DirectoryReply;
@@ -28,7 +29,7 @@ pub struct ConnectionId {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StreamPosition {
     /// The offset; 0 = before the first publication.
-    pub offset: u64,
+    pub offset: Offset,
     /// The epoch; empty in a channel without history.
     pub epoch: Epoch,
 }
@@ -100,40 +101,40 @@ fn letters(bits: u64) -> [u8; PART] {
 /// today's history if its run is known, and did not end before its offset.
 #[derive(Debug, Clone, Default)]
 pub struct Runs {
-    /// Those that the backend knows: number and id, by rising number. The last is the current one. Empty = the backend
-    /// has no runs.
-    pub known: Arc<[(u64, u64)]>,
-    /// Numbers of runs and the first offset that each gave in the channel, by rising number.
-    pub first: Vec<(u64, u64)>,
+    /// The runs that the backend knows, by rising number. The last one is the current run. Empty = the backend has no
+    /// runs.
+    pub known: Arc<[Run]>,
+    /// Where runs begin in the channel, by rising number.
+    pub first: Vec<RunStart>,
 }
 
 impl Runs {
     /// The last offset of a run in a channel whose last offset is `top`; none = the run is not known. A run that gave
     /// none ends where it began.
-    pub(crate) fn end(&self, run: &str, top: u64) -> Option<u64> {
+    pub(crate) fn end(&self, run: &str, top: Offset) -> Option<Offset> {
         let is_it = |id: u64| letters(id) == *run.as_bytes();
-        let (number, _) = self.known.iter().rev().find(|(_, id)| is_it(*id))?;
-        let next = self.first.get(self.first.partition_point(|(later, _)| later <= number));
-        Some(next.map_or(top, |(_, first)| first.saturating_sub(1)))
+        let run = self.known.iter().rev().find(|run| is_it(run.id))?;
+        let next = self.first.get(self.first.partition_point(|later| later.number <= run.number));
+        Some(next.map_or(top, |next| next.first.previous()))
     }
 
     /// A run gave nothing of today's history from an offset on: the next one did.
-    pub(crate) fn end_before(&mut self, id: u64, offset: u64) {
-        let Some((number, _)) = self.known.iter().find(|(_, known)| *known == id) else { return };
-        let index = self.first.partition_point(|(later, _)| later <= number);
-        match (self.first.get_mut(index), self.known.iter().find(|(later, _)| later > number)) {
-            (Some((_, first)), _) => *first = offset.min(*first),
-            (None, Some((next, _))) => self.first.push((*next, offset)),
+    pub(crate) fn end_before(&mut self, id: u64, offset: Offset) {
+        let Some(run) = self.known.iter().find(|run| run.id == id) else { return };
+        let index = self.first.partition_point(|later| later.number <= run.number);
+        match (self.first.get_mut(index), self.known.iter().find(|later| later.number > run.number)) {
+            (Some(next), _) => next.first = next.first.min(offset),
+            (None, Some(next)) => self.first.push(RunStart { number: next.number, first: offset }),
             (None, None) => {}
         }
     }
 
     /// The current run has given an offset.
-    pub(crate) fn note(&mut self, offset: u64) {
-        if let Some((current, _)) = self.known.last()
-            && self.first.last().is_none_or(|(last, _)| last < current)
+    pub(crate) fn note(&mut self, offset: Offset) {
+        if let Some(current) = self.known.last()
+            && self.first.last().is_none_or(|last| last.number < current.number)
         {
-            self.first.push((*current, offset));
+            self.first.push(RunStart { number: current.number, first: offset });
         }
     }
 }
@@ -162,7 +163,7 @@ pub enum Request {
     Appended(Appended),
     /// Of the store: somebody else has stored something in this life and run of the channel, and its last offset is
     /// this or higher.
-    Advanced(Epoch, u64),
+    Advanced(Epoch, Offset),
     /// Of the cluster: the channel is heard from now on.
     SubscribedToBackend,
     /// Of the cluster or the store: what it keeps of the channel; none = it can't be had now.
@@ -195,9 +196,9 @@ impl Request {
 #[derive(Debug)]
 pub struct Appended {
     /// Its offset.
-    pub offset: u64,
+    pub offset: Offset,
     /// The channel's offset before it.
-    pub previous: u64,
+    pub previous: Offset,
     /// The channel's epoch, where that may change unseen; without a run where it is not known which one stored it.
     pub epoch: Option<Epoch>,
     /// What was published.
@@ -210,15 +211,15 @@ pub struct Loaded {
     /// The epoch.
     pub epoch: Epoch,
     /// The offset that was asked behind.
-    pub behind: u64,
+    pub behind: Offset,
     /// The number of the load, as it was asked for.
     pub number: u64,
     /// Offsets and payloads, oldest first.
-    pub kept: Vec<(u64, Bytes)>,
+    pub kept: Vec<(Offset, Bytes)>,
     /// The channel's last offset.
-    pub top: u64,
+    pub top: Offset,
     /// Nothing behind it is missing in `kept`.
-    pub floor: u64,
+    pub floor: Offset,
     /// What may be missing up to the floor has gone by its age only: whoever knows the channel for a shorter time than
     /// that misses nothing.
     pub is_aged: bool,
@@ -235,11 +236,20 @@ pub struct Subscribe {
     pub recover: Option<Recover>,
 }
 
+/// A position in the words of a client or of a backend, which need not be one of the channel.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ClientPosition {
+    /// The offset; 0 = before the first publication.
+    pub offset: Offset,
+    /// The epoch; empty = the channel's current epoch.
+    pub epoch: Box<str>,
+}
+
 /// A position from which a returning client wants to go on.
 #[derive(Debug, Clone)]
 pub struct Recover {
     /// The last offset that it has.
-    pub offset: u64,
+    pub offset: Offset,
     /// Its epoch; empty = whichever is current.
     pub epoch: Box<str>,
     /// All that was missed, or the latest only.
@@ -271,7 +281,7 @@ pub struct History {
     /// How many at most; `None` = all, 0 = the position only.
     pub limit: Option<usize>,
     /// Behind this position (before it, if reversed).
-    pub since: Option<(u64, Box<str>)>,
+    pub since: Option<ClientPosition>,
     /// Newest first.
     pub reverse: bool,
     /// Bytes of publications, JSON: the answer ends before the publication that goes beyond, but holds one. None =
@@ -364,7 +374,7 @@ pub struct Subscribed {
 #[derive(Debug, Clone)]
 pub struct Delivery {
     /// The channel.
-    pub channel: Arc<str>,
+    pub channel: ChannelName,
     /// What is to be delivered.
     pub event: ChannelEvent,
     /// Subscribers of the channel on all shards.
@@ -388,8 +398,19 @@ pub enum ChannelEvent {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// Runs by their numbers and ids, and where they begin in the channel.
+    pub(crate) fn runs(known: &[(u64, u64)], first: &[(u64, u64)]) -> Runs {
+        let known = known.iter().map(|&(number, id)| Run { number, id }).collect();
+        let first = first.iter().map(|&(number, first)| RunStart { number, first: Offset(first) }).collect();
+        Runs { known, first }
+    }
+
+    fn starts(runs: &Runs) -> Vec<(u64, u64)> {
+        runs.first.iter().map(|start| (start.number, start.first.0)).collect()
+    }
 
     fn publications(count: u64, bytes: usize) -> Vec<Arc<Publication>> {
         let content = Content { data: Bytes::from(format!("\"{}\"", "x".repeat(bytes))), ..Content::default() };
@@ -417,9 +438,10 @@ mod tests {
 
     #[test]
     fn a_run_ends_where_the_next_one_began() {
-        let mut runs = Runs { known: [(1, 11), (2, 12), (5, 15)].into(), first: vec![(1, 1), (5, 8)] };
+        let mut runs = runs(&[(1, 11), (2, 12), (5, 15)], &[(1, 1), (5, 8)]);
         let end = |runs: &Runs, id: u64| {
-            runs.end(Epoch::from_bits(0).in_run(id).as_str().split_once('.').map_or("", |(_, run)| run), 20)
+            runs.end(Epoch::from_bits(0).in_run(id).as_str().split_once('.').map_or("", |(_, run)| run), Offset(20))
+                .map(|end| end.0)
         };
         assert_eq!(
             [end(&runs, 11), end(&runs, 12), end(&runs, 15), end(&runs, 16)],
@@ -427,11 +449,11 @@ mod tests {
         );
         // The current run notes the first offset that it gives, once.
         runs.first.truncate(1);
-        runs.note(8);
-        runs.note(9);
-        assert_eq!(runs.first, [(1, 1), (5, 8)]);
+        runs.note(Offset(8));
+        runs.note(Offset(9));
+        assert_eq!(starts(&runs), [(1, 1), (5, 8)]);
         let mut none = Runs::default();
-        none.note(8);
+        none.note(Offset(8));
         assert!(none.first.is_empty());
     }
 
@@ -493,9 +515,9 @@ mod tests {
     #[test]
     fn a_run_that_gave_nothing_from_an_offset_on_ends_before_it() {
         let ended = |first: &[(u64, u64)], id: u64, offset: u64| {
-            let mut runs = Runs { known: [(1, 11), (2, 12), (5, 15)].into(), first: first.to_vec() };
-            runs.end_before(id, offset);
-            runs.first
+            let mut runs = runs(&[(1, 11), (2, 12), (5, 15)], first);
+            runs.end_before(id, Offset(offset));
+            starts(&runs)
         };
         let two = [(1, 1), (5, 8)];
         for (id, offset, next) in [(11, 4, 4), (12, 3, 3), (11, 9, 8), (15, 2, 8), (99, 2, 8)] {

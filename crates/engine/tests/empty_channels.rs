@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use touchline_engine::request::{Epoch, History, Publish, Recover, Subscribe};
+use touchline_engine::request::{ClientPosition, Epoch, History, Publish, Recover, Subscribe};
 use touchline_engine::{ChannelOptions, ChannelSettings, Channels, ConnectionId, Namespaces, Request, Response};
 use touchline_protocol::Error;
 use touchline_protocol::publication::Content;
+use touchline_protocol::stream::{ChannelName, Offset};
 
 const NOW_MS: u64 = 1_700_000_000_000;
 const META_TTL_MS: u64 = 3_600_000;
@@ -38,7 +39,7 @@ fn subscriber(slot: u32) -> ConnectionId {
 /// Subscribes: the channel's epoch, and whether what was asked for could be recovered.
 fn subscribe(channels: &mut Channels, name: &str, slot: u32, from: Option<Epoch>, now_ms: u64) -> (Epoch, bool) {
     let recover = from.map(|epoch| Recover {
-        offset: 0,
+        offset: Offset(0),
         epoch: epoch.as_str().into(),
         mode: Default::default(),
         limit: 100,
@@ -56,7 +57,8 @@ fn leave(channels: &mut Channels, name: &str, slot: u32, now_ms: u64) {
     assert!(matches!(channels.execute(&name.into(), request, now_ms), Response::Done));
 }
 
-fn ask(channels: &mut Channels, name: &str, since: Option<(u64, Box<str>)>, now_ms: u64) -> Option<Epoch> {
+fn ask(channels: &mut Channels, name: &str, since: Option<(u64, &str)>, now_ms: u64) -> Option<Epoch> {
+    let since = since.map(|(offset, epoch)| ClientPosition { offset: Offset(offset), epoch: epoch.into() });
     let request = Request::History(Box::new(History { since, ..History::default() }));
     match channels.execute(&name.into(), request, now_ms) {
         Response::History { position, .. } => Some(position.epoch),
@@ -69,7 +71,7 @@ fn publish(channels: &mut Channels, name: &str, now_ms: u64) -> u64 {
     let content = Content { data: Bytes::from_static(b"1"), ..Content::default() };
     match channels.execute(&name.into(), Request::Publish(Box::new(Publish { content, ..Publish::default() })), now_ms)
     {
-        Response::Published(Some(position)) => position.offset,
+        Response::Published(Some(position)) => position.offset.0,
         other => panic!("{other:?}"),
     }
 }
@@ -85,7 +87,7 @@ fn looking_at_ever_new_channels_keeps_few_of_them() {
             epochs.push(ask(&mut channels, &name, None, now_ms).expect("there is a history"));
         } else if n % 3 == 1 {
             // A position of another epoch is refused, and makes no more than a question does.
-            assert_eq!(ask(&mut channels, &name, Some((1, "other".into())), now_ms), None);
+            assert_eq!(ask(&mut channels, &name, Some((1, "other")), now_ms), None);
             epochs.push(Epoch::default());
         } else {
             epochs.push(subscribe(&mut channels, &name, 1, None, now_ms).0);
@@ -158,7 +160,7 @@ fn there_are_so_many_channels_and_no_more() {
     // One that was only looked at makes room.
     subscribe(&mut channels, "new", 2, None, NOW_MS);
     assert_eq!(channels.len(), 3);
-    let name: Arc<str> = "more".into();
+    let name: ChannelName = "more".into();
     let recover = None;
     assert!(refused(channels.execute(
         &name,

@@ -12,6 +12,7 @@ use touchline_engine::channels::{BackendCommand, Submitted};
 use touchline_engine::request::{ChannelEvent, Epoch, Loaded, Publish, Runs, Subscribe};
 use touchline_engine::{ChannelOptions, ChannelSettings, Channels, ConnectionId, Namespaces, Request, Response};
 use touchline_protocol::publication::Content;
+use touchline_protocol::stream::{ChannelName, LoadId, Offset};
 
 const NOW_MS: u64 = 1_700_000_000_000;
 
@@ -30,8 +31,8 @@ enum Step {
 
 struct World {
     channels: Channels,
-    name: Arc<str>,
-    stored: Vec<(u64, Bytes)>,
+    name: ChannelName,
+    stored: Vec<(Offset, Bytes)>,
     told: VecDeque<u64>,
     asked: VecDeque<(u64, u64)>,
     read: VecDeque<Loaded>,
@@ -67,8 +68,8 @@ impl World {
     fn submit(&mut self, request: Request) -> Submitted {
         let outcome = self.channels.submit(&self.name, request, NOW_MS);
         for act in self.channels.backend_commands() {
-            let BackendCommand::LoadStored(_, behind, number) = act else { panic!("{act:?}") };
-            self.asked.push_back((behind, number));
+            let BackendCommand::LoadStored { load: LoadId { behind, number }, .. } = act else { panic!("{act:?}") };
+            self.asked.push_back((behind.0, number));
         }
         let given = self.channels.deliveries();
         self.given += given
@@ -86,25 +87,27 @@ impl World {
                 let publish = Request::Publish(Box::new(Publish { content, ..Publish::default() }));
                 let Submitted::Store(storing) = self.submit(publish) else { panic!("the store keeps it") };
                 let offset = self.stored.len() as u64 + 1;
-                self.stored.push((offset, storing.payload.into()));
+                self.stored.push((Offset(offset), storing.payload.into()));
                 self.told.push_back(offset);
                 true
             }
-            Step::Tell => {
-                self.told.pop_front().map(|top| self.submit(Request::Advanced(Epoch::from_bits(7), top))).is_some()
-            }
+            Step::Tell => self
+                .told
+                .pop_front()
+                .map(|top| self.submit(Request::Advanced(Epoch::from_bits(7), Offset(top))))
+                .is_some(),
             Step::Read => {
                 let Some((behind, number)) = self.asked.pop_front() else { return false };
-                let kept = self.stored.iter().filter(|(offset, _)| *offset > behind).cloned().collect();
+                let kept = self.stored.iter().filter(|(offset, _)| offset.0 > behind).cloned().collect();
                 let top = self.stored.len() as u64;
                 let runs = Runs::default();
                 self.read.push_back(Loaded {
                     epoch: Epoch::from_bits(7),
-                    behind,
+                    behind: Offset(behind),
                     number,
                     kept,
-                    top,
-                    floor: behind,
+                    top: Offset(top),
+                    floor: Offset(behind),
                     is_aged: false,
                     runs,
                 });
@@ -123,7 +126,7 @@ impl World {
 
     fn top(&mut self) -> u64 {
         match self.submit(Request::History(Box::default())) {
-            Submitted::Done(Response::History { position, .. }) => position.offset,
+            Submitted::Done(Response::History { position, .. }) => position.offset.0,
             other => panic!("{other:?}"),
         }
     }

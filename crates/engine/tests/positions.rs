@@ -6,11 +6,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use proptest::prelude::*;
 use touchline_engine::channels::{BackendCommand, DurablePublication, Submitted};
-use touchline_engine::request::{Appended, ChannelEvent, Epoch, History, Loaded, Recover, Runs, Subscribe};
+use touchline_engine::request::{
+    Appended, ChannelEvent, ClientPosition, Epoch, History, Loaded, Recover, Runs, Subscribe,
+};
 use touchline_engine::{
     ChannelOptions, ChannelSettings, Channels, ConnectionId, Namespaces, RecoveryMode, Request, Response,
 };
 use touchline_protocol::Error;
+use touchline_protocol::stream::{ChannelName, LoadId, Offset, Run, RunStart};
 
 const NOW: u64 = 1_000_000;
 
@@ -22,7 +25,7 @@ fn channels(durable: bool) -> Channels {
     if durable { channels.with_store() } else { channels.in_cluster() }
 }
 
-fn name() -> Arc<str> {
+fn name() -> ChannelName {
     "a".into()
 }
 
@@ -34,14 +37,35 @@ fn object(time_ms: u64) -> Bytes {
     DurablePublication::payload(time_ms, br#"{"data":1}"#)
 }
 
+/// Runs by their numbers and ids, and where they begin in the channel.
+fn runs(known: &[(u64, u64)], first: &[(u64, u64)]) -> Runs {
+    let known = known.iter().map(|&(number, id)| Run { number, id }).collect();
+    let first = first.iter().map(|&(number, first)| RunStart { number, first: Offset(first) }).collect();
+    Runs { known, first }
+}
+
+/// What is kept at an offset.
+fn kept(offset: u64, time_ms: u64) -> (Offset, Bytes) {
+    (Offset(offset), object(time_ms))
+}
+
 fn loaded(behind: u64, top: u64) -> Loaded {
-    let kept = (behind + 1..=top).map(|offset| (offset, object(NOW))).collect();
-    Loaded { epoch: epoch(), behind, number: u64::MAX, kept, top, floor: behind, is_aged: false, runs: Runs::default() }
+    let kept = (behind + 1..=top).map(|offset| kept(offset, NOW)).collect();
+    Loaded {
+        epoch: epoch(),
+        behind: Offset(behind),
+        number: u64::MAX,
+        kept,
+        top: Offset(top),
+        floor: Offset(behind),
+        is_aged: false,
+        runs: Runs::default(),
+    }
 }
 
 fn subscribe(slot: u32, recover: Option<u64>, epoch: Epoch) -> Request {
     let recover = recover.map(|offset| Recover {
-        offset,
+        offset: Offset(offset),
         epoch: epoch.as_str().into(),
         mode: RecoveryMode::Stream,
         limit: 100,
@@ -69,7 +93,7 @@ fn recovered(outcome: Submitted) -> (Option<Vec<u64>>, u32) {
     let work = response.work();
     let Response::Subscribed(subscribed) = response else { panic!("{response:?}") };
     let found = subscribed.recovered.expect("it was asked for");
-    (found.map(|found| found.iter().map(|publication| publication.offset).collect()), work)
+    (found.map(|found| found.iter().map(|publication| publication.offset.0).collect()), work)
 }
 
 #[test]
@@ -82,7 +106,10 @@ fn a_node_that_is_behind_asks_once_for_all_who_are_ahead() {
         })
         .collect();
     let asked = channels.backend_commands();
-    assert!(matches!(&asked[..], [BackendCommand::Load(_, _, 5, _)]), "one question for all: {asked:?}");
+    assert!(
+        matches!(&asked[..], [BackendCommand::Load { load: LoadId { behind: Offset(5), .. }, .. }]),
+        "one question for all: {asked:?}"
+    );
     channels.submit(&name(), Request::Loaded(Some(Box::new(loaded(5, 10)))), NOW);
     assert_eq!(channels.take_ready().len(), 1);
     for (slot, request) in (1..).zip(waiting) {
@@ -94,7 +121,7 @@ fn a_node_that_is_behind_asks_once_for_all_who_are_ahead() {
 /// The number of the load that was asked for, behind an offset.
 fn asked(channels: &mut Channels, behind: u64) -> u64 {
     match channels.backend_commands()[..] {
-        [BackendCommand::Load(_, _, from, number)] if from == behind => number,
+        [BackendCommand::Load { load: LoadId { behind: from, number }, .. }] if from == Offset(behind) => number,
         ref acts => panic!("{acts:?}"),
     }
 }
@@ -185,8 +212,8 @@ impl Readers {
                 self.submit(request, offset);
             }
             for act in self.channels.backend_commands() {
-                let BackendCommand::LoadStored(_, behind, number) = act else { panic!("{act:?}") };
-                self.asked.push((behind, number));
+                let BackendCommand::LoadStored { load: LoadId { behind, number }, .. } = act else { panic!("{act:?}") };
+                self.asked.push((behind.0, number));
             }
             if !is_ready {
                 return;
@@ -197,7 +224,7 @@ impl Readers {
     fn step(&mut self, (kind, which): (u8, usize)) {
         match kind {
             0 | 1 => self.top += 1,
-            2 => self.tell(Request::Advanced(epoch(), self.top)),
+            2 => self.tell(Request::Advanced(epoch(), Offset(self.top))),
             3 => self.come(self.top),
             4 => self.come(NEVER),
             5 | 6 if !self.asked.is_empty() => {
@@ -276,11 +303,10 @@ fn a_payload_of_a_later_version_is_refused_and_not_passed_over() {
     let mut channels = at(5);
     let mut newer = object(NOW).to_vec();
     newer[0] = 2;
-    let stored = Appended { offset: 6, previous: 5, epoch: Some(epoch()), payload: newer.into() };
+    let stored = Appended { offset: Offset(6), previous: Offset(5), epoch: Some(epoch()), payload: newer.into() };
     channels.submit(&name(), Request::Appended(stored), NOW);
-    assert!(
-        matches!(&channels.backend_commands()[..], [BackendCommand::Unreadable(_, unreadable)] if unreadable.format == 2)
-    );
+    let told = channels.backend_commands();
+    assert!(matches!(&told[..], [BackendCommand::Unreadable { unreadable, .. }] if unreadable.format == 2));
     assert!(
         channels.deliveries().any(|(_, delivery)| matches!(delivery.event, ChannelEvent::Broken)),
         "subscribers know"
@@ -292,8 +318,8 @@ fn a_payload_of_a_later_version_is_refused_and_not_passed_over() {
 #[test]
 fn a_store_that_has_less_than_a_node_remembers_begins_a_new_run() {
     let of_run = |run: u64, behind: u64, top: u64, first: Vec<(u64, u64)>| {
-        let known = (1..=run).map(|number| (number, number + 40)).collect();
-        Loaded { epoch: epoch().in_run(run + 40), runs: Runs { known, first }, ..loaded(behind, top.max(behind)) }
+        let known: Vec<_> = (1..=run).map(|number| (number, number + 40)).collect();
+        Loaded { epoch: epoch().in_run(run + 40), runs: runs(&known, &first), ..loaded(behind, top.max(behind)) }
     };
     let mut channels = channels(true);
     assert!(matches!(channels.submit(&name(), subscribe(0, None, epoch()), NOW), Submitted::Wait(_)));
@@ -301,10 +327,13 @@ fn a_store_that_has_less_than_a_node_remembers_begins_a_new_run() {
     channels.submit(&name(), subscribe(0, None, epoch()), NOW);
     channels.backend_commands();
     channels.catch_up();
-    assert!(matches!(&channels.backend_commands()[..], [BackendCommand::LoadStored(_, 0, _)]));
-    let shorter = Loaded { top: 6, ..of_run(1, 10, 10, vec![(1, 1)]) };
+    assert!(matches!(
+        &channels.backend_commands()[..],
+        [BackendCommand::LoadStored { load: LoadId { behind: Offset::START, .. }, .. }]
+    ));
+    let shorter = Loaded { top: Offset(6), ..of_run(1, 10, 10, vec![(1, 1)]) };
     channels.submit(&name(), Request::Loaded(Some(Box::new(shorter))), NOW);
-    assert!(matches!(&channels.backend_commands()[..], [BackendCommand::BeginRun(_, 41, 7)]));
+    assert!(matches!(&channels.backend_commands()[..], [BackendCommand::BeginRun { lost: 41, first: Offset(7), .. }]));
     assert!(
         channels.deliveries().any(|(_, delivery)| matches!(delivery.event, ChannelEvent::Broken)),
         "subscribers begin anew"
@@ -335,7 +364,7 @@ fn durable_at_10() -> Channels {
 }
 
 fn of_run_41(behind: u64, top: u64) -> Loaded {
-    let runs = Runs { known: [(1, 41)].into(), first: vec![(1, 1)] };
+    let runs = runs(&[(1, 41)], &[(1, 1)]);
     Loaded { epoch: epoch().in_run(41), runs, ..loaded(behind, top) }
 }
 
@@ -345,25 +374,32 @@ fn is_broken(channels: &mut Channels) -> bool {
 
 #[test]
 fn an_offset_that_is_given_a_second_time_shows_that_the_store_was_set_back() {
-    let append =
-        |time_ms| Appended { offset: 6, previous: 5, epoch: Some(epoch().in_run(41)), payload: object(time_ms) };
+    let append = |time_ms| Appended {
+        offset: Offset(6),
+        previous: Offset(5),
+        epoch: Some(epoch().in_run(41)),
+        payload: object(time_ms),
+    };
     let mut channels = durable_at_10();
     channels.submit(&name(), Request::Appended(append(NOW)), NOW);
     assert!(!is_broken(&mut channels) && channels.backend_commands().is_empty(), "it has been read before it was told");
     channels.submit(&name(), Request::Appended(append(NOW + 1)), NOW);
     assert!(
-        matches!(&channels.backend_commands()[..], [BackendCommand::BeginRun(_, 41, 6)]),
+        matches!(&channels.backend_commands()[..], [BackendCommand::BeginRun { lost: 41, first: Offset(6), .. }]),
         "from the lowest offset that was seen on"
     );
     assert!(is_broken(&mut channels), "subscribers begin anew");
     // What it says in the same run is not believed: positions of it may be lost.
     let request = waits(channels.submit(&name(), subscribe(1, Some(10), epoch().in_run(41)), NOW));
-    assert!(matches!(&channels.backend_commands()[..], [BackendCommand::LoadStored(_, 0, _)]));
+    assert!(matches!(
+        &channels.backend_commands()[..],
+        [BackendCommand::LoadStored { load: LoadId { behind: Offset::START, .. }, .. }]
+    ));
     channels.submit(&name(), Request::Loaded(Some(Box::new(of_run_41(0, 12)))), NOW);
     let outcome = channels.submit(&name(), request, NOW);
     assert!(matches!(outcome, Submitted::Done(Response::Refused(Error::STORE_UNAVAILABLE))), "{outcome:?}");
     let request = waits(channels.submit(&name(), subscribe(1, Some(10), epoch().in_run(41)), NOW + 200));
-    let runs = Runs { known: [(1, 41), (2, 42)].into(), first: vec![(1, 1), (2, 6)] };
+    let runs = runs(&[(1, 41), (2, 42)], &[(1, 1), (2, 6)]);
     let in_new_run = Loaded { epoch: epoch().in_run(42), runs, ..loaded(0, 12) };
     channels.submit(&name(), Request::Loaded(Some(Box::new(in_new_run))), NOW + 200);
     assert_eq!(recovered(channels.submit(&name(), request, NOW + 200)).0, None);
@@ -373,21 +409,19 @@ fn an_offset_that_is_given_a_second_time_shows_that_the_store_was_set_back() {
 fn a_note_that_contradicts_the_cache_is_looked_at() {
     // Another life; fewer than are here; others than are here, though there are as many again.
     let other_life = Loaded { epoch: epoch().in_run(42), ..loaded(10, 11) };
-    let others = Loaded { kept: (6..=12).map(|offset| (offset, object(NOW + 1))).collect(), ..of_run_41(5, 12) };
+    let others = Loaded { kept: (6..=12).map(|offset| kept(offset, NOW + 1)).collect(), ..of_run_41(5, 12) };
     let cases = [
         (epoch().in_run(42), 11, 10, other_life, None),
-        (epoch().in_run(41), 6, 5, Loaded { kept: vec![(6, object(NOW))], top: 6, ..of_run_41(5, 6) }, Some(7)),
+        (epoch().in_run(41), 6, 5, Loaded { kept: vec![kept(6, NOW)], top: Offset(6), ..of_run_41(5, 6) }, Some(7)),
         (epoch().in_run(41), 6, 5, others, Some(6)),
         (epoch().in_run(41), 6, 5, of_run_41(5, 10), Some(0)),
     ];
     for (life, top, behind, answer, lost_from) in cases {
         let mut channels = durable_at_10();
-        channels.submit(&name(), Request::Advanced(life, top), NOW);
-        assert!(
-            matches!(channels.backend_commands()[..], [BackendCommand::LoadStored(_, from, _)] if from == behind),
-            "{top}"
-        );
-        channels.submit(&name(), Request::Advanced(life, top), NOW);
+        channels.submit(&name(), Request::Advanced(life, Offset(top)), NOW);
+        let asked = channels.backend_commands();
+        assert!(matches!(asked[..], [BackendCommand::LoadStored { load, .. }] if load.behind.0 == behind), "{top}");
+        channels.submit(&name(), Request::Advanced(life, Offset(top)), NOW);
         assert!(channels.backend_commands().is_empty(), "one look at a time");
         channels.submit(&name(), Request::Loaded(Some(Box::new(answer))), NOW);
         let acts = channels.backend_commands();
@@ -395,15 +429,15 @@ fn a_note_that_contradicts_the_cache_is_looked_at() {
             Some(0) => {
                 assert!(!is_broken(&mut channels), "it only came late");
                 assert!(
-                    matches!(&acts[..], [BackendCommand::LoadStored(..)]),
+                    matches!(&acts[..], [BackendCommand::LoadStored { .. }]),
                     "what came meanwhile is looked at: {acts:?}"
                 );
             }
             lost_from => {
                 assert!(is_broken(&mut channels), "{lost_from:?}");
-                let told = acts
-                    .iter()
-                    .find_map(|act| if let BackendCommand::BeginRun(_, 41, first) = act { Some(*first) } else { None });
+                let told = acts.iter().find_map(|act| {
+                    if let BackendCommand::BeginRun { lost: 41, first, .. } = act { Some(first.0) } else { None }
+                });
                 assert_eq!(told, lost_from);
             }
         }
@@ -416,10 +450,10 @@ fn a_stream_that_went_on_from_an_earlier_state_is_seen_when_the_link_comes_back(
     channels.set_linked(false, NOW);
     channels.set_linked(true, NOW);
     let number = asked(&mut channels, 4);
-    let others = Loaded { kept: (5..=7).map(|offset| (offset, object(NOW + 1))).collect(), number, ..loaded(4, 7) };
+    let others = Loaded { kept: (5..=7).map(|offset| kept(offset, NOW + 1)).collect(), number, ..loaded(4, 7) };
     channels.submit(&name(), Request::Loaded(Some(Box::new(others))), NOW);
     assert!(is_broken(&mut channels));
-    assert!(matches!(&channels.backend_commands()[..], [BackendCommand::BeginStreamRun(_, 0)]));
+    assert!(matches!(&channels.backend_commands()[..], [BackendCommand::BeginStreamRun { lost: 0, .. }]));
 }
 
 #[test]
@@ -438,10 +472,14 @@ fn a_history_is_read_from_where_it_is_whole() {
     );
     (0..5).for_each(|_| drop(channels.submit(&name(), Request::Publish(Box::default()), NOW)));
     let mut read = |offset: u64, reverse: bool| {
-        let history = History { since: Some((offset, "".into())), reverse, ..History::default() };
+        let history = History {
+            since: Some(ClientPosition { offset: Offset(offset), epoch: "".into() }),
+            reverse,
+            ..History::default()
+        };
         match channels.submit(&name(), Request::History(Box::new(history)), NOW) {
             Submitted::Done(Response::History { publications, .. }) => {
-                Some(publications.iter().map(|p| p.offset).collect::<Vec<_>>())
+                Some(publications.iter().map(|p| p.offset.0).collect::<Vec<_>>())
             }
             Submitted::Done(Response::Refused(Error::UNRECOVERABLE_POSITION)) => None,
             other => panic!("{other:?}"),
@@ -460,18 +498,21 @@ fn a_run_that_another_node_has_begun_ends_the_one_before_where_the_store_has_oth
     let mut channels = durable_at_10();
     channels.catch_up();
     assert!(
-        matches!(&channels.backend_commands()[..], [BackendCommand::LoadStored(_, 0, _)]),
+        matches!(
+            &channels.backend_commands()[..],
+            [BackendCommand::LoadStored { load: LoadId { behind: Offset::START, .. }, .. }]
+        ),
         "all that is here is compared"
     );
     // It was set back to 5, and 6 to 12 were given again before the second run began.
-    let given_again = |offset: u64| (offset, object(if offset > 5 { NOW + 1 } else { NOW }));
+    let given_again = |offset: u64| kept(offset, if offset > 5 { NOW + 1 } else { NOW });
     let of_second = || {
-        let runs = Runs { known: [(1, 41), (2, 42)].into(), first: vec![(1, 1)] };
+        let runs = runs(&[(1, 41), (2, 42)], &[(1, 1)]);
         Loaded { epoch: epoch().in_run(42), runs, kept: (1..=12).map(given_again).collect(), ..loaded(0, 12) }
     };
     channels.submit(&name(), Request::Loaded(Some(Box::new(of_second()))), NOW);
     assert!(is_broken(&mut channels));
-    assert!(matches!(&channels.backend_commands()[..], [BackendCommand::BeginRun(_, 41, 6)]));
+    assert!(matches!(&channels.backend_commands()[..], [BackendCommand::BeginRun { lost: 41, first: Offset(6), .. }]));
     let request = waits(channels.submit(&name(), subscribe(1, Some(10), epoch().in_run(41)), NOW));
     channels.submit(&name(), Request::Loaded(Some(Box::new(of_second()))), NOW);
     assert_eq!(recovered(channels.submit(&name(), request, NOW)).0, None, "the store may not know it yet");

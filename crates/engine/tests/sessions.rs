@@ -20,6 +20,7 @@ use touchline_engine::{
     Effects, Hub, Namespace, Namespaces, Request, Response, Session, SubscriptionClaims, TokenError, Verifier,
 };
 
+use touchline_protocol::stream::ChannelName;
 use touchline_registry::OwnerId;
 
 use random::{Random, fuzz};
@@ -109,7 +110,7 @@ struct World {
     channels: Channels,
     clients: Vec<Client>,
     /// What the home of each channel has said, and has not arrived.
-    mail: BTreeMap<Arc<str>, VecDeque<Mail>>,
+    mail: BTreeMap<ChannelName, VecDeque<Mail>>,
     now_ms: u64,
 }
 
@@ -161,7 +162,7 @@ impl World {
         for outbound in effects.requests {
             let response = self.channels.execute(&outbound.channel, outbound.request, self.now_ms);
             if let Some(ticket) = outbound.ticket {
-                let home = self.mail.entry(Arc::clone(&outbound.channel)).or_default();
+                let home = self.mail.entry(outbound.channel.clone()).or_default();
                 home.push_back(Mail::Answer(slot, generation, ticket, response));
             }
             self.post_deliveries();
@@ -182,7 +183,7 @@ impl World {
 
     fn post_deliveries(&mut self) {
         for (_, delivery) in self.channels.deliveries() {
-            self.mail.entry(Arc::clone(&delivery.channel)).or_default().push_back(Mail::Delivery(delivery));
+            self.mail.entry(delivery.channel.clone()).or_default().push_back(Mail::Delivery(delivery));
         }
     }
 
@@ -245,7 +246,7 @@ impl World {
                         if session.is_holding() {
                             session.hold(publication.websocket_json().clone(), usize::MAX);
                         } else {
-                            self.clients[slot].receive(&channel, publication.offset);
+                            self.clients[slot].receive(&channel, publication.offset.0);
                         }
                     }
                 }
@@ -391,7 +392,7 @@ fn nothing_is_missing_doubled_or_out_of_order() {
         for channel in CHANNELS {
             let top = match world.channels.execute(&channel.into(), Request::History(Default::default()), world.now_ms)
             {
-                Response::History { position, .. } => position.offset,
+                Response::History { position, .. } => position.offset.0,
                 other => panic!("{other:?}"),
             };
             for client in world.clients.iter().filter(|client| client.subscribed.contains(channel)) {

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use crate::Error;
 use crate::publication::{ClientInfo, Content, LogPosition, Publication};
+use crate::stream::Offset;
 
 /// A JSON string.
 pub fn text(out: &mut Vec<u8>, value: &str) {
@@ -117,7 +118,7 @@ pub fn publication(out: &mut Vec<u8>, content: &Content, place: Option<LogPositi
         client_info(object.key("info"), info);
     }
     if let Some(place) = place {
-        object.number("offset", place.offset);
+        object.number("offset", place.offset.0);
     }
     if !content.tags.is_empty() {
         let out = object.key("tags");
@@ -127,7 +128,7 @@ pub fn publication(out: &mut Vec<u8>, content: &Content, place: Option<LogPositi
     object.number("expires_at", content.expires_ms);
     if let Some(place) = place {
         object.number("time", place.time_ms);
-        if place.offset == 1 {
+        if place.offset == Offset(1) {
             object.text("epoch", place.epoch);
         }
     }
@@ -136,10 +137,10 @@ pub fn publication(out: &mut Vec<u8>, content: &Content, place: Option<LogPositi
 
 /// The place of a publication, behind its other members.
 pub fn place(out: &mut Vec<u8>, place: LogPosition<'_>) {
-    for (name, value) in [("offset", place.offset), ("time", place.time_ms)] {
+    for (name, value) in [("offset", place.offset.0), ("time", place.time_ms)] {
         out.extend_from_slice(format!(",\"{name}\":{value}").as_bytes());
     }
-    if place.offset == 1 {
+    if place.offset == Offset(1) {
         out.extend_from_slice(b",\"epoch\":");
         text(out, place.epoch);
     }

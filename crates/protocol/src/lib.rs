@@ -16,10 +16,12 @@ pub mod lines;
 pub mod message;
 pub mod protobuf;
 pub mod publication;
+pub mod stream;
 pub mod websocket;
 pub mod wire;
 
 pub use code::{Disconnect, Error, Unsubscribe};
 pub use command::Command;
 pub use publication::{ClientInfo, Publication};
+pub use stream::{ChannelName, NamespaceName, Offset};
 pub use wire::Wire;

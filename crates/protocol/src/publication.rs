@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::message::{Encoding, publication_of_json, push_of_json};
+use crate::stream::Offset;
 use crate::websocket::{Opcode, encode_header};
 use crate::wire::Wire;
 use crate::{encode, fossil};
@@ -47,7 +48,7 @@ pub struct Content {
 #[derive(Debug, Clone, Copy)]
 pub struct LogPosition<'a> {
     /// Its offset, from 1 on.
-    pub offset: u64,
+    pub offset: Offset,
     /// The channel's epoch.
     pub epoch: &'a str,
     /// When it was accepted, Unix milliseconds.
@@ -183,7 +184,7 @@ impl EncodingCache {
 #[derive(Debug)]
 pub struct Publication {
     /// Its offset; 0 in a channel without history.
-    pub offset: u64,
+    pub offset: Offset,
     /// From then on nobody is given it any more, Unix milliseconds; 0 = it does not expire.
     pub expires_ms: u64,
     shared: EncodedPush,
@@ -211,7 +212,7 @@ impl Publication {
             write(buffer);
             buffer.push(b'}');
         });
-        Publication { offset: place.map_or(0, |p| p.offset), expires_ms: 0, shared, object }
+        Publication { offset: place.map_or(Offset::START, |p| p.offset), expires_ms: 0, shared, object }
     }
 
     /// Wraps a publication that was encoded elsewhere: `object` is its JSON object without a place.
@@ -406,7 +407,7 @@ mod tests {
 
     #[test]
     fn a_publication_is_framed_once_and_its_object_is_inside() {
-        let place = LogPosition { offset: 2, epoch: "abcdefgh", time_ms: 5 };
+        let place = LogPosition { offset: Offset(2), epoch: "abcdefgh", time_ms: 5 };
         let publication = Publication::encode("news", &content("{\"a\":1}"), Some(place));
         assert_eq!(publication.json(), br#"{"data":{"a":1},"offset":2,"time":5}"#);
         let body = br#"{"push":{"channel":"news","pub":{"data":{"a":1},"offset":2,"time":5}}}"#;
@@ -416,7 +417,7 @@ mod tests {
 
     #[test]
     fn the_first_publication_of_a_stream_carries_its_epoch() {
-        let place = LogPosition { offset: 1, epoch: "abcdefgh", time_ms: 5 };
+        let place = LogPosition { offset: Offset(1), epoch: "abcdefgh", time_ms: 5 };
         let publication = Publication::encode("news", &content("1"), Some(place));
         assert_eq!(publication.json(), br#"{"data":1,"offset":1,"time":5,"epoch":"abcdefgh"}"#);
     }
@@ -439,7 +440,7 @@ mod tests {
             let content = Content { expires_ms, ..content(data) };
             let mut object = Vec::new();
             encode::publication(&mut object, &content, None);
-            let place = LogPosition { offset: 1, epoch: "abcdefgh", time_ms: 5 };
+            let place = LogPosition { offset: Offset(1), epoch: "abcdefgh", time_ms: 5 };
             assert_eq!(Publication::wrap("c", &object, Some(place)).expires_ms, expires_ms, "{data}");
         }
     }
@@ -449,14 +450,14 @@ mod tests {
         let tags = Tags::from([("league".to_owned(), "serie-a".to_owned())]);
         for offset in [0, 1, 2] {
             let content = Content { tags: tags.clone(), ..content("{\"a\":1}") };
-            let place = (offset > 0).then_some(LogPosition { offset, epoch: "abcdefgh", time_ms: 5 });
+            let place = (offset > 0).then_some(LogPosition { offset: Offset(offset), epoch: "abcdefgh", time_ms: 5 });
             let (made, stored) = (Publication::encode("c", &content, place), Publication::encode("c", &content, None));
             let wrapped = Publication::wrap("c", stored.json(), place);
             let said = |publication: &Publication| {
                 serde_json::from_slice::<serde_json::Value>(publication.json()).expect("it is JSON")
             };
             assert_eq!(said(&wrapped), said(&made));
-            assert_eq!((wrapped.offset, wrapped.size()), (offset, made.size()));
+            assert_eq!((wrapped.offset, wrapped.size()), (Offset(offset), made.size()));
             assert_eq!((made.tags(), wrapped.tags()), (tags.clone(), tags.clone()));
             assert_eq!(made.size(), made.websocket_json().len());
         }

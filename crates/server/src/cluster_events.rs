@@ -1,12 +1,12 @@
 //! A node as a part of a cluster: how it joins, and where what comes in goes.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use touchline_cluster::{Cluster, ClusterEvent, Joining, Storage, StreamRun, StreamSettings, join as join_cluster};
 use touchline_engine::Request;
 use touchline_engine::directory::Directory;
 use touchline_engine::request::{Appended, Epoch, Loaded, Runs};
+use touchline_protocol::stream::{ChannelName, LoadId};
 
 use crate::mailbox::{Message, ReplyTo};
 use crate::node::Node;
@@ -98,7 +98,7 @@ pub(crate) fn epoch_of(StreamRun { epoch, run }: StreamRun) -> Epoch {
 
 /// Hands on what other nodes say.
 pub(crate) fn take(node: &Node, incoming: ClusterEvent) {
-    let to_channel = |channel: Arc<str>, request: Request| node.send_home(channel, request);
+    let to_channel = |channel: ChannelName, request: Request| node.send_home(channel, request);
     match incoming {
         ClusterEvent::Joined(nodes) => {
             node.set_version_conflict(None);
@@ -122,7 +122,7 @@ pub(crate) fn take(node: &Node, incoming: ClusterEvent) {
             node.send_to_shards(|| Message::Linked(is_linked));
             node.is_linked.store(is_linked, Relaxed);
         }
-        ClusterEvent::Advanced { namespace } => node.send_to_shards(|| Message::Advanced(Arc::clone(&namespace))),
+        ClusterEvent::Advanced { namespace } => node.send_to_shards(|| Message::Advanced(namespace.clone())),
         ClusterEvent::ScopeMessage { scope, message } => {
             node.send_to_registry(RegistryMessage::ScopeMessage { scope, message })
         }
@@ -144,7 +144,7 @@ pub(crate) fn take(node: &Node, incoming: ClusterEvent) {
             );
         }
         ClusterEvent::Subscribed { channel } => to_channel(channel, Request::SubscribedToBackend),
-        ClusterEvent::Loaded { channel, behind: (behind, number), history } => {
+        ClusterEvent::Loaded { channel, load: LoadId { behind, number }, history } => {
             let loaded = history.map(|history| {
                 let kept = history.kept.into_iter().map(|stored| (stored.offset, stored.payload)).collect();
                 let epoch = epoch_of(history.life);

@@ -10,6 +10,7 @@ use touchline_engine::session::{ServerSubscription, Ticket};
 use touchline_engine::{ConnectionId, Delivery, Request, Response, ShardId};
 use touchline_protocol::Disconnect;
 use touchline_protocol::publication::EncodedPush;
+use touchline_protocol::stream::{ChannelName, NamespaceName};
 use touchline_registry::OwnerId;
 
 use crate::glob::Glob;
@@ -26,7 +27,7 @@ pub(crate) enum Message {
     /// A connection of which a proxy has told whose it is.
     Introduced { socket: std::net::TcpStream, remote: Remote, side: Side, is_for_lines: bool },
     /// To the home of a channel.
-    Request { channel: Arc<str>, request: Request, asker: ReplyTo },
+    Request { channel: ChannelName, request: Request, asker: ReplyTo },
     /// From the home of a channel to a session of this shard.
     Answer { connection: ConnectionId, ticket: Ticket, response: Response },
     /// To an operation that waits on this shard's thread, which alone wakes it without a system call.
@@ -41,7 +42,7 @@ pub(crate) enum Message {
     /// Other nodes may have stored publications that nobody told of.
     CatchUp,
     /// The cluster keeps more of this namespace than before.
-    Advanced(Arc<str>),
+    Advanced(NamespaceName),
     /// Something that another node wants every node to do.
     Broadcast { message: Bytes, reply: Option<Box<dyn FnOnce(Vec<u8>) + Send>> },
     /// To one client, if it is still there.
@@ -116,7 +117,7 @@ pub(crate) enum UserAction {
 /// Questions about a shard.
 pub(crate) enum Inspection {
     /// Channels at home here that fit a pattern (none = all), with their subscribers.
-    Channels { pattern: Option<Arc<Glob>>, reply: oneshot::Sender<Vec<(Arc<str>, u64)>> },
+    Channels { pattern: Option<Arc<Glob>>, reply: oneshot::Sender<Vec<(ChannelName, u64)>> },
     /// Whether the shard turns: it answers.
     Turn { reply: oneshot::Sender<()> },
     /// How many channels at home here have subscribers.

@@ -13,6 +13,7 @@ use touchline_engine::{Request, Response, ShardId, session};
 
 use bytes::Bytes;
 use touchline_protocol::Error;
+use touchline_protocol::stream::ChannelName;
 use touchline_registry::OwnerId;
 use touchline_store::Store;
 use touchline_store::stats::Stats;
@@ -206,13 +207,13 @@ impl Node {
     }
 
     /// Tells the home of a channel something that nobody waits for.
-    pub(crate) fn send_home(&self, channel: Arc<str>, request: Request) {
+    pub(crate) fn send_home(&self, channel: ChannelName, request: Request) {
         let home = self.home(&channel);
         self.send(home, Message::Request { channel, request, asker: ReplyTo::Nobody });
     }
 
     /// The same; [`Node::wake`] must follow.
-    pub(crate) fn enqueue_home(&self, channel: Arc<str>, request: Request) {
+    pub(crate) fn enqueue_home(&self, channel: ChannelName, request: Request) {
         let home = self.home(&channel);
         self.enqueue(home, Message::Request { channel, request, asker: ReplyTo::Nobody });
     }

@@ -267,12 +267,12 @@ impl RegistryActor {
                     node.command_client(owner, ClientCommand::Disconnect(Disconnect::FORCE_NO_RECONNECT))
                 }
                 DirectoryEffect::Announce(channel, frame) => {
-                    node.send_home(channel, Request::Announce(frame));
+                    node.send_home(channel.into(), Request::Announce(frame));
                 }
                 DirectoryEffect::PublishChanges(channel, json) => {
                     let content = Content { data: json.into(), ..Content::default() };
                     let request = Request::Publish(Box::new(Publish { content, ..Publish::default() }));
-                    node.send_home(channel, request);
+                    node.send_home(channel.into(), request);
                 }
                 DirectoryEffect::Link { scope, to, message } => {
                     if let Some(cluster) = &node.cluster {

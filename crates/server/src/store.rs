@@ -8,10 +8,11 @@ use touchline_engine::duration::millis;
 use touchline_engine::request::{Appended, Epoch, Loaded, Runs, StreamPosition};
 use touchline_engine::{Namespaces, Request, Response};
 use touchline_protocol::Error;
+use touchline_protocol::stream::{ChannelName, LoadId, Offset};
 use touchline_store::stats::StatsSettings as StatsOpening;
 use touchline_store::{
-    Append, AppendedAt, InboxMessage, Limits, LimitsOf, OpenError, Settings as Opening, Store, StoreEvent,
-    StoreRefusal, StoredHistory,
+    Append, AppendedAt, InboxMessage, OpenError, RetentionOf, Settings as Opening, Store, StoreEvent, StoreRefusal,
+    StoredHistory,
 };
 
 use crate::mailbox::{Message, ReplyTo};
@@ -43,7 +44,7 @@ pub(crate) fn opening(
         tls_ca: read_pem("store.primary.tls_ca", &store.primary.tls_ca)?,
         notifier: id.to_owned(),
         timeout: store.primary.timeout,
-        limits: limits_of(Arc::clone(namespaces)),
+        retention: retention_of(Arc::clone(namespaces)),
         migrates: store.migrate,
         commit_delay: store.commit_delay,
         commit_size: store.commit_size,
@@ -53,14 +54,10 @@ pub(crate) fn opening(
     }))
 }
 
-fn limits_of(namespaces: Arc<Namespaces>) -> LimitsOf {
+fn retention_of(namespaces: Arc<Namespaces>) -> RetentionOf {
     Arc::new(move |channel| {
         let options = namespaces.resolve(channel).ok().filter(|options| options.durable)?;
-        Some(Limits {
-            size: options.history_size,
-            ttl_ms: millis(options.history_ttl),
-            meta_ttl_ms: millis(options.history_meta_ttl),
-        })
+        Some(options.retention())
     })
 }
 
@@ -95,7 +92,7 @@ pub(crate) fn stats_opening(settings: &Settings) -> Result<Option<StatsOpening>,
 }
 
 /// Has a publication stored; whoever asked is told when it is safe.
-pub(crate) fn append(node: &Arc<Node>, channel: &Arc<str>, storing: DurablePublication, asker: ReplyTo) {
+pub(crate) fn append(node: &Arc<Node>, channel: &ChannelName, storing: DurablePublication, asker: ReplyTo) {
     let Some(store) = node.store() else { return };
     let of_node = Arc::clone(node);
     let done = move |outcome: Result<AppendedAt, StoreRefusal>| {
@@ -105,40 +102,38 @@ pub(crate) fn append(node: &Arc<Node>, channel: &Arc<str>, storing: DurablePubli
         of_node.enqueue_reply(asker, outcome.map_or_else(|refusal| Response::Refused(refused(refusal)), placed));
     };
     store.append(Append {
-        channel: Arc::clone(channel),
+        channel: channel.clone(),
         payload: storing.payload.into(),
         time_ms: storing.time_ms,
         key: storing.idempotency_key,
         version: storing.version,
         version_epoch: storing.version_epoch,
-        size: storing.size,
-        ttl_ms: storing.ttl_ms,
-        meta_ttl_ms: storing.meta_ttl_ms,
+        retention: storing.retention,
         done: Box::new(done),
     });
 }
 
 /// Has what is kept of a channel removed.
-pub(crate) fn remove(node: &Arc<Node>, channel: &Arc<str>, asker: ReplyTo) {
+pub(crate) fn remove(node: &Arc<Node>, channel: &ChannelName, asker: ReplyTo) {
     let Some(store) = node.store() else { return };
-    let (of_node, of_channel) = (Arc::clone(node), Arc::clone(channel));
+    let (of_node, of_channel) = (Arc::clone(node), channel.clone());
     let done = move |outcome: Result<(), StoreRefusal>| {
         if outcome.is_ok() {
             of_node.send_home(of_channel, Request::Ephemeral(clearing()));
         }
         of_node.reply(asker, outcome.map_or_else(|refusal| Response::Refused(refused(refusal)), |()| Response::Done));
     };
-    store.remove(Arc::clone(channel), Box::new(done));
+    store.remove(channel.clone(), Box::new(done));
 }
 
-/// Asks for what is kept of a channel behind an offset; with it the number of the load.
-pub(crate) fn load(node: &Node, channel: Arc<str>, behind: (u64, u64)) {
+/// Asks the store for the log of a channel.
+pub(crate) fn load(node: &Node, channel: ChannelName, load: LoadId) {
     let (Some(store), Ok(options)) = (node.store(), node.session.namespaces.resolve(&channel)) else { return };
-    store.load(channel, behind, options.history_size, millis(options.history_meta_ttl));
+    store.load(channel, load, options.history_size, millis(options.history_meta_ttl));
 }
 
 /// Has a new run begun after one that has lost what it acknowledged in a channel, from an offset on.
-pub(crate) fn begin_run(node: &Node, channel: Arc<str>, lost: u64, first: u64) {
+pub(crate) fn begin_run(node: &Node, channel: ChannelName, lost: u64, first: Offset) {
     if let Some(store) = node.store() {
         store.begin_run(channel, lost, first);
     }
@@ -210,22 +205,22 @@ fn take(node: &Node, incoming: StoreEvent) {
             let (offset, epoch) = (placed.offset, Some(epoch_of(placed)));
             node.enqueue_home(
                 channel,
-                Request::Appended(Appended { offset, previous: offset.saturating_sub(1), epoch, payload }),
+                Request::Appended(Appended { offset, previous: offset.previous(), epoch, payload }),
             );
         }
         StoreEvent::Settled => node.wake(),
-        StoreEvent::Loaded { channel, behind: (behind, number), history } => {
+        StoreEvent::Loaded { channel, load, history } => {
             let loaded = history.map(|StoredHistory { epoch, top, floor, kept, runs }| {
                 let kept = kept
                     .into_iter()
-                    .map(|(offset, time_ms, object)| (offset, DurablePublication::payload(time_ms, &object)))
+                    .map(|kept| (kept.offset, DurablePublication::payload(kept.time_ms, &kept.object)))
                     .collect();
                 let runs = Runs { known: runs.known, first: runs.first };
-                let run = runs.known.last().map(|(_, id)| *id).unwrap_or_default();
+                let run = runs.known.last().map(|run| run.id).unwrap_or_default();
                 Box::new(Loaded {
                     epoch: Epoch::from_bits(epoch).in_run(run),
-                    behind,
-                    number,
+                    behind: load.behind,
+                    number: load.number,
                     kept,
                     top,
                     floor,

@@ -6,12 +6,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use touchline_protocol::stream::{ChannelName, LoadId, Offset, Retention};
 
 use crate::runs::{KnownRuns, Runs};
 use crate::tfidf::Weights;
 use crate::{
-    Append, Description, EventSink, InboxMessage, Limits, PAYLOAD_HEAD_SIZE, Search, SearchResult, StoreEvent,
-    StoreMetrics, StoredHistory,
+    Append, Description, EventSink, InboxMessage, PAYLOAD_HEAD_SIZE, Search, SearchResult, StoreEvent, StoreMetrics,
+    StoredHistory,
 };
 use crate::{AppendedAt, OnAppended, OnDone, OnQueued, OnSearched, StoreRefusal};
 
@@ -19,7 +20,7 @@ use crate::{AppendedAt, OnAppended, OnDone, OnQueued, OnSearched, StoreRefusal};
 pub(crate) enum WriteRequest {
     Append(Append),
     Remove {
-        channel: Arc<str>,
+        channel: ChannelName,
         done: OnDone,
     },
     /// A channel that was asked for and is not there: it is made, so that its epoch lasts.
@@ -41,9 +42,9 @@ pub(crate) enum WriteRequest {
     /// Begins a new run, unless the current one is not this any more. Offsets of a channel from one on are not those of
     /// the runs before.
     BeginRun {
-        channel: Arc<str>,
+        channel: ChannelName,
         lost: u64,
-        first: u64,
+        first: Offset,
     },
     Close,
 }
@@ -74,8 +75,8 @@ impl ReadRequest {
     pub(crate) fn tell(self, answer: ReadResult, hand: &EventSink) -> Option<HistoryLoad> {
         match (self, answer) {
             (ReadRequest::History(load), ReadResult::History(None)) => return Some(load),
-            (ReadRequest::History(HistoryLoad { channel, behind, .. }), ReadResult::History(history)) => {
-                hand(StoreEvent::Loaded { channel, behind, history })
+            (ReadRequest::History(HistoryLoad { channel, id: load, .. }), ReadResult::History(history)) => {
+                hand(StoreEvent::Loaded { channel, load, history })
             }
             (ReadRequest::Find(_, done), ReadResult::Find(found)) => done(found),
             (ReadRequest::InboxMessages { scope, name, .. }, ReadResult::InboxMessages(letters)) => {
@@ -89,8 +90,8 @@ impl ReadRequest {
     /// Tells that it can't be read.
     pub(crate) fn refuse(self, hand: &EventSink, refusal: StoreRefusal) {
         match self {
-            ReadRequest::History(HistoryLoad { channel, behind, .. }) => {
-                hand(StoreEvent::Loaded { channel, behind, history: None })
+            ReadRequest::History(HistoryLoad { channel, id: load, .. }) => {
+                hand(StoreEvent::Loaded { channel, load, history: None })
             }
             ReadRequest::Find(_, done) => done(Err(refusal)),
             ReadRequest::InboxMessages { scope, name, .. } => {
@@ -102,9 +103,9 @@ impl ReadRequest {
 
 /// A channel whose history is asked for.
 pub(crate) struct HistoryLoad {
-    pub(crate) channel: Arc<str>,
+    pub(crate) channel: ChannelName,
     /// The offset, and the number of the load.
-    pub(crate) behind: (u64, u64),
+    pub(crate) id: LoadId,
     pub(crate) size: usize,
     pub(crate) meta_ttl_ms: u64,
 }
@@ -113,9 +114,9 @@ pub(crate) struct HistoryLoad {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WriteResult {
     /// A publication has its place; it is new, or its key or version was there before.
-    Appended { offset: u64, epoch: u64, run: u64, is_new: bool },
+    Appended { offset: Offset, epoch: u64, run: u64, is_new: bool },
     /// A channel is there.
-    Made { epoch: u64, top: u64 },
+    Made { epoch: u64, top: Offset },
     /// A letter is kept under this id; none = there is no room for it.
     Queued(Option<u64>),
     /// There is nothing to say of it.
@@ -129,13 +130,13 @@ pub(crate) enum Done {
     Placed {
         placed: AppendedAt,
         is_new: bool,
-        channel: Arc<str>,
+        channel: ChannelName,
         payload: Bytes,
         done: OnAppended,
     },
     Made {
-        channel: Arc<str>,
-        behind: (u64, u64),
+        channel: ChannelName,
+        load: LoadId,
         history: Option<StoredHistory>,
     },
     /// A channel is there, and somebody has published in it meanwhile: it has to be read.
@@ -158,12 +159,21 @@ impl Done {
                 WriteRequest::Append(Append { channel, payload, done, .. }),
                 WriteResult::Appended { offset, epoch, run, is_new },
             ) => Done::Placed { placed: AppendedAt { offset, epoch, run }, is_new, channel, payload, done },
-            (WriteRequest::Make(HistoryLoad { channel, behind, .. }), WriteResult::Made { epoch, top: 0 }) => {
+            (
+                WriteRequest::Make(HistoryLoad { channel, id: load, .. }),
+                WriteResult::Made { epoch, top: Offset::START },
+            ) => {
                 let runs = Runs { known: KnownRuns::clone(known), first: Vec::new() };
                 Done::Made {
                     channel,
-                    behind,
-                    history: Some(StoredHistory { epoch, top: 0, floor: 0, kept: Vec::new(), runs }),
+                    load,
+                    history: Some(StoredHistory {
+                        epoch,
+                        top: Offset::START,
+                        floor: Offset::START,
+                        kept: Vec::new(),
+                        runs,
+                    }),
                 }
             }
             (WriteRequest::Make(load), WriteResult::Made { .. }) => Done::Unread(load),
@@ -194,10 +204,8 @@ impl Done {
                 }
                 done(Ok(placed));
             }
-            Done::Made { channel, behind, history } => hand(StoreEvent::Loaded { channel, behind, history }),
-            Done::Unread(load) => {
-                hand(StoreEvent::Loaded { channel: load.channel, behind: load.behind, history: None })
-            }
+            Done::Made { channel, load, history } => hand(StoreEvent::Loaded { channel, load, history }),
+            Done::Unread(load) => hand(StoreEvent::Loaded { channel: load.channel, load: load.id, history: None }),
             Done::Posted { letter: InboxMessage { scope, name, .. }, id: Some(id), done } => {
                 figures.inbox_messages.fetch_add(1, Relaxed);
                 hand(StoreEvent::MessageQueued { scope, name });
@@ -212,7 +220,7 @@ impl Done {
 
 impl Append {
     /// What an application has put into the outbox: nobody waits to be told.
-    pub(crate) fn posted(channel: &str, data: &str, key: &str, limits: Limits, time_ms: u64) -> Self {
+    pub(crate) fn posted(channel: &str, data: &str, key: &str, retention: Retention, time_ms: u64) -> Self {
         let mut payload = Vec::with_capacity(PAYLOAD_HEAD_SIZE + data.len());
         // As the engine begins the payload of a publication: format, kind, length of what follows before the object.
         payload.extend_from_slice(&[1, b'P', 8, 0]);
@@ -225,9 +233,7 @@ impl Append {
             key: key.into(),
             version: 0,
             version_epoch: Box::default(),
-            size: limits.size,
-            ttl_ms: limits.ttl_ms,
-            meta_ttl_ms: limits.meta_ttl_ms,
+            retention,
             done: Box::new(|_| ()),
         }
     }
@@ -261,8 +267,8 @@ impl WriteRequest {
             | WriteRequest::DiscardMessages { done, .. } => {
                 done(Err(refusal));
             }
-            WriteRequest::Make(HistoryLoad { channel, behind, .. }) => {
-                hand(StoreEvent::Loaded { channel, behind, history: None })
+            WriteRequest::Make(HistoryLoad { channel, id: load, .. }) => {
+                hand(StoreEvent::Loaded { channel, load, history: None })
             }
             WriteRequest::BeginRun { .. } | WriteRequest::Close => {}
         }

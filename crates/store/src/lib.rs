@@ -24,11 +24,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use batch::{HistoryLoad, ReadRequest, WriteRequest};
 use bytes::Bytes;
 use serde::de::IgnoredAny;
+use touchline_protocol::stream::{ChannelName, LoadId, Offset, Retention};
 
 pub use runs::{KnownRuns, Runs};
 pub use schema::Schema;
 pub use search::{Description, OnSearched, Search, SearchResult};
-pub use settings::{Limits, LimitsOf, Settings, Url, UrlError};
+pub use settings::{RetentionOf, Settings, Url, UrlError};
 
 /// Why a database can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -83,7 +84,7 @@ type EventSink = Arc<dyn Fn(StoreEvent) + Send + Sync>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AppendedAt {
     /// Its offset in its channel: 1, 2, 3 …
-    pub offset: u64,
+    pub offset: Offset,
     /// The channel's epoch.
     pub epoch: u64,
     /// The id of the current run: 40 bits.
@@ -100,7 +101,7 @@ pub type OnQueued = Box<dyn FnOnce(Result<u64, StoreRefusal>) + Send>;
 /// A publication to be stored.
 pub struct Append {
     /// The channel.
-    pub channel: Arc<str>,
+    pub channel: ChannelName,
     /// Handed back as it is by [`StoreEvent::StoredPublication`]: a head of [`HEAD`] bytes and the publication's JSON object, which
     /// is what is stored.
     pub payload: Bytes,
@@ -112,12 +113,8 @@ pub struct Append {
     pub version: u64,
     /// Versions compare within one epoch of the application.
     pub version_epoch: Box<str>,
-    /// Publications that the channel keeps.
-    pub size: usize,
-    /// How long it keeps them, milliseconds.
-    pub ttl_ms: u64,
-    /// How long the position of an empty channel is kept, milliseconds.
-    pub meta_ttl_ms: u64,
+    /// How much of its log the channel keeps.
+    pub retention: Retention,
     /// Is told once it is safe on disk, or can't be.
     pub done: OnAppended,
 }
@@ -174,17 +171,28 @@ fn intact(object: Vec<u8>, place: impl FnOnce() -> String) -> Result<Bytes, Dama
 /// Lengths of time beyond it are for ever: the databases add them to times, in 63 bits.
 const DURATION_MAX_MS: u64 = i64::MAX as u64 / 4;
 
-/// What is kept of a channel.
+/// A publication that the store keeps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptPublication {
+    /// Its offset.
+    pub offset: Offset,
+    /// When it was published, Unix milliseconds.
+    pub time_ms: u64,
+    /// The publication as a JSON object.
+    pub object: Bytes,
+}
+
+/// What the store keeps of a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredHistory {
     /// The channel's epoch.
     pub epoch: u64,
     /// Its last offset; 0 = nothing was ever published.
-    pub top: u64,
+    pub top: Offset,
     /// Nothing behind this offset is missing in `kept`.
-    pub floor: u64,
-    /// Offset, time (Unix milliseconds) and JSON object, oldest first.
-    pub kept: Vec<(u64, u64, Bytes)>,
+    pub floor: Offset,
+    /// The publications, oldest first.
+    pub kept: Vec<KeptPublication>,
     /// Which runs gave its offsets.
     pub runs: Runs,
 }
@@ -192,12 +200,12 @@ pub struct StoredHistory {
 impl StoredHistory {
     /// The same without what is before a hole: a history has none.
     fn whole(mut self) -> Self {
-        let expected = (1..=self.top).rev();
+        let expected = (1..=self.top.0).rev();
         let whole =
-            self.kept.iter().rev().zip(expected).take_while(|((offset, ..), expected)| offset == expected).count();
-        if (whole as u64) < self.top.saturating_sub(self.floor) {
+            self.kept.iter().rev().zip(expected).take_while(|(kept, expected)| kept.offset.0 == *expected).count();
+        if (whole as u64) < self.top.0.saturating_sub(self.floor.0) {
             self.kept.drain(..self.kept.len() - whole);
-            self.floor = self.top - whole as u64;
+            self.floor = Offset(self.top.0 - whole as u64);
         }
         self
     }
@@ -209,7 +217,7 @@ pub enum StoreEvent {
     /// A publication is on disk. Those of one channel come in the order of their offsets.
     Stored {
         /// The channel.
-        channel: Arc<str>,
+        channel: ChannelName,
         /// Where.
         placed: AppendedAt,
         /// As in [`Append::payload`].
@@ -221,23 +229,23 @@ pub enum StoreEvent {
     /// An answer to [`Store::load`]; none = it can't be had now.
     Loaded {
         /// The channel.
-        channel: Arc<str>,
-        /// The offset that was asked behind, and the number that was given with it.
-        behind: (u64, u64),
+        channel: ChannelName,
+        /// The load that this answers.
+        load: LoadId,
         /// Its history.
         history: Option<StoredHistory>,
     },
     /// Another node has stored something.
     Grown {
         /// The channel.
-        channel: Arc<str>,
+        channel: ChannelName,
         /// Its last offset, or one before it, and in which life and run of the channel.
         placed: AppendedAt,
     },
     /// Another node has removed what was kept of a channel.
     Cleared {
         /// The channel.
-        channel: Arc<str>,
+        channel: ChannelName,
     },
     /// What other nodes have stored could not be heard of for a while: any channel may have grown.
     Missed,
@@ -339,8 +347,8 @@ impl Store {
 
     /// Stores a publication; what came of it is told to its `done`.
     pub fn append(&self, mut append: Append) {
-        append.ttl_ms = append.ttl_ms.min(DURATION_MAX_MS);
-        append.meta_ttl_ms = append.meta_ttl_ms.min(DURATION_MAX_MS);
+        append.retention.ttl_ms = append.retention.ttl_ms.min(DURATION_MAX_MS);
+        append.retention.meta_ttl_ms = append.retention.meta_ttl_ms.min(DURATION_MAX_MS);
         self.figures.waiting.fetch_add(1, Relaxed);
         self.write(WriteRequest::Append(append));
     }
@@ -348,17 +356,17 @@ impl Store {
     /// Reads what is kept of a channel behind an offset, at most the last `size`; [`StoreEvent::Loaded`] tells it.
     /// `behind` is the offset, and a number that the answer carries. A channel that is not there yet gets its
     /// epoch, and is forgotten after `meta_ttl_ms` milliseconds if nothing is published.
-    pub fn load(&self, channel: Arc<str>, behind: (u64, u64), size: usize, meta_ttl_ms: u64) {
+    pub fn load(&self, channel: ChannelName, load: LoadId, size: usize, meta_ttl_ms: u64) {
         self.read(ReadRequest::History(HistoryLoad {
             channel,
-            behind,
+            id: load,
             size,
             meta_ttl_ms: meta_ttl_ms.min(DURATION_MAX_MS),
         }));
     }
 
     /// Removes what is kept of a channel. Its position stays.
-    pub fn remove(&self, channel: Arc<str>, done: OnDone) {
+    pub fn remove(&self, channel: ChannelName, done: OnDone) {
         self.write(WriteRequest::Remove { channel, done });
     }
 
@@ -398,7 +406,7 @@ impl Store {
 
     /// Begins a new run if the current run is `lost`, an id as in [`AppendedAt::run`]. The caller knows of a publication
     /// that the database lacks: offsets of the channel from `first` on are of the new run.
-    pub fn begin_run(&self, channel: Arc<str>, lost: u64, first: u64) {
+    pub fn begin_run(&self, channel: ChannelName, lost: u64, first: Offset) {
         self.write(WriteRequest::BeginRun { channel, lost, first });
     }
 

@@ -5,21 +5,23 @@
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use touchline_protocol::stream::{Run, RunStart};
+
 /// Runs that are remembered. Positions of earlier ones can't be recovered.
 pub(crate) const KEPT: u64 = 1_000;
 /// Bits of a run's id: so many are shown, as eight letters.
 const ID_BITS: u32 = 40;
 
-/// The runs that the database knows: number and id, by rising number. The last is the current one.
-pub type KnownRuns = Arc<[(u64, u64)]>;
+/// The runs that the database knows, by rising number. The last one is the current run.
+pub type KnownRuns = Arc<[Run]>;
 
 /// Which runs gave the offsets of a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Runs {
     /// All runs.
     pub known: KnownRuns,
-    /// Numbers of runs and the first offset that each gave in the channel, by rising number.
-    pub first: Vec<(u64, u64)>,
+    /// Where runs begin in the channel, by rising number.
+    pub first: Vec<RunStart>,
 }
 
 /// What this process knows of the runs.

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use touchline_protocol::stream::Retention;
+
 use crate::OpenError;
 use crate::sqlite::files;
 
@@ -80,19 +82,8 @@ impl std::fmt::Debug for Url {
     }
 }
 
-/// How much of a channel is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Publications.
-    pub size: usize,
-    /// How long, milliseconds.
-    pub ttl_ms: u64,
-    /// How long the position of an empty channel is kept, milliseconds.
-    pub meta_ttl_ms: u64,
-}
-
-/// Tells how much of a channel is kept, if it is durable.
-pub type LimitsOf = Arc<dyn Fn(&str) -> Option<Limits> + Send + Sync>;
+/// Gives the retention of a channel by its name; none = the channel is not durable.
+pub type RetentionOf = Arc<dyn Fn(&str) -> Option<Retention> + Send + Sync>;
 
 /// How to open a store.
 #[derive(Clone)]
@@ -107,7 +98,7 @@ pub struct Settings {
     pub notifier: String,
     /// How much of a channel is kept; none = it is not durable. Asked for publications that applications put into
     /// PostgreSQL themselves.
-    pub limits: LimitsOf,
+    pub retention: RetentionOf,
     /// Bring the schema up to date at the start.
     pub migrates: bool,
     /// How long a batch of publications waits for more before it is committed. Zero commits at once; what comes during

@@ -3,7 +3,8 @@
 //! looking makes is small.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+
+use touchline_protocol::stream::ChannelName;
 
 /// Entries that may have become void, beyond as many as there are valid ones, before they are cleared away.
 const SLACK: usize = 64;
@@ -14,7 +15,7 @@ const SLACK: usize = 64;
 pub(super) struct Empties {
     most: usize,
     last: u64,
-    order: VecDeque<(u64, Arc<str>)>,
+    order: VecDeque<(u64, ChannelName)>,
     valid: usize,
 }
 
@@ -26,13 +27,13 @@ impl Empties {
 
     /// Enters a channel: its number, never 0. `is_valid` tells whether a channel still has a number. O(1), seen over
     /// many calls.
-    pub(super) fn enter(&mut self, name: &Arc<str>, is_valid: impl Fn(&str, u64) -> bool) -> u64 {
+    pub(super) fn enter(&mut self, name: &ChannelName, is_valid: impl Fn(&str, u64) -> bool) -> u64 {
         if self.order.len() > 2 * self.valid + SLACK {
             self.order.retain(|(number, name)| is_valid(name, *number));
         }
         self.last += 1;
         self.valid += 1;
-        self.order.push_back((self.last, Arc::clone(name)));
+        self.order.push_back((self.last, name.clone()));
         self.last
     }
 
@@ -47,7 +48,7 @@ impl Empties {
         &mut self,
         is_valid: impl Fn(&str, u64) -> bool,
         is_over: impl Fn(&str) -> bool,
-    ) -> Option<Arc<str>> {
+    ) -> Option<ChannelName> {
         while let Some((number, name)) = self.order.front() {
             let is_valid = is_valid(name, *number);
             if is_valid && self.valid <= self.most && !is_over(name) {

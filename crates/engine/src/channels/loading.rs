@@ -11,9 +11,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use touchline_protocol::Publication;
 use touchline_protocol::publication::LogPosition;
+use touchline_protocol::stream::{ChannelName, Offset};
 
+use super::backend::LogBackend;
 use super::payload::{self, Payload};
-use super::replicated::{LOAD_RETRY_MS, Loading, LogBackend, SyncState};
+use super::replicated::{LOAD_RETRY_MS, Loading, SyncState};
 use super::{BackendCommand, Channel, Channels, Submitted, deliver, give};
 use crate::history::HistoryRing;
 use crate::namespace::ChannelOptions;
@@ -41,7 +43,7 @@ pub(super) enum AheadQuery {
         load: u64,
         /// The most of what is asked for, as of [`HistoryRing::ahead`]; where a run is not known here, the highest
         /// number.
-        most: u64,
+        most: Offset,
     },
     /// It did not have what was asked for. It is not asked again before this time, Unix milliseconds: whoever is ahead
     /// meanwhile waits.
@@ -57,14 +59,14 @@ pub(super) struct Verification {
     /// The number of the load that is it, as any later one is; 0 = none is under way.
     pub(super) load: u64,
     /// What the log backend had when it began, and has still if it has lost nothing.
-    pub(super) top: u64,
+    pub(super) top: Offset,
     /// Another look is needed after it, from this offset on.
-    pub(super) next: Option<u64>,
+    pub(super) next: Option<Offset>,
 }
 
 impl Channels {
     /// Looks at what the log backend has from an offset on, which contradicts what is here. One look at a time.
-    pub(super) fn verify(&mut self, channel: &Arc<str>, from: u64) {
+    pub(super) fn verify(&mut self, channel: &ChannelName, from: Offset) {
         let is_of_store = self.log_backend(channel) == LogBackend::Store;
         let Some(Channel { sync: hearing, log: Some(stored), .. }) = self.table.get_mut(channel) else { return };
         if stored.verification.load > 0 || !matches!(hearing, SyncState::Live) {
@@ -74,12 +76,12 @@ impl Channels {
         // The top of a cluster's channel may be that of its stream.
         let top = if is_of_store { stored.ring.position().offset } else { stored.ring.newest().unwrap_or_default() };
         stored.verification = Verification { load: self.backends.next_load(), top, next: None };
-        self.load(channel, from.saturating_sub(1));
+        self.load(channel, from.previous());
     }
 
     /// Takes a publication that is not behind the cache's top: it is here already, or the log backend was set back and
     /// gives offsets again.
-    fn handle_repeated(&mut self, channel: &Arc<str>, new: &Appended, now_ms: u64) {
+    fn handle_repeated(&mut self, channel: &ChannelName, new: &Appended, now_ms: u64) {
         let Some(stored) = self.table.get(channel).and_then(|known| known.log.as_ref()) else { return };
         if contradicts(&stored.ring, channel, new.offset, &new.payload) {
             self.set_back(channel, new.offset, now_ms);
@@ -90,7 +92,7 @@ impl Channels {
 
     /// The log backend has lost what was acknowledged, from an offset on: subscribers begin anew, and so does the
     /// cache.
-    fn set_back(&mut self, channel: &Arc<str>, first: u64, now_ms: u64) {
+    fn set_back(&mut self, channel: &ChannelName, first: Offset, now_ms: u64) {
         if let Some(stored) = self.table.get_mut(channel).and_then(|known| known.log.as_mut()) {
             let position = stored.ring.position();
             let run = position.epoch.run_id();
@@ -100,8 +102,11 @@ impl Channels {
             stored.ended = Some((run, first));
             stored.ring = HistoryRing::new(Epoch::default());
             self.command(match self.log_backend(channel) {
-                LogBackend::Store => BackendCommand::BeginRun(Arc::clone(channel), run, first),
-                _ => BackendCommand::BeginStreamRun(self.namespaces.namespace_of(channel).into(), run),
+                LogBackend::Store => BackendCommand::BeginRun { channel: channel.clone(), lost: run, first },
+                _ => BackendCommand::BeginStreamRun {
+                    namespace: self.namespaces.namespace_of(channel).into(),
+                    lost: run,
+                },
             });
         }
         self.detach(channel, SyncState::Idle);
@@ -112,7 +117,7 @@ impl Channels {
     /// request came.
     pub(super) fn question(
         &mut self,
-        channel: &Arc<str>,
+        channel: &ChannelName,
         request: &Request,
         came: u64,
         now_ms: u64,
@@ -137,10 +142,10 @@ impl Channels {
     }
 
     /// Asks what there is behind the cache.
-    pub(super) fn ask(&mut self, channel: &Arc<str>, request: &Request) {
+    pub(super) fn ask(&mut self, channel: &ChannelName, request: &Request) {
         let Some(stored) = self.table.get_mut(channel).and_then(|known| known.log.as_mut()) else { return };
         let ahead = position_of(request).and_then(|(offset, epoch)| stored.ring.ahead(offset, epoch));
-        stored.ahead = AheadQuery::Asked { load: self.backends.next_load(), most: ahead.map_or(u64::MAX, most_of) };
+        stored.ahead = AheadQuery::Asked { load: self.backends.next_load(), most: ahead.map_or(Offset::END, most_of) };
         let top = stored.ring.position().offset;
         self.load(channel, top);
     }
@@ -158,7 +163,7 @@ impl Channels {
     /// Takes a publication that a log backend has stored.
     pub(super) fn handle_appended(
         &mut self,
-        channel: &Arc<str>,
+        channel: &ChannelName,
         options: &ChannelOptions,
         new: Appended,
         now_ms: u64,
@@ -172,7 +177,8 @@ impl Channels {
             }
             SyncState::Live if new.offset <= top.offset => self.handle_repeated(channel, &new, now_ms),
             SyncState::Live if new.previous > top.offset => {
-                *hearing = SyncState::Loading(Loading { waiting: BTreeMap::from([(new.offset, new)]), top: 0 });
+                *hearing =
+                    SyncState::Loading(Loading { waiting: BTreeMap::from([(new.offset, new)]), top: Offset::START });
                 self.load(channel, top.offset);
             }
             SyncState::Live => {
@@ -193,7 +199,7 @@ impl Channels {
     /// question.
     pub(super) fn handle_loaded(
         &mut self,
-        channel: &Arc<str>,
+        channel: &ChannelName,
         options: &ChannelOptions,
         loaded: Option<Box<Loaded>>,
         now_ms: u64,
@@ -240,7 +246,7 @@ impl Channels {
     }
 
     /// Makes what was loaded the cache, or a part of it; whether that is done.
-    fn put_in(&mut self, channel: &Arc<str>, options: &ChannelOptions, loaded: Loaded, now_ms: u64) -> bool {
+    fn put_in(&mut self, channel: &ChannelName, options: &ChannelOptions, loaded: Loaded, now_ms: u64) -> bool {
         let is_of_store = self.log_backend(channel) == LogBackend::Store;
         let Some(known) = self.table.get_mut(channel) else { return false };
         let Some(stored) = &mut known.log else { return false };
@@ -258,10 +264,10 @@ impl Channels {
             return false;
         }
         // Another stream, or publications are gone between what is here and what can be had.
-        let is_young = now_ms.saturating_add(AGE_MARGIN_MS) < stored.synced_ms.saturating_add(stored.ttl_ms);
+        let is_young = now_ms.saturating_add(AGE_MARGIN_MS) < stored.synced_ms.saturating_add(stored.retention.ttl_ms);
         let is_sure = loaded.is_aged && (is_young || stored.synced_ms >= self.backends.linked_ms);
         let is_new = !is_same_epoch || loaded.floor > position.offset && !is_sure;
-        if !is_same_epoch && loaded.behind > 0 {
+        if !is_same_epoch && loaded.behind > Offset::START {
             // It was asked behind an offset of another life or run, which says nothing of this one.
             self.begin_anew(channel);
             return false;
@@ -274,7 +280,7 @@ impl Channels {
             stored.ahead = AheadQuery::None;
             if most > loaded.top.max(position.offset) {
                 stored.ahead = AheadQuery::Resting(now_ms + LOAD_RETRY_MS);
-                self.backends.rests.push_back((now_ms + LOAD_RETRY_MS, Arc::clone(channel)));
+                self.backends.rests.push_back((now_ms + LOAD_RETRY_MS, channel.clone()));
             }
         }
         let has_listeners = !known.is_broken && known.listeners.iter().any(|n| *n > 0);
@@ -286,7 +292,7 @@ impl Channels {
         }
         known.is_broken = false;
         if is_new {
-            let first = loaded.kept.first().map_or(loaded.top, |(offset, _)| offset - 1);
+            let first = loaded.kept.first().map_or(loaded.top, |(offset, _)| offset.previous());
             stored.ring = HistoryRing::resume(loaded.epoch, loaded.floor.min(first), loaded.floor);
         }
         let mut runs = loaded.runs;
@@ -313,7 +319,7 @@ impl Channels {
 
     /// The cache is of another life or run. If it has subscribers, they are told to begin anew; else it is loaded from
     /// the beginning.
-    fn begin_anew(&mut self, channel: &Arc<str>) {
+    fn begin_anew(&mut self, channel: &ChannelName) {
         let Some(known) = self.table.get_mut(channel) else { return };
         let Some(stored) = &mut known.log else { return };
         stored.ahead = AheadQuery::None;
@@ -323,12 +329,12 @@ impl Channels {
             self.detach(channel, SyncState::Idle);
         } else {
             known.sync = SyncState::Loading(Loading::default());
-            self.load(channel, 0);
+            self.load(channel, Offset::START);
         }
     }
 
     /// The channel's cache is worth nothing any more: its subscribers begin anew.
-    fn detach(&mut self, channel: &Arc<str>, hearing: SyncState) {
+    fn detach(&mut self, channel: &ChannelName, hearing: SyncState) {
         self.make_ready(channel);
         let has_failed = matches!(hearing, SyncState::Failed(_));
         if let Some(known) = self.table.get_mut(channel) {
@@ -345,16 +351,16 @@ impl Channels {
     /// had then.
     fn append_or_fail(
         &mut self,
-        channel: &Arc<str>,
+        channel: &ChannelName,
         options: &ChannelOptions,
-        offset: u64,
+        offset: Offset,
         payload: &Bytes,
         now_ms: u64,
     ) -> bool {
         match payload::read(payload) {
             Ok(read) => self.append(channel, options, offset, read, now_ms),
             Err(unreadable) => {
-                self.command(BackendCommand::Unreadable(Arc::clone(channel), unreadable));
+                self.command(BackendCommand::Unreadable { channel: channel.clone(), unreadable });
                 self.detach(channel, SyncState::Failed(now_ms + LOAD_RETRY_MS));
                 return false;
             }
@@ -362,7 +368,14 @@ impl Channels {
         true
     }
 
-    fn append(&mut self, channel: &Arc<str>, options: &ChannelOptions, offset: u64, payload: Payload<'_>, now_ms: u64) {
+    fn append(
+        &mut self,
+        channel: &ChannelName,
+        options: &ChannelOptions,
+        offset: Offset,
+        payload: Payload<'_>,
+        now_ms: u64,
+    ) {
         let Some(known) = self.table.get_mut(channel) else { return };
         let Some(stored) = &mut known.log else { return };
         if offset <= stored.ring.position().offset {
@@ -376,40 +389,45 @@ impl Channels {
         let place = LogPosition { offset, epoch: epoch.as_str(), time_ms };
         let publication = Arc::new(Publication::wrap(channel, object, Some(place)));
         stored.ring.trim(now_ms);
-        stored.ring.append(Arc::clone(&publication), options.history_size, time_ms.saturating_add(stored.ttl_ms));
+        stored.ring.append(
+            Arc::clone(&publication),
+            options.history_size,
+            time_ms.saturating_add(stored.retention.ttl_ms),
+        );
         give(&mut self.outgoing, known, publication);
     }
 }
 
 /// The first offset at which a log backend has lost what it had acknowledged, if it has: it has less than there was
 /// when it was asked, or something else than what is here.
-fn first_of_others(channel: &str, stored: &super::ChannelLog, loaded: &Loaded, is_of_store: bool) -> Option<u64> {
+fn first_of_others(channel: &str, stored: &super::ChannelLog, loaded: &Loaded, is_of_store: bool) -> Option<Offset> {
     let (ring, look) = (&stored.ring, stored.verification);
     let top = ring.position().offset;
     let mut here = loaded.kept.iter().take_while(|(offset, _)| *offset <= top);
     if let Some((other, _)) = here.find(|(offset, payload)| contradicts(ring, channel, *offset, payload)) {
         return Some(*other);
     }
-    let is_there = |newest: u64| {
-        let is_it = |offset: u64, payload: &[u8]| match payload::read(payload) {
+    let is_there = |newest: Offset| {
+        let is_it = |offset: Offset, payload: &[u8]| match payload::read(payload) {
             Ok(Payload::Clear(until)) => until >= newest,
             _ => offset == newest,
         };
         loaded.kept.iter().any(|(offset, payload)| is_it(*offset, payload))
     };
-    let is_missing =
-        |newest: &u64| *newest > loaded.floor && *newest <= loaded.top && *newest > loaded.behind && !is_there(*newest);
+    let is_missing = |newest: &Offset| {
+        *newest > loaded.floor && *newest <= loaded.top && *newest > loaded.behind && !is_there(*newest)
+    };
     if let Some(newest) = ring.newest().filter(is_missing) {
         return Some(newest);
     }
     // The top of a cluster's channel may be that of its stream: only what a look began with counts.
-    let of_look = if loaded.number >= look.load { look.top } else { 0 };
+    let of_look = if loaded.number >= look.load { look.top } else { Offset::START };
     let known = if is_of_store { loaded.behind.max(of_look) } else { of_look };
     (loaded.top < known).then_some(loaded.top + 1)
 }
 
 /// Whether a log backend says of an offset up to the cache's top what the cache can't have missed.
-fn contradicts(ring: &HistoryRing, channel: &str, offset: u64, payload: &[u8]) -> bool {
+fn contradicts(ring: &HistoryRing, channel: &str, offset: Offset, payload: &[u8]) -> bool {
     let Ok(Payload::Publication(time_ms, object)) = payload::read(payload) else { return false };
     let epoch = ring.position().epoch;
     let place = LogPosition { offset, epoch: epoch.as_str(), time_ms };
@@ -420,15 +438,15 @@ fn contradicts(ring: &HistoryRing, channel: &str, offset: u64, payload: &[u8]) -
 }
 
 /// What is asked for by a position that is ahead, as of [`HistoryRing::ahead`].
-fn most_of(ahead: u64) -> u64 {
-    if ahead == 0 { u64::MAX } else { ahead }
+fn most_of(ahead: Offset) -> Offset {
+    if ahead == Offset::START { Offset::END } else { ahead }
 }
 
 /// The position that a request goes on from.
-pub(super) fn position_of(request: &Request) -> Option<(u64, &str)> {
+pub(super) fn position_of(request: &Request) -> Option<(Offset, &str)> {
     match request {
         Request::Subscribe(subscribe) => subscribe.recover.as_ref().map(|from| (from.offset, &*from.epoch)),
-        Request::History(history) => history.since.as_ref().map(|(offset, epoch)| (*offset, &**epoch)),
+        Request::History(history) => history.since.as_ref().map(|since| (since.offset, &*since.epoch)),
         _ => None,
     }
 }

@@ -12,6 +12,8 @@
 //! The eight bytes are little-endian: of `P` when it was published, Unix milliseconds; of `C` the last offset that is
 //! removed.
 
+use touchline_protocol::stream::Offset;
+
 /// The format that this version writes, and the highest that it reads.
 pub(super) const FORMAT: u8 = 1;
 
@@ -28,7 +30,7 @@ pub(super) enum Payload<'a> {
     /// Something was published: when, Unix milliseconds, and its JSON object.
     Publication(u64, &'a [u8]),
     /// The history was removed up to an offset.
-    Clear(u64),
+    Clear(Offset),
 }
 
 /// A payload that can't be read: its format is newer than this version, or it is damaged.
@@ -44,8 +46,8 @@ pub(super) fn begin(time_ms: u64, object_length: usize) -> Vec<u8> {
 }
 
 /// The payload that says that the history was removed up to an offset.
-pub(super) fn clear(until: u64) -> Vec<u8> {
-    head(CLEAR, until, 0)
+pub(super) fn clear(until: Offset) -> Vec<u8> {
+    head(CLEAR, until.0, 0)
 }
 
 fn head(kind: u8, number: u64, more: usize) -> Vec<u8> {
@@ -69,7 +71,7 @@ pub(super) fn read(payload: &[u8]) -> Result<Payload<'_>, Unreadable> {
     let number = u64::from_le_bytes(*number);
     match *kind {
         PUBLICATION if object.starts_with(b"{") => Ok(Payload::Publication(number, object)),
-        CLEAR => Ok(Payload::Clear(number)),
+        CLEAR => Ok(Payload::Clear(Offset(number))),
         _ => Err(unreadable),
     }
 }
@@ -87,9 +89,9 @@ mod tests {
     fn the_first_format_is_written_and_read_as_it_was() {
         let object = br#"{"data":{"n":1},"tags":{"a":"b"}}"#;
         assert_eq!(read(PUBLICATION_1), Ok(Payload::Publication(123_456_789, object)));
-        assert_eq!(read(CLEAR_1), Ok(Payload::Clear(42)));
+        assert_eq!(read(CLEAR_1), Ok(Payload::Clear(Offset(42))));
         assert_eq!([&begin(123_456_789, object.len())[..], object].concat(), PUBLICATION_1);
-        assert_eq!(clear(42), CLEAR_1);
+        assert_eq!(clear(Offset(42)), CLEAR_1);
     }
 
     #[test]

@@ -9,12 +9,13 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use touchline_protocol::stream::{ChannelName, LoadId, NamespaceName, Offset};
 use touchline_protocol::{Error, Publication, encode};
 
+use super::backend::{BackendCommand, DurablePublication, LogBackend, Submitted};
 use super::loading::{AheadQuery, Verification, position_of};
 use super::payload::{self, Payload};
 use super::{Channel, Channels, give};
-use crate::duration::millis;
 use crate::namespace::ChannelOptions;
 use crate::request::{Appended, ConnectionId, Epoch, Publish, Request, Response};
 
@@ -47,100 +48,17 @@ pub(super) enum SyncState {
 #[derive(Debug, Default)]
 pub(super) struct Loading {
     /// Publications that are applied after the history, by offset.
-    pub(super) waiting: BTreeMap<u64, Appended>,
+    pub(super) waiting: BTreeMap<Offset, Appended>,
     /// The highest offset that the channel is known to have. If the answer ends below it, the history is requested
     /// again.
-    pub(super) top: u64,
+    pub(super) top: Offset,
 }
 
 /// All channels, sorted by name. A hash map iterates in another order in each process; a simulation must repeat.
-fn in_order(table: &mut HashMap<Arc<str>, Channel>) -> impl Iterator<Item = (&Arc<str>, &mut Channel)> {
+fn in_order(table: &mut HashMap<ChannelName, Channel>) -> impl Iterator<Item = (&ChannelName, &mut Channel)> {
     let mut all: Vec<_> = table.iter_mut().collect();
     all.sort_unstable_by_key(|(name, _)| *name);
     all.into_iter()
-}
-
-/// Who gives a channel its order, and keeps its history.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LogBackend {
-    /// Its home.
-    Memory,
-    /// The cluster.
-    Cluster,
-    /// The store.
-    Store,
-}
-
-/// What a home wants of the cluster or the store.
-#[derive(Debug)]
-pub enum BackendCommand {
-    /// To begin or end hearing a channel.
-    Interest(Arc<str>, bool),
-    /// To read a channel's log: channel, namespace, the offset behind which, and the number of this load, which the
-    /// answer carries.
-    Load(Arc<str>, Arc<str>, u64, u64),
-    /// To get what is there behind an offset, if anything is. An answer may stay away.
-    Check(Arc<str>, Arc<str>, u64, u64),
-    /// What [`BackendCommand::StreamLoad`] is, of a durable channel.
-    LoadStored(Arc<str>, u64, u64),
-    /// To pass something on to all nodes that hear the channel.
-    Broadcast(Arc<str>, Vec<u8>),
-    /// A log backend does not have what it acknowledged: it was set back to an earlier state. A store has to begin a
-    /// new run if the current one still has this id, and nothing of the channel from this offset on is of the run
-    /// before.
-    BeginRun(Arc<str>, u64, u64),
-    /// The same of a namespace's stream in the cluster, which has to begin a new run if the current one still has this
-    /// id; 0 = it is the first.
-    BeginStreamRun(Arc<str>, u64),
-    /// To say in the log that a payload of the channel can't be read.
-    Unreadable(Arc<str>, super::Unreadable),
-}
-
-/// What came of a request.
-#[derive(Debug)]
-pub enum Submitted {
-    /// The answer.
-    Done(Response),
-    /// It has to wait until the channel is heard: submit it again after [`Channels::take_ready`] names the channel.
-    Wait(Request),
-    /// The cluster must keep it: namespace, payload, idempotency key.
-    Append(Arc<str>, Vec<u8>, Box<str>),
-    /// The cluster must drop what it keeps of the channel of this namespace.
-    Purge(Arc<str>),
-    /// The store must keep it.
-    Store(DurablePublication),
-    /// The store must drop what it keeps of the channel.
-    Remove,
-}
-
-/// A publication for the store.
-#[derive(Debug)]
-pub struct DurablePublication {
-    /// As it is to come back.
-    pub payload: Vec<u8>,
-    /// When it was published, Unix milliseconds.
-    pub time_ms: u64,
-    /// As of [`Publish::idempotency_key`].
-    pub idempotency_key: Box<str>,
-    /// As of [`Publish::version`].
-    pub version: u64,
-    /// As of [`Publish::version_epoch`].
-    pub version_epoch: Box<str>,
-    /// Publications that the channel keeps.
-    pub size: usize,
-    /// How long it keeps them, milliseconds.
-    pub ttl_ms: u64,
-    /// How long its position outlives them, milliseconds.
-    pub meta_ttl_ms: u64,
-}
-
-impl DurablePublication {
-    /// The payload of a publication, out of what a store keeps of it.
-    pub fn payload(time_ms: u64, object: &[u8]) -> Bytes {
-        let mut payload = payload::begin(time_ms, object.len());
-        payload.extend_from_slice(object);
-        payload.into()
-    }
 }
 
 /// What channels know of those who keep them.
@@ -152,16 +70,16 @@ pub(super) struct Backends {
     /// When the link came, Unix milliseconds.
     pub(super) linked_ms: u64,
     commands: Vec<BackendCommand>,
-    ready: Vec<Arc<str>>,
+    ready: Vec<ChannelName>,
     /// Loads that were asked for, of all channels: the number of the last one.
     asked: u64,
     /// Channels of which a log backend has denied something, with the time when it may be asked again, Unix
     /// milliseconds; in the order of the times.
-    pub(super) rests: VecDeque<(u64, Arc<str>)>,
+    pub(super) rests: VecDeque<(u64, ChannelName)>,
     /// Subscribes that were refused lately; their sessions may have unsubscribed before they heard of it.
-    refused: HashMap<(ConnectionId, Arc<str>), u64>,
+    refused: HashMap<(ConnectionId, ChannelName), u64>,
     /// The same in the order of their times; those that are not in the map any more are void.
-    refused_order: VecDeque<(u64, (ConnectionId, Arc<str>))>,
+    refused_order: VecDeque<(u64, (ConnectionId, ChannelName))>,
 }
 
 impl Backends {
@@ -206,7 +124,7 @@ impl Channels {
     }
 
     /// Carries a request out, or says what has to be done first.
-    pub fn submit(&mut self, channel: &Arc<str>, request: Request, now_ms: u64) -> Submitted {
+    pub fn submit(&mut self, channel: &ChannelName, request: Request, now_ms: u64) -> Submitted {
         if !self.backends.has_cluster && !self.backends.has_store {
             return Submitted::Done(self.execute(channel, request, now_ms));
         }
@@ -246,7 +164,7 @@ impl Channels {
     }
 
     /// Channels whose waiting requests can be submitted again.
-    pub fn take_ready(&mut self) -> Vec<Arc<str>> {
+    pub fn take_ready(&mut self) -> Vec<ChannelName> {
         std::mem::take(&mut self.backends.ready)
     }
 
@@ -262,7 +180,7 @@ impl Channels {
             if namespaces.resolve(name).is_ok_and(|options| side.log_backend(name, options) != LogBackend::Cluster) {
                 continue;
             }
-            let namespace = || -> Arc<str> { namespaces.namespace_of(name).into() };
+            let namespace = || -> NamespaceName { namespaces.namespace_of(name).into() };
             let position = channel.log.as_ref().map(|stored| stored.ring.position());
             if !is_linked && matches!(channel.sync, SyncState::Live) {
                 channel.log.iter_mut().for_each(|stored| stored.synced_ms = now_ms);
@@ -282,30 +200,34 @@ impl Channels {
                         let top = stored.ring.newest().unwrap_or_default();
                         stored.verification = Verification { load: number, top, next: stored.verification.next };
                     }
-                    side.commands.push(BackendCommand::Load(Arc::clone(name), namespace(), behind, number));
+                    side.commands.push(BackendCommand::Load {
+                        channel: name.clone(),
+                        namespace: namespace(),
+                        load: LoadId { behind, number },
+                    });
                 }
                 (SyncState::Subscribing, Some(_), true) => {
-                    side.commands.push(BackendCommand::Interest(Arc::clone(name), true))
+                    side.commands.push(BackendCommand::SetInterest { channel: name.clone(), is_wanted: true })
                 }
                 (SyncState::Subscribing | SyncState::Idle, None, true) => {
                     channel.sync = SyncState::Subscribing;
-                    side.commands.push(BackendCommand::Interest(Arc::clone(name), true));
+                    side.commands.push(BackendCommand::SetInterest { channel: name.clone(), is_wanted: true });
                 }
                 // A client that is ahead is refused until the link is back.
                 (SyncState::Live, _, false)
                     if channel.log.as_ref().is_some_and(|stored| matches!(stored.ahead, AheadQuery::Asked { .. })) =>
                 {
                     channel.log.iter_mut().for_each(|stored| stored.ahead = AheadQuery::None);
-                    side.ready.push(Arc::clone(name));
+                    side.ready.push(name.clone());
                 }
                 (SyncState::Live, _, _) | (_, _, true) => {}
                 // What came before the link went may be lost when it is back; what is still there is read then.
                 (SyncState::Loading(loading), _, false) => {
                     *loading = Loading::default();
-                    side.ready.push(Arc::clone(name));
+                    side.ready.push(name.clone());
                 }
                 // Whoever waits hears now that it can't be had.
-                (_, _, false) => side.ready.push(Arc::clone(name)),
+                (_, _, false) => side.ready.push(name.clone()),
             }
         }
     }
@@ -319,7 +241,7 @@ impl Channels {
         durable.iter().for_each(|name| self.catch_up_with(name));
     }
 
-    fn catch_up_with(&mut self, name: &Arc<str>) {
+    fn catch_up_with(&mut self, name: &ChannelName) {
         let load = self.backends.next_load();
         match self.table.get_mut(name) {
             Some(Channel { sync: hearing @ SyncState::Live, log: Some(stored), .. }) => {
@@ -329,12 +251,12 @@ impl Channels {
                 let floor = stored.ring.floor();
                 self.load(name, floor);
             }
-            _ => drop(self.catch_up_to(name, u64::MAX)),
+            _ => drop(self.catch_up_to(name, Offset::END)),
         }
     }
 
     /// A namespace's stream in the cluster has grown: every cache asks whether it has all that it should have heard.
-    pub fn check_namespace(&mut self, namespace: &Arc<str>) {
+    pub fn check_namespace(&mut self, namespace: &NamespaceName) {
         for (name, channel) in in_order(&mut self.table) {
             let is_kept_there = self
                 .namespaces
@@ -348,21 +270,25 @@ impl Channels {
             {
                 let (behind, side) = (stored.ring.position().offset, &mut self.backends);
                 let number = side.number_load();
-                side.commands.push(BackendCommand::Check(Arc::clone(name), Arc::clone(namespace), behind, number));
+                side.commands.push(BackendCommand::Check {
+                    channel: name.clone(),
+                    namespace: namespace.clone(),
+                    load: LoadId { behind, number },
+                });
             }
         }
     }
 
     /// Another node has stored a publication. What it says of another life, or of an offset that is here, is looked at:
     /// it may have come late, or the log backend may have been set back to an earlier state.
-    fn handle_advanced(&mut self, channel: &Arc<str>, epoch: Epoch, top: u64) -> Submitted {
+    fn handle_advanced(&mut self, channel: &ChannelName, epoch: Epoch, top: Offset) -> Submitted {
         if let Some(Channel { sync: SyncState::Live | SyncState::Loading(_), log: Some(stored), .. }) =
             self.table.get(channel)
         {
             let position = stored.ring.position();
             let is_of_other = epoch != Epoch::default() && epoch != position.epoch;
             if is_of_other || top < position.offset {
-                self.verify(channel, if is_of_other { position.offset.saturating_add(1) } else { top });
+                self.verify(channel, if is_of_other { position.offset.next() } else { top });
                 return Submitted::Done(Response::Done);
             }
         }
@@ -370,7 +296,7 @@ impl Channels {
     }
 
     /// Loads what a cache does not have of a channel that has grown.
-    pub(super) fn catch_up_to(&mut self, channel: &Arc<str>, top: u64) -> Submitted {
+    pub(super) fn catch_up_to(&mut self, channel: &ChannelName, top: Offset) -> Submitted {
         let done = Submitted::Done(Response::Done);
         let Some(Channel { sync: hearing, log: Some(stored), .. }) = self.table.get_mut(channel) else { return done };
         let behind = stored.ring.position().offset;
@@ -385,7 +311,7 @@ impl Channels {
         done
     }
 
-    fn note_refusal(&mut self, connection: ConnectionId, channel: &Arc<str>, outcome: &Submitted, now_ms: u64) {
+    fn note_refusal(&mut self, connection: ConnectionId, channel: &ChannelName, outcome: &Submitted, now_ms: u64) {
         match outcome {
             Submitted::Done(Response::Refused(_)) => self.note_refused(connection, channel, now_ms),
             Submitted::Done(_) => drop(self.was_refused(connection, channel)),
@@ -394,7 +320,7 @@ impl Channels {
     }
 
     /// Remembers for a while that a subscribe was refused. However many are, each costs the same.
-    pub(super) fn note_refused(&mut self, connection: ConnectionId, channel: &Arc<str>, now_ms: u64) {
+    pub(super) fn note_refused(&mut self, connection: ConnectionId, channel: &ChannelName, now_ms: u64) {
         let Backends { refused, refused_order, .. } = &mut self.backends;
         while let Some((at_ms, _)) = refused_order.front()
             && (at_ms + UNUSED_CACHE_TTL_MS <= now_ms || refused_order.len() >= REFUSED_MAX)
@@ -404,23 +330,23 @@ impl Channels {
                 refused.remove(&key);
             }
         }
-        let key = (connection, Arc::clone(channel));
+        let key = (connection, channel.clone());
         refused_order.push_back((now_ms, key.clone()));
         refused.insert(key, now_ms);
     }
 
-    pub(super) fn was_refused(&mut self, connection: ConnectionId, channel: &Arc<str>) -> bool {
-        !self.backends.refused.is_empty() && self.backends.refused.remove(&(connection, Arc::clone(channel))).is_some()
+    pub(super) fn was_refused(&mut self, connection: ConnectionId, channel: &ChannelName) -> bool {
+        !self.backends.refused.is_empty() && self.backends.refused.remove(&(connection, channel.clone())).is_some()
     }
 
-    pub(super) fn forget(&mut self, name: &Arc<str>) {
+    pub(super) fn forget(&mut self, name: &ChannelName) {
         let Some(forgotten) = self.table.remove(name) else { return };
         if let (Some(gone), 1..) = (&mut self.gone, forgotten.peak) {
-            let peak = gone.entry(Arc::clone(name)).or_default();
+            let peak = gone.entry(name.clone()).or_default();
             *peak = forgotten.peak.max(*peak);
         }
         if self.log_backend(name) == LogBackend::Cluster {
-            self.command(BackendCommand::Interest(Arc::clone(name), false));
+            self.command(BackendCommand::SetInterest { channel: name.clone(), is_wanted: false });
         }
     }
 
@@ -448,19 +374,23 @@ impl Channels {
     }
 
     /// Asks for what is kept of a channel behind an offset.
-    pub(super) fn load(&mut self, channel: &Arc<str>, behind: u64) {
+    pub(super) fn load(&mut self, channel: &ChannelName, behind: Offset) {
         let number = self.backends.number_load();
         self.command(match self.log_backend(channel) {
-            LogBackend::Store => BackendCommand::LoadStored(Arc::clone(channel), behind, number),
-            _ => {
-                BackendCommand::Load(Arc::clone(channel), self.namespaces.namespace_of(channel).into(), behind, number)
+            LogBackend::Store => {
+                BackendCommand::LoadStored { channel: channel.clone(), load: LoadId { behind, number } }
             }
+            _ => BackendCommand::Load {
+                channel: channel.clone(),
+                namespace: self.namespaces.namespace_of(channel).into(),
+                load: LoadId { behind, number },
+            },
         });
     }
 
     fn publish_replicated(
         &mut self,
-        channel: &Arc<str>,
+        channel: &ChannelName,
         options: &ChannelOptions,
         keeper: LogBackend,
         publish: &Publish,
@@ -471,8 +401,11 @@ impl Channels {
         let key = publish.idempotency_key.clone();
         if options.has_history() && !publish.skip_history {
             if keeper == LogBackend::Cluster {
-                return self
-                    .if_linked(|side| Submitted::Append(side.namespaces.namespace_of(channel).into(), payload, key));
+                return self.if_linked(|side| Submitted::Append {
+                    namespace: side.namespaces.namespace_of(channel).into(),
+                    payload,
+                    idempotency_key: key,
+                });
             }
             return Submitted::Store(DurablePublication {
                 payload,
@@ -480,9 +413,7 @@ impl Channels {
                 idempotency_key: key,
                 version: publish.version,
                 version_epoch: publish.version_epoch.clone(),
-                size: options.history_size,
-                ttl_ms: millis(options.history_ttl),
-                meta_ttl_ms: millis(options.history_meta_ttl),
+                retention: options.retention(),
             });
         }
         if !key.is_empty() && self.idempotency.get(channel, &key, now_ms).is_some() {
@@ -492,7 +423,7 @@ impl Channels {
             self.idempotency.put(channel, key, None, now_ms);
         }
         if self.backends.has_cluster && self.backends.is_linked {
-            self.command(BackendCommand::Broadcast(Arc::clone(channel), payload));
+            self.command(BackendCommand::Broadcast { channel: channel.clone(), payload });
         } else {
             // Alone or cut off, a node serves its own subscribers.
             self.handle_ephemeral(channel, &payload);
@@ -504,7 +435,7 @@ impl Channels {
     /// first load that was asked for after it came.
     fn when_live(
         &mut self,
-        channel: &Arc<str>,
+        channel: &ChannelName,
         options: &ChannelOptions,
         keeper: LogBackend,
         (request, came): (Request, u64),
@@ -525,7 +456,7 @@ impl Channels {
 
     fn execute_or_synchronize(
         &mut self,
-        channel: &Arc<str>,
+        channel: &ChannelName,
         options: &ChannelOptions,
         keeper: LogBackend,
         (request, came): (Request, u64),
@@ -557,18 +488,18 @@ impl Channels {
             Some(SyncState::Subscribing | SyncState::Loading(_)) => {}
             Some(SyncState::Idle | SyncState::Failed(_)) | None if keeper == LogBackend::Store => {
                 self.channel(channel, options, now_ms).sync = SyncState::Loading(Loading::default());
-                self.load(channel, 0);
+                self.load(channel, Offset::START);
             }
             Some(SyncState::Idle | SyncState::Failed(_)) | None => {
                 self.channel(channel, options, now_ms).sync = SyncState::Subscribing;
-                self.command(BackendCommand::Interest(Arc::clone(channel), true));
+                self.command(BackendCommand::SetInterest { channel: channel.clone(), is_wanted: true });
             }
         }
         Submitted::Wait(request)
     }
 
     /// Gives up a channel that was asked for and that nobody has.
-    pub(super) fn forget_unsynchronized(&mut self, channel: &Arc<str>) {
+    pub(super) fn forget_unsynchronized(&mut self, channel: &ChannelName) {
         let is_unheard =
             |known: &Channel| !matches!(known.sync, SyncState::Live) && known.listeners.iter().all(|n| *n == 0);
         if self.table.get(channel).is_some_and(is_unheard) {
@@ -576,12 +507,12 @@ impl Channels {
         }
     }
 
-    fn handle_subscribed(&mut self, channel: &Arc<str>, options: &ChannelOptions) -> Submitted {
+    fn handle_subscribed(&mut self, channel: &ChannelName, options: &ChannelOptions) -> Submitted {
         let Some(known) = self.table.get_mut(channel) else { return Submitted::Done(Response::Done) };
         if matches!(known.sync, SyncState::Subscribing) {
             if options.has_history() {
                 known.sync = SyncState::Loading(Loading::default());
-                self.load(channel, 0);
+                self.load(channel, Offset::START);
             } else {
                 known.sync = SyncState::Live;
                 self.make_ready(channel);
@@ -595,11 +526,11 @@ impl Channels {
         self.table.get(channel).is_some_and(|known| matches!(known.sync, SyncState::Live))
     }
 
-    pub(super) fn make_ready(&mut self, channel: &Arc<str>) {
-        self.backends.ready.push(Arc::clone(channel));
+    pub(super) fn make_ready(&mut self, channel: &ChannelName) {
+        self.backends.ready.push(channel.clone());
     }
 
-    fn handle_ephemeral(&mut self, channel: &Arc<str>, payload: &[u8]) -> Submitted {
+    fn handle_ephemeral(&mut self, channel: &ChannelName, payload: &[u8]) -> Submitted {
         let Some(known) = self.table.get_mut(channel) else { return Submitted::Done(Response::Done) };
         match payload::read(payload) {
             Ok(Payload::Publication(_, object)) => {
@@ -607,7 +538,7 @@ impl Channels {
                 give(&mut self.outgoing, known, Arc::new(publication));
             }
             Ok(Payload::Clear(_)) => known.log.iter_mut().for_each(|stored| stored.ring.clear()),
-            Err(unreadable) => self.command(BackendCommand::Unreadable(Arc::clone(channel), unreadable)),
+            Err(unreadable) => self.command(BackendCommand::Unreadable { channel: channel.clone(), unreadable }),
         }
         Submitted::Done(Response::Done)
     }
@@ -615,10 +546,10 @@ impl Channels {
 
 /// What a [`Request::Passing`] says when the history of its channel was removed.
 pub fn clearing() -> Bytes {
-    payload::clear(u64::MAX).into()
+    payload::clear(Offset::END).into()
 }
 
 /// The payload that is stored in place of a history which is removed up to an offset.
-pub fn removal(until: u64) -> Vec<u8> {
+pub fn removal(until: Offset) -> Vec<u8> {
     payload::clear(until)
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use touchline_protocol::publication::EncodedPush;
+use touchline_protocol::stream::ChannelName;
 use touchline_protocol::{ClientInfo, Error};
 use touchline_registry::{OwnerId, Stamp};
 
@@ -140,7 +141,7 @@ pub enum DirectoryRequest {
     /// The client is in a channel now: for presence, join and leave.
     Enter {
         /// The channel.
-        channel: Arc<str>,
+        channel: ChannelName,
         /// Who it is.
         info: Arc<ClientInfo>,
         /// It is shown in presence.
@@ -151,7 +152,7 @@ pub enum DirectoryRequest {
     /// It is not any more.
     Exit {
         /// The channel.
-        channel: Arc<str>,
+        channel: ChannelName,
     },
     /// Who is in a channel.
     Presence {

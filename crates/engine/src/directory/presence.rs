@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use touchline_protocol::encode::Object;
 use touchline_protocol::publication::EncodedPush;
+use touchline_protocol::stream::ChannelName;
 use touchline_protocol::{ClientInfo, encode};
 use touchline_registry::{Entry, EntryChange, OwnerId, RegistryEvent};
 
@@ -96,7 +97,7 @@ impl<A> Directory<A> {
     pub(super) fn enter(
         &mut self,
         owner: OwnerId,
-        channel: &Arc<str>,
+        channel: &ChannelName,
         (info, is_shown, is_announced): (&ClientInfo, bool, bool),
         now_ms: u64,
     ) {

@@ -8,7 +8,7 @@ use touchline_protocol::{Disconnect, Error, data};
 use super::refusal::{NO_HISTORY, NO_PRESENCE};
 use super::{Action, AnswerKind, Context, Session, Ticket, Weight};
 use crate::directory::DirectoryRequest;
-use crate::request::{History, Publish, Request, Response};
+use crate::request::{ClientPosition, History, Publish, Request, Response};
 
 impl Session {
     pub(super) fn publish(&mut self, command: u32, request: PublishRequest<'_>, context: &mut Context<'_>) {
@@ -91,7 +91,7 @@ impl Session {
         let most = context.node.client.history_max_publication_limit;
         let history = History {
             limit: Some(usize::try_from(request.limit).map_or(most, |limit| limit.min(most))),
-            since: request.since.map(|since| (since.offset, Box::from(&*since.epoch))),
+            since: request.since.map(|since| ClientPosition { offset: since.offset, epoch: Box::from(&*since.epoch) }),
             reverse: request.reverse,
             size_max: Some(context.node.client.answer_max_size),
         };
@@ -105,7 +105,10 @@ pub(super) fn reply(command: u32, response: Response, context: &mut Context<'_>)
         Response::Published(_) => context.effects.messages.reply(command, &Reply::Publish),
         Response::History { publications, position } => {
             let (epoch, offset) = (position.epoch.as_str(), position.offset);
-            context.effects.messages.reply(command, &Reply::History { publications: &publications, epoch, offset });
+            context
+                .effects
+                .messages
+                .reply(command, &Reply::History { publications: &publications, epoch, offset: offset.0 });
         }
         Response::Refused(error) => context.effects.refuse(command, error),
         Response::Subscribed(_) | Response::Done | Response::Answer(_) => {

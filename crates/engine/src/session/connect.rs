@@ -16,7 +16,7 @@ use super::{
 };
 use crate::claims::{ConnectionClaims, SubscribeOptions, TokenError, connection_claims, expiry};
 use crate::duration::millis;
-use crate::request::Response;
+use crate::request::{ClientPosition, Response};
 
 impl Session {
     pub(super) fn connect(&mut self, command: u32, request: ConnectRequest<'_>, context: &mut Context<'_>) {
@@ -171,7 +171,9 @@ impl Session {
         }
         for (channel, options) in subs {
             let position = positions.get(channel.as_str());
-            let recover = position.filter(|p| p.recover).map(|p| (p.offset, Box::from(&*p.epoch)));
+            let recover = position
+                .filter(|p| p.recover)
+                .map(|p| ClientPosition { offset: p.offset, epoch: Box::from(&*p.epoch) });
             let subscription = match ServerSubscription::from_claims(options, recover) {
                 Ok(subscription) => subscription,
                 Err(_) => {
@@ -289,7 +291,7 @@ enum ConnectRefusal {
 }
 
 impl ServerSubscription {
-    fn from_claims(options: SubscribeOptions, recover: Option<(u64, Box<str>)>) -> Result<Self, Error> {
+    fn from_claims(options: SubscribeOptions, recover: Option<ClientPosition>) -> Result<Self, Error> {
         let take = |json: Option<Box<serde_json::value::RawValue>>| -> Result<Option<Bytes>, Error> {
             json.map(|json| data::take(&json)).transpose()
         };

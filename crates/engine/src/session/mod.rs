@@ -22,6 +22,7 @@ use bytes::Bytes;
 use touchline_protocol::command::{ClientRequest, Command, Commands};
 use touchline_protocol::filter::Filter;
 use touchline_protocol::message::{Messages, Push};
+use touchline_protocol::stream::ChannelName;
 use touchline_protocol::{ClientInfo, Disconnect};
 use touchline_registry::OwnerId;
 
@@ -152,7 +153,7 @@ pub struct Effects {
 #[derive(Debug)]
 pub struct Outbound {
     /// The channel.
-    pub channel: Arc<str>,
+    pub channel: ChannelName,
     /// Comes back with the answer; none = no answer is wanted.
     pub ticket: Option<Ticket>,
     /// The request.
@@ -559,7 +560,7 @@ impl Session {
     }
 
     /// Asks a channel's home for a command.
-    fn request(&mut self, channel: Arc<str>, ticket: Ticket, request: Request, context: &mut Context<'_>) {
+    fn request(&mut self, channel: ChannelName, ticket: Ticket, request: Request, context: &mut Context<'_>) {
         if let Ticket::Reply { weight, .. } = ticket {
             self.flow.begin(weight);
         }
@@ -583,7 +584,7 @@ impl Context<'_> {
         self.now_ms / 1_000
     }
 
-    fn request(&mut self, channel: Arc<str>, ticket: Option<Ticket>, request: Request) {
+    fn request(&mut self, channel: ChannelName, ticket: Option<Ticket>, request: Request) {
         self.effects.requests.push(Outbound { channel, ticket, request });
     }
 }

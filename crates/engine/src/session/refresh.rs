@@ -59,7 +59,7 @@ impl Session {
             let Some(entry) = self.subscriptions[index].entry.as_deref().filter(|entry| entry.is_in) else { continue };
             let info = self.info(entry.info.chan_info.clone());
             let ask = DirectoryRequest::Enter {
-                channel: context.hub.name(self.subscriptions[index].channel).clone(),
+                channel: context.hub.name(self.subscriptions[index].channel).clone().into(),
                 info: Arc::clone(&info),
                 is_shown: entry.is_shown,
                 is_announced: entry.is_announced,

@@ -7,7 +7,7 @@ use touchline_protocol::{Disconnect, Error, Unsubscribe};
 use super::subscribe::Grant;
 use super::{Context, Session, Ticket};
 use crate::claims::Overrides;
-use crate::request::Response;
+use crate::request::{ClientPosition, Response};
 
 /// A server-side subscription to be made.
 #[derive(Debug, Default, Clone)]
@@ -19,7 +19,7 @@ pub struct ServerSubscription {
     /// Options other than the namespace's.
     pub overrides: Overrides,
     /// Position from which to recover.
-    pub recover: Option<(u64, Box<str>)>,
+    pub recover: Option<ClientPosition>,
     /// Unix seconds; 0 = never.
     pub expire_at_s: u32,
 }
@@ -69,7 +69,7 @@ impl Session {
             recoverable: subscription.is_recoverable,
             positioned: subscription.is_positioned,
             epoch: position.epoch.as_str(),
-            offset: position.offset,
+            offset: position.offset.0,
             data: subscription.data(),
             ..Default::default()
         };

@@ -15,7 +15,7 @@ use crate::claims::{BoolValue, Overrides, SubscriptionClaims, TokenError, expiry
 use crate::directory::DirectoryRequest;
 use crate::hub::DeliveryOptions;
 use crate::namespace::ChannelOptions;
-use crate::request::{Recover, Request, Response, Subscribe, Subscribed};
+use crate::request::{ClientPosition, Recover, Request, Response, Subscribe, Subscribed};
 
 /// What a subscription is to be, once it is allowed.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ pub(super) struct Grant {
     pub(super) positioned: bool,
     pub(super) recoverable: bool,
     pub(super) membership_events: bool,
-    pub(super) recover: Option<(u64, Box<str>)>,
+    pub(super) recover: Option<ClientPosition>,
     pub(super) is_server_side: bool,
     pub(super) rejects_unrecovered: bool,
     pub(super) is_delta: bool,
@@ -117,7 +117,8 @@ impl Session {
         grant.positioned = request.positioned && (options.allow_positioning || has_history);
         grant.recoverable = request.recoverable && (options.allow_recovery || has_history);
         grant.membership_events = request.join_leave && has_presence;
-        grant.recover = request.recover.then(|| (request.offset, Box::from(&*request.epoch)));
+        grant.recover =
+            request.recover.then(|| ClientPosition { offset: request.offset, epoch: Box::from(&*request.epoch) });
         grant.is_delta =
             !request.delta.is_empty() && options.allowed_delta_types.iter().any(|kind| *kind == request.delta);
         grant.filter = filter;
@@ -214,7 +215,7 @@ impl Session {
         let announces = option(overrides.join_leave, options.join_leave);
         let presence = option(overrides.presence, options.presence);
         let is_told = option(overrides.force_push_join_leave, options.force_push_join_leave) || grant.membership_events;
-        let recover = grant.recover.filter(|_| is_recoverable).map(|(offset, epoch)| Recover {
+        let recover = grant.recover.filter(|_| is_recoverable).map(|ClientPosition { offset, epoch }| Recover {
             offset,
             epoch,
             mode: options.force_recovery_mode,
@@ -249,12 +250,12 @@ impl Session {
             is_delta: grant.is_delta,
             entry,
             rejects_unrecovered: grant.rejects_unrecovered,
-            recover_offset: recover.map(|r| r.offset),
+            recover_offset: recover.map(|r| r.offset.0),
             extra: has_extra
                 .then(|| Box::new(Extra { chan_info: grant.chan_info, data: grant.data, filter: grant.filter })),
         });
         let name = context.hub.name(local).clone();
-        context.request(name, Some(make_ticket(self.next_serial)), Request::Subscribe(Box::new(request)));
+        context.request(name.into(), Some(make_ticket(self.next_serial)), Request::Subscribe(Box::new(request)));
         Ok(())
     }
 
@@ -287,7 +288,7 @@ impl Session {
             context.effects.asks.push((
                 None,
                 self.who(),
-                DirectoryRequest::Enter { channel, info, is_shown, is_announced },
+                DirectoryRequest::Enter { channel: channel.into(), info, is_shown, is_announced },
             ));
         }
         Some(index)
@@ -356,9 +357,9 @@ impl Session {
         context.hub.release(subscription.channel);
         // Who goes altogether leaves all channels at once, by one word.
         if subscription.entry.is_some_and(|entry| entry.is_in) && !matches!(self.phase, Phase::Closed) {
-            context.effects.asks.push((None, self.who(), DirectoryRequest::Exit { channel: name.clone() }));
+            context.effects.asks.push((None, self.who(), DirectoryRequest::Exit { channel: name.clone().into() }));
         }
-        context.request(name, None, Request::Unsubscribe { connection: context.id, is_answered });
+        context.request(name.into(), None, Request::Unsubscribe { connection: context.id, is_answered });
     }
 }
 
@@ -367,9 +368,9 @@ impl Subscription {
         let recovered = subscribed.recovered.as_ref().and_then(Option::as_ref);
         // A recovered client goes on from the offset that it named: the publications take it to the top.
         let offset = if recovered.is_some_and(|missed| !missed.is_empty()) {
-            self.recover_offset.unwrap_or(subscribed.position.offset)
+            self.recover_offset.unwrap_or(subscribed.position.offset.0)
         } else {
-            subscribed.position.offset
+            subscribed.position.offset.0
         };
         SubscribeResult {
             ttl_s: self.ttl_s(now_s),

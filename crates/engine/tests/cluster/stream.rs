@@ -1,10 +1,10 @@
 //! The stream of a namespace, as JetStream has it.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use touchline_engine::request::{Epoch, Loaded, Runs};
+use touchline_protocol::stream::{ChannelName, Offset};
 
 pub(crate) const SIZE: usize = 8;
 /// Publications of a channel that the stream holds: where a client stands that has missed as many as the history has is
@@ -17,7 +17,7 @@ pub(crate) struct Stream {
     /// Since it was last set back.
     pub(crate) run: u64,
     /// All that was ever stored and is not lost, by channel: the truth.
-    pub(crate) all: HashMap<Arc<str>, Vec<(u64, Bytes)>>,
+    pub(crate) all: HashMap<ChannelName, Vec<(u64, Bytes)>>,
 }
 
 impl Stream {
@@ -46,11 +46,11 @@ impl Stream {
         let floor = if kept.len() < HELD { dropped } else { kept[0].0 };
         Loaded {
             epoch: self.epoch(),
-            behind,
+            behind: Offset(behind),
             number,
-            kept,
-            top,
-            floor: floor.min(top).max(behind),
+            kept: kept.into_iter().map(|(offset, payload)| (Offset(offset), payload)).collect(),
+            top: Offset(top),
+            floor: Offset(floor.min(top).max(behind)),
             is_aged,
             runs: Runs::default(),
         }

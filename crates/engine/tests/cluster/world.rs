@@ -11,6 +11,7 @@ use touchline_engine::{
     ChannelOptions, ChannelSettings, Channels, ConnectionId, Namespaces, RecoveryMode, Request, Response,
 };
 use touchline_protocol::publication::Content;
+use touchline_protocol::stream::{ChannelName, LoadId, Offset};
 
 use crate::random::Random;
 use crate::stream::{Mark, SIZE, Stream, data_of};
@@ -26,7 +27,7 @@ pub(crate) enum State {
 }
 
 pub(crate) struct Fan {
-    channel: Arc<str>,
+    channel: ChannelName,
     connection: ConnectionId,
     state: State,
     visits: u64,
@@ -42,7 +43,7 @@ pub(crate) struct Fan {
 /// A fan, and which of its visits.
 type Visit = (usize, u64);
 /// When it is served, the channel, the offset behind which and the number, whether it is only a check.
-type Asked = (u64, Arc<str>, (u64, u64), bool);
+type Asked = (u64, ChannelName, (u64, u64), bool);
 
 pub(crate) struct Node {
     channels: Channels,
@@ -50,13 +51,13 @@ pub(crate) struct Node {
     /// The newest publication that it knows of the stream, and of which run.
     mark: Option<Mark>,
     run: u64,
-    interests: Vec<Arc<str>>,
+    interests: Vec<ChannelName>,
     /// What comes in, in order: republished, and the server's echo.
-    inbox: Vec<(u64, Arc<str>, Request)>,
+    inbox: Vec<(u64, ChannelName, Request)>,
     /// Loads under way.
     loads: Vec<Asked>,
     /// Requests that wait until a channel is heard, with the fan that asks and which of its visits it is.
-    waiting: HashMap<Arc<str>, Vec<(Request, Visit)>>,
+    waiting: HashMap<ChannelName, Vec<(Request, Visit)>>,
     fans: Vec<Fan>,
     pub(crate) wrongs: [u64; 3],
 }
@@ -172,19 +173,19 @@ impl World {
         self.settle(index);
     }
 
-    fn publish(&mut self, index: usize, channel: &Arc<str>) {
+    fn publish(&mut self, index: usize, channel: &ChannelName) {
         self.published += 1;
         let content = Content { data: self.published.to_string().into(), ..Content::default() };
         let publish = Request::Publish(Box::new(Publish { content, ..Publish::default() }));
         let outcome = self.nodes[index].channels.submit(channel, publish, self.now_ms);
-        let Submitted::Append(_, payload, _) = outcome else {
+        let Submitted::Append { payload, .. } = outcome else {
             assert!(!self.nodes[index].is_linked, "{outcome:?}");
             return;
         };
         let payload = Bytes::from(payload);
         self.stream.last += 1;
         self.note(index, self.stream.last, Some(&payload));
-        let (offset, all) = (self.stream.last, self.stream.all.entry(Arc::clone(channel)).or_default());
+        let (offset, all) = (self.stream.last, self.stream.all.entry(channel.clone()).or_default());
         let previous = all.last().map_or(0, |(offset, _)| *offset);
         all.push((offset, payload.clone()));
         let data = self.published;
@@ -196,8 +197,13 @@ impl World {
                 let at_ms = node.inbox.last().map_or(0, |(at, ..)| *at).max(self.now_ms + self.random.below(40));
                 node.inbox.push((
                     at_ms,
-                    Arc::clone(channel),
-                    Request::Appended(Appended { offset, previous, epoch: None, payload: payload.clone() }),
+                    channel.clone(),
+                    Request::Appended(Appended {
+                        offset: Offset(offset),
+                        previous: Offset(previous),
+                        epoch: None,
+                        payload: payload.clone(),
+                    }),
                 ));
             }
         }
@@ -213,14 +219,14 @@ impl World {
         known.visits += 1;
         let visit = (fan, known.visits);
         let recover = known.last.map(|offset| Recover {
-            offset,
+            offset: Offset(offset),
             epoch: known.epoch.as_str().into(),
             mode: RecoveryMode::Stream,
             limit: 1_000,
             size_max: usize::MAX,
         });
         let request = Request::Subscribe(Box::new(Subscribe { connection: known.connection, recover }));
-        self.submit(index, Arc::clone(&self.nodes[index].fans[fan].channel), request, visit);
+        self.submit(index, self.nodes[index].fans[fan].channel.clone(), request, visit);
         self.settle(index);
     }
 
@@ -243,7 +249,7 @@ impl World {
     /// A fan takes over the position of one of another node that is away: it has moved.
     fn change_places(&mut self, index: usize, fan: usize) {
         let other = (index + 1 + self.random.below(NODES as u64 - 1) as usize) % NODES;
-        let channel = Arc::clone(&self.nodes[index].fans[fan].channel);
+        let channel = self.nodes[index].fans[fan].channel.clone();
         let is_other = |at: &usize| self.nodes[other].fans[*at].channel == channel && self.is_free(other, *at);
         let Some(at) = (0..self.nodes[other].fans.len()).find(is_other).filter(|_| self.is_free(index, fan)) else {
             return;
@@ -263,12 +269,12 @@ impl World {
         known.state = State::Away;
         let (request, visit) =
             (Request::Unsubscribe { connection: known.connection, is_answered }, (fan, known.visits));
-        self.submit(index, Arc::clone(&self.nodes[index].fans[fan].channel), request, visit);
+        self.submit(index, self.nodes[index].fans[fan].channel.clone(), request, visit);
         self.settle(index);
     }
 
     /// As a shard does: what is said about a channel that is not heard yet waits, in order.
-    fn submit(&mut self, index: usize, channel: Arc<str>, request: Request, visit: Visit) {
+    fn submit(&mut self, index: usize, channel: ChannelName, request: Request, visit: Visit) {
         let can_nobody_know = self.can_nobody_know();
         let node = &mut self.nodes[index];
         if let Some(waiting) = node.waiting.get_mut(&channel) {
@@ -276,7 +282,7 @@ impl World {
         }
         let asked = if let Request::Retry(_, asked) = &request { asked } else { &request };
         let recover = match asked {
-            Request::Subscribe(subscribe) => subscribe.recover.as_ref().map(|from| from.offset),
+            Request::Subscribe(subscribe) => subscribe.recover.as_ref().map(|from| from.offset.0),
             _ => None,
         };
         let (fan, is_current) = (visit.0, node.fans[visit.0].visits == visit.1);
@@ -285,7 +291,7 @@ impl World {
             // It has left since, and says so next.
             Submitted::Done(Response::Subscribed(_)) if !is_current => {}
             Submitted::Done(Response::Subscribed(subscribed)) => {
-                let top = subscribed.position.offset;
+                let top = subscribed.position.offset.0;
                 let known = &mut node.fans[fan];
                 // A node that is cut off gives what it has, though the stream may have lost it.
                 let is_ignorant = !node.is_linked && self.has_lost;
@@ -293,7 +299,7 @@ impl World {
                     Some(Some(found)) => {
                         let missed = self.stream.between(&channel, recover.unwrap_or_default(), top);
                         assert!(
-                            is_ignorant || found.iter().map(|found| found.offset).eq(missed),
+                            is_ignorant || found.iter().map(|found| found.offset.0).eq(missed),
                             "recovered from {recover:?}"
                         );
                         let is_later = |due: &u64| self.stream.offset_of(&channel, *due) > Some(top);
@@ -345,19 +351,14 @@ impl World {
             for (number, fan) in fans {
                 match &delivery.event {
                     ChannelEvent::Publication { publication, .. } => {
-                        let due = self.stream.between(&fan.channel, fan.last.unwrap_or_default(), publication.offset);
-                        fan.is_deceived |= due != [publication.offset] && can_nobody_know;
-                        assert!(
-                            due == [publication.offset] || fan.is_deceived,
-                            "{due:?} instead of {}",
-                            publication.offset
-                        );
-                        fan.last = Some(publication.offset);
+                        let offset = publication.offset.0;
+                        let due = self.stream.between(&fan.channel, fan.last.unwrap_or_default(), offset);
+                        fan.is_deceived |= due != [offset] && can_nobody_know;
+                        assert!(due == [offset] || fan.is_deceived, "{due:?} instead of {offset}");
+                        fan.last = Some(offset);
                         fan.due.retain(|due| *due != data_of(publication.json()));
-                        let overlooked = fan
-                            .due
-                            .iter()
-                            .find(|due| self.stream.offset_of(&fan.channel, **due) < Some(publication.offset));
+                        let overlooked =
+                            fan.due.iter().find(|due| self.stream.offset_of(&fan.channel, **due) < Some(offset));
                         fan.is_deceived |= overlooked.is_some() && can_nobody_know;
                         assert!(
                             overlooked.is_none() || fan.is_deceived,
@@ -383,7 +384,7 @@ impl World {
             let ready = self.nodes[index].channels.take_ready();
             for channel in &ready {
                 for (request, visit) in self.nodes[index].waiting.remove(channel).unwrap_or_default() {
-                    self.submit(index, Arc::clone(channel), request, visit);
+                    self.submit(index, channel.clone(), request, visit);
                 }
             }
             self.deliver(index);
@@ -393,22 +394,26 @@ impl World {
             for act in acts {
                 let delay_ms = self.random.below(60);
                 match act {
-                    BackendCommand::Interest(channel, true) => {
+                    BackendCommand::SetInterest { channel, is_wanted: true } => {
                         node.interests.retain(|known| *known != channel);
-                        node.interests.push(Arc::clone(&channel));
+                        node.interests.push(channel.clone());
                         let at_ms = node.inbox.last().map_or(0, |(at, ..)| *at).max(self.now_ms + delay_ms);
                         node.inbox.push((at_ms, channel, Request::SubscribedToBackend));
                     }
-                    BackendCommand::LoadStored(..) => unreachable!("nothing is durable here"),
-                    BackendCommand::Interest(channel, false) => node.interests.retain(|known| *known != channel),
-                    BackendCommand::Load(channel, _, behind, number) => {
-                        node.loads.push((self.now_ms + delay_ms, channel, (behind, number), false))
+                    BackendCommand::LoadStored { .. } => unreachable!("nothing is durable here"),
+                    BackendCommand::SetInterest { channel, is_wanted: false } => {
+                        node.interests.retain(|known| *known != channel)
                     }
-                    BackendCommand::Check(channel, _, behind, number) => {
-                        node.loads.push((self.now_ms + delay_ms, channel, (behind, number), true))
+                    BackendCommand::Load { channel, load: LoadId { behind, number }, .. } => {
+                        node.loads.push((self.now_ms + delay_ms, channel, (behind.0, number), false))
                     }
-                    BackendCommand::BeginStreamRun(_, lost) => is_new_run |= lost == self.stream.run,
-                    BackendCommand::Broadcast(..) | BackendCommand::BeginRun(..) | BackendCommand::Unreadable(..) => {
+                    BackendCommand::Check { channel, load: LoadId { behind, number }, .. } => {
+                        node.loads.push((self.now_ms + delay_ms, channel, (behind.0, number), true))
+                    }
+                    BackendCommand::BeginStreamRun { lost, .. } => is_new_run |= lost == self.stream.run,
+                    BackendCommand::Broadcast { .. }
+                    | BackendCommand::BeginRun { .. }
+                    | BackendCommand::Unreadable { .. } => {
                         panic!("nothing of that is here")
                     }
                 }
@@ -430,7 +435,7 @@ impl World {
             while self.nodes[index].inbox.first().is_some_and(|(at, ..)| *at <= self.now_ms) {
                 let (_, channel, request) = self.nodes[index].inbox.remove(0);
                 if let Request::Appended(stored) = &request {
-                    self.note(index, stored.offset, Some(&stored.payload));
+                    self.note(index, stored.offset.0, Some(&stored.payload));
                 }
                 self.submit_incoming(index, &channel, request);
             }
@@ -443,7 +448,7 @@ impl World {
                 self.nodes[index].wrongs[2] += u64::from(fails);
                 let loaded = (!fails).then(|| Box::new(self.stream.load(&channel, behind, number)));
                 if let Some((sequence, payload)) = loaded.as_ref().and_then(|loaded| loaded.kept.last()) {
-                    self.note(index, *sequence, Some(payload));
+                    self.note(index, sequence.0, Some(payload));
                 } else if !fails && self.stream.all.get(&channel).is_none_or(Vec::is_empty) {
                     self.note(index, self.stream.last, None);
                 }
@@ -454,7 +459,7 @@ impl World {
         }
     }
 
-    fn submit_incoming(&mut self, index: usize, channel: &Arc<str>, request: Request) {
+    fn submit_incoming(&mut self, index: usize, channel: &ChannelName, request: Request) {
         let outcome = self.nodes[index].channels.submit(channel, request, self.now_ms);
         assert!(matches!(outcome, Submitted::Done(_)), "{outcome:?}");
         self.settle(index);
@@ -462,7 +467,7 @@ impl World {
 
     pub(crate) fn disturb(&mut self) {
         let index = self.random.below(NODES as u64) as usize;
-        let channel: Arc<str> = CHANNELS[self.random.below(2) as usize].into();
+        let channel: ChannelName = CHANNELS[self.random.below(2) as usize].into();
         let fans = self.nodes[index].fans.len();
         match self.random.below(100) {
             0..45 => self.publish(index, &channel),

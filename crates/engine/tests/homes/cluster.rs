@@ -4,6 +4,7 @@ use bytes::Bytes;
 use touchline_engine::channels::{clearing, removal};
 use touchline_engine::request::{Appended, Epoch, Loaded};
 use touchline_engine::{ChannelOptions, Request};
+use touchline_protocol::stream::Offset;
 
 use crate::world::{
     START_MS, World, epoch, give_up, grown, history, load, loaded, payload, publish, publish_with, read, recover,
@@ -169,7 +170,7 @@ fn what_a_gap_can_hold_has_a_limit_and_nothing_is_lost_beyond_it() {
 fn subscribers_begin_anew_when_something_is_lost() {
     let other = Epoch::from_bits(8);
     // Another stream; or what is between this cache and what can be had is gone.
-    let cases = [Loaded { epoch: other, ..loaded(5, 8) }, Loaded { floor: 6, ..loaded(5, 8) }];
+    let cases = [Loaded { epoch: other, ..loaded(5, 8) }, Loaded { floor: Offset(6), ..loaded(5, 8) }];
     for lost in cases {
         let mut world = following(5);
         world.submit(stored(6, 7));
@@ -178,20 +179,22 @@ fn subscribers_begin_anew_when_something_is_lost() {
         assert_eq!(world.submit(recover(2, 5, epoch().as_str())), ["waits", "follow a"]);
         assert_eq!(world.submit(unsubscribe(1)), ["done"]);
         assert_eq!(world.submit(Request::SubscribedToBackend), [r#"load a of "" behind 0"#]);
-        let fresh = Loaded { floor: 6, ..loaded(6, 8) };
-        let lines = world.submit(load(Loaded { behind: 0, ..fresh }));
+        let fresh = Loaded { floor: Offset(6), ..loaded(6, 8) };
+        let lines = world.submit(load(Loaded { behind: Offset(0), ..fresh }));
         assert_eq!(lines, [format!("subscribed{}, nothing recovered", at(8))]);
         assert_eq!(world.submit(stored(8, 9)), ["to shard 0, a of 1: 9 at 9"]);
     }
     // As much as is here is enough: nothing is lost.
     let mut world = following(5);
     world.submit(stored(6, 7));
-    assert_eq!(world.submit(load(Loaded { floor: 5, ..loaded(5, 6) })).len(), 2);
+    assert_eq!(world.submit(load(Loaded { floor: Offset(5), ..loaded(5, 6) })).len(), 2);
     // A publication of another epoch says the same.
-    let of_other = Appended { offset: 9, previous: 7, epoch: Some(other), payload: payload(9, START_MS) };
+    let of_other =
+        Appended { offset: Offset(9), previous: Offset(7), epoch: Some(other), payload: payload(9, START_MS) };
     assert_eq!(world.submit(Request::Appended(of_other)), ["to shard 0, a of 1: broken"]);
     let mut world = following(5);
-    let of_same = Appended { offset: 6, previous: 5, epoch: Some(epoch()), payload: payload(6, START_MS) };
+    let of_same =
+        Appended { offset: Offset(6), previous: Offset(5), epoch: Some(epoch()), payload: payload(6, START_MS) };
     assert_eq!(world.submit(Request::Appended(of_same)), ["to shard 0, a of 1: 6 at 6"]);
 }
 
@@ -200,8 +203,12 @@ fn a_cache_that_nobody_listens_to_is_made_anew_without_a_word() {
     let mut world = following(5);
     world.submit(unsubscribe(1));
     world.submit(stored(6, 7));
-    let fresh =
-        Loaded { kept: vec![(7, payload(7, START_MS)), (9, payload(9, START_MS))], floor: 6, top: 9, ..loaded(5, 5) };
+    let fresh = Loaded {
+        kept: vec![(Offset(7), payload(7, START_MS)), (Offset(9), payload(9, START_MS))],
+        floor: Offset(6),
+        top: Offset(9),
+        ..loaded(5, 5)
+    };
     assert_eq!(world.submit(load(fresh)), [""; 0]);
     assert_eq!(world.submit(recover(1, 6, epoch().as_str())), [format!("subscribed{}, recovered [7, 9]", at(9))]);
     assert_eq!(world.submit(recover(2, 5, epoch().as_str())), [format!("subscribed{}, nothing recovered", at(9))]);
@@ -209,14 +216,14 @@ fn a_cache_that_nobody_listens_to_is_made_anew_without_a_word() {
     let mut world = following(0);
     world.submit(unsubscribe(1));
     world.submit(stored(6, 7));
-    assert_eq!(world.submit(load(Loaded { floor: 7, behind: 0, ..loaded(6, 9) })), [""; 0]);
+    assert_eq!(world.submit(load(Loaded { floor: Offset(7), behind: Offset(0), ..loaded(6, 9) })), [""; 0]);
     assert_eq!(world.submit(read(None)), [format!("history [7, 8, 9]{}", at(9))]);
     assert_eq!(world.submit(recover(1, 6, "")), [format!("subscribed{}, nothing recovered", at(9))]);
     // The history may be shorter than what the position says.
     let mut world = World::in_cluster(history());
     world.submit(subscribe(1));
     world.submit(Request::SubscribedToBackend);
-    let empty = Loaded { kept: Vec::new(), top: 12, floor: 12, ..loaded(0, 0) };
+    let empty = Loaded { kept: Vec::new(), top: Offset(12), floor: Offset(12), ..loaded(0, 0) };
     assert_eq!(world.submit(load(empty)), [format!("subscribed{}", at(12))]);
     assert_eq!(world.submit(recover(2, 12, "")), [format!("subscribed{}, recovered []", at(12))]);
     assert_eq!(world.submit(recover(3, 11, "")), [format!("subscribed{}, nothing recovered", at(12))]);
@@ -250,7 +257,11 @@ fn a_payload_that_cannot_be_read_ends_the_cache() {
     let unreadable = || Bytes::from_static(b"\x02P");
     let mut world = following(5);
     world.submit(stored(6, 7));
-    let bad = Loaded { kept: vec![(6, unreadable()), (7, payload(7, START_MS))], top: 7, ..loaded(5, 5) };
+    let bad = Loaded {
+        kept: vec![(Offset(6), unreadable()), (Offset(7), payload(7, START_MS))],
+        top: Offset(7),
+        ..loaded(5, 5)
+    };
     assert_eq!(world.submit(load(bad)), ["to shard 0, a of 1: broken", "a has a payload of format 2"]);
     assert_eq!(world.submit(subscribe(2)), [UNREACHABLE], "what stands behind it is not given");
     world.now_ms += 199;
@@ -259,7 +270,7 @@ fn a_payload_that_cannot_be_read_ends_the_cache() {
     assert_eq!(world.submit(subscribe(2)), ["waits", "follow a"]);
     // A history that was removed up to 4, by an entry of its own at 6.
     let mut world = following(5);
-    let clear = Appended { offset: 6, previous: 5, epoch: None, payload: removal(4).into() };
+    let clear = Appended { offset: Offset(6), previous: Offset(5), epoch: None, payload: removal(Offset(4)).into() };
     assert_eq!(world.submit(Request::Appended(clear)), [""; 0]);
     assert_eq!(world.submit(read(None)), [format!("history []{}", at(6))]);
     assert_eq!(
@@ -362,10 +373,10 @@ fn a_top_that_may_be_that_of_the_stream_proves_nothing() {
     world.submit(subscribe(1));
     world.submit(Request::SubscribedToBackend);
     assert!(!world.channels.is_live("a"));
-    assert_eq!(world.submit(load(Loaded { top: 9, ..loaded(0, 6) })), [format!("subscribed{}", at(9))]);
+    assert_eq!(world.submit(load(Loaded { top: Offset(9), ..loaded(0, 6) })), [format!("subscribed{}", at(9))]);
     assert!(world.channels.is_live("a") && !world.channels.is_live("b"));
     assert_eq!(world.submit(grown(4)), [r#"load a of "" behind 3"#]);
-    assert_eq!(world.submit(load(Loaded { top: 8, ..loaded(3, 6) })), [""; 0]);
+    assert_eq!(world.submit(load(Loaded { top: Offset(8), ..loaded(3, 6) })), [""; 0]);
 }
 
 #[test]
@@ -382,7 +393,7 @@ fn what_somebody_has_removed_is_not_lost() {
     for (until, is_lost) in [(5, false), (4, true)] {
         let mut world = following(5);
         assert_eq!(world.submit(grown(4)), [r#"load a of "" behind 3"#]);
-        let removed = Loaded { kept: vec![(6, removal(until).into())], top: 6, ..loaded(3, 3) };
+        let removed = Loaded { kept: vec![(Offset(6), removal(Offset(until)).into())], top: Offset(6), ..loaded(3, 3) };
         let lines = world.submit(load(removed));
         let expected = [r#"to shard 0, a of 1: broken"#, r#"the stream of "" was set back in run 0"#];
         assert_eq!(lines, if is_lost { &expected[..] } else { &[] }, "{until}");
@@ -392,20 +403,20 @@ fn what_somebody_has_removed_is_not_lost() {
 #[test]
 fn the_newest_publication_is_lost_if_it_was_read_for_and_not_let_go_of_and_is_not_there() {
     let cases = [
-        ("not there, and nothing behind it", Loaded { kept: Vec::new(), top: 5, ..loaded(3, 3) }, true),
-        ("not there, and something behind it", Loaded { floor: 3, ..loaded(5, 6) }, true),
-        ("let go of", Loaded { floor: 5, ..loaded(5, 6) }, false),
+        ("not there, and nothing behind it", Loaded { kept: Vec::new(), top: Offset(5), ..loaded(3, 3) }, true),
+        ("not there, and something behind it", Loaded { floor: Offset(3), ..loaded(5, 6) }, true),
+        ("let go of", Loaded { floor: Offset(5), ..loaded(5, 6) }, false),
         ("there", loaded(3, 6), false),
     ];
     for (name, answer, is_lost) in cases {
         let mut world = following(5);
         assert_eq!(world.submit(grown(4)), [r#"load a of "" behind 3"#]);
-        let lines = world.submit(load(Loaded { behind: 3, ..answer }));
+        let lines = world.submit(load(Loaded { behind: Offset(3), ..answer }));
         assert_eq!(lines[0] == "to shard 0, a of 1: broken", is_lost, "{name}: {lines:?}");
     }
     let mut world = following(5);
     world.submit(stored(6, 7));
-    let behind_it = Loaded { floor: 0, ..loaded(5, 6) };
+    let behind_it = Loaded { floor: Offset(0), ..loaded(5, 6) };
     assert_eq!(
         world.submit(load(behind_it)),
         ["to shard 0, a of 1: 6 at 6", "to shard 0, a of 1: 7 at 7"],
@@ -433,7 +444,7 @@ fn a_publication_that_is_not_here_was_let_go_of_or_is_new() {
     let mut world = World::in_cluster(history());
     world.submit(subscribe(1));
     world.submit(Request::SubscribedToBackend);
-    let kept = [1, 2, 5].map(|offset| (offset, payload(offset, START_MS))).to_vec();
+    let kept = [1, 2, 5].map(|offset| (Offset(offset), payload(offset, START_MS))).to_vec();
     world.submit(load(Loaded { kept, ..loaded(0, 5) }));
     assert_eq!(world.submit(grown(4)), [r#"load a of "" behind 3"#]);
     assert_eq!(world.submit(load(loaded(3, 5))).first().map(String::as_str), Some("to shard 0, a of 1: broken"));
@@ -451,7 +462,7 @@ fn a_word_of_another_life_is_looked_at() {
         (Epoch::default(), 4, true),
     ] {
         let mut world = following(5);
-        let lines = world.submit(Request::Advanced(epoch, top));
+        let lines = world.submit(Request::Advanced(epoch, Offset(top)));
         assert_eq!(!lines.is_empty(), is_looked_at, "{top} of {:?}: {lines:?}", epoch.as_str());
     }
 }
@@ -543,7 +554,13 @@ fn who_is_refused_again_is_remembered_from_the_second_time_on() {
 #[test]
 fn a_quiet_channel_keeps_its_place_while_publications_of_others_come_and_go() {
     // Nothing is kept of it, and the stream has let go of all up to 84.
-    let quiet = |behind: u64, is_aged: bool| Loaded { behind, top: 90, floor: 84, is_aged, ..loaded(90, 90) };
+    let quiet = |behind: u64, is_aged: bool| Loaded {
+        behind: Offset(behind),
+        top: Offset(90),
+        floor: Offset(84),
+        is_aged,
+        ..loaded(90, 90)
+    };
     let minute = 60_000;
     for (is_aged, away_ms, is_kept) in
         [(true, 1_000, true), (true, minute - 10_000, false), (true, minute, false), (false, 1_000, false)]
@@ -551,7 +568,7 @@ fn a_quiet_channel_keeps_its_place_while_publications_of_others_come_and_go() {
         let mut world = following(5);
         // However long it was there: what is published comes.
         world.pass(10 * minute);
-        world.submit(load(Loaded { top: 5, ..quiet(0, true) }));
+        world.submit(load(Loaded { top: Offset(5), ..quiet(0, true) }));
         world.link(false);
         world.pass(away_ms);
         assert_eq!(world.link(true).len(), 1, "it is read again");

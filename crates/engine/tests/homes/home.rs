@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use touchline_engine::request::{History, Recover, Subscribe};
+use touchline_engine::request::{ClientPosition, History, Recover, Subscribe};
 use touchline_engine::{ChannelOptions, Channels, RecoveryMode, Request};
 use touchline_protocol::publication::EncodedPush;
+use touchline_protocol::stream::Offset;
 
 use crate::world::{
     EPOCHS, World, connection, history, publish, publish_with, read, recover, recover_with, subscribe, unsubscribe,
@@ -81,7 +82,7 @@ fn what_is_kept_is_read_from_any_position() {
         assert_eq!(world.submit(request), [expected]);
     }
     let mut ask = |limit: Option<usize>, since: Option<u64>, reverse: bool, size_max: Option<usize>| {
-        let since = since.map(|offset| (offset, epoch.into()));
+        let since = since.map(|offset| ClientPosition { offset: Offset(offset), epoch: epoch.into() });
         world.submit(Request::History(Box::new(History { limit, since, reverse, size_max }))).remove(0)
     };
     assert_eq!(ask(Some(0), None, false, None), format!("history [] {at}"));
@@ -104,7 +105,11 @@ fn what_is_kept_is_read_from_any_position() {
         touchline_protocol::Publication::encode(
             "a",
             &touchline_protocol::publication::Content { data, ..Default::default() },
-            Some(touchline_protocol::publication::LogPosition { offset: 3, epoch, time_ms: crate::world::START_MS }),
+            Some(touchline_protocol::publication::LogPosition {
+                offset: Offset(3),
+                epoch,
+                time_ms: crate::world::START_MS,
+            }),
         )
     };
     let size = publication("3".into()).size();
@@ -137,7 +142,8 @@ fn a_returning_subscriber_gets_exactly_what_it_missed() {
         world.submit(unsubscribe(1));
     }
     let size = |world: &mut World, size_max: usize, limit: usize, mode: RecoveryMode| {
-        let lines = world.submit(recover_with(1, Recover { offset: 5, epoch: epoch.into(), mode, limit, size_max }));
+        let lines =
+            world.submit(recover_with(1, Recover { offset: Offset(5), epoch: epoch.into(), mode, limit, size_max }));
         world.submit(unsubscribe(1));
         lines
     };
@@ -153,7 +159,8 @@ fn a_returning_subscriber_gets_exactly_what_it_missed() {
         bytes
     };
     assert_eq!(one % 2, 0, "both are of one size");
-    let request = Recover { offset: 6, epoch: epoch.into(), mode: RecoveryMode::Stream, limit: 9, size_max: one / 2 };
+    let request =
+        Recover { offset: Offset(6), epoch: epoch.into(), mode: RecoveryMode::Stream, limit: 9, size_max: one / 2 };
     assert_eq!(world.submit(recover_with(1, request)), [format!("{at}, recovered [7]")]);
 }
 

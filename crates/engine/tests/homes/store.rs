@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use touchline_engine::channels::DurablePublication;
-use touchline_engine::request::{Loaded, Runs};
+use touchline_engine::request::Loaded;
 use touchline_engine::{ChannelOptions, Channels, Request};
+use touchline_protocol::stream::Offset;
 
 use crate::world::{
-    START_MS, World, epoch, grown, history, load, loaded, publish, publish_with, read, recover, stored, subscribe,
-    unsubscribe,
+    START_MS, World, epoch, grown, history, load, loaded, publish, publish_with, read, recover, runs, stored,
+    subscribe, unsubscribe,
 };
 
 const UNAVAILABLE: &str = "refused: 4010 store unavailable";
@@ -119,7 +120,7 @@ fn a_client_ahead_of_all_that_there_is_is_denied_by_the_store_alone_which_is_ask
 
 #[test]
 fn a_store_that_was_set_back_is_told_and_everybody_begins_anew() {
-    let runs = || Runs { known: [(1, 41)].into(), first: vec![(1, 1)] };
+    let runs = || runs(&[(1, 41)], &[(1, 1)]);
     let of_run = |behind: u64, top: u64| Loaded { epoch: epoch().in_run(41), runs: runs(), ..loaded(behind, top) };
     for is_subscribed in [true, false] {
         let mut world = World::with_store(history());
@@ -129,7 +130,7 @@ fn a_store_that_was_set_back_is_told_and_everybody_begins_anew() {
             world.submit(unsubscribe(1));
         }
         world.submit(grown(7));
-        let shorter = Loaded { top: 5, ..of_run(6, 6) };
+        let shorter = Loaded { top: Offset(5), ..of_run(6, 6) };
         let broken = is_subscribed.then_some("to shard 0, a of 1: broken".to_owned());
         let expected: Vec<String> = broken.into_iter().chain(["a was set back in run 41 from 6 on".into()]).collect();
         assert_eq!(world.submit(load(shorter)), expected);
@@ -147,7 +148,7 @@ fn a_store_that_was_set_back_is_told_and_everybody_begins_anew() {
     world.submit(Request::SubscribedToBackend);
     world.submit(load(of_run(0, 6)));
     assert_eq!(world.submit(stored(8, 9)), [r#"load a of "" behind 6"#]);
-    let shorter = Loaded { top: 5, ..of_run(6, 6) };
+    let shorter = Loaded { top: Offset(5), ..of_run(6, 6) };
     assert_eq!(world.submit(load(shorter)), [r#"load a of "" behind 6"#]);
 }
 
@@ -212,9 +213,9 @@ fn one_question_is_for_the_highest_of_all_who_wait_for_it() {
 fn a_store_has_all_offsets_up_to_its_top_even_if_it_keeps_less() {
     let mut world = World::with_store(history());
     world.submit(subscribe(1));
-    assert_eq!(world.submit(load(Loaded { top: 9, ..loaded(0, 6) })), [format!("subscribed{}", at(9))]);
+    assert_eq!(world.submit(load(Loaded { top: Offset(9), ..loaded(0, 6) })), [format!("subscribed{}", at(9))]);
     assert_eq!(world.submit(grown(4)), ["load a behind 3"]);
-    let shorter = Loaded { top: 8, ..loaded(3, 6) };
+    let shorter = Loaded { top: Offset(8), ..loaded(3, 6) };
     assert_eq!(world.submit(load(shorter)), ["to shard 0, a of 1: broken", "a was set back in run 0 from 9 on"]);
 }
 
@@ -223,7 +224,7 @@ fn a_publication_tells_where_the_run_before_it_ended() {
     let mut world = World::with_store(history());
     world.submit(subscribe(1));
     // The second run has begun, and has given no offset in this channel.
-    let runs = Runs { known: [(1, 41), (2, 42)].into(), first: vec![(1, 1)] };
+    let runs = runs(&[(1, 41), (2, 42)], &[(1, 1)]);
     world.submit(load(Loaded { epoch: epoch().in_run(42), runs, ..loaded(0, 6) }));
     let at = |offset: u64| format!("subscribed at {offset} of {}", epoch().in_run(42).as_str());
     let of_first = |offset: u64| recover(2, offset, epoch().in_run(41).as_str());
@@ -253,8 +254,10 @@ fn publications_are_kept_for_their_time_from_when_they_were_published() {
     let mut world = World::with_store(history());
     world.submit(subscribe(1));
     let old = DurablePublication::payload(START_MS - 59_000, br#"{"data":1}"#);
-    let kept =
-        Loaded { kept: vec![(1, old), (2, DurablePublication::payload(START_MS, br#"{"data":2}"#))], ..loaded(0, 2) };
+    let kept = Loaded {
+        kept: vec![(Offset(1), old), (Offset(2), DurablePublication::payload(START_MS, br#"{"data":2}"#))],
+        ..loaded(0, 2)
+    };
     world.submit(load(kept));
     world.pass(999);
     assert_eq!(world.submit(read(None)), [format!("history [1, 2]{}", at(2))]);

@@ -6,11 +6,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use touchline_engine::channels::{BackendCommand, DurablePublication, Submitted};
-use touchline_engine::request::{Appended, ChannelEvent, Epoch, History, Loaded, Publish, Recover, Runs, Subscribe};
+use touchline_engine::request::{
+    Appended, ChannelEvent, ClientPosition, Epoch, History, Loaded, Publish, Recover, Runs, Subscribe,
+};
 use touchline_engine::{
     ChannelOptions, ChannelSettings, Channels, ConnectionId, Namespace, Namespaces, RecoveryMode, Request, Response,
 };
 use touchline_protocol::publication::Content;
+use touchline_protocol::stream::{ChannelName, LoadId, Offset, Retention, Run, RunStart};
 
 pub(crate) const START_MS: u64 = 1_000_000;
 /// The seed of all homes, and the first epoch that comes of it (SplitMix64, whose first three numbers for this seed are
@@ -22,7 +25,7 @@ pub(crate) struct World {
     pub(crate) now_ms: u64,
     pub(crate) channels: Channels,
     /// Requests that wait until a channel can be answered for, in order.
-    waiting: VecDeque<(Arc<str>, Request)>,
+    waiting: VecDeque<(ChannelName, Request)>,
     /// The number of the last load that was asked for.
     asked: u64,
 }
@@ -49,7 +52,13 @@ pub(crate) fn subscribe(slot: u32) -> Request {
 pub(crate) fn recover(slot: u32, offset: u64, epoch: &str) -> Request {
     recover_with(
         slot,
-        Recover { offset, epoch: epoch.into(), mode: RecoveryMode::Stream, limit: 100, size_max: usize::MAX },
+        Recover {
+            offset: Offset(offset),
+            epoch: epoch.into(),
+            mode: RecoveryMode::Stream,
+            limit: 100,
+            size_max: usize::MAX,
+        },
     )
 }
 
@@ -79,7 +88,7 @@ pub(crate) fn publish_with(data: u32, change: impl FnOnce(&mut Publish)) -> Requ
 
 pub(crate) fn read(since: Option<(u64, &str)>) -> Request {
     Request::History(Box::new(History {
-        since: since.map(|(offset, epoch)| (offset, epoch.into())),
+        since: since.map(|(offset, epoch)| ClientPosition { offset: Offset(offset), epoch: epoch.into() }),
         ..History::default()
     }))
 }
@@ -90,18 +99,39 @@ pub(crate) fn payload(offset: u64, time_ms: u64) -> Bytes {
 }
 
 pub(crate) fn stored(previous: u64, offset: u64) -> Request {
-    Request::Appended(Appended { offset, previous, epoch: None, payload: payload(offset, START_MS) })
+    Request::Appended(Appended {
+        offset: Offset(offset),
+        previous: Offset(previous),
+        epoch: None,
+        payload: payload(offset, START_MS),
+    })
+}
+
+/// Runs by their numbers and ids, and where they begin in the channel.
+pub(crate) fn runs(known: &[(u64, u64)], first: &[(u64, u64)]) -> Runs {
+    let known = known.iter().map(|&(number, id)| Run { number, id }).collect();
+    let first = first.iter().map(|&(number, first)| RunStart { number, first: Offset(first) }).collect();
+    Runs { known, first }
 }
 
 /// All that is kept behind an offset, up to another, as the log backend has it after all that was asked of it.
 pub(crate) fn loaded(behind: u64, top: u64) -> Loaded {
-    let kept = (behind + 1..=top).map(|offset| (offset, payload(offset, START_MS))).collect();
-    Loaded { epoch: epoch(), behind, number: u64::MAX, kept, top, floor: behind, is_aged: false, runs: Runs::default() }
+    let kept = (behind + 1..=top).map(|offset| (Offset(offset), payload(offset, START_MS))).collect();
+    Loaded {
+        epoch: epoch(),
+        behind: Offset(behind),
+        number: u64::MAX,
+        kept,
+        top: Offset(top),
+        floor: Offset(behind),
+        is_aged: false,
+        runs: Runs::default(),
+    }
 }
 
 /// A channel of the same life that others have brought to an offset.
 pub(crate) fn grown(top: u64) -> Request {
-    Request::Advanced(epoch(), top)
+    Request::Advanced(epoch(), Offset(top))
 }
 
 pub(crate) fn load(loaded: Loaded) -> Request {
@@ -210,7 +240,7 @@ impl World {
         }
     }
 
-    fn take(&mut self, channel: &Arc<str>, request: Request, lines: &mut Vec<String>) {
+    fn take(&mut self, channel: &ChannelName, request: Request, lines: &mut Vec<String>) {
         // Nobody is answered who only tells something.
         let is_told = matches!(
             request,
@@ -224,10 +254,10 @@ impl World {
             Submitted::Done(Response::Done) if is_told => {}
             Submitted::Done(response) => lines.push(answer(response)),
             Submitted::Wait(request) => {
-                self.waiting.push_back((Arc::clone(channel), request));
+                self.waiting.push_back((channel.clone(), request));
                 lines.push("waits".into());
             }
-            Submitted::Append(namespace, payload, key) => {
+            Submitted::Append { namespace, payload, idempotency_key: key } => {
                 lines.push(format!("the cluster keeps in {namespace:?}, key {key:?}: {}", object(&payload)));
             }
             Submitted::Purge(namespace) => lines.push(format!("the cluster removes of {namespace:?}")),
@@ -237,9 +267,7 @@ impl World {
                 idempotency_key,
                 version,
                 version_epoch,
-                size,
-                ttl_ms,
-                meta_ttl_ms,
+                retention: Retention { size, ttl_ms, meta_ttl_ms },
             }) => {
                 let version = format!("version {version} of {version_epoch:?}");
                 let kept = format!("{size} for {ttl_ms} and {meta_ttl_ms} ms");
@@ -256,28 +284,32 @@ impl World {
 /// What is to be done, and the number of the load that it is.
 fn act(act: BackendCommand) -> (String, Option<u64>) {
     let done = match &act {
-        BackendCommand::Interest(channel, true) => format!("follow {channel}"),
-        BackendCommand::Interest(channel, false) => format!("follow {channel} no more"),
-        BackendCommand::Load(channel, namespace, behind, _) => {
+        BackendCommand::SetInterest { channel, is_wanted: true } => format!("follow {channel}"),
+        BackendCommand::SetInterest { channel, is_wanted: false } => format!("follow {channel} no more"),
+        BackendCommand::Load { channel, namespace, load: LoadId { behind, .. } } => {
             format!("load {channel} of {namespace:?} behind {behind}")
         }
-        BackendCommand::Check(channel, namespace, behind, _) => {
+        BackendCommand::Check { channel, namespace, load: LoadId { behind, .. } } => {
             format!("check {channel} of {namespace:?} behind {behind}")
         }
-        BackendCommand::LoadStored(channel, behind, _) => format!("load {channel} behind {behind}"),
-        BackendCommand::Broadcast(channel, payload) => format!("pass on in {channel}: {}", object(payload)),
-        BackendCommand::BeginRun(channel, run, first) => format!("{channel} was set back in run {run} from {first} on"),
-        BackendCommand::BeginStreamRun(namespace, run) => {
+        BackendCommand::LoadStored { channel, load: LoadId { behind, .. } } => {
+            format!("load {channel} behind {behind}")
+        }
+        BackendCommand::Broadcast { channel, payload } => format!("pass on in {channel}: {}", object(payload)),
+        BackendCommand::BeginRun { channel, lost: run, first } => {
+            format!("{channel} was set back in run {run} from {first} on")
+        }
+        BackendCommand::BeginStreamRun { namespace, lost: run } => {
             format!("the stream of {namespace:?} was set back in run {run}")
         }
-        BackendCommand::Unreadable(channel, unreadable) => {
+        BackendCommand::Unreadable { channel, unreadable } => {
             format!("{channel} has a payload of format {}", unreadable.format)
         }
     };
     let number = match act {
-        BackendCommand::Load(.., number)
-        | BackendCommand::Check(.., number)
-        | BackendCommand::LoadStored(.., number) => Some(number),
+        BackendCommand::Load { load, .. }
+        | BackendCommand::Check { load, .. }
+        | BackendCommand::LoadStored { load, .. } => Some(load.number),
         _ => None,
     };
     (done, number)
@@ -291,7 +323,7 @@ fn answer(response: Response) -> String {
                 None => String::new(),
                 Some(None) => ", nothing recovered".into(),
                 Some(Some(found)) => {
-                    format!(", recovered {:?}", found.iter().map(|found| found.offset).collect::<Vec<_>>())
+                    format!(", recovered {:?}", found.iter().map(|found| found.offset.0).collect::<Vec<_>>())
                 }
             };
             format!("subscribed{at}{recovered}{}", if subscribed.is_denied { ", denied" } else { "" })
@@ -299,7 +331,11 @@ fn answer(response: Response) -> String {
         Response::Published(None) => "published".into(),
         Response::Published(Some(at)) => format!("published{}", position(&at)),
         Response::History { publications, position: at } => {
-            format!("history {:?}{}", publications.iter().map(|found| found.offset).collect::<Vec<_>>(), position(&at))
+            format!(
+                "history {:?}{}",
+                publications.iter().map(|found| found.offset.0).collect::<Vec<_>>(),
+                position(&at)
+            )
         }
         Response::Done => "done".into(),
         Response::Refused(error) => format!("refused: {} {}", error.code, error.message),

@@ -1,9 +1,10 @@
 //! What the server API does to a client.
 
 use touchline_engine::claims::{BoolValue, Overrides};
+use touchline_engine::request::ClientPosition;
 use touchline_engine::session::ServerSubscription;
 use touchline_engine::{Response, Session};
-use touchline_protocol::Error;
+use touchline_protocol::{Error, Offset};
 
 use crate::story::{START_S, Settings, Story, with_history};
 use crate::tokens::calm;
@@ -29,7 +30,7 @@ fn a_client_is_told_what_it_is_subscribed_to() {
     let subscription = ServerSubscription {
         info: Some("7".into()),
         data: Some("{\"x\":1}".into()),
-        recover: Some((1, "".into())),
+        recover: Some(ClientPosition { offset: Offset(1), epoch: "".into() }),
         ..ServerSubscription::default()
     };
     assert_eq!(subscribe(&mut story, "log:a", subscription), Ok(()));

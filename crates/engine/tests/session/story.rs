@@ -31,6 +31,7 @@ use touchline_engine::{
 };
 use touchline_protocol::message::Encoding;
 use touchline_protocol::publication::{Content, Delta};
+use touchline_protocol::stream::ChannelName;
 use touchline_protocol::wire::{Coding, Framing};
 use touchline_protocol::{Disconnect, Wire};
 use touchline_registry::{OwnerId, Timing};
@@ -127,7 +128,7 @@ pub(crate) struct Story {
     pub(crate) random: u64,
     pub(crate) tracker: Tracker,
     /// Every channel whose home was asked something, and what.
-    pub(crate) requests: Vec<(Arc<str>, String)>,
+    pub(crate) requests: Vec<(ChannelName, String)>,
     /// Everything that the directory was asked.
     pub(crate) asks: Vec<String>,
     pub(crate) now_ms: u64,
@@ -427,7 +428,7 @@ impl Story {
 
     fn request(&mut self, index: usize, effects: Effects) {
         for outbound in effects.requests {
-            self.requests.push((Arc::clone(&outbound.channel), format!("{:?}", outbound.request)));
+            self.requests.push((outbound.channel.clone(), format!("{:?}", outbound.request)));
             let response = self.channels.execute(&outbound.channel, outbound.request, self.now_ms);
             self.mail.extend(outbound.ticket.map(|ticket| Mail::Answer((index, ticket), response)));
             self.post();
@@ -447,7 +448,7 @@ impl Story {
                     self.mail.push_back(Mail::Answer(asker, answer.map_or_else(Response::Refused, Response::Answer)));
                 }
                 DirectoryEffect::Announce(channel, push) => {
-                    self.channels.execute(&channel, Request::Announce(push), self.now_ms);
+                    self.channels.execute(&channel.into(), Request::Announce(push), self.now_ms);
                     self.post();
                 }
                 DirectoryEffect::Push(owner, message) => self.give(owner, message_push(&message).json()),

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
+use touchline_protocol::stream::Retention;
 use touchline_store::{Append, Settings, Store};
 
 use crate::arguments::{Durable, Options, Reopen};
@@ -103,7 +104,7 @@ fn fill(database: &Database, reopen: &Reopen) -> Result<()> {
         tls_ca: String::new(),
         timeout: Duration::from_secs(10),
         notifier: String::new(),
-        limits: Arc::new(|_| None),
+        retention: Arc::new(|_| None),
         migrates: true,
         commit_delay: Duration::ZERO,
         commit_size: 20_000,
@@ -129,9 +130,7 @@ fn fill(database: &Database, reopen: &Reopen) -> Result<()> {
             key: Box::default(),
             version: 0,
             version_epoch: Box::default(),
-            size: 1_000_000,
-            ttl_ms: DAY_MS,
-            meta_ttl_ms: DAY_MS,
+            retention: Retention { size: 1_000_000, ttl_ms: DAY_MS, meta_ttl_ms: DAY_MS },
             done: Box::new(move |outcome| {
                 failed.fetch_add(u64::from(outcome.is_err()), Relaxed);
             }),

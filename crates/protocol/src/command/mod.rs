@@ -17,6 +17,7 @@ use crate::data::{Object, object};
 use crate::filter::FilterNode;
 use crate::message::Encoding;
 use crate::protobuf::Malformed;
+use crate::stream::Offset;
 
 /// One command of a client.
 #[derive(Debug, Default)]
@@ -121,7 +122,7 @@ pub struct SubscribeRequest<'a> {
     pub epoch: Cow<'a, str>,
     /// The last offset that the client has.
     #[serde(deserialize_with = "nullable")]
-    pub offset: u64,
+    pub offset: Offset,
     /// The client wants to know its position.
     #[serde(deserialize_with = "nullable")]
     pub positioned: bool,
@@ -187,7 +188,7 @@ pub struct HistoryRequest<'a> {
     pub limit: i32,
     /// Publications behind this position (before it, if reversed).
     #[serde(borrow, deserialize_with = "object")]
-    pub since: Option<StreamPosition<'a>>,
+    pub since: Option<Since<'a>>,
     /// Newest first.
     #[serde(deserialize_with = "nullable")]
     pub reverse: bool,
@@ -196,10 +197,10 @@ pub struct HistoryRequest<'a> {
 /// A position in a channel.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct StreamPosition<'a> {
+pub struct Since<'a> {
     /// The offset.
     #[serde(deserialize_with = "nullable")]
-    pub offset: u64,
+    pub offset: Offset,
     /// Its epoch; empty = whichever is current.
     #[serde(borrow, deserialize_with = "nullable_text")]
     pub epoch: Cow<'a, str>,
@@ -330,7 +331,7 @@ mod tests {
         assert_eq!(commands.len(), 2);
         assert!(matches!(&commands[0].operation, Some(ClientRequest::Connect(c)) if c.token.is_empty()));
         assert!(
-            matches!(&commands[1].operation, Some(ClientRequest::Subscribe(s)) if s.channel == "a" && s.offset == 7)
+            matches!(&commands[1].operation, Some(ClientRequest::Subscribe(s)) if s.channel == "a" && s.offset == Offset(7))
         );
     }
 

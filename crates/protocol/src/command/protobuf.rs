@@ -6,10 +6,11 @@ use serde_json::value::RawValue;
 
 use super::{
     ChannelRequest, ClientRequest, Command, ConnectRequest, HistoryRequest, PublishRequest, RefreshRequest, RpcRequest,
-    StreamPosition, SubRefreshRequest, SubscribeRequest,
+    Since, SubRefreshRequest, SubscribeRequest,
 };
 use crate::filter;
 use crate::protobuf::{Malformed, fields, take_varint};
+use crate::stream::Offset;
 
 /// Takes the next command off the front; none when nothing is left.
 pub(super) fn next<'a>(input: &mut &'a [u8]) -> Option<Result<Command<'a>, Malformed>> {
@@ -93,7 +94,7 @@ fn subscribe(message: &[u8]) -> Result<SubscribeRequest<'_>, Malformed> {
             2 => request.token = Cow::Borrowed(value.text()?),
             3 => request.recover = value.flag()?,
             6 => request.epoch = Cow::Borrowed(value.text()?),
-            7 => request.offset = value.number()?,
+            7 => request.offset = Offset(value.number()?),
             9 => request.positioned = value.flag()?,
             10 => request.recoverable = value.flag()?,
             11 => request.join_leave = value.flag()?,
@@ -141,10 +142,10 @@ fn history(message: &[u8]) -> Result<HistoryRequest<'_>, Malformed> {
             1 => request.channel = Cow::Borrowed(value.text()?),
             7 => request.limit = value.number()? as i32,
             8 => {
-                let mut since = StreamPosition::default();
+                let mut since = Since::default();
                 fields(value.bytes()?, |tag, value| {
                     match tag {
-                        1 => since.offset = value.number()?,
+                        1 => since.offset = Offset(value.number()?),
                         2 => since.epoch = Cow::Borrowed(value.text()?),
                         _ => {}
                     }

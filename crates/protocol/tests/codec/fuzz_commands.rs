@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use touchline_protocol::command::{ClientRequest, Command, Commands};
 use touchline_protocol::message::Encoding;
+use touchline_protocol::stream::Offset;
 
 use crate::random::{Random, fuzz};
 
@@ -91,7 +92,10 @@ fn good_commands_are_read_as_they_were_written() {
             if let Some(ClientRequest::Subscribe(subscribe)) = &read.operation {
                 assert_eq!(subscribe.channel, channel("subscribe"));
                 assert_eq!(subscribe.recover, written["subscribe"].get("recover").is_some_and(|flag| flag == true));
-                assert_eq!(subscribe.offset, written["subscribe"].get("offset").and_then(Value::as_u64).unwrap_or(0));
+                assert_eq!(
+                    subscribe.offset,
+                    Offset(written["subscribe"].get("offset").and_then(Value::as_u64).unwrap_or(0))
+                );
             }
             if let Some(ClientRequest::Publish(publish)) = &read.operation {
                 assert_eq!(publish.channel, channel("publish"));

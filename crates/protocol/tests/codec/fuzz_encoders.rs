@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value;
 use touchline_protocol::publication::{ClientInfo, Content, LogPosition, Publication};
+use touchline_protocol::stream::Offset;
 use touchline_protocol::websocket::Role;
 
 use crate::fuzz_frames::tungstenite_reads;
@@ -38,14 +39,14 @@ fn publications_say_what_was_meant() {
         };
         let (channel, epoch) = (random.text(), random.text());
         let place = random.one_in(2).then(|| LogPosition {
-            offset: 1 + random.next() % 3,
+            offset: Offset(1 + random.next() % 3),
             epoch: &epoch,
             time_ms: random.next() >> 20,
         });
         let publication = Publication::encode(&channel, &content, place);
         let object = parse(publication.json());
         assert_eq!(object["data"], data);
-        assert_eq!(object.get("offset").and_then(Value::as_u64), place.map(|place| place.offset));
+        assert_eq!(object.get("offset").and_then(Value::as_u64), place.map(|place| place.offset.0));
         assert_eq!(object.get("tags").map_or(0, |tags| tags.as_object().expect("a map").len()), content.tags.len());
         for (key, value) in &content.tags {
             assert_eq!(object["tags"][key.as_str()], value.as_str());

@@ -9,6 +9,7 @@ use touchline_protocol::command::{ClientRequest, Commands};
 use touchline_protocol::filter::{Filter, FilterLimits};
 use touchline_protocol::message::{ConnectResult, Encoding, Messages, Push, Reply, SubscribeResult};
 use touchline_protocol::publication::{Content, LogPosition, Publication, Recovered};
+use touchline_protocol::stream::Offset;
 use touchline_protocol::{Disconnect, Error, Unsubscribe};
 
 use crate::protobuf::{both, proto};
@@ -210,7 +211,11 @@ const PUSHES: usize = 6;
 
 fn publication(offset: u64) -> Arc<Publication> {
     let content = Content { data: "1".into(), tags: [("k".to_owned(), "v".to_owned())].into(), ..Content::default() };
-    Arc::new(Publication::encode("c", &content, Some(LogPosition { offset, epoch: "abcdefgh", time_ms: 5 })))
+    Arc::new(Publication::encode(
+        "c",
+        &content,
+        Some(LogPosition { offset: Offset(offset), epoch: "abcdefgh", time_ms: 5 }),
+    ))
 }
 
 /// A subscription with everything that there is to say of it.

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use touchline_protocol::command::{ClientRequest, Commands};
 use touchline_protocol::message::{ConnectResult, Encoding, Messages, Push, Reply, SubscribeResult};
 use touchline_protocol::publication::{Content, Delta, LogPosition, Publication, Recovered};
+use touchline_protocol::stream::Offset;
 use touchline_protocol::wire::{Coding, Framing};
 use touchline_protocol::{Disconnect, Error, Unsubscribe, Wire, deflate};
 
@@ -284,7 +285,7 @@ fn what_is_broken_is_refused_or_read_as_others_read_it() {
                 // They hide what comes behind them.
                 Some(ClientRequest::Connect(_) | ClientRequest::Send) => {}
                 Some(ClientRequest::Subscribe(ours)) => {
-                    assert_eq!(subscribe, Some((ours.channel.into_owned(), ours.offset)))
+                    assert_eq!(subscribe, Some((ours.channel.into_owned(), ours.offset.0)))
                 }
                 Some(ClientRequest::Publish(ours)) => {
                     assert_eq!((subscribe, publish), (None, Some(ours.channel.into_owned())))
@@ -472,7 +473,7 @@ fn publication(random: &mut Random, channel: &str, data: &Value) -> Arc<Publicat
         expires_ms: 0,
     };
     let place = random.one_in(2).then(|| LogPosition {
-        offset: 1 + random.next() % 5,
+        offset: Offset(1 + random.next() % 5),
         epoch: "abcdefgh",
         time_ms: random.next() >> 20,
     });

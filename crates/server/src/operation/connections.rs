@@ -6,8 +6,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use touchline_engine::claims::Overrides;
 use touchline_engine::directory::client_text;
+use touchline_engine::request::ClientPosition;
 use touchline_engine::session::ServerSubscription;
 use touchline_protocol::data::{object, object_or_default};
+use touchline_protocol::stream::Offset;
 use touchline_protocol::{Disconnect, Error};
 
 use super::{Json, done, nullable, payload, plain};
@@ -93,7 +95,9 @@ pub(super) async fn subscribe(node: &Node, request: SubscribeRequest<'_>) -> Res
         info: payload(request.info, &request.b64info)?,
         data: payload(request.data, &request.b64data)?,
         overrides: request.overrides,
-        recover: request.recover_since.map(|since| (since.offset, since.epoch.into())),
+        recover: request
+            .recover_since
+            .map(|since| ClientPosition { offset: Offset(since.offset), epoch: since.epoch.into() }),
         expire_at_s: u32::try_from(request.expire_at).map_err(|_| Error::BAD_REQUEST)?,
     };
     let action = UserAction::Subscribe { channel: request.channel, subscription };

@@ -1,9 +1,11 @@
 //! `history` and `history_remove`.
 
 use serde::Deserialize;
+use touchline_engine::request::ClientPosition;
 use touchline_engine::request::History;
 use touchline_engine::{Request, Response};
 use touchline_protocol::data::object;
+use touchline_protocol::stream::Offset;
 use touchline_protocol::{Error, encode};
 
 use super::channels::ChannelRequest;
@@ -35,14 +37,14 @@ struct Since {
 pub(super) async fn history(node: &Node, request: HistoryRequest) -> Result<Json, Error> {
     let history = History {
         limit: usize::try_from(request.limit).ok(),
-        since: request.since.map(|since| (since.offset, since.epoch.into())),
+        since: request.since.map(|since| ClientPosition { offset: Offset(since.offset), epoch: since.epoch.into() }),
         reverse: request.reverse,
         size_max: None,
     };
     match node.ask(&request.channel, Request::History(Box::new(history))).await {
         Response::History { publications, position } => {
             let mut out = Vec::new();
-            encode::history(&mut out, publications.iter().map(|p| &**p), position.epoch.as_str(), position.offset);
+            encode::history(&mut out, publications.iter().map(|p| &**p), position.epoch.as_str(), position.offset.0);
             Ok(out)
         }
         Response::Refused(error) => Err(error),

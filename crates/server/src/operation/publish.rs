@@ -138,7 +138,7 @@ fn published(position: Option<StreamPosition>) -> Json {
     let mut out = Vec::with_capacity(40);
     let mut object = Object::open(&mut out);
     if let Some(position) = position {
-        object.number("offset", position.offset).text("epoch", position.epoch.as_str());
+        object.number("offset", position.offset.0).text("epoch", position.epoch.as_str());
     }
     object.close();
     out

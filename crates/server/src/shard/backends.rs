@@ -7,12 +7,12 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
-use touchline_cluster::StreamRun;
 use touchline_engine::channels::{BackendCommand, Submitted, Unreadable, removal};
 use touchline_engine::request::StreamPosition;
 use touchline_engine::{ConnectionId, Request, Response};
 use touchline_protocol::Error;
 use touchline_protocol::publication::Content;
+use touchline_protocol::stream::ChannelName;
 
 use super::Shard;
 use crate::mailbox::ReplyTo;
@@ -56,7 +56,7 @@ impl WaitingRequests {
 
 impl Shard {
     /// Carries a request to a channel out, now or as soon as the node hears the channel.
-    pub(super) fn submit(&mut self, channel: &Arc<str>, request: Request, asker: ReplyTo) {
+    pub(super) fn submit(&mut self, channel: &ChannelName, request: Request, asker: ReplyTo) {
         // What a session says about one channel stays in order. In a channel that is heard only those wait who are
         // ahead of it.
         if let Some(subscriber) = request.subscriber()
@@ -75,17 +75,18 @@ impl Shard {
                 }
                 self.node.reply(asker, response);
             }
-            Submitted::Wait(request) => self.waiting.entry(Arc::clone(channel)).or_default().push(request, asker),
-            Submitted::Append(namespace, payload, key) => {
+            Submitted::Wait(request) => self.waiting.entry(channel.clone()).or_default().push(request, asker),
+            Submitted::Append { namespace, payload, idempotency_key: key } => {
                 let Some(cluster) = &self.node.cluster else { return };
                 let node = Arc::clone(&self.node);
-                let done = move |stored: Option<(u64, StreamRun)>| {
-                    let response = stored.map_or(Response::Refused(Error::CLUSTER_UNREACHABLE), |(offset, epoch)| {
-                        Response::Published(Some(StreamPosition { offset, epoch: cluster_events::epoch_of(epoch) }))
+                let done = move |stored: Option<touchline_cluster::AppendedAt>| {
+                    let response = stored.map_or(Response::Refused(Error::CLUSTER_UNREACHABLE), |at| {
+                        let epoch = cluster_events::epoch_of(at.life);
+                        Response::Published(Some(StreamPosition { offset: at.offset, epoch }))
                     });
                     node.reply(asker, response);
                 };
-                cluster.append(Arc::clone(channel), namespace, payload, key, Box::new(done));
+                cluster.append(channel.clone(), namespace, payload, key, Box::new(done));
                 self.count_publication(channel);
             }
             Submitted::Purge(namespace) => {
@@ -97,7 +98,7 @@ impl Shard {
                         if is_done { Response::Done } else { Response::Refused(Error::CLUSTER_UNREACHABLE) },
                     );
                 };
-                cluster.purge(Arc::clone(channel), namespace, removal, Box::new(done));
+                cluster.purge(channel.clone(), namespace, removal, Box::new(done));
             }
             Submitted::Store(storing) => {
                 self.count_publication(channel);
@@ -138,28 +139,26 @@ impl Shard {
             self.send_deliveries();
             for act in self.channels.backend_commands() {
                 match (act, &self.node.cluster) {
-                    (BackendCommand::LoadStored(channel, behind, number), _) => {
-                        store::load(&self.node, channel, (behind, number))
-                    }
-                    (BackendCommand::Interest(channel, is_wanted), Some(cluster)) => {
+                    (BackendCommand::LoadStored { channel, load }, _) => store::load(&self.node, channel, load),
+                    (BackendCommand::SetInterest { channel, is_wanted }, Some(cluster)) => {
                         cluster.set_interest(channel, is_wanted)
                     }
-                    (BackendCommand::Load(channel, namespace, behind, number), Some(cluster)) => {
-                        cluster.load(channel, namespace, (behind, number));
+                    (BackendCommand::Load { channel, namespace, load }, Some(cluster)) => {
+                        cluster.load(channel, namespace, load);
                     }
-                    (BackendCommand::Check(channel, namespace, behind, number), Some(cluster)) => {
-                        cluster.check(channel, namespace, (behind, number));
+                    (BackendCommand::Check { channel, namespace, load }, Some(cluster)) => {
+                        cluster.check(channel, namespace, load);
                     }
-                    (BackendCommand::Broadcast(channel, payload), Some(cluster)) => {
+                    (BackendCommand::Broadcast { channel, payload }, Some(cluster)) => {
                         cluster.publish_ephemeral(channel, payload)
                     }
-                    (BackendCommand::BeginRun(channel, run, first), _) => {
+                    (BackendCommand::BeginRun { channel, lost: run, first }, _) => {
                         store::begin_run(&self.node, channel, run, first)
                     }
-                    (BackendCommand::BeginStreamRun(namespace, run), Some(cluster)) => {
+                    (BackendCommand::BeginStreamRun { namespace, lost: run }, Some(cluster)) => {
                         cluster.begin_run(namespace, run)
                     }
-                    (BackendCommand::Unreadable(channel, unreadable), _) => {
+                    (BackendCommand::Unreadable { channel, unreadable }, _) => {
                         say_unreadable(&channel, unreadable, self.now_ms)
                     }
                     (_, None) => {}

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use touchline_protocol::stream::ChannelName;
 use touchline_store::sketch::{Sketch, hash};
 use touchline_store::stats::{Row, Stats};
 
@@ -20,7 +21,7 @@ pub(super) struct MinuteStats {
     /// This shard, as no other of any node is called.
     part: Arc<str>,
     /// Users who have left a channel in this minute.
-    left: HashMap<Arc<str>, Sketch>,
+    left: HashMap<ChannelName, Sketch>,
     /// Publications and deliveries by namespace.
     traffic: HashMap<Box<str>, (u64, u64)>,
     count: Option<Count>,
@@ -30,15 +31,15 @@ pub(super) struct MinuteStats {
 struct Count {
     minute: u64,
     /// Subscribers now and at most, of the channels at home here.
-    at_home: HashMap<Arc<str>, (u64, u64)>,
-    left: HashMap<Arc<str>, Sketch>,
+    at_home: HashMap<ChannelName, (u64, u64)>,
+    left: HashMap<ChannelName, Sketch>,
     /// The channel of the hub that is looked at, its name, and how many of its listeners are left to be looked at.
     index: u32,
     /// Channels behind this one have come later.
     end: u32,
-    channel: Option<(Arc<str>, usize, Sketch)>,
+    channel: Option<(ChannelName, usize, Sketch)>,
     /// Channels without a listener here: at home here, or left by the last one. None until the others are counted.
-    rest: Option<Vec<Arc<str>>>,
+    rest: Option<Vec<ChannelName>>,
 }
 
 impl MinuteStats {
@@ -69,7 +70,7 @@ impl Shard {
         let Shard { hub, census, connections, .. } = self;
         let Some(census) = census else { return };
         for (channel, slot) in hub.leavers() {
-            census.left.entry(channel).or_default().add(user_of(connections, slot));
+            census.left.entry(channel.into()).or_default().add(user_of(connections, slot));
         }
     }
 
@@ -108,10 +109,10 @@ impl Shard {
         while looks > 0 && count.index < count.end {
             looks -= 1;
             let local = hub.at(count.index);
-            let is_same = |name: &Arc<str>| local.is_some_and(|local| hub.name(local) == name);
+            let is_same = |name: &ChannelName| local.is_some_and(|local| hub.name(local) == name);
             let (name, end, mut users) = match (count.channel.take().filter(|(name, ..)| is_same(name)), local) {
                 (Some(going_on), _) => going_on,
-                (None, Some(local)) => (Arc::clone(hub.name(local)), usize::MAX, Sketch::default()),
+                (None, Some(local)) => (hub.name(local).clone(), usize::MAX, Sketch::default()),
                 (None, None) => {
                     count.index += 1;
                     continue;
@@ -143,13 +144,13 @@ impl Shard {
 }
 
 impl Count {
-    fn next_of_rest(&mut self) -> Option<Arc<str>> {
+    fn next_of_rest(&mut self) -> Option<ChannelName> {
         let Count { at_home, left, rest, .. } = self;
         let all = || at_home.keys().chain(left.keys().filter(|name| !at_home.contains_key(*name))).cloned().collect();
         rest.get_or_insert_with(all).pop()
     }
 
-    fn record(&mut self, channel: Arc<str>, mut users: Sketch, part: &Arc<str>, stats: &Stats) {
+    fn record(&mut self, channel: ChannelName, mut users: Sketch, part: &Arc<str>, stats: &Stats) {
         let (current, peak) = self.at_home.remove(&channel).unwrap_or_default();
         if let Some(left) = self.left.remove(&channel) {
             users.unite(&left);

@@ -39,6 +39,7 @@ use tokio::sync::oneshot;
 use touchline_engine::tracker::Tracker;
 use touchline_engine::wheel::Wheel;
 use touchline_engine::{Channels, Delivery, Effects, Hub, ShardId};
+use touchline_protocol::stream::ChannelName;
 
 use crate::admission::AddressSlot;
 use crate::mailbox::Message;
@@ -112,7 +113,7 @@ pub(crate) struct Shard {
     hub: Hub,
     channels: Channels,
     /// Requests that wait until the node hears their channel.
-    waiting: HashMap<Arc<str>, WaitingRequests>,
+    waiting: HashMap<ChannelName, WaitingRequests>,
     outbox: Outbox,
     wheel: Wheel,
     /// Keys due in the current tick.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_postgres::Client;
+use touchline_protocol::stream::Run;
 
 use super::connection::Failure;
 use crate::runs::{self, KnownRuns};
@@ -62,5 +63,5 @@ impl Lease {
 /// All runs that the database remembers.
 pub(super) async fn known(client: &Client) -> Result<KnownRuns, Failure> {
     let rows = client.query("SELECT number, id FROM touchline.run ORDER BY number", &[]).await?;
-    Ok(rows.iter().map(|row| (row.get::<_, i64>(0) as u64, row.get::<_, i64>(1) as u64)).collect())
+    Ok(rows.iter().map(|row| Run { number: row.get::<_, i64>(0) as u64, id: row.get::<_, i64>(1) as u64 }).collect())
 }

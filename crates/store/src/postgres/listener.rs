@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use touchline_protocol::stream::Offset;
+
 use super::connection::{Address, Failure, PostgresClient};
 use super::inbox;
 use crate::{AppendedAt, EventSink, StoreEvent};
@@ -68,7 +70,7 @@ fn read(text: &str, me: &str) -> Option<StoreEvent> {
     }
     let mut numbers = what.splitn(3, '/').map(|number| number.parse::<i64>().ok().map(|number| number as u64));
     let (offset, epoch, run) = (numbers.next()??, numbers.next()??, numbers.next()??);
-    Some(StoreEvent::Grown { channel, placed: AppendedAt { offset, epoch, run } })
+    Some(StoreEvent::Grown { channel, placed: AppendedAt { offset: Offset(offset), epoch, run } })
 }
 
 #[cfg(test)]
@@ -78,7 +80,7 @@ mod tests {
     #[test]
     fn notes_of_other_nodes_are_read() {
         let grown = read("a 7/-2/5 match: 1", "b");
-        let expected = AppendedAt { offset: 7, epoch: u64::MAX - 1, run: 5 };
+        let expected = AppendedAt { offset: Offset(7), epoch: u64::MAX - 1, run: 5 };
         assert!(
             matches!(grown, Some(StoreEvent::Grown { channel, placed }) if &*channel == "match: 1" && placed == expected)
         );

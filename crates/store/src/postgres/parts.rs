@@ -2,6 +2,7 @@
 
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement};
+use touchline_protocol::stream::Offset;
 
 use super::{directory, inbox};
 use crate::batch::{HistoryLoad, WriteRequest, WriteResult};
@@ -100,7 +101,7 @@ impl Items<'_> {
             let (number, offset, epoch, run): (i64, i64, i64, i64) = (row.get(0), row.get(1), row.get(2), row.get(3));
             if let Some(item) = items.get(number as usize - 1) {
                 let (offset, epoch, run) = (offset as u64, epoch as u64, run as u64);
-                outcomes[*item] = WriteResult::Appended { offset, epoch, run, is_new: row.get(4) };
+                outcomes[*item] = WriteResult::Appended { offset: Offset(offset), epoch, run, is_new: row.get(4) };
             }
         }
         Ok(())
@@ -113,7 +114,10 @@ impl Items<'_> {
             WriteRequest::Make(HistoryLoad { channel, meta_ttl_ms, .. }) => {
                 let made = "SELECT epoch, top FROM touchline.channel_of($1, $2, touchline.now_ms() + $3)";
                 let row = client.query_one(made, &[&&**channel, &self.epochs[item], &signed(*meta_ttl_ms)]).await?;
-                return Ok(WriteResult::Made { epoch: row.get::<_, i64>(0) as u64, top: row.get::<_, i64>(1) as u64 });
+                return Ok(WriteResult::Made {
+                    epoch: row.get::<_, i64>(0) as u64,
+                    top: Offset(row.get::<_, i64>(1) as u64),
+                });
             }
             WriteRequest::Remove { channel, .. } => {
                 client
@@ -154,9 +158,9 @@ impl Items<'_> {
             // Compared as they are stored: beyond 63 bits a version is none.
             &all.iter().map(|append| append.version as i64).collect::<Vec<i64>>(),
             &texts(|a| &a.version_epoch),
-            &numbers(|a| a.size as u64),
-            &numbers(|a| a.ttl_ms),
-            &numbers(|a| a.meta_ttl_ms),
+            &numbers(|a| a.retention.size as u64),
+            &numbers(|a| a.retention.ttl_ms),
+            &numbers(|a| a.retention.meta_ttl_ms),
             &epochs,
             &self.notifier,
         ];

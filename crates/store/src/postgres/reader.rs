@@ -8,12 +8,13 @@ use bytes::Bytes;
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, WeakSender};
 use tokio_postgres::{Client, Row};
+use touchline_protocol::stream::{Offset, Run, RunStart};
 
 use super::connection::{Address, Failure, PostgresClient, in_time};
 use super::{directory, inbox, lease};
 use crate::batch::{HistoryLoad, ReadRequest, ReadResult, WriteRequest};
 use crate::runs::{KnownRuns, RunBook, Runs};
-use crate::{EventSink, StoreMetrics, StoreRefusal, StoredHistory, readable};
+use crate::{EventSink, KeptPublication, StoreMetrics, StoreRefusal, StoredHistory, readable};
 
 /// The channel and what it keeps in one statement, so all of one moment; one row without a publication where it keeps
 /// nothing. A node that catches up is given what the size does not keep, too, as long as it is there: its subscribers
@@ -119,7 +120,7 @@ pub(super) async fn history(
     book: &RunBook,
 ) -> Result<Option<StoredHistory>, Failure> {
     let size = i64::try_from(load.size).unwrap_or(i64::MAX);
-    let rows = client.query(SELECT, &[&&*load.channel, &(load.behind.0 as i64), &size]).await?;
+    let rows = client.query(SELECT, &[&&*load.channel, &(load.id.behind.0 as i64), &size]).await?;
     let Some(first) = rows.first() else { return Ok(None) };
     let number = |row: &Row, column: usize| row.get::<_, i64>(column) as u64;
     let (epoch, top, floor) = (number(first, 0), number(first, 1), number(first, 2));
@@ -128,18 +129,24 @@ pub(super) async fn history(
     let kept = rows
         .iter()
         .filter(is_kept)
-        .map(|row| (number(row, 3), number(row, 4), Bytes::from(row.get::<_, String>(5))))
+        .map(|row| KeptPublication {
+            offset: Offset(number(row, 3)),
+            time_ms: number(row, 4),
+            object: Bytes::from(row.get::<_, String>(5)),
+        })
         .collect();
     let numbers = |column: usize| {
         first.get::<_, Option<Vec<i64>>>(column).unwrap_or_default().into_iter().map(|number| number as u64)
     };
-    let newest = (first.try_get::<_, i64>(7)? as u64, first.try_get::<_, i64>(8)? as u64);
-    let runs = Runs { known: known(client, book, newest).await?, first: numbers(9).zip(numbers(10)).collect() };
-    Ok(Some(StoredHistory { epoch, top, floor, kept, runs }.whole()))
+    let newest = Run { number: first.try_get::<_, i64>(7)? as u64, id: first.try_get::<_, i64>(8)? as u64 };
+    let start = |(number, first)| RunStart { number, first: Offset(first) };
+    let runs =
+        Runs { known: known(client, book, newest).await?, first: numbers(9).zip(numbers(10)).map(start).collect() };
+    Ok(Some(StoredHistory { epoch, top: Offset(top), floor: Offset(floor), kept, runs }.whole()))
 }
 
 /// The runs up to one, from memory if it is known.
-async fn known(client: &Client, book: &RunBook, newest: (u64, u64)) -> Result<KnownRuns, Failure> {
+async fn known(client: &Client, book: &RunBook, newest: Run) -> Result<KnownRuns, Failure> {
     let mut known = book.known();
     if !known.contains(&newest) {
         known = lease::known(client).await?;

@@ -18,7 +18,7 @@ use super::{inbox, reader};
 use crate::batch::{Done, WriteRequest, WriteResult, now_ms};
 use crate::migrate::PRIMARY;
 use crate::runs::RunBook;
-use crate::{Append, EventSink, LimitsOf, Settings, StoreEvent, StoreMetrics};
+use crate::{Append, EventSink, RetentionOf, Settings, StoreEvent, StoreMetrics};
 
 /// Between two looks at what is too old, and between two attempts to write to a database that fails.
 const REST: Duration = Duration::from_secs(1);
@@ -53,7 +53,7 @@ pub(super) struct Writer {
     commit_delay: Duration,
     commit_size: usize,
     notifier: String,
-    limits: LimitsOf,
+    retention: RetentionOf,
     /// Somebody has put something into the outbox.
     mail: Arc<Notify>,
     hand: EventSink,
@@ -82,7 +82,7 @@ impl Writer {
             commit_delay: settings.commit_delay,
             commit_size: settings.commit_size.max(1),
             notifier: settings.notifier.clone(),
-            limits: LimitsOf::clone(&settings.limits),
+            retention: RetentionOf::clone(&settings.retention),
             mail: Arc::default(),
             hand,
             figures,
@@ -160,7 +160,7 @@ impl Writer {
             let history = read
                 .inspect_err(|error| tracing::warn!(%error, "the primary database could not be read"))
                 .unwrap_or_default();
-            *done = Done::Made { channel: Arc::clone(&load.channel), behind: load.behind, history };
+            *done = Done::Made { channel: load.channel.clone(), load: load.id, history };
         }
     }
 
@@ -193,7 +193,7 @@ impl Writer {
     async fn write(&mut self, batch: &[WriteRequest]) -> Result<Vec<WriteResult>, Failure> {
         for write in batch {
             if let WriteRequest::BeginRun { channel, lost, first } = write {
-                self.begin_run(*lost, Some((channel, *first))).await?;
+                self.begin_run(*lost, Some((channel, (*first).0))).await?;
             }
         }
         match self.try_write(batch, false).await {
@@ -267,7 +267,8 @@ impl Writer {
 
     async fn try_post(&mut self, in_parts: bool) -> Result<(Vec<Done>, bool), Failure> {
         let (now_ms, most) = (now_ms(), i64::try_from(self.commit_size).unwrap_or(i64::MAX));
-        let (limits, notifier, known) = (LimitsOf::clone(&self.limits), self.notifier.clone(), self.runs.known());
+        let (retention, notifier, known) =
+            (RetentionOf::clone(&self.retention), self.notifier.clone(), self.runs.known());
         let epochs: Vec<i64> = (0..self.commit_size).map(|_| self.next_epoch()).collect();
         let (PostgresClient { client }, append) = self.link().await?;
         client.batch_execute(BEGIN).await?;
@@ -282,13 +283,13 @@ impl Writer {
         let (mut ids, mut batch) = (Vec::new(), Vec::new());
         for row in &rows {
             let (id, channel, data, key): (i64, &str, &str, &str) = (row.get(0), row.get(1), row.get(2), row.get(3));
-            let Some(limits) = limits(channel) else {
+            let Some(retention) = retention(channel) else {
                 tracing::warn!(channel, "touchline_publish was called for a channel that is not durable");
                 client.execute(refuse, &[&id, &"not durable"]).await?;
                 continue;
             };
             ids.push(id);
-            batch.push(WriteRequest::Append(Append::posted(channel, data, key, limits, now_ms)));
+            batch.push(WriteRequest::Append(Append::posted(channel, data, key, retention, now_ms)));
         }
         let items = Items { client, append, batch: &batch, epochs: &epochs, now_ms, notifier: &notifier };
         let outcomes = if in_parts { items.write_in_parts().await? } else { items.write().await? };

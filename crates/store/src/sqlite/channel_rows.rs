@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension as _, params};
+use touchline_protocol::stream::{ChannelName, Offset, Run};
 
 use crate::batch::WriteResult;
 use crate::{Append, PAYLOAD_HEAD_SIZE};
@@ -44,15 +44,15 @@ struct Channel {
 /// be forgotten.
 #[derive(Debug)]
 pub(super) struct ChannelRows {
-    /// The current run: number and id.
-    run: (u64, u64),
-    known: HashMap<Arc<str>, Channel>,
-    changed: Vec<Arc<str>>,
+    /// The current run.
+    run: Run,
+    known: HashMap<ChannelName, Channel>,
+    changed: Vec<ChannelName>,
 }
 
 impl ChannelRows {
     /// Knows nothing yet; publications are given their places by this run.
-    pub(super) fn new(run: (u64, u64)) -> Self {
+    pub(super) fn new(run: Run) -> Self {
         ChannelRows { run, known: HashMap::new(), changed: Vec::new() }
     }
 
@@ -71,7 +71,7 @@ impl ChannelRows {
         epoch: u64,
     ) -> rusqlite::Result<WriteResult> {
         let channel = find(&mut self.known, connection, &append.channel, epoch)?;
-        let (number, run) = self.run;
+        let Run { number, id: run } = self.run;
         let first = |offset| WriteResult::Appended { offset, epoch: channel.epoch, run, is_new: false };
         if !append.key.is_empty() {
             let known = "SELECT offset FROM idempotency WHERE channel = ?1 AND key = ?2 AND expires_ms > ?3";
@@ -80,12 +80,12 @@ impl ChannelRows {
                 .query_row(params![channel.id, append.key, now_ms], |row| row.get(0))
                 .optional()?;
             if let Some(offset) = known {
-                return Ok(first(offset));
+                return Ok(first(Offset(offset)));
             }
         }
         if append.version > 0 {
             if *channel.version_epoch == *append.version_epoch && append.version <= channel.version {
-                return Ok(first(channel.top));
+                return Ok(first(Offset(channel.top)));
             }
             (channel.version, channel.version_epoch) = (append.version, append.version_epoch.clone());
             channel.is_remade = true;
@@ -108,28 +108,30 @@ impl ChannelRows {
             ])?;
         }
         let is_first = channel.oldest == channel.top;
-        if is_first || (channel.ttl_ms, channel.meta_ttl_ms) != (append.ttl_ms, append.meta_ttl_ms) {
-            (channel.ttl_ms, channel.meta_ttl_ms, channel.is_remade) = (append.ttl_ms, append.meta_ttl_ms, true);
+        if is_first || (channel.ttl_ms, channel.meta_ttl_ms) != (append.retention.ttl_ms, append.retention.meta_ttl_ms)
+        {
+            (channel.ttl_ms, channel.meta_ttl_ms, channel.is_remade) =
+                (append.retention.ttl_ms, append.retention.meta_ttl_ms, true);
             // Where something waits to be deleted, the trimmer looks at the rest as well.
             if channel.due_ms != 0 {
-                channel.due_ms = append.time_ms.saturating_add(append.ttl_ms).min(i64::MAX as u64);
+                channel.due_ms = append.time_ms.saturating_add(append.retention.ttl_ms).min(i64::MAX as u64);
             }
         }
-        let oldest = (channel.top + 1).saturating_sub(append.size as u64);
+        let oldest = (channel.top + 1).saturating_sub(append.retention.size as u64);
         if oldest > channel.oldest {
             (channel.oldest, channel.has_old) = (oldest, true);
         }
         if !std::mem::replace(&mut channel.is_changed, true) {
-            self.changed.push(Arc::clone(&append.channel));
+            self.changed.push(append.channel.clone());
         }
-        Ok(WriteResult::Appended { offset: channel.top, epoch: channel.epoch, run, is_new: true })
+        Ok(WriteResult::Appended { offset: Offset(channel.top), epoch: channel.epoch, run, is_new: true })
     }
 
     /// Makes a channel that is not there, and is forgotten at some time if nothing is published.
     pub(super) fn make(
         &mut self,
         connection: &Connection,
-        name: &Arc<str>,
+        name: &ChannelName,
         epoch: u64,
         due_ms: u64,
     ) -> rusqlite::Result<WriteResult> {
@@ -140,18 +142,18 @@ impl ChannelRows {
                 .prepare_cached("UPDATE channel SET due_ms = ?2 WHERE id = ?1")?
                 .execute(params![channel.id, due_ms])?;
         }
-        Ok(WriteResult::Made { epoch: channel.epoch, top: channel.top })
+        Ok(WriteResult::Made { epoch: channel.epoch, top: Offset(channel.top) })
     }
 
     /// Removes what is kept of a channel, if it is there.
-    pub(super) fn remove(&mut self, connection: &Connection, name: &Arc<str>) -> rusqlite::Result<WriteResult> {
+    pub(super) fn remove(&mut self, connection: &Connection, name: &ChannelName) -> rusqlite::Result<WriteResult> {
         // What this transaction has appended stands in the entry only, so this has to go through the entry, too.
         let Some(channel) = look(&mut self.known, connection, name)? else { return Ok(WriteResult::Nothing) };
         (channel.oldest, channel.has_old) = (channel.top + 1, true);
         // What is more than one step goes later.
         (channel.due_ms, channel.is_remade) = (0, true);
         if !std::mem::replace(&mut channel.is_changed, true) {
-            self.changed.push(Arc::clone(name));
+            self.changed.push(name.clone());
         }
         Ok(WriteResult::Nothing)
     }
@@ -207,7 +209,7 @@ impl ChannelRows {
         Ok(has_more || forgotten as u64 == STEP)
     }
 
-    fn trim_channel(&mut self, connection: &Connection, name: &Arc<str>, now_ms: u64) -> rusqlite::Result<bool> {
+    fn trim_channel(&mut self, connection: &Connection, name: &ChannelName, now_ms: u64) -> rusqlite::Result<bool> {
         let channel = find(&mut self.known, connection, name, 0)?;
         // The clock may have been set, so times need not rise with the offsets: what is behind one that stays does so,
         // too.
@@ -278,9 +280,9 @@ fn begin(connection: &Connection, channel: &mut Channel, number: u64) -> rusqlit
 
 /// The channel, from memory, from its row, or as a new row with this epoch.
 fn find<'k>(
-    known: &'k mut HashMap<Arc<str>, Channel>,
+    known: &'k mut HashMap<ChannelName, Channel>,
     connection: &Connection,
-    name: &Arc<str>,
+    name: &ChannelName,
     epoch: u64,
 ) -> rusqlite::Result<&'k mut Channel> {
     if look(known, connection, name)?.is_none() {
@@ -293,11 +295,11 @@ fn find<'k>(
 
 /// The channel, from memory or from its row, if it is there.
 fn look<'k>(
-    known: &'k mut HashMap<Arc<str>, Channel>,
+    known: &'k mut HashMap<ChannelName, Channel>,
     connection: &Connection,
-    name: &Arc<str>,
+    name: &ChannelName,
 ) -> rusqlite::Result<Option<&'k mut Channel>> {
-    let free = match known.entry(Arc::clone(name)) {
+    let free = match known.entry(name.clone()) {
         Entry::Occupied(channel) => return Ok(Some(channel.into_mut())),
         Entry::Vacant(free) => free,
     };

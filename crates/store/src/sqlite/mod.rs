@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 use serde::Serialize;
+use touchline_protocol::stream::Run;
 
 pub(crate) use self::files::make_database;
 use crate::batch::{ReadRequest, WriteRequest};
@@ -124,7 +125,7 @@ fn begin_run(connection: &mut Connection) -> rusqlite::Result<KnownRuns> {
     transaction.execute("DELETE FROM run WHERE number <= (SELECT max(number) FROM run) - ?1", [runs::KEPT])?;
     let known = transaction
         .prepare("SELECT number, id FROM run ORDER BY number")?
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .query_map([], |row| Ok(Run { number: row.get(0)?, id: row.get(1)? }))?
         .collect::<rusqlite::Result<KnownRuns>>()?;
     transaction.commit()?;
     Ok(known)

@@ -6,12 +6,13 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex};
 
 use rusqlite::{Connection, OptionalExtension as _};
+use touchline_protocol::stream::{Offset, RunStart};
 
 use super::{connect, directory, inbox, next, note_damage, unreadable};
 use crate::batch::{HistoryLoad, ReadRequest, ReadResult, WriteRequest, now_ms};
 use crate::panics::caught;
 use crate::runs::{KnownRuns, Runs};
-use crate::{EventSink, StoreMetrics, StoreRefusal, StoredHistory, intact, readable};
+use crate::{EventSink, KeptPublication, StoreMetrics, StoreRefusal, StoredHistory, intact, readable};
 
 /// One of the threads that read.
 pub(super) struct Reader {
@@ -90,9 +91,11 @@ pub(super) fn history(
     });
     let Some((id, epoch, top, oldest)) = found.optional()? else { return Ok(None) };
     let first = oldest.max((top + 1).saturating_sub(load.size as u64));
-    let floor = load.behind.0.max(first.saturating_sub(1));
+    let floor = load.id.behind.0.max(first.saturating_sub(1));
     let mut first = transaction.prepare_cached("SELECT run, first FROM channel_run WHERE channel = ?1 ORDER BY run")?;
-    let first = first.query_map([id], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<rusqlite::Result<_>>()?;
+    let first = first
+        .query_map([id], |row| Ok(RunStart { number: row.get(0)?, first: Offset(row.get(1)?) }))?
+        .collect::<rusqlite::Result<_>>()?;
     let select =
         "SELECT offset, time_ms, data, format FROM publication WHERE channel = ?1 AND offset > ?2 ORDER BY offset";
     let mut select = transaction.prepare_cached(select)?;
@@ -100,8 +103,18 @@ pub(super) fn history(
         readable(row.get(3)?).map_err(unreadable)?;
         let offset: u64 = row.get(0)?;
         let place = || format!("channel {:?}, offset {offset},", load.channel);
-        Ok((offset, row.get(1)?, intact(row.get(2)?, place).map_err(unreadable)?))
+        let object = intact(row.get(2)?, place).map_err(unreadable)?;
+        Ok(KeptPublication { offset: Offset(offset), time_ms: row.get(1)?, object })
     })?;
     let kept = kept.collect::<rusqlite::Result<_>>()?;
-    Ok(Some(StoredHistory { epoch, top, floor, kept, runs: Runs { known: KnownRuns::clone(known), first } }.whole()))
+    Ok(Some(
+        StoredHistory {
+            epoch,
+            top: Offset(top),
+            floor: Offset(floor),
+            kept,
+            runs: Runs { known: KnownRuns::clone(known), first },
+        }
+        .whole(),
+    ))
 }

@@ -136,7 +136,7 @@ impl Writer {
         let history = read
             .inspect_err(|error| tracing::warn!(%error, "the primary database could not be read"))
             .unwrap_or_default();
-        Done::Made { channel: Arc::clone(&load.channel), behind: load.behind, history }
+        Done::Made { channel: load.channel.clone(), load: load.id, history }
     }
 
     /// Writes a batch in one transaction. An item that the database refuses for what it holds is left out, and the

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::Bytes;
+use touchline_protocol::stream::ChannelName;
 
 pub use curve::{Curve, Point};
 
@@ -81,7 +82,7 @@ pub enum Row {
         /// Minutes since 1970.
         minute: u64,
         /// The channel.
-        channel: Arc<str>,
+        channel: ChannelName,
         /// The part; no two have the same name.
         part: Arc<str>,
         /// At the minute's end.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use touchline_store::{Append, AppendedAt, Description, InboxMessage, Settings, StoreRefusal};
 
-use crate::stage::{HOUR_MS, PATIENCE, Stage, now_ms, offsets, on_both, publication, tells};
+use crate::stage::{HOUR_MS, PATIENCE, Stage, behind, now_ms, offsets, on_both, publication, retention, tells};
 
 /// A number that SQLite can't keep, and a text that PostgreSQL can't.
 const BAD_TIME: u64 = u64::MAX;
@@ -64,7 +64,7 @@ fn a_bad_publication_fails_alone() {
                 .enumerate()
                 .filter(|(n, _)| n % 2 == channel)
                 .filter_map(|(_, o)| o.ok())
-                .map(|AppendedAt { offset, .. }| offset)
+                .map(|AppendedAt { offset, .. }| offset.0)
                 .collect()
         };
         assert_eq!(offsets_of(0), (1..=18).collect::<Vec<_>>(), "in order and without a gap");
@@ -127,9 +127,9 @@ fn a_batch_of_bad_items_only_is_refused_and_nothing_else_happens() {
 fn times_without_end_are_kept_as_long_as_can_be() {
     on_both("for-ever", |settings| {
         let stage = Stage::open(settings);
-        assert_eq!(stage.offset(Append { ttl_ms: u64::MAX, meta_ttl_ms: u64::MAX, ..publication("a", 1) }), 1);
-        stage.store.load("b".into(), (0, 0), 10, u64::MAX);
-        assert_eq!(stage.offset(Append { ttl_ms: u64::MAX, meta_ttl_ms: u64::MAX, ..publication("a", 2) }), 2);
+        assert_eq!(stage.offset(Append { retention: retention(100, u64::MAX), ..publication("a", 1) }), 1);
+        stage.store.load("b".into(), behind(0), 10, u64::MAX);
+        assert_eq!(stage.offset(Append { retention: retention(100, u64::MAX), ..publication("a", 2) }), 2);
         assert_eq!(offsets(&stage.kept("a")), [1, 2]);
         is_untroubled(&stage);
         stage.store.close();

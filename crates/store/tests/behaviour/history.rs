@@ -4,27 +4,33 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use bytes::Bytes;
+use touchline_protocol::stream::Offset;
 use touchline_store::{Append, AppendedAt, PAYLOAD_HEAD_SIZE, Settings, StoreEvent, StoreRefusal, Url};
 
-use crate::stage::{HOUR_MS, PATIENCE, Stage, execute, now_ms, offsets, on_both, publication, tells};
+use crate::stage::{
+    HOUR_MS, PATIENCE, Stage, behind, execute, now_ms, offsets, on_both, publication, retention, tells,
+};
 
 #[test]
 fn publications_stand_one_behind_the_other_and_come_back() {
     on_both("order", |settings| {
         let stage = Stage::open(settings);
         let first = stage.append(publication("a", 1)).expect("it is stored");
-        assert_eq!(first.offset, 1);
-        assert_eq!(stage.append(publication("a", 2)), Ok(AppendedAt { offset: 2, epoch: first.epoch, run: first.run }));
+        assert_eq!(first.offset, Offset(1));
+        assert_eq!(
+            stage.append(publication("a", 2)),
+            Ok(AppendedAt { offset: Offset(2), epoch: first.epoch, run: first.run })
+        );
         assert_eq!(stage.offset(publication("b", 1)), 1, "each channel counts by itself");
         assert_eq!(stage.kept("a"), [(1, r#"{"data":1}"#.to_owned()), (2, r#"{"data":2}"#.to_owned())]);
         let behind = stage.load("a", 1, 1_000);
-        assert_eq!((behind.epoch, behind.top, behind.floor, behind.kept.len()), (first.epoch, 2, 1, 1));
+        assert_eq!((behind.epoch, behind.top.0, behind.floor.0, behind.kept.len()), (first.epoch, 2, 1, 1));
         let last = stage.load("a", 0, 1);
-        assert_eq!((last.top, last.floor, last.kept.len()), (2, 1, 1), "no more than a channel keeps");
+        assert_eq!((last.top.0, last.floor.0, last.kept.len()), (2, 1, 1), "no more than a channel keeps");
         stage.store.close();
         let again = Stage::open(settings);
         let third = again.append(publication("a", 3)).expect("it is stored");
-        assert_eq!((third.offset, third.epoch), (3, first.epoch), "and goes on after a restart");
+        assert_eq!((third.offset.0, third.epoch), (3, first.epoch), "and goes on after a restart");
         assert_eq!(offsets(&again.kept("a")), [1, 2, 3]);
         again.store.close();
     });
@@ -41,7 +47,7 @@ fn many_at_once_are_told_in_order() {
             match incoming.recv_timeout(PATIENCE).expect("it comes") {
                 StoreEvent::Stored { channel, placed, .. } => {
                     let top = &mut tops[usize::from(&*channel == "odd")];
-                    assert_eq!(placed.offset, *top + 1, "{channel}");
+                    assert_eq!(placed.offset, Offset(*top + 1), "{channel}");
                     *top += 1;
                 }
                 StoreEvent::Settled | StoreEvent::Missed => {}
@@ -83,13 +89,15 @@ fn a_key_gives_the_first_place_and_an_old_version_stores_nothing() {
 fn a_channel_keeps_no_more_than_it_should() {
     on_both("size", |settings| {
         let stage = Stage::open(settings);
-        (1..=30).for_each(|n| assert_eq!(stage.offset(Append { size: 10, ..publication("a", n) }), n));
+        (1..=30).for_each(|n| {
+            assert_eq!(stage.offset(Append { retention: retention(10, HOUR_MS), ..publication("a", n) }), n)
+        });
         let history = stage.load("a", 0, 1_000);
-        assert_eq!((history.top, history.floor, history.kept.len()), (30, 20, 10));
+        assert_eq!((history.top.0, history.floor.0, history.kept.len()), (30, 20, 10));
         // A smaller size holds from the next publication on, a larger one brings nothing back.
-        assert_eq!(stage.offset(Append { size: 3, ..publication("a", 31) }), 31);
+        assert_eq!(stage.offset(Append { retention: retention(3, HOUR_MS), ..publication("a", 31) }), 31);
         assert_eq!(offsets(&stage.kept("a")), [29, 30, 31]);
-        assert_eq!(stage.offset(Append { size: 10, ..publication("a", 32) }), 32);
+        assert_eq!(stage.offset(Append { retention: retention(10, HOUR_MS), ..publication("a", 32) }), 32);
         assert_eq!(offsets(&stage.kept("a")), [29, 30, 31, 32]);
         stage.store.close();
     });
@@ -99,12 +107,12 @@ fn a_channel_keeps_no_more_than_it_should() {
 fn what_is_old_goes_by_itself_and_the_position_goes_last() {
     on_both("age", |settings| {
         let stage = Stage::open(settings);
-        let old = |n| Append { ttl_ms: 1_500, meta_ttl_ms: 1_500, ..publication("a", n) };
+        let old = |n| Append { retention: retention(100, 1_500), ..publication("a", n) };
         let epoch = stage.append(old(1)).expect("it is stored").epoch;
         (2..=700).for_each(|n| stage.store.append(old(n)));
         stage.wait_until("what is old goes", |stage| stage.kept("a").is_empty());
         let empty = stage.load("a", 0, 1_000);
-        assert_eq!((empty.epoch, empty.top, empty.floor), (epoch, 700, 700), "the position stays for a while");
+        assert_eq!((empty.epoch, empty.top.0, empty.floor.0), (epoch, 700, 700), "the position stays for a while");
         stage.wait_until("the position goes", |stage| stage.load("a", 0, 1_000).epoch != epoch);
         assert_eq!(stage.offset(old(1)), 1, "another life of the channel");
         stage.store.close();
@@ -119,9 +127,9 @@ fn what_is_old_behind_what_stays_stays_too() {
         for (n, age_ms) in [(1, 2 * HOUR_MS), (2, 0), (3, 2 * HOUR_MS), (4, 0)] {
             assert_eq!(stage.offset(Append { time_ms: now_ms() - age_ms, ..publication("a", n) }), n);
         }
-        stage.wait_until("what is old goes", |stage| stage.load("a", 0, 100).floor > 0);
+        stage.wait_until("what is old goes", |stage| stage.load("a", 0, 100).floor > Offset(0));
         let history = stage.load("a", 0, 100);
-        assert_eq!((history.floor, offsets(&stage.kept("a"))), (1, vec![2, 3, 4]), "a history has no holes");
+        assert_eq!((history.floor.0, offsets(&stage.kept("a"))), (1, vec![2, 3, 4]), "a history has no holes");
         stage.store.close();
     });
 }
@@ -132,10 +140,10 @@ fn what_is_before_a_hole_is_no_history() {
         let stage = Stage::open(settings);
         (1..=6).for_each(|n| assert_eq!(stage.offset(publication("a", n)), n));
         execute(settings, &["DELETE FROM touchline.publication WHERE \"offset\" = 3"]);
-        assert_eq!((stage.load("a", 0, 100).floor, offsets(&stage.kept("a"))), (3, vec![4, 5, 6]));
-        assert_eq!(stage.load("a", 4, 100).floor, 4);
+        assert_eq!((stage.load("a", 0, 100).floor.0, offsets(&stage.kept("a"))), (3, vec![4, 5, 6]));
+        assert_eq!(stage.load("a", 4, 100).floor, Offset(4));
         execute(settings, &["DELETE FROM touchline.publication WHERE \"offset\" = 6"]);
-        assert_eq!((stage.load("a", 0, 100).floor, stage.kept("a").len()), (6, 0));
+        assert_eq!((stage.load("a", 0, 100).floor.0, stage.kept("a").len()), (6, 0));
         stage.store.close();
     });
 }
@@ -144,8 +152,11 @@ fn what_is_before_a_hole_is_no_history() {
 fn a_key_outlives_its_publication_and_keeps_its_channel() {
     on_both("keys-last", |settings| {
         let stage = Stage::open(settings);
-        let brief =
-            |channel: &str, key: &str| Append { key: key.into(), ttl_ms: 1, meta_ttl_ms: 1, ..publication(channel, 1) };
+        let brief = |channel: &str, key: &str| Append {
+            key: key.into(),
+            retention: retention(100, 1),
+            ..publication(channel, 1)
+        };
         let keyed = stage.append(brief("keyed", "k")).expect("it is stored");
         let epoch = stage.append(brief("other", "")).expect("it is stored").epoch;
         stage.wait_until("a channel without keys goes", |stage| stage.load("other", 0, 10).epoch != epoch);
@@ -160,7 +171,7 @@ fn a_channel_that_is_asked_for_while_it_begins_is_told_as_it_is() {
     on_both("begins", |settings| {
         let stage = Stage::open(&Settings { commit_size: 1, ..settings.clone() });
         let names: Vec<String> = (0..100).map(|n| format!("a{n}")).collect();
-        names.iter().for_each(|name| stage.store.load(name.as_str().into(), (0, 0), 10, HOUR_MS));
+        names.iter().for_each(|name| stage.store.load(name.as_str().into(), behind(0), 10, HOUR_MS));
         names.iter().for_each(|name| stage.store.append(publication(name, 1)));
         let incoming = stage.incoming.lock().expect("nobody panics with it");
         let mut told = 0;
@@ -169,7 +180,7 @@ fn a_channel_that_is_asked_for_while_it_begins_is_told_as_it_is() {
                 continue;
             };
             let history = history.unwrap_or_else(|| panic!("{channel} can be had"));
-            assert_eq!((history.floor, history.kept.len() as u64), (0, history.top));
+            assert_eq!((history.floor.0, history.kept.len() as u64), (0, history.top.0));
             told += 1;
         }
         stage.store.close();
@@ -185,7 +196,7 @@ fn what_is_removed_is_gone_and_the_position_stays() {
         stage.remove("a");
         stage.remove("nobody knows it");
         let history = stage.load("a", 0, 1_000);
-        assert_eq!((history.epoch, history.top, history.floor, history.kept.len()), (epoch, 5, 5, 0));
+        assert_eq!((history.epoch, history.top.0, history.floor.0, history.kept.len()), (epoch, 5, 5, 0));
         assert_eq!(stage.offset(publication("a", 6)), 6);
         assert_eq!(offsets(&stage.kept("a")), [6]);
         stage.store.close();
@@ -207,15 +218,19 @@ fn a_channel_is_removed_among_publications_of_the_same_commit() {
             }
         }
         let offsets_of: Vec<_> =
-            (0..4).map(|_| placed.recv_timeout(PATIENCE).expect("it is told").map(|placed| placed.offset)).collect();
+            (0..4).map(|_| placed.recv_timeout(PATIENCE).expect("it is told").map(|placed| placed.offset.0)).collect();
         assert_eq!(offsets_of, [Ok(2), Ok(3), Ok(4), Ok(5)]);
         assert_eq!(removed.recv_timeout(PATIENCE), Ok(Ok(())));
         assert_eq!(stage.offset(publication("a", 6)), 6, "the channel goes on");
         let history = stage.load("a", 0, 100);
-        assert_eq!((history.top, history.kept.len() as u64), (6, 6 - history.floor), "and what it keeps has no hole");
+        assert_eq!(
+            (history.top.0, history.kept.len() as u64),
+            (6, 6 - history.floor.0),
+            "and what it keeps has no hole"
+        );
         stage.store.close();
         let again = Stage::open(settings);
-        assert_eq!(again.load("a", 0, 100).top, 6);
+        assert_eq!(again.load("a", 0, 100).top, Offset(6));
         assert_eq!(again.offset(publication("a", 7)), 7, "also from what is on disk");
         again.store.close();
     });
@@ -226,11 +241,9 @@ fn a_channel_that_is_only_asked_for_has_an_epoch_that_lasts() {
     on_both("asked", |settings| {
         let stage = Stage::open(settings);
         let asked = stage.load("a", 0, 10);
-        assert_eq!((asked.top, asked.floor, asked.kept.len()), (0, 0, 0));
-        assert_eq!(
-            stage.append(publication("a", 1)),
-            Ok(AppendedAt { offset: 1, epoch: asked.epoch, run: asked.runs.known.last().expect("there is one").1 })
-        );
+        assert_eq!((asked.top.0, asked.floor.0, asked.kept.len()), (0, 0, 0));
+        let run = asked.runs.known.last().expect("there is one").id;
+        assert_eq!(stage.append(publication("a", 1)), Ok(AppendedAt { offset: Offset(1), epoch: asked.epoch, run }));
         stage.store.close();
     });
 }
@@ -292,7 +305,7 @@ fn more_than_may_wait_is_refused_at_once() {
             (0..300).map(|_| answers.recv_timeout(PATIENCE).expect("everybody is answered")).collect();
         let stored = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
         assert!(stored >= 10 && outcomes.contains(&Err(StoreRefusal::QueueFull)), "{stored} were stored");
-        assert_eq!(stage.load("a", 0, 1_000).top, stored as u64);
+        assert_eq!(stage.load("a", 0, 1_000).top, Offset(stored as u64));
         stage.store.close();
     });
 }

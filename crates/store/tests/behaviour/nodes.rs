@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use touchline_protocol::stream::Offset;
 use touchline_store::{Append, Settings, StoreEvent, StoreRefusal};
 
 use crate::postgres::Postgres;
-use crate::stage::{PATIENCE, Stage, offsets, on_both, on_postgres, publication, settings};
+use crate::stage::{HOUR_MS, PATIENCE, Stage, offsets, on_both, on_postgres, publication, retention, settings};
 
 fn node(name: &str, url: &str) -> Stage {
     Stage::open(&Settings { notifier: name.to_owned(), ..settings(url) })
@@ -25,13 +26,13 @@ fn a_burst_beyond_the_size_can_still_be_read_by_nodes_that_are_told_of_it() {
         two.offset(publication("other", 1));
         let together = Settings { commit_delay: Duration::from_millis(200), ..settings(url) };
         let one = Stage::open(&Settings { notifier: "one".to_owned(), ..together });
-        (1..=29).for_each(|n| one.store.append(Append { size: 10, ..publication("a", n) }));
-        assert_eq!(one.offset(Append { size: 10, ..publication("a", 30) }), 30);
+        (1..=29).for_each(|n| one.store.append(Append { retention: retention(10, HOUR_MS), ..publication("a", n) }));
+        assert_eq!(one.offset(Append { retention: retention(10, HOUR_MS), ..publication("a", 30) }), 30);
         let heard = two.load("a", 2, 10);
-        assert_eq!((heard.floor, heard.kept.len()), (2, 28), "what its subscribers have not had");
+        assert_eq!((heard.floor.0, heard.kept.len()), (2, 28), "what its subscribers have not had");
         one.wait_until("it goes when everybody has had the time to read it", |one| {
-            one.offset(Append { size: 10, ..publication("a", 0) });
-            two.load("a", 2, 10).floor > 2
+            one.offset(Append { retention: retention(10, HOUR_MS), ..publication("a", 0) });
+            two.load("a", 2, 10).floor > Offset(2)
         });
         assert_eq!(two.load("a", 0, 10).kept.len(), 10, "who comes anew is given what the channel keeps");
         one.remove("a");
@@ -62,7 +63,7 @@ fn a_node_whose_lease_ran_out_looks_once_what_was_under_way_is_stored() {
         std::thread::scope(|scope| {
             scope.spawn(|| postgres.sql(batch));
             missed(&one);
-            assert_eq!(one.load("a", 0, 100).top, 2, "it is there when the node is told to look");
+            assert_eq!(one.load("a", 0, 100).top, Offset(2), "it is there when the node is told to look");
         });
         one.store.close();
     });

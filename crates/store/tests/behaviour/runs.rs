@@ -3,19 +3,20 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use touchline_protocol::stream::{Offset, Run};
 use touchline_store::{Settings, StoredHistory};
 
-use crate::stage::{Stage, execute, offsets, on_both, publication, settings};
+use crate::stage::{HOUR_MS, Stage, behind, execute, offsets, on_both, publication, retention, settings};
 
 /// The last offset of a run that is one of today's history; none = the run is not known.
 fn end(history: &StoredHistory, run: u64) -> Option<u64> {
-    let (number, _) = history.runs.known.iter().find(|(_, id)| *id == run)?;
-    let next = history.runs.first.iter().find(|(later, _)| later > number);
-    Some(next.map_or(history.top, |(_, first)| first - 1))
+    let Run { number, .. } = history.runs.known.iter().find(|known| known.id == run)?;
+    let next = history.runs.first.iter().find(|later| later.number > *number);
+    Some(next.map_or(history.top.0, |next| next.first.0 - 1))
 }
 
 fn current(history: &StoredHistory) -> u64 {
-    history.runs.known.last().expect("there is one").1
+    history.runs.known.last().expect("there is one").id
 }
 
 #[test]
@@ -58,14 +59,17 @@ fn runs_are_forgotten_with_the_publications_that_they_gave() {
     let of_file = settings(&format!("sqlite:{}", scratch.join("primary.db").display()));
     for n in 1..=20 {
         let stage = Stage::open(&of_file);
-        assert_eq!(stage.offset(touchline_store::Append { size: 4, ..publication("a", n) }), n);
+        assert_eq!(
+            stage.offset(touchline_store::Append { retention: retention(4, HOUR_MS), ..publication("a", n) }),
+            n
+        );
         stage.store.close();
     }
     let stage = Stage::open(&of_file);
     let history = stage.load("a", 0, 4);
     assert_eq!(offsets(&stage.kept("a")), [17, 18, 19, 20]);
     assert!(history.runs.first.len() <= 6, "{:?}", history.runs.first);
-    let known: Vec<u64> = history.runs.known.iter().map(|(_, id)| *id).collect();
+    let known: Vec<u64> = history.runs.known.iter().map(|run| run.id).collect();
     let ends: Vec<_> = known.iter().map(|run| end(&history, *run)).collect();
     assert_eq!(ends[15..], [Some(16), Some(17), Some(18), Some(19), Some(20), Some(20)], "exact for all that is kept");
     assert!(
@@ -85,7 +89,7 @@ fn a_row_of_a_later_version_is_refused_and_not_misread() {
         stage.store.close();
         execute(given, &["UPDATE touchline.publication SET format = 2"]);
         let stage = Stage::open(given);
-        stage.store.load("a".into(), (0, 0), 100, 1_000);
+        stage.store.load("a".into(), behind(0), 100, 1_000);
         let incoming = stage.incoming.lock().expect("nobody panics with it");
         loop {
             match incoming.recv_timeout(Duration::from_secs(30)).expect("it comes") {
@@ -122,10 +126,10 @@ fn rows_of_the_first_version_are_read() {
         execute(given, &["UPDATE touchline.run SET number = 40, id = 1099511627775"]);
         let stage = Stage::open(given);
         let history = stage.load("news", 0, 100);
-        assert_eq!((history.epoch, history.top, history.floor), (7, 2, 0));
+        assert_eq!((history.epoch, history.top.0, history.floor.0), (7, 2, 0));
         assert_eq!(end(&history, 1_099_511_627_775), Some(2));
         let texts: Vec<_> =
-            history.kept.iter().map(|(_, _, object)| String::from_utf8_lossy(object).into_owned()).collect();
+            history.kept.iter().map(|kept| String::from_utf8_lossy(&kept.object).into_owned()).collect();
         assert_eq!(texts, [r#"{"data":1}"#, r#"{"data":2,"new":[]}"#], "with what is not known here");
         assert_eq!(stage.offset(touchline_store::Append { key: "k".into(), ..publication("news", 1) }), 2);
         stage.store.inbox_messages("s".into(), "n".into(), 0, 10);
@@ -153,7 +157,7 @@ fn nodes_on_one_postgresql_share_a_run_and_hear_each_other() {
         assert_eq!(two.append(publication("a", 2)).expect("it is stored").run, first.run, "another node is there");
         one.wait_until("what the other has stored is heard of", |one| {
             let incoming = one.incoming.lock().expect("nobody panics with it");
-            let second = touchline_store::AppendedAt { offset: 2, ..first };
+            let second = touchline_store::AppendedAt { offset: Offset(2), ..first };
             incoming.try_iter().any(
                 |incoming| matches!(incoming, touchline_store::StoreEvent::Grown { placed, .. } if placed == second),
             )
@@ -172,7 +176,7 @@ fn nodes_on_one_postgresql_share_a_run_and_hear_each_other() {
             one.append(publication("b", 1)).is_ok_and(|placed| placed.run != first.run)
         });
         let again = one.append(publication("a", 20)).expect("it is stored");
-        assert_eq!(again.offset, 2);
+        assert_eq!(again.offset, Offset(2));
         let history = one.load("a", 0, 100);
         assert_eq!((end(&history, first.run), end(&history, again.run)), (Some(1), Some(2)));
         one.store.close();
@@ -183,9 +187,8 @@ fn nodes_on_one_postgresql_share_a_run_and_hear_each_other() {
 #[test]
 fn optional_arguments_of_touchline_publish_may_be_null() {
     crate::stage::on_postgres("null", |url, postgres| {
-        let limits =
-            touchline_store::Limits { size: 10, ttl_ms: crate::stage::HOUR_MS, meta_ttl_ms: crate::stage::HOUR_MS };
-        let stage = Stage::open(&Settings { limits: std::sync::Arc::new(move |_| Some(limits)), ..settings(url) });
+        let retention = std::sync::Arc::new(|_: &str| Some(retention(10, HOUR_MS)));
+        let stage = Stage::open(&Settings { retention, ..settings(url) });
         for arguments in ["", ", NULL", ", NULL, NULL", ", 'key', NULL", ", '', '{\"a\": \"b\"}'"] {
             postgres.sql(&format!("SELECT touchline_publish('a', '1'{arguments})"));
         }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
+use touchline_protocol::stream::{LoadId, Offset, Retention};
 use touchline_store::{
     Append, AppendedAt, PAYLOAD_HEAD_SIZE, Settings, Store, StoreEvent, StoreRefusal, StoredHistory, Url,
 };
@@ -19,6 +20,16 @@ pub(crate) struct Stage {
     pub(crate) incoming: Mutex<Receiver<StoreEvent>>,
 }
 
+/// What a channel keeps that remembers its position as long as its publications.
+pub(crate) fn retention(size: usize, ttl_ms: u64) -> Retention {
+    Retention { size, ttl_ms, meta_ttl_ms: ttl_ms }
+}
+
+/// The load behind an offset.
+pub(crate) fn behind(offset: u64) -> LoadId {
+    LoadId { behind: Offset(offset), number: 0 }
+}
+
 /// A publication with what most of them have.
 pub(crate) fn publication(channel: &str, n: u64) -> Append {
     let mut payload = vec![b'P'; PAYLOAD_HEAD_SIZE];
@@ -30,9 +41,7 @@ pub(crate) fn publication(channel: &str, n: u64) -> Append {
         key: Box::default(),
         version: 0,
         version_epoch: Box::default(),
-        size: 100,
-        ttl_ms: HOUR_MS,
-        meta_ttl_ms: HOUR_MS,
+        retention: retention(100, HOUR_MS),
         done: Box::new(|_| ()),
     }
 }
@@ -57,7 +66,7 @@ pub(crate) fn settings(url: &str) -> Settings {
         tls_ca: String::new(),
         timeout: PATIENCE,
         notifier: String::new(),
-        limits: Arc::new(|_| None),
+        retention: Arc::new(|_| None),
         migrates: true,
         commit_delay: Duration::ZERO,
         commit_size: 100,
@@ -86,17 +95,17 @@ impl Stage {
     }
 
     pub(crate) fn offset(&self, append: Append) -> u64 {
-        self.append(append).expect("it is stored").offset
+        self.append(append).expect("it is stored").offset.0
     }
 
     /// The history behind an offset.
-    pub(crate) fn load(&self, of: &str, behind: u64, size: usize) -> StoredHistory {
-        self.try_load(of, behind, size).expect("it can be had")
+    pub(crate) fn load(&self, of: &str, offset: u64, size: usize) -> StoredHistory {
+        self.try_load(of, offset, size).expect("it can be had")
     }
 
     /// The same; none = it is refused.
-    pub(crate) fn try_load(&self, of: &str, behind: u64, size: usize) -> Option<StoredHistory> {
-        self.store.load(of.into(), (behind, 0), size, HOUR_MS);
+    pub(crate) fn try_load(&self, of: &str, offset: u64, size: usize) -> Option<StoredHistory> {
+        self.store.load(of.into(), behind(offset), size, HOUR_MS);
         let incoming = self.incoming.lock().expect("nobody panics with it");
         loop {
             match incoming.recv_timeout(PATIENCE).expect("it comes") {
@@ -109,7 +118,7 @@ impl Stage {
     /// Offsets and numbers of a history.
     pub(crate) fn kept(&self, of: &str) -> Vec<(u64, String)> {
         let text = |object: &Bytes| String::from_utf8_lossy(object).into_owned();
-        self.load(of, 0, 1_000).kept.iter().map(|(offset, _, object)| (*offset, text(object))).collect()
+        self.load(of, 0, 1_000).kept.iter().map(|kept| (kept.offset.0, text(&kept.object))).collect()
     }
 
     pub(crate) fn remove(&self, of: &str) {

@@ -1,0 +1,136 @@
+//! What a channel's home and its log backend say to each other: commands of the home, and what becomes of requests.
+
+use bytes::Bytes;
+use touchline_protocol::stream::{ChannelName, LoadId, NamespaceName, Offset, Retention};
+
+use super::payload::{self, Unreadable};
+use crate::request::{Request, Response};
+
+/// What gives a channel its order, and keeps its log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LogBackend {
+    /// The channel's home: the log is in memory.
+    Memory,
+    /// The stream of its namespace in the cluster.
+    Cluster,
+    /// The primary database.
+    Store,
+}
+
+/// What a channel's home wants done by a log backend, the cluster or the store.
+#[derive(Debug)]
+pub enum BackendCommand {
+    /// Subscribe the node to a channel in the cluster, or end that. [`Request::SubscribedToBackend`] answers.
+    SetInterest {
+        /// The channel.
+        channel: ChannelName,
+        /// Whether the home wants the channel's publications.
+        is_wanted: bool,
+    },
+    /// Read the log of a channel in the cluster. [`Request::Loaded`] answers.
+    Load {
+        /// The channel.
+        channel: ChannelName,
+        /// Its namespace.
+        namespace: NamespaceName,
+        /// What to read.
+        load: LoadId,
+    },
+    /// Read what the log of a channel in the cluster has behind an offset, if it has anything. An answer may stay away.
+    Check {
+        /// The channel.
+        channel: ChannelName,
+        /// Its namespace.
+        namespace: NamespaceName,
+        /// What to read.
+        load: LoadId,
+    },
+    /// Read the log of a channel in the store. [`Request::Loaded`] answers.
+    LoadStored {
+        /// The channel.
+        channel: ChannelName,
+        /// What to read.
+        load: LoadId,
+    },
+    /// Send a payload that no log keeps to all nodes that have subscribed to the channel.
+    Broadcast {
+        /// The channel.
+        channel: ChannelName,
+        /// The payload.
+        payload: Vec<u8>,
+    },
+    /// The store does not have what it acknowledged: it was set back to an earlier state. It begins a new run if its
+    /// current run has the id `lost`.
+    BeginRun {
+        /// The channel.
+        channel: ChannelName,
+        /// The id of the run that lost something, 40 bits.
+        lost: u64,
+        /// From this offset on, nothing of the channel is of the lost run.
+        first: Offset,
+    },
+    /// The same of a namespace's stream in the cluster.
+    BeginStreamRun {
+        /// The namespace.
+        namespace: NamespaceName,
+        /// The id of the run that lost something, 40 bits; 0 = it is the stream's first run.
+        lost: u64,
+    },
+    /// Log that a payload of the channel cannot be read.
+    Unreadable {
+        /// The channel.
+        channel: ChannelName,
+        /// Why.
+        unreadable: Unreadable,
+    },
+}
+
+/// What became of a request that was submitted.
+#[derive(Debug)]
+pub enum Submitted {
+    /// It is done; the response.
+    Done(Response),
+    /// It waits until the channel is live: submit it again after [`Channels::take_ready`] names the channel.
+    Wait(Request),
+    /// The cluster must append a publication to the stream of the channel's namespace.
+    Append {
+        /// The namespace.
+        namespace: NamespaceName,
+        /// The payload.
+        payload: Vec<u8>,
+        /// As of [`Publish::idempotency_key`].
+        idempotency_key: Box<str>,
+    },
+    /// The cluster must remove the channel's publications from the stream of this namespace.
+    Purge(NamespaceName),
+    /// The store must append a publication to the channel's log.
+    Store(DurablePublication),
+    /// The store must remove the channel's publications.
+    Remove,
+}
+
+/// A publication for the store.
+#[derive(Debug)]
+pub struct DurablePublication {
+    /// As it is to come back.
+    pub payload: Vec<u8>,
+    /// When it was published, Unix milliseconds.
+    pub time_ms: u64,
+    /// As of [`Publish::idempotency_key`].
+    pub idempotency_key: Box<str>,
+    /// As of [`Publish::version`].
+    pub version: u64,
+    /// As of [`Publish::version_epoch`].
+    pub version_epoch: Box<str>,
+    /// How much of its log the channel keeps.
+    pub retention: Retention,
+}
+
+impl DurablePublication {
+    /// The payload of a publication, out of what a store keeps of it.
+    pub fn payload(time_ms: u64, object: &[u8]) -> Bytes {
+        let mut payload = payload::begin(time_ms, object.len());
+        payload.extend_from_slice(object);
+        payload.into()
+    }
+}
