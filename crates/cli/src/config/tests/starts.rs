@@ -123,7 +123,7 @@ fn a_check_refuses_what_a_start_would() {
         (format!("{nats}\nnats_tls_cert = {:?}", path("junk.pem")), "junk.pem holds no certificate in PEM"),
         (format!("{nats}\nnats_tls_key = {:?}", key()), "cluster.nats_tls_key: expected the path of a file"),
         (format!("{database} = \"sqlite:{}\"", path("data")), "data can't be used: is a directory"),
-        (format!("{database} = \"sqlite:{}\"", path("junk.db")), "junk.db can't be used: it is there, and no SQLite database"),
+        (format!("{database} = \"sqlite:{}\"", path("junk.db")), "junk.db can't be used: the file exists and is not an SQLite database"),
         (
             format!(
                 "{database} = \"sqlite:{}\"\nstore.stats.enabled = true\nstore.stats.url = \"sqlite:{}\"",
