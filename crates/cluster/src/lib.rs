@@ -20,6 +20,7 @@ mod simulated;
 mod storing;
 mod stream;
 mod subject;
+mod subscriptions;
 mod versions;
 mod watch;
 

@@ -73,7 +73,7 @@ impl Description {
 
 /// What is seen of a stream at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct Snapshot {
     /// The first sequence that it still has, and of an empty one the first that it will have.
     pub(crate) first: u64,
     /// As of [`Description::life`].
@@ -84,13 +84,13 @@ pub(crate) struct Seen {
     pub(crate) is_bounded: bool,
 }
 
-impl Seen {
+impl Snapshot {
     /// Out of what NATS says of it.
     pub(crate) fn of(subjects: &Subjects, namespace: &str, info: &Info) -> Option<Self> {
         let epoch = subjects.epoch_of(namespace, &info.config.subjects);
         let known = Description::read(epoch, info.config.description.as_deref().unwrap_or_default()).ok()?;
         let is_bounded = info.config.max_bytes > 0 || info.config.max_messages > 0;
-        Some(Seen { first: info.state.first_sequence, life: known.life, size_min: known.size_min, is_bounded })
+        Some(Snapshot { first: info.state.first_sequence, life: known.life, size_min: known.size_min, is_bounded })
     }
 }
 

@@ -1,4 +1,4 @@
-//! What writers are told and what they tell, whichever database they write to.
+//! Requests to the writers and readers of both databases, and how their results are reported.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::{
 };
 use crate::{AppendedAt, OnAppended, OnDone, OnQueued, OnSearched, StoreRefusal};
 
-/// What a writer is told.
+/// A request to a writer.
 pub(crate) enum WriteRequest {
     Append(Append),
     Remove {
         channel: ChannelName,
         done: OnDone,
     },
-    /// A channel that was asked for and is not there: it is made, so that its epoch lasts.
+    /// Makes a channel that was loaded and does not exist, so that its epoch lasts.
     Make(HistoryLoad),
     Describe {
         description: Description,
@@ -39,8 +39,7 @@ pub(crate) enum WriteRequest {
         ids: Vec<u64>,
         done: OnDone,
     },
-    /// Begins a new run, unless the current one is not this any more. Offsets of a channel from one on are not those of
-    /// the runs before.
+    /// Begins a new run if `lost` is still the current one. Offsets of the channel from `first` on are of the new run.
     BeginRun {
         channel: ChannelName,
         lost: u64,
@@ -49,86 +48,86 @@ pub(crate) enum WriteRequest {
     Close,
 }
 
-/// What a reader is told.
+/// A request to a reader.
 pub(crate) enum ReadRequest {
     History(HistoryLoad),
-    Find(Search, OnSearched),
+    Search(Search, OnSearched),
     InboxMessages { scope: Arc<str>, name: Box<str>, behind: u64, limit: usize },
 }
 
-/// What a reader has read.
+/// The result of a [`ReadRequest`].
 pub(crate) enum ReadResult {
-    /// None: the channel has to be made.
+    /// None = the channel has to be made.
     History(Option<StoredHistory>),
-    Find(Result<Vec<SearchResult>, StoreRefusal>),
+    Search(Result<Vec<SearchResult>, StoreRefusal>),
     InboxMessages(Vec<(u64, Bytes)>),
 }
 
 impl ReadRequest {
-    /// It is not waited for any more, whatever comes of it.
-    pub(crate) fn finish(self, figures: &StoreMetrics) -> Self {
-        figures.reading.fetch_sub(1, Relaxed);
+    /// Counts the request as no longer waiting, whatever its result.
+    pub(crate) fn finish(self, metrics: &StoreMetrics) -> Self {
+        metrics.reading.fetch_sub(1, Relaxed);
         self
     }
 
-    /// Tells what was read. A channel that has to be made is given back.
-    pub(crate) fn tell(self, answer: ReadResult, hand: &EventSink) -> Option<HistoryLoad> {
-        match (self, answer) {
+    /// Reports the result. A load is returned if its channel has to be made.
+    pub(crate) fn tell(self, result: ReadResult, events: &EventSink) -> Option<HistoryLoad> {
+        match (self, result) {
             (ReadRequest::History(load), ReadResult::History(None)) => return Some(load),
             (ReadRequest::History(HistoryLoad { channel, id: load, .. }), ReadResult::History(history)) => {
-                hand(StoreEvent::Loaded { channel, load, history })
+                events(StoreEvent::Loaded { channel, load, history })
             }
-            (ReadRequest::Find(_, done), ReadResult::Find(found)) => done(found),
-            (ReadRequest::InboxMessages { scope, name, .. }, ReadResult::InboxMessages(letters)) => {
-                hand(StoreEvent::InboxMessages { scope, name, letters: Some(letters) })
+            (ReadRequest::Search(_, done), ReadResult::Search(results)) => done(results),
+            (ReadRequest::InboxMessages { scope, name, .. }, ReadResult::InboxMessages(messages)) => {
+                events(StoreEvent::InboxMessages { scope, name, letters: Some(messages) })
             }
-            (read, _) => read.refuse(hand, StoreRefusal::Failed),
+            (read, _) => read.refuse(events, StoreRefusal::Failed),
         }
         None
     }
 
-    /// Tells that it can't be read.
-    pub(crate) fn refuse(self, hand: &EventSink, refusal: StoreRefusal) {
+    /// Reports that the read failed.
+    pub(crate) fn refuse(self, events: &EventSink, refusal: StoreRefusal) {
         match self {
             ReadRequest::History(HistoryLoad { channel, id: load, .. }) => {
-                hand(StoreEvent::Loaded { channel, load, history: None })
+                events(StoreEvent::Loaded { channel, load, history: None })
             }
-            ReadRequest::Find(_, done) => done(Err(refusal)),
+            ReadRequest::Search(_, done) => done(Err(refusal)),
             ReadRequest::InboxMessages { scope, name, .. } => {
-                hand(StoreEvent::InboxMessages { scope, name, letters: None })
+                events(StoreEvent::InboxMessages { scope, name, letters: None })
             }
         }
     }
 }
 
-/// A channel whose history is asked for.
+/// A request for the history of a channel.
 pub(crate) struct HistoryLoad {
     pub(crate) channel: ChannelName,
-    /// The offset, and the number of the load.
+    /// The offset after which the history is read, and the number of the load.
     pub(crate) id: LoadId,
     pub(crate) size: usize,
     pub(crate) meta_ttl_ms: u64,
 }
 
-/// What a write came to within its transaction.
+/// The result of a write within its transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WriteResult {
-    /// A publication has its place; it is new, or its key or version was there before.
+    /// A publication has its position. `is_new` is false if its key or its version was stored before.
     Appended { offset: Offset, epoch: u64, run: u64, is_new: bool },
-    /// A channel is there.
+    /// A channel exists.
     Made { epoch: u64, top: Offset },
-    /// A letter is kept under this id; none = there is no room for it.
+    /// An inbox message was written under this id; none = the inbox is full.
     Queued(Option<u64>),
-    /// There is nothing to say of it.
+    /// The write has no result to report.
     Nothing,
-    /// It is not written, and the others of its transaction are.
+    /// The item was not written; the others of its transaction were.
     Refused(StoreRefusal),
 }
 
-/// What is told once the transaction is on disk.
+/// A result that is reported once the transaction is on disk.
 pub(crate) enum Done {
-    Placed {
-        placed: AppendedAt,
+    Appended {
+        appended: AppendedAt,
         is_new: bool,
         channel: ChannelName,
         payload: Bytes,
@@ -139,10 +138,10 @@ pub(crate) enum Done {
         load: LoadId,
         history: Option<StoredHistory>,
     },
-    /// A channel is there, and somebody has published in it meanwhile: it has to be read.
+    /// The channel exists and has got publications meanwhile: its history has to be read.
     Unread(HistoryLoad),
-    Posted {
-        letter: InboxMessage,
+    Queued {
+        message: InboxMessage,
         id: Option<u64>,
         done: OnQueued,
     },
@@ -151,14 +150,14 @@ pub(crate) enum Done {
 }
 
 impl Done {
-    /// What is to be told of a write.
-    pub(crate) fn of(write: WriteRequest, outcome: WriteResult, known: &KnownRuns) -> Option<Self> {
-        Some(match (write, outcome) {
+    /// What is to be reported of a write; none = nothing.
+    pub(crate) fn of(write: WriteRequest, result: WriteResult, known: &KnownRuns) -> Option<Self> {
+        Some(match (write, result) {
             (write, WriteResult::Refused(refusal)) => Done::Refused(write, refusal),
             (
                 WriteRequest::Append(Append { channel, payload, done, .. }),
                 WriteResult::Appended { offset, epoch, run, is_new },
-            ) => Done::Placed { placed: AppendedAt { offset, epoch, run }, is_new, channel, payload, done },
+            ) => Done::Appended { appended: AppendedAt { offset, epoch, run }, is_new, channel, payload, done },
             (
                 WriteRequest::Make(HistoryLoad { channel, id: load, .. }),
                 WriteResult::Made { epoch, top: Offset::START },
@@ -177,7 +176,7 @@ impl Done {
                 }
             }
             (WriteRequest::Make(load), WriteResult::Made { .. }) => Done::Unread(load),
-            (WriteRequest::QueueMessage(letter, done), WriteResult::Queued(id)) => Done::Posted { letter, id, done },
+            (WriteRequest::QueueMessage(message, done), WriteResult::Queued(id)) => Done::Queued { message, id, done },
             (
                 WriteRequest::Remove { done, .. }
                 | WriteRequest::Describe { done, .. }
@@ -189,38 +188,38 @@ impl Done {
         })
     }
 
-    /// Tells all that one commit came to.
-    pub(crate) fn tell_all(dones: impl IntoIterator<Item = Done>, hand: &EventSink, figures: &StoreMetrics) {
-        dones.into_iter().for_each(|done| done.tell(hand, figures));
-        hand(StoreEvent::Settled);
+    /// Reports all results of one commit.
+    pub(crate) fn tell_all(dones: impl IntoIterator<Item = Done>, events: &EventSink, metrics: &StoreMetrics) {
+        dones.into_iter().for_each(|done| done.tell(events, metrics));
+        events(StoreEvent::Settled);
     }
 
-    fn tell(self, hand: &EventSink, figures: &StoreMetrics) {
+    fn tell(self, events: &EventSink, metrics: &StoreMetrics) {
         match self {
-            Done::Placed { placed, is_new, channel, payload, done } => {
+            Done::Appended { appended, is_new, channel, payload, done } => {
                 if is_new {
-                    figures.stored.fetch_add(1, Relaxed);
-                    hand(StoreEvent::Stored { channel, placed, payload });
+                    metrics.stored.fetch_add(1, Relaxed);
+                    events(StoreEvent::Stored { channel, placed: appended, payload });
                 }
-                done(Ok(placed));
+                done(Ok(appended));
             }
-            Done::Made { channel, load, history } => hand(StoreEvent::Loaded { channel, load, history }),
-            Done::Unread(load) => hand(StoreEvent::Loaded { channel: load.channel, load: load.id, history: None }),
-            Done::Posted { letter: InboxMessage { scope, name, .. }, id: Some(id), done } => {
-                figures.inbox_messages.fetch_add(1, Relaxed);
-                hand(StoreEvent::MessageQueued { scope, name });
+            Done::Made { channel, load, history } => events(StoreEvent::Loaded { channel, load, history }),
+            Done::Unread(load) => events(StoreEvent::Loaded { channel: load.channel, load: load.id, history: None }),
+            Done::Queued { message: InboxMessage { scope, name, .. }, id: Some(id), done } => {
+                metrics.inbox_messages.fetch_add(1, Relaxed);
+                events(StoreEvent::MessageQueued { scope, name });
                 done(Ok(id));
             }
-            Done::Posted { id: None, done, .. } => done(Err(StoreRefusal::InboxFull)),
+            Done::Queued { id: None, done, .. } => done(Err(StoreRefusal::InboxFull)),
             Done::Plain(done) => done(Ok(())),
-            Done::Refused(write, refusal) => write.refuse(hand, refusal),
+            Done::Refused(write, refusal) => write.refuse(events, refusal),
         }
     }
 }
 
 impl Append {
-    /// What an application has put into the outbox: nobody waits to be told.
-    pub(crate) fn posted(channel: &str, data: &str, key: &str, retention: Retention, time_ms: u64) -> Self {
+    /// A publication that an application has put into the outbox: nothing waits for its result.
+    pub(crate) fn from_outbox(channel: &str, data: &str, key: &str, retention: Retention, time_ms: u64) -> Self {
         let mut payload = Vec::with_capacity(PAYLOAD_HEAD_SIZE + data.len());
         // As the engine begins the payload of a publication: format, kind, length of what follows before the object.
         payload.extend_from_slice(&[1, b'P', 8, 0]);
@@ -240,24 +239,24 @@ impl Append {
 }
 
 impl WriteRequest {
-    /// Tells that there is no room for it, or nobody who writes it.
-    pub(crate) fn turn_back(self, hand: &EventSink, figures: &StoreMetrics, refusal: StoreRefusal) {
+    /// Reports that the queue has no room for the write, or that the writer has ended.
+    pub(crate) fn reject(self, events: &EventSink, metrics: &StoreMetrics, refusal: StoreRefusal) {
         if matches!(self, WriteRequest::Append(_)) {
-            figures.waiting.fetch_sub(1, Relaxed);
-            figures.refused.fetch_add(1, Relaxed);
+            metrics.waiting.fetch_sub(1, Relaxed);
+            metrics.refused.fetch_add(1, Relaxed);
         }
-        self.refuse(hand, refusal);
-        hand(StoreEvent::Settled);
+        self.refuse(events, refusal);
+        events(StoreEvent::Settled);
     }
 
-    /// Tells that a commit failed.
-    pub(crate) fn refuse_all(batch: &mut Vec<WriteRequest>, hand: &EventSink) {
-        batch.drain(..).for_each(|write| write.refuse(hand, StoreRefusal::Failed));
-        hand(StoreEvent::Settled);
+    /// Reports that a commit failed.
+    pub(crate) fn refuse_all(batch: &mut Vec<WriteRequest>, events: &EventSink) {
+        batch.drain(..).for_each(|write| write.refuse(events, StoreRefusal::Failed));
+        events(StoreEvent::Settled);
     }
 
-    /// Tells that it was not written.
-    pub(crate) fn refuse(self, hand: &EventSink, refusal: StoreRefusal) {
+    /// Reports that the item was not written.
+    pub(crate) fn refuse(self, events: &EventSink, refusal: StoreRefusal) {
         match self {
             WriteRequest::Append(append) => (append.done)(Err(refusal)),
             WriteRequest::QueueMessage(_, done) => done(Err(refusal)),
@@ -268,7 +267,7 @@ impl WriteRequest {
                 done(Err(refusal));
             }
             WriteRequest::Make(HistoryLoad { channel, id: load, .. }) => {
-                hand(StoreEvent::Loaded { channel, load, history: None })
+                events(StoreEvent::Loaded { channel, load, history: None })
             }
             WriteRequest::BeginRun { .. } | WriteRequest::Close => {}
         }
@@ -276,7 +275,7 @@ impl WriteRequest {
 }
 
 impl StoreMetrics {
-    /// Counts a batch that was tried, whatever came of it.
+    /// Counts a batch that was tried, whatever its result.
     pub(crate) fn count(&self, batch: &[WriteRequest], took: Duration) {
         let appends = batch.iter().filter(|write| matches!(write, WriteRequest::Append(_))).count() as u64;
         self.waiting.fetch_sub(appends, Relaxed);
@@ -284,25 +283,32 @@ impl StoreMetrics {
         self.commit_us.fetch_add(took.as_micros() as u64, Relaxed);
     }
 
-    /// The database has taken a write.
+    /// Notes that a write succeeded.
     pub(crate) fn succeed(&self) {
         if self.is_failing.swap(false, Relaxed) && self.is_healthy() {
             tracing::info!("the primary database works again");
         }
     }
 
-    /// It is damaged. That some of it can still be written says nothing: only who restores it makes it whole.
-    pub(crate) fn condemn(&self, error: &dyn Display) {
+    /// Notes that the database is damaged. Later successful writes do not clear this: only a restored database is
+    /// whole.
+    pub(crate) fn mark_damaged(&self, error: &dyn Display) {
         if !self.is_damaged.swap(true, Relaxed) {
-            tracing::error!(%error, "the primary database is damaged: restore it from a backup, then start the node again");
+            tracing::error!(
+                %error,
+                "the primary database is damaged: restore it from a backup, then start the node again"
+            );
         }
     }
 
-    /// It has not.
+    /// Notes that a write failed.
     pub(crate) fn fail(&self, error: &dyn Display) {
         self.failures.fetch_add(1, Relaxed);
         if !self.is_failing.swap(true, Relaxed) && !self.is_damaged.load(Relaxed) {
-            tracing::error!(%error, "the primary database fails: durable publications are refused until it works again");
+            tracing::error!(
+                %error,
+                "the primary database fails: durable publications are refused until it works again"
+            );
         }
     }
 }

@@ -16,23 +16,23 @@ use crate::sqlite::lock;
 /// The files of a database, the log before what it belongs to.
 const PARTS: [&str; 3] = ["-wal", "-shm", ""];
 
-/// Copies a database into a new file, which only this account can read. Who writes meanwhile does not wait, and the
-/// copy has all that was committed before it began. Gives its size, bytes.
+/// Copies a database into a new file that only this account can read. The copy does not delay writers, and holds all
+/// that was committed before it began. Returns the size of the copy, bytes.
 ///
 /// # Errors
 /// See [`OpenError`]; no file is left behind.
 pub fn backup(from: &Path, to: &Path) -> Result<u64, OpenError> {
     let source = open(from)?;
     copy(&source, from, to).inspect_err(|error| {
-        // One that was there before is somebody's.
+        // A file that existed before is not this function's to remove.
         if !matches!(error, OpenError::File { source, .. } if source.kind() == ErrorKind::AlreadyExists) {
             let _ = std::fs::remove_file(to);
         }
     })
 }
 
-/// Puts a copy in the place of a database that no node uses. What was there is kept beside it, under the name that is
-/// given back.
+/// Puts a copy in the place of a database that no node uses. The old database is kept beside it, under the returned
+/// name; none = there was none.
 ///
 /// # Errors
 /// See [`OpenError`]: also when the copy is damaged, or is not of this database and of a schema that this program
@@ -78,7 +78,7 @@ fn open(path: &Path) -> Result<Connection, OpenError> {
 /// Copies all pages in one reading transaction, checks the copy, and waits until it is on disk.
 fn copy(source: &Connection, from: &Path, to: &Path) -> Result<u64, OpenError> {
     let of_file = |source| OpenError::File { path: to.display().to_string(), source };
-    // The copy needs room; what else fails while pages are copied fails at their source.
+    // These errors are of the copy; any other error while pages are copied is of their source.
     let while_copying = |source: rusqlite::Error| {
         let is_of_copy = matches!(
             source.sqlite_error_code(),
@@ -113,8 +113,8 @@ fn is_of(connection: &Connection, database: &Database) -> rusqlite::Result<bool>
 }
 
 /// Renames a database and the files beside it, the log first: a database must never stand beside a log that is not its
-/// own. Nothing that has been put aside before is replaced; the caller holds the database's lock, so nobody else puts
-/// it aside meanwhile.
+/// own. Files that were put aside before are not replaced; the caller holds the database's lock, so no other process
+/// puts the database aside meanwhile.
 fn put_aside(path: &Path) -> std::io::Result<Option<PathBuf>> {
     if !path.exists() {
         return Ok(None);

@@ -1,8 +1,8 @@
-//! What must not be lost: the history of durable channels, on disk before a publisher is acknowledged; what is known of
-//! channels; letters to names that nobody has now.
+//! The primary database: the history of durable channels, on disk before a publisher is acknowledged; the directory of
+//! channels; messages in the inboxes of names that have no owner at the moment.
 //!
-//! [`Store::open`] gives a handle to ask with, and hands what comes of it to one function. The databases have threads
-//! of their own: nothing here makes a caller wait. What is asked beyond the room of the queue is refused at once.
+//! [`Store::open`] returns a handle that takes requests, and calls one function with every event. The databases have
+//! threads of their own: no call here blocks. A request that the queue has no room for is refused at once.
 
 mod batch;
 pub mod copies;
@@ -31,56 +31,56 @@ pub use schema::Schema;
 pub use search::{Description, OnSearched, Search, SearchResult};
 pub use settings::{RetentionOf, Settings, Url, UrlError};
 
-/// Why a database can't be used.
+/// Why a database cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process has the files.
+    /// Another process uses the files.
     #[error("another process uses {0}: a data directory belongs to one node")]
     InUse(String),
-    /// The directory can't be made, or a file in it can't be opened.
+    /// The directory cannot be made, or a file in it cannot be opened.
     #[error("{path} can't be used: {source}")]
     File {
-        /// Which one.
+        /// Path of the directory or the file.
         path: String,
-        /// The system's reason.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// SQLite refuses the file, or a migration.
     #[error("{path}: {source}")]
     Sqlite {
-        /// Which file.
+        /// Path of the file.
         path: String,
-        /// SQLite's reason.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
-    /// PostgreSQL can't be reached, refuses us, or a migration.
+    /// PostgreSQL cannot be reached, or refuses the login or a migration; the text is its reason.
     #[error("PostgreSQL: {0}")]
     Postgres(String),
-    /// The schema does not fit.
+    /// The schema has another version than this program.
     #[error(transparent)]
     Schema(#[from] migrate::SchemaError),
 }
 
-/// Why something was not done.
+/// Why a request to the store failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreRefusal {
-    /// Too much waits already.
+    /// Too many requests wait already.
     QueueFull,
     /// The database failed; it may work again later. Nothing was delivered, and it is likely that nothing was stored.
     Failed,
-    /// There are as many letters for that name as there may be.
+    /// The inbox of the name holds as many messages as it may.
     InboxFull,
-    /// Nothing is said of that channel.
+    /// The directory has no description of the channel.
     NotFound,
-    /// The database can't keep what it holds, and never will: a text with NUL, one that is too long for an index, a
-    /// number out of range.
+    /// The database cannot store the values of the request, and never will: a text with NUL, a text that is too long
+    /// for an index, a number out of range.
     Invalid,
 }
 
-/// Takes all that comes of it.
+/// Takes every event of the store.
 type EventSink = Arc<dyn Fn(StoreEvent) + Send + Sync>;
 
-/// Where a publication stands.
+/// The position of a stored publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AppendedAt {
     /// Its offset in its channel: 1, 2, 3 …
@@ -91,75 +91,76 @@ pub struct AppendedAt {
     pub run: u64,
 }
 
-/// Takes what came of an append.
+/// Takes the result of an append.
 pub type OnAppended = Box<dyn FnOnce(Result<AppendedAt, StoreRefusal>) + Send>;
-/// Takes what came of anything else.
+/// Takes the result of any other write.
 pub type OnDone = Box<dyn FnOnce(Result<(), StoreRefusal>) + Send>;
-/// Takes the id of a letter that is on disk.
+/// Takes the id of an inbox message that is on disk.
 pub type OnQueued = Box<dyn FnOnce(Result<u64, StoreRefusal>) + Send>;
 
 /// A publication to be stored.
 pub struct Append {
     /// The channel.
     pub channel: ChannelName,
-    /// Handed back as it is by [`StoreEvent::StoredPublication`]: a head of [`HEAD`] bytes and the publication's JSON object, which
-    /// is what is stored.
+    /// A head of [`PAYLOAD_HEAD_SIZE`] bytes, then the publication's JSON object. Only the object is stored;
+    /// [`StoreEvent::Stored`] returns the payload unchanged.
     pub payload: Bytes,
     /// When it was published, Unix milliseconds.
     pub time_ms: u64,
-    /// The same key again within five minutes gives the first place and stores nothing; empty = none.
+    /// Idempotency key. The same key again within five minutes returns the first position and stores nothing; empty =
+    /// no key.
     pub key: Box<str>,
-    /// A version at or below the channel's stores nothing; 0 = none.
+    /// The application's version of the data. A version at or below the channel's stores nothing; 0 = no version.
     pub version: u64,
-    /// Versions compare within one epoch of the application.
+    /// The application's epoch of `version`: versions are compared within one epoch only.
     pub version_epoch: Box<str>,
     /// How much of its log the channel keeps.
     pub retention: Retention,
-    /// Is told once it is safe on disk, or can't be.
+    /// Called once the publication is on disk, or was refused.
     pub done: OnAppended,
 }
 
-/// A message to a name, kept until its owner acknowledges it.
+/// A message to a registered name, kept until the owner of the name acknowledges it.
 #[derive(Debug, Clone)]
 pub struct InboxMessage {
     /// The name's scope.
     pub scope: Arc<str>,
     /// The name.
     pub name: Box<str>,
-    /// A JSON object.
+    /// The message, a JSON object.
     pub message: Bytes,
-    /// It is thrown away then, Unix milliseconds.
+    /// When the message is deleted, Unix milliseconds.
     pub expires_ms: u64,
-    /// Letters that may wait for the name.
+    /// Number of messages that the inbox of the name may hold.
     pub limit: usize,
 }
 
-/// Bytes before the JSON object in a payload: format, kind, and length of the rest, which is the time as eight bytes,
-/// little-endian.
+/// Bytes before the JSON object in a payload: a format byte, a kind byte, the length of the rest of the head in two
+/// bytes, and the time in eight bytes, little-endian.
 pub const PAYLOAD_HEAD_SIZE: usize = 12;
 
-/// The format of rows that hold what applications or clients have said. A row of a higher one is not read.
+/// The format of rows that hold data of applications or clients. A row with a higher format is not read.
 const ROW_FORMAT: i64 = 1;
 
-/// A row that a later version has written.
+/// A row that a later version of this program wrote.
 #[derive(Debug, thiserror::Error)]
 #[error("a row has format {0}, and this program reads formats up to {ROW_FORMAT}: run the newer program")]
 struct NewerRow(i64);
 
-/// Whether a row of a format can be read.
+/// Checks that this program can read rows of a format.
 fn readable(format: i64) -> Result<(), NewerRow> {
     if format > ROW_FORMAT { Err(NewerRow(format)) } else { Ok(()) }
 }
 
-/// A row that is not what was written.
+/// A row that does not hold what was written.
 #[derive(Debug, thiserror::Error)]
 #[error("the row of {place} is damaged: it does not hold a JSON object")]
 struct DamagedRow {
     place: String,
 }
 
-/// What a row holds, if it can be a JSON object that was stored. A database finds damage in its own pages only where it
-/// breaks their structure.
+/// Returns the object of a row if it is a JSON object, as every stored one is. A database itself detects damage in its
+/// pages only where the damage breaks their structure.
 fn intact(object: Vec<u8>, place: impl FnOnce() -> String) -> Result<Bytes, DamagedRow> {
     let text = std::str::from_utf8(&object).ok().filter(|text| text.starts_with('{'));
     match text.map(serde_json::from_str::<IgnoredAny>) {
@@ -168,7 +169,7 @@ fn intact(object: Vec<u8>, place: impl FnOnce() -> String) -> Result<Bytes, Dama
     }
 }
 
-/// Lengths of time beyond it are for ever: the databases add them to times, in 63 bits.
+/// The longest duration, milliseconds; longer ones are cut to it. The databases add durations to times in 63 bits.
 const DURATION_MAX_MS: u64 = i64::MAX as u64 / 4;
 
 /// A publication that the store keeps.
@@ -187,18 +188,18 @@ pub struct KeptPublication {
 pub struct StoredHistory {
     /// The channel's epoch.
     pub epoch: u64,
-    /// Its last offset; 0 = nothing was ever published.
+    /// The channel's last offset; 0 = nothing was ever published.
     pub top: Offset,
-    /// Nothing behind this offset is missing in `kept`.
+    /// `kept` holds every publication after this offset.
     pub floor: Offset,
     /// The publications, oldest first.
     pub kept: Vec<KeptPublication>,
-    /// Which runs gave its offsets.
+    /// The runs of the database that assigned the channel's offsets.
     pub runs: Runs,
 }
 
 impl StoredHistory {
-    /// The same without what is before a hole: a history has none.
+    /// Drops the publications before a gap: a history never has one.
     fn whole(mut self) -> Self {
         let expected = (1..=self.top.0).rev();
         let whole =
@@ -211,68 +212,68 @@ impl StoredHistory {
     }
 }
 
-/// What comes of it.
+/// What the store reports to its owner.
 #[derive(Debug)]
 pub enum StoreEvent {
-    /// A publication is on disk. Those of one channel come in the order of their offsets.
+    /// A publication is on disk. The publications of one channel come in the order of their offsets.
     Stored {
         /// The channel.
         channel: ChannelName,
-        /// Where.
+        /// The publication's position.
         placed: AppendedAt,
-        /// As in [`Append::payload`].
+        /// The payload of the [`Append`].
         payload: Bytes,
     },
-    /// All that one commit came to has been told, or that something was refused: whoever gathers [`StoreEvent::StoredPublication`]
-    /// and what the [`OnAppended`] say may act on it. It comes after every one of them.
+    /// All results of one commit, or of one refused request, have been reported. An owner that batches
+    /// [`StoreEvent::Stored`] and the results of [`OnAppended`] acts on the batch now.
     Settled,
-    /// An answer to [`Store::load`]; none = it can't be had now.
+    /// The result of [`Store::load`].
     Loaded {
         /// The channel.
         channel: ChannelName,
         /// The load that this answers.
         load: LoadId,
-        /// Its history.
+        /// The channel's history; none = it cannot be read now.
         history: Option<StoredHistory>,
     },
-    /// Another node has stored something.
+    /// Another node has stored publications.
     Grown {
         /// The channel.
         channel: ChannelName,
-        /// Its last offset, or one before it, and in which life and run of the channel.
+        /// The channel's last offset, or an earlier one, with the channel's epoch and the run.
         placed: AppendedAt,
     },
-    /// Another node has removed what was kept of a channel.
+    /// Another node has removed the history of a channel.
     Cleared {
         /// The channel.
         channel: ChannelName,
     },
-    /// What other nodes have stored could not be heard of for a while: any channel may have grown.
+    /// Notifications of other nodes may have been missed: any channel may have new publications.
     Missed,
-    /// There is a letter for a name.
+    /// A message was put into the inbox of a name.
     MessageQueued {
         /// The name's scope.
         scope: Arc<str>,
         /// The name.
         name: Box<str>,
     },
-    /// An answer to [`Store::letters`]; none = they can't be had now.
+    /// The result of [`Store::inbox_messages`].
     InboxMessages {
         /// The name's scope.
         scope: Arc<str>,
         /// The name.
         name: Box<str>,
-        /// Ids and messages, oldest first.
+        /// Ids and messages, oldest first; none = they cannot be read now.
         letters: Option<Vec<(u64, Bytes)>>,
     },
 }
 
-/// What a store has done.
+/// Counters of a store.
 #[derive(Debug, Default)]
 pub struct StoreMetrics {
-    /// Publications on disk.
+    /// Publications written.
     pub stored: AtomicU64,
-    /// Commits.
+    /// Commits that were tried.
     pub commits: AtomicU64,
     /// Commits that failed.
     pub failures: AtomicU64,
@@ -284,11 +285,11 @@ pub struct StoreMetrics {
     pub commit_us: AtomicU64,
     /// Histories read.
     pub loads: AtomicU64,
-    /// Questions that wait for a reader, and those that are read now.
+    /// Reads that wait or are under way.
     pub reading: AtomicU64,
-    /// Letters kept.
+    /// Inbox messages written.
     pub inbox_messages: AtomicU64,
-    /// Letters that nobody came for in time.
+    /// Inbox messages that expired before their owner acknowledged them.
     pub inbox_messages_expired: AtomicU64,
     is_failing: AtomicBool,
     is_damaged: AtomicBool,
@@ -301,18 +302,18 @@ impl StoreMetrics {
         !self.is_failing() && !self.is_damaged.load(Relaxed)
     }
 
-    /// Whether the last write failed: it is tried again. A damaged database is written to all the same, where that
+    /// Whether the last write failed; writes are tried again. A store also writes to a damaged database, as far as that
     /// succeeds.
     fn is_failing(&self) -> bool {
         self.is_failing.load(Relaxed)
     }
 }
 
-/// The way to the database.
+/// A handle of the primary database.
 pub struct Store {
     primary: Primary,
-    figures: Arc<StoreMetrics>,
-    hand: EventSink,
+    metrics: Arc<StoreMetrics>,
+    events: EventSink,
     read_queue: u64,
 }
 
@@ -326,36 +327,36 @@ impl Store {
     ///
     /// # Errors
     /// See [`OpenError`].
-    pub fn open(settings: &Settings, hand: impl Fn(StoreEvent) + Send + Sync + 'static) -> Result<Self, OpenError> {
-        let (figures, hand): (_, EventSink) = (Arc::<StoreMetrics>::default(), Arc::new(hand));
+    pub fn open(settings: &Settings, events: impl Fn(StoreEvent) + Send + Sync + 'static) -> Result<Self, OpenError> {
+        let (metrics, events): (_, EventSink) = (Arc::<StoreMetrics>::default(), Arc::new(events));
         let primary = match &settings.primary {
             Url::Sqlite(path) => {
-                Primary::Sqlite(sqlite::Primary::open(path, settings, EventSink::clone(&hand), Arc::clone(&figures))?)
+                Primary::Sqlite(sqlite::Primary::open(path, settings, EventSink::clone(&events), Arc::clone(&metrics))?)
             }
             Url::Postgres(url) => {
                 let address = postgres::Address::new(url, &settings.tls_ca, settings.timeout)?;
                 Primary::Postgres(postgres::Primary::open(
                     &address,
                     settings,
-                    EventSink::clone(&hand),
-                    Arc::clone(&figures),
+                    EventSink::clone(&events),
+                    Arc::clone(&metrics),
                 )?)
             }
         };
-        Ok(Store { primary, figures, hand, read_queue: settings.read_queue as u64 })
+        Ok(Store { primary, metrics, events, read_queue: settings.read_queue as u64 })
     }
 
-    /// Stores a publication; what came of it is told to its `done`.
+    /// Stores a publication; its `done` takes the result.
     pub fn append(&self, mut append: Append) {
         append.retention.ttl_ms = append.retention.ttl_ms.min(DURATION_MAX_MS);
         append.retention.meta_ttl_ms = append.retention.meta_ttl_ms.min(DURATION_MAX_MS);
-        self.figures.waiting.fetch_add(1, Relaxed);
+        self.metrics.waiting.fetch_add(1, Relaxed);
         self.write(WriteRequest::Append(append));
     }
 
-    /// Reads what is kept of a channel behind an offset, at most the last `size`; [`StoreEvent::Loaded`] tells it.
-    /// `behind` is the offset, and a number that the answer carries. A channel that is not there yet gets its
-    /// epoch, and is forgotten after `meta_ttl_ms` milliseconds if nothing is published.
+    /// Reads the history of a channel after an offset, at most the last `size` publications; [`StoreEvent::Loaded`]
+    /// reports it. `behind` is the offset, and a number that the event repeats. A channel that does not exist yet gets
+    /// its epoch, and is forgotten after `meta_ttl_ms` milliseconds if nothing is published.
     pub fn load(&self, channel: ChannelName, load: LoadId, size: usize, meta_ttl_ms: u64) {
         self.read(ReadRequest::History(HistoryLoad {
             channel,
@@ -365,12 +366,12 @@ impl Store {
         }));
     }
 
-    /// Removes what is kept of a channel. Its position stays.
+    /// Removes the history of a channel. Its position stays.
     pub fn remove(&self, channel: ChannelName, done: OnDone) {
         self.write(WriteRequest::Remove { channel, done });
     }
 
-    /// Replaces what is said of a channel.
+    /// Replaces the description of a channel.
     pub fn describe(&self, description: Description, done: OnDone) {
         self.write(WriteRequest::Describe {
             weights: tfidf::weights(&description).into_iter().collect(),
@@ -379,33 +380,33 @@ impl Store {
         });
     }
 
-    /// Lets go of what is said of a channel.
+    /// Deletes the description of a channel.
     pub fn forget(&self, channel: String, done: OnDone) {
         self.write(WriteRequest::Forget { channel, done });
     }
 
-    /// Asks the directory of channels.
-    pub fn search(&self, find: Search, done: OnSearched) {
-        self.read(ReadRequest::Find(find, done));
+    /// Searches the directory of channels.
+    pub fn search(&self, search: Search, done: OnSearched) {
+        self.read(ReadRequest::Search(search, done));
     }
 
-    /// Keeps a letter; [`StoreEvent::Mail`] tells of it on every node.
-    pub fn queue_message(&self, letter: InboxMessage, done: OnQueued) {
-        self.write(WriteRequest::QueueMessage(letter, done));
+    /// Puts a message into an inbox; [`StoreEvent::MessageQueued`] reports it on every node.
+    pub fn queue_message(&self, message: InboxMessage, done: OnQueued) {
+        self.write(WriteRequest::QueueMessage(message, done));
     }
 
-    /// Asks for letters to a name behind an id, at most `limit`; [`StoreEvent::Letters`] tells them.
+    /// Reads the inbox of a name after an id, at most `limit` messages; [`StoreEvent::InboxMessages`] reports them.
     pub fn inbox_messages(&self, scope: Arc<str>, name: Box<str>, behind: u64, limit: usize) {
         self.read(ReadRequest::InboxMessages { scope, name, behind, limit });
     }
 
-    /// Throws letters away that have arrived.
+    /// Deletes inbox messages that their owners have acknowledged.
     pub fn discard_messages(&self, ids: Vec<u64>, done: OnDone) {
         self.write(WriteRequest::DiscardMessages { ids, done });
     }
 
-    /// Begins a new run if the current run is `lost`, an id as in [`AppendedAt::run`]. The caller knows of a publication
-    /// that the database lacks: offsets of the channel from `first` on are of the new run.
+    /// Begins a new run if the current run is `lost`, an id as in [`AppendedAt::run`]. The caller knows of a
+    /// publication that the database lacks: offsets of the channel from `first` on are of the new run.
     pub fn begin_run(&self, channel: ChannelName, lost: u64, first: Offset) {
         self.write(WriteRequest::BeginRun { channel, lost, first });
     }
@@ -416,29 +417,29 @@ impl Store {
             Primary::Postgres(primary) => primary.write(write),
         };
         if let Some((write, refusal)) = refused {
-            write.turn_back(&self.hand, &self.figures, refusal);
+            write.reject(&self.events, &self.metrics, refusal);
         }
     }
 
     fn read(&self, read: ReadRequest) {
-        if self.figures.reading.fetch_add(1, Relaxed) >= self.read_queue {
-            return read.finish(&self.figures).refuse(&self.hand, StoreRefusal::QueueFull);
+        if self.metrics.reading.fetch_add(1, Relaxed) >= self.read_queue {
+            return read.finish(&self.metrics).refuse(&self.events, StoreRefusal::QueueFull);
         }
         let refused = match &self.primary {
             Primary::Sqlite(primary) => primary.read(read),
             Primary::Postgres(primary) => primary.read(read),
         };
         if let Some(read) = refused {
-            read.finish(&self.figures).refuse(&self.hand, StoreRefusal::Failed);
+            read.finish(&self.metrics).refuse(&self.events, StoreRefusal::Failed);
         }
     }
 
-    /// What it has done.
+    /// The store's counters.
     pub fn metrics(&self) -> &Arc<StoreMetrics> {
-        &self.figures
+        &self.metrics
     }
 
-    /// Commits what waits, and closes the database. Blocks until that is done.
+    /// Commits the waiting writes and closes the database. Blocks until that is done.
     pub fn close(&self) {
         match &self.primary {
             Primary::Sqlite(primary) => primary.close(),

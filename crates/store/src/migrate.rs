@@ -2,23 +2,23 @@
 
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior};
 
-/// One change.
+/// One change of a schema.
 #[derive(Debug, Clone, Copy)]
 pub struct Migration {
-    /// Its number; they count from 1.
+    /// The number of the change, from 1 on.
     pub version: u32,
-    /// What it is for.
+    /// What the change is for.
     pub title: &'static str,
-    /// Makes it.
+    /// SQL that makes the change.
     pub up: &'static str,
-    /// Takes it back.
+    /// SQL that takes the change back.
     pub down: &'static str,
 }
 
-/// A database of ours, and its changes.
+/// One of Touchline's databases, and the changes of its schema.
 #[derive(Debug)]
 pub struct Database {
-    /// What it is called.
+    /// The name of the database in texts.
     pub name: &'static str,
     /// Its schema in PostgreSQL.
     pub schema: &'static str,
@@ -28,7 +28,7 @@ pub struct Database {
     pub postgres: &'static [Migration],
 }
 
-/// What must not be lost.
+/// The database of data that must not be lost.
 pub static PRIMARY: Database = Database {
     name: "primary",
     schema: "touchline",
@@ -62,7 +62,7 @@ pub static PRIMARY: Database = Database {
     ],
 };
 
-/// What is big, and may be lost.
+/// The database of statistics: large, and not essential.
 pub static STATS: Database = Database {
     name: "stats",
     schema: "touchline_stats",
@@ -83,28 +83,30 @@ pub static STATS: Database = Database {
 /// A schema that does not fit this program.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
-    /// A later program has been here.
+    /// A later version of this program has changed the schema.
     #[error(
-        "the schema of the {database} database is version {found}, and this program knows {known}: run the newer program, or go back with its `migrate down`"
+        "the schema of the {database} database is version {found}, and this program knows {known}: \
+         run the newer program, or go back with its `migrate down`"
     )]
     Newer {
-        /// Which database.
+        /// The name of the database.
         database: &'static str,
-        /// What is there.
+        /// The version of the schema.
         found: u32,
-        /// What we know.
+        /// The newest version that this program knows.
         known: u32,
     },
-    /// It has to be brought up to date first.
+    /// The schema has to be brought up to date first.
     #[error(
-        "the schema of the {database} database is version {found}, and this program needs {known}: run `touchline migrate up`, or set store.migrate"
+        "the schema of the {database} database is version {found}, and this program needs {known}: \
+         run `touchline migrate up`, or set store.migrate"
     )]
     Older {
-        /// Which database.
+        /// The name of the database.
         database: &'static str,
-        /// What is there.
+        /// The version of the schema.
         found: u32,
-        /// What we need.
+        /// The version that this program needs.
         known: u32,
     },
 }
@@ -112,7 +114,7 @@ pub enum SchemaError {
 /// The schema's version; 0 = empty.
 ///
 /// # Errors
-/// SQLite's.
+/// Errors of SQLite.
 pub fn version(connection: &Connection) -> rusqlite::Result<u32> {
     let is_there = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'touchline_migration'";
     if connection.query_row(is_there, [], |_| Ok(())).optional()?.is_none() {
@@ -121,7 +123,7 @@ pub fn version(connection: &Connection) -> rusqlite::Result<u32> {
     connection.query_row("SELECT coalesce(max(version), 0) FROM touchline_migration", [], |row| row.get(0))
 }
 
-/// Whether a version is the newest of some changes.
+/// Checks that a version is the newest of some changes.
 ///
 /// # Errors
 /// See [`SchemaError`].
@@ -139,17 +141,18 @@ pub fn newest(migrations: &[Migration]) -> u32 {
     migrations.last().map_or(0, |last| last.version)
 }
 
-/// Makes the changes up to a version that are not made yet, or takes back those above it. Who comes second finds it
-/// done.
+/// Makes the changes up to a version that are not made yet, or takes back those above it. A process that comes second
+/// finds that done.
 ///
 /// # Errors
-/// SQLite's; the schema is then at the last change that succeeded.
+/// Errors of SQLite; the schema is then at the last change that succeeded.
 pub fn go_to(connection: &mut Connection, migrations: &[Migration], wanted: u32) -> rusqlite::Result<()> {
     loop {
-        // The version is read under the lock, so that two who start at once make no change twice.
+        // The version is read under the lock, so that two processes that start at once do not make a change twice.
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         transaction.execute_batch(
-            "CREATE TABLE IF NOT EXISTS touchline_migration (version INTEGER PRIMARY KEY, title TEXT NOT NULL, made_at TEXT NOT NULL) STRICT",
+            "CREATE TABLE IF NOT EXISTS touchline_migration \
+             (version INTEGER PRIMARY KEY, title TEXT NOT NULL, made_at TEXT NOT NULL) STRICT",
         )?;
         let found = version(&transaction)?;
         let step = if found < wanted {
@@ -183,7 +186,7 @@ mod tests {
 
     #[test]
     fn changes_are_made_and_taken_back_in_order() {
-        let mut connection = Connection::open_in_memory().expect("memory is there");
+        let mut connection = Connection::open_in_memory().expect("a database in memory opens");
         for wanted in [1, 2, 2, 0, 2, 1, 0] {
             go_to(&mut connection, TWO, wanted).expect("the changes are good");
             assert_eq!(version(&connection), Ok(wanted));
@@ -198,7 +201,7 @@ mod tests {
             TWO[0],
             Migration { version: 2, title: "bad", up: "CREATE TABLE half (a); CREATE TABLE one (a)", down: "" },
         ];
-        let mut connection = Connection::open_in_memory().expect("memory is there");
+        let mut connection = Connection::open_in_memory().expect("a database in memory opens");
         assert!(go_to(&mut connection, &bad, 2).is_err());
         assert_eq!(version(&connection), Ok(1));
         assert_eq!(
@@ -208,15 +211,15 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_must_be_ours() {
+    fn a_schema_must_have_the_version_of_the_program() {
         assert_eq!(check("primary", TWO, 2), Ok(()));
         assert_eq!(check("primary", TWO, 3), Err(SchemaError::Newer { database: "primary", found: 3, known: 2 }));
         assert_eq!(check("primary", TWO, 1), Err(SchemaError::Older { database: "primary", found: 1, known: 2 }));
     }
 
     #[test]
-    fn our_own_go_up_and_down() {
-        let mut connection = Connection::open_in_memory().expect("memory is there");
+    fn embedded_migrations_go_up_and_down() {
+        let mut connection = Connection::open_in_memory().expect("a database in memory opens");
         for database in [&PRIMARY, &STATS] {
             for wanted in [newest(database.sqlite), 0, newest(database.sqlite), 0] {
                 go_to(&mut connection, database.sqlite, wanted).expect("the changes are good");

@@ -1,20 +1,20 @@
-//! A panic costs what was being done, not the thread or the task that serves everybody.
+//! Catches panics, so that a panic ends one request and not the thread or the task that serves all requests.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::Poll;
 
-/// Something was given up by a panic. What it worked on may be half done: whoever hears of it throws that away.
+/// A panic ended the work. Its data may be half changed: the caller must throw them away.
 #[derive(Debug, thiserror::Error)]
 #[error("a defect of this program has ended it")]
 pub(crate) struct Panicked;
 
-/// Does something.
+/// Runs a closure and catches its panic.
 pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|_| Panicked)
 }
 
-/// The same for what takes its time.
+/// Runs a future and catches its panic.
 pub(crate) async fn caught_in<T>(work: impl Future<Output = T>) -> Result<T, Panicked> {
     let mut work = pin!(work);
     let poll = |context: &mut std::task::Context<'_>| match caught(|| work.as_mut().poll(context)) {

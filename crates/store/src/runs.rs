@@ -1,6 +1,6 @@
 //! Runs of the primary database. Within a run the database only goes forward; when it may have been set back to an
 //! earlier state (a backup was restored, a standby took over), a new run begins. Each channel notes the first offset
-//! that a run gave, so a position that was given by a state that is lost can be told from one of today's history.
+//! that a run gave, so a position of a lost state differs from the positions of the present history.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ pub(crate) const KEPT: u64 = 1_000;
 /// Bits of a run's id: so many are shown, as eight letters.
 const ID_BITS: u32 = 40;
 
-/// The runs that the database knows, by rising number. The last one is the current run.
+/// The runs that the database remembers, by rising number. The last is the current one.
 pub type KnownRuns = Arc<[Run]>;
 
 /// Which runs gave the offsets of a channel.
@@ -24,7 +24,7 @@ pub struct Runs {
     pub first: Vec<RunStart>,
 }
 
-/// What this process knows of the runs.
+/// The runs of the database as this process knows them.
 #[derive(Debug, Default)]
 pub(crate) struct RunBook(Mutex<KnownRuns>);
 
@@ -33,7 +33,7 @@ impl RunBook {
         Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Sets them; whether there was another current run before.
+    /// Sets the known runs; returns whether another run was the current one before.
     pub(crate) fn set(&self, known: KnownRuns) -> bool {
         let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_another = !current.is_empty() && current.last() != known.last();
@@ -42,7 +42,7 @@ impl RunBook {
     }
 }
 
-/// A new run's id: unlike that of any other, as far as chance can see to it.
+/// A new run's id: 40 random bits.
 pub(crate) fn new_id() -> u64 {
     RandomState::new().hash_one(0) >> (u64::BITS - ID_BITS)
 }

@@ -13,17 +13,17 @@ use crate::postgres::{Address, Failure, PostgresClient};
 use crate::sqlite::{self, lock};
 use crate::{OpenError, Url};
 
-/// How long PostgreSQL may take for anything but a change.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long PostgreSQL may take for any statement but a migration.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The schema of a database.
 pub struct Schema {
     database: &'static Database,
-    of: SchemaConnection,
+    connection: SchemaConnection,
 }
 
 enum SchemaConnection {
-    /// A file that nobody else has open, or that is only looked at.
+    /// A file that no other process has open, or that is only read.
     Sqlite {
         connection: Connection,
         path: String,
@@ -36,7 +36,8 @@ enum SchemaConnection {
 }
 
 impl Schema {
-    /// Opens the database at an address; a file is made if need be. `tls_ca` as in [`crate::Settings::tls_ca`].
+    /// Opens the database at an address; a file that does not exist is made. `tls_ca` as in
+    /// [`crate::Settings::tls_ca`].
     ///
     /// # Errors
     /// See [`OpenError`]; a running node keeps a file to itself.
@@ -47,8 +48,8 @@ impl Schema {
         }
     }
 
-    /// Opens the database at an address to look at it: nothing is made or changed, and nodes may run. A file that is
-    /// not there is empty.
+    /// Opens the database at an address to read it: nothing is made or changed, and nodes may run. A file that does not
+    /// exist counts as an empty database.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -60,7 +61,7 @@ impl Schema {
                     if path.exists() { Connection::open_with_flags(path, flags) } else { Connection::open_in_memory() };
                 let path = path.display().to_string();
                 let connection = found.map_err(|source| OpenError::Sqlite { path: path.clone(), source })?;
-                Ok(Schema { database, of: SchemaConnection::Sqlite { connection, path, _lock: None } })
+                Ok(Schema { database, connection: SchemaConnection::Sqlite { connection, path, _lock: None } })
             }
             Url::Postgres(url) => Schema::of_server(database, url, tls_ca),
         }
@@ -69,8 +70,8 @@ impl Schema {
     fn of_server(database: &'static Database, url: &str, tls_ca: &str) -> Result<Self, OpenError> {
         let of_system = |source| OpenError::File { path: "a runtime for PostgreSQL".into(), source };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(of_system)?;
-        let link = runtime.block_on(PostgresClient::to(&Address::new(url, tls_ca, PATIENCE)?))?;
-        Ok(Schema { database, of: SchemaConnection::Postgres { link, runtime } })
+        let link = runtime.block_on(PostgresClient::to(&Address::new(url, tls_ca, TIMEOUT)?))?;
+        Ok(Schema { database, connection: SchemaConnection::Postgres { link, runtime } })
     }
 
     fn of_file(database: &'static Database, path: &Path) -> Result<Self, OpenError> {
@@ -79,15 +80,16 @@ impl Schema {
         sqlite::make_database(path).map_err(|source| OpenError::File { path: path_text.clone(), source })?;
         let connection =
             sqlite::connect(path).map_err(|source| OpenError::Sqlite { path: path_text.clone(), source })?;
-        Ok(Schema { database, of: SchemaConnection::Sqlite { connection, path: path_text, _lock: Some(lock) } })
+        let connection = SchemaConnection::Sqlite { connection, path: path_text, _lock: Some(lock) };
+        Ok(Schema { database, connection })
     }
 
-    /// Its version; 0 = empty.
+    /// The schema's version; 0 = empty.
     ///
     /// # Errors
-    /// The database's.
+    /// Errors of the database.
     pub fn version(&self) -> Result<u32, OpenError> {
-        match &self.of {
+        match &self.connection {
             SchemaConnection::Sqlite { connection, path, .. } => {
                 migrate::version(connection).map_err(|source| OpenError::Sqlite { path: path.clone(), source })
             }
@@ -97,7 +99,7 @@ impl Schema {
 
     /// All changes that this program knows, in order.
     pub fn migrations(&self) -> &'static [Migration] {
-        match &self.of {
+        match &self.connection {
             SchemaConnection::Sqlite { .. } => self.database.sqlite,
             SchemaConnection::Postgres { .. } => self.database.postgres,
         }
@@ -106,14 +108,14 @@ impl Schema {
     /// Makes or takes back changes, up to a version.
     ///
     /// # Errors
-    /// The database's, or [`SchemaError::Newer`] if a later program has been here.
+    /// Errors of the database, or [`SchemaError::Newer`] if a later version of this program has changed the schema.
     pub fn go_to(&mut self, version: u32) -> Result<(), OpenError> {
         let migrations = self.migrations();
         let (found, known) = (self.version()?, migrate::newest(migrations));
         if found > known {
             return Err(SchemaError::Newer { database: self.database.name, found, known }.into());
         }
-        match &mut self.of {
+        match &mut self.connection {
             SchemaConnection::Sqlite { connection, path, .. } => migrate::go_to(connection, migrations, version)
                 .map_err(|source| OpenError::Sqlite { path: path.clone(), source }),
             SchemaConnection::Postgres { link, runtime } => {

@@ -1,27 +1,27 @@
-//! What is known of channels, and what can be asked of it.
+//! The directory of channels: descriptions, and searches in them.
 
 use crate::StoreRefusal;
 use crate::tfidf::Weights;
 
-/// What an application says of a channel.
+/// An application's description of a channel.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Description {
     /// The channel.
     pub channel: String,
-    /// What people call it.
+    /// The title that users see; empty = none.
     pub title: String,
-    /// What it is about.
+    /// A longer text about the channel; empty = none.
     pub description: String,
-    /// Its kind: a match, a player, a team …
+    /// The kind of its subject, as the application names it: a match, a player, a team …; empty = none.
     pub kind: String,
-    /// Words that an application gives it.
+    /// Labels that the application gives the channel.
     pub tags: Vec<String>,
 }
 
-/// A question to the directory of channels.
+/// A search in the directory of channels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Search {
-    /// What is said of one channel.
+    /// The description of one channel.
     Channel(String),
     /// Channels that have all these words, the best first; without words all channels, by name.
     Search {
@@ -31,36 +31,36 @@ pub enum Search {
         kind: String,
         /// With this tag only; empty = with any or none.
         tag: String,
-        /// At most so many.
+        /// Number of results, at most.
         limit: usize,
-        /// Behind so many.
+        /// Number of results that are skipped.
         offset: usize,
     },
-    /// Channels that have most in common with one, the likest first.
+    /// Channels that have most in common with one, the most similar first.
     Similar {
         /// The channel.
         channel: String,
-        /// At most so many.
+        /// Number of results, at most.
         limit: usize,
     },
 }
 
-/// A channel that was found.
+/// A channel that a search returns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SearchResult {
-    /// What is said of it.
+    /// The channel's description.
     pub description: Description,
-    /// How well it fits what was asked for: 0 … 1.
+    /// How well the channel matches the search: 0 … 1.
     pub score: f64,
 }
 
-/// Takes what was found; [`StoreRefusal::Unknown`] if nothing is said of the channel that was asked about.
+/// Takes the results of a search; [`StoreRefusal::NotFound`] if the channel of the search has no description.
 pub type OnSearched = Box<dyn FnOnce(Result<Vec<SearchResult>, StoreRefusal>) + Send + Sync>;
 
-/// Channels that are compared for one question, at most. Those that share the rarest words come first.
+/// Channels that are compared for one search, at most. Those that share the rarest words come first.
 pub(crate) const COMPARED_MAX: usize = 10_000;
 
-/// The words by which channels like one are looked for: from the rarest on, as long as not too many channels have them.
+/// The words by which similar channels are searched: from the rarest on, as long as not too many channels have them.
 pub(crate) fn rarest(weights: &Weights, count: impl Fn(&str) -> u64) -> Vec<&str> {
     let mut terms: Vec<(u64, &str)> =
         weights.iter().filter(|(term, _)| !term.is_empty()).map(|(term, _)| (count(term), &**term)).collect();
@@ -77,13 +77,13 @@ pub(crate) fn rarest(weights: &Weights, count: impl Fn(&str) -> u64) -> Vec<&str
 
 /// Descriptions in the order of their ranks.
 pub(crate) fn in_order(ranked: Vec<(String, f64)>, mut descriptions: Vec<Description>) -> Vec<SearchResult> {
-    let mut found = Vec::with_capacity(ranked.len());
+    let mut results = Vec::with_capacity(ranked.len());
     for (channel, score) in ranked {
         if let Some(index) = descriptions.iter().position(|description| description.channel == channel) {
-            found.push(SearchResult { description: descriptions.swap_remove(index), score });
+            results.push(SearchResult { description: descriptions.swap_remove(index), score });
         }
     }
-    found
+    results
 }
 
 #[cfg(test)]
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn channels_are_looked_for_by_rare_words() {
+    fn channels_are_searched_by_rare_words() {
         let weights: Weights = ["", "cup", "final", "match", "rover"].map(|word| (word.to_owned(), 1)).into();
         let count = |word: &str| match word {
             "rover" => 3,

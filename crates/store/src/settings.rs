@@ -1,4 +1,4 @@
-//! Where the databases are, and how they are used.
+//! Addresses and settings of the databases.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use touchline_protocol::stream::Retention;
 use crate::OpenError;
 use crate::sqlite::files;
 
-/// A database's address.
+/// The address of a database.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Url {
-    /// A file.
+    /// The path of an SQLite file.
     Sqlite(PathBuf),
     /// A database of a PostgreSQL server, as its own clients write it.
     Postgres(String),
 }
 
-/// An address that is none.
+/// A text that is not the address of a database.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected sqlite:PATH or postgres://USER:PASSWORD@HOST/DATABASE")]
 pub struct UrlError;
@@ -28,7 +28,7 @@ impl std::str::FromStr for Url {
 
     fn from_str(text: &str) -> Result<Self, UrlError> {
         if text.starts_with("postgres://") || text.starts_with("postgresql://") {
-            // What its client can't read would fail at the start only, with less to say.
+            // An address that the client cannot read would otherwise fail only at the start, with a shorter message.
             return text
                 .parse::<tokio_postgres::Config>()
                 .map(|_| Url::Postgres(text.to_owned()))
@@ -42,16 +42,16 @@ impl std::str::FromStr for Url {
 }
 
 impl Url {
-    /// Whether a database could be here, as far as that is seen without making, locking or asking anything.
+    /// Checks whether a database could be at this address, without making, locking or connecting to anything.
     ///
     /// # Errors
-    /// [`OpenError::File`].
+    /// [`OpenError::File`] if it could not.
     pub fn inspect(&self) -> Result<(), OpenError> {
         let Url::Sqlite(path) = self else { return Ok(()) };
         files::inspect(path).map_err(|source| OpenError::File { path: path.display().to_string(), source })
     }
 
-    /// Whether both are one file, however each is written.
+    /// Whether both addresses mean one file, however each is written.
     pub fn is_same_file(&self, other: &Url) -> bool {
         match (self, other) {
             (Url::Sqlite(one), Url::Sqlite(two)) => canonical(one) == canonical(two),
@@ -60,7 +60,7 @@ impl Url {
     }
 }
 
-/// The path without links and detours, as far as it is there.
+/// The path without links and `..`, as far as it exists.
 fn canonical(path: &Path) -> PathBuf {
     if let Ok(found) = path.canonicalize() {
         return found;
@@ -88,29 +88,29 @@ pub type RetentionOf = Arc<dyn Fn(&str) -> Option<Retention> + Send + Sync>;
 /// How to open a store.
 #[derive(Clone)]
 pub struct Settings {
-    /// Where it is.
+    /// Address of the primary database.
     pub primary: Url,
-    /// Authorities (PEM) that PostgreSQL is trusted by besides the system's; empty = none.
+    /// Certificates of authorities (PEM) that PostgreSQL is trusted by besides the system's; empty = none.
     pub tls_ca: String,
-    /// How long PostgreSQL may take to answer before what was asked for fails, and the connection is made anew.
+    /// How long PostgreSQL may take for a request; then the request fails and the store connects again.
     pub timeout: Duration,
-    /// This node, where others write into the same PostgreSQL; empty = none do.
+    /// The id of this node if other nodes write into the same PostgreSQL; empty = no other node does.
     pub notifier: String,
-    /// How much of a channel is kept; none = it is not durable. Asked for publications that applications put into
-    /// PostgreSQL themselves.
+    /// How much of a channel is kept; none = it is not durable. Used for publications that applications put into the
+    /// outbox in PostgreSQL.
     pub retention: RetentionOf,
-    /// Bring the schema up to date at the start.
+    /// Whether to bring the schema up to date at the start.
     pub migrates: bool,
-    /// How long a batch of publications waits for more before it is committed. Zero commits at once; what comes during
-    /// a commit is one batch.
+    /// How long a batch of publications waits for more before it is committed. Zero commits at once; publications that
+    /// come during a commit are the next batch.
     pub commit_delay: Duration,
-    /// Publications in one commit, at most.
+    /// Number of writes in one commit, at most.
     pub commit_size: usize,
-    /// Publications that may wait for a commit.
+    /// Number of writes that may wait for a commit.
     pub commit_queue: usize,
-    /// Reads at a time.
+    /// Number of reads at a time.
     pub pool_size: usize,
-    /// Questions that may wait for a read.
+    /// Number of reads that may wait or be under way.
     pub read_queue: usize,
 }
 
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_no_database_is_known_before_it_is_opened() {
+    fn a_path_that_cannot_hold_a_database_is_refused_before_it_is_opened() {
         let directory = std::env::temp_dir().join(format!("touchline-inspect-{}", std::process::id()));
         std::fs::create_dir_all(&directory).expect("the temporary directory is writable");
         let file = |name: &str, text: &[u8]| std::fs::write(directory.join(name), text).expect("it is ours");
@@ -166,8 +166,8 @@ mod tests {
             ("", false),
             ("junk.db/below.db", false),
         ] {
-            let found = url(&format!("sqlite:{}", directory.join(name).display())).inspect();
-            assert_eq!(found.is_ok(), is_one, "{name}: {found:?}");
+            let inspected = url(&format!("sqlite:{}", directory.join(name).display())).inspect();
+            assert_eq!(inspected.is_ok(), is_one, "{name}: {inspected:?}");
         }
         assert!(!directory.join("new").exists(), "nothing is made");
         let _ = std::fs::remove_dir_all(&directory);

@@ -1,4 +1,4 @@
-//! How many different users there were, without keeping who: exact up to 128, then HyperLogLog (Flajolet, Fusy,
+//! The number of different users, without their ids: exact up to 128, then HyperLogLog (Flajolet, Fusy,
 //! Gandouet, Meunier 2007) with 2,048 registers, whose standard error is 2.3 %. Sketches of shards, nodes and minutes
 //! can be united.
 
@@ -59,7 +59,7 @@ impl Sketch {
         }
     }
 
-    /// Adds all that another one has seen.
+    /// Adds all users of another sketch.
     pub fn unite(&mut self, other: &Sketch) {
         match (&mut self.0, &other.0) {
             (_, Kind::Few(hashes)) => hashes.iter().for_each(|hash| self.add(*hash)),
@@ -74,7 +74,7 @@ impl Sketch {
         }
     }
 
-    /// How many users it has seen: exact up to 128.
+    /// The number of different users: exact up to 128.
     pub fn count(&self) -> u64 {
         let registers = match &self.0 {
             Kind::Few(hashes) => return hashes.len() as u64,
@@ -89,7 +89,7 @@ impl Sketch {
         estimate.round() as u64
     }
 
-    /// As it is stored: hashes of eight bytes each, little-endian, behind a 0; or the registers behind a 1.
+    /// The stored form: a byte 0 and hashes of eight bytes each, little-endian; or a byte 1 and the registers.
     pub fn to_bytes(&self) -> Vec<u8> {
         match &self.0 {
             Kind::Few(hashes) => std::iter::once(0).chain(hashes.iter().flat_map(|hash| hash.to_le_bytes())).collect(),
@@ -97,7 +97,7 @@ impl Sketch {
         }
     }
 
-    /// Reads what [`Sketch::to_bytes`] has written; anything else is empty.
+    /// Reads the form that [`Sketch::to_bytes`] writes; any other bytes give an empty sketch.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         match bytes.split_first() {
             Some((1, registers)) if registers.len() == REGISTERS => Sketch(Kind::Many(registers.into())),

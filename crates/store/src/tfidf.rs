@@ -1,5 +1,5 @@
-//! Words of texts, and how much channels have in common by them: TF-IDF and cosine (Salton, Wong, Yang: A vector space
-//! model for automatic indexing, 1975). Pure, so both databases come to the same.
+//! The words of descriptions and the similarity of channels by them: TF-IDF and cosine (Salton, Wong, Yang: A vector
+//! space model for automatic indexing, 1975). Pure, so both databases give the same results.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,12 +7,12 @@ use rust_stemmers::{Algorithm, Stemmer};
 
 use crate::Description;
 
-/// What a word in each field counts.
+/// The weight of a word in each field.
 const TITLE: u64 = 10;
 const DESCRIPTION: u64 = 3;
 const KIND: u64 = 1;
 const TAG: u64 = 1;
-/// Longest stem, bytes; what is behind it is cut off.
+/// The longest stem, bytes; a longer one is cut.
 const STEM_MAX: usize = 64;
 
 /// English words that say nothing of a channel.
@@ -43,7 +43,8 @@ fn cut(mut stem: String) -> String {
     stem
 }
 
-/// How much each word says of a channel. The empty word is in every channel, and says nothing: it counts them.
+/// The weight of each word of a channel. The empty word is in every channel with weight 0: its count is the number of
+/// channels.
 pub(crate) fn weights(description: &Description) -> BTreeMap<String, u64> {
     let Description { channel, title, description, kind, tags } = description;
     // Without a title a channel is known by its name.
@@ -79,19 +80,19 @@ impl Counts {
 /// A channel by its words.
 pub(crate) type Weights = Vec<(String, u64)>;
 
-/// Channels in the order of the cosine between them and what is asked for, the likest first; those that are equally
-/// like, by name.
+/// Channels in the order of the cosine between them and the query, the most similar first; equally similar ones by
+/// name.
 pub(crate) fn rank(
-    asked: &Weights,
+    query: &Weights,
     channels: impl IntoIterator<Item = (String, Weights)>,
     counts: &Counts,
 ) -> Vec<(String, f64)> {
-    let asked: HashMap<&str, f64> = counts.vector(asked).collect();
+    let query: HashMap<&str, f64> = counts.vector(query).collect();
     let length = |of: &mut dyn Iterator<Item = f64>| of.map(|x| x * x).sum::<f64>().sqrt();
-    let of_asked = length(&mut asked.values().copied());
+    let of_query = length(&mut query.values().copied());
     let score = |weights: &Weights| {
-        let common: f64 = counts.vector(weights).filter_map(|(term, worth)| Some(worth * asked.get(term)?)).sum();
-        let of_both = of_asked * length(&mut counts.vector(weights).map(|(_, worth)| worth));
+        let common: f64 = counts.vector(weights).filter_map(|(term, worth)| Some(worth * query.get(term)?)).sum();
+        let of_both = of_query * length(&mut counts.vector(weights).map(|(_, worth)| worth));
         if of_both > 0.0 { common / of_both } else { 0.0 }
     };
     let mut ranked: Vec<(String, f64)> = channels.into_iter().map(|(name, weights)| (name, score(&weights))).collect();
@@ -99,8 +100,8 @@ pub(crate) fn rank(
     ranked
 }
 
-/// Channels by their words, and the counts of these words, out of rows of both: channel, term, weight, count; those of
-/// one channel together.
+/// The words of channels and the counts of these words, from rows of channel, term, weight and count. The rows of one
+/// channel must follow each other.
 pub(crate) fn gather(rows: impl IntoIterator<Item = (String, String, u64, u64)>) -> (Vec<(String, Weights)>, Counts) {
     let (mut channels, mut counts) = (Vec::<(String, Weights)>::new(), Counts::default());
     for (channel, term, weight, count) in rows {
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_likest_comes_first_and_itself_is_one() {
+    fn the_most_similar_comes_first_and_the_same_words_score_one() {
         let of = |words: &[(&str, u64)]| {
             words.iter().map(|(word, weight)| ((*word).to_owned(), *weight)).collect::<Weights>()
         };

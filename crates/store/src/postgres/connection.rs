@@ -1,4 +1,4 @@
-//! Connections to PostgreSQL, and its schema.
+//! Connections to PostgreSQL, and migrations of its schema.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,21 +14,21 @@ use crate::migrate::{self, Database, SchemaError};
 use crate::panics::{Panicked, caught_in};
 use crate::{NewerRow, OpenError};
 
-/// Who changes the schema has this advisory lock: "touchlin" as a number.
+/// The advisory lock of a process that changes the schema: "touchlin" as a number.
 const LOCK: i64 = 0x746f_7563_686c_696e;
 
-/// Where PostgreSQL is, and how to come in.
+/// The address of PostgreSQL, with its login and TLS settings.
 #[derive(Clone)]
 pub(crate) struct Address {
     config: Config,
     tls: Option<MakeRustlsConnect>,
-    /// How long anything may take before the connection is given up.
-    pub(crate) patience: Duration,
+    /// How long a request may take before the connection is given up.
+    pub(crate) timeout: Duration,
 }
 
 impl std::fmt::Debug for Address {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The configuration may hold a password, which Config itself keeps to itself.
+        // The configuration may hold a password, which the `Debug` of `Config` does not show.
         f.debug_tuple("Address").field(&self.config).finish()
     }
 }
@@ -36,24 +36,24 @@ impl std::fmt::Debug for Address {
 /// What went wrong with PostgreSQL.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    /// It said so, or the connection broke.
+    /// PostgreSQL returned an error, or the connection broke.
     #[error("{}", reason(.0))]
     Database(#[from] tokio_postgres::Error),
-    /// It can't be reached, or does not let us in.
+    /// PostgreSQL cannot be reached, or refuses the login.
     #[error("{address}: {}", reason(.source))]
     Unreachable {
         /// Host, port and database.
         address: String,
-        /// Why.
+        /// The client's error.
         source: tokio_postgres::Error,
     },
-    /// It did not answer.
+    /// PostgreSQL did not answer in time.
     #[error("no answer in time")]
-    Silent(#[from] tokio::time::error::Elapsed),
-    /// Its schema does not fit.
+    TimedOut(#[from] tokio::time::error::Elapsed),
+    /// The schema has another version than this program.
     #[error(transparent)]
     Schema(#[from] SchemaError),
-    /// A later version has written what was read.
+    /// A later version of this program wrote the row.
     #[error(transparent)]
     Newer(#[from] NewerRow),
     /// A defect of this program.
@@ -62,33 +62,33 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Whether it may pass by itself: the server is away, starts, stops or is full. What it refuses otherwise it will
-    /// refuse again.
-    pub(crate) fn is_passing(&self) -> bool {
+    /// Whether the failure may end by itself: the server is away, starts, stops or is full. PostgreSQL would repeat any
+    /// other refusal.
+    pub(crate) fn is_transient(&self) -> bool {
         match self {
             Failure::Database(error) | Failure::Unreachable { source: error, .. } => {
                 error.code().is_none_or(|code| code.code().starts_with("57") || code.code().starts_with("53"))
             }
-            Failure::Silent(_) => true,
+            Failure::TimedOut(_) => true,
             Failure::Schema(_) | Failure::Newer(_) | Failure::Panicked(_) => false,
         }
     }
 
-    /// Whether it may be of one item of a batch only: without that item the others can be written.
+    /// Whether the failure may be of one item of a batch only: without that item the others can be written.
     pub(crate) fn is_of_item(&self) -> bool {
         matches!(self, Failure::Database(error) if refusal_of(error).is_some())
     }
 }
 
-/// What comes of something within its time; neither silence nor a panic holds up whoever waits.
-pub(super) async fn in_time<T>(
-    patience: Duration,
+/// Runs a request with a time limit, and catches its panic.
+pub(super) async fn with_timeout<T>(
+    timeout: Duration,
     work: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
-    tokio::time::timeout(patience, caught_in(work)).await??
+    tokio::time::timeout(timeout, caught_in(work)).await??
 }
 
-/// The whole chain of reasons: the first says no more than "db error".
+/// The error with its source: the error alone says no more than "db error".
 fn reason(error: &tokio_postgres::Error) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {source}"),
@@ -106,12 +106,12 @@ impl From<Failure> for OpenError {
 }
 
 impl Address {
-    /// Reads `postgres://user:password@host/database?…`. Over the network TLS is a must unless the address says
-    /// `sslmode=disable`; `tls_ca` are authorities (PEM) besides the system's.
-    pub(crate) fn new(url: &str, tls_ca: &str, patience: Duration) -> Result<Self, OpenError> {
+    /// Reads `postgres://user:password@host/database?…`. Over the network TLS is required unless the address says
+    /// `sslmode=disable`; `tls_ca` holds certificates of authorities (PEM) besides the system's, empty = none.
+    pub(crate) fn new(url: &str, tls_ca: &str, timeout: Duration) -> Result<Self, OpenError> {
         let mut config: Config =
             url.parse().map_err(|error: tokio_postgres::Error| OpenError::Postgres(reason(&error)))?;
-        config.application_name("touchline").connect_timeout(patience).keepalives_idle(Duration::from_secs(5));
+        config.application_name("touchline").connect_timeout(timeout).keepalives_idle(Duration::from_secs(5));
         let is_local = config.get_hosts().iter().all(|host| match host {
             Host::Tcp(name) => name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback()),
             Host::Unix(_) => true,
@@ -128,10 +128,10 @@ impl Address {
                 "the URL names no host: postgres://USER:PASSWORD@HOST/DATABASE".to_owned(),
             ));
         }
-        Ok(Address { config, tls, patience })
+        Ok(Address { config, tls, timeout })
     }
 
-    /// Hosts, ports and the database, for people: neither user nor password.
+    /// Hosts, ports and the database, for error texts: neither user nor password.
     fn name(&self) -> String {
         let port = |index: usize| {
             self.config.get_ports().get(index).or(self.config.get_ports().first()).copied().unwrap_or(5_432)
@@ -160,7 +160,7 @@ fn tls(tls_ca: &str) -> Result<MakeRustlsConnect, OpenError> {
     Ok(MakeRustlsConnect::new(builder.with_root_certificates(roots).with_no_client_auth()))
 }
 
-/// A connection.
+/// A connection to PostgreSQL.
 pub(crate) struct PostgresClient {
     pub(crate) client: Client,
 }
@@ -168,37 +168,40 @@ pub(crate) struct PostgresClient {
 impl PostgresClient {
     /// Connects.
     pub(crate) async fn to(address: &Address) -> Result<Self, Failure> {
-        PostgresClient::hearing(address, |_| {}).await
+        PostgresClient::listening(address, |_| {}).await
     }
 
-    /// Connects, and hands every notification on.
-    pub(crate) async fn hearing(address: &Address, hear: impl FnMut(String) + Send + 'static) -> Result<Self, Failure> {
+    /// Connects, and calls a function with the payload of every notification.
+    pub(crate) async fn listening(
+        address: &Address,
+        on_notification: impl FnMut(String) + Send + 'static,
+    ) -> Result<Self, Failure> {
         let unreachable = |source| Failure::Unreachable { address: address.name(), source };
         let client = match &address.tls {
             Some(tls) => {
-                let connected = tokio::time::timeout(address.patience, address.config.connect(tls.clone())).await?;
+                let connected = tokio::time::timeout(address.timeout, address.config.connect(tls.clone())).await?;
                 let (client, connection) = connected.map_err(unreachable)?;
-                tokio::spawn(drive(connection, hear));
+                tokio::spawn(drive(connection, on_notification));
                 client
             }
             None => {
-                let connected = tokio::time::timeout(address.patience, address.config.connect(NoTls)).await?;
+                let connected = tokio::time::timeout(address.timeout, address.config.connect(NoTls)).await?;
                 let (client, connection) = connected.map_err(unreachable)?;
-                tokio::spawn(drive(connection, hear));
+                tokio::spawn(drive(connection, on_notification));
                 client
             }
         };
         let settings = format!(
             // A node that is frozen within a transaction must not keep its locks: other nodes wait for them.
-            "SET synchronous_commit = on; SET statement_timeout = {patience}; SET idle_in_transaction_session_timeout = {patience}; \
-             SET client_min_messages = warning",
-            patience = address.patience.as_millis()
+            "SET synchronous_commit = on; SET statement_timeout = {timeout}; \
+             SET idle_in_transaction_session_timeout = {timeout}; SET client_min_messages = warning",
+            timeout = address.timeout.as_millis()
         );
         client.batch_execute(&settings).await?;
         Ok(PostgresClient { client })
     }
 
-    /// Checks that the schema is ours, after bringing it up to date if that is wanted.
+    /// Checks that the schema has this program's version, after bringing it up to date if `migrates` is set.
     pub(crate) async fn check(&mut self, database: &Database, migrates: bool) -> Result<(), Failure> {
         let newest = migrate::newest(database.postgres);
         if migrates && self.version(database).await? <= newest {
@@ -218,11 +221,11 @@ impl PostgresClient {
         Ok(u32::try_from(version.get::<_, i32>(0)).unwrap_or_default())
     }
 
-    /// Makes the changes up to a version that are not made yet, or takes back those above it. Who comes second finds it
-    /// done.
+    /// Makes the changes up to a version that are not made yet, or takes back those above it. A process that comes
+    /// second finds that done.
     pub(crate) async fn go_to(&mut self, database: &Database, wanted: u32) -> Result<(), Failure> {
         loop {
-            // A change may take its time, and so may somebody else's before it.
+            // A change may take long, and so may the change of another process before it.
             self.client
                 .batch_execute(&format!("BEGIN; SET LOCAL statement_timeout = 0; SELECT pg_advisory_xact_lock({LOCK})"))
                 .await?;
@@ -234,11 +237,13 @@ impl PostgresClient {
         }
     }
 
+    /// Makes or takes back one change within a transaction; false = the schema already has the wanted version.
     async fn step(&mut self, database: &Database, wanted: u32) -> Result<bool, Failure> {
         let schema = database.schema;
         let table = format!(
             "CREATE SCHEMA IF NOT EXISTS {schema}; \
-             CREATE TABLE IF NOT EXISTS {schema}.migration (version int PRIMARY KEY, title text NOT NULL, made_at timestamptz NOT NULL DEFAULT now())"
+             CREATE TABLE IF NOT EXISTS {schema}.migration \
+             (version int PRIMARY KEY, title text NOT NULL, made_at timestamptz NOT NULL DEFAULT now())"
         );
         self.client.batch_execute(&table).await?;
         let found = self.version(database).await?;
@@ -262,15 +267,15 @@ impl PostgresClient {
 }
 
 /// Runs a connection until it ends.
-async fn drive<S, T>(mut connection: tokio_postgres::Connection<S, T>, mut hear: impl FnMut(String))
+async fn drive<S, T>(mut connection: tokio_postgres::Connection<S, T>, mut on_notification: impl FnMut(String))
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
     T: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin,
 {
-    // The client hears of the end by itself.
+    // The client notices the end by itself.
     while let Some(Ok(message)) = std::future::poll_fn(|context| connection.poll_message(context)).await {
         if let AsyncMessage::Notification(notification) = message {
-            hear(notification.payload().to_owned());
+            on_notification(notification.payload().to_owned());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is known of channels: written within the writer's transaction, found by readers.
+//! The directory of channels: written within the writer's transaction, searched by readers.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::StoreRefusal;
 use crate::search::{COMPARED_MAX, Description, Search, SearchResult, in_order, rarest};
 use crate::tfidf::{Counts, Weights, gather, rank, stems};
 
-/// Replaces what is said of a channel.
+/// Replaces the description of a channel.
 pub(super) async fn describe(client: &Client, description: &Description, weights: &Weights) -> Result<(), Error> {
     let Description { channel, title, description, kind, tags } = description;
     let tags = serde_json::to_string(tags).unwrap_or_default();
@@ -18,14 +18,14 @@ pub(super) async fn describe(client: &Client, description: &Description, weights
     client.execute(describe, &[channel, title, description, kind, &tags, &terms, &weights]).await.map(drop)
 }
 
-/// Lets go of what is said of a channel.
+/// Deletes the description of a channel.
 pub(super) async fn forget(client: &Client, channel: &str) -> Result<(), Error> {
     client.execute("SELECT touchline.forget($1)", &[&channel]).await.map(drop)
 }
 
-/// Answers a question.
-pub(super) async fn find(client: &Client, find: &Search) -> Result<Result<Vec<SearchResult>, StoreRefusal>, Error> {
-    Ok(match find {
+/// Runs a search.
+pub(super) async fn search(client: &Client, search: &Search) -> Result<Result<Vec<SearchResult>, StoreRefusal>, Error> {
+    Ok(match search {
         Search::Channel(channel) => match descriptions(client, &[channel]).await?.pop() {
             Some(description) => Ok(vec![SearchResult { description, score: 1.0 }]),
             None => Err(StoreRefusal::NotFound),
@@ -35,7 +35,7 @@ pub(super) async fn find(client: &Client, find: &Search) -> Result<Result<Vec<Se
             Ok(if stems.is_empty() {
                 listed(client, kind, tag, *limit, *offset).await?
             } else {
-                searched(client, stems, (kind, tag), *limit, *offset).await?
+                matching(client, stems, (kind, tag), *limit, *offset).await?
             })
         }
         Search::Similar { channel, limit } => similar(client, channel, *limit).await?.ok_or(StoreRefusal::NotFound),
@@ -45,6 +45,7 @@ pub(super) async fn find(client: &Client, find: &Search) -> Result<Result<Vec<Se
 /// Whether a channel is of a kind ($1) and has a tag ($2), where these are asked for.
 const FITS: &str = "($1 = '' OR i.type = $1) AND ($2 = '' OR i.tags::jsonb ? $2)";
 
+/// All channels of a kind and with a tag, by name.
 async fn listed(
     client: &Client,
     kind: &str,
@@ -53,13 +54,15 @@ async fn listed(
     offset: usize,
 ) -> Result<Vec<SearchResult>, Error> {
     let select = format!(
-        "SELECT channel, title, description, type, tags FROM touchline.channel_info i WHERE {FITS} ORDER BY channel COLLATE \"C\" LIMIT $3 OFFSET $4"
+        "SELECT channel, title, description, type, tags FROM touchline.channel_info i WHERE {FITS} \
+         ORDER BY channel COLLATE \"C\" LIMIT $3 OFFSET $4"
     );
     let rows = client.query(&select, &[&kind, &tag, &(limit as i64), &(offset as i64)]).await?;
     Ok(rows.iter().map(|row| SearchResult { description: description(row), score: 0.0 }).collect())
 }
 
-async fn searched(
+/// Channels that have all of some words, the best first.
+async fn matching(
     client: &Client,
     stems: Vec<String>,
     (kind, tag): (&str, &str),
@@ -67,14 +70,14 @@ async fn searched(
     offset: usize,
 ) -> Result<Vec<SearchResult>, Error> {
     let select = format!(
-        "SELECT t.info FROM touchline.channel_term t JOIN touchline.channel_info i ON i.id = t.info WHERE t.term = ANY($3) AND {FITS} \
-         GROUP BY t.info HAVING count(*) = $4 ORDER BY t.info LIMIT $5"
+        "SELECT t.info FROM touchline.channel_term t JOIN touchline.channel_info i ON i.id = t.info \
+         WHERE t.term = ANY($3) AND {FITS} GROUP BY t.info HAVING count(*) = $4 ORDER BY t.info LIMIT $5"
     );
     let rows = client.query(&select, &[&kind, &tag, &stems, &(stems.len() as i64), &(COMPARED_MAX as i64)]).await?;
     let (channels, mut counts) = vectors(client, &ids(&rows)).await?;
     counts.0.extend(self::counts(client, &stems).await?.0);
-    let asked: Weights = stems.into_iter().map(|stem| (stem, 1)).collect();
-    let page = rank(&asked, channels, &counts).into_iter().skip(offset).take(limit).collect();
+    let query: Weights = stems.into_iter().map(|stem| (stem, 1)).collect();
+    let page = rank(&query, channels, &counts).into_iter().skip(offset).take(limit).collect();
     shown(client, page).await
 }
 
@@ -85,21 +88,22 @@ async fn similar(client: &Client, channel: &str, limit: usize) -> Result<Option<
     };
     let id: i64 = row.get(0);
     let (own, of_own) = vectors(client, &[id]).await?;
-    let Some((_, asked)) = own.into_iter().next() else { return Ok(None) };
-    let words = rarest(&asked, |term| of_own.0.get(term).copied().unwrap_or_default());
+    let Some((_, query)) = own.into_iter().next() else { return Ok(None) };
+    let words = rarest(&query, |term| of_own.0.get(term).copied().unwrap_or_default());
     let select =
         "SELECT DISTINCT info FROM touchline.channel_term WHERE term = ANY($1) AND info <> $2 ORDER BY info LIMIT $3";
     let rows = client.query(select, &[&words, &id, &(COMPARED_MAX as i64)]).await?;
     let (channels, mut counts) = vectors(client, &ids(&rows)).await?;
     counts.0.extend(of_own.0);
-    let page = rank(&asked, channels, &counts).into_iter().take(limit).collect();
+    let page = rank(&query, channels, &counts).into_iter().take(limit).collect();
     shown(client, page).await.map(Some)
 }
 
-/// Some channels by their words, with the counts of these.
+/// The words of some channels, and the counts of these words.
 async fn vectors(client: &Client, ids: &[i64]) -> Result<(Vec<(String, Weights)>, Counts), Error> {
-    let select = "SELECT i.channel, t.term, t.weight, n.channels FROM touchline.channel_info i JOIN touchline.channel_term t ON t.info = i.id \
-         JOIN touchline.term n ON n.term = t.term WHERE i.id = ANY($1) ORDER BY i.id, t.term";
+    let select = "SELECT i.channel, t.term, t.weight, n.channels FROM touchline.channel_info i \
+         JOIN touchline.channel_term t ON t.info = i.id JOIN touchline.term n ON n.term = t.term \
+         WHERE i.id = ANY($1) ORDER BY i.id, t.term";
     let rows = client.query(select, &[&ids]).await?;
     Ok(gather(rows.iter().map(|row| (row.get(0), row.get(1), number(row, 2), number(row, 3)))))
 }

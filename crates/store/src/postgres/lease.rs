@@ -1,5 +1,5 @@
-//! Which run of the database this node writes in, and its lease: by it other nodes know that somebody hears them, and
-//! whoever comes first knows that nobody is there.
+//! The run of the database in which this node writes, and the node's lease. By the leases a node knows whether other
+//! nodes listen to its notifications, and the first node knows that there are no others.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const RENEWAL: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Lease {
     node: String,
-    /// How often it was renewed: if the database remembers fewer, it was set back. 0 = never.
+    /// Number of renewals: if the database remembers fewer, the database was set back. 0 = never renewed.
     beat: i64,
     renew_at: Instant,
 }
@@ -27,8 +27,8 @@ impl Lease {
         Lease { node, beat: 0, renew_at: Instant::now() }
     }
 
-    /// Takes up a new connection: a new run begins if the database may have been set back, or if the current run is the
-    /// one that is known to be bad (0 = none is). All runs that the database remembers.
+    /// Registers the node on a new connection. A new run begins if the database may have been set back, or if the
+    /// current run is `bad_run` (0 = none). Returns all runs that the database remembers.
     pub(super) async fn enter(&mut self, client: &Client, bad_run: u64) -> Result<KnownRuns, Failure> {
         let enter = "SELECT touchline.enter($1, $2, $3, $4)";
         let row =
@@ -38,14 +38,14 @@ impl Lease {
         known(client).await
     }
 
-    /// Gives the lease up: who comes next need not take this node for one that is still there.
+    /// Deletes the lease, so that other nodes need not wait until it runs out.
     pub(super) async fn leave(&self, client: &Client) -> Result<(), Failure> {
         client.execute("DELETE FROM touchline.lease WHERE node = $1", &[&self.node]).await?;
         Ok(())
     }
 
-    /// Renews the lease if it is time. Whether all is well: else others may have taken this node for gone, and not told
-    /// it what they have written, or the database has forgotten renewals, so it was set back.
+    /// Renews the lease if that is due. False = the lease had run out, so other nodes may have written without
+    /// notifying this one; or the database has forgotten renewals, so it was set back.
     pub(super) async fn renew(&mut self, client: &Client) -> Result<bool, Failure> {
         if Instant::now() < self.renew_at {
             return Ok(true);

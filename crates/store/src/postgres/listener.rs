@@ -1,4 +1,4 @@
-//! Hears of what other nodes have written.
+//! Listens to the notifications of other nodes that write into the same database.
 
 use std::time::{Duration, Instant};
 
@@ -9,62 +9,63 @@ use super::inbox;
 use crate::{AppendedAt, EventSink, StoreEvent};
 
 /// Between two attempts to connect.
-const RETRY: Duration = Duration::from_secs(1);
-/// A connection that was there for so long is news when it breaks.
-const SETTLED: Duration = Duration::from_secs(20);
-/// Between two looks at whether the connection is still there.
-const LOOK: Duration = Duration::from_secs(2);
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// A failure is logged again if the connection had lasted this long.
+const STABLE: Duration = Duration::from_secs(20);
+/// Between two checks of the connection.
+const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Listens for ever; `me` marks what this node has written itself.
-pub(super) async fn serve(address: Address, me: String, hand: EventSink) {
+/// Listens until the runtime ends; notifications of the node `me` itself are skipped.
+pub(super) async fn serve(address: Address, me: String, events: EventSink) {
     let mut told = String::new();
     loop {
         let began = Instant::now();
-        if let Err(error) = listen(&address, me.clone(), EventSink::clone(&hand)).await {
+        if let Err(error) = listen(&address, me.clone(), EventSink::clone(&events)).await {
             let error = error.to_string();
-            // It is tried again every moment: one line for each outage.
-            if error != told || began.elapsed() > SETTLED {
-                tracing::warn!(error, "what other nodes write into PostgreSQL can't be heard of");
+            // The connection is tried every second: one line for each outage.
+            if error != told || began.elapsed() > STABLE {
+                tracing::warn!(error, "the notifications of other nodes in PostgreSQL can't be received");
                 told = error;
             }
         }
-        tokio::time::sleep(RETRY).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }
 
-async fn listen(address: &Address, me: String, hand: EventSink) -> Result<(), Failure> {
-    let of_hand = EventSink::clone(&hand);
-    let hear = move |text: String| {
-        if let Some(incoming) = read(&text, &me) {
-            of_hand(incoming);
+async fn listen(address: &Address, me: String, events: EventSink) -> Result<(), Failure> {
+    let notified_events = EventSink::clone(&events);
+    let on_notification = move |text: String| {
+        if let Some(event) = read(&text, &me) {
+            notified_events(event);
         }
     };
-    let link = PostgresClient::hearing(address, hear).await?;
+    let link = PostgresClient::listening(address, on_notification).await?;
     link.client.batch_execute("LISTEN touchline").await?;
-    // What was written while nobody listened is found by asking.
-    hand(StoreEvent::Missed);
-    for (scope, name) in inbox::addressees(&link.client).await? {
-        hand(StoreEvent::MessageQueued { scope: scope.into(), name: name.into() });
+    // Other nodes may have written while this one did not listen.
+    events(StoreEvent::Missed);
+    for (scope, name) in inbox::names_with_messages(&link.client).await? {
+        events(StoreEvent::MessageQueued { scope: scope.into(), name: name.into() });
     }
     loop {
-        tokio::time::sleep(LOOK).await;
-        tokio::time::timeout(LOOK, link.client.batch_execute("")).await??;
+        tokio::time::sleep(CHECK_INTERVAL).await;
+        tokio::time::timeout(CHECK_INTERVAL, link.client.batch_execute("")).await??;
     }
 }
 
-/// What another node says: `<node> <top>/<epoch>/<run> <channel>`, `<node> 0 <channel>` of a history that was removed,
-/// or `<node> @<length of the scope> <scope><name>` for a letter.
+/// Reads a notification: `<node> <top>/<epoch>/<run> <channel>` for new publications, `<node> 0 <channel>` for a
+/// history that was removed, `<node> @<length of the scope> <scope><name>` for an inbox message. None = it is this
+/// node's own, or not valid.
 fn read(text: &str, me: &str) -> Option<StoreEvent> {
-    let mut words = text.splitn(3, ' ');
-    let (from, what, whom) = (words.next()?, words.next()?, words.next()?);
+    let mut fields = text.splitn(3, ' ');
+    let (from, what, target) = (fields.next()?, fields.next()?, fields.next()?);
     if from == me {
         return None;
     }
     if let Some(length) = what.strip_prefix('@') {
-        let (scope, name) = whom.split_at_checked(length.parse().ok()?)?;
+        let (scope, name) = target.split_at_checked(length.parse().ok()?)?;
         return Some(StoreEvent::MessageQueued { scope: scope.into(), name: name.into() });
     }
-    let channel = whom.into();
+    let channel = target.into();
     if what == "0" {
         return Some(StoreEvent::Cleared { channel });
     }
@@ -78,19 +79,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_of_other_nodes_are_read() {
-        let grown = read("a 7/-2/5 match: 1", "b");
+    fn notifications_of_other_nodes_are_read() {
         let expected = AppendedAt { offset: Offset(7), epoch: u64::MAX - 1, run: 5 };
-        assert!(
-            matches!(grown, Some(StoreEvent::Grown { channel, placed }) if &*channel == "match: 1" && placed == expected)
-        );
+        let Some(StoreEvent::Grown { channel, placed }) = read("a 7/-2/5 match: 1", "b") else {
+            panic!("a notification of new publications")
+        };
+        assert_eq!((&*channel, placed), ("match: 1", expected));
         assert!(matches!(read("a 0 x", "b"), Some(StoreEvent::Cleared { channel }) if &*channel == "x"));
-        let mail = read("a @3 my phone 7", "b");
+        let queued = read("a @3 my phone 7", "b");
         assert!(
-            matches!(mail, Some(StoreEvent::MessageQueued { scope, name }) if &*scope == "my " && &*name == "phone 7")
+            matches!(queued, Some(StoreEvent::MessageQueued { scope, name }) if &*scope == "my " && &*name == "phone 7")
         );
-        for nothing in ["b 7/1/2 x", "a x", "a x y", "a 7 x", "a 7/1 x", "a @9 short", ""] {
-            assert!(read(nothing, "b").is_none(), "{nothing}");
+        for skipped in ["b 7/1/2 x", "a x", "a x y", "a 7 x", "a 7/1 x", "a @9 short", ""] {
+            assert!(read(skipped, "b").is_none(), "{skipped}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The primary database in PostgreSQL: one thread with a runtime of its own; one connection writes, in batches, a few
-//! read, one listens to what other nodes have written.
+//! The primary database in PostgreSQL: one thread with a runtime of its own. One connection writes in batches, a few
+//! read, one listens to the notifications of other nodes.
 
 mod connection;
 mod directory;
@@ -24,7 +24,7 @@ use crate::panics::caught_in;
 use crate::runs::RunBook;
 use crate::{EventSink, OpenError, Settings, StoreMetrics, StoreRefusal};
 
-/// The way to the thread.
+/// A handle of the thread.
 pub(crate) struct Primary {
     writes: Sender<WriteRequest>,
     reads: UnboundedSender<ReadRequest>,
@@ -36,55 +36,54 @@ impl Primary {
     pub(crate) fn open(
         address: &Address,
         settings: &Settings,
-        hand: EventSink,
-        figures: Arc<StoreMetrics>,
+        events: EventSink,
+        metrics: Arc<StoreMetrics>,
     ) -> Result<Self, OpenError> {
         let of_system = |source| OpenError::File { path: "a thread for PostgreSQL".into(), source };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(of_system)?;
-        let (writes, written) = channel(settings.commit_queue.max(1));
-        let (reads, asked) = unbounded_channel();
+        let (writes, mut write_requests) = channel(settings.commit_queue.max(1));
+        let (reads, read_requests) = unbounded_channel();
         let runs = Arc::<RunBook>::default();
-        let (said, checked) = std::sync::mpsc::channel();
-        let (address, settings, of_figures, of_writes) =
-            (address.clone(), settings.clone(), figures, writes.downgrade());
+        let (check_sender, checked) = std::sync::mpsc::channel();
+        let (address, settings, weak_writes) = (address.clone(), settings.clone(), writes.downgrade());
         let work = move || {
             runtime.block_on(async {
-                // A server that can't be reached now may be there later: the node serves what does not need it until
-                // then.
+                // A server that cannot be reached now may be reachable later: until then the node serves requests that
+                // do not need it.
                 let checked = match PostgresClient::to(&address).await {
                     Ok(mut link) => {
                         link.check(&PRIMARY, settings.migrates).await.map(|()| true).map_err(OpenError::from)
                     }
-                    Err(failure) if failure.is_passing() => {
-                        of_figures.fail(&failure);
+                    Err(failure) if failure.is_transient() => {
+                        metrics.fail(&failure);
                         Ok(false)
                     }
                     Err(failure) => Err(failure.into()),
                 };
                 let is_checked = match checked {
                     Ok(is_checked) => is_checked,
-                    Err(error) => return drop(said.send(Err(error))),
+                    Err(error) => return drop(check_sender.send(Err(error))),
                 };
-                let _ = said.send(Ok(()));
-                let asked = Arc::new(tokio::sync::Mutex::new(asked));
+                let _ = check_sender.send(Ok(()));
+                let read_requests = Arc::new(tokio::sync::Mutex::new(read_requests));
                 for _ in 0..settings.pool_size.max(1) {
-                    let (hand, writes, figures) = (Arc::clone(&hand), of_writes.clone(), Arc::clone(&of_figures));
-                    let reader = reader::Reader::new(address.clone(), hand, writes, figures, Arc::clone(&runs));
-                    tokio::spawn(reader.serve(Arc::clone(&asked)));
+                    let (events, writes, metrics) = (Arc::clone(&events), weak_writes.clone(), Arc::clone(&metrics));
+                    let reader = reader::Reader::new(address.clone(), events, writes, metrics, Arc::clone(&runs));
+                    tokio::spawn(reader.serve(Arc::clone(&read_requests)));
                 }
                 if !settings.notifier.is_empty() {
-                    tokio::spawn(listener::serve(address.clone(), settings.notifier.clone(), Arc::clone(&hand)));
+                    tokio::spawn(listener::serve(address.clone(), settings.notifier.clone(), Arc::clone(&events)));
                 }
-                let (of_writer, mut written) = (EventSink::clone(&hand), written);
+                let writer_events = EventSink::clone(&events);
                 let writer =
-                    writer::Writer::new(address, &settings, is_checked, of_writer, Arc::clone(&of_figures), runs);
-                let Err(panicked) = caught_in(writer.serve(&mut written)).await else { return };
-                of_figures.fail(&panicked);
-                // Nobody writes any more: whoever asks is told so, until the store is closed.
-                while let Some(write) = written.recv().await
+                    writer::Writer::new(address, &settings, is_checked, writer_events, Arc::clone(&metrics), runs);
+                let Err(panicked) = caught_in(writer.serve(&mut write_requests)).await else { return };
+                metrics.fail(&panicked);
+                // The writer has ended: every write is refused until the store is closed.
+                while let Some(write) = write_requests.recv().await
                     && !matches!(write, WriteRequest::Close)
                 {
-                    write.turn_back(&hand, &of_figures, StoreRefusal::Failed);
+                    write.reject(&events, &metrics, StoreRefusal::Failed);
                 }
             });
         };
@@ -93,7 +92,7 @@ impl Primary {
         Ok(Primary { writes, reads, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Gives back what there is no room for, or nobody to write it.
+    /// Queues a write. It is returned if the queue has no room for it, or if the writer has ended.
     pub(crate) fn write(&self, write: WriteRequest) -> Option<(WriteRequest, StoreRefusal)> {
         match self.writes.try_send(write) {
             Ok(()) => None,
@@ -102,7 +101,7 @@ impl Primary {
         }
     }
 
-    /// Gives back what nobody is there to read.
+    /// Queues a read. It is returned if the readers have ended.
     pub(crate) fn read(&self, read: ReadRequest) -> Option<ReadRequest> {
         self.reads.send(read).err().map(|unread| unread.0)
     }

@@ -1,4 +1,4 @@
-//! What one transaction of the writer does, and how an item that the database refuses is kept from failing the others.
+//! The statements of one transaction of the writer. An item that the database refuses does not fail the others.
 
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement};
@@ -11,18 +11,18 @@ use crate::{Append, PAYLOAD_HEAD_SIZE, StoreRefusal};
 /// Items of one transaction that has begun.
 pub(super) struct Items<'a> {
     pub(super) client: &'a Client,
-    /// Places publications.
+    /// Stores publications and assigns their positions.
     pub(super) append: &'a Statement,
     pub(super) batch: &'a [WriteRequest],
-    /// A new epoch for each item, in case that it makes its channel.
+    /// A new epoch for each item, used if the item makes its channel.
     pub(super) epochs: &'a [i64],
     /// Unix milliseconds.
     pub(super) now_ms: u64,
-    /// This node's name for other nodes; empty = there are none.
+    /// This node's id in notifications; empty = no other node writes into the database.
     pub(super) notifier: &'a str,
 }
 
-/// What an error says of one item of a batch; none = it says nothing of the items, so the whole batch has failed.
+/// The refusal of one item that an error stands for; none = the error is of the whole batch.
 pub(super) fn refusal_of(error: &tokio_postgres::Error) -> Option<StoreRefusal> {
     let code = error.code()?.code();
     match code.get(..2)? {
@@ -36,29 +36,29 @@ pub(super) fn refusal_of(error: &tokio_postgres::Error) -> Option<StoreRefusal> 
 }
 
 impl Items<'_> {
-    /// Does all of it: what is no publication first, item by item, then the publications in one statement.
+    /// Writes all items: first, one by one, those that are not publications, then the publications in one statement.
     ///
     /// # Errors
-    /// When one item fails, all do.
+    /// When one item fails, all fail.
     pub(super) async fn write(&self) -> Result<Vec<WriteResult>, tokio_postgres::Error> {
-        let mut outcomes = vec![WriteResult::Nothing; self.batch.len()];
-        self.write_part(&self.order(), &mut outcomes).await?;
-        Ok(outcomes)
+        let mut results = vec![WriteResult::Nothing; self.batch.len()];
+        self.write_part(&self.order(), &mut results).await?;
+        Ok(results)
     }
 
-    /// Does what can be done: a part that fails by what is in it is undone and tried again in halves, down to the items
-    /// that fail alone. One bad item of n costs some 2 log n statements.
+    /// Writes the items that can be written: a part that fails by its values is undone and tried again in halves, down
+    /// to single items. One bad item of n costs some 2 log n statements.
     ///
     /// # Errors
-    /// When it is not an item that fails.
+    /// When the failure is not of an item.
     pub(super) async fn write_in_parts(&self) -> Result<Vec<WriteResult>, tokio_postgres::Error> {
         let order = self.order();
-        let mut outcomes = vec![WriteResult::Nothing; self.batch.len()];
+        let mut results = vec![WriteResult::Nothing; self.batch.len()];
         // The last is the next.
         let mut parts = vec![&*order];
         while let Some(part) = parts.pop() {
             self.client.batch_execute("SAVEPOINT part").await?;
-            let Err(error) = self.write_part(part, &mut outcomes).await else {
+            let Err(error) = self.write_part(part, &mut results).await else {
                 self.client.batch_execute("RELEASE part").await?;
                 continue;
             };
@@ -66,23 +66,23 @@ impl Items<'_> {
             self.client.batch_execute("ROLLBACK TO part; RELEASE part").await?;
             if let [item] = part {
                 tracing::debug!(%error, "the primary database refuses an item of a batch");
-                outcomes[*item] = WriteResult::Refused(refusal);
+                results[*item] = WriteResult::Refused(refusal);
             } else {
                 let (first, second) = part.split_at(part.len() / 2);
                 parts.extend([second, first]);
             }
         }
-        Ok(outcomes)
+        Ok(results)
     }
 
-    /// The items by number, in the order in which they are done.
+    /// The numbers of the items, in the order in which they are written.
     fn order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.batch.len()).collect();
-        order.sort_by_key(|item| turn(&self.batch[*item]));
+        order.sort_by_key(|item| lock_rank(&self.batch[*item]));
         order
     }
 
-    async fn write_part(&self, part: &[usize], outcomes: &mut [WriteResult]) -> Result<(), tokio_postgres::Error> {
+    async fn write_part(&self, part: &[usize], results: &mut [WriteResult]) -> Result<(), tokio_postgres::Error> {
         let (mut items, mut appends) = (Vec::new(), Vec::new());
         for &item in part {
             match &self.batch[item] {
@@ -90,7 +90,7 @@ impl Items<'_> {
                     items.push(item);
                     appends.push(append);
                 }
-                other => outcomes[item] = self.write_one(item, other).await?,
+                other => results[item] = self.write_one(item, other).await?,
             }
         }
         if appends.is_empty() {
@@ -101,13 +101,13 @@ impl Items<'_> {
             let (number, offset, epoch, run): (i64, i64, i64, i64) = (row.get(0), row.get(1), row.get(2), row.get(3));
             if let Some(item) = items.get(number as usize - 1) {
                 let (offset, epoch, run) = (offset as u64, epoch as u64, run as u64);
-                outcomes[*item] = WriteResult::Appended { offset: Offset(offset), epoch, run, is_new: row.get(4) };
+                results[*item] = WriteResult::Appended { offset: Offset(offset), epoch, run, is_new: row.get(4) };
             }
         }
         Ok(())
     }
 
-    /// Does what is no publication.
+    /// Writes an item that is not a publication.
     async fn write_one(&self, item: usize, write: &WriteRequest) -> Result<WriteResult, tokio_postgres::Error> {
         let client = self.client;
         match write {
@@ -136,8 +136,8 @@ impl Items<'_> {
                 directory::describe(client, description, weights).await?
             }
             WriteRequest::Forget { channel, .. } => directory::forget(client, channel).await?,
-            WriteRequest::QueueMessage(letter, _) => {
-                return inbox::post(client, letter, self.now_ms, self.notifier).await.map(WriteResult::Queued);
+            WriteRequest::QueueMessage(message, _) => {
+                return inbox::queue(client, message, self.now_ms, self.notifier).await.map(WriteResult::Queued);
             }
             WriteRequest::DiscardMessages { ids, .. } => inbox::discard(client, ids).await?,
             // A run begins before the transaction does.
@@ -146,7 +146,7 @@ impl Items<'_> {
         Ok(WriteResult::Nothing)
     }
 
-    /// Has publications placed by one statement.
+    /// Stores publications with one statement; each row holds the number of a publication and its position.
     async fn append_all(&self, all: &[&Append], epochs: &[i64]) -> Result<Vec<Row>, tokio_postgres::Error> {
         let texts = |of: fn(&Append) -> &str| all.iter().map(|append| of(append)).collect::<Vec<&str>>();
         let numbers = |of: fn(&Append) -> u64| all.iter().map(|append| signed(of(append))).collect::<Vec<i64>>();
@@ -155,7 +155,7 @@ impl Items<'_> {
             &numbers(|a| a.time_ms),
             &texts(|a| std::str::from_utf8(a.payload.get(PAYLOAD_HEAD_SIZE..).unwrap_or_default()).unwrap_or_default()),
             &texts(|a| &a.key),
-            // Compared as they are stored: beyond 63 bits a version is none.
+            // Stored as a signed number: a version beyond 63 bits counts as no version.
             &all.iter().map(|append| append.version as i64).collect::<Vec<i64>>(),
             &texts(|a| &a.version_epoch),
             &numbers(|a| a.retention.size as u64),
@@ -168,17 +168,17 @@ impl Items<'_> {
     }
 }
 
-/// As PostgreSQL has it; what is beyond its range is its end.
+/// A number as PostgreSQL's bigint; numbers beyond its range become its maximum.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// What locks what is done in the same order on every node, so that two never wait for each other; publications come
-/// last, by channel.
-fn turn(write: &WriteRequest) -> (u8, &str, &str) {
+/// Items that take locks are written in this order on every node, so that two nodes never wait for each other;
+/// publications come last, by channel.
+fn lock_rank(write: &WriteRequest) -> (u8, &str, &str) {
     match write {
         WriteRequest::Describe { .. } | WriteRequest::Forget { .. } => (0, "", ""),
-        WriteRequest::QueueMessage(letter, _) => (1, &letter.scope, &letter.name),
+        WriteRequest::QueueMessage(message, _) => (1, &message.scope, &message.name),
         WriteRequest::DiscardMessages { .. } | WriteRequest::BeginRun { .. } | WriteRequest::Close => (2, "", ""),
         WriteRequest::Make(HistoryLoad { channel, .. }) | WriteRequest::Remove { channel, .. } => (3, channel, ""),
         WriteRequest::Append(append) => (4, &append.channel, ""),

@@ -1,4 +1,4 @@
-//! Reads what is asked for.
+//! Runs read requests.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,26 +10,28 @@ use tokio::sync::mpsc::{UnboundedReceiver, WeakSender};
 use tokio_postgres::{Client, Row};
 use touchline_protocol::stream::{Offset, Run, RunStart};
 
-use super::connection::{Address, Failure, PostgresClient, in_time};
+use super::connection::{Address, Failure, PostgresClient, with_timeout};
 use super::{directory, inbox, lease};
 use crate::batch::{HistoryLoad, ReadRequest, ReadResult, WriteRequest};
 use crate::runs::{KnownRuns, RunBook, Runs};
 use crate::{EventSink, KeptPublication, StoreMetrics, StoreRefusal, StoredHistory, readable};
 
-/// The channel and what it keeps in one statement, so all of one moment; one row without a publication where it keeps
-/// nothing. A node that catches up is given what the size does not keep, too, as long as it is there: its subscribers
-/// have not had it.
-const SELECT: &str = "SELECT c.epoch, c.top, c.floor, p.\"offset\", p.time_ms, p.data, p.format, c.run_number, c.run_id, \
+/// A channel and its history in one statement, so both are of one moment; one row without a publication if the history
+/// is empty. A node that catches up also gets publications beyond the channel's size that are not deleted yet: its
+/// subscribers have not received them.
+const SELECT: &str = "SELECT c.epoch, c.top, c.floor, \
+     p.\"offset\", p.time_ms, p.data, p.format, c.run_number, c.run_id, \
      (SELECT array_agg(r.run ORDER BY r.run) FROM touchline.channel_run r WHERE r.channel = c.id), \
      (SELECT array_agg(r.first ORDER BY r.run) FROM touchline.channel_run r WHERE r.channel = c.id) \
      FROM (SELECT touchline.channel.id, epoch, top, newest.number AS run_number, newest.id AS run_id, \
-             greatest(oldest - 1, $2::bigint, CASE WHEN oldest < cut AND ($2::bigint > 0 OR oldest = 1) THEN 0 ELSE top - $3::bigint END) \
-                 AS floor \
+             greatest(oldest - 1, $2::bigint, \
+                 CASE WHEN oldest < cut AND ($2::bigint > 0 OR oldest = 1) THEN 0 ELSE top - $3::bigint END) AS floor \
          FROM touchline.channel \
-         LEFT JOIN (SELECT number, id FROM touchline.run ORDER BY number DESC LIMIT 1) newest ON true WHERE name = $1) c \
+         LEFT JOIN (SELECT number, id FROM touchline.run ORDER BY number DESC LIMIT 1) newest ON true \
+         WHERE name = $1) c \
      LEFT JOIN touchline.publication p ON p.channel = c.id AND p.\"offset\" > c.floor ORDER BY p.\"offset\"";
 
-/// Between two looks at whether the writer has found out which run it is.
+/// Between two checks whether the writer has read the runs.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// One of the tasks that read.
@@ -37,44 +39,44 @@ pub(super) struct Reader {
     address: Address,
     /// None at first and after a failure.
     link: Option<PostgresClient>,
-    hand: EventSink,
+    events: EventSink,
     writes: WeakSender<WriteRequest>,
-    figures: Arc<StoreMetrics>,
+    metrics: Arc<StoreMetrics>,
     runs: Arc<RunBook>,
 }
 
 impl Reader {
     pub(super) fn new(
         address: Address,
-        hand: EventSink,
+        events: EventSink,
         writes: WeakSender<WriteRequest>,
-        figures: Arc<StoreMetrics>,
+        metrics: Arc<StoreMetrics>,
         runs: Arc<RunBook>,
     ) -> Self {
-        Reader { address, link: None, hand, writes, figures, runs }
+        Reader { address, link: None, events, writes, metrics, runs }
     }
 
-    /// Serves until nobody can ask any more.
-    pub(super) async fn serve(mut self, asked: Arc<Mutex<UnboundedReceiver<ReadRequest>>>) {
+    /// Serves until all senders of requests are dropped.
+    pub(super) async fn serve(mut self, requests: Arc<Mutex<UnboundedReceiver<ReadRequest>>>) {
         loop {
-            let Some(read) = asked.lock().await.recv().await else { return };
-            let answer = in_time(self.address.patience, self.read(&read)).await;
-            let read = read.finish(&self.figures);
-            match answer {
-                Ok(answer) => {
-                    if let Some(load) = read.tell(answer, &self.hand) {
+            let Some(read) = requests.lock().await.recv().await else { return };
+            let result = with_timeout(self.address.timeout, self.read(&read)).await;
+            let read = read.finish(&self.metrics);
+            match result {
+                Ok(result) => {
+                    if let Some(load) = read.tell(result, &self.events) {
                         self.make(load).await;
                     }
                 }
                 Err(error) if error.is_of_item() => {
-                    tracing::debug!(%error, "the primary database refuses a question");
+                    tracing::debug!(%error, "the primary database refuses a read");
                     self.link = None;
-                    read.refuse(&self.hand, StoreRefusal::Invalid);
+                    read.refuse(&self.events, StoreRefusal::Invalid);
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the primary database could not be read");
                     self.link = None;
-                    read.refuse(&self.hand, StoreRefusal::Failed);
+                    read.refuse(&self.events, StoreRefusal::Failed);
                 }
             }
         }
@@ -86,7 +88,7 @@ impl Reader {
             None => Err(WriteRequest::Make(load)),
         };
         if let Err(write) = unwritten {
-            write.refuse(&self.hand, StoreRefusal::Failed);
+            write.refuse(&self.events, StoreRefusal::Failed);
         }
     }
 
@@ -96,24 +98,24 @@ impl Reader {
             _ => PostgresClient::to(&self.address).await?,
         };
         let client = &self.link.insert(link).client;
-        // What is read before this node has taken its place is of a run that may be over.
+        // A read before the writer has entered a run may be of a run that is over.
         while self.runs.known().is_empty() {
             tokio::time::sleep(PAUSE).await;
         }
         Ok(match read {
             ReadRequest::History(load) => {
-                self.figures.loads.fetch_add(1, Relaxed);
+                self.metrics.loads.fetch_add(1, Relaxed);
                 ReadResult::History(history(client, load, &self.runs).await?)
             }
-            ReadRequest::Find(find, _) => ReadResult::Find(directory::find(client, find).await?),
+            ReadRequest::Search(search, _) => ReadResult::Search(directory::search(client, search).await?),
             ReadRequest::InboxMessages { scope, name, behind, limit } => {
-                ReadResult::InboxMessages(inbox::of(client, scope, name, *behind, *limit).await?)
+                ReadResult::InboxMessages(inbox::read(client, scope, name, *behind, *limit).await?)
             }
         })
     }
 }
 
-/// What is kept of a channel that is there.
+/// The history of a channel; none = the channel does not exist.
 pub(super) async fn history(
     client: &Client,
     load: &HistoryLoad,
@@ -152,7 +154,7 @@ async fn known(client: &Client, book: &RunBook, newest: Run) -> Result<KnownRuns
         known = lease::known(client).await?;
         book.set(KnownRuns::clone(&known));
     }
-    // One that has begun since then is not that of what was read.
+    // A run that has begun since then is not of the history that was read.
     let until = known.iter().position(|run| *run == newest).map_or(known.len(), |newest| newest + 1);
     Ok(if until == known.len() { known } else { known[..until].into() })
 }

@@ -1,4 +1,4 @@
-//! The one connection that writes. What has come while a commit was under way is the next batch: the more comes, the
+//! The one connection that writes. The requests that come during a commit are the next batch: the more there are, the
 //! more one commit carries.
 
 use std::hash::{BuildHasher as _, RandomState};
@@ -11,7 +11,7 @@ use tokio::sync::mpsc::Receiver;
 use tokio::time::Instant;
 use tokio_postgres::Statement;
 
-use super::connection::{Address, Failure, PostgresClient, in_time};
+use super::connection::{Address, Failure, PostgresClient, with_timeout};
 use super::lease::Lease;
 use super::parts::Items;
 use super::{inbox, reader};
@@ -20,23 +20,23 @@ use crate::migrate::PRIMARY;
 use crate::runs::RunBook;
 use crate::{Append, EventSink, RetentionOf, Settings, StoreEvent, StoreMetrics};
 
-/// Between two looks at what is too old, and between two attempts to write to a database that fails.
-const REST: Duration = Duration::from_secs(1);
-/// The same while there is more to trim.
-const HURRY: Duration = Duration::from_millis(20);
+/// Between two removals of old rows, and between two attempts to write to a database that fails.
+const TRIM_INTERVAL: Duration = Duration::from_secs(1);
+/// Between two removals of old rows while there is more to remove.
+const TRIM_INTERVAL_BUSY: Duration = Duration::from_millis(20);
 
-/// Letters thrown away in one step.
+/// Inbox messages deleted in one step.
 const STEP: u64 = 512;
 
-/// Whoever empties the outbox has this advisory lock: "touchbox" as a number.
-const POSTMAN: i64 = 0x746f_7563_6862_6f78;
+/// The advisory lock of the node that empties the outbox: "touchbox" as a number.
+const OUTBOX_LOCK: i64 = 0x746f_7563_6862_6f78;
 /// Begins a transaction in which no new run begins (`touchline.enter`).
 const BEGIN: &str = "BEGIN; SELECT pg_advisory_xact_lock_shared(8390891508474246766)";
 const APPEND: &str =
     "SELECT place, \"offset\", epoch, run, is_new FROM touchline.append($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
 
-/// Has the current run begun in a channel at an offset that was given before anybody saw that a new one was needed. One
-/// that the channel has not given yet begins with what it gives next.
+/// Lets the current run begin in a channel at an offset that was assigned before the loss was noticed. If the channel
+/// has not assigned that offset yet, the run begins with its next publication.
 const BEGIN_AT: &str = "WITH begun AS (UPDATE touchline.channel SET run = (SELECT max(number) FROM touchline.run) \
          WHERE name = $1 AND top >= $2 RETURNING id, run) \
      INSERT INTO touchline.channel_run AS known (channel, run, first) SELECT id, run, $2 FROM begun \
@@ -47,17 +47,17 @@ pub(super) struct Writer {
     address: Address,
     /// None at first and after a failure.
     link: Option<(PostgresClient, Statement)>,
-    /// The schema was looked at, now or at the start.
+    /// The schema was checked.
     is_checked: bool,
     migrates: bool,
     commit_delay: Duration,
     commit_size: usize,
     notifier: String,
     retention: RetentionOf,
-    /// Somebody has put something into the outbox.
-    mail: Arc<Notify>,
-    hand: EventSink,
-    figures: Arc<StoreMetrics>,
+    /// Notified when an application has put publications into the outbox.
+    outbox_filled: Arc<Notify>,
+    events: EventSink,
+    metrics: Arc<StoreMetrics>,
     trim_at: Instant,
     random: RandomState,
     serial: u64,
@@ -70,8 +70,8 @@ impl Writer {
         address: Address,
         settings: &Settings,
         is_checked: bool,
-        hand: EventSink,
-        figures: Arc<StoreMetrics>,
+        events: EventSink,
+        metrics: Arc<StoreMetrics>,
         runs: Arc<RunBook>,
     ) -> Self {
         Writer {
@@ -83,9 +83,9 @@ impl Writer {
             commit_size: settings.commit_size.max(1),
             notifier: settings.notifier.clone(),
             retention: RetentionOf::clone(&settings.retention),
-            mail: Arc::default(),
-            hand,
-            figures,
+            outbox_filled: Arc::default(),
+            events,
+            metrics,
             trim_at: Instant::now(),
             random: RandomState::new(),
             serial: 0,
@@ -95,19 +95,19 @@ impl Writer {
     }
 
     /// Serves until it is told to close.
-    pub(super) async fn serve(mut self, written: &mut Receiver<WriteRequest>) {
+    pub(super) async fn serve(mut self, requests: &mut Receiver<WriteRequest>) {
         let mut batch = Vec::new();
-        let mail = Arc::clone(&self.mail);
+        let outbox_filled = Arc::clone(&self.outbox_filled);
         loop {
             tokio::select! {
-                received = written.recv_many(&mut batch, self.commit_size) => if received == 0 { return },
+                received = requests.recv_many(&mut batch, self.commit_size) => if received == 0 { return },
                 () = tokio::time::sleep_until(self.trim_at) => {}
-                () = mail.notified() => self.post().await,
+                () = outbox_filled.notified() => self.publish_outbox().await,
             }
             let until = Instant::now() + self.commit_delay;
             while !batch.is_empty() && batch.len() < self.commit_size && Instant::now() < until {
                 let room = self.commit_size - batch.len();
-                let _ = tokio::time::timeout_at(until, written.recv_many(&mut batch, room)).await;
+                let _ = tokio::time::timeout_at(until, requests.recv_many(&mut batch, room)).await;
             }
             let is_over = batch.iter().any(|write| matches!(write, WriteRequest::Close));
             if !batch.is_empty() {
@@ -124,7 +124,7 @@ impl Writer {
 
     async fn leave(&mut self) {
         if let Some((PostgresClient { client }, _)) = &self.link
-            && let Err(error) = in_time(self.address.patience, self.lease.leave(client)).await
+            && let Err(error) = with_timeout(self.address.timeout, self.lease.leave(client)).await
         {
             tracing::warn!(%error, "the lease in PostgreSQL could not be given up: it runs out by itself");
         }
@@ -132,31 +132,30 @@ impl Writer {
 
     async fn commit(&mut self, batch: &mut Vec<WriteRequest>) {
         let began = Instant::now();
-        let outcome = in_time(self.address.patience, self.write(batch)).await;
-        self.figures.count(batch, began.elapsed());
-        match outcome {
-            Ok(outcomes) => {
-                self.figures.succeed();
+        let result = with_timeout(self.address.timeout, self.write(batch)).await;
+        self.metrics.count(batch, began.elapsed());
+        match result {
+            Ok(results) => {
+                self.metrics.succeed();
                 let known = self.runs.known();
-                let dones =
-                    batch.drain(..).zip(outcomes).filter_map(|(write, outcome)| Done::of(write, outcome, &known));
+                let dones = batch.drain(..).zip(results).filter_map(|(write, result)| Done::of(write, result, &known));
                 let mut dones: Vec<Done> = dones.collect();
                 self.read(&mut dones).await;
-                Done::tell_all(dones, &self.hand, &self.figures);
+                Done::tell_all(dones, &self.events, &self.metrics);
             }
             Err(error) => {
                 self.fail(&error);
-                WriteRequest::refuse_all(batch, &self.hand);
+                WriteRequest::refuse_all(batch, &self.events);
             }
         }
     }
 
-    /// Reads what has to be read before it is told.
+    /// Reads the histories that have to be reported.
     async fn read(&self, dones: &mut [Done]) {
         let Some((PostgresClient { client }, _)) = &self.link else { return };
         for done in dones {
             let Done::Unread(load) = done else { continue };
-            let read = in_time(self.address.patience, reader::history(client, load, &self.runs)).await;
+            let read = with_timeout(self.address.timeout, reader::history(client, load, &self.runs)).await;
             let history = read
                 .inspect_err(|error| tracing::warn!(%error, "the primary database could not be read"))
                 .unwrap_or_default();
@@ -168,28 +167,28 @@ impl Writer {
         let both = match self.link.take() {
             Some(both) if !both.0.client.is_closed() => both,
             _ => {
-                let mail = Arc::clone(&self.mail);
-                let mut link = PostgresClient::hearing(&self.address, move |_| mail.notify_one()).await?;
+                let outbox_filled = Arc::clone(&self.outbox_filled);
+                let mut link = PostgresClient::listening(&self.address, move |_| outbox_filled.notify_one()).await?;
                 if !self.is_checked {
                     link.check(&PRIMARY, self.migrates).await?;
                     self.is_checked = true;
                 }
                 self.runs.set(self.lease.enter(&link.client, 0).await?);
-                // Before, nobody told this node what they wrote; and if there is another run, what it has in memory may
+                // Without the lease other nodes did not notify this one; and after a change of the run, its caches may
                 // be of a state that is lost.
-                (self.hand)(StoreEvent::Missed);
+                (self.events)(StoreEvent::Missed);
                 let append = link.client.prepare(APPEND).await?;
                 link.client.batch_execute("LISTEN touchline_outbox").await?;
-                // What was put there while nobody listened.
-                self.mail.notify_one();
+                // The outbox may have been filled while this node did not listen.
+                self.outbox_filled.notify_one();
                 (link, append)
             }
         };
         Ok(self.link.insert(both))
     }
 
-    /// Writes a batch in one transaction. An item that the database refuses for what it holds is left out, and the
-    /// others are written.
+    /// Writes a batch in one transaction. An item that the database refuses for its values is left out, and the others
+    /// are written.
     async fn write(&mut self, batch: &[WriteRequest]) -> Result<Vec<WriteResult>, Failure> {
         for write in batch {
             if let WriteRequest::BeginRun { channel, lost, first } = write {
@@ -211,13 +210,13 @@ impl Writer {
         let (PostgresClient { client }, append) = self.link().await?;
         client.batch_execute(BEGIN).await?;
         let items = Items { client, append, batch, epochs: &epochs, now_ms: now_ms(), notifier: &notifier };
-        let outcomes = if in_parts { items.write_in_parts().await? } else { items.write().await? };
+        let results = if in_parts { items.write_in_parts().await? } else { items.write().await? };
         client.batch_execute("COMMIT").await?;
-        Ok(outcomes)
+        Ok(results)
     }
 
-    /// Begins a new run, unless another has begun since the one that is known to be bad (0 = whether one is needed is
-    /// to be seen). What is in memory may be of the run before, or behind.
+    /// Begins a new run if `bad_run` is still the current one; 0 = the database decides whether a new run is needed.
+    /// The caches of this node may be of the run before, or behind.
     async fn begin_run(&mut self, bad_run: u64, at: Option<(&str, u64)>) -> Result<(), Failure> {
         self.link().await?;
         let Some((PostgresClient { client }, _)) = &self.link else { return Ok(()) };
@@ -230,7 +229,7 @@ impl Writer {
         if self.runs.set(known) {
             tracing::warn!("PostgreSQL was set back to an earlier state: clients that saw what is lost begin anew");
         }
-        (self.hand)(StoreEvent::Missed);
+        (self.events)(StoreEvent::Missed);
         Ok(())
     }
 
@@ -241,32 +240,33 @@ impl Writer {
         Ok(())
     }
 
-    /// Publishes what applications have put into the outbox, in its order; a row leaves it in the transaction that
-    /// gives it its place.
-    async fn post(&mut self) {
-        match in_time(self.address.patience, self.post_all()).await {
+    /// Publishes what applications have put into the outbox, in its order; a row leaves the outbox in the transaction
+    /// that stores its publication.
+    async fn publish_outbox(&mut self) {
+        match with_timeout(self.address.timeout, self.publish_outbox_batch()).await {
             Ok((dones, has_more)) => {
-                Done::tell_all(dones, &self.hand, &self.figures);
+                Done::tell_all(dones, &self.events, &self.metrics);
                 if has_more {
-                    self.mail.notify_one();
+                    self.outbox_filled.notify_one();
                 }
             }
             Err(error) => self.fail(&error),
         }
     }
 
-    async fn post_all(&mut self) -> Result<(Vec<Done>, bool), Failure> {
-        match self.try_post(false).await {
+    async fn publish_outbox_batch(&mut self) -> Result<(Vec<Done>, bool), Failure> {
+        match self.try_publish_outbox(false).await {
             Err(failure) if failure.is_of_item() => {
                 self.roll_back().await?;
-                self.try_post(true).await
+                self.try_publish_outbox(true).await
             }
-            posted => posted,
+            published => published,
         }
     }
 
-    async fn try_post(&mut self, in_parts: bool) -> Result<(Vec<Done>, bool), Failure> {
-        let (now_ms, most) = (now_ms(), i64::try_from(self.commit_size).unwrap_or(i64::MAX));
+    /// Publishes one batch of the outbox; what is to be reported, and whether there may be more rows.
+    async fn try_publish_outbox(&mut self, in_parts: bool) -> Result<(Vec<Done>, bool), Failure> {
+        let (now_ms, limit) = (now_ms(), i64::try_from(self.commit_size).unwrap_or(i64::MAX));
         let (retention, notifier, known) =
             (RetentionOf::clone(&self.retention), self.notifier.clone(), self.runs.known());
         let epochs: Vec<i64> = (0..self.commit_size).map(|_| self.next_epoch()).collect();
@@ -274,10 +274,10 @@ impl Writer {
         client.batch_execute(BEGIN).await?;
         // One node at a time, so that the order of the outbox is the order of its channels.
         let mut rows = Vec::new();
-        if client.query_one("SELECT pg_try_advisory_xact_lock($1)", &[&POSTMAN]).await?.get(0) {
+        if client.query_one("SELECT pg_try_advisory_xact_lock($1)", &[&OUTBOX_LOCK]).await?.get(0) {
             let waiting =
                 "SELECT id, channel, data, key FROM touchline.outbox WHERE refused IS NULL ORDER BY id LIMIT $1";
-            rows = client.query(waiting, &[&most]).await?;
+            rows = client.query(waiting, &[&limit]).await?;
         }
         let refuse = "UPDATE touchline.outbox SET refused = $2 WHERE id = $1";
         let (mut ids, mut batch) = (Vec::new(), Vec::new());
@@ -289,23 +289,23 @@ impl Writer {
                 continue;
             };
             ids.push(id);
-            batch.push(WriteRequest::Append(Append::posted(channel, data, key, retention, now_ms)));
+            batch.push(WriteRequest::Append(Append::from_outbox(channel, data, key, retention, now_ms)));
         }
         let items = Items { client, append, batch: &batch, epochs: &epochs, now_ms, notifier: &notifier };
-        let outcomes = if in_parts { items.write_in_parts().await? } else { items.write().await? };
-        let (mut posted, mut dones) = (Vec::new(), Vec::new());
-        for ((id, write), outcome) in ids.into_iter().zip(batch).zip(outcomes) {
-            if matches!(outcome, WriteResult::Refused(_)) {
+        let results = if in_parts { items.write_in_parts().await? } else { items.write().await? };
+        let (mut published, mut dones) = (Vec::new(), Vec::new());
+        for ((id, write), result) in ids.into_iter().zip(batch).zip(results) {
+            if matches!(result, WriteResult::Refused(_)) {
                 tracing::warn!(id, "touchline_publish was called with a key or a channel that the database can't keep");
                 client.execute(refuse, &[&id, &"not valid"]).await?;
                 continue;
             }
-            posted.push(id);
-            dones.extend(Done::of(write, outcome, &known));
+            published.push(id);
+            dones.extend(Done::of(write, result, &known));
         }
-        client.execute("DELETE FROM touchline.outbox WHERE id = ANY($1)", &[&posted]).await?;
+        client.execute("DELETE FROM touchline.outbox WHERE id = ANY($1)", &[&published]).await?;
         client.batch_execute("COMMIT").await?;
-        Ok((dones, rows.len() as i64 == most))
+        Ok((dones, rows.len() as i64 == limit))
     }
 
     fn next_epoch(&mut self) -> i64 {
@@ -313,34 +313,33 @@ impl Writer {
         self.random.hash_one(self.serial) as i64
     }
 
-    /// Whether the connection is still good is not known after a failure: it is made anew.
+    /// Notes a failure and drops the connection, since it may be unusable.
     fn fail(&mut self, error: &Failure) {
-        self.figures.fail(error);
+        self.metrics.fail(error);
         self.link = None;
-        self.trim_at = Instant::now() + REST;
+        self.trim_at = Instant::now() + TRIM_INTERVAL;
     }
 
-    /// Lets go of some of what is too old. It writes in any case: that is how a database that has failed is seen to
-    /// work again.
+    /// Removes some of the old rows. It writes in any case, and so notices that a failed database works again.
     async fn trim(&mut self) {
-        match in_time(self.address.patience, self.try_trim()).await {
+        match with_timeout(self.address.timeout, self.try_trim()).await {
             Ok(has_more) => {
-                self.figures.succeed();
-                self.mail.notify_one();
-                self.trim_at = Instant::now() + if has_more { HURRY } else { REST };
+                self.metrics.succeed();
+                self.outbox_filled.notify_one();
+                self.trim_at = Instant::now() + if has_more { TRIM_INTERVAL_BUSY } else { TRIM_INTERVAL };
             }
             Err(error) => self.fail(&error),
         }
     }
 
     async fn try_trim(&mut self) -> Result<bool, Failure> {
-        let was_failing = self.figures.is_failing();
+        let was_failing = self.metrics.is_failing();
         self.link().await?;
         if let Some((PostgresClient { client }, _)) = &self.link
             && !self.lease.renew(client).await?
         {
-            // A publication that is under way may have found this node gone. Who enters waits until it is committed,
-            // and only then looks.
+            // A publication that is under way may not have notified this node. `enter` waits until that publication is
+            // committed, so this node reads it afterwards.
             self.begin_run(0, None).await?;
         }
         let (PostgresClient { client }, _) = self.link().await?;
@@ -349,7 +348,7 @@ impl Writer {
         }
         let has_more: bool = client.query_one("SELECT touchline.trim()", &[]).await?.get(0);
         let expired = inbox::expire(client, STEP).await?;
-        self.figures.inbox_messages_expired.fetch_add(expired, Relaxed);
+        self.metrics.inbox_messages_expired.fetch_add(expired, Relaxed);
         Ok(has_more || expired == STEP)
     }
 }

@@ -1,4 +1,4 @@
-//! What a change of a schema holds, and who uses it: to be looked at before it is taken back.
+//! The rows that go with a change of a schema when it is taken back, and the programs that use the database.
 
 use rusqlite::OptionalExtension as _;
 
@@ -11,7 +11,7 @@ impl Schema {
     /// The tables that go with the last change, each with the number of its rows.
     ///
     /// # Errors
-    /// The database's, or [`SchemaError::Newer`] if a later program has been here.
+    /// Errors of the database, or [`SchemaError::Newer`] if a later version of this program has changed the schema.
     pub fn rows_of_last(&self) -> Result<Vec<(String, u64)>, OpenError> {
         let (version, known) = (self.version()?, migrate::newest(self.migrations()));
         if version > known {
@@ -25,7 +25,7 @@ impl Schema {
 
     fn rows(&self, table: &str) -> Result<u64, OpenError> {
         let count = format!("SELECT count(*) FROM {table}");
-        match &self.of {
+        match &self.connection {
             SchemaConnection::Sqlite { connection, path, .. } => {
                 let counted = connection.query_row(&count, [], |row| row.get::<_, u64>(0)).optional();
                 Ok(counted.map_err(|source| OpenError::Sqlite { path: path.clone(), source })?.unwrap_or_default())
@@ -37,13 +37,13 @@ impl Schema {
         }
     }
 
-    /// Connections of nodes and of other programs of ours to this database. Of a file there are none: who has it open
-    /// keeps us out.
+    /// Number of connections of other Touchline processes to this database. For a file it is 0: the process that has
+    /// the file open locks it.
     ///
     /// # Errors
-    /// The database's.
+    /// Errors of the database.
     pub fn others(&self) -> Result<u64, OpenError> {
-        let SchemaConnection::Postgres { link, runtime } = &self.of else { return Ok(0) };
+        let SchemaConnection::Postgres { link, runtime } = &self.connection else { return Ok(0) };
         let count = "SELECT count(*) FROM pg_stat_activity \
             WHERE application_name = 'touchline' AND datname = current_database() AND pid <> pg_backend_pid()";
         let row = runtime.block_on(link.client.query_one(count, &[])).map_err(Failure::from)?;

@@ -1,5 +1,5 @@
-//! What is done to channels within one transaction: publications get their places, and what a channel keeps too much of
-//! goes, in small steps.
+//! Changes of channels within one transaction: publications get their positions, and publications beyond a channel's
+//! limits are deleted in small steps.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -10,11 +10,11 @@ use touchline_protocol::stream::{ChannelName, Offset, Run};
 use crate::batch::WriteResult;
 use crate::{Append, PAYLOAD_HEAD_SIZE};
 
-/// How long a key gives the first result, milliseconds.
+/// How long a repeated idempotency key returns the first result, milliseconds.
 const KEY_MS: u64 = 5 * 60 * 1_000;
 /// Rows deleted in one step.
 pub(super) const STEP: u64 = 512;
-/// Channels looked at in one step.
+/// Channels trimmed in one step.
 const CHANNELS: usize = 32;
 /// Channels remembered between transactions.
 const KNOWN_MAX: usize = 100_000;
@@ -31,17 +31,17 @@ struct Channel {
     ttl_ms: u64,
     meta_ttl_ms: u64,
     due_ms: u64,
-    /// The number of the run that gave its last offset; 0 = none did.
+    /// The number of the run that assigned the last offset; 0 = none did.
     run: u64,
     is_changed: bool,
-    /// More than its top has changed.
+    /// Columns other than `top` and `oldest` have changed.
     is_remade: bool,
-    /// Publications below its oldest wait to be deleted.
+    /// Publications before `oldest` wait to be deleted.
     has_old: bool,
 }
 
-/// Channels that were written to lately. What it knows is good as long as transactions succeed: after a failure it must
-/// be forgotten.
+/// The rows of channels that were written to lately. The cache is valid as long as transactions succeed: after a
+/// failure it must be cleared.
 #[derive(Debug)]
 pub(super) struct ChannelRows {
     /// The current run.
@@ -51,18 +51,18 @@ pub(super) struct ChannelRows {
 }
 
 impl ChannelRows {
-    /// Knows nothing yet; publications are given their places by this run.
+    /// An empty cache; publications get their positions in this run.
     pub(super) fn new(run: Run) -> Self {
         ChannelRows { run, known: HashMap::new(), changed: Vec::new() }
     }
 
-    /// Forgets everything: the database has the truth.
+    /// Clears the cache: the rows are read again from the database.
     pub(super) fn forget(&mut self) {
         self.known.clear();
         self.changed.clear();
     }
 
-    /// Gives a publication its place.
+    /// Stores a publication and assigns its position.
     pub(super) fn append(
         &mut self,
         connection: &Connection,
@@ -70,9 +70,9 @@ impl ChannelRows {
         now_ms: u64,
         epoch: u64,
     ) -> rusqlite::Result<WriteResult> {
-        let channel = find(&mut self.known, connection, &append.channel, epoch)?;
+        let channel = find_or_make(&mut self.known, connection, &append.channel, epoch)?;
         let Run { number, id: run } = self.run;
-        let first = |offset| WriteResult::Appended { offset, epoch: channel.epoch, run, is_new: false };
+        let earlier = |offset| WriteResult::Appended { offset, epoch: channel.epoch, run, is_new: false };
         if !append.key.is_empty() {
             let known = "SELECT offset FROM idempotency WHERE channel = ?1 AND key = ?2 AND expires_ms > ?3";
             let known = connection
@@ -80,19 +80,19 @@ impl ChannelRows {
                 .query_row(params![channel.id, append.key, now_ms], |row| row.get(0))
                 .optional()?;
             if let Some(offset) = known {
-                return Ok(first(Offset(offset)));
+                return Ok(earlier(Offset(offset)));
             }
         }
         if append.version > 0 {
             if *channel.version_epoch == *append.version_epoch && append.version <= channel.version {
-                return Ok(first(Offset(channel.top)));
+                return Ok(earlier(Offset(channel.top)));
             }
             (channel.version, channel.version_epoch) = (append.version, append.version_epoch.clone());
             channel.is_remade = true;
         }
         channel.top += 1;
         if channel.run != number {
-            begin(connection, channel, number)?;
+            begin_run(connection, channel, number)?;
         }
         let insert = "INSERT INTO publication (channel, offset, time_ms, format, data) VALUES (?1, ?2, ?3, 1, ?4)";
         let data = append.payload.get(PAYLOAD_HEAD_SIZE..).unwrap_or_default();
@@ -112,7 +112,7 @@ impl ChannelRows {
         {
             (channel.ttl_ms, channel.meta_ttl_ms, channel.is_remade) =
                 (append.retention.ttl_ms, append.retention.meta_ttl_ms, true);
-            // Where something waits to be deleted, the trimmer looks at the rest as well.
+            // If rows wait to be deleted, the next trim of the channel sets the time.
             if channel.due_ms != 0 {
                 channel.due_ms = append.time_ms.saturating_add(append.retention.ttl_ms).min(i64::MAX as u64);
             }
@@ -127,7 +127,7 @@ impl ChannelRows {
         Ok(WriteResult::Appended { offset: Offset(channel.top), epoch: channel.epoch, run, is_new: true })
     }
 
-    /// Makes a channel that is not there, and is forgotten at some time if nothing is published.
+    /// Makes a channel if it does not exist; it is deleted at `due_ms` if nothing is published.
     pub(super) fn make(
         &mut self,
         connection: &Connection,
@@ -135,7 +135,7 @@ impl ChannelRows {
         epoch: u64,
         due_ms: u64,
     ) -> rusqlite::Result<WriteResult> {
-        let channel = find(&mut self.known, connection, name, epoch)?;
+        let channel = find_or_make(&mut self.known, connection, name, epoch)?;
         if channel.top == 0 {
             channel.due_ms = due_ms;
             connection
@@ -145,12 +145,12 @@ impl ChannelRows {
         Ok(WriteResult::Made { epoch: channel.epoch, top: Offset(channel.top) })
     }
 
-    /// Removes what is kept of a channel, if it is there.
+    /// Removes the history of a channel, if the channel exists.
     pub(super) fn remove(&mut self, connection: &Connection, name: &ChannelName) -> rusqlite::Result<WriteResult> {
-        // What this transaction has appended stands in the entry only, so this has to go through the entry, too.
-        let Some(channel) = look(&mut self.known, connection, name)? else { return Ok(WriteResult::Nothing) };
+        // What this transaction has appended is in the cache only, so the removal has to change the cache, too.
+        let Some(channel) = find(&mut self.known, connection, name)? else { return Ok(WriteResult::Nothing) };
         (channel.oldest, channel.has_old) = (channel.top + 1, true);
-        // What is more than one step goes later.
+        // Rows beyond one step are deleted later.
         (channel.due_ms, channel.is_remade) = (0, true);
         if !std::mem::replace(&mut channel.is_changed, true) {
             self.changed.push(name.clone());
@@ -158,8 +158,8 @@ impl ChannelRows {
         Ok(WriteResult::Nothing)
     }
 
-    /// Writes the rows of the channels that have changed, and deletes what they keep too much of. The last step of a
-    /// transaction.
+    /// Writes the rows of the channels that have changed, and deletes publications beyond their limits. The last step
+    /// of a transaction.
     pub(super) fn settle(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         for name in self.changed.drain(..) {
             let Some(channel) = self.known.get_mut(&name) else { continue };
@@ -175,7 +175,8 @@ impl ChannelRows {
             let update = "UPDATE channel SET top = ?2, oldest = ?3 WHERE id = ?1";
             connection.prepare_cached(update)?.execute(params![channel.id, channel.top, channel.oldest])?;
             if std::mem::take(&mut channel.is_remade) {
-                let update = "UPDATE channel SET version = ?2, version_epoch = ?3, ttl_ms = ?4, meta_ttl_ms = ?5, due_ms = ?6, run = ?7 WHERE id = ?1";
+                let update = "UPDATE channel SET version = ?2, version_epoch = ?3, ttl_ms = ?4, meta_ttl_ms = ?5, \
+                     due_ms = ?6, run = ?7 WHERE id = ?1";
                 connection.prepare_cached(update)?.execute(params![
                     channel.id,
                     channel.version as i64,
@@ -193,7 +194,7 @@ impl ChannelRows {
         Ok(())
     }
 
-    /// Lets go of what is too old, of some channels and some of it. Whether there may be more.
+    /// Deletes some of the old publications of some channels, and expired keys; whether there may be more.
     pub(super) fn trim(&mut self, connection: &Connection, now_ms: u64) -> rusqlite::Result<bool> {
         let due = "SELECT name FROM channel WHERE due_ms <= ?1 ORDER BY due_ms LIMIT ?2";
         let names = connection
@@ -204,16 +205,18 @@ impl ChannelRows {
         for name in &names {
             has_more |= self.trim_channel(connection, &name.as_str().into(), now_ms)?;
         }
-        let keys = "DELETE FROM idempotency WHERE (channel, key) IN (SELECT channel, key FROM idempotency WHERE expires_ms <= ?1 LIMIT ?2)";
+        let keys = "DELETE FROM idempotency WHERE (channel, key) IN \
+             (SELECT channel, key FROM idempotency WHERE expires_ms <= ?1 LIMIT ?2)";
         let forgotten = connection.prepare_cached(keys)?.execute(params![now_ms, STEP])?;
         Ok(has_more || forgotten as u64 == STEP)
     }
 
     fn trim_channel(&mut self, connection: &Connection, name: &ChannelName, now_ms: u64) -> rusqlite::Result<bool> {
-        let channel = find(&mut self.known, connection, name, 0)?;
-        // The clock may have been set, so times need not rise with the offsets: what is behind one that stays does so,
-        // too.
-        let stays = "SELECT offset FROM (SELECT offset, time_ms FROM publication WHERE channel = ?1 ORDER BY offset LIMIT ?4) \
+        let channel = find_or_make(&mut self.known, connection, name, 0)?;
+        // The clock may have been set back, so times need not rise with the offsets: publications after one that is
+        // kept are kept, too.
+        let stays = "SELECT offset FROM \
+             (SELECT offset, time_ms FROM publication WHERE channel = ?1 ORDER BY offset LIMIT ?4) \
              WHERE offset >= ?2 AND time_ms > ?3 ORDER BY offset LIMIT 1";
         let until_ms = now_ms.saturating_sub(channel.ttl_ms);
         let stays = connection
@@ -233,8 +236,8 @@ impl ChannelRows {
                 channel.oldest = channel.oldest.max(offset);
                 channel.due_ms = if offset < channel.oldest { now_ms } else { time_ms + channel.ttl_ms };
             }
-            // An empty channel is kept for its position, and for its keys: the results that they give are positions.
-            // Then it goes as well.
+            // An empty channel is kept for its position, and for its keys, whose results are positions. Then the
+            // channel is deleted, too.
             None if channel.oldest > channel.top && deleted == 0 && channel.due_ms != 0 => {
                 let keyed = "SELECT max(expires_ms) FROM idempotency WHERE channel = ?1 AND expires_ms > ?2";
                 if let Some(keyed_ms) =
@@ -266,35 +269,37 @@ impl ChannelRows {
     }
 }
 
-/// Notes that a run gives its first offset in a channel, the channel's top, and forgets the runs that only gave what is
-/// not kept any more.
-fn begin(connection: &Connection, channel: &mut Channel, number: u64) -> rusqlite::Result<()> {
+/// Notes that a run assigns its first offset in a channel, the channel's top, and deletes the runs of which no
+/// publication is kept.
+fn begin_run(connection: &Connection, channel: &mut Channel, number: u64) -> rusqlite::Result<()> {
     let insert = "INSERT INTO channel_run (channel, run, first) VALUES (?1, ?2, ?3)";
     connection.prepare_cached(insert)?.execute(params![channel.id, number, channel.top])?;
-    // The run that gave the oldest stays: where it began, the one before ended.
-    let forget = "DELETE FROM channel_run WHERE channel = ?1 AND run < (SELECT max(run) FROM channel_run WHERE channel = ?1 AND first < ?2)";
+    // The run of the oldest publication stays: its first offset is the end of the run before.
+    let forget = "DELETE FROM channel_run WHERE channel = ?1 \
+         AND run < (SELECT max(run) FROM channel_run WHERE channel = ?1 AND first < ?2)";
     connection.prepare_cached(forget)?.execute(params![channel.id, channel.oldest])?;
     (channel.run, channel.is_remade) = (number, true);
     Ok(())
 }
 
-/// The channel, from memory, from its row, or as a new row with this epoch.
-fn find<'k>(
+/// The channel, from the cache, from its row, or as a new row with this epoch.
+fn find_or_make<'k>(
     known: &'k mut HashMap<ChannelName, Channel>,
     connection: &Connection,
     name: &ChannelName,
     epoch: u64,
 ) -> rusqlite::Result<&'k mut Channel> {
-    if look(known, connection, name)?.is_none() {
-        let insert = "INSERT INTO channel (name, epoch, top, oldest, version, version_epoch, ttl_ms, meta_ttl_ms, due_ms, run) \
+    if find(known, connection, name)?.is_none() {
+        let insert = "INSERT INTO channel \
+             (name, epoch, top, oldest, version, version_epoch, ttl_ms, meta_ttl_ms, due_ms, run) \
              VALUES (?1, ?2, 0, 1, 0, '', 0, 0, ?3, 0)";
         connection.prepare_cached(insert)?.execute(params![&**name, epoch as i64, i64::MAX])?;
     }
-    look(known, connection, name)?.ok_or(rusqlite::Error::QueryReturnedNoRows)
+    find(known, connection, name)?.ok_or(rusqlite::Error::QueryReturnedNoRows)
 }
 
-/// The channel, from memory or from its row, if it is there.
-fn look<'k>(
+/// The channel, from the cache or from its row; none = it does not exist.
+fn find<'k>(
     known: &'k mut HashMap<ChannelName, Channel>,
     connection: &Connection,
     name: &ChannelName,
@@ -303,7 +308,8 @@ fn look<'k>(
         Entry::Occupied(channel) => return Ok(Some(channel.into_mut())),
         Entry::Vacant(free) => free,
     };
-    let select = "SELECT id, epoch, top, oldest, version, version_epoch, ttl_ms, meta_ttl_ms, due_ms, run FROM channel WHERE name = ?1";
+    let select = "SELECT id, epoch, top, oldest, version, version_epoch, ttl_ms, meta_ttl_ms, due_ms, run \
+         FROM channel WHERE name = ?1";
     let found = connection.prepare_cached(select)?.query_row([&**name], |row| {
         Ok(Channel {
             id: row.get(0)?,

@@ -1,4 +1,4 @@
-//! What is known of channels: written within the writer's transaction, found by readers.
+//! The directory of channels: written within the writer's transaction, searched by readers.
 
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
@@ -7,7 +7,7 @@ use crate::search::{COMPARED_MAX, Description, Search, SearchResult, in_order, r
 use crate::tfidf::{Counts, Weights, gather, rank, stems};
 use crate::{StoreRefusal, sqlite::json};
 
-/// Replaces what is said of a channel.
+/// Replaces the description of a channel.
 pub(super) fn describe(connection: &Connection, description: &Description, weights: &Weights) -> rusqlite::Result<()> {
     forget(connection, &description.channel)?;
     let Description { channel, title, description, kind, tags } = description;
@@ -24,10 +24,10 @@ pub(super) fn describe(connection: &Connection, description: &Description, weigh
     Ok(())
 }
 
-/// Lets go of what is said of a channel.
+/// Deletes the description of a channel.
 pub(super) fn forget(connection: &Connection, channel: &str) -> rusqlite::Result<()> {
-    let find = "SELECT id FROM channel_info WHERE channel = ?1";
-    let Some(id) = connection.prepare_cached(find)?.query_row([channel], |row| row.get::<_, i64>(0)).optional()? else {
+    let id = "SELECT id FROM channel_info WHERE channel = ?1";
+    let Some(id) = connection.prepare_cached(id)?.query_row([channel], |row| row.get::<_, i64>(0)).optional()? else {
         return Ok(());
     };
     for statement in [
@@ -41,13 +41,13 @@ pub(super) fn forget(connection: &Connection, channel: &str) -> rusqlite::Result
     Ok(())
 }
 
-/// Answers a question, all of one moment.
-pub(super) fn find(
+/// Runs a search within one transaction, so that its results are of one moment.
+pub(super) fn search(
     connection: &Connection,
-    find: &Search,
+    search: &Search,
 ) -> rusqlite::Result<Result<Vec<SearchResult>, StoreRefusal>> {
     let transaction = connection.unchecked_transaction()?;
-    Ok(match find {
+    Ok(match search {
         Search::Channel(channel) => match descriptions(&transaction, &[channel])?.pop() {
             Some(description) => Ok(vec![SearchResult { description, score: 1.0 }]),
             None => Err(StoreRefusal::NotFound),
@@ -58,7 +58,7 @@ pub(super) fn find(
             Ok(if stems.is_empty() {
                 listed(&transaction, kind, tag, *limit, *offset)?
             } else {
-                searched(&transaction, stems, (kind, tag), *limit, *offset)?
+                matching(&transaction, stems, (kind, tag), *limit, *offset)?
             })
         }
         Search::Similar { channel, limit } => similar(&transaction, channel, *limit)?.ok_or(StoreRefusal::NotFound),
@@ -69,6 +69,7 @@ pub(super) fn find(
 const FITS: &str =
     "(?1 = '' OR i.type = ?1) AND (?2 = '' OR EXISTS (SELECT 1 FROM json_each(i.tags) WHERE value = ?2))";
 
+/// All channels of a kind and with a tag, by name.
 fn listed(
     connection: &Connection,
     kind: &str,
@@ -77,16 +78,18 @@ fn listed(
     offset: usize,
 ) -> rusqlite::Result<Vec<SearchResult>> {
     let select = format!(
-        "SELECT channel, title, description, type, tags FROM channel_info i WHERE {FITS} ORDER BY channel LIMIT ?3 OFFSET ?4"
+        "SELECT channel, title, description, type, tags FROM channel_info i WHERE {FITS} \
+         ORDER BY channel LIMIT ?3 OFFSET ?4"
     );
     let mut select = connection.prepare_cached(&select)?;
-    let found = select.query_map(params![kind, tag, limit, offset], |row| {
+    let results = select.query_map(params![kind, tag, limit, offset], |row| {
         Ok(SearchResult { description: description(row)?, score: 0.0 })
     })?;
-    found.collect()
+    results.collect()
 }
 
-fn searched(
+/// Channels that have all of some words, the best first.
+fn matching(
     connection: &Connection,
     stems: Vec<String>,
     (kind, tag): (&str, &str),
@@ -94,14 +97,15 @@ fn searched(
     offset: usize,
 ) -> rusqlite::Result<Vec<SearchResult>> {
     let select = format!(
-        "SELECT t.info FROM channel_term t JOIN channel_info i ON i.id = t.info WHERE t.term IN (SELECT value FROM json_each(?3)) AND {FITS} \
+        "SELECT t.info FROM channel_term t JOIN channel_info i ON i.id = t.info \
+         WHERE t.term IN (SELECT value FROM json_each(?3)) AND {FITS} \
          GROUP BY t.info HAVING count(*) = ?4 ORDER BY t.info LIMIT ?5"
     );
     let ids = column::<i64>(connection, &select, params![kind, tag, json(&stems), stems.len(), COMPARED_MAX])?;
     let (channels, mut counts) = vectors(connection, &ids)?;
     counts.0.extend(self::counts(connection, &stems)?.0);
-    let asked: Weights = stems.into_iter().map(|stem| (stem, 1)).collect();
-    let page = rank(&asked, channels, &counts).into_iter().skip(offset).take(limit).collect();
+    let query: Weights = stems.into_iter().map(|stem| (stem, 1)).collect();
+    let page = rank(&query, channels, &counts).into_iter().skip(offset).take(limit).collect();
     shown(connection, page)
 }
 
@@ -111,20 +115,22 @@ fn similar(connection: &Connection, channel: &str, limit: usize) -> rusqlite::Re
         return Ok(None);
     };
     let (own, of_own) = vectors(connection, &[id])?;
-    let Some((_, asked)) = own.into_iter().next() else { return Ok(None) };
-    let words = rarest(&asked, |term| of_own.0.get(term).copied().unwrap_or_default());
-    let select = "SELECT DISTINCT info FROM channel_term WHERE term IN (SELECT value FROM json_each(?1)) AND info <> ?2 ORDER BY info LIMIT ?3";
+    let Some((_, query)) = own.into_iter().next() else { return Ok(None) };
+    let words = rarest(&query, |term| of_own.0.get(term).copied().unwrap_or_default());
+    let select = "SELECT DISTINCT info FROM channel_term \
+         WHERE term IN (SELECT value FROM json_each(?1)) AND info <> ?2 ORDER BY info LIMIT ?3";
     let ids = column::<i64>(connection, select, params![json(&words), id, COMPARED_MAX])?;
     let (channels, mut counts) = vectors(connection, &ids)?;
     counts.0.extend(of_own.0);
-    let page = rank(&asked, channels, &counts).into_iter().take(limit).collect();
+    let page = rank(&query, channels, &counts).into_iter().take(limit).collect();
     shown(connection, page).map(Some)
 }
 
-/// Some channels by their words, with the counts of these.
+/// The words of some channels, and the counts of these words.
 fn vectors(connection: &Connection, ids: &[i64]) -> rusqlite::Result<(Vec<(String, Weights)>, Counts)> {
-    let select = "SELECT i.channel, t.term, t.weight, n.channels FROM json_each(?1) asked JOIN channel_info i ON i.id = asked.value \
-         JOIN channel_term t ON t.info = i.id JOIN term n ON n.term = t.term ORDER BY i.id, t.term";
+    let select = "SELECT i.channel, t.term, t.weight, n.channels \
+         FROM json_each(?1) wanted JOIN channel_info i ON i.id = wanted.value JOIN channel_term t ON t.info = i.id \
+         JOIN term n ON n.term = t.term ORDER BY i.id, t.term";
     let mut select = connection.prepare_cached(select)?;
     let rows = select.query_map([json(ids)], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
     Ok(gather(rows.collect::<rusqlite::Result<Vec<_>>>()?))
@@ -144,7 +150,8 @@ fn shown(connection: &Connection, ranked: Vec<(String, f64)>) -> rusqlite::Resul
 }
 
 fn descriptions(connection: &Connection, channels: &[&String]) -> rusqlite::Result<Vec<Description>> {
-    let select = "SELECT channel, title, description, type, tags FROM channel_info WHERE channel IN (SELECT value FROM json_each(?1))";
+    let select = "SELECT channel, title, description, type, tags FROM channel_info \
+         WHERE channel IN (SELECT value FROM json_each(?1))";
     let mut select = connection.prepare_cached(select)?;
     select.query_map([json(channels)], description)?.collect()
 }

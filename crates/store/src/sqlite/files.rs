@@ -1,32 +1,31 @@
-//! Where databases lie: what is made here is for this account only.
+//! The files of databases. Files and directories that are made here are for this account only.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read as _, Result};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
-/// Rights of the owner only, of a directory and of a file.
+/// The modes of new directories and files: rights for the owner only.
 const DIRECTORY: u32 = 0o700;
 const FILE: u32 = 0o600;
-/// What every account of the machine may read.
+/// The right of every account of the machine to read.
 const READABLE_BY_OTHERS: u32 = 0o004;
 
-/// Makes a directory if it is not there. Those above it, which may hold other things, are made with the rights that are
-/// usual.
+/// Makes a directory if it does not exist. Its parents, which may hold other files, are made with the usual rights.
 pub(super) fn make_directory(path: &Path) -> Result<()> {
     if let Some(above) = path.parent() {
         std::fs::create_dir_all(above)?;
     }
-    // As a recursive one it does not mind a directory that is there.
+    // Recursive, so that a directory that exists is not an error.
     DirBuilder::new().recursive(true).mode(DIRECTORY).create(path)
 }
 
-/// Opens a file that is only locked, made if need be.
+/// Opens a file that is only locked; it is made if it does not exist.
 pub(super) fn open_lock(path: &Path) -> Result<File> {
     OpenOptions::new().create(true).truncate(false).write(true).mode(FILE).open(path)
 }
 
-/// What a file of SQLite begins with.
+/// The first bytes of an SQLite file.
 const HEAD: &[u8; 16] = b"SQLite format 3\0";
 
 /// Whether a database is at this path, or could be made there. Nothing is made.
@@ -34,7 +33,7 @@ pub(crate) fn inspect(path: &Path) -> Result<()> {
     match std::fs::metadata(path) {
         Ok(found) if found.is_dir() => Err(ErrorKind::IsADirectory.into()),
         Ok(found) if found.len() > 0 && !is_in_use(path) && !is_database(path)? => {
-            Err(std::io::Error::new(ErrorKind::InvalidData, "it is there, and no SQLite database"))
+            Err(std::io::Error::new(ErrorKind::InvalidData, "the file exists and is not an SQLite database"))
         }
         Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -47,8 +46,8 @@ pub(crate) fn inspect(path: &Path) -> Result<()> {
     }
 }
 
-/// Whether a node has this database. Then the file is not opened: to close it would give up the locks that SQLite holds
-/// on it in this process.
+/// Whether a node uses this database. Then the file must not be opened: closing it would release the locks that SQLite
+/// holds on it in this process.
 fn is_in_use(path: &Path) -> bool {
     File::open(path.with_extension("lock"))
         .is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
@@ -60,10 +59,10 @@ fn is_database(path: &Path) -> Result<bool> {
     Ok(head[..length] == HEAD[..])
 }
 
-/// Makes a database's file if it is not there. SQLite gives the log and the index beside it the same rights. Of one
-/// that was there before, and that everybody may read, a warning is logged: its rights are its owner's business.
+/// Makes a database's file if it does not exist. SQLite gives the log and the index beside it the same rights. A file
+/// that exists and that every account may read is logged as a warning: its rights are left to its owner.
 pub(crate) fn make_database(path: &Path) -> Result<()> {
-    // Never opened when it is there: to close a file gives up all locks that SQLite holds on it in this process.
+    // A file that exists is never opened: closing it would release all locks that SQLite holds on it in this process.
     match OpenOptions::new().create_new(true).write(true).mode(FILE).open(path) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {

@@ -1,4 +1,4 @@
-//! Letters to names: written within the writer's transaction, found by readers.
+//! Inbox messages: written within the writer's transaction, read by readers.
 
 use bytes::Bytes;
 use rusqlite::{Connection, params};
@@ -6,12 +6,12 @@ use rusqlite::{Connection, params};
 use super::{json, unreadable};
 use crate::{InboxMessage, readable};
 
-/// Keeps a letter, if there is room.
-pub(super) fn post(connection: &Connection, letter: &InboxMessage) -> rusqlite::Result<Option<u64>> {
-    let InboxMessage { scope, name, message, expires_ms, limit: most } = letter;
+/// Writes a message and returns its id; none = the inbox is full.
+pub(super) fn queue(connection: &Connection, queued: &InboxMessage) -> rusqlite::Result<Option<u64>> {
+    let InboxMessage { scope, name, message, expires_ms, limit } = queued;
     let count = "SELECT count(*) FROM letter WHERE scope = ?1 AND name = ?2";
     let waiting: usize = connection.prepare_cached(count)?.query_row(params![&**scope, name], |row| row.get(0))?;
-    if waiting >= *most {
+    if waiting >= *limit {
         return Ok(None);
     }
     let insert = "INSERT INTO letter (scope, name, message, expires_ms, format) VALUES (?1, ?2, ?3, ?4, 1)";
@@ -20,20 +20,20 @@ pub(super) fn post(connection: &Connection, letter: &InboxMessage) -> rusqlite::
     Ok(Some(connection.last_insert_rowid() as u64))
 }
 
-/// Throws some letters away.
+/// Deletes messages.
 pub(super) fn discard(connection: &Connection, ids: &[u64]) -> rusqlite::Result<()> {
     let delete = "DELETE FROM letter WHERE id IN (SELECT value FROM json_each(?1))";
     connection.prepare_cached(delete)?.execute([json(ids)]).map(drop)
 }
 
-/// Throws some of those away whose time is over: how many.
-pub(super) fn expire(connection: &Connection, now_ms: u64, most: u64) -> rusqlite::Result<u64> {
+/// Deletes expired messages, at most `limit`; returns how many.
+pub(super) fn expire(connection: &Connection, now_ms: u64, limit: u64) -> rusqlite::Result<u64> {
     let delete = "DELETE FROM letter WHERE id IN (SELECT id FROM letter WHERE expires_ms <= ?1 LIMIT ?2)";
-    Ok(connection.prepare_cached(delete)?.execute(params![now_ms, most])? as u64)
+    Ok(connection.prepare_cached(delete)?.execute(params![now_ms, limit])? as u64)
 }
 
-/// Letters to a name behind an id, oldest first.
-pub(super) fn of(
+/// Messages to a name after an id, oldest first.
+pub(super) fn read(
     connection: &Connection,
     scope: &str,
     name: &str,
@@ -41,7 +41,8 @@ pub(super) fn of(
     limit: usize,
     now_ms: u64,
 ) -> rusqlite::Result<Vec<(u64, Bytes)>> {
-    let select = "SELECT id, message, format FROM letter WHERE scope = ?1 AND name = ?2 AND id > ?3 AND expires_ms > ?4 ORDER BY id LIMIT ?5";
+    let select = "SELECT id, message, format FROM letter \
+         WHERE scope = ?1 AND name = ?2 AND id > ?3 AND expires_ms > ?4 ORDER BY id LIMIT ?5";
     let mut select = connection.prepare_cached(select)?;
     let rows = select.query_map(params![scope, name, behind, now_ms, limit], |row| {
         readable(row.get(2)?).map_err(unreadable)?;

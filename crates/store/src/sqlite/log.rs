@@ -1,4 +1,4 @@
-//! Moves what was committed from the log to the file, beside the writer, so that no publisher waits for it.
+//! Moves committed pages from the log to the file in a thread of its own, so that publishers do not wait for that.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,28 +10,28 @@ use rusqlite::{Connection, Row};
 use super::connect;
 use crate::StoreMetrics;
 
-/// Between two looks.
-const REST: Duration = Duration::from_millis(200);
-/// Pages (4 KiB) that wait in the log until they are worth moving while the writer is busy: each page is moved once,
-/// however often it was written, and the disk has to sync the file.
-const MANY: i64 = 16_000;
-/// Pages of a log that is too long: it is never empty at the moment when it is moved, so the writer has to hold still
-/// for once.
-const LONG: i64 = 32_000;
+/// Between two checks of the log.
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
+/// While the writer is busy, pages (4 KiB) are moved when at least so many wait in the log: each page is moved once,
+/// however often it was written, and every move syncs the file.
+const MOVE_PAGES_MIN: i64 = 16_000;
+/// The most pages of the log. A busy writer keeps the log from ever being empty when its pages are moved; a longer log
+/// is emptied by the writer itself, once.
+const PAGES_MAX: i64 = 32_000;
 
 /// The thread and all it owns.
 pub(super) struct Log {
     path: PathBuf,
-    figures: Arc<StoreMetrics>,
+    metrics: Arc<StoreMetrics>,
     is_long: Arc<AtomicBool>,
 }
 
 impl Log {
-    pub(super) fn new(path: PathBuf, figures: Arc<StoreMetrics>) -> Self {
-        Log { path, figures, is_long: Arc::default() }
+    pub(super) fn new(path: PathBuf, metrics: Arc<StoreMetrics>) -> Self {
+        Log { path, metrics, is_long: Arc::default() }
     }
 
-    /// Turns true when the writer has to empty the log itself.
+    /// A flag that turns true when the writer has to empty the log itself.
     pub(super) fn is_long(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_long)
     }
@@ -39,30 +39,30 @@ impl Log {
     /// Serves until the store is closed.
     pub(super) fn serve(self) {
         let (mut connection, mut commits) = (None, 0);
-        while !self.figures.is_closed.load(Relaxed) {
-            std::thread::sleep(REST);
-            let before = std::mem::replace(&mut commits, self.figures.commits.load(Relaxed));
-            if self.figures.is_failing() {
+        while !self.metrics.is_closed.load(Relaxed) {
+            std::thread::sleep(CHECK_INTERVAL);
+            let before = std::mem::replace(&mut commits, self.metrics.commits.load(Relaxed));
+            if self.metrics.is_failing() {
                 continue;
             }
-            if let Err(error) = self.look(&mut connection, before == commits) {
+            if let Err(error) = self.move_pages(&mut connection, before == commits) {
                 tracing::warn!(%error, "the log of the primary database could not be moved on");
                 connection = None;
             }
         }
     }
 
-    /// Moves what is worth it.
-    fn look(&self, connection: &mut Option<Connection>, is_idle: bool) -> rusqlite::Result<()> {
+    /// Moves pages to the file if enough of them wait.
+    fn move_pages(&self, connection: &mut Option<Connection>, is_idle: bool) -> rusqlite::Result<()> {
         let connection = match connection {
             Some(connection) => connection,
             none => none.insert(connect(&self.path)?),
         };
         let pages = |row: &Row<'_>| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
         let (all, moved) = connection.query_row("PRAGMA wal_checkpoint(NOOP)", [], pages)?;
-        if all - moved > if is_idle { 0 } else { MANY } {
+        if all - moved > if is_idle { 0 } else { MOVE_PAGES_MIN } {
             let (all, _) = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], pages)?;
-            self.is_long.store(all > LONG, Relaxed);
+            self.is_long.store(all > PAGES_MAX, Relaxed);
         }
         Ok(())
     }

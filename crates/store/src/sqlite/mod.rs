@@ -1,5 +1,5 @@
-//! The primary database in one SQLite file: one thread writes, in batches; a few read; one moves what was written from
-//! the log to the file.
+//! The primary database in one SQLite file: one thread writes in batches, a few read, one moves pages from the log to
+//! the file.
 
 mod channel_rows;
 mod directory;
@@ -31,64 +31,71 @@ use crate::{DamagedRow, EventSink, OpenError, Settings, StoreMetrics, StoreRefus
 /// How long a statement waits for a lock that another connection of this process holds.
 const BUSY: Duration = Duration::from_secs(10);
 
-/// The way to the threads.
+/// A handle of the threads.
 pub(crate) struct Primary {
     writes: SyncSender<WriteRequest>,
     /// None once the store is closed.
     reads: Mutex<Option<Sender<ReadRequest>>>,
-    figures: Arc<StoreMetrics>,
+    metrics: Arc<StoreMetrics>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Locked as long as the store is open.
     lock: File,
 }
 
 impl Primary {
-    /// Opens the file, made if need be, and starts the threads.
+    /// Opens the file, which is made if it does not exist, and starts the threads.
     pub(crate) fn open(
         path: &Path,
         settings: &Settings,
-        hand: EventSink,
-        figures: Arc<StoreMetrics>,
+        events: EventSink,
+        metrics: Arc<StoreMetrics>,
     ) -> Result<Self, OpenError> {
         let (lock, mut connection) = open(path, &PRIMARY, settings.migrates)?;
         let in_sqlite = |source| OpenError::Sqlite { path: path.display().to_string(), source };
-        // The file is this process's alone, so the run lasts as long as this.
+        // No other process writes to the file, so the run lasts as long as the process.
         let runs = begin_run(&mut connection).map_err(in_sqlite)?;
-        let (writes, written) = sync_channel(settings.commit_queue.max(1));
-        let (reads, asked) = channel();
-        let asked = Arc::new(Mutex::new(asked));
+        let (writes, write_requests) = sync_channel(settings.commit_queue.max(1));
+        let (reads, read_requests) = channel();
+        let read_requests = Arc::new(Mutex::new(read_requests));
         let mut threads = Vec::new();
         for _ in 0..settings.pool_size.max(1) {
             let reader = reader::Reader::new(
                 path.to_owned(),
-                Arc::clone(&hand),
+                Arc::clone(&events),
                 writes.clone(),
-                Arc::clone(&figures),
+                Arc::clone(&metrics),
                 KnownRuns::clone(&runs),
             );
-            let asked = Arc::clone(&asked);
-            threads.push(thread("store-read", path, move || reader.serve(&asked))?);
+            let read_requests = Arc::clone(&read_requests);
+            threads.push(thread("store-read", path, move || reader.serve(&read_requests))?);
         }
-        let log = log::Log::new(path.to_owned(), Arc::clone(&figures));
-        let (of_hand, of_figures) = (EventSink::clone(&hand), Arc::clone(&figures));
-        let writer =
-            writer::Writer::new(path.to_owned(), connection, settings, hand, Arc::clone(&figures), log.is_long(), runs);
+        let log = log::Log::new(path.to_owned(), Arc::clone(&metrics));
+        let (thread_events, thread_metrics) = (EventSink::clone(&events), Arc::clone(&metrics));
+        let writer = writer::Writer::new(
+            path.to_owned(),
+            connection,
+            settings,
+            events,
+            Arc::clone(&metrics),
+            log.is_long(),
+            runs,
+        );
         let write = move || {
-            let Err(panicked) = caught(|| writer.serve(&written)) else { return };
-            of_figures.fail(&panicked);
-            // Nobody writes any more: whoever asks is told so, until the store is closed.
-            while let Ok(write) = written.recv()
+            let Err(panicked) = caught(|| writer.serve(&write_requests)) else { return };
+            thread_metrics.fail(&panicked);
+            // The writer has ended: every write is refused until the store is closed.
+            while let Ok(write) = write_requests.recv()
                 && !matches!(write, WriteRequest::Close)
             {
-                write.turn_back(&of_hand, &of_figures, StoreRefusal::Failed);
+                write.reject(&thread_events, &thread_metrics, StoreRefusal::Failed);
             }
         };
         threads.push(thread("store-write", path, write)?);
         threads.push(thread("store-log", path, move || log.serve())?);
-        Ok(Primary { writes, reads: Mutex::new(Some(reads)), figures, threads: Mutex::new(threads), lock })
+        Ok(Primary { writes, reads: Mutex::new(Some(reads)), metrics, threads: Mutex::new(threads), lock })
     }
 
-    /// Gives back what there is no room for, or nobody to write it.
+    /// Queues a write. It is returned if the queue has no room for it, or if the writer has ended.
     pub(crate) fn write(&self, write: WriteRequest) -> Option<(WriteRequest, StoreRefusal)> {
         match self.writes.try_send(write) {
             Ok(()) => None,
@@ -97,7 +104,7 @@ impl Primary {
         }
     }
 
-    /// Gives back what nobody is there to read.
+    /// Queues a read. It is returned if the readers have ended.
     pub(crate) fn read(&self, read: ReadRequest) -> Option<ReadRequest> {
         match &*self.reads.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(reads) => reads.send(read).err().map(|unread| unread.0),
@@ -106,7 +113,7 @@ impl Primary {
     }
 
     pub(crate) fn close(&self) {
-        self.figures.is_closed.store(true, Relaxed);
+        self.metrics.is_closed.store(true, Relaxed);
         self.reads.lock().unwrap_or_else(PoisonError::into_inner).take();
         let _ = self.writes.send(WriteRequest::Close);
         for thread in self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
@@ -116,8 +123,8 @@ impl Primary {
     }
 }
 
-/// Begins a run: who knows what happened to the file since it was opened last. All that are remembered, the new one
-/// last.
+/// Begins a run, because the file may have been replaced since it was opened last. Returns all remembered runs, the
+/// new one last.
 fn begin_run(connection: &mut Connection) -> rusqlite::Result<KnownRuns> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     transaction
@@ -131,12 +138,13 @@ fn begin_run(connection: &mut Connection) -> rusqlite::Result<KnownRuns> {
     Ok(known)
 }
 
-/// What stands in the way of an answer (a row that can't be read, a panic), as an error of SQLite.
+/// A cause why a result cannot be read (a row that is not valid, a panic), as an error of SQLite.
 fn unreadable(reason: impl std::error::Error + Send + Sync + 'static) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Blob, Box::new(reason))
 }
 
-/// Opens a database that nobody else has open, and checks its schema, after bringing it up to date if that is wanted.
+/// Opens a database that no other process has open, and checks its schema, after bringing it up to date if `migrates`
+/// is set.
 pub(crate) fn open(path: &Path, database: &Database, migrates: bool) -> Result<(File, Connection), OpenError> {
     let lock = lock(path)?;
     files::make_database(path).map_err(|source| OpenError::File { path: path.display().to_string(), source })?;
@@ -177,7 +185,8 @@ pub(crate) fn lock(path: &Path) -> Result<File, OpenError> {
     }
 }
 
-/// A connection that writes: every commit is on disk when it returns, in the log; somebody else moves it on.
+/// A connection that writes: every commit is on disk, in the log, when it returns. The connection does not move pages
+/// from the log to the file.
 pub(crate) fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open_with_flags(
         path,
@@ -192,10 +201,10 @@ pub(crate) fn connect(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// What an error says of one item of a batch; none = it says nothing of the items, so the whole batch has failed.
+/// The refusal of one item that an error stands for; none = the error is of the whole batch.
 pub(crate) fn refusal_of(error: &rusqlite::Error) -> Option<StoreRefusal> {
     match error {
-        // A number beyond 63 bits, a text beyond what the interface takes.
+        // A number beyond 63 bits, a text that the interface does not take.
         rusqlite::Error::ToSqlConversionFailure(_) | rusqlite::Error::NulError(_) => Some(StoreRefusal::Invalid),
         error => match error.sqlite_error_code()? {
             ErrorCode::TooBig | ErrorCode::TypeMismatch => Some(StoreRefusal::Invalid),
@@ -206,16 +215,16 @@ pub(crate) fn refusal_of(error: &rusqlite::Error) -> Option<StoreRefusal> {
     }
 }
 
-/// Says so if an error means that the file is not what was written to it.
-fn note_damage(error: &rusqlite::Error, figures: &StoreMetrics) {
+/// Marks the database as damaged if an error means that the file does not hold what was written to it.
+fn note_damage(error: &rusqlite::Error, metrics: &StoreMetrics) {
     match error {
         rusqlite::Error::FromSqlConversionFailure(_, _, reason) => {
             if let Some(damaged) = reason.downcast_ref::<DamagedRow>() {
-                figures.condemn(damaged);
+                metrics.mark_damaged(damaged);
             }
         }
         error if matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)) => {
-            figures.condemn(error)
+            metrics.mark_damaged(error)
         }
         _ => {}
     }
@@ -226,7 +235,7 @@ pub(crate) fn json<T: Serialize + ?Sized>(list: &T) -> String {
     serde_json::to_string(list).unwrap_or_default()
 }
 
-/// Takes the next order of a queue that several threads share.
+/// Takes the next request of a queue that several threads share; none = all its senders are dropped.
 pub(crate) fn next<T>(queue: &Mutex<Receiver<T>>) -> Option<T> {
     queue.lock().unwrap_or_else(PoisonError::into_inner).recv().ok()
 }

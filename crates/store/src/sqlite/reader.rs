@@ -1,4 +1,4 @@
-//! Reads what is asked for.
+//! Runs read requests.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,41 +19,41 @@ pub(super) struct Reader {
     path: PathBuf,
     /// None at first and after a failure.
     connection: Option<Connection>,
-    hand: EventSink,
+    events: EventSink,
     writes: SyncSender<WriteRequest>,
-    figures: Arc<StoreMetrics>,
+    metrics: Arc<StoreMetrics>,
     runs: KnownRuns,
 }
 
 impl Reader {
     pub(super) fn new(
         path: PathBuf,
-        hand: EventSink,
+        events: EventSink,
         writes: SyncSender<WriteRequest>,
-        figures: Arc<StoreMetrics>,
+        metrics: Arc<StoreMetrics>,
         runs: KnownRuns,
     ) -> Self {
-        Reader { path, connection: None, hand, writes, figures, runs }
+        Reader { path, connection: None, events, writes, metrics, runs }
     }
 
-    /// Serves until nobody can ask any more.
-    pub(super) fn serve(mut self, asked: &Mutex<Receiver<ReadRequest>>) {
-        while let Some(read) = next(asked) {
-            let answer = caught(|| self.read(&read)).unwrap_or_else(|panicked| Err(unreadable(panicked)));
-            let read = read.finish(&self.figures);
-            match answer {
-                Ok(answer) => {
-                    if let Some(load) = read.tell(answer, &self.hand)
+    /// Serves until all senders of requests are dropped.
+    pub(super) fn serve(mut self, requests: &Mutex<Receiver<ReadRequest>>) {
+        while let Some(read) = next(requests) {
+            let result = caught(|| self.read(&read)).unwrap_or_else(|panicked| Err(unreadable(panicked)));
+            let read = read.finish(&self.metrics);
+            match result {
+                Ok(result) => {
+                    if let Some(load) = read.tell(result, &self.events)
                         && let Err(unwritten) = self.writes.send(WriteRequest::Make(load))
                     {
-                        unwritten.0.refuse(&self.hand, StoreRefusal::Failed);
+                        unwritten.0.refuse(&self.events, StoreRefusal::Failed);
                     }
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the primary database could not be read");
-                    note_damage(&error, &self.figures);
+                    note_damage(&error, &self.metrics);
                     self.connection = None;
-                    read.refuse(&self.hand, StoreRefusal::Failed);
+                    read.refuse(&self.events, StoreRefusal::Failed);
                 }
             }
         }
@@ -67,29 +67,29 @@ impl Reader {
         let connection = self.connection.insert(connection);
         Ok(match read {
             ReadRequest::History(load) => {
-                self.figures.loads.fetch_add(1, Relaxed);
+                self.metrics.loads.fetch_add(1, Relaxed);
                 ReadResult::History(history(connection, load, &self.runs)?)
             }
-            ReadRequest::Find(find, _) => ReadResult::Find(directory::find(connection, find)?),
+            ReadRequest::Search(search, _) => ReadResult::Search(directory::search(connection, search)?),
             ReadRequest::InboxMessages { scope, name, behind, limit } => {
-                ReadResult::InboxMessages(inbox::of(connection, scope, name, *behind, *limit, now_ms())?)
+                ReadResult::InboxMessages(inbox::read(connection, scope, name, *behind, *limit, now_ms())?)
             }
         })
     }
 }
 
-/// What is kept of a channel that is there, all of one moment.
+/// The history of a channel within one transaction, so all of one moment; none = the channel does not exist.
 pub(super) fn history(
     connection: &Connection,
     load: &HistoryLoad,
     known: &KnownRuns,
 ) -> rusqlite::Result<Option<StoredHistory>> {
     let transaction = connection.unchecked_transaction()?;
-    let mut find = transaction.prepare_cached("SELECT id, epoch, top, oldest FROM channel WHERE name = ?1")?;
-    let found = find.query_row([&*load.channel], |row| {
+    let mut select = transaction.prepare_cached("SELECT id, epoch, top, oldest FROM channel WHERE name = ?1")?;
+    let row = select.query_row([&*load.channel], |row| {
         Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)? as u64, row.get::<_, u64>(2)?, row.get::<_, u64>(3)?))
     });
-    let Some((id, epoch, top, oldest)) = found.optional()? else { return Ok(None) };
+    let Some((id, epoch, top, oldest)) = row.optional()? else { return Ok(None) };
     let first = oldest.max((top + 1).saturating_sub(load.size as u64));
     let floor = load.id.behind.0.max(first.saturating_sub(1));
     let mut first = transaction.prepare_cached("SELECT run, first FROM channel_run WHERE channel = ?1 ORDER BY run")?;

@@ -1,4 +1,4 @@
-//! The one thread that writes. What has come while a commit was under way is the next batch: the more comes, the more
+//! The one thread that writes. The requests that come during a commit are the next batch: the more there are, the more
 //! one commit carries.
 
 use std::hash::{BuildHasher as _, RandomState};
@@ -17,25 +17,25 @@ use crate::panics::caught;
 use crate::runs::KnownRuns;
 use crate::{EventSink, Settings, StoreMetrics};
 
-/// Between two looks at what is too old, and between two attempts to write to a database that fails.
-const REST: Duration = Duration::from_secs(1);
-/// The same while there is more to trim.
-const HURRY: Duration = Duration::from_millis(20);
+/// Between two removals of old rows, and between two attempts to write to a database that fails.
+const TRIM_INTERVAL: Duration = Duration::from_secs(1);
+/// Between two removals of old rows while there is more to remove.
+const TRIM_INTERVAL_BUSY: Duration = Duration::from_millis(20);
 
 /// The writer's thread and all it owns.
 pub(super) struct Writer {
     path: PathBuf,
     /// None after a failure, until the next attempt.
     connection: Option<Connection>,
-    ledger: ChannelRows,
+    channels: ChannelRows,
     commit_delay: Duration,
     commit_size: usize,
-    hand: EventSink,
-    figures: Arc<StoreMetrics>,
+    events: EventSink,
+    metrics: Arc<StoreMetrics>,
     /// The log has become too long.
     is_log_long: Arc<AtomicBool>,
     trim_at: Instant,
-    /// Makes epochs, which must be unlike those of any earlier life: a fresh state of the standard hasher is random.
+    /// Makes epochs, which must differ from all earlier ones: a new state of the standard hasher is random.
     random: RandomState,
     serial: u64,
     runs: KnownRuns,
@@ -46,8 +46,8 @@ impl Writer {
         path: PathBuf,
         connection: Connection,
         settings: &Settings,
-        hand: EventSink,
-        figures: Arc<StoreMetrics>,
+        events: EventSink,
+        metrics: Arc<StoreMetrics>,
         is_log_long: Arc<AtomicBool>,
         runs: KnownRuns,
     ) -> Self {
@@ -55,11 +55,11 @@ impl Writer {
         Writer {
             path,
             connection: Some(connection),
-            ledger: ChannelRows::new(runs.last().copied().unwrap_or_default()),
+            channels: ChannelRows::new(runs.last().copied().unwrap_or_default()),
             commit_delay,
             commit_size,
-            hand,
-            figures,
+            events,
+            metrics,
             is_log_long,
             trim_at: Instant::now(),
             random: RandomState::new(),
@@ -69,17 +69,17 @@ impl Writer {
     }
 
     /// Serves until it is told to close.
-    pub(super) fn serve(mut self, written: &Receiver<WriteRequest>) {
+    pub(super) fn serve(mut self, requests: &Receiver<WriteRequest>) {
         let mut batch = Vec::new();
         loop {
-            let patience = self.trim_at.saturating_duration_since(Instant::now());
-            match written.recv_timeout(patience) {
+            let timeout = self.trim_at.saturating_duration_since(Instant::now());
+            match requests.recv_timeout(timeout) {
                 Ok(write) => batch.push(write),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             if !batch.is_empty() {
-                self.fill(&mut batch, written);
+                self.fill(&mut batch, requests);
             }
             let is_over = batch.iter().any(|write| matches!(write, WriteRequest::Close));
             if !batch.is_empty() {
@@ -94,13 +94,13 @@ impl Writer {
         }
     }
 
-    /// Takes what waits, and waits for more if it is to.
-    fn fill(&self, batch: &mut Vec<WriteRequest>, written: &Receiver<WriteRequest>) {
+    /// Adds the waiting requests to a batch, and waits for more during the commit delay.
+    fn fill(&self, batch: &mut Vec<WriteRequest>, requests: &Receiver<WriteRequest>) {
         let until = Instant::now() + self.commit_delay;
         while batch.len() < self.commit_size {
-            match written.try_recv() {
+            match requests.try_recv() {
                 Ok(write) => batch.push(write),
-                Err(_) => match written.recv_timeout(until.saturating_duration_since(Instant::now())) {
+                Err(_) => match requests.recv_timeout(until.saturating_duration_since(Instant::now())) {
                     Ok(write) => batch.push(write),
                     Err(_) => return,
                 },
@@ -108,27 +108,27 @@ impl Writer {
         }
     }
 
-    /// Writes a batch in one transaction, then tells everybody.
+    /// Writes a batch in one transaction, then reports all results.
     fn commit(&mut self, batch: &mut Vec<WriteRequest>) {
         let began = Instant::now();
-        let outcome = caught(|| self.write(batch)).unwrap_or_else(|panicked| Err(unreadable(panicked)));
-        self.figures.count(batch, began.elapsed());
-        match outcome {
-            Ok(outcomes) => {
-                self.figures.succeed();
+        let result = caught(|| self.write(batch)).unwrap_or_else(|panicked| Err(unreadable(panicked)));
+        self.metrics.count(batch, began.elapsed());
+        match result {
+            Ok(results) => {
+                self.metrics.succeed();
                 let dones =
-                    batch.drain(..).zip(outcomes).filter_map(|(write, outcome)| Done::of(write, outcome, &self.runs));
-                Done::tell_all(dones.map(|done| self.read(done)), &self.hand, &self.figures);
+                    batch.drain(..).zip(results).filter_map(|(write, result)| Done::of(write, result, &self.runs));
+                Done::tell_all(dones.map(|done| self.read(done)), &self.events, &self.metrics);
                 self.empty_log();
             }
             Err(error) => {
                 self.fail(&error);
-                WriteRequest::refuse_all(batch, &self.hand);
+                WriteRequest::refuse_all(batch, &self.events);
             }
         }
     }
 
-    /// Reads what has to be read before it is told.
+    /// Reads a history that has to be reported.
     fn read(&self, done: Done) -> Done {
         let (Done::Unread(load), Some(connection)) = (&done, &self.connection) else { return done };
         let read = caught(|| reader::history(connection, load, &self.runs))
@@ -139,88 +139,88 @@ impl Writer {
         Done::Made { channel: load.channel.clone(), load: load.id, history }
     }
 
-    /// Writes a batch in one transaction. An item that the database refuses for what it holds is left out, and the
-    /// others are written.
+    /// Writes a batch in one transaction. An item that the database refuses for its values is left out, and the others
+    /// are written.
     fn write(&mut self, batch: &[WriteRequest]) -> rusqlite::Result<Vec<WriteResult>> {
-        let mut outcomes = vec![WriteResult::Nothing; batch.len()];
+        let mut results = vec![WriteResult::Nothing; batch.len()];
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
             None => connect(&self.path)?,
         };
-        let written = self.write_all(&mut connection, batch, &mut outcomes);
+        let written = self.write_all(&mut connection, batch, &mut results);
         self.connection = Some(connection);
-        written.map(|()| outcomes)
+        written.map(|()| results)
     }
 
     fn write_all(
         &mut self,
         connection: &mut Connection,
         batch: &[WriteRequest],
-        outcomes: &mut [WriteResult],
+        results: &mut [WriteResult],
     ) -> rusqlite::Result<()> {
         let now_ms = now_ms();
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        match self.write_part(&transaction, batch, outcomes, now_ms) {
+        match self.write_part(&transaction, batch, results, now_ms) {
             Err(error) if refusal_of(&error).is_some() => {
                 transaction.rollback()?;
-                self.ledger.forget();
+                self.channels.forget();
                 let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-                self.write_in_parts(&transaction, batch, outcomes, now_ms)?;
+                self.write_in_parts(&transaction, batch, results, now_ms)?;
                 transaction.commit()
             }
             written => written.and_then(|()| transaction.commit()),
         }
     }
 
-    /// Does what can be done: a part that fails by what is in it is undone and tried again in halves, down to the items
-    /// that fail alone.
+    /// Writes the items that can be written: a part that fails by its values is undone and tried again in halves, down
+    /// to single items.
     fn write_in_parts(
         &mut self,
         connection: &Connection,
         batch: &[WriteRequest],
-        outcomes: &mut [WriteResult],
+        results: &mut [WriteResult],
         now_ms: u64,
     ) -> rusqlite::Result<()> {
         // The last is the next.
-        let mut parts = vec![(batch, outcomes)];
-        while let Some((part, outcomes)) = parts.pop() {
+        let mut parts = vec![(batch, results)];
+        while let Some((part, results)) = parts.pop() {
             connection.execute_batch("SAVEPOINT part")?;
-            let Err(error) = self.write_part(connection, part, outcomes, now_ms) else {
+            let Err(error) = self.write_part(connection, part, results, now_ms) else {
                 connection.execute_batch("RELEASE part")?;
                 continue;
             };
             let Some(refusal) = refusal_of(&error) else { return Err(error) };
             connection.execute_batch("ROLLBACK TO part; RELEASE part")?;
-            self.ledger.forget();
+            self.channels.forget();
             if part.len() == 1 {
                 tracing::debug!(%error, "the primary database refuses an item of a batch");
-                outcomes.fill(WriteResult::Refused(refusal));
+                results.fill(WriteResult::Refused(refusal));
             } else {
                 let (first, second) = part.split_at(part.len() / 2);
-                let (of_first, of_second) = outcomes.split_at_mut(first.len());
+                let (of_first, of_second) = results.split_at_mut(first.len());
                 parts.extend([(second, of_second), (first, of_first)]);
             }
         }
         Ok(())
     }
 
-    /// Does all of it; when one item fails, all do.
+    /// Writes all items of a part; when one item fails, all fail.
     fn write_part(
         &mut self,
         connection: &Connection,
         part: &[WriteRequest],
-        outcomes: &mut [WriteResult],
+        results: &mut [WriteResult],
         now_ms: u64,
     ) -> rusqlite::Result<()> {
-        for (write, outcome) in part.iter().zip(outcomes) {
+        for (write, result) in part.iter().zip(results) {
             self.serial += 1;
             let epoch = self.random.hash_one(self.serial);
-            *outcome = match write {
-                WriteRequest::Append(append) => self.ledger.append(connection, append, now_ms, epoch)?,
+            *result = match write {
+                WriteRequest::Append(append) => self.channels.append(connection, append, now_ms, epoch)?,
                 WriteRequest::Make(load) => {
-                    self.ledger.make(connection, &load.channel, epoch, now_ms.saturating_add(load.meta_ttl_ms))?
+                    self.channels.make(connection, &load.channel, epoch, now_ms.saturating_add(load.meta_ttl_ms))?
                 }
-                WriteRequest::Remove { channel, .. } => self.ledger.remove(connection, channel)?,
+                WriteRequest::Remove { channel, .. } => self.channels.remove(connection, channel)?,
                 WriteRequest::Describe { description, weights, .. } => {
                     directory::describe(connection, description, weights)?;
                     WriteResult::Nothing
@@ -229,58 +229,57 @@ impl Writer {
                     directory::forget(connection, channel)?;
                     WriteResult::Nothing
                 }
-                WriteRequest::QueueMessage(letter, _) => WriteResult::Queued(inbox::post(connection, letter)?),
+                WriteRequest::QueueMessage(message, _) => WriteResult::Queued(inbox::queue(connection, message)?),
                 WriteRequest::DiscardMessages { ids, .. } => {
                     inbox::discard(connection, ids)?;
                     WriteResult::Nothing
                 }
-                // Nobody but this process writes to the file.
+                // No other process writes to the file, so the run does not change.
                 WriteRequest::BeginRun { .. } | WriteRequest::Close => WriteResult::Nothing,
             };
         }
-        self.ledger.settle(connection)
+        self.channels.settle(connection)
     }
 
-    /// What the connection and the ledger believe is worth nothing after a failure: both begin anew.
+    /// Notes a failure. The connection and the cache of channels may be wrong after it: both are dropped.
     fn fail(&mut self, error: &rusqlite::Error) {
-        note_damage(error, &self.figures);
-        self.figures.fail(error);
+        note_damage(error, &self.metrics);
+        self.metrics.fail(error);
         self.connection = None;
-        self.ledger.forget();
-        self.trim_at = Instant::now() + REST;
+        self.channels.forget();
+        self.trim_at = Instant::now() + TRIM_INTERVAL;
     }
 
-    /// Lets go of some of what is too old. It writes something in any case: that is how a database that has failed is
-    /// seen to work again.
+    /// Removes some of the old rows. It writes in any case, and so notices that a failed database works again.
     fn trim(&mut self) {
         let trimmed = caught(|| self.try_trim()).unwrap_or_else(|panicked| Err(unreadable(panicked)));
         match trimmed {
             Ok(has_more) => {
-                self.figures.succeed();
-                self.trim_at = Instant::now() + if has_more { HURRY } else { REST };
+                self.metrics.succeed();
+                self.trim_at = Instant::now() + if has_more { TRIM_INTERVAL_BUSY } else { TRIM_INTERVAL };
             }
             Err(error) => self.fail(&error),
         }
     }
 
     fn try_trim(&mut self) -> rusqlite::Result<bool> {
-        let was_failing = self.figures.is_failing();
+        let was_failing = self.metrics.is_failing();
         if self.connection.is_none() {
             self.connection = Some(connect(&self.path)?);
         }
         let Some(connection) = &mut self.connection else { return Ok(false) };
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let has_more = self.ledger.trim(&transaction, now_ms())?;
+        let has_more = self.channels.trim(&transaction, now_ms())?;
         let expired = inbox::expire(&transaction, now_ms(), STEP)?;
         if was_failing {
             transaction.execute("UPDATE touchline_migration SET title = title WHERE version = 1", [])?;
         }
         transaction.commit()?;
-        self.figures.inbox_messages_expired.fetch_add(expired, Relaxed);
+        self.metrics.inbox_messages_expired.fetch_add(expired, Relaxed);
         Ok(has_more || expired == STEP)
     }
 
-    /// Empties the log if it has become too long: the one time that publishers wait for that.
+    /// Empties the log if it has become too long; publishers wait for it.
     fn empty_log(&mut self) {
         if let Some(connection) = &self.connection
             && self.is_log_long.swap(false, Relaxed)

@@ -1,8 +1,8 @@
-//! The audience of a channel over a time, out of rows by minute and part. Pure.
+//! The audience of a channel over time, from rows by minute and part. Pure.
 
 use crate::sketch::Sketch;
 
-/// A row of an audience.
+/// A row of an audience: one minute, as one part of the cluster counts it.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
     pub(super) minute: u64,
@@ -14,7 +14,7 @@ pub(super) struct Seen {
 /// An audience by time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Curve {
-    /// Steps in which somebody was there, in order.
+    /// Steps with at least one row, in order of time.
     pub points: Vec<Point>,
     /// Most subscribers at a time.
     pub peak: u64,
@@ -35,7 +35,7 @@ pub struct Point {
     pub users: u64,
 }
 
-/// Draws the curve. Rows come in the order of their minutes.
+/// Makes the curve. The rows must be in the order of their minutes.
 pub(super) fn draw(rows: impl IntoIterator<Item = Seen>, step_s: u64) -> Curve {
     let mut curve = Curve::default();
     let (mut all, mut of_step) = (Sketch::default(), Sketch::default());

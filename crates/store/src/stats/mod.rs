@@ -1,8 +1,8 @@
-//! What is big and may be lost: who was connected and how, audiences by the minute, traffic, and events that clients
-//! report.
+//! The stats database: connections, audiences and traffic by the minute, and events that clients report. It is large,
+//! and its loss is acceptable.
 //!
-//! [`Stats::record`] never waits: rows go to the database in batches, and those that there is no room for are dropped
-//! and counted.
+//! [`Stats::record`] never blocks: rows go to the database in batches, and rows that the queue has no room for are
+//! dropped and counted.
 
 mod curve;
 mod postgres;
@@ -25,74 +25,74 @@ use crate::{OpenError, StoreRefusal, Url};
 const BATCH: usize = 10_000;
 /// How long the first row of a batch waits for more.
 const DELAY: Duration = Duration::from_millis(200);
-/// Between two looks at what is too old.
-const REST: Duration = Duration::from_secs(1);
+/// Between two removals of old rows in SQLite.
+const TRIM_INTERVAL: Duration = Duration::from_secs(1);
 /// Minutes of a day.
 const DAY: u64 = 1_440;
 
-/// How to open the statistics.
+/// How to open the stats database.
 #[derive(Clone)]
 pub struct StatsSettings {
-    /// Where they are.
+    /// Address of the database.
     pub url: Url,
     /// As in [`crate::Settings::tls_ca`].
     pub tls_ca: String,
-    /// How long PostgreSQL may take to answer.
+    /// How long PostgreSQL may take for a request.
     pub timeout: Duration,
-    /// Bring the schema up to date at the start.
+    /// Whether to bring the schema up to date at the start.
     pub migrates: bool,
-    /// Rows that may wait for a batch; more are dropped.
+    /// Number of rows that may wait for a batch; more are dropped.
     pub queue_size: usize,
-    /// Questions answered at a time.
+    /// Number of queries at a time.
     pub pool_size: usize,
-    /// How long rows are kept. Below a minute: a minute. In PostgreSQL whole days go.
+    /// How long rows are kept; at least a minute. PostgreSQL removes whole days.
     pub retention: Duration,
 }
 
-/// Something that is remembered.
+/// A row of the statistics.
 #[derive(Debug)]
 pub enum Row {
     /// A connection has ended.
     Connection {
-        /// When it began, Unix milliseconds.
+        /// When the connection began, Unix milliseconds.
         opened_ms: u64,
-        /// When it ended, Unix milliseconds.
+        /// When the connection ended, Unix milliseconds.
         closed_ms: u64,
-        /// Over what.
+        /// The transport of the connection.
         transport: &'static str,
-        /// What kind of program it came from.
+        /// The kind of the client program.
         agent: &'static str,
-        /// Why it ended, as on a WebSocket; 1006 = it broke off.
+        /// Why the connection ended: a WebSocket close code; 1006 = it broke off.
         code: u16,
     },
-    /// A client reports something.
+    /// An event that a client reports.
     Event {
-        /// When, Unix milliseconds.
+        /// When it happened, Unix milliseconds.
         time_ms: u64,
-        /// What.
+        /// The name of the event.
         name: Box<str>,
-        /// Who; empty = anonymous.
+        /// The id of the user; empty = anonymous.
         user: Box<str>,
-        /// A JSON object.
+        /// Properties of the event, a JSON object.
         props: Bytes,
     },
-    /// Subscribers of a channel in a minute, as one part of the cluster has seen them: the parts are added up. Of one
-    /// part the first row counts.
+    /// Subscribers of a channel in a minute, as one part of the cluster counts them: the parts are added up. If one
+    /// part sends several rows for a minute, the first one counts.
     Audience {
         /// Minutes since 1970.
         minute: u64,
         /// The channel.
         channel: ChannelName,
-        /// The part; no two have the same name.
+        /// The unique name of the part.
         part: Arc<str>,
-        /// At the minute's end.
+        /// Number of subscribers at the end of the minute.
         current: u64,
-        /// At most.
+        /// The most subscribers at a time within the minute.
         peak: u64,
-        /// Different users.
+        /// The different users.
         users: Sketch,
     },
-    /// What went through a namespace in a minute.
+    /// The traffic of a namespace in a minute.
     Traffic {
         /// Minutes since 1970.
         minute: u64,
@@ -100,66 +100,66 @@ pub enum Row {
         namespace: Box<str>,
         /// As in an audience.
         part: Arc<str>,
-        /// Publications accepted.
+        /// Number of publications accepted.
         publications: u64,
-        /// Publications handed to connections.
+        /// Number of publications delivered to connections.
         deliveries: u64,
     },
 }
 
-/// A time: from a second on, before another (Unix).
+/// A range of time in Unix seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
     /// The first second.
     pub from_s: u64,
-    /// The first one that is not meant any more.
+    /// The first second after the range.
     pub to_s: u64,
 }
 
 impl Range {
-    /// Minutes that begin within it: the first, and the one behind the last.
+    /// The minutes that begin within the range: the first, and the one after the last.
     fn minutes(self) -> (i64, i64) {
         (self.from_s.div_ceil(60) as i64, self.to_s.div_ceil(60) as i64)
     }
 }
 
-/// What can be asked.
+/// A query of the statistics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StatsQuery {
     /// The audience of a channel.
     Audience {
         /// The channel.
         channel: String,
-        /// When.
+        /// The time that the curve covers.
         range: Range,
-        /// Seconds of a point: a number of minutes.
+        /// Seconds of a point, a multiple of 60.
         step_s: u64,
     },
-    /// What there was most of.
+    /// The items with the highest counts.
     Top {
-        /// What.
+        /// The kind of the items.
         rank_by: RankBy,
-        /// When.
+        /// The time that is counted.
         range: Range,
-        /// At most so many.
+        /// Number of items, at most.
         limit: usize,
     },
     /// Events by time.
     Events {
-        /// This one only; empty = any.
+        /// The name of the event; empty = events of any name.
         name: String,
-        /// Apart by the value of this property; empty = together.
+        /// The property by whose values events are counted separately; empty = together.
         by: String,
-        /// When.
+        /// The time that is counted.
         range: Range,
         /// Seconds of a point.
         step_s: u64,
-        /// Rows of the answer, at most.
+        /// Number of rows in the result, at most.
         limit: usize,
     },
 }
 
-/// What tops are of, and the two figures of each; the first decides.
+/// The kind of the items of a ranking, and the two figures of each item; the first one decides the rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RankBy {
     /// Channels: their greatest audience, and the sum of their audiences at the end of each minute.
@@ -176,12 +176,12 @@ pub enum RankBy {
     Codes,
 }
 
-/// One of a top.
+/// An item of a ranking.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RankedItem {
-    /// Its name.
+    /// The item's name.
     pub name: String,
-    /// As [`SchemaConnection`] tells.
+    /// The two figures that [`RankBy`] describes.
     pub figures: [u64; 2],
 }
 
@@ -190,40 +190,40 @@ pub struct RankedItem {
 pub struct EventCount {
     /// When the step begins, Unix seconds.
     pub time_s: u64,
-    /// The event.
+    /// The name of the event.
     pub name: String,
-    /// The value of the property that was asked for, as JSON; empty = it has none.
+    /// The value of the query's property, as JSON; empty = the events do not have the property.
     pub value: String,
-    /// How many.
+    /// Number of events.
     pub count: u64,
 }
 
-/// An answer, of the question's kind.
+/// The result of a query, of the query's kind.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StatsResult {
-    /// To [`StatsQuery::Audience`].
+    /// Result of [`StatsQuery::Audience`].
     Audience(Curve),
-    /// To [`StatsQuery::Top`].
+    /// Result of [`StatsQuery::Top`], the highest first.
     Top(Vec<RankedItem>),
-    /// To [`StatsQuery::Events`]: by time, event and value.
+    /// Result of [`StatsQuery::Events`]: by time, event and value.
     Events(Vec<EventCount>),
 }
 
-/// Takes an answer.
+/// Takes the result of a query.
 pub type OnStatsResult = Box<dyn FnOnce(Result<StatsResult, StoreRefusal>) + Send + Sync>;
 
-/// What was done.
+/// Counters of the statistics.
 #[derive(Debug, Default)]
 pub struct StatsMetrics {
     /// Rows written.
     pub written: AtomicU64,
-    /// Rows dropped, because there was no room or the database failed.
+    /// Rows dropped, because the queue had no room or the database failed.
     pub dropped: AtomicU64,
-    /// Rows that wait.
+    /// Rows that wait for a batch.
     pub waiting: AtomicU64,
     /// Batches that failed.
     pub failures: AtomicU64,
-    /// Questions that wait or are being answered.
+    /// Queries that wait or are under way.
     pub reading: AtomicU64,
     is_failing: AtomicBool,
 }
@@ -234,7 +234,8 @@ impl StatsMetrics {
         !self.is_failing.load(Relaxed)
     }
 
-    fn took(&self, rows: usize, failure: Option<&dyn std::fmt::Display>) {
+    /// Counts the rows of a batch that was written, or that failed.
+    fn finish(&self, rows: usize, failure: Option<&dyn std::fmt::Display>) {
         self.waiting.fetch_sub(rows as u64, Relaxed);
         match failure {
             None => {
@@ -247,41 +248,39 @@ impl StatsMetrics {
                 self.failures.fetch_add(1, Relaxed);
                 self.dropped.fetch_add(rows as u64, Relaxed);
                 if !self.is_failing.swap(true, Relaxed) {
-                    tracing::warn!(%error, "the stats database fails: what there is to remember is dropped until it works again");
+                    tracing::warn!(%error, "the stats database fails: rows are dropped until it works again");
                 }
             }
         }
     }
-}
 
-impl StatsMetrics {
-    /// One row can't be written, by what it holds.
-    fn refused(&self, error: &dyn std::fmt::Display) {
+    /// Counts a row that the database refuses for its values.
+    fn refuse(&self, error: &dyn std::fmt::Display) {
         tracing::debug!(%error, "the stats database refuses a row");
         self.waiting.fetch_sub(1, Relaxed);
         self.dropped.fetch_add(1, Relaxed);
     }
 }
 
-/// What a writer is told.
+/// A command to a writer.
 enum StatsCommand {
     Row(Row),
     Close,
 }
 
-/// A question on its way.
+/// A query that waits for a reader.
 struct PendingQuery {
-    question: StatsQuery,
+    query: StatsQuery,
     done: OnStatsResult,
 }
 
-/// Questions that may wait.
-const QUESTIONS_MAX: u64 = 256;
+/// Number of queries that may wait or be under way.
+const QUERIES_MAX: u64 = 256;
 
-/// The way to the statistics.
+/// A handle of the stats database.
 pub struct Stats {
-    way: StatsBackend,
-    figures: Arc<StatsMetrics>,
+    backend: StatsBackend,
+    metrics: Arc<StatsMetrics>,
     queue_size: u64,
 }
 
@@ -296,51 +295,51 @@ impl Stats {
     /// # Errors
     /// See [`OpenError`].
     pub fn open(settings: &StatsSettings) -> Result<Self, OpenError> {
-        let figures = Arc::<StatsMetrics>::default();
-        let way = match &settings.url {
-            Url::Sqlite(path) => StatsBackend::Sqlite(sqlite::Stats::open(path, settings, Arc::clone(&figures))?),
+        let metrics = Arc::<StatsMetrics>::default();
+        let backend = match &settings.url {
+            Url::Sqlite(path) => StatsBackend::Sqlite(sqlite::Stats::open(path, settings, Arc::clone(&metrics))?),
             Url::Postgres(url) => {
                 let address = Address::new(url, &settings.tls_ca, settings.timeout)?;
-                StatsBackend::Postgres(postgres::Stats::open(&address, settings, Arc::clone(&figures))?)
+                StatsBackend::Postgres(postgres::Stats::open(&address, settings, Arc::clone(&metrics))?)
             }
         };
-        Ok(Stats { way, figures, queue_size: settings.queue_size as u64 })
+        Ok(Stats { backend, metrics, queue_size: settings.queue_size as u64 })
     }
 
-    /// Remembers something, if there is room.
+    /// Queues a row, or drops it if the queue has no room.
     pub fn record(&self, row: Row) {
-        if self.figures.waiting.fetch_add(1, Relaxed) >= self.queue_size {
-            self.figures.waiting.fetch_sub(1, Relaxed);
-            self.figures.dropped.fetch_add(1, Relaxed);
+        if self.metrics.waiting.fetch_add(1, Relaxed) >= self.queue_size {
+            self.metrics.waiting.fetch_sub(1, Relaxed);
+            self.metrics.dropped.fetch_add(1, Relaxed);
             return;
         }
-        match &self.way {
-            StatsBackend::Sqlite(stats) => stats.order(StatsCommand::Row(row)),
-            StatsBackend::Postgres(stats) => stats.order(StatsCommand::Row(row)),
+        match &self.backend {
+            StatsBackend::Sqlite(stats) => stats.send(StatsCommand::Row(row)),
+            StatsBackend::Postgres(stats) => stats.send(StatsCommand::Row(row)),
         }
     }
 
-    /// Asks; what comes of it is told to `done`.
-    pub fn ask(&self, question: StatsQuery, done: OnStatsResult) {
-        if self.figures.reading.fetch_add(1, Relaxed) >= QUESTIONS_MAX {
-            self.figures.reading.fetch_sub(1, Relaxed);
+    /// Queues a query; `done` takes its result.
+    pub fn ask(&self, query: StatsQuery, done: OnStatsResult) {
+        if self.metrics.reading.fetch_add(1, Relaxed) >= QUERIES_MAX {
+            self.metrics.reading.fetch_sub(1, Relaxed);
             return done(Err(StoreRefusal::QueueFull));
         }
-        let asked = PendingQuery { question, done };
-        match &self.way {
-            StatsBackend::Sqlite(stats) => stats.ask(asked),
-            StatsBackend::Postgres(stats) => stats.ask(asked),
+        let pending = PendingQuery { query, done };
+        match &self.backend {
+            StatsBackend::Sqlite(stats) => stats.ask(pending),
+            StatsBackend::Postgres(stats) => stats.ask(pending),
         }
     }
 
-    /// What was done.
+    /// The counters of the statistics.
     pub fn figures(&self) -> &Arc<StatsMetrics> {
-        &self.figures
+        &self.metrics
     }
 
-    /// Writes what waits, and closes the database. Blocks until that is done.
+    /// Writes the waiting rows and closes the database. Blocks until that is done.
     pub fn close(&self) {
-        match &self.way {
+        match &self.backend {
             StatsBackend::Sqlite(stats) => stats.close(),
             StatsBackend::Postgres(stats) => stats.close(),
         }

@@ -1,4 +1,4 @@
-//! Statistics in PostgreSQL: one thread with a runtime of its own; one connection writes, in batches, a few read.
+//! Statistics in PostgreSQL: one thread with a runtime of its own; one connection writes in batches, a few read.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,13 +22,13 @@ use crate::postgres::{Address, Failure, PostgresClient};
 use crate::sketch::Sketch;
 use crate::{OpenError, StoreRefusal};
 
-/// Between two looks at days that are too old.
-const TRIM: Duration = Duration::from_secs(60);
+/// Between two removals of old days.
+const TRIM_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The way to the thread.
+/// A handle of the thread.
 pub(super) struct Stats {
-    orders: UnboundedSender<StatsCommand>,
-    questions: UnboundedSender<PendingQuery>,
+    commands: UnboundedSender<StatsCommand>,
+    queries: UnboundedSender<PendingQuery>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -37,13 +37,13 @@ impl Stats {
     pub(super) fn open(
         address: &Address,
         settings: &StatsSettings,
-        figures: Arc<StatsMetrics>,
+        metrics: Arc<StatsMetrics>,
     ) -> Result<Self, OpenError> {
         let of_system = |source| OpenError::File { path: "a thread for PostgreSQL".into(), source };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(of_system)?;
-        let (orders, ordered) = unbounded_channel();
-        let (questions, asked) = unbounded_channel();
-        let (said, checked) = std::sync::mpsc::channel();
+        let (commands, command_receiver) = unbounded_channel();
+        let (queries, query_receiver) = unbounded_channel();
+        let (check_sender, checked) = std::sync::mpsc::channel();
         let (address, settings) = (address.clone(), settings.clone());
         let work = move || {
             runtime.block_on(async {
@@ -52,40 +52,40 @@ impl Stats {
                     settings: settings.clone(),
                     link: None,
                     days: BTreeSet::new(),
-                    figures: Arc::clone(&figures),
+                    metrics: Arc::clone(&metrics),
                 };
-                // A server that can't be reached now may be there later.
+                // A server that cannot be reached now may be reachable later.
                 let opened = match writer.link().await {
                     Ok(_) => Ok(()),
-                    Err(failure) if failure.is_passing() => {
-                        figures.took(0, Some(&failure));
+                    Err(failure) if failure.is_transient() => {
+                        metrics.finish(0, Some(&failure));
                         Ok(())
                     }
                     Err(failure) => Err(OpenError::from(failure)),
                 };
-                let _ = said.send(opened);
-                let asked = Arc::new(tokio::sync::Mutex::new(asked));
+                let _ = check_sender.send(opened);
+                let query_receiver = Arc::new(tokio::sync::Mutex::new(query_receiver));
                 for _ in 0..settings.pool_size.max(1) {
-                    tokio::spawn(read_all(address.clone(), Arc::clone(&asked), Arc::clone(&figures)));
+                    tokio::spawn(read_all(address.clone(), Arc::clone(&query_receiver), Arc::clone(&metrics)));
                 }
-                writer.serve(ordered).await;
+                writer.serve(command_receiver).await;
             });
         };
         let thread = std::thread::Builder::new().name("stats".into()).spawn(work).map_err(of_system)?;
         checked.recv().unwrap_or(Ok(()))?;
-        Ok(Stats { orders, questions, thread: Mutex::new(Some(thread)) })
+        Ok(Stats { commands, queries, thread: Mutex::new(Some(thread)) })
     }
 
-    pub(super) fn order(&self, order: StatsCommand) {
-        let _ = self.orders.send(order);
+    pub(super) fn send(&self, command: StatsCommand) {
+        let _ = self.commands.send(command);
     }
 
-    pub(super) fn ask(&self, asked: PendingQuery) {
-        let _ = self.questions.send(asked);
+    pub(super) fn ask(&self, pending: PendingQuery) {
+        let _ = self.queries.send(pending);
     }
 
     pub(super) fn close(&self) {
-        self.order(StatsCommand::Close);
+        self.send(StatsCommand::Close);
         if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = thread.join();
         }
@@ -99,18 +99,18 @@ struct Writer {
     link: Option<PostgresClient>,
     /// Days (since 1970) that have their partitions.
     days: BTreeSet<i64>,
-    figures: Arc<StatsMetrics>,
+    metrics: Arc<StatsMetrics>,
 }
 
 impl Writer {
-    async fn serve(mut self, mut ordered: UnboundedReceiver<StatsCommand>) {
+    async fn serve(mut self, mut command_receiver: UnboundedReceiver<StatsCommand>) {
         let mut trim_at = Instant::now();
         let mut is_over = false;
         while !is_over {
             let mut rows = Vec::new();
             let mut until = trim_at;
             while rows.len() < BATCH {
-                match tokio::time::timeout_at(until, ordered.recv()).await {
+                match tokio::time::timeout_at(until, command_receiver.recv()).await {
                     Ok(Some(StatsCommand::Row(row))) => {
                         if rows.is_empty() {
                             until = Instant::now() + DELAY;
@@ -128,7 +128,7 @@ impl Writer {
                 self.write_all(&rows).await;
             }
             if Instant::now() >= trim_at {
-                trim_at = Instant::now() + TRIM;
+                trim_at = Instant::now() + TRIM_INTERVAL;
                 if let Err(error) = self.trim().await {
                     tracing::warn!(%error, "old statistics could not be dropped");
                     self.link = None;
@@ -137,16 +137,16 @@ impl Writer {
         }
     }
 
-    /// Writes rows. A part that fails by what is in it is tried again in halves, down to the rows that fail alone:
-    /// these are dropped.
+    /// Writes rows. A part that fails by the values of its rows is tried again in halves, down to single rows; those
+    /// are dropped.
     async fn write_all(&mut self, rows: &[Row]) {
         // The last is the next.
         let mut parts = vec![rows];
         while let Some(part) = parts.pop() {
-            let failure = match self.in_time(part).await {
+            let failure = match self.write_in_time(part).await {
                 Err(failure) if failure.is_of_item() && self.roll_back().await => {
                     if part.len() == 1 {
-                        self.figures.refused(&failure);
+                        self.metrics.refuse(&failure);
                     } else {
                         let (first, second) = part.split_at(part.len() / 2);
                         parts.extend([second, first]);
@@ -155,12 +155,12 @@ impl Writer {
                 }
                 written => written.err(),
             };
-            self.figures.took(part.len(), failure.as_ref().map(|failure| failure as _));
+            self.metrics.finish(part.len(), failure.as_ref().map(|failure| failure as _));
             self.link = self.link.take().filter(|_| failure.is_none());
         }
     }
 
-    /// Whether the connection can be used after a failure of what was written.
+    /// Ends the transaction of a failed write; whether the connection can still be used.
     async fn roll_back(&self) -> bool {
         match &self.link {
             Some(link) => link.client.batch_execute("ROLLBACK").await.is_ok(),
@@ -168,8 +168,8 @@ impl Writer {
         }
     }
 
-    async fn in_time(&mut self, rows: &[Row]) -> Result<(), Failure> {
-        tokio::time::timeout(self.address.patience, self.write(rows)).await?
+    async fn write_in_time(&mut self, rows: &[Row]) -> Result<(), Failure> {
+        tokio::time::timeout(self.address.timeout, self.write(rows)).await?
     }
 
     async fn link(&mut self) -> Result<&Client, Failure> {
@@ -247,16 +247,19 @@ struct Batch<'r> {
     traffic: Columns<'r, 3, 2>,
 }
 
-const INTO_CONNECTION: &str = "INSERT INTO touchline_stats.connection (minute, closed_ms, opened_ms, code, transport, agent) \
+const INTO_CONNECTION: &str = "INSERT INTO touchline_stats.connection \
+     (minute, closed_ms, opened_ms, code, transport, agent) \
      SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::int8[], $5::text[], $6::text[])";
 const INTO_EVENT: &str = "INSERT INTO touchline_stats.event (minute, time_ms, name, \"user\", props) \
      SELECT * FROM unnest($1::int8[], $2::int8[], $3::text[], $4::text[], $5::text[])";
 const INTO_AUDIENCE: &str = "INSERT INTO touchline_stats.audience (minute, current, peak, channel, part, users) \
-     SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::text[], $5::text[], $6::bytea[]) ON CONFLICT DO NOTHING";
-const INTO_TRAFFIC: &str = "INSERT INTO touchline_stats.traffic AS known (minute, publications, deliveries, namespace, part) \
-     SELECT m, sum(i)::int8, sum(o)::int8, n, p FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::text[], $5::text[]) AS row (m, i, o, n, p) \
-     GROUP BY m, n, p ON CONFLICT (minute, namespace, part) \
-     DO UPDATE SET publications = known.publications + excluded.publications, deliveries = known.deliveries + excluded.deliveries";
+     SELECT * FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::text[], $5::text[], $6::bytea[]) \
+     ON CONFLICT DO NOTHING";
+const INTO_TRAFFIC: &str = "INSERT INTO touchline_stats.traffic AS known \
+     (minute, publications, deliveries, namespace, part) SELECT m, sum(i)::int8, sum(o)::int8, n, p \
+     FROM unnest($1::int8[], $2::int8[], $3::int8[], $4::text[], $5::text[]) AS row (m, i, o, n, p) \
+     GROUP BY m, n, p ON CONFLICT (minute, namespace, part) DO UPDATE SET \
+     publications = known.publications + excluded.publications, deliveries = known.deliveries + excluded.deliveries";
 
 impl<'r> Batch<'r> {
     fn take(&mut self, row: &'r Row) {
@@ -293,25 +296,25 @@ impl<'r> Batch<'r> {
     }
 }
 
-/// Answers until nobody can ask any more.
+/// Runs queries until all senders of queries are dropped.
 async fn read_all(
     address: Address,
-    asked: Arc<tokio::sync::Mutex<UnboundedReceiver<PendingQuery>>>,
-    figures: Arc<StatsMetrics>,
+    query_receiver: Arc<tokio::sync::Mutex<UnboundedReceiver<PendingQuery>>>,
+    metrics: Arc<StatsMetrics>,
 ) {
     let mut kept: Option<PostgresClient> = None;
     loop {
-        let Some(PendingQuery { question, done }) = asked.lock().await.recv().await else { return };
-        let answered = tokio::time::timeout(address.patience, async {
+        let Some(PendingQuery { query, done }) = query_receiver.lock().await.recv().await else { return };
+        let result = tokio::time::timeout(address.timeout, async {
             let link = match kept.take() {
                 Some(link) if !link.client.is_closed() => link,
                 _ => PostgresClient::to(&address).await?,
             };
-            Ok::<_, Failure>(answer(&kept.insert(link).client, &question).await?)
+            Ok::<_, Failure>(run_query(&kept.insert(link).client, &query).await?)
         });
-        let answered = answered.await.map_err(Failure::from).and_then(|answered| answered);
-        figures.reading.fetch_sub(1, Relaxed);
-        done(answered.map_err(|error| {
+        let result = result.await.map_err(Failure::from).and_then(|result| result);
+        metrics.reading.fetch_sub(1, Relaxed);
+        done(result.map_err(|error| {
             tracing::warn!(%error, "the stats database could not be read");
             kept = None;
             StoreRefusal::Failed
@@ -319,13 +322,14 @@ async fn read_all(
     }
 }
 
-async fn answer(client: &Client, question: &StatsQuery) -> Result<StatsResult, Error> {
+async fn run_query(client: &Client, query: &StatsQuery) -> Result<StatsResult, Error> {
     let number = |row: &tokio_postgres::Row, column: usize| row.get::<_, i64>(column) as u64;
-    match question {
+    match query {
         StatsQuery::Audience { channel, range, step_s } => {
             let (first, behind) = range.minutes();
             let select = "SELECT minute, current, peak, users FROM touchline_stats.audience \
-                 WHERE minute = ANY (ARRAY(SELECT generate_series($2::int8, $3::int8 - 1))) AND channel = $1 ORDER BY minute, part";
+                 WHERE minute = ANY (ARRAY(SELECT generate_series($2::int8, $3::int8 - 1))) AND channel = $1 \
+                 ORDER BY minute, part";
             let rows = client.query(select, &[channel, &first, &behind]).await?;
             let seen = |row: &tokio_postgres::Row| {
                 let users = Sketch::from_bytes(row.get(3));
@@ -333,12 +337,12 @@ async fn answer(client: &Client, question: &StatsQuery) -> Result<StatsResult, E
             };
             Ok(StatsResult::Audience(draw(rows.iter().map(seen), *step_s)))
         }
-        StatsQuery::Top { rank_by: of, range, limit } => {
-            let (first, behind) = match of {
+        StatsQuery::Top { rank_by, range, limit } => {
+            let (first, behind) = match rank_by {
                 RankBy::Channels | RankBy::Namespaces => range.minutes(),
                 _ => ((range.from_s * 1_000) as i64, (range.to_s * 1_000) as i64),
             };
-            let rows = client.query(top(*of), &[&first, &behind, &(*limit as i64)]).await?;
+            let rows = client.query(top(*rank_by), &[&first, &behind, &(*limit as i64)]).await?;
             Ok(StatsResult::Top(
                 rows.iter()
                     .map(|row| RankedItem { name: row.get(0), figures: [number(row, 1), number(row, 2)] })
@@ -347,8 +351,9 @@ async fn answer(client: &Client, question: &StatsQuery) -> Result<StatsResult, E
         }
         StatsQuery::Events { name, by, range, step_s, limit } => {
             let select = "SELECT time_ms / 1000 / $1::int8 * $1::int8 AS step, name, \
-                 CASE WHEN $2 = '' THEN '' ELSE coalesce((props::json -> $2)::text, '') END COLLATE \"C\" AS value, count(*) FROM touchline_stats.event \
-                 WHERE minute BETWEEN $3::int8 / 60000 AND $4::int8 / 60000 AND time_ms >= $3 AND time_ms < $4 AND ($5 = '' OR name = $5) \
+                 CASE WHEN $2 = '' THEN '' ELSE coalesce((props::json -> $2)::text, '') END COLLATE \"C\" AS value, \
+                 count(*) FROM touchline_stats.event WHERE minute BETWEEN $3::int8 / 60000 AND $4::int8 / 60000 \
+                 AND time_ms >= $3 AND time_ms < $4 AND ($5 = '' OR name = $5) \
                  GROUP BY step, name, value ORDER BY step, name COLLATE \"C\", value LIMIT $6";
             let (first, behind) = ((range.from_s * 1_000) as i64, (range.to_s * 1_000) as i64);
             let rows = client.query(select, &[&(*step_s as i64), by, &first, &behind, name, &(*limit as i64)]).await?;
@@ -363,33 +368,36 @@ async fn answer(client: &Client, question: &StatsQuery) -> Result<StatsResult, E
     }
 }
 
-/// Connections by one of their columns.
+/// The statement that ranks connections by one of their columns.
 macro_rules! of_connections {
     ($column:literal) => {
         concat!(
             "SELECT ",
             $column,
-            " COLLATE \"C\" AS name, count(*) AS n, sum(closed_ms - opened_ms)::int8 / count(*) FROM touchline_stats.connection \
-             WHERE minute BETWEEN $1::int8 / 60000 AND $2::int8 / 60000 AND closed_ms >= $1 AND closed_ms < $2 \
+            " COLLATE \"C\" AS name, count(*) AS n, sum(closed_ms - opened_ms)::int8 / count(*) \
+             FROM touchline_stats.connection WHERE minute BETWEEN $1::int8 / 60000 AND $2::int8 / 60000 \
+             AND closed_ms >= $1 AND closed_ms < $2 \
              GROUP BY 1 ORDER BY n DESC, 1 LIMIT $3"
         )
     };
 }
 
-fn top(of: RankBy) -> &'static str {
-    match of {
+fn top(rank_by: RankBy) -> &'static str {
+    match rank_by {
         RankBy::Channels => {
-            "SELECT channel, max(peak)::int8 AS most, sum(current)::int8 AS all_of FROM (SELECT minute, channel, sum(current) AS current, sum(peak) AS peak \
+            "SELECT channel, max(peak)::int8 AS most, sum(current)::int8 AS all_of \
+             FROM (SELECT minute, channel, sum(current) AS current, sum(peak) AS peak \
              FROM touchline_stats.audience WHERE minute >= $1 AND minute < $2 GROUP BY minute, channel) each \
              GROUP BY channel ORDER BY most DESC, all_of DESC, channel COLLATE \"C\" LIMIT $3"
         }
         RankBy::Namespaces => {
-            "SELECT namespace, sum(deliveries)::int8 AS out, sum(publications)::int8 FROM touchline_stats.traffic WHERE minute >= $1 AND minute < $2 \
-             GROUP BY namespace ORDER BY out DESC, namespace COLLATE \"C\" LIMIT $3"
+            "SELECT namespace, sum(deliveries)::int8 AS out, sum(publications)::int8 FROM touchline_stats.traffic \
+             WHERE minute >= $1 AND minute < $2 GROUP BY namespace ORDER BY out DESC, namespace COLLATE \"C\" LIMIT $3"
         }
         RankBy::Events => {
             "SELECT name, count(*) AS n, count(DISTINCT \"user\") FROM touchline_stats.event \
-             WHERE minute BETWEEN $1::int8 / 60000 AND $2::int8 / 60000 AND time_ms >= $1 AND time_ms < $2 GROUP BY name ORDER BY n DESC, name COLLATE \"C\" LIMIT $3"
+             WHERE minute BETWEEN $1::int8 / 60000 AND $2::int8 / 60000 AND time_ms >= $1 AND time_ms < $2 \
+             GROUP BY name ORDER BY n DESC, name COLLATE \"C\" LIMIT $3"
         }
         RankBy::Transports => of_connections!("transport"),
         RankBy::Agents => of_connections!("agent"),

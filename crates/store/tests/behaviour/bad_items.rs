@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use touchline_store::{Append, AppendedAt, Description, InboxMessage, Settings, StoreRefusal};
 
-use crate::stage::{HOUR_MS, PATIENCE, Stage, behind, now_ms, offsets, on_both, publication, retention, tells};
+use crate::stage::{HOUR_MS, Stage, TIMEOUT, behind, now_ms, offsets, on_both, publication, retention, tells};
 
 /// A number that SQLite can't keep, and a text that PostgreSQL can't.
 const BAD_TIME: u64 = u64::MAX;
@@ -18,7 +18,7 @@ fn in_one_batch(settings: &Settings) -> Settings {
     Settings { commit_delay: Duration::from_millis(200), commit_size: 1_000, ..settings.clone() }
 }
 
-fn letter(name: &str, expires_ms: u64) -> InboxMessage {
+fn inbox_message(name: &str, expires_ms: u64) -> InboxMessage {
     InboxMessage {
         scope: "".into(),
         name: name.into(),
@@ -28,14 +28,14 @@ fn letter(name: &str, expires_ms: u64) -> InboxMessage {
     }
 }
 
-fn answers<T>(of: &Receiver<Result<T, StoreRefusal>>, count: usize) -> Vec<Result<T, StoreRefusal>> {
-    (0..count).map(|_| of.recv_timeout(PATIENCE).expect("everybody is answered")).collect()
+fn results<T>(receiver: &Receiver<Result<T, StoreRefusal>>, count: usize) -> Vec<Result<T, StoreRefusal>> {
+    (0..count).map(|_| receiver.recv_timeout(TIMEOUT).expect("every request gets a result")).collect()
 }
 
-fn is_untroubled(stage: &Stage) {
-    let figures = stage.store.metrics();
-    assert!(figures.is_healthy(), "the database works");
-    assert_eq!(figures.failures.load(Relaxed), 0, "no commit failed");
+fn assert_no_failures(stage: &Stage) {
+    let metrics = stage.store.metrics();
+    assert!(metrics.is_healthy(), "the database works");
+    assert_eq!(metrics.failures.load(Relaxed), 0, "no commit failed");
 }
 
 #[test]
@@ -54,12 +54,12 @@ fn a_bad_publication_fails_alone() {
             };
             stage.store.append(append);
         }
-        let outcomes = answers(&all, 40);
-        let refused: Vec<_> = (0..40).filter(|n| outcomes[*n].is_err()).collect();
+        let results_of_batch = results(&all, 40);
+        let refused: Vec<_> = (0..40).filter(|n| results_of_batch[*n].is_err()).collect();
         assert_eq!(refused, [0, 17, 18, 39]);
-        assert!(refused.iter().all(|n| outcomes[*n] == Err(StoreRefusal::Invalid)));
+        assert!(refused.iter().all(|n| results_of_batch[*n] == Err(StoreRefusal::Invalid)));
         let offsets_of = |channel: usize| -> Vec<u64> {
-            outcomes
+            results_of_batch
                 .iter()
                 .enumerate()
                 .filter(|(n, _)| n % 2 == channel)
@@ -70,7 +70,7 @@ fn a_bad_publication_fails_alone() {
         assert_eq!(offsets_of(0), (1..=18).collect::<Vec<_>>(), "in order and without a gap");
         assert_eq!(offsets_of(1), (1..=18).collect::<Vec<_>>());
         assert_eq!(offsets(&stage.kept("even")), (1..=18).collect::<Vec<_>>(), "and so it is kept");
-        is_untroubled(&stage);
+        assert_no_failures(&stage);
         assert_eq!(stage.offset(publication("even", 1)), 19, "and so it goes on");
         stage.store.close();
     });
@@ -80,25 +80,28 @@ fn a_bad_publication_fails_alone() {
 fn a_bad_message_and_a_bad_description_fail_alone() {
     on_both("bad-message", |settings| {
         let stage = Stage::open(&in_one_batch(settings));
-        let (of_letters, letters) = channel();
-        let (of_words, words) = channel();
-        let (of_publications, publications) = channel();
-        stage.store.append(Append { done: tells(&of_publications), ..publication("a", 1) });
+        let (message_sender, message_results) = channel();
+        let (description_sender, description_results) = channel();
+        let (publication_sender, publication_results) = channel();
+        stage.store.append(Append { done: tells(&publication_sender), ..publication("a", 1) });
         for n in 0..6 {
             let (name, expires_ms) = if n == 3 { (BAD_TEXT, BAD_TIME) } else { ("bike", now_ms() + HOUR_MS) };
-            stage.store.queue_message(letter(name, expires_ms), tells(&of_letters));
+            stage.store.queue_message(inbox_message(name, expires_ms), tells(&message_sender));
         }
         stage.store.describe(
             Description { channel: "a".into(), title: "one".into(), ..Description::default() },
-            tells(&of_words),
+            tells(&description_sender),
         );
-        stage.store.append(Append { done: tells(&of_publications), ..publication("a", 2) });
-        let outcomes = answers(&letters, 6);
-        assert_eq!(outcomes.iter().position(Result::is_err), Some(3));
-        assert_eq!((outcomes[3], outcomes.iter().filter(|o| o.is_err()).count()), (Err(StoreRefusal::Invalid), 1));
-        assert_eq!(answers(&words, 1), [Ok(())]);
-        assert!(answers(&publications, 2).iter().all(Result::is_ok));
-        is_untroubled(&stage);
+        stage.store.append(Append { done: tells(&publication_sender), ..publication("a", 2) });
+        let results_of_batch = results(&message_results, 6);
+        assert_eq!(results_of_batch.iter().position(Result::is_err), Some(3));
+        assert_eq!(
+            (results_of_batch[3], results_of_batch.iter().filter(|o| o.is_err()).count()),
+            (Err(StoreRefusal::Invalid), 1)
+        );
+        assert_eq!(results(&description_results, 1), [Ok(())]);
+        assert!(results(&publication_results, 2).iter().all(Result::is_ok));
+        assert_no_failures(&stage);
         stage.store.close();
     });
 }
@@ -116,8 +119,8 @@ fn a_batch_of_bad_items_only_is_refused_and_nothing_else_happens() {
                 ..publication("a", n)
             });
         }
-        assert_eq!(answers(&all, 20), [Err(StoreRefusal::Invalid); 20]);
-        is_untroubled(&stage);
+        assert_eq!(results(&all, 20), [Err(StoreRefusal::Invalid); 20]);
+        assert_no_failures(&stage);
         assert_eq!(stage.offset(publication("a", 1)), 1);
         stage.store.close();
     });
@@ -131,7 +134,7 @@ fn times_without_end_are_kept_as_long_as_can_be() {
         stage.store.load("b".into(), behind(0), 10, u64::MAX);
         assert_eq!(stage.offset(Append { retention: retention(100, u64::MAX), ..publication("a", 2) }), 2);
         assert_eq!(offsets(&stage.kept("a")), [1, 2]);
-        is_untroubled(&stage);
+        assert_no_failures(&stage);
         stage.store.close();
     });
 }

@@ -1,11 +1,11 @@
-//! The directory of channels: found by words, and by what they have in common; beside a computation of the test's own.
+//! The directory of channels, searched by words and by similarity, compared with an independent computation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc::channel;
 
 use touchline_store::{Description, OnDone, Search, SearchResult, StoreRefusal};
 
-use crate::stage::{PATIENCE, Stage, on_both, tells};
+use crate::stage::{Stage, TIMEOUT, on_both, tells};
 
 /// Channel, title, description, type, tags; and all of it as a reader of English would write down its stems.
 type Known = (&'static str, &'static str, &'static str, &'static str, &'static [&'static str]);
@@ -20,7 +20,7 @@ const FIXTURE: &[Known] = &[
     ("untitled:7", "", "", "", &[]),
 ];
 
-/// The stems of the fixture's words, written by hand; a word that is not here says nothing.
+/// The stems of the fixture's words, written by hand; a word that is not here does not count.
 const STEMS: &[(&str, &[&str])] = &[
     ("rover", &["rovers", "rover"]),
     ("unit", &["united"]),
@@ -83,23 +83,23 @@ impl Model {
         dot(a, b) / (dot(a, a).sqrt() * dot(b, b).sqrt())
     }
 
-    /// Channels that share anything with one, the likest first.
+    /// Channels that share anything with one, the most similar first.
     fn similar(&self, to: &str) -> Vec<(&'static str, f64)> {
-        let mut found = self.ranked(&self.vectors[to]);
-        found.retain(|(channel, score)| *channel != to && *score > 0.0);
-        found
+        let mut results = self.ranked(&self.vectors[to]);
+        results.retain(|(channel, score)| *channel != to && *score > 0.0);
+        results
     }
 
     /// Channels with all of some stems, the best first.
     fn search(&self, stems: &[&str]) -> Vec<&'static str> {
-        let asked: Vec<f64> = STEMS
+        let query: Vec<f64> = STEMS
             .iter()
             .zip(&self.worth)
             .map(|((stem, _), worth)| if stems.contains(stem) { *worth } else { 0.0 })
             .collect();
-        let has_all = |vector: &[f64]| asked.iter().zip(vector).all(|(asked, has)| *asked == 0.0 || *has > 0.0);
-        let found = self.ranked(&asked).into_iter().map(|(channel, _)| channel);
-        found.filter(|channel| has_all(&self.vectors[channel])).collect()
+        let has_all = |vector: &[f64]| query.iter().zip(vector).all(|(wanted, has)| *wanted == 0.0 || *has > 0.0);
+        let results = self.ranked(&query).into_iter().map(|(channel, _)| channel);
+        results.filter(|channel| has_all(&self.vectors[channel])).collect()
     }
 
     fn ranked(&self, to: &[f64]) -> Vec<(&'static str, f64)> {
@@ -118,30 +118,30 @@ fn description(known: &Known) -> Description {
 }
 
 fn done(write: impl FnOnce(OnDone)) {
-    let (sender, answer) = channel();
+    let (sender, reply) = channel();
     write(tells(&sender));
-    assert_eq!(answer.recv_timeout(PATIENCE), Ok(Ok(())));
+    assert_eq!(reply.recv_timeout(TIMEOUT), Ok(Ok(())));
 }
 
 fn find(stage: &Stage, find: Search) -> Result<Vec<SearchResult>, StoreRefusal> {
-    let (sender, answer) = channel();
+    let (sender, reply) = channel();
     stage.store.search(
         find,
-        Box::new(move |found| {
-            let _ = sender.send(found);
+        Box::new(move |results| {
+            let _ = sender.send(results);
         }),
     );
-    answer.recv_timeout(PATIENCE).expect("it is answered")
+    reply.recv_timeout(TIMEOUT).expect("the search gets a reply")
 }
 
 fn search(stage: &Stage, words: &str, kind: &str, tag: &str, (limit, offset): (usize, usize)) -> Vec<String> {
-    let asked = Search::Search { words: words.into(), kind: kind.into(), tag: tag.into(), limit, offset };
-    find(stage, asked).expect("it can be asked").into_iter().map(|found| found.description.channel).collect()
+    let query = Search::Search { words: words.into(), kind: kind.into(), tag: tag.into(), limit, offset };
+    find(stage, query).expect("the search is valid").into_iter().map(|result| result.description.channel).collect()
 }
 
 fn similar(stage: &Stage, channel: &str, limit: usize) -> Result<Vec<(String, f64)>, StoreRefusal> {
-    let found = find(stage, Search::Similar { channel: channel.into(), limit })?;
-    Ok(found.into_iter().map(|found| (found.description.channel, found.score)).collect())
+    let results = find(stage, Search::Similar { channel: channel.into(), limit })?;
+    Ok(results.into_iter().map(|result| (result.description.channel, result.score)).collect())
 }
 
 fn fill(stage: &Stage) {
@@ -155,12 +155,12 @@ fn similar_channels_are_those_of_an_independent_computation() {
         let stage = Stage::open(settings);
         fill(&stage);
         for (channel, ..) in FIXTURE {
-            let (found, expected) = (similar(&stage, channel, 100).expect("it is known"), model.similar(channel));
+            let (results, expected) = (similar(&stage, channel, 100).expect("it is known"), model.similar(channel));
             assert_eq!(
-                found.iter().map(|(name, _)| &**name).collect::<Vec<_>>(),
+                results.iter().map(|(name, _)| &**name).collect::<Vec<_>>(),
                 expected.iter().map(|(name, _)| *name).collect::<Vec<_>>()
             );
-            for ((_, score), (_, expected)) in found.iter().zip(&expected) {
+            for ((_, score), (_, expected)) in results.iter().zip(&expected) {
                 assert!((score - expected).abs() < 1e-9, "{channel}: {score} {expected}");
             }
         }
@@ -226,9 +226,9 @@ fn what_is_said_of_a_channel_can_be_changed_and_taken_back() {
         assert_eq!(search(&stage, "", "", "", (9, 0)), [""; 0]);
         fill(&stage);
         let expected = Model::new().similar("match:1");
-        let found = similar(&stage, "match:1", 100).expect("it is known");
+        let results = similar(&stage, "match:1", 100).expect("it is known");
         assert!(
-            found.iter().zip(&expected).all(|(a, b)| (a.1 - b.1).abs() < 1e-9),
+            results.iter().zip(&expected).all(|(a, b)| (a.1 - b.1).abs() < 1e-9),
             "the counts of words came down to nothing meanwhile"
         );
         stage.store.close();

@@ -1,4 +1,4 @@
-//! History: publications in order, recovery, keys, versions, and what is let go.
+//! History: publications in order, recovery, keys, versions, and removal.
 
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -7,12 +7,10 @@ use bytes::Bytes;
 use touchline_protocol::stream::Offset;
 use touchline_store::{Append, AppendedAt, PAYLOAD_HEAD_SIZE, Settings, StoreEvent, StoreRefusal, Url};
 
-use crate::stage::{
-    HOUR_MS, PATIENCE, Stage, behind, execute, now_ms, offsets, on_both, publication, retention, tells,
-};
+use crate::stage::{HOUR_MS, Stage, TIMEOUT, behind, execute, now_ms, offsets, on_both, publication, retention, tells};
 
 #[test]
-fn publications_stand_one_behind_the_other_and_come_back() {
+fn publications_are_numbered_in_order_and_read_back() {
     on_both("order", |settings| {
         let stage = Stage::open(settings);
         let first = stage.append(publication("a", 1)).expect("it is stored");
@@ -37,14 +35,14 @@ fn publications_stand_one_behind_the_other_and_come_back() {
 }
 
 #[test]
-fn many_at_once_are_told_in_order() {
+fn many_publications_at_once_are_reported_in_order() {
     on_both("batch", |settings| {
         let stage = Stage::open(settings);
         (0..500).for_each(|n| stage.store.append(publication(if n % 2 == 0 { "even" } else { "odd" }, n)));
-        let incoming = stage.incoming.lock().expect("nobody panics with it");
+        let events = stage.events.lock().expect("no test thread panics while it holds the lock");
         let mut tops = [0, 0];
         while tops != [250, 250] {
-            match incoming.recv_timeout(PATIENCE).expect("it comes") {
+            match events.recv_timeout(TIMEOUT).expect("an event comes") {
                 StoreEvent::Stored { channel, placed, .. } => {
                     let top = &mut tops[usize::from(&*channel == "odd")];
                     assert_eq!(placed.offset, Offset(*top + 1), "{channel}");
@@ -54,14 +52,14 @@ fn many_at_once_are_told_in_order() {
                 other => panic!("{other:?}"),
             }
         }
-        let last = incoming.recv_timeout(PATIENCE).expect("it comes");
-        assert!(matches!(last, StoreEvent::Settled), "whoever gathers is told when it is all: {last:?}");
+        let last = events.recv_timeout(TIMEOUT).expect("an event comes");
+        assert!(matches!(last, StoreEvent::Settled), "`Settled` follows all results of the commit: {last:?}");
         stage.store.close();
     });
 }
 
 #[test]
-fn a_key_gives_the_first_place_and_an_old_version_stores_nothing() {
+fn a_key_returns_the_first_position_and_an_old_version_stores_nothing() {
     on_both("keys", |settings| {
         let stage = Stage::open(settings);
         let keyed = |channel: &str, key: &str| Append { key: key.into(), ..publication(channel, 1) };
@@ -74,13 +72,13 @@ fn a_key_gives_the_first_place_and_an_old_version_stores_nothing() {
         assert_eq!(stage.offset(keyed("a", "k")), 1, "it outlives a restart");
         let version =
             |epoch: &str, version| Append { version, version_epoch: epoch.into(), ..publication("v", version) };
-        let placed: Vec<u64> = [("", 5), ("", 4), ("", 5), ("", 6), ("new", 1), ("new", 1), ("", 7)]
+        let offsets: Vec<u64> = [("", 5), ("", 4), ("", 5), ("", 6), ("new", 1), ("new", 1), ("", 7)]
             .map(|(e, v)| stage.offset(version(e, v)))
             .into();
-        assert_eq!(placed, [1, 1, 1, 2, 3, 3, 4]);
-        let incoming = stage.incoming.lock().expect("nobody panics with it");
-        let new = incoming.try_iter().filter(|incoming| matches!(incoming, StoreEvent::Stored { .. })).count();
-        assert_eq!(new, 4, "only what is new is told");
+        assert_eq!(offsets, [1, 1, 1, 2, 3, 3, 4]);
+        let events = stage.events.lock().expect("no test thread panics while it holds the lock");
+        let new = events.try_iter().filter(|event| matches!(event, StoreEvent::Stored { .. })).count();
+        assert_eq!(new, 4, "only new publications are reported");
         stage.store.close();
     });
 }
@@ -135,7 +133,7 @@ fn what_is_old_behind_what_stays_stays_too() {
 }
 
 #[test]
-fn what_is_before_a_hole_is_no_history() {
+fn publications_before_a_gap_are_not_in_the_history() {
     on_both("hole", |settings| {
         let stage = Stage::open(settings);
         (1..=6).for_each(|n| assert_eq!(stage.offset(publication("a", n)), n));
@@ -167,21 +165,22 @@ fn a_key_outlives_its_publication_and_keeps_its_channel() {
 }
 
 #[test]
-fn a_channel_that_is_asked_for_while_it_begins_is_told_as_it_is() {
+fn a_channel_that_is_loaded_while_it_begins_is_reported_as_it_is() {
     on_both("begins", |settings| {
         let stage = Stage::open(&Settings { commit_size: 1, ..settings.clone() });
         let names: Vec<String> = (0..100).map(|n| format!("a{n}")).collect();
         names.iter().for_each(|name| stage.store.load(name.as_str().into(), behind(0), 10, HOUR_MS));
         names.iter().for_each(|name| stage.store.append(publication(name, 1)));
-        let incoming = stage.incoming.lock().expect("nobody panics with it");
-        let mut told = 0;
-        while told < names.len() {
-            let StoreEvent::Loaded { channel, history, .. } = incoming.recv_timeout(PATIENCE).expect("it comes") else {
+        let events = stage.events.lock().expect("no test thread panics while it holds the lock");
+        let mut loaded = 0;
+        while loaded < names.len() {
+            let StoreEvent::Loaded { channel, history, .. } = events.recv_timeout(TIMEOUT).expect("an event comes")
+            else {
                 continue;
             };
             let history = history.unwrap_or_else(|| panic!("{channel} can be had"));
             assert_eq!((history.floor.0, history.kept.len() as u64), (0, history.top.0));
-            told += 1;
+            loaded += 1;
         }
         stage.store.close();
     });
@@ -194,7 +193,7 @@ fn what_is_removed_is_gone_and_the_position_stays() {
         let epoch = stage.append(publication("a", 1)).expect("it is stored").epoch;
         (2..=5).for_each(|n| assert_eq!(stage.offset(publication("a", n)), n));
         stage.remove("a");
-        stage.remove("nobody knows it");
+        stage.remove("unknown");
         let history = stage.load("a", 0, 1_000);
         assert_eq!((history.epoch, history.top.0, history.floor.0, history.kept.len()), (epoch, 5, 5, 0));
         assert_eq!(stage.offset(publication("a", 6)), 6);
@@ -209,7 +208,7 @@ fn a_channel_is_removed_among_publications_of_the_same_commit() {
         let together = Settings { commit_delay: Duration::from_millis(200), commit_size: 1_000, ..settings.clone() };
         let stage = Stage::open(&together);
         assert_eq!(stage.offset(publication("a", 1)), 1);
-        let (sender, placed) = channel();
+        let (sender, appended) = channel();
         let (removes, removed) = channel();
         for n in 2..=5 {
             stage.store.append(Append { done: tells(&sender), ..publication("a", n) });
@@ -217,10 +216,13 @@ fn a_channel_is_removed_among_publications_of_the_same_commit() {
                 stage.store.remove("a".into(), tells(&removes));
             }
         }
-        let offsets_of: Vec<_> =
-            (0..4).map(|_| placed.recv_timeout(PATIENCE).expect("it is told").map(|placed| placed.offset.0)).collect();
+        let offsets_of: Vec<_> = (0..4)
+            .map(|_| {
+                appended.recv_timeout(TIMEOUT).expect("every append gets a result").map(|appended| appended.offset.0)
+            })
+            .collect();
         assert_eq!(offsets_of, [Ok(2), Ok(3), Ok(4), Ok(5)]);
-        assert_eq!(removed.recv_timeout(PATIENCE), Ok(Ok(())));
+        assert_eq!(removed.recv_timeout(TIMEOUT), Ok(Ok(())));
         assert_eq!(stage.offset(publication("a", 6)), 6, "the channel goes on");
         let history = stage.load("a", 0, 100);
         assert_eq!(
@@ -237,13 +239,13 @@ fn a_channel_is_removed_among_publications_of_the_same_commit() {
 }
 
 #[test]
-fn a_channel_that_is_only_asked_for_has_an_epoch_that_lasts() {
+fn a_channel_that_is_only_loaded_has_an_epoch_that_lasts() {
     on_both("asked", |settings| {
         let stage = Stage::open(settings);
-        let asked = stage.load("a", 0, 10);
-        assert_eq!((asked.top.0, asked.floor.0, asked.kept.len()), (0, 0, 0));
-        let run = asked.runs.known.last().expect("there is one").id;
-        assert_eq!(stage.append(publication("a", 1)), Ok(AppendedAt { offset: Offset(1), epoch: asked.epoch, run }));
+        let empty = stage.load("a", 0, 10);
+        assert_eq!((empty.top.0, empty.floor.0, empty.kept.len()), (0, 0, 0));
+        let run = empty.runs.known.last().expect("there is one").id;
+        assert_eq!(stage.append(publication("a", 1)), Ok(AppendedAt { offset: Offset(1), epoch: empty.epoch, run }));
         stage.store.close();
     });
 }
@@ -278,12 +280,12 @@ fn a_row_that_is_not_what_was_stored_is_refused_and_the_store_is_not_healthy() {
         let stage = Stage::open(&settings);
         ["a", "a", "b"].into_iter().for_each(|channel| assert!(stage.append(publication(channel, 1)).is_ok()));
         stage.store.close();
-        let database = rusqlite::Connection::open(&path).expect("nobody else has it");
+        let database = rusqlite::Connection::open(&path).expect("no other process has it open");
         database.execute("UPDATE publication SET data = ?1 WHERE offset = 2", [damaged]).expect("the row is there");
         drop(database);
         let stage = Stage::open(&settings);
         assert_eq!(stage.kept("b").len(), 1, "{name}: another channel is whole");
-        assert!(stage.store.metrics().is_healthy(), "{name}: nobody has read the row");
+        assert!(stage.store.metrics().is_healthy(), "{name}: the row has not been read yet");
         assert_eq!(stage.try_load("a", 0, 10), None, "{name}");
         assert!(!stage.store.metrics().is_healthy(), "{name}");
         assert_eq!(stage.kept("b").len(), 1, "{name}: another channel can still be read");
@@ -297,21 +299,21 @@ fn more_than_may_wait_is_refused_at_once() {
     on_both("full", |settings| {
         let narrow = Settings { commit_queue: 10, commit_size: 1, ..settings.clone() };
         let stage = Stage::open(&narrow);
-        let (sender, answers) = channel();
+        let (sender, results_of_appends) = channel();
         for n in 0..300 {
             stage.store.append(Append { done: tells(&sender), ..publication("a", n) });
         }
-        let outcomes: Vec<_> =
-            (0..300).map(|_| answers.recv_timeout(PATIENCE).expect("everybody is answered")).collect();
-        let stored = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
-        assert!(stored >= 10 && outcomes.contains(&Err(StoreRefusal::QueueFull)), "{stored} were stored");
+        let results: Vec<_> =
+            (0..300).map(|_| results_of_appends.recv_timeout(TIMEOUT).expect("every request gets a result")).collect();
+        let stored = results.iter().filter(|result| result.is_ok()).count();
+        assert!(stored >= 10 && results.contains(&Err(StoreRefusal::QueueFull)), "{stored} were stored");
         assert_eq!(stage.load("a", 0, 1_000).top, Offset(stored as u64));
         stage.store.close();
     });
 }
 
 #[test]
-fn an_address_shows_no_secret() {
+fn the_debug_text_of_an_address_has_no_secret() {
     let url: Url = "postgres://me:secret@db/touchline".parse().expect("it is one");
     assert!(!format!("{url:?}").contains("secret"));
 }
@@ -334,6 +336,6 @@ fn what_is_made_in_sqlite_is_for_its_owner_only() {
     stage.store.close();
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).expect("it is ours");
     Stage::open(&settings).store.close();
-    assert_eq!(mode(&path), 0o644, "what was there is its owner's business");
+    assert_eq!(mode(&path), 0o644, "what was there keeps the rights of its owner");
     std::fs::remove_dir_all(scratch).expect("it is ours");
 }

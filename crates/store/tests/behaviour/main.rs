@@ -3,7 +3,7 @@
 mod bad_items;
 mod directory;
 mod history;
-mod letters;
+mod inbox;
 mod nodes;
 #[path = "../../../lab/src/postgres.rs"]
 mod postgres;

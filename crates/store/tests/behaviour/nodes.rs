@@ -1,4 +1,4 @@
-//! Nodes that share one PostgreSQL: what they hear of each other, and what becomes of one that was away.
+//! Nodes that share one PostgreSQL: notifications between nodes, leases, and a node that was away.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use touchline_protocol::stream::Offset;
 use touchline_store::{Append, Settings, StoreEvent, StoreRefusal};
 
 use crate::postgres::Postgres;
-use crate::stage::{HOUR_MS, PATIENCE, Stage, offsets, on_both, on_postgres, publication, retention, settings};
+use crate::stage::{HOUR_MS, Stage, TIMEOUT, offsets, on_both, on_postgres, publication, retention, settings};
 
 fn node(name: &str, url: &str) -> Stage {
     Stage::open(&Settings { notifier: name.to_owned(), ..settings(url) })
 }
 
-/// Waits until a node is told that it may have missed something.
+/// Waits until a node reports that it may have missed something.
 fn missed(stage: &Stage) {
-    let incoming = stage.incoming.lock().expect("nobody panics with it");
-    while !matches!(incoming.recv_timeout(PATIENCE).expect("it comes"), StoreEvent::Missed) {}
+    let events = stage.events.lock().expect("no test thread panics while it holds the lock");
+    while !matches!(events.recv_timeout(TIMEOUT).expect("an event comes"), StoreEvent::Missed) {}
 }
 
 #[test]
@@ -28,13 +28,17 @@ fn a_burst_beyond_the_size_can_still_be_read_by_nodes_that_are_told_of_it() {
         let one = Stage::open(&Settings { notifier: "one".to_owned(), ..together });
         (1..=29).for_each(|n| one.store.append(Append { retention: retention(10, HOUR_MS), ..publication("a", n) }));
         assert_eq!(one.offset(Append { retention: retention(10, HOUR_MS), ..publication("a", 30) }), 30);
-        let heard = two.load("a", 2, 10);
-        assert_eq!((heard.floor.0, heard.kept.len()), (2, 28), "what its subscribers have not had");
-        one.wait_until("it goes when everybody has had the time to read it", |one| {
+        let history = two.load("a", 2, 10);
+        assert_eq!(
+            (history.floor.0, history.kept.len()),
+            (2, 28),
+            "publications that its subscribers have not received"
+        );
+        one.wait_until("it is deleted when every node has had the time to read it", |one| {
             one.offset(Append { retention: retention(10, HOUR_MS), ..publication("a", 0) });
             two.load("a", 2, 10).floor > Offset(2)
         });
-        assert_eq!(two.load("a", 0, 10).kept.len(), 10, "who comes anew is given what the channel keeps");
+        assert_eq!(two.load("a", 0, 10).kept.len(), 10, "a new subscriber gets what the channel keeps");
         one.remove("a");
         assert_eq!(two.load("a", 2, 10).kept.len(), 0, "what is removed is gone at once");
         one.store.close();
@@ -43,7 +47,7 @@ fn a_burst_beyond_the_size_can_still_be_read_by_nodes_that_are_told_of_it() {
 }
 
 #[test]
-fn a_node_whose_lease_ran_out_looks_once_what_was_under_way_is_stored() {
+fn a_node_whose_lease_ran_out_catches_up_once_what_was_under_way_is_stored() {
     on_postgres("lapsed", |url, postgres| {
         let one = node("one", url);
         // The writer and the listener have come, each of them.
@@ -51,19 +55,21 @@ fn a_node_whose_lease_ran_out_looks_once_what_was_under_way_is_stored() {
         missed(&one);
         assert_eq!(one.offset(publication("a", 1)), 1);
         postgres.sql("UPDATE touchline.lease SET expires = clock_timestamp() - interval '1 s'");
-        // Another node's batch begins while the lease is lapsed, so it tells nobody, and is committed after the lease
+        // Another node's batch begins while the lease is lapsed, so it notifies none, and is committed after the lease
         // is live again.
         let batch = "BEGIN; SELECT pg_advisory_xact_lock_shared(8390891508474246766); \
-            SELECT touchline.append('{a}', '{4102444800000}', '{\"2\"}', '{\"\"}', '{0}', '{\"\"}', '{100}', \
+            SELECT touchline.append('{a}', '{4102444800000}', '{\"2\"}', '{\"\"}', '{0}', '{\"\"}', \
+                '{100}', \
             '{3600000}', '{3600000}', '{7}', 'two'); \
             DO $$ BEGIN \
-              WHILE (SELECT beat FROM touchline.lease WHERE node = 'one') < 2 LOOP PERFORM pg_sleep(0.05); END LOOP; \
+              WHILE (SELECT beat FROM touchline.lease WHERE node = 'one') < 2 \
+                LOOP PERFORM pg_sleep(0.05); END LOOP; \
             END $$; \
             SELECT pg_sleep(0.5); COMMIT";
         std::thread::scope(|scope| {
             scope.spawn(|| postgres.sql(batch));
             missed(&one);
-            assert_eq!(one.load("a", 0, 100).top, Offset(2), "it is there when the node is told to look");
+            assert_eq!(one.load("a", 0, 100).top, Offset(2), "it is stored when the node reports `Missed`");
         });
         one.store.close();
     });
@@ -78,7 +84,7 @@ fn a_node_that_stops_gives_its_lease_up() {
         assert_eq!(postgres.sql("SELECT count(*) FROM touchline.lease"), "0");
         let two = node("two", url);
         let second = two.append(publication("a", 2)).expect("it is stored");
-        assert_ne!(second.run, first.run, "nobody was there who would know what happened to the database meanwhile");
+        assert_ne!(second.run, first.run, "no node knows what happened to the database meanwhile");
         two.store.close();
     });
 }
@@ -89,7 +95,7 @@ fn is_begun_anew_after(name: &str, loss: &str) {
         let first = stage.append(publication("a", 1)).expect("it is stored");
         postgres.sql(loss);
         stage.wait_until("it goes on in a new run", |stage| {
-            stage.append(publication("b", 1)).is_ok_and(|placed| placed.run != first.run)
+            stage.append(publication("b", 1)).is_ok_and(|appended| appended.run != first.run)
         });
         stage.wait_until("and is healthy", |stage| stage.store.metrics().is_healthy());
         assert_eq!(offsets(&stage.kept("b")), [1]);
@@ -110,12 +116,10 @@ fn a_database_that_was_emptied_is_taken_up_again() {
 }
 
 #[test]
-fn a_writer_that_has_ended_is_a_failure_and_no_full_queue() {
+fn a_writer_that_has_ended_is_a_failure_and_not_a_full_queue() {
     on_both("ended", |settings| {
         let stage = Stage::open(settings);
-        stage
-            .store
-            .append(Append { done: Box::new(|_| panic!("whoever is told has a defect")), ..publication("a", 1) });
+        stage.store.append(Append { done: Box::new(|_| panic!("a defect of the callback")), ..publication("a", 1) });
         stage.wait_until("the node is not ready any more", |stage| !stage.store.metrics().is_healthy());
         stage.wait_until("nothing is taken any more", |stage| {
             stage.append(publication("a", 2)) == Err(StoreRefusal::Failed)

@@ -1,4 +1,4 @@
-//! Runs: whoever saw what a database has lost since is told from all others.
+//! Runs: positions of publications that a database has lost differ from all positions of its present history.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,20 +20,20 @@ fn current(history: &StoredHistory) -> u64 {
 }
 
 #[test]
-fn a_backup_that_is_restored_tells_who_saw_what_is_lost() {
+fn a_restored_backup_marks_the_positions_that_are_lost() {
     let scratch = std::env::temp_dir().join(format!("touchline-store-runs-{}", std::process::id()));
     let path = |name: &str| -> PathBuf { scratch.join(name) };
     let open = || Stage::open(&settings(&format!("sqlite:{}", path("primary.db").display())));
     let stage = open();
-    let placed: Vec<_> = (1..=5).map(|n| stage.append(publication("a", n)).expect("it is stored")).collect();
-    let first = placed[0].run;
+    let appended: Vec<_> = (1..=5).map(|n| stage.append(publication("a", n)).expect("it is stored")).collect();
+    let first = appended[0].run;
     let backup = rusqlite::Connection::open(path("primary.db")).expect("it opens");
     backup.execute("VACUUM INTO ?1", [path("copy.db").to_str().expect("it is text")]).expect("it is copied");
     drop(backup);
     (6..=10).for_each(|n| assert_eq!(stage.offset(publication("a", n)), n));
     stage.store.close();
     let second = open();
-    assert_eq!(end(&second.load("a", 0, 100), first), Some(10), "a restart alone loses nobody's position");
+    assert_eq!(end(&second.load("a", 0, 100), first), Some(10), "all positions stay valid after a restart");
     let of_second = second.append(publication("a", 11)).expect("it is stored").run;
     assert_ne!(of_second, first);
     assert_eq!(end(&second.load("a", 0, 100), first), Some(10));
@@ -46,8 +46,8 @@ fn a_backup_that_is_restored_tells_who_saw_what_is_lost() {
     assert_eq!(third.offset(publication("a", 600)), 6, "its offsets are given once more");
     (7..=12).for_each(|n| assert_eq!(third.offset(publication("a", 100 * n)), n));
     let history = third.load("a", 0, 100);
-    assert_eq!(end(&history, first), Some(5), "whoever saw 6 to 10 of the first run saw what is lost");
-    assert_eq!(end(&history, of_second), None, "and all that saw the second");
+    assert_eq!(end(&history, first), Some(5), "6 to 10 of the first run are lost");
+    assert_eq!(end(&history, of_second), None, "and the whole second run");
     assert_eq!(end(&history, current(&history)), Some(12));
     third.store.close();
     std::fs::remove_dir_all(scratch).expect("it is ours");
@@ -90,14 +90,14 @@ fn a_row_of_a_later_version_is_refused_and_not_misread() {
         execute(given, &["UPDATE touchline.publication SET format = 2"]);
         let stage = Stage::open(given);
         stage.store.load("a".into(), behind(0), 100, 1_000);
-        let incoming = stage.incoming.lock().expect("nobody panics with it");
+        let events = stage.events.lock().expect("no test thread panics while it holds the lock");
         loop {
-            match incoming.recv_timeout(Duration::from_secs(30)).expect("it comes") {
+            match events.recv_timeout(Duration::from_secs(30)).expect("an event comes") {
                 touchline_store::StoreEvent::Loaded { history, .. } => break assert_eq!(history, None),
                 _ => continue,
             }
         }
-        drop(incoming);
+        drop(events);
         stage.store.close();
     });
 }
@@ -105,8 +105,8 @@ fn a_row_of_a_later_version_is_refused_and_not_misread() {
 /// Rows as version 0.1 writes them. Later versions must read them as they stand here, after their migrations.
 const ROWS_1: [&str; 5] = [
     r#"INSERT INTO touchline.channel
-         (id, name, epoch, top, oldest, version, version_epoch, ttl_ms, meta_ttl_ms, due_ms, run)
-       VALUES (5, 'news', 7, 2, 1, 3, 'v', 3600000, 3600000, 9223372036854775807, 40)"#,
+         (id, name, epoch, top, oldest, version, version_epoch, ttl_ms, meta_ttl_ms, due_ms,
+       run) VALUES (5, 'news', 7, 2, 1, 3, 'v', 3600000, 3600000, 9223372036854775807, 40)"#,
     r#"INSERT INTO touchline.channel_run (channel, run, first) VALUES (5, 40, 1)"#,
     r#"INSERT INTO touchline.publication (channel, "offset", time_ms, format, data)
        VALUES (5, 1, 4102444800000, 1, CAST('{"data":1}' AS DATA)),
@@ -133,47 +133,49 @@ fn rows_of_the_first_version_are_read() {
         assert_eq!(texts, [r#"{"data":1}"#, r#"{"data":2,"new":[]}"#], "with what is not known here");
         assert_eq!(stage.offset(touchline_store::Append { key: "k".into(), ..publication("news", 1) }), 2);
         stage.store.inbox_messages("s".into(), "n".into(), 0, 10);
-        let incoming = stage.incoming.lock().expect("nobody panics with it");
+        let events = stage.events.lock().expect("no test thread panics while it holds the lock");
         loop {
-            match incoming.recv_timeout(Duration::from_secs(30)).expect("it comes") {
-                touchline_store::StoreEvent::InboxMessages { letters, .. } => {
-                    break assert_eq!(letters, Some(vec![(9, r#"{"data":3}"#.into())]));
+            match events.recv_timeout(Duration::from_secs(30)).expect("an event comes") {
+                touchline_store::StoreEvent::InboxMessages { letters: messages, .. } => {
+                    break assert_eq!(messages, Some(vec![(9, r#"{"data":3}"#.into())]));
                 }
                 _ => continue,
             }
         }
-        drop(incoming);
+        drop(events);
         stage.store.close();
     });
 }
 
 #[test]
-fn nodes_on_one_postgresql_share_a_run_and_hear_each_other() {
+fn nodes_on_one_postgresql_share_a_run_and_notify_each_other() {
     crate::stage::on_postgres("shared", |url, postgres| {
         let of = |node: &str| Settings { notifier: node.to_owned(), ..settings(url) };
         let one = Stage::open(&of("one"));
         let first = one.append(publication("a", 1)).expect("it is stored");
         let two = Stage::open(&of("two"));
         assert_eq!(two.append(publication("a", 2)).expect("it is stored").run, first.run, "another node is there");
-        one.wait_until("what the other has stored is heard of", |one| {
-            let incoming = one.incoming.lock().expect("nobody panics with it");
+        one.wait_until("the publication of the other node is reported", |one| {
+            let events = one.events.lock().expect("no test thread panics while it holds the lock");
             let second = touchline_store::AppendedAt { offset: Offset(2), ..first };
-            incoming.try_iter().any(
-                |incoming| matches!(incoming, touchline_store::StoreEvent::Grown { placed, .. } if placed == second),
-            )
+            events
+                .try_iter()
+                .any(|event| matches!(event, touchline_store::StoreEvent::Grown { placed, .. } if placed == second))
         });
         // The database is set back under them, as by a restore into the same tables: their leases are older than what
         // they remember.
         postgres.sql(
-            "DELETE FROM touchline.publication WHERE \"offset\" = 2; UPDATE touchline.channel SET top = 1; \
+            "DELETE FROM touchline.publication WHERE \"offset\" = 2; \
+             UPDATE touchline.channel SET top = 1; \
              UPDATE touchline.lease SET beat = 0",
         );
         postgres.sql(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() \
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+                 WHERE pid <> pg_backend_pid() \
              AND application_name = 'touchline'",
         );
         one.wait_until("a new run begins", |one| {
-            one.append(publication("b", 1)).is_ok_and(|placed| placed.run != first.run)
+            one.append(publication("b", 1)).is_ok_and(|appended| appended.run != first.run)
         });
         let again = one.append(publication("a", 20)).expect("it is stored");
         assert_eq!(again.offset, Offset(2));

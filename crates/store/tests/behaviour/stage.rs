@@ -1,4 +1,4 @@
-//! A store in a test's hands, on each of the databases.
+//! A store under test, on each of the databases.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -11,13 +11,13 @@ use touchline_store::{
     Append, AppendedAt, PAYLOAD_HEAD_SIZE, Settings, Store, StoreEvent, StoreRefusal, StoredHistory, Url,
 };
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) const HOUR_MS: u64 = 3_600_000;
 
-/// A store, and what comes of it.
+/// A store, and its events.
 pub(crate) struct Stage {
     pub(crate) store: Store,
-    pub(crate) incoming: Mutex<Receiver<StoreEvent>>,
+    pub(crate) events: Mutex<Receiver<StoreEvent>>,
 }
 
 /// What a channel keeps that remembers its position as long as its publications.
@@ -30,7 +30,7 @@ pub(crate) fn behind(offset: u64) -> LoadId {
     LoadId { behind: Offset(offset), number: 0 }
 }
 
-/// A publication with what most of them have.
+/// A publication with the usual options.
 pub(crate) fn publication(channel: &str, n: u64) -> Append {
     let mut payload = vec![b'P'; PAYLOAD_HEAD_SIZE];
     payload.extend_from_slice(format!(r#"{{"data":{n}}}"#).as_bytes());
@@ -46,13 +46,13 @@ pub(crate) fn publication(channel: &str, n: u64) -> Append {
     }
 }
 
-/// Tells what comes of something.
+/// A callback that sends the result to a channel.
 pub(crate) fn tells<T: Send + 'static>(
     to: &Sender<Result<T, StoreRefusal>>,
 ) -> Box<dyn FnOnce(Result<T, StoreRefusal>) + Send> {
     let to = to.clone();
-    Box::new(move |outcome| {
-        let _ = to.send(outcome);
+    Box::new(move |result| {
+        let _ = to.send(result);
     })
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn settings(url: &str) -> Settings {
     Settings {
         primary: url.parse().expect("the address is good"),
         tls_ca: String::new(),
-        timeout: PATIENCE,
+        timeout: TIMEOUT,
         notifier: String::new(),
         retention: Arc::new(|_| None),
         migrates: true,
@@ -78,59 +78,59 @@ pub(crate) fn settings(url: &str) -> Settings {
 
 impl Stage {
     pub(crate) fn open(settings: &Settings) -> Self {
-        let (sender, incoming) = channel();
+        let (sender, events) = channel();
         let sender = Mutex::new(sender);
-        let hand = move |incoming| {
-            // Nobody listens any more at the end of a test.
-            let _ = sender.lock().expect("nobody panics with it").send(incoming);
+        let sink = move |event| {
+            // At the end of a test the receiver is dropped.
+            let _ = sender.lock().expect("no test thread panics while it holds the lock").send(event);
         };
-        Stage { store: Store::open(settings, hand).expect("the store opens"), incoming: Mutex::new(incoming) }
+        Stage { store: Store::open(settings, sink).expect("the store opens"), events: Mutex::new(events) }
     }
 
     pub(crate) fn append(&self, mut append: Append) -> Result<AppendedAt, StoreRefusal> {
-        let (sender, answer) = channel();
+        let (sender, reply) = channel();
         append.done = tells(&sender);
         self.store.append(append);
-        answer.recv_timeout(PATIENCE).expect("it is answered")
+        reply.recv_timeout(TIMEOUT).expect("the request gets a reply")
     }
 
     pub(crate) fn offset(&self, append: Append) -> u64 {
         self.append(append).expect("it is stored").offset.0
     }
 
-    /// The history behind an offset.
+    /// The history after an offset.
     pub(crate) fn load(&self, of: &str, offset: u64, size: usize) -> StoredHistory {
-        self.try_load(of, offset, size).expect("it can be had")
+        self.try_load(of, offset, size).expect("the history can be read")
     }
 
-    /// The same; none = it is refused.
+    /// The history after an offset; none = it cannot be read.
     pub(crate) fn try_load(&self, of: &str, offset: u64, size: usize) -> Option<StoredHistory> {
         self.store.load(of.into(), behind(offset), size, HOUR_MS);
-        let incoming = self.incoming.lock().expect("nobody panics with it");
+        let events = self.events.lock().expect("no test thread panics while it holds the lock");
         loop {
-            match incoming.recv_timeout(PATIENCE).expect("it comes") {
+            match events.recv_timeout(TIMEOUT).expect("an event comes") {
                 StoreEvent::Loaded { channel, history, .. } if &*channel == of => return history,
                 _ => {}
             }
         }
     }
 
-    /// Offsets and numbers of a history.
+    /// Offsets and objects of a history.
     pub(crate) fn kept(&self, of: &str) -> Vec<(u64, String)> {
         let text = |object: &Bytes| String::from_utf8_lossy(object).into_owned();
         self.load(of, 0, 1_000).kept.iter().map(|kept| (kept.offset.0, text(&kept.object))).collect()
     }
 
     pub(crate) fn remove(&self, of: &str) {
-        let (sender, answer) = channel();
+        let (sender, reply) = channel();
         self.store.remove(of.into(), tells(&sender));
-        assert_eq!(answer.recv_timeout(PATIENCE), Ok(Ok(())));
+        assert_eq!(reply.recv_timeout(TIMEOUT), Ok(Ok(())));
     }
 
     pub(crate) fn wait_until(&self, what: &str, condition: impl Fn(&Self) -> bool) {
         let began = Instant::now();
         while !condition(self) {
-            assert!(began.elapsed() < PATIENCE, "in vain: {what}");
+            assert!(began.elapsed() < TIMEOUT, "timed out waiting until {what}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -140,7 +140,7 @@ pub(crate) fn offsets(kept: &[(u64, String)]) -> Vec<u64> {
     kept.iter().map(|(offset, _)| *offset).collect()
 }
 
-/// Carries statements out behind the store's back. In PostgreSQL tables are in a schema.
+/// Runs statements without the store. In PostgreSQL the tables are in a schema.
 pub(crate) fn execute(settings: &Settings, statements: &[&str]) {
     for statement in statements {
         match &settings.primary {
@@ -160,7 +160,7 @@ pub(crate) fn execute(settings: &Settings, statements: &[&str]) {
     }
 }
 
-/// A directory of a test's own.
+/// The directory of one test.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {
@@ -174,7 +174,7 @@ pub(crate) fn on_both(name: &str, test: impl Fn(&Settings)) {
     on_each(name, |url| test(&settings(url)));
 }
 
-/// Runs a test with PostgreSQL in its hands.
+/// Runs a test that also controls the PostgreSQL server.
 pub(crate) fn on_postgres(name: &str, test: impl Fn(&str, &crate::postgres::Postgres)) {
     let scratch = Scratch(std::env::temp_dir().join(format!("touchline-store-{name}-{}", std::process::id())));
     let postgres = crate::postgres::Postgres::start(&scratch.0);

@@ -1,4 +1,4 @@
-//! Statistics: rows in, curves and tops out, the same on both databases; and nothing that waits for them.
+//! Statistics: rows are written, curves and rankings are read, the same on both databases; recording never blocks.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::channel;
@@ -10,7 +10,7 @@ use touchline_store::stats::{
     Curve, EventCount, Point, Range, RankBy, RankedItem, Row, Stats, StatsQuery, StatsResult, StatsSettings,
 };
 
-use crate::stage::{PATIENCE, now_ms, on_each};
+use crate::stage::{TIMEOUT, now_ms, on_each};
 
 const HOUR_S: u64 = 3_600;
 
@@ -18,7 +18,7 @@ fn settings(url: &str) -> StatsSettings {
     StatsSettings {
         url: url.parse().expect("the address is good"),
         tls_ca: String::new(),
-        timeout: PATIENCE,
+        timeout: TIMEOUT,
         migrates: true,
         queue_size: 100_000,
         pool_size: 2,
@@ -30,25 +30,25 @@ fn settings(url: &str) -> StatsSettings {
 fn settle(stats: &Stats) {
     let began = Instant::now();
     while stats.figures().waiting.load(Relaxed) > 0 {
-        assert!(began.elapsed() < PATIENCE, "it is written in the end");
+        assert!(began.elapsed() < TIMEOUT, "it is written in the end");
         std::thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(stats.figures().dropped.load(Relaxed), 0);
 }
 
-fn ask(stats: &Stats, question: StatsQuery) -> StatsResult {
-    let (sender, answer) = channel();
+fn ask(stats: &Stats, query: StatsQuery) -> StatsResult {
+    let (sender, reply) = channel();
     stats.ask(
-        question,
-        Box::new(move |found| {
-            let _ = sender.send(found);
+        query,
+        Box::new(move |result| {
+            let _ = sender.send(result);
         }),
     );
-    answer.recv_timeout(PATIENCE).expect("it is answered").expect("it can be answered")
+    reply.recv_timeout(TIMEOUT).expect("the query gets a reply").expect("the query succeeds")
 }
 
-fn top(stats: &Stats, of: RankBy, range: Range) -> Vec<(String, [u64; 2])> {
-    match ask(stats, StatsQuery::Top { rank_by: of, range, limit: 3 }) {
+fn top(stats: &Stats, rank_by: RankBy, range: Range) -> Vec<(String, [u64; 2])> {
+    match ask(stats, StatsQuery::Top { rank_by, range, limit: 3 }) {
         StatsResult::Top(all) => all.into_iter().map(|RankedItem { name, figures }| (name, figures)).collect(),
         other => panic!("{other:?}"),
     }
@@ -145,8 +145,8 @@ fn events_connections_and_traffic_are_counted() {
         assert_eq!(top(&stats, RankBy::Codes, range), [owned("1006", [2, 2_500]), owned("1000", [1, 1_000])]);
         assert_eq!(top(&stats, RankBy::Namespaces, range), [owned("match", [1_100, 13])]);
         let events = |name: &str, by: &str, step_s, limit| {
-            let question = StatsQuery::Events { name: name.into(), by: by.into(), range, step_s, limit };
-            match ask(&stats, question) {
+            let query = StatsQuery::Events { name: name.into(), by: by.into(), range, step_s, limit };
+            match ask(&stats, query) {
                 StatsResult::Events(all) => all
                     .into_iter()
                     .map(|EventCount { time_s, name, value, count }| (time_s - start_s, name, value, count))
@@ -200,18 +200,18 @@ fn what_is_too_old_goes_and_what_has_no_room_is_counted() {
         .expect("it opens");
         let began = Instant::now();
         while count(&stats) > 10 {
-            assert!(began.elapsed() < PATIENCE, "the old ones go");
+            assert!(began.elapsed() < TIMEOUT, "the old ones go");
             std::thread::sleep(Duration::from_millis(20));
         }
         assert_eq!(count(&stats), 10, "and no other");
         (0..100_000).for_each(|_| stats.record(event(now_ms())));
-        let figures = stats.figures();
+        let metrics = stats.figures();
         let began = Instant::now();
-        while figures.waiting.load(Relaxed) > 0 {
-            assert!(began.elapsed() < PATIENCE, "what was taken is written");
+        while metrics.waiting.load(Relaxed) > 0 {
+            assert!(began.elapsed() < TIMEOUT, "what was taken is written");
             std::thread::sleep(Duration::from_millis(5));
         }
-        let (written, dropped) = (figures.written.load(Relaxed), figures.dropped.load(Relaxed));
+        let (written, dropped) = (metrics.written.load(Relaxed), metrics.dropped.load(Relaxed));
         assert!(written >= 100 && dropped > 0, "{written} {dropped}");
         assert_eq!(written + dropped, 100_000);
         assert_eq!(count(&stats), 10 + written);
@@ -232,15 +232,15 @@ fn a_row_that_can_not_be_kept_is_dropped_alone() {
         }
         let began = Instant::now();
         while stats.figures().waiting.load(Relaxed) > 0 {
-            assert!(began.elapsed() < PATIENCE, "it is written in the end");
+            assert!(began.elapsed() < TIMEOUT, "it is written in the end");
             std::thread::sleep(Duration::from_millis(5));
         }
-        let figures = stats.figures();
+        let metrics = stats.figures();
         assert_eq!(
-            [figures.written.load(Relaxed), figures.dropped.load(Relaxed), figures.failures.load(Relaxed)],
+            [metrics.written.load(Relaxed), metrics.dropped.load(Relaxed), metrics.failures.load(Relaxed)],
             [19, 1, 0]
         );
-        assert!(figures.is_healthy());
+        assert!(metrics.is_healthy());
         stats.close();
     });
 }

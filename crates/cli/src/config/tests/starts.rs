@@ -160,7 +160,7 @@ fn a_check_refuses_what_a_start_would() {
         (format!("{database} = \"sqlite:{}\"", path("data")), "data can't be used: is a directory"),
         (
             format!("{database} = \"sqlite:{}\"", path("junk.db")),
-            "junk.db can't be used: it is there, and no SQLite database",
+            "junk.db can't be used: the file exists and is not an SQLite database",
         ),
         (
             format!(
