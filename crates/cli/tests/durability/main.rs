@@ -288,7 +288,8 @@ fn a_slow_postgresql_stops_only_those_who_need_it() {
                 .sql("BEGIN; LOCK TABLE touchline.publication IN ACCESS EXCLUSIVE MODE; SELECT pg_sleep(6); COMMIT;");
             is_over.store(true, Relaxed);
         });
-        let locks = "SELECT count(*) FROM pg_locks WHERE relation = 'touchline.publication'::regclass AND mode = 'AccessExclusiveLock' AND granted";
+        let locks = "SELECT count(*) FROM pg_locks WHERE relation = 'touchline.publication'::regclass \
+                     AND mode = 'AccessExclusiveLock' AND granted";
         while postgres.sql(locks) == "0" {
             std::thread::sleep(Duration::from_millis(20));
         }

@@ -271,14 +271,14 @@ fn what_would_let_in_more_than_was_configured_is_refused() {
     assert_eq!(
         texts(&toml(token)),
         [
-            "Error c.toml:1:14: not supported yet: client.token.issuer_regex; without it, tokens that it refuses would be good"
+            "Error c.toml:1:14: not supported yet: client.token.issuer_regex; ignoring it would accept tokens that it rejects"
         ]
     );
     for proxy in ["client.proxy.connect.enabled = true", "client.proxy.connect.enabled = \"true\""] {
         let open = format!("{proxy}\nclient.allow_anonymous_connect_without_token = true");
         let found = texts(&toml(&open));
         assert!(
-            found[0].starts_with("Error") && found[0].contains("would let in whom your backend refuses"),
+            found[0].starts_with("Error") && found[0].contains("would admit users that your backend refuses"),
             "{found:?}"
         );
         assert!(texts(&toml(proxy)).iter().all(|text| text.starts_with("Warning")), "tokens decide");
@@ -294,7 +294,10 @@ fn what_would_let_in_more_than_was_configured_is_refused() {
         assert!(closed.configuration.is_some(), "{variable}: tokens decide");
     }
     let blocked = texts(&toml("user_block.persistence_engine = \"redis\""));
-    assert!(blocked[0].starts_with("Error") && blocked[0].contains("whom it keeps out would be let in"), "{blocked:?}");
+    assert!(
+        blocked[0].starts_with("Error") && blocked[0].contains("would admit users that it keeps out"),
+        "{blocked:?}"
+    );
     let proxied =
         "[[channel.namespaces]]\nname = \"chat\"\npublish_proxy_enabled = true\nallow_publish_for_subscriber = true";
     let found = texts(&toml(proxied));
@@ -594,7 +597,10 @@ fn a_port_with_tls_has_one_certificate() {
         (format!("{autocert}\n[tcp.tls]\nenabled = true\n{files}"), None),
         (format!("{autocert}\n[http_server.tls]\n{files}"), Some("a port has one certificate")),
         ("[http_server.tls_autocert]\nenabled = true".into(), Some("host_whitelist: missing")),
-        ("[http_server.tls_autocert]\nhost_whitelist = [\"*.example\"]".into(), Some("\"*.example\" is no host name")),
+        (
+            "[http_server.tls_autocert]\nhost_whitelist = [\"*.example\"]".into(),
+            Some("\"*.example\" is not a host name"),
+        ),
     ] {
         let file = File::new("c.toml", &text);
         let read = read(&Sources { file: Some(file.0.clone()), ..Sources::default() }).into_result();
@@ -664,13 +670,15 @@ fn development_fills_in_what_is_absent_and_nothing_else() {
 fn the_documented_defaults_are_the_real_ones() {
     let mut tree = low::ConfigNode::empty_table(low::Location::Defaults);
     let mut namespace = low::ConfigNode::empty_table(low::Location::Defaults);
-    let written =
-        |key: &Key| low::ConfigNode { place: low::Location::Defaults, value: low::Value::Text(key.default.to_owned()) };
+    let written = |key: &Key| low::ConfigNode {
+        location: low::Location::Defaults,
+        value: low::Value::Text(key.default.to_owned()),
+    };
     KEYS.iter().for_each(|key| tree.set(key.path, written(key)));
     OPTIONS
         .iter()
         .for_each(|option| tree.set(&format!("{}.{}", keys::WITHOUT_NAMESPACE, option.path), written(option)));
-    namespace.set("name", low::ConfigNode { place: low::Location::Defaults, value: low::Value::Text("x".into()) });
+    namespace.set("name", low::ConfigNode { location: low::Location::Defaults, value: low::Value::Text("x".into()) });
     let mut findings = Vec::new();
     let mut found = high::interpret(&tree, &mut findings).expect("defaults are good").settings;
     // An endpoint's empty prefix stands for the path that the table shows.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::is_up_to_date;
 use crate::config::keys::{KEYS, Key, Kind, OPTIONS, SCOPE_OPTIONS};
-use crate::config::unsupported::{Disposition, THEIR_OPTIONS, THEIRS, Theirs};
+use crate::config::unsupported::{Disposition, UNSUPPORTED, UNSUPPORTED_OPTIONS, UnsupportedKey};
 
 const HEAD: &str = r#"# Configuration
 
@@ -109,7 +109,7 @@ fn reference() -> String {
     heading(&mut text);
     SCOPE_OPTIONS.iter().for_each(|key| row(&mut text, key));
     text.push_str(SECRETS);
-    theirs(&mut text);
+    unsupported_keys(&mut text);
     text
 }
 
@@ -137,20 +137,20 @@ fn row(text: &mut String, key: &Key) {
     let _ = writeln!(text, "| `{}`{own} | {kind} | {default} | {} |", key.path, key.meaning);
 }
 
-fn theirs(text: &mut String) {
+fn unsupported_keys(text: &mut String) {
     text.push_str("\n## Keys of Centrifugo 6 that are not supported yet\n\nLeft out with a warning, each with all beneath it:\n\n");
     let all = || {
-        THEIRS
+        UNSUPPORTED
             .iter()
-            .map(|theirs| (String::new(), theirs))
-            .chain(THEIR_OPTIONS.iter().map(|theirs| ("option ".to_owned(), theirs)))
+            .map(|unsupported_key| (String::new(), unsupported_key))
+            .chain(UNSUPPORTED_OPTIONS.iter().map(|unsupported_key| ("option ".to_owned(), unsupported_key)))
     };
-    list(text, all(), |fate| match fate {
+    list(text, all(), |disposition| match disposition {
         Disposition::LeftOut(consequence) => Some(consequence),
         _ => None,
     });
     text.push_str("\nRefused:\n\n");
-    list(text, all(), |fate| match fate {
+    list(text, all(), |disposition| match disposition {
         Disposition::Refused(reason) => Some(reason),
         _ => None,
     });
@@ -158,7 +158,7 @@ fn theirs(text: &mut String) {
     text.push_str("- without a cluster (`cluster.engine`), an `engine.type` other than `memory`; `broker`, `presence_manager`, `map_broker` or `controller` that are enabled with another `type`; and `brokers`, `presence_managers` or `map_brokers` with an entry: nodes would serve apart. With a cluster they are left out with a warning\n");
     text.push_str("- options `subscribe_proxy_enabled`, `subscribe_stream_proxy_enabled` and `publish_proxy_enabled` beside an `allow_…` permission that would then hold without asking the backend\n");
     text.push_str("\nLeft out in silence, because they change nothing here:\n\n");
-    list(text, all(), |fate| if fate == Disposition::Ignored { Some("") } else { None });
+    list(text, all(), |disposition| if disposition == Disposition::Ignored { Some("") } else { None });
 }
 
 /// Keys that are refused where leaving them out would split a cluster or open a door.
@@ -179,14 +179,15 @@ const ALSO_REFUSED: [&str; 12] = [
 
 fn list<'a>(
     text: &mut String,
-    all: impl Iterator<Item = (String, &'a Theirs)>,
+    all: impl Iterator<Item = (String, &'a UnsupportedKey)>,
     take: fn(Disposition) -> Option<&'static str>,
 ) {
-    for (prefix, theirs) in all {
-        if let Some(note) = take(theirs.fate) {
+    for (prefix, unsupported_key) in all {
+        if let Some(note) = take(unsupported_key.disposition) {
             let note = if note.is_empty() { String::new() } else { format!(": {note}") };
-            let also = if ALSO_REFUSED.contains(&theirs.path) { " (in one case refused, see below)" } else { "" };
-            let _ = writeln!(text, "- {prefix}`{}`{also}{note}", theirs.path);
+            let also =
+                if ALSO_REFUSED.contains(&unsupported_key.path) { " (in one case refused, see below)" } else { "" };
+            let _ = writeln!(text, "- {prefix}`{}`{also}{note}", unsupported_key.path);
         }
     }
 }
