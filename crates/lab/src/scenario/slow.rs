@@ -98,10 +98,13 @@ fn prepare(postgres: &Postgres) -> String {
 fn make_slow(postgres: &Postgres) {
     let nap = NAP.as_secs_f64();
     postgres.sql(&format!(
-        "INSERT INTO touchline.channel (name, epoch, top, oldest, version, version_epoch, ttl_ms, meta_ttl_ms, due_ms, run) \
+        "INSERT INTO touchline.channel \
+         (name, epoch, top, oldest, version, version_epoch, ttl_ms, meta_ttl_ms, due_ms, run) \
          SELECT 'durable:slow' || n, n, 0, 1, 0, '', 0, 0, 9223372036854775807, 0 FROM generate_series(1, 100000) n; \
-         ALTER TABLE touchline.channel ENABLE ROW LEVEL SECURITY; ALTER TABLE touchline.channel FORCE ROW LEVEL SECURITY; \
-         CREATE POLICY slow ON touchline.channel USING (CASE WHEN name LIKE 'durable:slow%' THEN pg_sleep({nap})::text = '' ELSE true END) \
+         ALTER TABLE touchline.channel ENABLE ROW LEVEL SECURITY; \
+         ALTER TABLE touchline.channel FORCE ROW LEVEL SECURITY; \
+         CREATE POLICY slow ON touchline.channel USING \
+         (CASE WHEN name LIKE 'durable:slow%' THEN pg_sleep({nap})::text = '' ELSE true END) \
          WITH CHECK (true)"
     ));
     // PostgreSQL would vacuum so many new rows by itself at some time; it does so now, before the measurement.

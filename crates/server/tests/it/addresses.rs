@@ -80,7 +80,8 @@ fn streams_of_http_have_the_address_of_their_request() {
         let body = r#"{"id":1,"connect":{}}"#;
         let length = body.len();
         let request = format!(
-            "POST /connection/http_stream HTTP/1.1\r\nHost: t\r\nX-Forwarded-For: {address}\r\nContent-Length: {length}\r\n\r\n{body}"
+            "POST /connection/http_stream HTTP/1.1\r\nHost: t\r\nX-Forwarded-For: {address}\r\n\
+             Content-Length: {length}\r\n\r\n{body}"
         );
         socket.write_all(request.as_bytes()).expect("the server listens");
         assert!(head_of(&mut socket).starts_with("HTTP/1.1 200"));

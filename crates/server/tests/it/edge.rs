@@ -78,8 +78,8 @@ fn a_token_that_is_for_a_channel_opens_no_connection() {
         }
         let mut client = server.websocket();
         client.ask(json!({"id": 1, "connect": {"token": token(json!({"sub": "ann"}))}}));
-        let reply = client
-            .ask(json!({"id": 2, "subscribe": {"channel": "closed:a", "token": token(json!({"sub": "ann", "channel": "closed:a"}))}}));
+        let own = token(json!({"sub": "ann", "channel": "closed:a"}));
+        let reply = client.ask(json!({"id": 2, "subscribe": {"channel": "closed:a", "token": own}}));
         assert!(reply["subscribe"].is_object(), "it is good for its channel: {reply}");
         client.send_json(json!({"id": 3, "refresh": {"token": token(json!({"sub": "ann", "channel": "closed:a"}))}}));
         assert!(matches!(client.close(), Heard::Close(3500, _)), "and for no refresh");
@@ -91,7 +91,8 @@ fn filters_that_are_too_large_are_refused() {
     let server = TestServer::with(|settings| settings.channel.without_namespace.allow_tags_filter = true);
     let mut client = server.connected();
     let mut subscribe = |id: u64, vals: Vec<String>| {
-        client.ask(json!({"id": id, "subscribe": {"channel": format!("c{id}"), "tf": {"key": "k", "cmp": "in", "vals": vals}}}))
+        let filter = json!({"key": "k", "cmp": "in", "vals": vals});
+        client.ask(json!({"id": id, "subscribe": {"channel": format!("c{id}"), "tf": filter}}))
     };
     assert_eq!(code(&subscribe(2, vec!["v".into(); 63])), 0);
     assert_eq!(code(&subscribe(3, vec!["v".into(); 64])), 107);

@@ -64,8 +64,12 @@ fn replies_have_the_official_shapes() {
         ),
         (
             "batch",
-            json!({"commands": [{"publish": {"channel": "news", "data": 1}}, {"presence": {"channel": "news"}}, {"channels": {}}]}),
-            json!({"replies": [{"publish": {}}, {"error": {"code": 108, "message": "not available"}}, {"channels": {"channels": {}}}]}),
+            json!({"commands": [
+                {"publish": {"channel": "news", "data": 1}}, {"presence": {"channel": "news"}}, {"channels": {}}
+            ]}),
+            json!({"replies": [
+                {"publish": {}}, {"error": {"code": 108, "message": "not available"}}, {"channels": {"channels": {}}}
+            ]}),
         ),
     ];
     for (operation, body, expected) in cases {
@@ -155,7 +159,10 @@ fn the_connections_of_a_user_are_subscribed_refreshed_and_ended() {
     let (mut second, _) = connect("ann");
     let (mut other, _) = connect("bob");
     server.publish("history:a", json!(0));
-    let body = json!({"user": "ann", "client": first_id, "channel": "history:a", "data": {"d": 1}, "recover_since": {"offset": 0, "epoch": ""}});
+    let since = json!({"offset": 0, "epoch": ""});
+    let body = json!({
+        "user": "ann", "client": first_id, "channel": "history:a", "data": {"d": 1}, "recover_since": since
+    });
     server.api("subscribe", body);
     let push = first.message();
     assert_eq!((&push["push"]["channel"], &push["push"]["subscribe"]["data"]), (&json!("history:a"), &json!({"d": 1})));

@@ -111,8 +111,11 @@ impl TestServer {
     pub(crate) fn http(&self, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
         let length = body.len();
         let reply = self.raw(
-            format!("{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{headers}Content-Length: {length}\r\n\r\n{body}")
-                .as_bytes(),
+            format!(
+                "{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\
+                 {headers}Content-Length: {length}\r\n\r\n{body}"
+            )
+            .as_bytes(),
         );
         let status = reply.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
         (status, reply.split_once("\r\n\r\n").map_or(String::new(), |(_, body)| body.to_owned()))
@@ -190,8 +193,8 @@ pub(crate) fn head_of(socket: &mut impl Read) -> String {
 
 pub(crate) fn handshake(extra: &str) -> String {
     format!(
-        "GET /connection/websocket HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
-         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{extra}\r\n"
+        "GET /connection/websocket HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{extra}\r\n"
     )
 }
 
