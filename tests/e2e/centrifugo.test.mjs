@@ -39,7 +39,7 @@ describe('keys in the configuration', () => {
     for (const broken of [swapped, packed(key).slice(1), packed(key).replace('L', '.'), secret]) {
       const settings = { http_server: { tls: { enabled: true, cert_pem: cert.toString(), key_pem: broken } } };
       const failed = await Server.start({ change: settings, seconds: 30 }).then(() => null, (error) => error.message);
-      assert.match(failed ?? '', /http_server\.tls\.key_pem: what is written there (can't be read|holds no private key in PEM)/);
+      assert.match(failed ?? '', /http_server\.tls\.key_pem: the value (can't be read|holds no private key in PEM)/);
       for (const part of [secret, broken.slice(0, 40), packed(key).slice(40, 80)]) assert.ok(!failed.includes(part), failed);
     }
   });

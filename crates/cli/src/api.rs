@@ -11,7 +11,7 @@ use crate::arguments::{ApiArguments, CONFIG_VARIABLE};
 use crate::config::{self, Sources};
 use crate::http_client::{self, Url};
 
-/// Where the server API is, and the key to it.
+/// The URL of the server API, and its key.
 #[derive(Clone)]
 pub(crate) struct Api {
     base: Url,
@@ -65,7 +65,7 @@ impl Api {
             status => bail!("the server answered {status}: {}", excerpt(&answer.body)),
         }
         let mut reply: Json = serde_json::from_slice(&answer.body)
-            .with_context(|| format!("what answers is no server API: {}", excerpt(&answer.body)))?;
+            .with_context(|| format!("the answer does not come from a server API: {}", excerpt(&answer.body)))?;
         if let Some(error) = reply.get("error") {
             let number = error["code"].as_u64().unwrap_or_default();
             bail!("error {number}: {}", error["message"].as_str().unwrap_or_default());

@@ -13,7 +13,7 @@ const HEAD_LEN_MAX: u64 = 64 * 1024;
 /// Largest body of an answer, bytes.
 const BODY_LEN_MAX: u64 = 64 * 1024 * 1024;
 
-/// Where a server is.
+/// The address of a server, and a path on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Url {
     /// Host name or address, without brackets.
@@ -33,24 +33,25 @@ impl Url {
         let Some(rest) = text.strip_prefix(scheme).and_then(|rest| rest.strip_prefix("://")) else {
             if text.starts_with(&format!("{scheme}s://")) {
                 bail!(
-                    "{scheme}s:// is not spoken here yet: reach the server itself by {scheme}://, \
+                    "{scheme}s:// is not supported yet: \
+                     reach the server itself by {scheme}://, \
                      or go through a local TLS tunnel"
                 );
             }
-            bail!("{text:?} is no {scheme}:// URL");
+            bail!("{text:?} is not a valid {scheme}:// URL");
         };
         let at = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, path) = rest.split_at(at);
         let (host, port) = match authority.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => {
-                (host, port.parse().with_context(|| format!("{text:?} has no good port"))?)
+                (host, port.parse().with_context(|| format!("{text:?} has no valid port"))?)
             }
             _ => (authority, 80),
         };
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let is_clean = |text: &str| text.bytes().all(|b| b.is_ascii_graphic());
         if host.is_empty() || host.contains('@') || !is_clean(host) || !is_clean(path) {
-            bail!("{text:?} is no {scheme}:// URL");
+            bail!("{text:?} is not a valid {scheme}:// URL");
         }
         let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
         Ok(Url { host: host.to_owned(), port, path })
@@ -101,7 +102,7 @@ pub(crate) struct HttpReply {
 /// Posts JSON, with the key if there is one.
 ///
 /// # Errors
-/// When no server answers, or what answers is no HTTP.
+/// When no server answers, or the answer is not HTTP.
 pub(crate) fn post(url: &Url, key: &str, body: &[u8]) -> Result<HttpReply> {
     let mut stream = url.connect()?;
     let key = if key.is_empty() { String::new() } else { format!("X-API-Key: {key}\r\n") };
@@ -151,7 +152,7 @@ fn read_answer(mut input: impl BufRead) -> Result<HttpReply> {
 /// The status code of a status line.
 pub(crate) fn read_status(line: &str) -> Result<u16> {
     let code = line.strip_prefix("HTTP/1.").and_then(|rest| rest.get(2..5)).and_then(|code| code.parse().ok());
-    code.context("what answers there is no HTTP server")
+    code.context("the other end is not an HTTP server")
 }
 
 /// One line of a head, without its end.
@@ -164,7 +165,7 @@ pub(crate) fn read_line(head: &mut impl BufRead) -> Result<String> {
     if line.last() == Some(&b'\r') {
         line.pop();
     }
-    String::from_utf8(line).context("a head that is no text")
+    String::from_utf8(line).context("the head of the answer is not UTF-8")
 }
 
 #[cfg(test)]
@@ -191,7 +192,7 @@ mod tests {
             assert_eq!(Url::parse(text, "http").ok(), expected, "{text}");
         }
         let error = Url::parse("https://host", "http").expect_err("TLS is not spoken").to_string();
-        assert!(error.contains("https:// is not spoken here yet"), "{error}");
+        assert!(error.contains("https:// is not supported yet"), "{error}");
     }
 
     #[test]

@@ -56,7 +56,7 @@ fn causes(error: &anyhow::Error) -> String {
     text
 }
 
-/// Whoever read our output has seen enough (`touchline watch … | head -1`).
+/// Whether the reader of standard output has closed it (`touchline watch … | head -1`).
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()

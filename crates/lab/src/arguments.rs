@@ -1,4 +1,4 @@
-//! What can be typed behind `touchline lab`.
+//! The command line of `touchline lab`.
 
 use std::net::SocketAddr;
 
@@ -24,15 +24,15 @@ pub(crate) enum Part {
     /// What to measure.
     #[command(flatten)]
     Scenario(Scenario),
-    /// Holds subscribers; orders come on standard input.
+    /// A worker: holds subscribers and reads commands from standard input.
     #[command(hide = true)]
     Worker,
-    /// The floor's sender; orders come on standard input.
+    /// The floor's sender: reads commands from standard input.
     #[command(hide = true)]
     FloorServer,
-    /// A node of the registry; orders come on standard input.
+    /// A registry node: reads commands from standard input.
     #[command(hide = true)]
-    Member,
+    RegistryNode,
 }
 
 /// What to measure.
@@ -118,8 +118,8 @@ pub(crate) struct Options {
     #[arg(long, global = true, value_enum, default_value_t = Dialect::Centrifugal)]
     pub(crate) dialect: Dialect,
     /// How subscribers come. A server that runs already has to be open for it at its address.
-    #[arg(long, global = true, value_enum, default_value_t = Transport::Websocket)]
-    pub(crate) way: Transport,
+    #[arg(long = "way", value_name = "WAY", global = true, value_enum, default_value_t = Transport::Websocket)]
+    pub(crate) transport: Transport,
     /// No progress line.
     #[arg(long, global = true)]
     pub(crate) quiet: bool,

@@ -1,5 +1,5 @@
-//! The certificate that servers and floors of the lab's own show. It is made anew for each, and nobody but the lab's
-//! clients believes it.
+//! The certificate of servers and floors that the lab starts. It is made anew for each, and only the lab's clients
+//! accept it.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ impl Certificate {
         Ok(Certificate(generate_simple_self_signed(["localhost".to_owned()])?))
     }
 
-    /// What a server's configuration says of it.
+    /// The certificate as a server's configuration has it.
     pub(crate) fn settings(&self) -> Value {
         json!({"enabled": true, "cert_pem": self.0.cert.pem(), "key_pem": self.0.signing_key.serialize_pem()})
     }
 
-    /// A session's configuration by the library that the server stands on: both choose the same cipher for the same
+    /// The configuration of a session, by the library that the server uses: both choose the same cipher for the same
     /// client.
     pub(crate) fn sessions(&self) -> Result<Arc<ServerConfig>> {
         let key = PrivateKeyDer::try_from(self.0.signing_key.serialize_der()).map_err(anyhow::Error::msg)?;

@@ -1,4 +1,4 @@
-//! The floor: what the bare machine takes for a delivery. One thread, plain sockets, one prebuilt frame an event, one
+//! The floor: what a delivery costs on the bare machine. One thread, plain sockets, one prebuilt frame an event, one
 //! send each. Where readers come over TLS, each has a session of its own: the frame is encrypted for each of them, as
 //! one record, and there may be several threads.
 
@@ -21,12 +21,12 @@ use crate::worker::channel_name;
 
 const BACKLOG: i32 = 4_096;
 
-/// What the floor's sender is told.
+/// A command to the floor's sender.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum FloorOrder {
+pub(crate) enum FloorCommand {
     /// Accept so many readers, acknowledge each, and share them out to so many threads.
-    Accept { connections: usize, way: Transport, threads: usize },
+    Accept { connections: usize, transport: Transport, threads: usize },
     /// Send events, each to the readers of one channel after the other.
     Send(Sending),
 }
@@ -43,23 +43,23 @@ pub(crate) struct Sending {
     /// Events in one send.
     pub(crate) coalesce: usize,
     pub(crate) size: usize,
-    /// The bytes are those of this way.
-    pub(crate) way: Transport,
+    /// The transport whose bytes are sent.
+    pub(crate) transport: Transport,
 }
 
-/// What it says.
+/// A report of the floor's sender.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FloorReport {
-    /// Where it listens.
+    /// The sender listens on this address.
     Listening { address: SocketAddr },
-    /// Everybody is in.
+    /// All readers are connected.
     Accepted,
     /// Everything is sent.
     Sent,
 }
 
-/// Obeys until standard input ends.
+/// Runs commands until standard input ends.
 pub(crate) fn serve() -> Result<()> {
     let listener = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into())?;
@@ -69,11 +69,11 @@ pub(crate) fn serve() -> Result<()> {
     let mut crew = Crew::default();
     for line in std::io::stdin().lock().lines() {
         match serde_json::from_str(&line?)? {
-            FloorOrder::Accept { connections, way, threads } => {
-                crew = Crew::start(accept(&listener, connections, way)?, threads)?;
+            FloorCommand::Accept { connections, transport, threads } => {
+                crew = Crew::start(accept(&listener, connections, transport)?, threads)?;
                 say(&FloorReport::Accepted)?;
             }
-            FloorOrder::Send(sending) => {
+            FloorCommand::Send(sending) => {
                 crew.send(&sending)?;
                 say(&FloorReport::Sent)?;
             }
@@ -82,11 +82,11 @@ pub(crate) fn serve() -> Result<()> {
     Ok(())
 }
 
-fn accept(listener: &Socket, connections: usize, way: Transport) -> Result<Vec<Reader>> {
-    let sessions = if way == Transport::Tls { Some(Certificate::make()?.sessions()?) } else { None };
+fn accept(listener: &Socket, connections: usize, transport: Transport) -> Result<Vec<Reader>> {
+    let sessions = if transport == Transport::Tls { Some(Certificate::make()?.sessions()?) } else { None };
     let accept_one = |_| {
-        let mut reader = Reader::welcome(listener.accept()?.0.into(), sessions.as_ref())?;
-        reader.write_all(way.acknowledgement())?;
+        let mut reader = Reader::accept(listener.accept()?.0.into(), sessions.as_ref())?;
+        reader.write_all(transport.acknowledgement())?;
         Ok(reader)
     };
     (0..connections).map(accept_one).collect()
@@ -96,7 +96,7 @@ fn accept(listener: &Socket, connections: usize, way: Transport) -> Result<Vec<R
 /// threads have used.
 #[derive(Default)]
 struct Crew {
-    orders: Vec<Sender<Sending>>,
+    commands: Vec<Sender<Sending>>,
     outcomes: Option<Receiver<Result<()>>>,
 }
 
@@ -105,39 +105,39 @@ impl Crew {
     fn start(mut readers: Vec<Reader>, threads: usize) -> Result<Self> {
         let (outcome, outcomes) = channel();
         let share = readers.len().div_ceil(threads.max(1));
-        let (mut orders, mut first) = (Vec::new(), 0);
+        let (mut commands, mut first) = (Vec::new(), 0);
         while !readers.is_empty() {
             let others = readers.split_off(share.min(readers.len()));
-            let mut mine = std::mem::replace(&mut readers, others);
-            let (order, ordered) = channel::<Sending>();
+            let mut own = std::mem::replace(&mut readers, others);
+            let (command, received) = channel::<Sending>();
             let outcome = outcome.clone();
             let work = move || {
-                ordered.iter().map(|sending| send(&mut mine, first, &sending)).try_for_each(|sent| outcome.send(sent))
+                received.iter().map(|sending| send(&mut own, first, &sending)).try_for_each(|sent| outcome.send(sent))
             };
             std::thread::Builder::new().name("sender".into()).spawn(work).context("failed to start a thread")?;
-            orders.push(order);
+            commands.push(command);
             first += share;
         }
-        Ok(Crew { orders, outcomes: Some(outcomes) })
+        Ok(Crew { commands, outcomes: Some(outcomes) })
     }
 
     /// Lets all send, and waits for them.
     fn send(&self, sending: &Sending) -> Result<()> {
-        self.orders.iter().try_for_each(|order| order.send(sending.clone()))?;
+        self.commands.iter().try_for_each(|command| command.send(sending.clone()))?;
         let outcomes = self.outcomes.iter().flat_map(Receiver::iter);
-        outcomes.take(self.orders.len()).collect()
+        outcomes.take(self.commands.len()).collect()
     }
 }
 
-/// Somebody who reads what the floor sends.
+/// The sender's side of one reader.
 struct Reader {
     socket: TcpStream,
     session: Option<ServerConnection>,
 }
 
 impl Reader {
-    /// Shakes hands where there is TLS.
-    fn welcome(mut socket: TcpStream, sessions: Option<&Arc<ServerConfig>>) -> Result<Self> {
+    /// Accepts a reader, and does the TLS handshake if there is TLS.
+    fn accept(mut socket: TcpStream, sessions: Option<&Arc<ServerConfig>>) -> Result<Self> {
         socket.set_nodelay(true)?;
         let mut session = sessions.map(|config| ServerConnection::new(Arc::clone(config))).transpose()?;
         if let Some(session) = &mut session {
@@ -159,9 +159,9 @@ impl Reader {
     }
 }
 
-/// Sends to readers of whom the first has this number among all.
+/// Sends to these readers. `first_reader` is the number of the first one among the readers of all threads.
 fn send(readers: &mut [Reader], first_reader: usize, sending: &Sending) -> Result<()> {
-    let Sending { ref prefix, channels, messages, rate, coalesce, size, way } = *sending;
+    let Sending { ref prefix, channels, messages, rate, coalesce, size, transport } = *sending;
     let began = Instant::now();
     let (mut sent, mut round) = (0, 0);
     while sent < messages {
@@ -173,7 +173,7 @@ fn send(readers: &mut [Reader], first_reader: usize, sending: &Sending) -> Resul
         let posted_us = now_us();
         let name = channel_name(prefix, channel);
         let frames: Vec<u8> = (first..first + coalesce)
-            .flat_map(|number| way.publication(&name, &wire::data(number as u64, posted_us, size)))
+            .flat_map(|number| transport.publication(&name, &wire::data(number as u64, posted_us, size)))
             .collect();
         // A reader's channel is the remainder of its number.
         let skipped = (channel + channels - first_reader % channels) % channels;

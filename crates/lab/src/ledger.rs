@@ -59,10 +59,10 @@ impl Wrongs {
         self.closed += other.closed;
     }
 
-    /// All of it; told in detail on standard error if there is any.
-    pub(crate) fn total(self, who: &str) -> u64 {
+    /// The sum of all counts. If it is not zero, the counts are printed on standard error, with the name of the side.
+    pub(crate) fn total(self, side: &str) -> u64 {
         if self != Wrongs::default() {
-            eprintln!("{who}: lost {}, doubled or out of order {}, closed {}", self.lost, self.repeated, self.closed);
+            eprintln!("{side}: lost {}, doubled or out of order {}, closed {}", self.lost, self.repeated, self.closed);
         }
 
         self.lost + self.repeated + self.closed

@@ -39,7 +39,7 @@ pub fn run(arguments: LabArguments) -> Result<ExitCode> {
     match arguments.part {
         arguments::Part::Worker => worker::run().map(|()| ExitCode::SUCCESS),
         arguments::Part::FloorServer => floor::serve().map(|()| ExitCode::SUCCESS),
-        arguments::Part::Member => registry_node::run().map(|()| ExitCode::SUCCESS),
+        arguments::Part::RegistryNode => registry_node::run().map(|()| ExitCode::SUCCESS),
         arguments::Part::Scenario(scenario) => scenario::run(&scenario, &arguments.options),
     }
 }

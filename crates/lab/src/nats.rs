@@ -1,4 +1,4 @@
-//! A NATS server of the lab's own.
+//! A NATS server that the lab starts.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use crate::process::Part;
 
 const START_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A NATS server with JetStream in a directory of its own; both are gone when this is dropped.
+/// A NATS server with JetStream in a directory of its own; both are removed when this is dropped.
 pub(crate) struct Nats {
     pub(crate) url: String,
     server: Part,
@@ -30,7 +30,7 @@ impl Nats {
     /// Starts `nats-server` of the path.
     ///
     /// # Errors
-    /// When there is none, or it does not listen.
+    /// When the program is not installed, or does not listen.
     pub(crate) fn start() -> Result<Self> {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let store = std::env::temp_dir().join(format!("touchline-lab-nats-{}-{port}", std::process::id()));

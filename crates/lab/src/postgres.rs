@@ -20,7 +20,7 @@ pub(crate) struct Postgres {
 }
 
 impl Postgres {
-    /// Makes a cluster of databases below a directory, and starts the server.
+    /// Makes the server's data directory below `directory`, and starts the server.
     pub(crate) fn start(scratch: &Path) -> Self {
         Postgres::start_with(scratch, &[], "")
     }
@@ -43,12 +43,12 @@ impl Postgres {
         postgres
     }
 
-    /// Whether there is one to be started.
+    /// Whether PostgreSQL is installed.
     pub(crate) fn is_installed() -> bool {
         programs().is_some()
     }
 
-    /// Starts it (again), unless it runs.
+    /// Starts the server (again), unless it runs.
     pub(crate) fn again(&self) {
         if self.is_running() {
             return;
@@ -65,18 +65,18 @@ impl Postgres {
         );
     }
 
-    /// Ends it at once, as a crash would.
+    /// Ends the server at once, as a crash would.
     pub(crate) fn kill(&self) {
         let data = self.data.display().to_string();
         self.run("pg_ctl", &[], &["--pgdata", &data, "--mode", "immediate", "--wait", "stop"]);
     }
 
-    /// As a configuration has it.
+    /// The URL of the database, as a configuration has it.
     pub(crate) fn url(&self) -> String {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
     }
 
-    /// Runs SQL as an application would; what it gives.
+    /// Runs SQL as an application would, and returns the output.
     pub(crate) fn sql(&self, sql: &str) -> String {
         let output = Command::new(self.programs.join("psql"))
             .args([&self.url(), "-qAt", "-c", sql])
@@ -86,7 +86,7 @@ impl Postgres {
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 
-    /// Whether it runs.
+    /// Whether the server runs.
     fn is_running(&self) -> bool {
         // The first line of its file is the number of its process.
         let file = fs::read_to_string(self.data.join("postmaster.pid")).unwrap_or_default();
@@ -117,7 +117,7 @@ impl Postgres {
 impl Drop for Postgres {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // It may be down already.
+            // The server may have stopped already.
             let _ = std::panic::catch_unwind(|| self.kill());
         } else {
             self.kill();
@@ -125,8 +125,8 @@ impl Drop for Postgres {
     }
 }
 
-/// A port that nobody has, below those that the kernel gives to connections: these come and go all the time beside
-/// whoever uses it.
+/// A free port, below those that the kernel gives to outgoing connections: one of these could take the port at any time
+/// while the server restarts.
 pub(crate) fn free_port() -> u16 {
     loop {
         let port = 10_000 + (RandomState::new().hash_one(()) % 20_000) as u16;
@@ -136,7 +136,7 @@ pub(crate) fn free_port() -> u16 {
     }
 }
 
-/// Where PostgreSQL's programs are: Debian keeps them out of the path.
+/// The directory of PostgreSQL's programs: Debian does not put it on the path.
 fn programs() -> Option<PathBuf> {
     let debian =
         fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|version| version.path().join("bin"));

@@ -16,7 +16,7 @@ const PAGE: u64 = 4_096;
 pub(crate) fn cpu_us(pid: u32) -> Result<f64> {
     let mut total_ns = 0u64;
     for thread in fs::read_dir(format!("/proc/{pid}/task")).with_context(|| format!("no process {pid}"))? {
-        // A thread may end while we look.
+        // A thread may end while its files are read.
         let Ok(text) = fs::read_to_string(thread?.path().join("schedstat")) else { continue };
         total_ns += text.split(' ').next().and_then(|ns| ns.parse::<u64>().ok()).unwrap_or(0);
     }
@@ -40,7 +40,7 @@ impl Part {
     /// Starts a part of this program.
     ///
     /// # Errors
-    /// When the system can't.
+    /// When the system can't start a process.
     pub(crate) fn start(words: &[&str]) -> Result<Self> {
         let program = std::env::current_exe().context("this program has no path")?;
         let child = Command::new(program).args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();

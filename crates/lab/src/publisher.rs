@@ -24,7 +24,7 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// A connection to it.
+    /// A new connection to the API.
     pub(crate) fn connect(&self) -> Result<Stream<TcpStream>> {
         Stream::connect(self.address, self.is_tls)
     }
@@ -46,7 +46,10 @@ impl Api {
     }
 }
 
-/// Bytes of a whole answer at the beginning of `bytes`; an error for one that is none of success.
+/// The length of the whole answer at the beginning of `bytes`. None = it is incomplete.
+///
+/// # Errors
+/// When the answer reports a failure.
 pub(crate) fn answer(bytes: &[u8]) -> Result<Option<usize>> {
     let Some(end) = wire::find(bytes, b"\r\n\r\n") else { return Ok(None) };
     let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
@@ -123,15 +126,15 @@ fn connect(api: &Api) -> Result<Stream<TcpStream>> {
     Ok(socket)
 }
 
-/// What many publishers got done.
+/// The result of many publishers.
 pub(crate) struct Published {
     pub(crate) count: u64,
     pub(crate) times: Times,
     pub(crate) seconds: f64,
 }
 
-/// How exactly a pace is kept.
-const PACE: Duration = Duration::from_micros(20);
+/// The precision of the publishing rate.
+const RATE_PRECISION: Duration = Duration::from_micros(20);
 
 /// Many publishers, one request at a time each.
 #[derive(Debug, Clone, Copy)]
@@ -149,7 +152,8 @@ pub(crate) fn publish_from_many(api: &Api, many: &Many<'_>) -> Result<Published>
     let Many { channel, connections, size, lasting, rate } = *many;
     let mut poll = Poll::new()?;
     let request = api.request(channel, &wire::data(1, now_us(), size));
-    // Where there is a rate: who publishes next, and when. Who was answered late is due before those who rest already.
+    // With a rate: the connections that wait for their next publication, and when each is due. A connection whose
+    // answer was late is due before those that wait already.
     let mut resting = BinaryHeap::new();
     let pause = Duration::from_secs_f64(if rate > 0.0 { connections as f64 / rate } else { 0.0 });
     let mut sockets = Vec::new();
@@ -171,10 +175,10 @@ pub(crate) fn publish_from_many(api: &Api, many: &Many<'_>) -> Result<Published>
             *asked = due.max(*asked);
             socket.write_all(&request)?;
         }
-        // The poller counts whole milliseconds, which is too coarse for a pace.
+        // The poller counts whole milliseconds, which is too coarse for a rate.
         poll.poll(&mut events, Some(if rate > 0.0 { Duration::ZERO } else { Duration::from_millis(100) }))?;
         if rate > 0.0 && events.is_empty() {
-            std::thread::sleep(PACE);
+            std::thread::sleep(RATE_PRECISION);
         }
         for event in &events {
             let (socket, asked, rest) = &mut sockets[event.token().0];

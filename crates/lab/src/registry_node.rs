@@ -1,5 +1,6 @@
-//! A process that embeds the registry with its NATS transport, as a Rust service would. Orders come as JSON lines on
-//! standard input, reports go out on standard output; times are Unix microseconds, the clock that all processes share.
+//! A process that embeds the registry with its NATS transport, as a Rust service would. It reads commands as JSON lines
+//! from standard input and writes reports to standard output. Times are Unix microseconds, the clock that all processes
+//! share.
 
 use std::io::{BufRead as _, Write as _};
 use std::sync::Arc;
@@ -16,53 +17,53 @@ use crate::process::now_us;
 
 const SCOPE: &str = "lab";
 const TICK: Duration = Duration::from_millis(50);
-/// Commands carried out before what they come to is sent, and what came in is taken.
+/// Operations that are run before the node sends its messages and handles its inputs.
 const BATCH: u32 = 1_024;
-/// Lookups between two looks at the clock.
+/// Lookups between two readings of the clock.
 const LOOKUPS: u64 = 10_000;
 
-/// What a member is told.
+/// A command to a registry node.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RegistryNodeCommand {
-    /// Who to be, once, before anything else.
+    /// The node's identity: sent once, before any other command.
     Become { node: String, url: String, birth: u64 },
-    /// Join the others.
+    /// Join the other nodes.
     Link,
-    /// At a time, register as many names from a number on, each with an owner of its own.
+    /// At `at_us`, register `count` names from the number `first` on, each with an owner of its own.
     Register { at_us: u64, first: u32, count: u32 },
-    /// Register as many names, so many each millisecond.
+    /// Register `count` names, `per_ms` of them each millisecond.
     Trickle { first: u32, count: u32, per_ms: u32 },
-    /// At a time, let the owners of as many names die, one by one.
+    /// At `at_us`, close the owners of `count` names, one by one.
     Die { at_us: u64, first: u32, count: u32 },
-    /// Say when as many names are known.
+    /// Report when exactly this number of names is known.
     Await { names: u64 },
-    /// Look names up for a while, on a thread of its own.
+    /// Look names up for some seconds, on a thread of its own.
     LookUp { names: u32, seconds: f64 },
 }
 
-/// What a member says.
+/// A report of a registry node.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Report {
-    /// NATS is there.
+    /// The node is connected to NATS.
     Linked,
-    /// What was ordered took from here to there.
+    /// A command began and ended at these times.
     Done { from_us: u64, until_us: u64 },
-    /// As many names as awaited are known.
+    /// The awaited number of names is known.
     Reached { at_us: u64 },
-    /// So many lookups took so much of a processor; so many found somebody.
+    /// The number of lookups, how many of them found an owner, and their CPU time.
     LookedUp { count: u64, found: u64, cpu_us: f64 },
 }
 
 enum Input {
-    Order(RegistryNodeCommand),
+    Command(RegistryNodeCommand),
     Link(Bytes),
     Linked,
     Ended,
 }
 
-/// Obeys until standard input ends.
+/// Runs commands until standard input ends.
 pub(crate) fn run() -> Result<()> {
     let mut first = String::new();
     std::io::stdin().read_line(&mut first)?;
@@ -75,20 +76,20 @@ pub(crate) fn run() -> Result<()> {
         scopes: vec![SCOPE.to_owned()],
         ..touchline_cluster::Settings::default()
     })?;
-    let orders = sender.clone();
+    let commands = sender.clone();
     std::thread::Builder::new().name("orders".into()).spawn(move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-            let Ok(order) = serde_json::from_str(&line) else { break };
-            if orders.send(Input::Order(order)).is_err() {
+            let Ok(command) = serde_json::from_str(&line) else { break };
+            if commands.send(Input::Command(command)).is_err() {
                 return;
             }
         }
-        let _ = orders.send(Input::Ended);
+        let _ = commands.send(Input::Ended);
     })?;
     let replica = Replica::new(&node, birth, Settings::default(), now_us() / 1_000);
     let scope: Arc<str> = SCOPE.into();
     RegistryNode { replica, cluster, joining: Some(joining), scope, inputs, sender, trickle: None, awaited: None }
-        .obey()
+        .run_commands()
 }
 
 struct RegistryNode {
@@ -102,7 +103,7 @@ struct RegistryNode {
     awaited: Option<u64>,
 }
 
-/// Registrations at a steady pace.
+/// Registrations at a steady rate.
 struct Trickle {
     next: u32,
     end: u32,
@@ -112,22 +113,22 @@ struct Trickle {
 }
 
 impl RegistryNode {
-    fn obey(mut self) -> Result<()> {
+    fn run_commands(mut self) -> Result<()> {
         loop {
-            let patience = if self.trickle.is_some() { Duration::from_millis(1) } else { TICK };
-            match self.inputs.recv_timeout(patience) {
+            let timeout = if self.trickle.is_some() { Duration::from_millis(1) } else { TICK };
+            match self.inputs.recv_timeout(timeout) {
                 Ok(Input::Ended) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
-                Ok(input) => self.take(input)?,
+                Ok(input) => self.handle(input)?,
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            self.settle()?;
+            self.advance()?;
         }
     }
 
-    /// Takes what has come, moves on what is under way, and sends what is to be sent.
-    fn settle(&mut self) -> Result<()> {
+    /// Handles the waiting inputs, goes on with the steady registrations, and sends the replica's messages.
+    fn advance(&mut self) -> Result<()> {
         while let Ok(input) = self.inputs.try_recv() {
-            self.take(input)?;
+            self.handle(input)?;
         }
         self.go_on()?;
         if self.joining.is_none() {
@@ -148,18 +149,18 @@ impl RegistryNode {
         Ok(())
     }
 
-    fn take(&mut self, input: Input) -> Result<()> {
+    fn handle(&mut self, input: Input) -> Result<()> {
         match input {
             Input::Link(message) => self.replica.receive(&message, now_us() / 1_000),
             Input::Linked => say(&Report::Linked)?,
-            Input::Order(order) => self.begin(order)?,
+            Input::Command(command) => self.begin(command)?,
             Input::Ended => {}
         }
         Ok(())
     }
 
-    fn begin(&mut self, order: RegistryNodeCommand) -> Result<()> {
-        match order {
+    fn begin(&mut self, command: RegistryNodeCommand) -> Result<()> {
+        match command {
             RegistryNodeCommand::Become { .. } => {}
             RegistryNodeCommand::Link => {
                 let Some(joining) = self.joining.take() else { return Ok(()) };
@@ -196,28 +197,28 @@ impl RegistryNode {
         Ok(())
     }
 
-    /// Does something with each number, at a time, as fast as it goes.
+    /// At `at_us`, runs `step` with each number, as fast as possible.
     fn each(
         &mut self,
         at_us: u64,
         first: u32,
         count: u32,
-        act: impl Fn(&mut Replica, u32, u64) -> Result<()>,
+        step: impl Fn(&mut Replica, u32, u64) -> Result<()>,
     ) -> Result<()> {
         while now_us() < at_us {
             std::thread::sleep(Duration::from_micros(100));
         }
         let from_us = now_us();
         for number in first..first + count {
-            act(&mut self.replica, number, from_us / 1_000)?;
+            step(&mut self.replica, number, from_us / 1_000)?;
             if number % BATCH == BATCH - 1 {
-                self.settle()?;
+                self.advance()?;
             }
         }
         say(&Report::Done { from_us, until_us: now_us() })
     }
 
-    /// Registers what is due of a steady pace.
+    /// Registers the names that are due at the steady rate.
     fn go_on(&mut self) -> Result<()> {
         let Some(trickle) = &mut self.trickle else { return Ok(()) };
         let now_us = now_us();
@@ -244,7 +245,7 @@ fn name(number: u32) -> String {
     format!("name-{number:07}")
 }
 
-/// An id that nobody else has: the number, spread over all bits.
+/// The unique owner id of a number: the number, spread over all bits.
 fn owner(number: u32) -> OwnerId {
     OwnerId((u128::from(number) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835).to_le_bytes())
 }
@@ -278,6 +279,6 @@ fn say(report: &Report) -> Result<()> {
     let mut line = serde_json::to_vec(report)?;
     line.push(b'\n');
     let mut out = std::io::stdout().lock();
-    out.write_all(&line).context("nobody listens")?;
+    out.write_all(&line).context("standard output is closed")?;
     Ok(out.flush()?)
 }

@@ -11,11 +11,11 @@ pub(crate) struct Figure {
     pub(crate) scenario: &'static str,
     pub(crate) name: &'static str,
     pub(crate) unit: &'static str,
-    /// What it must not exceed, or fall below.
+    /// The bound that the figure must not exceed, or fall below. None = it has no bound.
     pub(crate) must: Option<f64>,
-    /// What we are after.
+    /// The value that the project aims at.
     pub(crate) aim: Option<f64>,
-    /// More is better.
+    /// Whether a greater value is better.
     pub(crate) is_rate: bool,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    /// Takes what one run gave for a figure.
+    /// Adds the value that one run gave for a figure.
     pub(crate) fn add(&mut self, figure: Figure, value: f64) {
         match self.readings.iter_mut().find(|(known, _)| *known == figure) {
             Some((_, values)) => values.push(value),
@@ -79,7 +79,7 @@ impl Results {
 
 fn line(figure: Figure, values: &[f64]) -> Line {
     let median = median(values);
-    // What must never happen must not happen once.
+    // A count that must be zero must be zero in every run, so its worst run counts instead of the median.
     let judged = if figure.must == Some(0.0) { values.iter().copied().fold(0.0, f64::max) } else { median };
     Line {
         figure,

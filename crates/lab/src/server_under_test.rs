@@ -20,9 +20,10 @@ use crate::transport::Transport;
 use crate::wire::Dialect;
 use crate::workers::Plan;
 
-/// Secret of the tokens that a server of our own accepts.
+/// Secret of the tokens that a server started by the lab accepts.
 const SECRET: &str = "the lab's own secret, good on loopback only";
-const START_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a server may take to listen.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long servers may take to find each other.
 const JOINING: Duration = Duration::from_secs(3);
@@ -34,7 +35,7 @@ pub(crate) const HISTORY: &str = "history:c";
 /// Prefix of channels with history on disk.
 pub(crate) const DURABLE: &str = "durable:c";
 
-/// A server and how to reach it.
+/// The server under test, and how clients and the lab reach it.
 pub(crate) struct ServerUnderTest {
     pub(crate) address: SocketAddr,
     pub(crate) api: Api,
@@ -42,13 +43,13 @@ pub(crate) struct ServerUnderTest {
     token_secret: Option<String>,
     path: String,
     dialect: Dialect,
-    way: Transport,
-    /// Where subscribers go.
-    pub(crate) door: SocketAddr,
+    transport: Transport,
+    /// The address that subscribers connect to.
+    pub(crate) subscriber_address: SocketAddr,
     _own: Option<(Part, Configuration)>,
 }
 
-/// A configuration file, and the database of durable channels, which are removed at the end.
+/// The configuration file of a server, and its database of durable channels. Both are removed when this is dropped.
 struct Configuration {
     file: PathBuf,
     _database: Option<Arc<Database>>,
@@ -60,18 +61,18 @@ impl Drop for Configuration {
     }
 }
 
-/// A directory for a database; it is gone when this is dropped.
+/// A directory for a database; it is removed when this is dropped.
 pub(crate) struct Database(pub(crate) PathBuf);
 
 impl Database {
-    /// A new one.
+    /// A directory with a name that is unique in this machine. The server makes it.
     pub(crate) fn new() -> Arc<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Relaxed);
         Arc::new(Database(std::env::temp_dir().join(format!("touchline-lab-data-{}-{number}", std::process::id()))))
     }
 
-    /// As the configuration has it.
+    /// The URL of the primary database, as the configuration has it.
     pub(crate) fn url(&self) -> String {
         format!("sqlite:{}", self.0.join("primary.db").display())
     }
@@ -83,7 +84,7 @@ impl Drop for Database {
     }
 }
 
-/// What a server of the lab's own stands on.
+/// The setup of a server that the lab starts.
 #[derive(Default)]
 struct Setup<'a> {
     nats: Option<&'a Nats>,
@@ -115,7 +116,7 @@ impl ServerUnderTest {
         ServerUnderTest::launch(options, &Setup { database: Some(database), commit_size, ..Setup::default() })
     }
 
-    /// A fresh server with durable channels in a PostgreSQL, from which it reads as much at a time as it may.
+    /// A fresh server with durable channels in PostgreSQL, which it reads with as many connections as allowed.
     ///
     /// # Errors
     /// When it does not start.
@@ -144,73 +145,76 @@ impl ServerUnderTest {
     /// # Errors
     /// When one does not start.
     pub(crate) fn start_joined(options: &Options, nats: &Nats, count: usize) -> Result<Vec<Self>> {
-        let subjects = (0..count)
+        let servers = (0..count)
             .map(|_| ServerUnderTest::launch(options, &Setup { nats: Some(nats), ..Setup::default() }))
             .collect();
         std::thread::sleep(JOINING);
-        subjects
+        servers
     }
 
-    fn launch(options: &Options, ground: &Setup<'_>) -> Result<Self> {
+    fn launch(options: &Options, setup: &Setup<'_>) -> Result<Self> {
         if let (Some(address), Some(pid)) = (options.server, options.pid) {
             return Ok(ServerUnderTest {
                 address,
                 api: Api {
                     address: options.api.unwrap_or(address),
                     key: options.key.clone(),
-                    is_tls: options.way == Transport::Tls,
+                    is_tls: options.transport == Transport::Tls,
                 },
                 pid,
                 token_secret: options.token_secret.clone(),
                 path: options.path.clone(),
                 dialect: options.dialect,
-                way: options.way,
-                door: address,
+                transport: options.transport,
+                subscriber_address: address,
                 _own: None,
             });
         }
         let address = free_address()?;
         let file = std::env::temp_dir().join(format!("touchline-lab-{}-{}.json", std::process::id(), address.port()));
         let tcp = free_address()?;
-        let mut settings = configured(address, ground);
-        options.way.configure(&mut settings, tcp.port());
-        if options.way == Transport::Tls {
+        let mut settings = configured(address, setup);
+        options.transport.configure(&mut settings, tcp.port());
+        if options.transport == Transport::Tls {
             settings["http_server"]["tls"] = Certificate::make()?.settings();
         }
-        let configuration = Configuration { file: file.clone(), _database: ground.database.cloned() };
+        let configuration = Configuration { file: file.clone(), _database: setup.database.cloned() };
         std::fs::write(&file, settings.to_string()).context("failed to write the server's configuration")?;
         let own = serve(&configuration, options, address)?;
-        let door = if options.way == Transport::Tcp { tcp } else { address };
-        Ok(ServerUnderTest { door, ..ServerUnderTest::own(address, options.way, own, configuration) })
+        let subscriber_address = if options.transport == Transport::Tcp { tcp } else { address };
+        Ok(ServerUnderTest {
+            subscriber_address,
+            ..ServerUnderTest::own(address, options.transport, own, configuration)
+        })
     }
 
-    fn own(address: SocketAddr, way: Transport, own: Part, configuration: Configuration) -> Self {
+    fn own(address: SocketAddr, transport: Transport, own: Part, configuration: Configuration) -> Self {
         ServerUnderTest {
             address,
-            api: Api { address, key: "lab".to_owned(), is_tls: way == Transport::Tls },
+            api: Api { address, key: "lab".to_owned(), is_tls: transport == Transport::Tls },
             pid: own.pid(),
             token_secret: Some(SECRET.to_owned()),
             path: "/connection/websocket".to_owned(),
             dialect: Dialect::Centrifugal,
-            way,
-            door: address,
+            transport,
+            subscriber_address: address,
             _own: Some((own, configuration)),
         }
     }
 
-    /// A connection to where its clients speak HTTP and WebSocket.
+    /// A new connection to the address at which clients speak HTTP and WebSocket.
     pub(crate) fn connect(&self) -> Result<Stream<TcpStream>> {
-        Stream::connect(self.address, self.way == Transport::Tls)
+        Stream::connect(self.address, self.transport == Transport::Tls)
     }
 
-    /// Ends a server of the lab's own as a crash would, and gives what starts it again.
+    /// Ends a server that the lab has started, as a crash would. The result can start it again.
     pub(crate) fn kill(self) -> Result<Killed> {
         let (own, configuration) = self._own.context("only a server of the lab's own can be killed")?;
         drop(own);
-        Ok(Killed { address: self.address, way: self.way, configuration })
+        Ok(Killed { address: self.address, transport: self.transport, configuration })
     }
 
-    /// Subscribers of this server. With `has_tokens` they come with a token each, where the server has a secret.
+    /// A plan of subscribers of this server. With `has_tokens` each sends a token, if the server has a secret.
     pub(crate) fn plan(
         &self,
         connections: usize,
@@ -220,10 +224,10 @@ impl ServerUnderTest {
         has_tokens: bool,
     ) -> Plan {
         Plan {
-            servers: vec![self.door],
+            servers: vec![self.subscriber_address],
             path: self.path.clone(),
             dialect: self.dialect,
-            way: self.way,
+            transport: self.transport,
             connections,
             prefix: prefix.to_owned(),
             channels,
@@ -234,21 +238,21 @@ impl ServerUnderTest {
     }
 }
 
-/// A server that is dead.
+/// A server that was killed, and what starts it again.
 pub(crate) struct Killed {
     address: SocketAddr,
-    way: Transport,
+    transport: Transport,
     configuration: Configuration,
 }
 
 impl Killed {
-    /// The same server in its next life, on the same address.
+    /// Starts the same server again, on the same address.
     ///
     /// # Errors
     /// When it does not start.
     pub(crate) fn revive(self, options: &Options) -> Result<ServerUnderTest> {
         let own = serve(&self.configuration, options, self.address)?;
-        Ok(ServerUnderTest::own(self.address, self.way, own, self.configuration))
+        Ok(ServerUnderTest::own(self.address, self.transport, own, self.configuration))
     }
 }
 
@@ -267,7 +271,7 @@ fn serve(configuration: &Configuration, options: &Options, address: SocketAddr) 
         if let Some(status) = own.0.try_wait()? {
             bail!("the server under test ended at once: {status}");
         }
-        if began.elapsed() > START_PATIENCE {
+        if began.elapsed() > START_TIMEOUT {
             bail!("the server under test does not listen");
         }
         std::thread::sleep(Duration::from_millis(20));
@@ -279,19 +283,15 @@ fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
-fn configured(address: SocketAddr, ground: &Setup<'_>) -> serde_json::Value {
+fn configured(address: SocketAddr, setup: &Setup<'_>) -> serde_json::Value {
     let open = json!({"allow_subscribe_for_client": true, "allow_subscribe_for_anonymous": true});
     let mut history = json!({"name": "history", "history_size": 1_000, "history_ttl": "1h", "force_recovery": true});
     let mut lab = json!({"name": "lab"});
-    let delta = json!({
-        "name": "delta",
-        "allow_subscribe_for_client": true,
-        "allow_subscribe_for_anonymous": true,
-        "allowed_delta_types": ["fossil"],
-    });
+    let mut delta = json!({"name": "delta", "allowed_delta_types": ["fossil"]});
     for (option, value) in open.as_object().into_iter().flatten() {
         history[option] = value.clone();
         lab[option] = value.clone();
+        delta[option] = value.clone();
     }
     let mut all = json!({
         "http_server": {"address": address.ip(), "port": address.port()},
@@ -300,31 +300,31 @@ fn configured(address: SocketAddr, ground: &Setup<'_>) -> serde_json::Value {
             "token": {"hmac_secret_key": SECRET},
             "allow_anonymous_connect_without_token": true,
             "allowed_origins": ["*"],
-            // A few clients of the lab do what many do elsewhere.
+            // A few clients of the lab send as many commands as many clients do in production.
             "command_rate_limit": 0,
         },
         "registry": {"scopes": [{"name": "lab", "allow_register": ["*"], "allow_for_anonymous": true}]},
         "channel": {"without_namespace": open, "namespaces": [lab, history, delta]},
         "log": {"level": "error"},
     });
-    if ground.is_guarded {
+    if setup.is_guarded {
         all["client"].as_object_mut().map(|client| client.remove("command_rate_limit"));
     }
-    if let Some(nats) = ground.nats {
+    if let Some(nats) = setup.nats {
         all["cluster"] = json!({"engine": "nats", "name": "lab", "nats_url": [nats.url]});
     }
-    let sqlite = ground.database.map(|database| database.url());
-    if let Some(url) = ground.postgres.or(sqlite.as_deref()) {
+    let sqlite = setup.database.map(|database| database.url());
+    if let Some(url) = setup.postgres.or(sqlite.as_deref()) {
         let mut durable = all["channel"]["namespaces"][1].clone();
         (durable["name"], durable["durable"]) = (json!("durable"), json!(true));
         all["channel"]["namespaces"].as_array_mut().into_iter().for_each(|namespaces| namespaces.push(durable.clone()));
-        all["store"] = json!({"primary": {"url": url, "pool_size": if ground.postgres.is_some() { 64 } else { 4 }}});
-        if let (true, Some(database)) = (ground.has_stats, ground.database) {
+        all["store"] = json!({"primary": {"url": url, "pool_size": if setup.postgres.is_some() { 64 } else { 4 }}});
+        if let (true, Some(database)) = (setup.has_stats, setup.database) {
             let url = format!("sqlite:{}", database.0.join("stats.db").display());
             all["store"]["stats"] = json!({"enabled": true, "url": url, "track_rate": 1_000_000});
             all["prometheus"] = json!({"enabled": true});
         }
-        if let Some(size) = ground.commit_size {
+        if let Some(size) = setup.commit_size {
             all["store"]["commit_size"] = json!(size);
         }
     }

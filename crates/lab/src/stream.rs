@@ -1,5 +1,5 @@
-//! A socket of the lab's clients, perhaps with TLS. They trust whatever certificate they are shown: they talk to
-//! servers on loopback.
+//! A socket of the lab's clients, with TLS or without. The clients trust any certificate, because their servers are on
+//! loopback.
 
 use std::io::{ErrorKind, Read, Result, Write};
 use std::net::SocketAddr;
@@ -17,10 +17,10 @@ pub(crate) enum Stream<S: Read + Write> {
 }
 
 impl<S: Read + Write> Stream<S> {
-    /// A socket with TLS on it. Reading and writing shake hands.
+    /// Puts TLS on a socket. The first reads and writes do the handshake.
     ///
     /// # Errors
-    /// When the library refuses.
+    /// When the library refuses the session.
     pub(crate) fn secure(socket: S) -> anyhow::Result<Self> {
         static CONFIG: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| {
             let builder = ClientConfig::builder().dangerous().with_custom_certificate_verifier(Arc::new(Trusting));
@@ -49,10 +49,10 @@ impl<S: Read + Write> Stream<S> {
 }
 
 impl Stream<std::net::TcpStream> {
-    /// Connects, and shakes hands where there is TLS.
+    /// Connects, and does the TLS handshake if there is TLS.
     ///
     /// # Errors
-    /// When nobody listens, or the other end speaks something else.
+    /// When no server listens, or the other end does not speak TLS.
     pub(crate) fn connect(address: SocketAddr, is_tls: bool) -> anyhow::Result<Self> {
         let socket = std::net::TcpStream::connect(address)?;
         socket.set_nodelay(true)?;
@@ -116,7 +116,7 @@ impl<S: Read + Write> Write for Stream<S> {
     }
 }
 
-/// Believes everything.
+/// Accepts every certificate and signature.
 #[derive(Debug)]
 struct Trusting;
 

@@ -4,7 +4,7 @@ use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// A token of a user, good until a far day.
+/// A token of a user, valid for many years.
 pub(crate) fn sign(secret: &str, user: usize) -> String {
     let head = URL_SAFE_NO_PAD.encode(r#"{"alg":"HS256","typ":"JWT"}"#);
     let claims = URL_SAFE_NO_PAD.encode(format!(r#"{{"sub":"user{user}","exp":4102444800}}"#));

@@ -1,5 +1,5 @@
-//! The ways in which subscribers come to a server: what they send until they are subscribed, and how what they are sent
-//! is taken apart.
+//! The transports of the lab's subscribers: what a subscriber sends until it is subscribed, and how the bytes that it
+//! receives are split into messages.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ use touchline_protocol::{Publication, Wire, deflate};
 
 use crate::wire;
 
-/// A way in.
+/// A transport between subscribers and the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Transport {
@@ -37,13 +37,13 @@ pub(crate) enum Transport {
 
 /// First byte of a compressed text frame.
 const DEFLATED: u8 = 0xc1;
-/// Longest message that comes.
+/// Longest message of a server, bytes after decompression.
 const MESSAGE_MAX: usize = 1 << 20;
 
 impl Transport {
-    /// The form in which a server's messages come.
+    /// The encoding and framing of a server's messages.
     pub(crate) fn wire(self) -> Wire {
-        let (body, envelope) = match self {
+        let (encoding, framing) = match self {
             Transport::Websocket | Transport::Tls => (Encoding::Json, Framing::WebSocket),
             Transport::Protobuf => (Encoding::Protobuf, Framing::WebSocket),
             Transport::Deflate => (Encoding::Json, Framing::Deflated { from: 0 }),
@@ -51,7 +51,7 @@ impl Transport {
             Transport::Sse => (Encoding::Push, Framing::EventStream(Coding::Identity)),
             Transport::Tcp => (Encoding::Json, Framing::Stream(Coding::Identity)),
         };
-        Wire { encoding: body, framing: envelope }
+        Wire { encoding, framing }
     }
 
     /// The bytes of a publication.
@@ -60,22 +60,22 @@ impl Transport {
         Publication::encode(channel, &content, None).framed(self.wire(), Delta::None).to_vec()
     }
 
-    /// An empty message, by which the floor says that a reader is in.
+    /// An empty message, by which the floor acknowledges a reader.
     pub(crate) fn acknowledgement(self) -> &'static [u8] {
         self.wire().ping()
     }
 
-    /// Whether the first thing that comes is the head of an HTTP answer.
+    /// Whether the server's first bytes are the head of an HTTP answer.
     pub(crate) fn begins_with_http(self) -> bool {
         self != Transport::Tcp
     }
 
-    /// Whether the request already says everything.
+    /// Whether the request already holds the connect command and the subscriptions, and no other command follows.
     pub(crate) fn is_one_way(self) -> bool {
         matches!(self, Transport::HttpStream | Transport::Sse)
     }
 
-    /// The first words on a fresh connection.
+    /// The first bytes that a subscriber sends on a new connection.
     pub(crate) fn opening(self, host: &str, path: &str, channel: &str) -> Vec<u8> {
         let connect = format!("{{\"subs\":{{\"{channel}\":{{}}}}}}");
         match self {
@@ -98,7 +98,7 @@ impl Transport {
         }
     }
 
-    /// A command of a client. `fields` says the same to Protobuf.
+    /// A command of a client, as JSON; `fields` writes the same command as Protobuf.
     pub(crate) fn command(self, json: &str, fields: impl FnOnce(&mut Fields<'_>)) -> Vec<u8> {
         match self {
             Transport::Protobuf => {
@@ -113,7 +113,7 @@ impl Transport {
         }
     }
 
-    /// The answer to a ping, where one is expected.
+    /// The answer to a ping. None = this transport expects none.
     pub(crate) fn pong(self) -> Option<Vec<u8>> {
         match self {
             Transport::Protobuf => {
@@ -145,7 +145,7 @@ impl Transport {
         }
     }
 
-    /// Most bytes of memory for a connection that waits, fresh and after all have left and come back.
+    /// Most bytes of memory for an idle connection: fresh, and after all connections were closed and opened again.
     pub(crate) fn idle_bounds(self) -> (f64, f64) {
         match self {
             Transport::HttpStream | Transport::Sse => (2_560.0, 2_560.0),
@@ -154,7 +154,7 @@ impl Transport {
         }
     }
 
-    /// What of the configuration a server needs for this way, `tcp_port` for lines.
+    /// Enables this transport in a server's configuration; `tcp_port` is the port for lines.
     pub(crate) fn configure(self, configuration: &mut serde_json::Value, tcp_port: u16) {
         use serde_json::json;
         match self {

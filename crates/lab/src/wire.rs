@@ -1,4 +1,4 @@
-//! The bytes that subscribers speak and read: as few as a client can do with, so that the load side stays light.
+//! The bytes that subscribers send and read: as few as a client needs, so that the load generator stays cheap.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -12,12 +12,12 @@ const NUMBER_DIGITS: usize = 10;
 const TIME_DIGITS: usize = 16;
 const MARK: &[u8] = b"{\"n\":1";
 
-/// The head of a WebSocket's ping.
+/// The first byte of a WebSocket ping frame.
 pub(crate) const PING: u8 = 0x89;
-/// The head of its goodbye.
+/// The first byte of a WebSocket close frame.
 pub(crate) const CLOSE: u8 = 0x88;
 
-/// What a subscriber speaks.
+/// The protocol of a subscriber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Dialect {
@@ -35,8 +35,7 @@ pub(crate) enum Dialect {
 pub(crate) fn handshake(host: &str, path: &str) -> Vec<u8> {
     format!(
         "GET {path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-         Sec-WebSocket-Key: dG91Y2hsaW5lLWxhYi0xNg==\r\n\
-         Sec-WebSocket-Version: 13\r\n\r\n"
+         Sec-WebSocket-Key: dG91Y2hsaW5lLWxhYi0xNg==\r\nSec-WebSocket-Version: 13\r\n\r\n"
     )
     .into_bytes()
 }
@@ -84,7 +83,7 @@ fn decimal(digits: &[u8]) -> Option<u64> {
     digits.iter().try_fold(0u64, |number, digit| digit.is_ascii_digit().then(|| number * 10 + u64::from(digit - b'0')))
 }
 
-/// Where a needle begins.
+/// The index at which `needle` begins in `hay`. None = it does not occur.
 pub(crate) fn find(hay: &[u8], needle: &[u8]) -> Option<usize> {
     hay.windows(needle.len()).position(|window| window == needle)
 }

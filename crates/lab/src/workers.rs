@@ -1,4 +1,4 @@
-//! The workers of a scenario, spoken to as one.
+//! The workers of a scenario, commanded as one.
 
 use std::io::{BufRead as _, BufReader, IsTerminal as _, Write as _};
 use std::net::SocketAddr;
@@ -17,23 +17,23 @@ use crate::worker::{Report, WorkerCommand, WorkerSpec};
 
 /// Subscribers of one worker: below the limit of 20,000 open files of a process.
 const PER_WORKER: usize = 16_500;
-/// A worker that says nothing for so long is lost.
+/// A worker that reports nothing for so long counts as failed.
 const SILENCE: Duration = Duration::from_secs(120);
 
-/// What a fleet is to be.
+/// The plan of all workers together.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     /// The servers that subscribers are spread over.
     pub(crate) servers: Vec<SocketAddr>,
     pub(crate) path: String,
     pub(crate) dialect: Dialect,
-    pub(crate) way: Transport,
+    pub(crate) transport: Transport,
     pub(crate) connections: usize,
     pub(crate) prefix: String,
     pub(crate) channels: usize,
     pub(crate) data_size: usize,
     pub(crate) token_secret: Option<String>,
-    /// Says how far things are on standard error.
+    /// Whether the progress is shown on standard error.
     pub(crate) shows_progress: bool,
 }
 
@@ -44,7 +44,7 @@ impl Plan {
     }
 }
 
-/// Everybody is in.
+/// The result of opening all subscribers.
 #[derive(Debug, Default)]
 pub(crate) struct Opened {
     pub(crate) failed: usize,
@@ -55,7 +55,7 @@ pub(crate) struct Opened {
     pub(crate) seconds: f64,
 }
 
-/// A round of publications has arrived.
+/// The result of a round of publications.
 #[derive(Debug, Default)]
 pub(crate) struct Delivered {
     pub(crate) count: u64,
@@ -64,7 +64,7 @@ pub(crate) struct Delivered {
     pub(crate) reads: u64,
 }
 
-/// The workers.
+/// The workers: their processes, and their reports.
 pub(crate) struct Workers {
     workers: Vec<(Part, ChildStdin)>,
     reports: Receiver<(usize, Report)>,
@@ -86,12 +86,12 @@ impl Workers {
             while first < end {
                 let connections = (end - first).min(share.div_ceil(share.div_ceil(PER_WORKER)));
                 let mut part = Part::start(&["lab", "worker"])?;
-                let mut orders = part.0.stdin.take().context("the worker has no standard input")?;
-                let crowd = WorkerSpec {
+                let mut commands = part.0.stdin.take().context("the worker has no standard input")?;
+                let spec = WorkerSpec {
                     server: *server,
                     path: plan.path.clone(),
                     dialect: plan.dialect,
-                    way: plan.way,
+                    transport: plan.transport,
                     connections,
                     prefix: plan.prefix.clone(),
                     channels: plan.channels,
@@ -100,7 +100,7 @@ impl Workers {
                     data_size: plan.data_size,
                     token_secret: plan.token_secret.clone(),
                 };
-                give(&mut orders, &WorkerCommand::Become(crowd))?;
+                send_command(&mut commands, &WorkerCommand::Become(spec))?;
                 let lines = BufReader::new(part.0.stdout.take().context("the worker has no standard output")?).lines();
                 let (sender, number) = (sender.clone(), workers.len());
                 std::thread::spawn(move || {
@@ -111,17 +111,17 @@ impl Workers {
                         }
                     }
                 });
-                workers.push((part, orders));
+                workers.push((part, commands));
                 first += connections;
             }
         }
         Ok(Workers { workers, reports, shows_progress: plan.shows_progress })
     }
 
-    /// Opens everybody, so many at a time in all.
+    /// Opens all subscribers, `concurrency` at a time over all workers.
     pub(crate) fn open(&mut self, concurrency: usize) -> Result<Opened> {
         let each = concurrency.div_ceil(self.workers.len());
-        self.order(&WorkerCommand::Open { concurrency: each })?;
+        self.command(&WorkerCommand::Open { concurrency: each })?;
         let mut all = Opened::default();
         self.gather("opening", |report| {
             let Report::Opened { failed, first_failure, recovered, wrongs, times, seconds, .. } = report else {
@@ -138,7 +138,10 @@ impl Workers {
         Ok(all)
     }
 
-    /// Opens everybody; a failure to open is an error.
+    /// Opens all subscribers.
+    ///
+    /// # Errors
+    /// When one of them fails to open.
     pub(crate) fn open_all(&mut self, concurrency: usize) -> Result<Opened> {
         let opened = self.open(concurrency)?;
         if opened.failed > 0 {
@@ -151,13 +154,13 @@ impl Workers {
         Ok(opened)
     }
 
-    /// Announces that each subscriber is due so many more, and waits until all workers know.
-    pub(crate) fn expect(&mut self, each: usize, patience: Duration) -> Result<()> {
-        self.order(&WorkerCommand::Expect { each: each as u64, patience_ms: patience.as_millis() as u64 })?;
+    /// Announces that each subscriber will get `each` more publications, and waits until all workers have noted it.
+    pub(crate) fn expect(&mut self, each: usize, timeout: Duration) -> Result<()> {
+        self.command(&WorkerCommand::Expect { each: each as u64, timeout_ms: timeout.as_millis() as u64 })?;
         self.gather("expecting", |report| matches!(report, Report::Expecting))
     }
 
-    /// Waits for what was announced.
+    /// Waits for the announced publications.
     pub(crate) fn delivered(&mut self) -> Result<Delivered> {
         let mut all = Delivered::default();
         self.gather("delivered", |report| {
@@ -171,9 +174,9 @@ impl Workers {
         Ok(all)
     }
 
-    /// Lets everybody register a name; how many have, and in how many seconds.
-    pub(crate) fn register(&mut self, patience: Duration) -> Result<(u64, f64)> {
-        self.order(&WorkerCommand::Register { patience_ms: patience.as_millis() as u64 })?;
+    /// Lets each subscriber register a name. Returns how many have, and the seconds that it took.
+    pub(crate) fn register(&mut self, timeout: Duration) -> Result<(u64, f64)> {
+        self.command(&WorkerCommand::Register { timeout_ms: timeout.as_millis() as u64 })?;
         let (mut count, mut longest) = (0, 0f64);
         self.gather("registering", |report| {
             let Report::Registered { registered, seconds } = report else { return false };
@@ -184,9 +187,9 @@ impl Workers {
         Ok((count, longest))
     }
 
-    /// Closes everybody; what went wrong since the last report.
+    /// Closes all subscribers. Returns what went wrong since the last report.
     pub(crate) fn close(&mut self) -> Result<Wrongs> {
-        self.order(&WorkerCommand::Close)?;
+        self.command(&WorkerCommand::Close)?;
         let mut all = Wrongs::default();
         self.gather("closing", |report| {
             let Report::Closed { wrongs } = report else { return false };
@@ -196,11 +199,11 @@ impl Workers {
         Ok(all)
     }
 
-    fn order(&mut self, order: &WorkerCommand) -> Result<()> {
-        self.workers.iter_mut().try_for_each(|(_, orders)| give(orders, order))
+    fn command(&mut self, command: &WorkerCommand) -> Result<()> {
+        self.workers.iter_mut().try_for_each(|(_, commands)| send_command(commands, command))
     }
 
-    /// Hears every worker once; `take` says whether a report was the one.
+    /// Waits for one report of each worker. `take` returns whether a report is the awaited one.
     fn gather(&mut self, what: &str, mut take: impl FnMut(Report) -> bool) -> Result<()> {
         let mut missing = self.workers.len();
         let mut progress = vec![(0, 0); missing];
@@ -211,7 +214,7 @@ impl Workers {
                     self.show(what, progress.iter().map(|p| p.0).sum(), progress.iter().map(|p| p.1).sum());
                 }
                 Ok((_, report)) => missing -= usize::from(take(report)),
-                Err(RecvTimeoutError::Timeout) => bail!("a worker says nothing while {what}"),
+                Err(RecvTimeoutError::Timeout) => bail!("a worker reports nothing while {what}"),
                 Err(RecvTimeoutError::Disconnected) => bail!("a worker has ended while {what}"),
             }
         }
@@ -225,15 +228,15 @@ impl Workers {
     }
 }
 
-fn give(orders: &mut ChildStdin, order: &WorkerCommand) -> Result<()> {
-    let mut line = serde_json::to_vec(order)?;
+fn send_command(commands: &mut ChildStdin, command: &WorkerCommand) -> Result<()> {
+    let mut line = serde_json::to_vec(command)?;
     line.push(b'\n');
-    orders.write_all(&line).context("a worker has ended")?;
-    Ok(orders.flush()?)
+    commands.write_all(&line).context("a worker has ended")?;
+    Ok(commands.flush()?)
 }
 
-/// Another loopback network for each fleet, beginning somewhere else in each process: closed connections keep their
-/// ports for a minute.
+/// The second octet of a loopback network: another one for each worker, and another first one in each process, because
+/// closed connections keep their ports for a minute.
 fn network() -> u8 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     1 + ((std::process::id() + NEXT.fetch_add(1, Relaxed)) % 250) as u8

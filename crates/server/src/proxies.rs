@@ -1,4 +1,5 @@
-//! Whose connection it is. A proxy tells the address of its client; only proxies that the settings trust are believed.
+//! The client behind a connection. A proxy reports the address of its client; the node believes only the proxies that
+//! the settings trust.
 
 use std::net::IpAddr;
 
@@ -8,9 +9,9 @@ use crate::handshake::Headers;
 
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// A text that is no address and no network.
+/// A text that is neither an IP address nor a network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no IP address and no network such as 10.0.0.0/8")]
+#[error("{0:?} is neither an IP address nor a network such as 10.0.0.0/8")]
 pub struct BadNetwork(pub String);
 
 /// Addresses that have the first `prefix` bits in common.
@@ -38,15 +39,15 @@ impl Network {
 
     fn contains(&self, other: IpAddr) -> bool {
         let same = match (self.address, other) {
-            (IpAddr::V4(ours), IpAddr::V4(theirs)) => (ours.to_bits() ^ theirs.to_bits()).leading_zeros(),
-            (IpAddr::V6(ours), IpAddr::V6(theirs)) => (ours.to_bits() ^ theirs.to_bits()).leading_zeros(),
+            (IpAddr::V4(own), IpAddr::V4(other)) => (own.to_bits() ^ other.to_bits()).leading_zeros(),
+            (IpAddr::V6(own), IpAddr::V6(other)) => (own.to_bits() ^ other.to_bits()).leading_zeros(),
             _ => return false,
         };
         same >= self.prefix
     }
 }
 
-/// The proxies that are believed.
+/// The trusted proxies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Proxies(Vec<Network>);
 
@@ -54,7 +55,7 @@ impl Proxies {
     /// Reads addresses and networks, IPv4 and IPv6.
     ///
     /// # Errors
-    /// Names the first text that is neither.
+    /// The first text that is neither.
     pub(crate) fn parse(texts: &[String]) -> Result<Self, BadNetwork> {
         let networks = texts.iter().map(|text| Network::parse(text).ok_or_else(|| BadNetwork(text.clone())));
         networks.collect::<Result<_, _>>().map(Proxies)
@@ -66,11 +67,11 @@ impl Proxies {
         self.0.iter().any(|network| network.contains(address))
     }
 
-    /// Who has sent a request with these headers over the connection of `peer`.
+    /// The client that has sent a request with these headers over the connection of `peer`.
     ///
     /// # Errors
-    /// `X-Forwarded-For` and `Forwarded` are both there and tell of different clients: a client has written the one
-    /// that the proxy does not write, and nobody can say which one that is.
+    /// `X-Forwarded-For` and `Forwarded` are both present and name different clients: a client has written the header
+    /// that the proxy does not write, and the node can't know which of the two that is.
     pub(crate) fn client(&self, peer: Remote, headers: &impl Headers) -> Result<Remote, Ambiguous> {
         if self.0.is_empty() || !self.contains(peer.address) {
             return Ok(peer);
@@ -89,17 +90,17 @@ impl Proxies {
         }
     }
 
-    /// Goes from hop to hop, the nearest first, as long as who tells of the next one is a proxy. What can't be read
-    /// ends the way: what stands left of it may be anybody's.
+    /// Walks the hops, the nearest first, as long as the hop that reports the next one is a trusted proxy. A malformed
+    /// hop ends the walk: any client may have written what is left of it.
     fn walk(&self, peer: Remote, hops: impl Iterator<Item = Option<IpAddr>>) -> Remote {
-        // A proxy that tells of nobody speaks for somebody who may be anywhere.
+        // A proxy that reports no client may forward for a client on any machine.
         let mut client = Remote { is_loopback: false, ..peer };
         for hop in hops {
             let Some(address) = hop else {
                 client.is_loopback = false;
                 break;
             };
-            // Only a proxy on this machine knows who else is on it.
+            // Only a proxy on this machine can know that its client is on this machine too.
             client = Remote::of(address);
             client.is_loopback &= peer.is_loopback;
             if !self.contains(address) {
@@ -110,29 +111,29 @@ impl Proxies {
     }
 }
 
-/// Who is at the other end.
+/// The client at the other end of a connection, as far as the node knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Remote {
     /// The address that counts for limits and logs.
     pub(crate) address: IpAddr,
-    /// It is on this machine.
+    /// The client is on this machine.
     pub(crate) is_loopback: bool,
 }
 
 impl Remote {
-    /// Whoever has this address.
+    /// The client that has this address.
     pub(crate) fn of(address: IpAddr) -> Self {
         let address = address.to_canonical();
         Remote { address, is_loopback: address.is_loopback() }
     }
 
-    /// Somebody behind the proxy that has this address; nobody says who.
+    /// An unknown client behind the proxy that has this address.
     pub(crate) fn unknown_behind(proxy: IpAddr) -> Self {
         Remote { address: proxy.to_canonical(), is_loopback: false }
     }
 }
 
-/// See [`Proxies::client`].
+/// The headers of a request name two different clients: see [`Proxies::client`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ambiguous;
 
@@ -192,7 +193,7 @@ impl<'a> Iterator for SplitBack<'a> {
         let rest = self.rest?;
         let mut is_quoted = false;
         for (at, byte) in rest.iter().enumerate().rev() {
-            // Quotes only: to look at every byte would be quadratic in a text of backslashes.
+            // Only before quotes: a check at every byte would be quadratic in a text of backslashes.
             if *byte == b'"' {
                 is_quoted ^= !is_escaped(&rest[..at]);
             } else if *byte == self.separator && !is_quoted {
@@ -205,7 +206,8 @@ impl<'a> Iterator for SplitBack<'a> {
     }
 }
 
-/// Whether a backslash stands for what follows this text. Its run is looked at once: a run ends at the next quote.
+/// Whether the byte after this text is escaped by a backslash. Each run of backslashes is read once, because a run ends
+/// at the next quote.
 fn is_escaped(before: &[u8]) -> bool {
     before.iter().rev().take_while(|byte| **byte == b'\\').count() % 2 == 1
 }

@@ -17,7 +17,7 @@ pub(crate) fn banner(base: &str, api: &str, key: &str, plays_match: bool, reach:
         Reach::Machine => "Only this machine sees it; `--open-to-network` shows it to phones and other machines.",
         Reach::Network => {
             "Everybody who reaches this address can watch. The reporter's page holds the key: \
-             pass its address on to nobody."
+             do not share its address."
         }
         Reach::Refused => "Clients of other machines are refused; `--open-to-network` lets them in.",
     };

@@ -21,7 +21,7 @@ pub(crate) fn run(arguments: &MatchArguments) -> Result<ExitCode> {
     let recording = match &arguments.replay {
         Some(path) => {
             let text = std::fs::read_to_string(path).with_context(|| format!("failed to read {}", path.display()))?;
-            Recording::parse(&text).with_context(|| format!("{} is no recorded match", path.display()))?
+            Recording::parse(&text).with_context(|| format!("{} is not a recorded match", path.display()))?
         }
         None => Recording::parse(demo::RECORDING)?,
     };

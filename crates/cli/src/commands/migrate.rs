@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &MigrateArguments) -> Result<ExitCode> {
     Ok(if is_fine { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Takes the last change back, if that was asked for in earnest; else says what would go.
+/// Reverts the last change if the data may be deleted; else prints what would be deleted.
 fn go_down(schema: &mut Schema, is_sure: bool) -> Result<bool> {
     let version = schema.version()?;
     if version == 0 {

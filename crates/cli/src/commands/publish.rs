@@ -28,5 +28,5 @@ fn read_data(text: &str) -> Result<Json> {
         text
     };
     serde_json::from_str(text)
-        .with_context(|| format!("the publication is no JSON (text goes in quotes of its own: '\"{}\"')", text.trim()))
+        .with_context(|| format!("the publication is not JSON (text goes in quotes of its own: '\"{}\"')", text.trim()))
 }

@@ -15,7 +15,7 @@ use crate::arguments::ServeArguments;
 use crate::config::{self, DevelopmentSecrets, Finding, Flags, Severity, Sources};
 use crate::{commands::dev, descriptors, logging};
 
-/// Exit code of a process that was told twice to stop: 128 and the number of SIGINT, as shells have it.
+/// Exit code of a process that got two signals to stop: 128 plus the number of SIGINT, as in shells.
 const STOPPED_AT_ONCE: u8 = 130;
 
 /// Runs the server until a signal asks it to stop.
@@ -107,7 +107,7 @@ fn bind_remedy(key: &str, port: u16, kind: io::ErrorKind) -> Option<String> {
     let choose = |port: u16| if is_main { format!("--port {port}") } else { format!("{key} = {port}") };
     match kind {
         io::ErrorKind::AddrInUse => Some(format!(
-            "port {port} is taken: stop who has it (`ss -ltnp 'sport = :{port}'` tells), or choose another, as {}",
+            "port {port} is taken: stop the process that has it (`ss -ltnp 'sport = :{port}'` tells), or choose another, as {}",
             choose(other)
         )),
         io::ErrorKind::PermissionDenied if port < 1024 => Some(format!(
@@ -126,20 +126,21 @@ fn bind_remedy(key: &str, port: u16, kind: io::ErrorKind) -> Option<String> {
 /// What a file's path is relative to, which account was refused, and what to do.
 fn file_remedy(path: &str, kind: io::ErrorKind, permit: &str) -> String {
     let directory = std::env::current_dir().map(|directory| directory.display().to_string()).unwrap_or_default();
-    let place = if Path::new(path).is_absolute() {
+    let directory_note = if Path::new(path).is_absolute() {
         String::new()
     } else {
         format!(" in {directory}, where the server was started")
     };
-    let remedy = if place.is_empty() { permit.to_owned() } else { format!("{permit}, or write an absolute path") };
+    let remedy =
+        if directory_note.is_empty() { permit.to_owned() } else { format!("{permit}, or write an absolute path") };
     match kind {
         io::ErrorKind::PermissionDenied => {
             let account = std::fs::metadata("/proc/self")
                 .map_or_else(|_| "this account".to_owned(), |me| format!("uid {}", me.uid()));
-            format!("{path}{place} is not for {account}: {remedy}")
+            format!("{path}{directory_note} is not for {account}: {remedy}")
         }
-        io::ErrorKind::NotFound => format!("{path}{place} is not there"),
-        _ => format!("{path}{place}"),
+        io::ErrorKind::NotFound => format!("{path}{directory_note} is not there"),
+        _ => format!("{path}{directory_note}"),
     }
 }
 
@@ -205,7 +206,7 @@ mod tests {
         settings.http_server.port = taken.local_addr().expect("it is bound").port();
         let error = start(settings).err().expect("the port is taken");
         let text = format!("{error:#}");
-        assert!(text.contains("is taken: stop who has it") && text.contains("--port"), "{text}");
+        assert!(text.contains("is taken: stop the process that has it") && text.contains("--port"), "{text}");
     }
 
     #[test]

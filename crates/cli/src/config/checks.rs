@@ -1,4 +1,4 @@
-//! What single keys cannot tell: values that don't go together, or that hardly mean what their writer thinks.
+//! Checks over several keys: values that contradict each other, or that hardly mean what their writer intends.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::{doubts, paths};
 
 /// Shortest HMAC secret that is as strong as HS256, bytes (RFC 7518, 3.2).
 const SECRET_LEN_MIN: usize = 32;
-/// Shortest API key that nobody guesses, bytes.
+/// Shortest API key that can't be guessed, bytes.
 const API_KEY_LEN_MIN: usize = 16;
 
 /// Shortest time between two looks at the positions of channels.
@@ -71,7 +71,7 @@ fn addresses(settings: &Settings, findings: &mut Vec<Finding>) {
         ));
     }
     if let Some(host) = autocert.unusable_host() {
-        let text = "is no host name, or a wildcard, which can't be proved by TLS or HTTP";
+        let text = "is not a host name, or is a wildcard, which can't be proved by TLS or HTTP";
         findings.push(Finding::error(format!("http_server.tls_autocert.host_whitelist: {host:?} {text}"), None));
     }
     if autocert.enabled && server.tls.has_files() {
@@ -126,7 +126,10 @@ fn internal(server: &HttpServerSettings, findings: &mut Vec<Finding>) {
 fn api(settings: &Settings, findings: &mut Vec<Finding>) {
     let api = &settings.http_api;
     if api.insecure && !api.disabled {
-        findings.push(Finding::warning("http_api.insecure: whoever reaches the port can publish and disconnect", None));
+        findings.push(Finding::warning(
+            "http_api.insecure: any client that reaches the port can publish and disconnect",
+            None,
+        ));
     } else if !api.key.is_empty() && api.key.len() < API_KEY_LEN_MIN {
         findings.push(Finding::warning(
             format!("http_api.key: shorter than {API_KEY_LEN_MIN} bytes, it can be guessed"),
@@ -148,8 +151,10 @@ fn client(client: &ClientSettings, findings: &mut Vec<Finding>) {
         findings.push(Finding::error("client.channel_position_check_delay: must be at least 1s", None));
     }
     if client.insecure && !client.anonymous_on_loopback_only {
-        findings
-            .push(Finding::warning("client.insecure: whoever reaches the port may read and write every channel", None));
+        findings.push(Finding::warning(
+            "client.insecure: any client that reaches the port may read and write every channel",
+            None,
+        ));
     }
     if client.allowed_origins.is_empty() {
         findings
@@ -218,7 +223,8 @@ fn channels(settings: &Settings, findings: &mut Vec<Finding>) {
         options(&path, &namespace.options, common, findings);
     }
     if settings.cluster.is_on() && settings.store.primary.url.starts_with("sqlite:") && settings.needs_primary() {
-        let text = "store.primary.url: the nodes of a cluster can't share a SQLite file, so durable namespaces, \
+        let text = "store.primary.url: the nodes of a cluster can't share a SQLite file, \
+                    so durable namespaces, \
                     inboxes and the directory need PostgreSQL there";
         findings.push(Finding::error(text, None));
     }

@@ -114,5 +114,5 @@ fn written_port(tree: &ConfigNode) -> String {
 }
 
 fn node(value: Value) -> ConfigNode {
-    ConfigNode { place: Location::Defaults, value }
+    ConfigNode { location: Location::Defaults, value }
 }

@@ -1,11 +1,11 @@
-//! What a configuration of Centrifugo says that must not be left out where it stands beside something else: it would
-//! open a door, or let nodes serve apart that are meant to be one.
+//! Unsupported keys of Centrifugo that must not be left out in some combinations: that would allow more than the
+//! configuration says, or let the nodes of one cluster serve separately.
 
 use touchline_server::Settings;
 
 use super::finding::Finding;
 use super::low::{ConfigNode, Value};
-use super::unsupported::is_idle;
+use super::unsupported::is_default_or_off;
 
 /// Sections that say where channels of several nodes meet; those that have a switch count only when it is on.
 const MEETING_PLACES: [(&str, bool); 5] =
@@ -22,10 +22,10 @@ pub(super) fn check(written: &ConfigNode, settings: &Settings, findings: &mut Ve
     ];
     if let (Some(proxy), Some((_, key))) = (connect_proxy(written), without_token.iter().find(|(is_on, _)| *is_on)) {
         let text = format!(
-            "client.proxy.connect is not supported yet, and {key} would let in whom your backend refuses; \
+            "client.proxy.connect is not supported yet, and {key} would admit users that your backend refuses; \
              switch one of them off"
         );
-        findings.push(Finding::error(text, Some(&proxy.place)));
+        findings.push(Finding::error(text, Some(&proxy.location)));
     }
     if !settings.cluster.is_on() {
         split(written, findings);
@@ -35,7 +35,11 @@ pub(super) fn check(written: &ConfigNode, settings: &Settings, findings: &mut Ve
 /// The switch of the connect proxy, if it is on. In the environment its name is not taken apart.
 fn connect_proxy(written: &ConfigNode) -> Option<&ConfigNode> {
     let switches = ["client.proxy.connect.enabled", "client.proxy.connect_enabled"];
-    switches.iter().find_map(|path| written.get(path)).filter(|node| !is_idle(node)).or_else(|| proxy_in_text(written))
+    switches
+        .iter()
+        .find_map(|path| written.get(path))
+        .filter(|node| !is_default_or_off(node))
+        .or_else(|| proxy_in_text(written))
 }
 
 /// The same where the environment gives all of the section as one text of JSON.
@@ -60,24 +64,24 @@ fn split(written: &ConfigNode, findings: &mut Vec<Finding>) {
         let Some(node) = written.get(section) else { continue };
         let Value::Table(_) = node.value else {
             // Before Centrifugo 6 the engine was named by the key itself.
-            if !is_idle(node) {
-                findings.push(Finding::error(format!("{section}: {APART}"), Some(&node.place)));
+            if !is_default_or_off(node) {
+                findings.push(Finding::error(format!("{section}: {APART}"), Some(&node.location)));
             }
             continue;
         };
-        let is_off = has_switch && node.get("enabled").is_none_or(is_idle);
+        let is_off = has_switch && node.get("enabled").is_none_or(is_default_or_off);
         let kind = node.get("type");
         let is_memory = kind.map_or(
             !has_switch,
             |kind| matches!(&kind.value, Value::Text(kind) if kind == "memory" || kind.is_empty()),
         );
         if !is_off && !is_memory {
-            findings.push(Finding::error(format!("{section}: {APART}"), Some(&kind.unwrap_or(node).place)));
+            findings.push(Finding::error(format!("{section}: {APART}"), Some(&kind.unwrap_or(node).location)));
         }
     }
     for list in MEETING_LISTS {
-        if let Some(node) = written.get(list).filter(|node| !is_idle(node)) {
-            findings.push(Finding::error(format!("{list}: {APART}"), Some(&node.place)));
+        if let Some(node) = written.get(list).filter(|node| !is_default_or_off(node)) {
+            findings.push(Finding::error(format!("{list}: {APART}"), Some(&node.location)));
         }
     }
 }

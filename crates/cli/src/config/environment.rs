@@ -7,15 +7,15 @@ use super::finding::Finding;
 use super::keys::{KEYS, Key, NAMESPACES, OPTIONS, SCOPES, WITHOUT_NAMESPACE};
 use super::low::{ConfigNode, Location, Value};
 use super::nearest::nearest;
-use super::unsupported::{THEIR_OPTIONS, THEIRS};
+use super::unsupported::{UNSUPPORTED, UNSUPPORTED_OPTIONS};
 
-/// Weaker first: ours win over theirs.
+/// The prefixes, the weaker first: `TOUCHLINE_` wins over `CENTRIFUGO_`.
 const PREFIXES: [&str; 2] = ["CENTRIFUGO_", "TOUCHLINE_"];
 
 /// Variables that other parts of the program read.
 const NOT_KEYS: [&str; 2] = ["TOUCHLINE_CONFIG", "TOUCHLINE_URL"];
 
-/// Writes what the environment says over the file's tree.
+/// Writes the values of environment variables over the file's tree.
 pub(crate) fn apply(variables: &[(String, String)], tree: &mut ConfigNode, findings: &mut Vec<Finding>) {
     for prefix in PREFIXES {
         let mut mine: Vec<(&str, &str, &str)> = variables
@@ -32,16 +32,16 @@ pub(crate) fn apply(variables: &[(String, String)], tree: &mut ConfigNode, findi
 }
 
 fn apply_one(name: &str, suffix: &str, value: &str, tree: &mut ConfigNode, findings: &mut Vec<Finding>) {
-    let place = Location::Variable(name.to_owned());
-    let node = ConfigNode { place: place.clone(), value: Value::Text(value.to_owned()) };
+    let location = Location::Variable(name.to_owned());
+    let node = ConfigNode { location: location.clone(), value: Value::Text(value.to_owned()) };
     // Even where a key has this name, as for a service `touchline-http-server`.
     if is_someone_elses(suffix, value) {
         return;
     }
     if let Some(path) = [NAMESPACES, SCOPES].into_iter().find(|path| suffix == variable(path)) {
-        match named_tables(value, &place, tree.get(path)) {
+        match named_tables(value, &location, tree.get(path)) {
             Some(list) => tree.set(path, list),
-            None => findings.push(Finding::error(format!("{path}: expected a JSON list or names"), Some(&place))),
+            None => findings.push(Finding::error(format!("{path}: expected a JSON list or names"), Some(&location))),
         }
     } else if let Some(path) = path_of(suffix) {
         tree.set(&path, node);
@@ -51,7 +51,7 @@ fn apply_one(name: &str, suffix: &str, value: &str, tree: &mut ConfigNode, findi
         let known = KEYS.iter().map(|key| key.path);
         let hint = nearest(suffix, known)
             .map_or(String::new(), |path| format!("; did you mean {}{}?", PREFIXES[1], variable(path)));
-        findings.push(Finding::warning(format!("no key has this name{hint}"), Some(&place)));
+        findings.push(Finding::warning(format!("no key has this name{hint}"), Some(&location)));
     }
 }
 
@@ -68,8 +68,9 @@ fn path_of(suffix: &str) -> Option<String> {
     if let Some(Key { path, .. }) = KEYS.iter().find(|key| variable(key.path) == suffix) {
         return Some((*path).to_owned());
     }
-    let theirs = THEIRS.iter().map(|theirs| (theirs.path, variable(theirs.path)));
-    let (path, rest) = theirs
+    let unsupported_key =
+        UNSUPPORTED.iter().map(|unsupported_key| (unsupported_key.path, variable(unsupported_key.path)));
+    let (path, rest) = unsupported_key
         .filter_map(|(path, name)| Some((path, suffix.strip_prefix(&name)?)))
         .max_by_key(|(path, _)| path.len())?;
     match rest.strip_prefix('_') {
@@ -80,12 +81,14 @@ fn path_of(suffix: &str) -> Option<String> {
 
 /// The option of a channel, or what lies beneath one that is a section, by the end of a variable's name.
 fn option_path(end: &str) -> Option<String> {
-    let known = || OPTIONS.iter().map(|key| key.path).chain(THEIR_OPTIONS.iter().map(|theirs| theirs.path));
+    let known = || {
+        OPTIONS.iter().map(|key| key.path).chain(UNSUPPORTED_OPTIONS.iter().map(|unsupported_key| unsupported_key.path))
+    };
     if let Some(path) = known().find(|path| variable(path) == end) {
         return Some(path.to_owned());
     }
     let beneath = |path: &'static str| Some((path, end.strip_prefix(variable(path).as_str())?.strip_prefix('_')?));
-    let sections = THEIR_OPTIONS.iter().filter_map(|theirs| beneath(theirs.path));
+    let sections = UNSUPPORTED_OPTIONS.iter().filter_map(|unsupported_key| beneath(unsupported_key.path));
     let (path, inner) = sections.max_by_key(|(path, _)| path.len())?;
     Some(format!("{path}.{}", inner.to_ascii_lowercase()))
 }
@@ -101,9 +104,9 @@ fn namespace_option<'t>(suffix: &str, tree: &'t mut ConfigNode) -> Option<(&'t m
 }
 
 /// A JSON list of tables, or names separated by spaces: of those, what is known so far keeps its options.
-pub(super) fn named_tables(text: &str, place: &Location, known: Option<&ConfigNode>) -> Option<ConfigNode> {
+pub(super) fn named_tables(text: &str, location: &Location, known: Option<&ConfigNode>) -> Option<ConfigNode> {
     if text.trim_start().starts_with('[') {
-        return ConfigNode::from_json(serde_json::from_str(text).ok()?, place);
+        return ConfigNode::from_json(serde_json::from_str(text).ok()?, location);
     }
     let known = known
         .and_then(|known| if let Value::List(items) = &known.value { Some(items.as_slice()) } else { None })
@@ -112,11 +115,11 @@ pub(super) fn named_tables(text: &str, place: &Location, known: Option<&ConfigNo
         if let Some(item) = known.iter().find(|item| item.text("name") == Some(name)) {
             return item.clone();
         }
-        let mut item = ConfigNode::empty_table(place.clone());
-        item.set("name", ConfigNode { place: place.clone(), value: Value::Text(name.to_owned()) });
+        let mut item = ConfigNode::empty_table(location.clone());
+        item.set("name", ConfigNode { location: location.clone(), value: Value::Text(name.to_owned()) });
         item
     };
-    Some(ConfigNode { place: place.clone(), value: Value::List(text.split_whitespace().map(named).collect()) })
+    Some(ConfigNode { location: location.clone(), value: Value::List(text.split_whitespace().map(named).collect()) })
 }
 
 /// Kubernetes writes `TOUCHLINE_SERVICE_HOST`, `TOUCHLINE_SERVICE_PORT…`, `TOUCHLINE_PORT=tcp://…` and

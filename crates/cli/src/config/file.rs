@@ -42,10 +42,10 @@ pub(crate) fn read(path: &Path, findings: &mut Vec<Finding>) -> ConfigNode {
 fn from_json(text: &str, name: &Rc<str>) -> Result<ConfigNode, Finding> {
     let whole = Location::File(name.clone(), None);
     serde_json::from_str::<serde_json::Value>(text).map_err(|error| {
-        let place = Location::File(name.clone(), Some((error.line(), error.column())));
+        let location = Location::File(name.clone(), Some((error.line(), error.column())));
         let reason = error.to_string();
         let reason = reason.split(" at line ").next().unwrap_or_default();
-        Finding::error(format!("is not JSON: {reason}"), Some(&place))
+        Finding::error(format!("is not JSON: {reason}"), Some(&location))
     })?;
     match json::tree(text, name) {
         Some(node) if matches!(node.value, Value::Table(_)) => Ok(node),
@@ -54,23 +54,23 @@ fn from_json(text: &str, name: &Rc<str>) -> Result<ConfigNode, Finding> {
 }
 
 fn from_toml(text: &str, name: &Rc<str>) -> Result<ConfigNode, Finding> {
-    let places = Places { name, text };
+    let locations = Locations { name, text };
     match DeTable::parse(text) {
-        Ok(table) => Ok(places.table(table.get_ref(), Location::File(name.clone(), None))),
+        Ok(table) => Ok(locations.table(table.get_ref(), Location::File(name.clone(), None))),
         Err(error) => {
-            let place = error.span().map_or(Location::File(name.clone(), None), |span| places.at(span.start));
-            Err(Finding::error(format!("is not TOML: {}", error.message()), Some(&place)))
+            let location = error.span().map_or(Location::File(name.clone(), None), |span| locations.at(span.start));
+            Err(Finding::error(format!("is not TOML: {}", error.message()), Some(&location)))
         }
     }
 }
 
-/// Turns byte positions of one text into places.
-struct Places<'a> {
+/// Turns byte positions of one text into locations.
+struct Locations<'a> {
     name: &'a Rc<str>,
     text: &'a str,
 }
 
-impl Places<'_> {
+impl Locations<'_> {
     fn at(&self, position: usize) -> Location {
         let before = self.text.get(..position).unwrap_or(self.text);
         let line = before.matches('\n').count() + 1;
@@ -78,18 +78,18 @@ impl Places<'_> {
         Location::File(self.name.clone(), Some((line, column)))
     }
 
-    fn table(&self, table: &DeTable<'_>, place: Location) -> ConfigNode {
+    fn table(&self, table: &DeTable<'_>, location: Location) -> ConfigNode {
         let fields: BTreeMap<String, ConfigNode> = table
             .iter()
             .map(|(key, value)| (key.get_ref().to_string(), self.node(value, self.at(key.span().start))))
             .collect();
-        ConfigNode { place, value: Value::Table(fields) }
+        ConfigNode { location, value: Value::Table(fields) }
     }
 
-    /// A field's place is that of its key: there the eye looks for it.
-    fn node(&self, value: &Spanned<DeValue<'_>>, place: Location) -> ConfigNode {
+    /// A field's location is that of its key, where a reader looks for it.
+    fn node(&self, value: &Spanned<DeValue<'_>>, location: Location) -> ConfigNode {
         let value = match value.get_ref() {
-            DeValue::Table(table) => return self.table(table, place),
+            DeValue::Table(table) => return self.table(table, location),
             DeValue::Array(items) => {
                 Value::List(items.iter().map(|item| self.node(item, self.at(item.span().start))).collect())
             }
@@ -102,6 +102,6 @@ impl Places<'_> {
             DeValue::Float(digits) => Value::Float(digits.as_str().parse().unwrap_or(f64::NAN)),
             DeValue::Datetime(_) => Value::Date,
         };
-        ConfigNode { place, value }
+        ConfigNode { location, value }
     }
 }

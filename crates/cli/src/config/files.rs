@@ -38,7 +38,7 @@ pub(crate) fn check(file: Option<(&Path, bool)>, settings: &Settings, findings: 
 /// Whether a configuration file has a secret in it.
 pub(crate) fn has_secrets(written: &ConfigNode) -> bool {
     KEYS.iter().filter(|key| matches!(key.kind, Kind::Secret)).any(|key| {
-        let Some(ConfigNode { place: Location::File(..), value: Value::Text(text) }) = written.get(key.path) else {
+        let Some(ConfigNode { location: Location::File(..), value: Value::Text(text) }) = written.get(key.path) else {
             return false;
         };
         // Addresses of databases are secrets for the passwords in them.

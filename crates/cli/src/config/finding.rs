@@ -23,31 +23,33 @@ pub(crate) struct Finding {
     pub(crate) severity: Severity,
     /// The text, beginning with the key; never with the value of a secret.
     pub(crate) text: String,
-    /// Where it was written; `None` when nothing was.
-    pub(crate) place: Option<Location>,
+    /// The location of the value; `None` when no value was written.
+    pub(crate) location: Option<Location>,
 }
 
 impl Finding {
     /// A fault that stops the start.
-    pub(crate) fn error(text: impl Into<String>, place: Option<&Location>) -> Self {
-        Finding { severity: Severity::Error, text: text.into(), place: place.cloned() }
+    pub(crate) fn error(text: impl Into<String>, location: Option<&Location>) -> Self {
+        Finding { severity: Severity::Error, text: text.into(), location: location.cloned() }
     }
 
     /// Something that is not as its writer thinks.
-    pub(crate) fn warning(text: impl Into<String>, place: Option<&Location>) -> Self {
-        Finding { severity: Severity::Warning, text: text.into(), place: place.cloned() }
+    pub(crate) fn warning(text: impl Into<String>, location: Option<&Location>) -> Self {
+        Finding { severity: Severity::Warning, text: text.into(), location: location.cloned() }
     }
 
     /// Something good to know.
     pub(crate) fn note(text: impl Into<String>) -> Self {
-        Finding { severity: Severity::Note, text: text.into(), place: None }
+        Finding { severity: Severity::Note, text: text.into(), location: None }
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.place {
-            Some(place) if *place != Location::Defaults => f.write_str(&redact(&format!("{place}: {}", self.text))),
+        match &self.location {
+            Some(location) if *location != Location::Defaults => {
+                f.write_str(&redact(&format!("{location}: {}", self.text)))
+            }
             _ => f.write_str(&redact(&self.text)),
         }
     }

@@ -1,4 +1,4 @@
-//! What the command line says about the configuration.
+//! Configuration keys on the command line.
 
 use std::net::IpAddr;
 
@@ -24,17 +24,17 @@ pub(crate) struct Flags {
 /// Writes what was typed over all else.
 pub(crate) fn apply(flags: &Flags, tree: &mut ConfigNode) {
     for (path, value) in &flags.keys {
-        let place = Location::Variable(format!("--{path}"));
+        let location = Location::Variable(format!("--{path}"));
         let list = if [NAMESPACES, SCOPES].contains(&path.as_str()) {
-            named_tables(value, &place, tree.get(path))
+            named_tables(value, &location, tree.get(path))
         } else {
             None
         };
-        tree.set(path, list.unwrap_or(ConfigNode { place, value: Value::Text(value.clone()) }));
+        tree.set(path, list.unwrap_or(ConfigNode { location, value: Value::Text(value.clone()) }));
     }
     let mut set = |path, flag, value| {
         if let Some(value) = value {
-            tree.set(path, ConfigNode { place: Location::Flag(flag), value });
+            tree.set(path, ConfigNode { location: Location::Flag(flag), value });
         }
     };
     set("http_server.address", "--address", flags.address.map(|address| Value::Text(address.to_string())));

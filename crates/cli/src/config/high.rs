@@ -14,13 +14,13 @@ use super::finding::Finding;
 use super::keys::{self, KEYS, Key, Kind, NAMESPACES, OPTIONS, SCOPE_OPTIONS, SCOPES, WITHOUT_NAMESPACE};
 use super::low::{ConfigNode, Value};
 use super::nearest::nearest;
-use super::unsupported::{self, Disposition, THEIR_OPTIONS, THEIRS};
+use super::unsupported::{self, Disposition, UNSUPPORTED, UNSUPPORTED_OPTIONS};
 use super::{Configuration, LogSettings};
 
 /// Durations above this are questioned.
 const YEAR: Duration = Duration::from_secs(366 * 86_400);
 
-/// Interprets the tree. `None` if something in it has no meaning; the findings tell what.
+/// Interprets the tree. `None` if a part of it is not valid; the findings name the part.
 pub(crate) fn interpret(tree: &ConfigNode, findings: &mut Vec<Finding>) -> Option<Configuration> {
     let mut reader = Reader {
         findings,
@@ -50,8 +50,8 @@ impl Reader<'_> {
             if let Some(value) = self.coerce(path, key.kind, node) {
                 self.sections.insert(path.to_owned(), value);
             }
-        } else if let Some(entry) = unsupported::find(THEIRS, path) {
-            self.leave_out(path, entry.fate, node);
+        } else if let Some(entry) = unsupported::find(UNSUPPORTED, path) {
+            self.leave_out(path, entry.disposition, node);
         } else if path == NAMESPACES {
             self.read_namespaces(node);
         } else if path == SCOPES {
@@ -66,7 +66,7 @@ impl Reader<'_> {
     fn read_section(&mut self, path: &str, node: &ConfigNode) {
         let Value::Table(table) = &node.value else {
             let text = format!("{path}: expected a table, found {}", node.value.name());
-            return self.findings.push(Finding::error(text, Some(&node.place)));
+            return self.findings.push(Finding::error(text, Some(&node.location)));
         };
         if path == WITHOUT_NAMESPACE {
             self.without_namespace = self.read_options(path, OPTIONS, table.iter());
@@ -90,7 +90,7 @@ impl Reader<'_> {
         for (name, item) in self.named_tables(SCOPES, node) {
             if name.starts_with('$') {
                 let text = format!("{SCOPES}[{name}].name: names that begin with $ are the server's own");
-                self.findings.push(Finding::error(text, Some(&item.place)));
+                self.findings.push(Finding::error(text, Some(&item.location)));
             }
             let options = self.read_options(&format!("{SCOPES}[{name}]"), SCOPE_OPTIONS, fields(item));
             self.scopes.push((name, options));
@@ -101,21 +101,21 @@ impl Reader<'_> {
     fn named_tables<'n>(&mut self, path: &str, node: &'n ConfigNode) -> Vec<(String, &'n ConfigNode)> {
         let Value::List(items) = &node.value else {
             let text = format!("{path}: expected a list of tables, found {}", node.value.name());
-            self.findings.push(Finding::error(text, Some(&node.place)));
+            self.findings.push(Finding::error(text, Some(&node.location)));
             return Vec::new();
         };
         let mut named = Vec::new();
         for (index, item) in items.iter().enumerate() {
             let Value::Table(_) = &item.value else {
                 let text = format!("{path}[{index}]: expected a table, found {}", item.value.name());
-                self.findings.push(Finding::error(text, Some(&item.place)));
+                self.findings.push(Finding::error(text, Some(&item.location)));
                 continue;
             };
             match item.text("name") {
                 Some(name) => named.push((name.to_owned(), item)),
                 None => self.findings.push(Finding::error(
                     format!("{path}[{index}].name: expected text, found none"),
-                    Some(&item.place),
+                    Some(&item.location),
                 )),
             }
         }
@@ -135,8 +135,8 @@ impl Reader<'_> {
                 if let Some(value) = self.coerce(&path, key.kind, node) {
                     options.insert(name.clone(), value);
                 }
-            } else if let Some(entry) = unsupported::find(THEIR_OPTIONS, name) {
-                self.leave_out(&path, entry.fate, node);
+            } else if let Some(entry) = unsupported::find(UNSUPPORTED_OPTIONS, name) {
+                self.leave_out(&path, entry.disposition, node);
             } else {
                 self.refuse_unknown(&path, node);
             }
@@ -144,25 +144,26 @@ impl Reader<'_> {
         options
     }
 
-    /// Where a backend decides in Centrifugo, a permission beside it would here let everybody in.
+    /// Refuses a permission beside an unsupported proxy: in Centrifugo the backend decides, here the permission would
+    /// allow every client.
     fn refuse_unasked_proxies(&mut self, path: &str, node: &ConfigNode, options: &Map<String, Json>) {
         for (switch, permissions) in unsupported::PROXIED {
-            let is_on = node.get(switch).is_some_and(|node| !unsupported::is_idle(node));
+            let is_on = node.get(switch).is_some_and(|node| !unsupported::is_default_or_off(node));
             let permission = permissions.iter().find(|permission| options.get(**permission) == Some(&Json::Bool(true)));
             if let (true, Some(permission)) = (is_on, permission) {
                 let text = format!(
                     "{path}: {switch} is not supported yet, and {permission} would hold without asking your backend; \
                      switch one of them off"
                 );
-                self.findings.push(Finding::error(text, Some(&node.place)));
+                self.findings.push(Finding::error(text, Some(&node.location)));
             }
         }
     }
 
     fn coerce(&mut self, path: &str, kind: Kind, node: &ConfigNode) -> Option<Json> {
         if kind == Kind::Duration && is_negative(&node.value) {
-            let text = format!("{path}: a negative duration switches nothing off here; the default holds");
-            self.findings.push(Finding::warning(text, Some(&node.place)));
+            let text = format!("{path}: negative durations are ignored; using the default");
+            self.findings.push(Finding::warning(text, Some(&node.location)));
             return None;
         }
         match coerce(kind, &node.value) {
@@ -172,7 +173,7 @@ impl Reader<'_> {
             }
             Err(found) => {
                 let text = format!("{path}: expected {}, found {found}", kind.name());
-                self.findings.push(Finding::error(text, Some(&node.place)));
+                self.findings.push(Finding::error(text, Some(&node.location)));
                 None
             }
         }
@@ -187,33 +188,37 @@ impl Reader<'_> {
                 "{path}: {days} days, is that meant? A number without a unit is seconds here, \
                  and nanoseconds in Centrifugo"
             );
-            self.findings.push(Finding::warning(text, Some(&node.place)));
+            self.findings.push(Finding::warning(text, Some(&node.location)));
         }
     }
 
-    fn leave_out(&mut self, path: &str, fate: Disposition, node: &ConfigNode) {
-        let says_nothing =
-            if matches!(fate, Disposition::Refused(_)) { unsupported::is_empty } else { unsupported::is_idle };
+    fn leave_out(&mut self, path: &str, disposition: Disposition, node: &ConfigNode) {
+        let says_nothing = if matches!(disposition, Disposition::Refused(_)) {
+            unsupported::is_empty
+        } else {
+            unsupported::is_default_or_off
+        };
         if says_nothing(node) {
             return;
         }
-        let place = Some(&node.place);
-        match fate {
+        let location = Some(&node.location);
+        match disposition {
             Disposition::Ignored => {}
             Disposition::LeftOut(consequence) => {
                 let consequence = if consequence.is_empty() { String::new() } else { format!("; {consequence}") };
                 let names = unsupported::names_within(node);
-                self.findings.push(Finding::warning(format!("not supported yet: {path}{names}{consequence}"), place));
+                self.findings
+                    .push(Finding::warning(format!("not supported yet: {path}{names}{consequence}"), location));
             }
             Disposition::Refused(reason) => {
-                self.findings.push(Finding::error(format!("not supported yet: {path}; {reason}"), place))
+                self.findings.push(Finding::error(format!("not supported yet: {path}; {reason}"), location))
             }
         }
     }
 
     fn refuse_unknown(&mut self, path: &str, node: &ConfigNode) {
         let known = keys::paths();
-        let theirs = THEIRS.iter().map(|theirs| theirs.path);
+        let unsupported_key = UNSUPPORTED.iter().map(|unsupported_key| unsupported_key.path);
         let shape = without_names(path);
         let above = shape.match_indices('.').map(|(at, _)| &shape[at + 1..]);
         if let Some(whole) = above
@@ -224,13 +229,13 @@ impl Reader<'_> {
                 "{path}: unknown key; {whole} does not belong to the table around it: \
                  write it above the first [section], or below in its own"
             );
-            return self.findings.push(Finding::error(text, Some(&node.place)));
+            return self.findings.push(Finding::error(text, Some(&node.location)));
         }
-        let hint = match nearest(&shape, known.iter().map(String::as_str).chain(theirs)) {
+        let hint = match nearest(&shape, known.iter().map(String::as_str).chain(unsupported_key)) {
             Some(meant) => format!("; did you mean {meant}?"),
             None => "; docs/configuration.md lists all keys".into(),
         };
-        self.findings.push(Finding::error(format!("{path}: unknown key{hint}"), Some(&node.place)));
+        self.findings.push(Finding::error(format!("{path}: unknown key{hint}"), Some(&node.location)));
     }
 
     /// The values of one section as a tree of their own.

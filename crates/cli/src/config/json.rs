@@ -1,5 +1,5 @@
-//! The tree of a JSON text, with the place of every key. serde_json has found the text good before, and tells no
-//! places.
+//! The tree of a JSON text, with the location of every key. serde_json has validated the text before, and reports no
+//! locations.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -38,25 +38,25 @@ impl Scanner<'_> {
     }
 
     /// The next value. `place`: that of its key, if it has one.
-    fn value(&mut self, place: Location) -> Option<ConfigNode> {
+    fn value(&mut self, location: Location) -> Option<ConfigNode> {
         let value = match self.peek() {
             b'{' => self.table(),
             b'[' => self.list(),
-            _ => return ConfigNode::from_json(serde_json::from_str(self.scalar()).ok()?, &place),
+            _ => return ConfigNode::from_json(serde_json::from_str(self.scalar()).ok()?, &location),
         };
-        Some(ConfigNode { place, value })
+        Some(ConfigNode { location, value })
     }
 
     fn table(&mut self) -> Value {
         let mut fields = BTreeMap::new();
         self.at += 1;
         while !matches!(self.peek(), b'}' | 0) {
-            let place = self.here();
+            let location = self.here();
             let key: Json = serde_json::from_str(self.scalar()).unwrap_or_default();
             // The colon.
             self.peek();
             self.at += 1;
-            let value = self.value(place);
+            let value = self.value(location);
             if let (Json::String(key), Some(value)) = (key, value) {
                 fields.insert(key, value);
             }
@@ -70,8 +70,8 @@ impl Scanner<'_> {
         let mut items = Vec::new();
         self.at += 1;
         while !matches!(self.peek(), b']' | 0) {
-            let place = self.here();
-            items.extend(self.value(place));
+            let location = self.here();
+            items.extend(self.value(location));
             self.pass_comma();
         }
         self.at += 1;
@@ -114,14 +114,14 @@ mod tests {
         let json: Json = serde_json::from_str(text).expect("it is JSON");
         let name: Rc<str> = "x.json".into();
         let tree = tree(text, &name).expect("it is a table");
-        let place = |path: &str| tree.get(path).map(|node| node.place.to_string());
-        assert_eq!(place("a").as_deref(), Some("x.json:2:3"));
-        assert_eq!(place("a.b\"c").as_deref(), Some("x.json:2:9"));
-        assert_eq!(place("f").as_deref(), Some("x.json:3:2"));
-        assert_eq!(place("g").as_deref(), Some("x.json:4:3"));
+        let location = |path: &str| tree.get(path).map(|node| node.location.to_string());
+        assert_eq!(location("a").as_deref(), Some("x.json:2:3"));
+        assert_eq!(location("a.b\"c").as_deref(), Some("x.json:2:9"));
+        assert_eq!(location("f").as_deref(), Some("x.json:3:2"));
+        assert_eq!(location("g").as_deref(), Some("x.json:4:3"));
         assert_eq!(tree.text("f"), json["f"].as_str());
         let Some(ConfigNode { value: Value::List(items), .. }) = tree.get("a.b\"c") else { panic!("a list") };
-        assert_eq!(items[1].place.to_string(), "x.json:2:21");
+        assert_eq!(items[1].location.to_string(), "x.json:2:21");
         assert!(matches!(items[1].get("e").map(|node| &node.value), Some(Value::Float(number)) if *number == -25.0));
         assert!(items[1].get("d").is_none());
     }

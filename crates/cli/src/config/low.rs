@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
 
-/// Where a value was written.
+/// The location at which a value was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Location {
     /// A file, with line and column where its format tells them.
@@ -31,11 +31,11 @@ impl fmt::Display for Location {
     }
 }
 
-/// A value and its place.
+/// A value and its location.
 #[derive(Clone)]
 pub(crate) struct ConfigNode {
-    /// Where it was written.
-    pub(crate) place: Location,
+    /// The location at which it was written.
+    pub(crate) location: Location,
     /// What was written.
     pub(crate) value: Value,
 }
@@ -76,8 +76,8 @@ impl Value {
 
 impl ConfigNode {
     /// A table with nothing in it.
-    pub(crate) fn empty_table(place: Location) -> Self {
-        ConfigNode { place, value: Value::Table(BTreeMap::new()) }
+    pub(crate) fn empty_table(location: Location) -> Self {
+        ConfigNode { location, value: Value::Table(BTreeMap::new()) }
     }
 
     /// The value at a dotted path, if every table on the way exists.
@@ -90,9 +90,9 @@ impl ConfigNode {
 
     /// Where the key stands that a text begins with, as `channel.namespaces[news].durable: …`, or the nearest table
     /// around it.
-    pub(crate) fn place_of(&self, text: &str) -> Option<Location> {
+    pub(crate) fn location_of(&self, text: &str) -> Option<Location> {
         let key = text.split(": ").next().unwrap_or_default();
-        let (mut node, mut place) = (self, None);
+        let (mut node, mut location) = (self, None);
         for part in key.split('.') {
             let (name, item) = part.split_once('[').map_or((part, None), |(name, item)| (name, item.strip_suffix(']')));
             let Some(found) = node.get(name) else { break };
@@ -102,9 +102,9 @@ impl ConfigNode {
                 let Some(found) = items.iter().rev().find(|found| found.text("name") == Some(item)) else { break };
                 node = found;
             }
-            place = Some(node.place.clone());
+            location = Some(node.location.clone());
         }
-        place
+        location
     }
 
     /// Writes a value at a dotted path over what is there; makes the tables on the way. A value that is in the way
@@ -112,7 +112,7 @@ impl ConfigNode {
     pub(crate) fn set(&mut self, path: &str, node: ConfigNode) {
         let (key, rest) = path.split_once('.').map_or((path, None), |(key, rest)| (key, Some(rest)));
         if !matches!(self.value, Value::Table(_)) {
-            *self = ConfigNode::empty_table(node.place.clone());
+            *self = ConfigNode::empty_table(node.location.clone());
         }
         let Value::Table(table) = &mut self.value else { return };
         match rest {
@@ -120,7 +120,8 @@ impl ConfigNode {
                 table.insert(key.to_owned(), node);
             }
             Some(rest) => {
-                let inner = table.entry(key.to_owned()).or_insert_with(|| ConfigNode::empty_table(node.place.clone()));
+                let inner =
+                    table.entry(key.to_owned()).or_insert_with(|| ConfigNode::empty_table(node.location.clone()));
                 inner.set(rest, node);
             }
         }
@@ -147,8 +148,8 @@ impl ConfigNode {
         }
     }
 
-    /// The tree of a JSON value; a null says nothing.
-    pub(crate) fn from_json(json: serde_json::Value, place: &Location) -> Option<ConfigNode> {
+    /// The tree of a JSON value. None = it is null, which stands for absence.
+    pub(crate) fn from_json(json: serde_json::Value, location: &Location) -> Option<ConfigNode> {
         use serde_json::Value as Json;
         let value = match json {
             Json::Null => return None,
@@ -159,15 +160,15 @@ impl ConfigNode {
             },
             Json::String(text) => Value::Text(text),
             Json::Array(items) => {
-                Value::List(items.into_iter().filter_map(|item| ConfigNode::from_json(item, place)).collect())
+                Value::List(items.into_iter().filter_map(|item| ConfigNode::from_json(item, location)).collect())
             }
             Json::Object(fields) => Value::Table(
                 fields
                     .into_iter()
-                    .filter_map(|(key, value)| Some((key, ConfigNode::from_json(value, place)?)))
+                    .filter_map(|(key, value)| Some((key, ConfigNode::from_json(value, location)?)))
                     .collect(),
             ),
         };
-        Some(ConfigNode { place: place.clone(), value })
+        Some(ConfigNode { location: location.clone(), value })
     }
 }

@@ -1,4 +1,4 @@
-//! From what was written (file, environment, flags) to what the server is told.
+//! From the written configuration (file, environment, flags) to the server's settings.
 //!
 //! [`low`] holds what was written and where; [`high`] says what it means; [`keys`] is the list of every key that we
 //! know. Nothing stops at the first fault: a reading gathers all its findings.
@@ -117,8 +117,8 @@ fn read_and(sources: &Sources, check_more: Check) -> Reading {
         doors::check(&written, &configuration.settings, &mut findings);
         check_more(sources.file.as_deref().map(|file| (file, has_secrets)), &configuration.settings, &mut findings);
     }
-    for finding in findings.iter_mut().filter(|finding| finding.place.is_none()) {
-        finding.place = written.place_of(&finding.text).filter(|place| *place != low::Location::Defaults);
+    for finding in findings.iter_mut().filter(|finding| finding.location.is_none()) {
+        finding.location = written.location_of(&finding.text).filter(|location| *location != low::Location::Defaults);
     }
     findings.sort_by_key(|finding| finding.severity);
     let is_usable = findings.iter().all(|finding| finding.severity != Severity::Error);

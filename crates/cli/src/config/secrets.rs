@@ -7,7 +7,7 @@ use super::finding::Finding;
 const HOW: &str = "`touchline genconfig --output touchline.toml` makes a configuration with fresh secrets; \
                    `touchline serve --dev` needs none";
 
-/// Refuses settings with which nobody could come in, or anybody could.
+/// Refuses settings that would keep every client out, or let every client in.
 pub(crate) fn check(settings: &Settings, findings: &mut Vec<Finding>) {
     let client = &settings.client;
     let token = &client.token;

@@ -1,20 +1,20 @@
-//! Keys of Centrifugo 6 that we don't act on yet.
+//! Keys of Centrifugo 6 that this server does not support yet.
 //!
-//! Most are left out with one warning each. A few make the server stricter: to leave them out would let in more than
-//! the configuration allows, so they are refused.
+//! Most are left out with one warning each. A few make the server stricter: without them it would allow more than the
+//! configuration says, so they are refused.
 
 use super::coerce::coerce;
 use super::keys::Kind;
 use super::low::{ConfigNode, Value};
 
-/// What becomes of such a key.
+/// What the server does with an unsupported key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Disposition {
-    /// Left out with a warning; the text says what that changes, if it is not plain.
+    /// Left out with a warning; the text says what that changes, empty = it is obvious.
     LeftOut(&'static str),
     /// An error: leaving it out would be unsafe, for this reason.
     Refused(&'static str),
-    /// Left out in silence: it is true here whatever it says.
+    /// Left out in silence: the server behaves the same with every value.
     Ignored,
 }
 
@@ -22,30 +22,30 @@ use Disposition::{Ignored, LeftOut, Refused};
 
 /// A key, or a section with all beneath it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Theirs {
+pub(crate) struct UnsupportedKey {
     /// Its dotted path; for channel options, the name alone.
     pub(crate) path: &'static str,
-    /// What becomes of it.
-    pub(crate) fate: Disposition,
+    /// What the server does with it.
+    pub(crate) disposition: Disposition,
 }
 
-const fn left_out(path: &'static str) -> Theirs {
-    Theirs { path, fate: LeftOut("") }
+const fn left_out(path: &'static str) -> UnsupportedKey {
+    UnsupportedKey { path, disposition: LeftOut("") }
 }
 
-const fn with(path: &'static str, fate: Disposition) -> Theirs {
-    Theirs { path, fate }
+const fn with(path: &'static str, disposition: Disposition) -> UnsupportedKey {
+    UnsupportedKey { path, disposition }
 }
 
 /// Where channels of several nodes would meet. Without a cluster these are refused by [`super::doors`].
 const NOT_SHARED: Disposition =
     LeftOut("channels and presence are in the memory of the nodes, which meet through NATS (`[cluster]`)");
-const BLOCKED: Disposition = Refused("without it, whom it keeps out would be let in");
+const BLOCKED: Disposition = Refused("ignoring it would admit users that it keeps out");
 const NOT_ASKED: Disposition = LeftOut("what it would allow is refused, unless an `allow_…` permission holds");
-const STRICTER_TOKENS: Disposition = Refused("without it, tokens that it refuses would be good");
+const STRICTER_TOKENS: Disposition = Refused("ignoring it would accept tokens that it rejects");
 
 /// Keys and sections by their whole path.
-pub(crate) const THEIRS: &[Theirs] = &[
+pub(crate) const UNSUPPORTED: &[UnsupportedKey] = &[
     left_out("http_server.tls.server_ca_pem"),
     with("http_server.tls.insecure_skip_verify", Ignored),
     with("http_server.tls.server_name", Ignored),
@@ -138,7 +138,7 @@ pub(crate) const THEIRS: &[Theirs] = &[
     left_out("uni_grpc"),
     left_out("admin"),
     left_out("swagger"),
-    with("debug", LeftOut("there are no pages of pprof")),
+    with("debug", LeftOut("the server has no pprof pages")),
     with("dev", LeftOut("`touchline serve --dev` is something else")),
     left_out("init"),
     left_out("opentelemetry"),
@@ -161,7 +161,7 @@ pub(crate) const THEIRS: &[Theirs] = &[
 ];
 
 /// Options of channels that we don't act on yet.
-pub(crate) const THEIR_OPTIONS: &[Theirs] = &[
+pub(crate) const UNSUPPORTED_OPTIONS: &[UnsupportedKey] = &[
     left_out("auto_cache_recover"),
     with("shared_position_sync", Ignored),
     with("keep_latest_publication", Ignored),
@@ -205,14 +205,15 @@ pub(crate) const PROXIED: &[(&str, &[&str])] = &[
 ];
 
 /// The entry that covers this path.
-pub(crate) fn find(table: &'static [Theirs], path: &str) -> Option<&'static Theirs> {
-    table
-        .iter()
-        .find(|theirs| path.strip_prefix(theirs.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
+pub(crate) fn find(table: &'static [UnsupportedKey], path: &str) -> Option<&'static UnsupportedKey> {
+    table.iter().find(|unsupported_key| {
+        path.strip_prefix(unsupported_key.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    })
 }
 
-/// Whether a value says nothing: off, empty or what holds here anyway. A whole default configuration is written so.
-pub(crate) fn is_idle(node: &ConfigNode) -> bool {
+/// Whether a value changes nothing: it is off, empty or this server's behaviour anyway. A whole default configuration
+/// consists of such values.
+pub(crate) fn is_default_or_off(node: &ConfigNode) -> bool {
     match &node.value {
         Value::Boolean(value) => !value,
         Value::Integer(value) => *value == 0,
@@ -223,7 +224,7 @@ pub(crate) fn is_idle(node: &ConfigNode) -> bool {
             let idle_if = |key: &str, idle: fn(&Value) -> bool| table.get(key).is_some_and(|node| idle(&node.value));
             idle_if("enabled", |value| matches!(value, Value::Boolean(false)))
                 || idle_if("type", |value| matches!(value, Value::Text(text) if text == "memory"))
-                || table.values().all(is_idle)
+                || table.values().all(is_default_or_off)
         }
         Value::Date => false,
     }
@@ -259,5 +260,7 @@ pub(crate) fn names_within(node: &ConfigNode) -> String {
 
 /// Whether an entry lies beneath this path.
 pub(crate) fn is_above(path: &str) -> bool {
-    THEIRS.iter().any(|theirs| theirs.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
+    UNSUPPORTED
+        .iter()
+        .any(|unsupported_key| unsupported_key.path.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
 }

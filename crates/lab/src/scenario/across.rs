@@ -1,8 +1,8 @@
-//! What a publication costs on nodes that it reaches by NATS, beside one node alone.
+//! The cost of a publication on nodes that it reaches through NATS, compared with one node alone.
 
 use anyhow::Result;
 
-use super::bare::{REST, patience};
+use super::bare::{REST, timeout};
 use super::exact;
 use crate::arguments::{Across, Options};
 use crate::nats::Nats;
@@ -31,19 +31,19 @@ pub(super) fn across(across: &Across, options: &Options, results: &mut Results) 
     Ok(())
 }
 
-/// CPU per delivery on each node, and what went wrong.
-fn run(subjects: &[ServerUnderTest], across: &Across) -> Result<(Vec<f64>, u64)> {
-    let mut plan = subjects[0].plan(across.connections * subjects.len(), PLAIN, 1, SIZE, false);
-    plan.servers = subjects.iter().map(|subject| subject.door).collect();
-    let mut fleet = Workers::start(&plan)?;
-    fleet.open_all(500)?;
-    let mut publisher = Publisher::new(subjects[0].api.clone(), PLAIN, 1, SIZE)?;
+/// CPU per delivery on each node, and the number of wrong deliveries.
+fn run(servers: &[ServerUnderTest], across: &Across) -> Result<(Vec<f64>, u64)> {
+    let mut plan = servers[0].plan(across.connections * servers.len(), PLAIN, 1, SIZE, false);
+    plan.servers = servers.iter().map(|server| server.subscriber_address).collect();
+    let mut workers = Workers::start(&plan)?;
+    workers.open_all(500)?;
+    let mut publisher = Publisher::new(servers[0].api.clone(), PLAIN, 1, SIZE)?;
     std::thread::sleep(REST);
-    fleet.expect(across.messages, patience(across.messages, across.rate))?;
-    let meters = subjects.iter().map(|subject| Meter::start(subject.pid)).collect::<Result<Vec<_>>>()?;
+    workers.expect(across.messages, timeout(across.messages, across.rate))?;
+    let meters = servers.iter().map(|server| Meter::start(server.pid)).collect::<Result<Vec<_>>>()?;
     publisher.publish(across.messages, across.rate)?;
-    let delivered = fleet.delivered()?;
-    let each = delivered.count.max(1) as f64 / subjects.len() as f64;
+    let delivered = workers.delivered()?;
+    let each = delivered.count.max(1) as f64 / servers.len() as f64;
     let costs = meters.into_iter().map(|meter| meter.stop().map(|us| us / each)).collect::<Result<Vec<_>>>()?;
     Ok((costs, delivered.wrongs.total("server")))
 }

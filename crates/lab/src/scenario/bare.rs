@@ -1,4 +1,4 @@
-//! The bare machine as a scenario: floors that send what servers would, and a fleet that reads it.
+//! The bare machine as a scenario: floors that send what servers would, and workers that read it.
 
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::net::SocketAddr;
@@ -7,19 +7,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::floor::{FloorOrder, FloorReport, Sending};
+use crate::floor::{FloorCommand, FloorReport, Sending};
 use crate::process::{Meter, Part};
 use crate::wire::Dialect;
 use crate::workers::{Delivered, Plan, Workers};
 
-/// What the slowest of subscribers may take after the last publication.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long the slowest subscriber may take after the last publication.
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Between the last subscription and the first publication.
 pub(super) const REST: Duration = Duration::from_secs(1);
 
-/// What publications and their deliveries may take.
-pub(super) fn patience(messages: usize, rate: f64) -> Duration {
-    PATIENCE + if rate > 0.0 { Duration::from_secs_f64(messages as f64 / rate) } else { Duration::ZERO }
+/// How long publications and their deliveries may take.
+pub(super) fn timeout(messages: usize, rate: f64) -> Duration {
+    TIMEOUT + if rate > 0.0 { Duration::from_secs_f64(messages as f64 / rate) } else { Duration::ZERO }
 }
 
 /// How the bare machine is used.
@@ -33,9 +33,9 @@ pub(super) struct Bare {
     pub(super) sending: Sending,
 }
 
-/// What came of a fan-out.
+/// The result of a fan-out.
 pub(super) struct BareResult {
-    /// CPU of who sends, microseconds per delivery.
+    /// CPU of the sender, microseconds per delivery.
     pub(super) us: f64,
     pub(super) delivered: Delivered,
     pub(super) seconds: f64,
@@ -56,7 +56,7 @@ impl Bare {
             servers: floors.iter().map(|floor| floor.address).collect(),
             path: String::new(),
             dialect: Dialect::Plain,
-            way: self.sending.way,
+            transport: self.sending.transport,
             connections: self.connections,
             prefix: prefix.clone(),
             channels,
@@ -64,24 +64,28 @@ impl Bare {
             token_secret: None,
             shows_progress: true,
         };
-        let mut fleet = Workers::start(&plan)?;
+        let mut workers = Workers::start(&plan)?;
         let mut missing = self.connections;
         for floor in &mut floors {
             let connections = missing.min(plan.share());
             missing -= connections;
-            floor.order(&FloorOrder::Accept { connections, way: self.sending.way, threads: self.threads })?;
+            floor.command(&FloorCommand::Accept {
+                connections,
+                transport: self.sending.transport,
+                threads: self.threads,
+            })?;
         }
-        fleet.open_all(self.opened_at_once)?;
+        workers.open_all(self.opened_at_once)?;
         floors
             .iter_mut()
             .try_for_each(|floor| floor.wait("accept", |report| matches!(report, FloorReport::Accepted)))?;
         std::thread::sleep(REST);
-        fleet.expect(messages / channels, patience(messages, rate))?;
+        workers.expect(messages / channels, timeout(messages, rate))?;
         let meters = floors.iter().map(|floor| Meter::start(floor.part.pid())).collect::<Result<Vec<_>>>()?;
         let began = Instant::now();
-        floors.iter_mut().try_for_each(|floor| floor.order(&FloorOrder::Send(self.sending.clone())))?;
+        floors.iter_mut().try_for_each(|floor| floor.command(&FloorCommand::Send(self.sending.clone())))?;
         floors.iter_mut().try_for_each(|floor| floor.wait("send", |report| matches!(report, FloorReport::Sent)))?;
-        let delivered = fleet.delivered()?;
+        let delivered = workers.delivered()?;
         let seconds = began.elapsed().as_secs_f64();
         let us = meters.into_iter().map(Meter::stop).sum::<Result<f64>>()?;
         Ok(BareResult { us: us / delivered.count.max(1) as f64, delivered, seconds })
@@ -92,31 +96,31 @@ impl Bare {
 struct Floor {
     part: Part,
     address: SocketAddr,
-    orders: ChildStdin,
+    commands: ChildStdin,
     reports: Lines<BufReader<ChildStdout>>,
 }
 
 impl Floor {
     fn start() -> Result<Self> {
         let mut part = Part::start(&["lab", "floor-server"])?;
-        let orders = part.0.stdin.take().context("the floor has no standard input")?;
+        let commands = part.0.stdin.take().context("the floor has no standard input")?;
         let mut reports = BufReader::new(part.0.stdout.take().context("the floor has no standard output")?).lines();
         match report(&mut reports)? {
-            FloorReport::Listening { address } => Ok(Floor { part, address, orders, reports }),
+            FloorReport::Listening { address } => Ok(Floor { part, address, commands, reports }),
             other => bail!("the floor said {other:?}"),
         }
     }
 
-    fn order(&mut self, order: &FloorOrder) -> Result<()> {
-        let mut line = serde_json::to_vec(order)?;
+    fn command(&mut self, command: &FloorCommand) -> Result<()> {
+        let mut line = serde_json::to_vec(command)?;
         line.push(b'\n');
-        self.orders.write_all(&line)?;
-        Ok(self.orders.flush()?)
+        self.commands.write_all(&line)?;
+        Ok(self.commands.flush()?)
     }
 
     fn wait(&mut self, what: &str, is_it: impl Fn(&FloorReport) -> bool) -> Result<()> {
         let report = report(&mut self.reports)?;
-        if is_it(&report) { Ok(()) } else { bail!("the floor said {report:?} instead of the end of {what}") }
+        if is_it(&report) { Ok(()) } else { bail!("the floor reported {report:?} instead of the end of {what}") }
     }
 }
 

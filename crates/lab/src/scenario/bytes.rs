@@ -16,15 +16,15 @@ use crate::wire;
 
 const PUBLICATIONS: usize = 200;
 const CHANNEL: &str = "delta:state";
-/// Silence after which everything has come.
+/// Silence after which all bytes count as received.
 const QUIET: Duration = Duration::from_millis(300);
 
 /// One run: events of 1 KB, plain and compressed; a state of 4 KB, plain and by its changes.
 pub(super) fn bytes(options: &Options, results: &mut Results) -> Result<()> {
-    let subject = ServerUnderTest::start(&Options { way: Transport::Deflate, ..options.clone() })?;
+    let server = ServerUnderTest::start(&Options { transport: Transport::Deflate, ..options.clone() })?;
     let figure = |name, unit| Figure::new("bytes on the wire", name, unit);
     let (events, states): (Vec<_>, Vec<_>) = (0..PUBLICATIONS).map(|n| (event(n), state(n))).unzip();
-    let of = |way, delta, publications: &[String]| received(&subject, way, delta, publications);
+    let of = |transport, delta, publications: &[String]| received(&server, transport, delta, publications);
     let (plain, deflated) = (of(Transport::Websocket, "", &events)?, of(Transport::Deflate, "", &events)?);
     let (whole, changes) =
         (of(Transport::Websocket, "", &states)?, of(Transport::Websocket, r#","delta":"fossil""#, &states)?);
@@ -69,16 +69,16 @@ fn state(number: usize) -> String {
 }
 
 /// Bytes that one subscriber receives for each publication.
-fn received(subject: &ServerUnderTest, way: Transport, delta: &str, publications: &[String]) -> Result<f64> {
-    let mut socket = TcpStream::connect(subject.address)?;
+fn received(server: &ServerUnderTest, transport: Transport, delta: &str, publications: &[String]) -> Result<f64> {
+    let mut socket = TcpStream::connect(server.address)?;
     socket.set_read_timeout(Some(QUIET))?;
-    socket.write_all(&way.opening("lab", "/connection/websocket", CHANNEL))?;
+    socket.write_all(&transport.opening("lab", "/connection/websocket", CHANNEL))?;
     read_until(&mut socket, b"\r\n\r\n")?;
     socket.write_all(&wire::text(&format!(
         "{{\"id\":1,\"connect\":{{}}}}\n{{\"id\":2,\"subscribe\":{{\"channel\":\"{CHANNEL}\"{delta}}}}}"
     )))?;
     while read_some(&mut socket)? > 0 {}
-    publish(&subject.api, publications)?;
+    publish(&server.api, publications)?;
     let mut total = 0;
     loop {
         match read_some(&mut socket)? {
@@ -88,7 +88,7 @@ fn received(subject: &ServerUnderTest, way: Transport, delta: &str, publications
     }
 }
 
-/// What has come; 0 after silence.
+/// The number of bytes that were read; 0 after silence.
 fn read_some(socket: &mut TcpStream) -> Result<usize> {
     let mut scratch = [0; 64 * 1024];
     match socket.read(&mut scratch) {

@@ -24,8 +24,8 @@ const NODES: usize = 3;
 /// Subscriptions of one connection.
 const EACH: usize = 100;
 const SIZE: usize = 128;
-const PATIENCE: Duration = Duration::from_secs(60);
-/// What a subscription leaves behind is given back.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// The time in which memory that subscriptions have left behind is returned.
 const REST: Duration = Duration::from_secs(2);
 
 /// One run without history, and one with it.
@@ -42,13 +42,13 @@ fn run(
     results: &mut Results,
 ) -> Result<()> {
     let nats = Nats::start()?;
-    let subjects = ServerUnderTest::start_joined(options, &nats, NODES)?;
-    let memory = || -> Result<f64> { subjects.iter().map(|subject| resident_bytes(subject.pid)).sum() };
+    let servers = ServerUnderTest::start_joined(options, &nats, NODES)?;
+    let memory = || -> Result<f64> { servers.iter().map(|server| resident_bytes(server.pid)).sum() };
     let (before, nats_before) = (memory()?, resident_bytes(nats.pid())?);
-    let mut crowds =
-        subjects.iter().map(|subject| ChannelLoad::open(subject, channels.channels)).collect::<Result<Vec<_>>>()?;
+    let mut loads =
+        servers.iter().map(|server| ChannelLoad::open(server, channels.channels)).collect::<Result<Vec<_>>>()?;
     let began = Instant::now();
-    at_once(&mut crowds, |crowd| crowd.subscribe(prefix))?;
+    at_once(&mut loads, |load| load.subscribe(prefix))?;
     let seconds = began.elapsed().as_secs_f64();
     std::thread::sleep(REST);
     let of_each = |bytes: f64| bytes / (channels.channels * NODES) as f64 / 1e3;
@@ -58,20 +58,20 @@ fn run(
         Figure::new(scenario, "memory of NATS for each of them", "KB"),
         of_each(resident_bytes(nats.pid())? - nats_before),
     );
-    let mut publisher = Publisher::new(subjects[0].api.clone(), prefix, channels.channels, SIZE)?;
+    let mut publisher = Publisher::new(servers[0].api.clone(), prefix, channels.channels, SIZE)?;
     publisher.publish(channels.messages, 0.0)?;
-    let heard = at_once(&mut crowds, |crowd| crowd.hear(channels.messages, prefix))?;
-    results.add(exact(scenario), (channels.messages * NODES - heard.iter().sum::<usize>()) as f64);
+    let received = at_once(&mut loads, |load| load.receive(channels.messages, prefix))?;
+    results.add(exact(scenario), (channels.messages * NODES - received.iter().sum::<usize>()) as f64);
     Ok(())
 }
 
-/// Does something with each crowd, on a thread for each.
-fn at_once<T: Send>(crowds: &mut [ChannelLoad], act: impl Fn(&mut ChannelLoad) -> Result<T> + Sync) -> Result<Vec<T>> {
+/// Runs `step` with each server's load, on a thread for each.
+fn at_once<T: Send>(loads: &mut [ChannelLoad], step: impl Fn(&mut ChannelLoad) -> Result<T> + Sync) -> Result<Vec<T>> {
     std::thread::scope(|scope| {
-        let threads: Vec<_> = crowds.iter_mut().map(|crowd| scope.spawn(|| act(crowd))).collect();
+        let threads: Vec<_> = loads.iter_mut().map(|load| scope.spawn(|| step(load))).collect();
         threads
             .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|_| bail!("a crowd's thread has panicked")))
+            .map(|thread| thread.join().unwrap_or_else(|_| bail!("the thread of a load has panicked")))
             .collect()
     })
 }
@@ -93,7 +93,7 @@ impl ChannelLoad {
         Ok(ChannelLoad { clients: (0..channels).step_by(EACH).map(open).collect::<Result<_>>()? })
     }
 
-    /// Everybody asks for all its channels, then everybody waits.
+    /// All clients request all their channels; then all wait for the replies.
     fn subscribe(&mut self, prefix: &str) -> Result<()> {
         for client in &mut self.clients {
             let subscribe = |number: usize| {
@@ -118,29 +118,29 @@ impl ChannelLoad {
         Ok(())
     }
 
-    /// How many of the first channels have had their one publication; a second one is an error.
-    fn hear(&mut self, channels: usize, prefix: &str) -> Result<usize> {
-        let mut heard = HashSet::new();
+    /// The number of the first channels that have received their one publication; a second one is an error.
+    fn receive(&mut self, channels: usize, prefix: &str) -> Result<usize> {
+        let mut received = HashSet::new();
         for client in &mut self.clients {
             let due = client.channels.end.min(channels).saturating_sub(client.channels.start);
-            let wanted = heard.len() + due;
-            while heard.len() < wanted {
+            let wanted = received.len() + due;
+            while received.len() < wanted {
                 client.read(|line| match wire::text_value(line, "channel") {
-                    Some(channel) if !channel.starts_with(prefix) || !heard.insert(channel.to_owned()) => {
-                        bail!("delivered twice, or to nobody: {channel}")
+                    Some(channel) if !channel.starts_with(prefix) || !received.insert(channel.to_owned()) => {
+                        bail!("delivered twice, or to no subscriber: {channel}")
                     }
                     _ => Ok(()),
                 })?;
             }
         }
-        Ok(heard.len())
+        Ok(received.len())
     }
 }
 
 impl Client {
     fn open(server: &ServerUnderTest, channels: Range<usize>) -> Result<Self> {
         let mut socket = server.connect()?;
-        socket.socket().set_read_timeout(Some(PATIENCE))?;
+        socket.socket().set_read_timeout(Some(TIMEOUT))?;
         socket.write_all(&wire::handshake(&server.address.to_string(), "/connection/websocket"))?;
         let mut head = Vec::new();
         while wire::find(&head, b"\r\n\r\n").is_none() {
@@ -160,7 +160,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Waits for more, and takes every line that has come.
+    /// Waits for more bytes, and handles every complete line.
     fn read(&mut self, mut take: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
         let mut scratch = [0; 16 * 1024];
         let length = self.socket.read(&mut scratch).context("nothing came")?;

@@ -1,4 +1,4 @@
-//! Connections that come, and connections that only wait.
+//! Opening connections, and idle connections.
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use crate::transport::Transport;
 use crate::workers::Workers;
 
 const SIZE: usize = 128;
-/// The server has closed what the clients have closed.
+/// The time in which the server closes the connections that the clients have closed.
 const REST: Duration = Duration::from_secs(3);
 
-/// Opens connections with a token each; CPU of the server for each, until its subscription stands.
+/// Opens connections with a token each: the server's CPU for each, until its subscription is established.
 pub(super) fn connect(opening: &Opening, options: &Options, results: &mut Results) -> Result<()> {
     let connections = opening.connections.unwrap_or(10_000);
-    let subject = ServerUnderTest::start(options)?;
-    let mut fleet = Workers::start(&subject.plan(connections, PLAIN, 1, SIZE, true))?;
-    let meter = Meter::start(subject.pid)?;
-    let opened = fleet.open_all(opening.concurrency.unwrap_or(500))?;
+    let server = ServerUnderTest::start(options)?;
+    let mut workers = Workers::start(&server.plan(connections, PLAIN, 1, SIZE, true))?;
+    let meter = Meter::start(server.pid)?;
+    let opened = workers.open_all(opening.concurrency.unwrap_or(500))?;
     let us = meter.stop()? / connections as f64;
     // The bounds are of connections that need no handshake of TLS.
-    let is_bound = options.way != Transport::Tls;
+    let is_bound = options.transport != Transport::Tls;
     results.add(
         Figure::new("connect and subscribe with a token", "server CPU per connection", "µs")
             .bound(45.0, 30.0)
@@ -41,16 +41,16 @@ pub(super) fn connect(opening: &Opening, options: &Options, results: &mut Result
     Ok(())
 }
 
-/// Many at once on one process.
+/// Opens many connections at once on one process.
 pub(super) fn storm(opening: &Opening, options: &Options, results: &mut Results) -> Result<()> {
     let connections = opening.connections.unwrap_or(16_000);
-    let subject = ServerUnderTest::start(options)?;
-    let mut fleet = Workers::start(&subject.plan(connections, PLAIN, 1, SIZE, false))?;
-    let opened = fleet.open(opening.concurrency.unwrap_or(2_000))?;
+    let server = ServerUnderTest::start(options)?;
+    let mut workers = Workers::start(&server.plan(connections, PLAIN, 1, SIZE, false))?;
+    let opened = workers.open(opening.concurrency.unwrap_or(2_000))?;
     if let Some(failure) = &opened.first_failure {
         eprintln!("the first failure: {failure}");
     }
-    let is_bound = options.way != Transport::Tls;
+    let is_bound = options.transport != Transport::Tls;
     results.add(Figure::new("storm", "failed to open", "").bound(0.0, 0.0), opened.failed as f64);
     results.add(Figure::new("storm", "all open after", "s").bound(1.2, 0.8).only_if(is_bound), opened.seconds);
     results.add(
@@ -61,30 +61,30 @@ pub(super) fn storm(opening: &Opening, options: &Options, results: &mut Results)
     Ok(())
 }
 
-/// Memory and CPU of connections that wait, fresh and after all have left and come back.
+/// Memory and CPU of idle connections: fresh, and after all were closed and opened again.
 pub(super) fn idle(idle: &Idle, options: &Options, results: &mut Results) -> Result<()> {
-    let subject = ServerUnderTest::start(options)?;
+    let server = ServerUnderTest::start(options)?;
     let count = idle.connections as f64;
-    // Threads, their stacks and one publish are there before anybody comes.
-    let empty = resident_bytes(subject.pid)?;
-    let mut fleet = Workers::start(&subject.plan(idle.connections, PLAIN, 1, SIZE, false))?;
-    fleet.open_all(500)?;
+    // Threads, their stacks and one publish are there before the first client connects.
+    let empty = resident_bytes(server.pid)?;
+    let mut workers = Workers::start(&server.plan(idle.connections, PLAIN, 1, SIZE, false))?;
+    workers.open_all(500)?;
     std::thread::sleep(REST);
-    let fresh = (resident_bytes(subject.pid)? - empty) / count;
-    let meter = Meter::start(subject.pid)?;
+    let fresh = (resident_bytes(server.pid)? - empty) / count;
+    let meter = Meter::start(server.pid)?;
     std::thread::sleep(Duration::from_secs(idle.seconds));
     let us = meter.stop()? / count / idle.seconds as f64;
-    let mut wrongs = fleet.close()?;
+    let mut wrongs = workers.close()?;
     std::thread::sleep(REST);
-    fleet.open_all(500)?;
+    workers.open_all(500)?;
     std::thread::sleep(REST);
-    let returned = (resident_bytes(subject.pid)? - empty) / count;
-    let (most_fresh, most_returned) = options.way.idle_bounds();
+    let returned = (resident_bytes(server.pid)? - empty) / count;
+    let (most_fresh, most_returned) = options.transport.idle_bounds();
     results.add(Figure::new("idle", "RSS per connection, fresh", "B").bound(most_fresh, 700.0), fresh);
     results
         .add(Figure::new("idle", "RSS per connection, all closed and back", "B").bound(most_returned, 700.0), returned);
     results.add(Figure::new("idle", "CPU per connection and second", "µs").bound(0.6, 0.3), us);
-    wrongs.add(fleet.close()?);
+    wrongs.add(workers.close()?);
     results.add(exact("idle"), wrongs.total("server") as f64);
     Ok(())
 }

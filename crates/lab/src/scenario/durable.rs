@@ -1,4 +1,4 @@
-//! Durable channels: what safety costs a publisher, and how long a start on a large database takes.
+//! Durable channels: what durability costs a publisher, and how long a start on a large database takes.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -21,11 +21,11 @@ use crate::worker::channel_name;
 const SIZE: usize = 128;
 const DAY_MS: u64 = 24 * 3_600 * 1_000;
 
-/// One run: publishing into a durable channel beside one that keeps nothing, beside a commit for each, and beside bare
-/// syncs.
+/// One run: publishing into a durable channel, compared with a channel without history, with a commit for each
+/// publication, and with bare syncs.
 pub(super) fn durable(durable: &Durable, options: &Options, results: &mut Results) -> Result<()> {
     const SCENARIO: &str = "durable publish";
-    let rate = |subject: &ServerUnderTest, channel, rate| -> Result<(f64, f64)> {
+    let rate = |server: &ServerUnderTest, channel, rate| -> Result<(f64, f64)> {
         let many = Many {
             channel,
             connections: durable.connections,
@@ -33,17 +33,17 @@ pub(super) fn durable(durable: &Durable, options: &Options, results: &mut Result
             lasting: Duration::from_secs(durable.seconds),
             rate,
         };
-        publish_from_many(&subject.api, &Many { lasting: Duration::from_millis(500), ..many })?;
-        let published = publish_from_many(&subject.api, &many)?;
+        publish_from_many(&server.api, &Many { lasting: Duration::from_millis(500), ..many })?;
+        let published = publish_from_many(&server.api, &many)?;
         Ok((published.count as f64 / published.seconds, published.times.quantile_ms(0.99)))
     };
     let database = Database::new();
-    let subject = ServerUnderTest::start_durable(options, &database, None)?;
-    let (plain, _) = rate(&subject, "lab:publish", 0.0)?;
-    let (safe, p99_full) = rate(&subject, "durable:publish", 0.0)?;
-    let (_, p99_half) = rate(&subject, "durable:publish", safe / 2.0)?;
-    let (_, p99_half_plain) = rate(&subject, "lab:publish", safe / 2.0)?;
-    drop(subject);
+    let server = ServerUnderTest::start_durable(options, &database, None)?;
+    let (plain, _) = rate(&server, "lab:publish", 0.0)?;
+    let (safe, p99_full) = rate(&server, "durable:publish", 0.0)?;
+    let (_, p99_half) = rate(&server, "durable:publish", safe / 2.0)?;
+    let (_, p99_half_plain) = rate(&server, "lab:publish", safe / 2.0)?;
+    drop(server);
     let alone = Database::new();
     let (one_each, _) = rate(&ServerUnderTest::start_durable(options, &alone, Some(1))?, "durable:publish", 0.0)?;
     let sync_ms = bare_sync_ms(&database)?;
@@ -88,10 +88,10 @@ pub(super) fn reopen(reopen: &Reopen, options: &Options, results: &mut Results) 
         reopen.publications as f64 / filled.elapsed().as_secs_f64(),
     );
     let began = Instant::now();
-    let subject = ServerUnderTest::start_durable(options, &database, None)?;
+    let server = ServerUnderTest::start_durable(options, &database, None)?;
     results.add(Figure::new(SCENARIO, "it serves after", "s").bound(2.0, 0.5), began.elapsed().as_secs_f64());
     let asked = Instant::now();
-    let mut publisher = Publisher::new(subject.api.clone(), DURABLE, reopen.channels, SIZE)?;
+    let mut publisher = Publisher::new(server.api.clone(), DURABLE, reopen.channels, SIZE)?;
     publisher.publish(1, 0.0)?;
     results.add(Figure::new(SCENARIO, "the first durable publish", "ms"), asked.elapsed().as_secs_f64() * 1e3);
     Ok(())

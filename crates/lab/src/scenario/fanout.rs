@@ -29,11 +29,11 @@ pub(super) struct Numbers {
     pub(super) rate: f64,
     pub(super) size: usize,
     pub(super) coalesce: usize,
-    pub(super) way: Transport,
+    pub(super) transport: Transport,
 }
 
 impl Numbers {
-    fn of(fanout: &Fanout, way: Transport) -> Self {
+    fn of(fanout: &Fanout, transport: Transport) -> Self {
         let (scenario, connections, channels, messages, rate) = match fanout.preset {
             Preset::Steady => ("steady fan-out", 10_000, 1, 100, 10.0),
             Preset::Burst => ("burst fan-out", 5_000, 1, 60, 0.0),
@@ -52,7 +52,7 @@ impl Numbers {
             rate: fanout.rate.unwrap_or(rate),
             size: fanout.size as usize,
             coalesce: fanout.coalesce as usize,
-            way,
+            transport,
         }
     }
 
@@ -63,8 +63,8 @@ impl Numbers {
 
     /// The bare machine with these numbers, in one process of so many threads.
     fn floor(&self, threads: usize) -> Result<BareResult> {
-        let Numbers { connections, channels, messages, rate, size, coalesce, way, .. } = *self;
-        let sending = Sending { prefix: PLAIN.to_owned(), channels, messages, rate, coalesce, size, way };
+        let Numbers { connections, channels, messages, rate, size, coalesce, transport, .. } = *self;
+        let sending = Sending { prefix: PLAIN.to_owned(), channels, messages, rate, coalesce, size, transport };
         Bare { processes: 1, threads, connections, opened_at_once: OPENED_AT_ONCE, sending }.run()
     }
 }
@@ -72,7 +72,7 @@ impl Numbers {
 /// Threads of the floor. It has one for plain sockets; where each frame is encrypted for each subscriber, it has as
 /// many as the server has shards.
 pub(super) fn threads(options: &Options) -> usize {
-    match options.way {
+    match options.transport {
         Transport::Tls => options.shards.map_or_else(|| available_parallelism().map_or(1, NonZero::get), usize::from),
         _ => 1,
     }
@@ -80,7 +80,7 @@ pub(super) fn threads(options: &Options) -> usize {
 
 /// One run of the floor, alone.
 pub(super) fn floor(fanout: &Fanout, options: &Options, results: &mut Results) -> Result<()> {
-    let numbers = Numbers::of(fanout, options.way);
+    let numbers = Numbers::of(fanout, options.transport);
     let floor = numbers.floor(threads(options))?;
     results.add(Figure::new("floor", "CPU per delivery", "µs"), floor.us);
     results.add(Figure::new("floor", "mean latency", "ms"), floor.delivered.times.mean_ms());
@@ -92,7 +92,7 @@ pub(super) fn floor(fanout: &Fanout, options: &Options, results: &mut Results) -
 
 /// One run of the floor and one of the server.
 pub(super) fn fanout(fanout: &Fanout, options: &Options, results: &mut Results) -> Result<()> {
-    let numbers = Numbers::of(fanout, options.way);
+    let numbers = Numbers::of(fanout, options.transport);
     let threads = threads(options);
     let floor = numbers.of_one_channel().floor(threads)?;
     let spread = if numbers.channels > 1 { Some(numbers.floor(threads)?) } else { None };
@@ -101,9 +101,9 @@ pub(super) fn fanout(fanout: &Fanout, options: &Options, results: &mut Results) 
     let (us, ratio) = (figure("CPU per delivery", "µs"), figure("CPU per delivery / floor", "×"));
     let latency = figure("mean latency", "ms");
     // Bounds that are no ratio are of plain sockets.
-    let is_plain = options.way != Transport::Tls;
+    let is_plain = options.transport != Transport::Tls;
     let (us, ratio, latency) = match fanout.preset {
-        Preset::Steady if options.way == Transport::Websocket => (us, ratio.bound(1.10, 1.03), latency),
+        Preset::Steady if options.transport == Transport::Websocket => (us, ratio.bound(1.10, 1.03), latency),
         Preset::Steady => (us, ratio.bound(1.12, 1.03), latency),
         Preset::Burst => (us, ratio.bound(0.35, 0.1), latency.bound(45.0, 22.5).only_if(is_plain)),
         Preset::Sparse => (us.bound(8.0, 6.5).only_if(is_plain), ratio, latency),
@@ -134,15 +134,15 @@ fn run_server(numbers: &Numbers, options: &Options) -> Result<BareResult> {
 }
 
 /// One fan-out of a server.
-pub(super) fn deliver(subject: &ServerUnderTest, numbers: &Numbers) -> Result<BareResult> {
-    let mut fleet = Workers::start(&subject.plan(numbers.connections, PLAIN, numbers.channels, numbers.size, false))?;
-    fleet.open_all(OPENED_AT_ONCE)?;
-    let mut publisher = Publisher::new(subject.api.clone(), PLAIN, numbers.channels, numbers.size)?;
+pub(super) fn deliver(server: &ServerUnderTest, numbers: &Numbers) -> Result<BareResult> {
+    let mut workers = Workers::start(&server.plan(numbers.connections, PLAIN, numbers.channels, numbers.size, false))?;
+    workers.open_all(OPENED_AT_ONCE)?;
+    let mut publisher = Publisher::new(server.api.clone(), PLAIN, numbers.channels, numbers.size)?;
     std::thread::sleep(REST);
-    fleet.expect(numbers.messages / numbers.channels, super::bare::patience(numbers.messages, numbers.rate))?;
-    let (meter, began) = (Meter::start(subject.pid)?, Instant::now());
+    workers.expect(numbers.messages / numbers.channels, super::bare::timeout(numbers.messages, numbers.rate))?;
+    let (meter, began) = (Meter::start(server.pid)?, Instant::now());
     publisher.publish(numbers.messages, numbers.rate)?;
-    let delivered = fleet.delivered()?;
+    let delivered = workers.delivered()?;
     let seconds = began.elapsed().as_secs_f64();
     Ok(BareResult { us: meter.stop()? / delivered.count.max(1) as f64, delivered, seconds })
 }

@@ -1,9 +1,9 @@
 //! More and more connections: N connections, C of them opened at a time, and the average time in which one event
-//! reaches everybody.
+//! reaches all subscribers.
 
 use anyhow::Result;
 
-use super::bare::{Bare, REST, patience};
+use super::bare::{Bare, REST, timeout};
 use super::exact;
 use super::fanout::threads;
 use crate::arguments::{Ladder, Options};
@@ -40,27 +40,27 @@ fn climb(
         rate: ladder.rate,
         coalesce: 1,
         size: SIZE,
-        way: options.way,
+        transport: options.transport,
     };
     let floor =
         Bare { processes: count, threads: threads(options), connections, opened_at_once: 500, sending }.run()?;
     let nats = if count > 1 { Some(Nats::start()?) } else { None };
-    let subjects = match &nats {
+    let servers = match &nats {
         Some(nats) => ServerUnderTest::start_joined(options, nats, count)?,
         None => vec![ServerUnderTest::start(options)?],
     };
-    let mut plan = subjects[0].plan(connections, PLAIN, channels, SIZE, false);
-    plan.servers = subjects.iter().map(|subject| subject.door).collect();
-    let mut fleet = Workers::start(&plan)?;
-    let opened = fleet.open(concurrency)?;
-    let mut publisher = Publisher::new(subjects[0].api.clone(), PLAIN, channels, SIZE)?;
+    let mut plan = servers[0].plan(connections, PLAIN, channels, SIZE, false);
+    plan.servers = servers.iter().map(|server| server.subscriber_address).collect();
+    let mut workers = Workers::start(&plan)?;
+    let opened = workers.open(concurrency)?;
+    let mut publisher = Publisher::new(servers[0].api.clone(), PLAIN, channels, SIZE)?;
     std::thread::sleep(REST);
-    fleet.expect(messages / channels, patience(messages, ladder.rate))?;
-    let meters = subjects.iter().map(|subject| Meter::start(subject.pid)).collect::<Result<Vec<_>>>()?;
+    workers.expect(messages / channels, timeout(messages, ladder.rate))?;
+    let meters = servers.iter().map(|server| Meter::start(server.pid)).collect::<Result<Vec<_>>>()?;
     publisher.publish(messages, ladder.rate)?;
-    let delivered = fleet.delivered()?;
+    let delivered = workers.delivered()?;
     let us = meters.into_iter().map(Meter::stop).sum::<Result<f64>>()? / delivered.count.max(1) as f64;
-    // One name for each step: the table has as many lines as steps are asked for.
+    // One name for each step: the table has one line for each requested step.
     let scenario: &'static str = Box::leak(
         format!("ladder {connections} / {concurrency}, nodes: {count}, channels: {channels}").into_boxed_str(),
     );

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use super::bare::{REST, patience};
+use super::bare::{REST, timeout};
 use super::exact;
 use crate::arguments::{Noisy, Options};
 use crate::publisher::Publisher;
@@ -23,24 +23,24 @@ const SIZE: usize = 128;
 /// Commands in one message of the noisy client, and messages a second: 100,000 commands.
 const COMMANDS: usize = 50;
 const MESSAGES: u64 = 2_000;
-/// How long it waits where there is nothing to be read, and nothing to be written.
+/// How long it waits when nothing can be read or written.
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// One run: a fan-out beside nobody, beside a noisy client, beside nobody.
+/// One run: a fan-out alone, one beside a noisy client, and one alone.
 pub(super) fn noisy(noisy: &Noisy, options: &Options, results: &mut Results) -> Result<()> {
-    let subject = ServerUnderTest::start_guarded(options)?;
-    let mut fleet = Workers::start(&subject.plan(noisy.connections, PLAIN, 1, SIZE, false))?;
-    fleet.open_all(200)?;
-    let mut publisher = Publisher::new(subject.api.clone(), PLAIN, 1, SIZE)?;
+    let server = ServerUnderTest::start_guarded(options)?;
+    let mut workers = Workers::start(&server.plan(noisy.connections, PLAIN, 1, SIZE, false))?;
+    workers.open_all(200)?;
+    let mut publisher = Publisher::new(server.api.clone(), PLAIN, 1, SIZE)?;
     std::thread::sleep(REST);
     let messages = (noisy.rate * noisy.seconds as f64) as usize;
     let mut round = || -> Result<Delivered> {
-        fleet.expect(messages, patience(messages, noisy.rate))?;
+        workers.expect(messages, timeout(messages, noisy.rate))?;
         publisher.publish(messages, noisy.rate)?;
-        fleet.delivered()
+        workers.delivered()
     };
     let before = round()?;
-    let noise = Noise::start(&subject)?;
+    let noise = Noise::start(&server)?;
     let during = round()?;
     let (sent, answered) = noise.stop();
     let after = round()?;
@@ -57,7 +57,7 @@ pub(super) fn noisy(noisy: &Noisy, options: &Options, results: &mut Results) -> 
     Ok(())
 }
 
-/// A client that does not let up.
+/// A client that sends commands without a pause.
 struct Noise {
     is_over: Arc<AtomicBool>,
     commands: Arc<AtomicU64>,
@@ -65,8 +65,8 @@ struct Noise {
 }
 
 impl Noise {
-    fn start(subject: &ServerUnderTest) -> Result<Self> {
-        let mut socket = subject.connect()?;
+    fn start(server: &ServerUnderTest) -> Result<Self> {
+        let mut socket = server.connect()?;
         socket.write_all(&Transport::Websocket.opening("lab", "/connection/websocket", "lab"))?;
         socket.write_all(&wire::text(r#"{"id":1,"connect":{}}"#))?;
         socket.socket().set_nonblocking(true)?;
@@ -74,7 +74,7 @@ impl Noise {
         let (is_over, commands, bytes) =
             (Arc::clone(&noise.is_over), Arc::clone(&noise.commands), Arc::clone(&noise.bytes));
         std::thread::spawn(move || {
-            // The server may have had enough of it: then there is no more noise, which the figures show.
+            // The server may have closed the connection: then there is no more noise, which the figures show.
             let _ = make_noise(&mut socket, &is_over, &commands, &bytes);
         });
         Ok(noise)
@@ -86,7 +86,7 @@ impl Noise {
     }
 }
 
-/// Sends at its pace whatever the server takes, and throws away what comes back.
+/// Sends at a fixed rate what the server accepts, and discards the answers.
 fn make_noise(
     socket: &mut Stream<TcpStream>,
     is_over: &AtomicBool,
@@ -118,7 +118,7 @@ fn make_noise(
     Ok(())
 }
 
-/// How many bytes were read or written; none where the socket has to be waited for.
+/// The number of bytes that were read or written. None = the socket is not ready.
 fn moved(outcome: std::io::Result<usize>) -> Result<usize> {
     match outcome {
         Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),

@@ -17,7 +17,7 @@ const SIZE: usize = 128;
 
 /// One run.
 pub(super) fn publish(publish: &Publish, options: &Options, results: &mut Results) -> Result<()> {
-    let subject = ServerUnderTest::start(options)?;
+    let server = ServerUnderTest::start(options)?;
     let warm = Many {
         channel: CHANNEL,
         connections: publish.connections,
@@ -25,12 +25,14 @@ pub(super) fn publish(publish: &Publish, options: &Options, results: &mut Result
         lasting: Duration::from_millis(500),
         rate: 0.0,
     };
-    publish_from_many(&subject.api, &warm)?;
-    let meter = Meter::start(subject.pid)?;
-    let published = publish_from_many(&subject.api, &Many { lasting: Duration::from_secs(publish.seconds), ..warm })?;
+    publish_from_many(&server.api, &warm)?;
+    let meter = Meter::start(server.pid)?;
+    let published = publish_from_many(&server.api, &Many { lasting: Duration::from_secs(publish.seconds), ..warm })?;
     let us = meter.stop()? / published.count.max(1) as f64;
     results.add(
-        Figure::new(SCENARIO, "server CPU per publish", "µs").bound(9.0, 6.0).only_if(options.way != Transport::Tls),
+        Figure::new(SCENARIO, "server CPU per publish", "µs")
+            .bound(9.0, 6.0)
+            .only_if(options.transport != Transport::Tls),
         us,
     );
     results.add(Figure::new(SCENARIO, "publishes", "/s"), published.count as f64 / published.seconds);

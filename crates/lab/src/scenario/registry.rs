@@ -15,16 +15,16 @@ use crate::report::{Figure, Results};
 use crate::server_under_test::{PLAIN, ServerUnderTest};
 use crate::workers::Workers;
 
-/// Between an order and the moment at which all carry it out, microseconds.
+/// The time between a command and the moment at which all nodes run it, microseconds.
 const HEAD_START_US: u64 = 100_000;
-/// A member that says nothing for so long is lost.
+/// A node that reports nothing for so long counts as failed.
 const SILENCE: Duration = Duration::from_secs(60);
-/// Between two steps: what the one has begun is over before the other is measured.
+/// The time between two steps: what the first has begun has ended before the second is measured.
 const REST: Duration = Duration::from_secs(1);
 const LOOKUP_SECONDS: f64 = 2.0;
 /// Registrations that arrive each millisecond during lookups.
 const ARRIVING_PER_MS: u32 = 50;
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One run of all steps.
 pub(super) fn registry(registry: &Registry, options: &Options, results: &mut Results) -> Result<()> {
@@ -45,7 +45,7 @@ fn millis(from_us: u64, until_us: u64) -> f64 {
 }
 
 fn alone(names: u32, nats: &Nats, results: &mut Results) -> Result<()> {
-    let mut nodes = Members::start(1, nats)?;
+    let mut nodes = RegistryNodes::start(1, nats)?;
     nodes.link(0)?;
     let (from_us, until_us) = nodes.register(&[(0, names)])?;
     results.add(
@@ -57,13 +57,13 @@ fn alone(names: u32, nats: &Nats, results: &mut Results) -> Result<()> {
 
 fn together(names: u32, count: u32, nats: &Nats, results: &mut Results) -> Result<()> {
     let scenario: &'static str = Box::leak(format!("registry, {count} nodes").into_boxed_str());
-    let mut nodes = Members::start(count as usize, nats)?;
+    let mut nodes = RegistryNodes::start(count as usize, nats)?;
     (0..count as usize).try_for_each(|node| nodes.link(node))?;
-    // They know of each other before anything is registered.
+    // The nodes know each other before a name is registered.
     std::thread::sleep(REST);
     let share = names / count;
     let shares: Vec<(u32, u32)> = (0..count).map(|node| (node * share, share)).collect();
-    nodes.order_all(&RegistryNodeCommand::Await { names: u64::from(share * count) })?;
+    nodes.command_all(&RegistryNodeCommand::Await { names: u64::from(share * count) })?;
     let (from_us, until_us) = nodes.register(&shares)?;
     let known_us = nodes.reached(count as usize)?;
     results.add(
@@ -75,7 +75,7 @@ fn together(names: u32, count: u32, nats: &Nats, results: &mut Results) -> Resul
         millis(until_us, known_us),
     );
     std::thread::sleep(REST);
-    nodes.order_all(&RegistryNodeCommand::Await { names: 0 })?;
+    nodes.command_all(&RegistryNodeCommand::Await { names: 0 })?;
     let at_us = now_us() + HEAD_START_US;
     let (from_us, _) = nodes.carry_out(&shares, |first, count| RegistryNodeCommand::Die { at_us, first, count })?;
     let forgotten_us = nodes.reached(count as usize)?;
@@ -86,15 +86,15 @@ fn together(names: u32, count: u32, nats: &Nats, results: &mut Results) -> Resul
     Ok(())
 }
 
-/// Two nodes with as many names each, of which one comes later.
+/// Two nodes with as many names each; one of them joins later.
 fn joining(names: u32, nats: &Nats, results: &mut Results) -> Result<()> {
-    let mut nodes = Members::start(2, nats)?;
+    let mut nodes = RegistryNodes::start(2, nats)?;
     nodes.link(0)?;
     nodes.register(&[(0, names), (names, names)])?;
     std::thread::sleep(REST);
-    nodes.order_all(&RegistryNodeCommand::Await { names: u64::from(names) * 2 })?;
+    nodes.command_all(&RegistryNodeCommand::Await { names: u64::from(names) * 2 })?;
     let began_us = now_us();
-    nodes.order(1, &RegistryNodeCommand::Link)?;
+    nodes.command(1, &RegistryNodeCommand::Link)?;
     let had_us = nodes.reached(2)?;
     let figure = Figure::new("registry, a node with as many names joins", "it has all, and all have it", "ms");
     results.add(figure.bound(300.0, 300.0), millis(began_us, had_us));
@@ -102,21 +102,21 @@ fn joining(names: u32, nats: &Nats, results: &mut Results) -> Result<()> {
 }
 
 fn lookups(names: u32, nats: &Nats, results: &mut Results) -> Result<()> {
-    let mut nodes = Members::start(2, nats)?;
+    let mut nodes = RegistryNodes::start(2, nats)?;
     nodes.link(0)?;
     nodes.link(1)?;
     std::thread::sleep(REST);
-    nodes.order(1, &RegistryNodeCommand::Await { names: u64::from(names) })?;
+    nodes.command(1, &RegistryNodeCommand::Await { names: u64::from(names) })?;
     nodes.register(&[(0, names)])?;
     nodes.reached(1)?;
     let arriving = (LOOKUP_SECONDS * 1.25 * 1_000.0) as u32 * ARRIVING_PER_MS;
-    nodes.order(0, &RegistryNodeCommand::Trickle { first: names, count: arriving, per_ms: ARRIVING_PER_MS })?;
+    nodes.command(0, &RegistryNodeCommand::Trickle { first: names, count: arriving, per_ms: ARRIVING_PER_MS })?;
     std::thread::sleep(Duration::from_millis(200));
-    nodes.order(1, &RegistryNodeCommand::LookUp { names, seconds: LOOKUP_SECONDS })?;
+    nodes.command(1, &RegistryNodeCommand::LookUp { names, seconds: LOOKUP_SECONDS })?;
     let mut looked_up = None;
     let mut trickled = None;
     while looked_up.is_none() || trickled.is_none() {
-        match nodes.hear()? {
+        match nodes.receive()? {
             Report::LookedUp { count, found, cpu_us } if count == found => {
                 looked_up = Some(count as f64 * 1e6 / cpu_us)
             }
@@ -132,12 +132,12 @@ fn lookups(names: u32, nats: &Nats, results: &mut Results) -> Result<()> {
 
 /// Clients on WebSocket register one name each.
 fn whole_way(connections: usize, options: &Options, results: &mut Results) -> Result<()> {
-    let subject = ServerUnderTest::start(options)?;
-    let mut fleet = Workers::start(&subject.plan(connections, PLAIN, 1, 128, false))?;
-    fleet.open_all(500)?;
+    let server = ServerUnderTest::start(options)?;
+    let mut workers = Workers::start(&server.plan(connections, PLAIN, 1, 128, false))?;
+    workers.open_all(500)?;
     std::thread::sleep(REST);
-    let meter = Meter::start(subject.pid)?;
-    let (registered, seconds) = fleet.register(PATIENCE)?;
+    let meter = Meter::start(server.pid)?;
+    let (registered, seconds) = workers.register(TIMEOUT)?;
     let us = meter.stop()? / connections as f64;
     let scenario = "registry, clients register by rpc on WebSocket";
     results.add(Figure::new(scenario, "server CPU per registration", "µs").bound(15.0, 15.0), us);
@@ -147,20 +147,20 @@ fn whole_way(connections: usize, options: &Options, results: &mut Results) -> Re
 }
 
 /// Processes that embed the registry.
-struct Members {
-    members: Vec<(Part, ChildStdin)>,
+struct RegistryNodes {
+    nodes: Vec<(Part, ChildStdin)>,
     reports: Receiver<Report>,
-    /// Times at which members had what they waited for, heard of while waiting for something else.
-    early: Vec<u64>,
+    /// The times at which nodes reached the awaited number of names, if the report came before it was waited for.
+    reached: Vec<u64>,
 }
 
-impl Members {
+impl RegistryNodes {
     fn start(count: usize, nats: &Nats) -> Result<Self> {
         let (sender, reports) = channel();
-        let mut all = Members { members: Vec::with_capacity(count), reports, early: Vec::new() };
+        let mut all = RegistryNodes { nodes: Vec::with_capacity(count), reports, reached: Vec::new() };
         for number in 0..count {
-            let mut part = Part::start(&["lab", "member"])?;
-            let orders = part.0.stdin.take().context("the member has no standard input")?;
+            let mut part = Part::start(&["lab", "registry-node"])?;
+            let commands = part.0.stdin.take().context("the member has no standard input")?;
             let lines = BufReader::new(part.0.stdout.take().context("the member has no standard output")?).lines();
             let sender = sender.clone();
             std::thread::spawn(move || {
@@ -171,9 +171,9 @@ impl Members {
                     }
                 }
             });
-            all.members.push((part, orders));
+            all.nodes.push((part, commands));
             let birth = now_us();
-            all.order(
+            all.command(
                 number,
                 &RegistryNodeCommand::Become { node: format!("member-{birth}"), url: nats.url.clone(), birth },
             )?;
@@ -181,25 +181,25 @@ impl Members {
         Ok(all)
     }
 
-    fn order(&mut self, member: usize, order: &RegistryNodeCommand) -> Result<()> {
-        let (_, orders) = self.members.get_mut(member).context("no such member")?;
-        let mut line = serde_json::to_vec(order)?;
+    fn command(&mut self, node: usize, command: &RegistryNodeCommand) -> Result<()> {
+        let (_, commands) = self.nodes.get_mut(node).context("no such member")?;
+        let mut line = serde_json::to_vec(command)?;
         line.push(b'\n');
-        orders.write_all(&line).context("a member has ended")?;
-        Ok(orders.flush()?)
+        commands.write_all(&line).context("a member has ended")?;
+        Ok(commands.flush()?)
     }
 
-    fn order_all(&mut self, order: &RegistryNodeCommand) -> Result<()> {
-        (0..self.members.len()).try_for_each(|member| self.order(member, order))
+    fn command_all(&mut self, command: &RegistryNodeCommand) -> Result<()> {
+        (0..self.nodes.len()).try_for_each(|node| self.command(node, command))
     }
 
-    fn hear(&mut self) -> Result<Report> {
+    fn receive(&mut self) -> Result<Report> {
         self.reports.recv_timeout(SILENCE).context("a member says nothing")
     }
 
-    fn link(&mut self, member: usize) -> Result<()> {
-        self.order(member, &RegistryNodeCommand::Link)?;
-        match self.hear()? {
+    fn link(&mut self, node: usize) -> Result<()> {
+        self.command(node, &RegistryNodeCommand::Link)?;
+        match self.receive()? {
             Report::Linked => Ok(()),
             other => bail!("a member said {other:?}"),
         }
@@ -210,40 +210,40 @@ impl Members {
         self.carry_out(shares, |first, count| RegistryNodeCommand::Register { at_us, first, count })
     }
 
-    /// Gives each member its share; when the first began and the last was done.
+    /// Sends each node the command for its share. Returns when the first node began and when the last one ended.
     fn carry_out(
         &mut self,
         shares: &[(u32, u32)],
-        order: impl Fn(u32, u32) -> RegistryNodeCommand,
+        command: impl Fn(u32, u32) -> RegistryNodeCommand,
     ) -> Result<(u64, u64)> {
-        for (member, (first, count)) in shares.iter().enumerate() {
-            self.order(member, &order(*first, *count))?;
+        for (node, (first, count)) in shares.iter().enumerate() {
+            self.command(node, &command(*first, *count))?;
         }
         let (mut began_us, mut ended_us) = (u64::MAX, 0);
         let mut missing = shares.len();
         while missing > 0 {
-            match self.hear()? {
+            match self.receive()? {
                 Report::Done { from_us, until_us } => {
                     began_us = began_us.min(from_us);
                     ended_us = ended_us.max(until_us);
                     missing -= 1;
                 }
-                Report::Reached { at_us } => self.early.push(at_us),
+                Report::Reached { at_us } => self.reached.push(at_us),
                 other => bail!("a member said {other:?}"),
             }
         }
         Ok((began_us, ended_us))
     }
 
-    /// When the last of as many members had what they waited for.
+    /// The time at which the last of `count` nodes reached the awaited number of names.
     fn reached(&mut self, count: usize) -> Result<u64> {
-        while self.early.len() < count {
-            match self.hear()? {
-                Report::Reached { at_us } => self.early.push(at_us),
+        while self.reached.len() < count {
+            match self.receive()? {
+                Report::Reached { at_us } => self.reached.push(at_us),
                 Report::Linked => {}
                 other => bail!("a member said {other:?}"),
             }
         }
-        Ok(self.early.drain(..).max().unwrap_or_default())
+        Ok(self.reached.drain(..).max().unwrap_or_default())
     }
 }

@@ -14,34 +14,34 @@ use crate::workers::Workers;
 
 const SCENARIO: &str = "a node restarts";
 const SIZE: usize = 128;
-const PATIENCE: Duration = Duration::from_secs(20);
-/// The node is linked again.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// The time in which the node is connected to NATS again.
 const READY: Duration = Duration::from_secs(1);
 
 /// One run of two nodes, of which one dies.
 pub(super) fn restart(restart: &Restart, options: &Options, results: &mut Results) -> Result<()> {
     let nats = Nats::start()?;
-    let mut subjects = ServerUnderTest::start_joined(options, &nats, 2)?;
-    let (other, mortal) = (subjects.pop().context("two nodes")?, subjects.pop().context("two nodes")?);
-    let mut fleet = Workers::start(&mortal.plan(restart.connections, HISTORY, 1, SIZE, false))?;
-    fleet.open_all(500)?;
+    let mut servers = ServerUnderTest::start_joined(options, &nats, 2)?;
+    let (other, mortal) = (servers.pop().context("two nodes")?, servers.pop().context("two nodes")?);
+    let mut workers = Workers::start(&mortal.plan(restart.connections, HISTORY, 1, SIZE, false))?;
+    workers.open_all(500)?;
     let mut publisher = Publisher::new(other.api.clone(), HISTORY, 1, SIZE)?;
-    fleet.expect(1, PATIENCE)?;
+    workers.expect(1, TIMEOUT)?;
     publisher.publish(1, 0.0)?;
-    let mut wrongs = fleet.delivered()?.wrongs;
-    wrongs.add(fleet.close()?);
+    let mut wrongs = workers.delivered()?.wrongs;
+    wrongs.add(workers.close()?);
     let killed = mortal.kill()?;
     publisher.publish(restart.publications, 0.0)?;
     let began = Instant::now();
     let _revived = killed.revive(options)?;
     std::thread::sleep(READY);
-    let returned = fleet.open(restart.connections)?;
+    let returned = workers.open(restart.connections)?;
     let seconds = began.elapsed().as_secs_f64();
     wrongs.add(returned.wrongs);
     wrongs.lost += ((restart.connections * restart.publications) as u64).saturating_sub(returned.recovered);
-    fleet.expect(1, PATIENCE)?;
+    workers.expect(1, TIMEOUT)?;
     publisher.publish(1, 0.0)?;
-    wrongs.add(fleet.delivered()?.wrongs);
+    wrongs.add(workers.delivered()?.wrongs);
     if let Some(failure) = &returned.first_failure {
         eprintln!("the first failure: {failure}");
     }

@@ -1,5 +1,5 @@
-//! A slow database must not stop anyone else: history of a warm channel while other requests wait for a query that
-//! takes a second. Beside it, two event loops that give the same answers and wait for the query themselves.
+//! A slow database must not stop other clients: history of a warm channel while other requests wait for a query that
+//! takes a second. For comparison, two event loops that give the same answers and block on the query.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -22,17 +22,17 @@ use crate::stream::Stream;
 use crate::wire;
 
 const WARM: &str = r#"{"channel":"durable:warm","limit":10}"#;
-/// What the query of a slow channel takes.
+/// How long the query of a slow channel takes.
 const NAP: Duration = Duration::from_secs(1);
-/// Before anything is counted: the first slow ones are answered.
+/// The time before anything is counted, in which the first slow requests are answered.
 const LEAD: Duration = Duration::from_millis(1_200);
-/// Measurements with slow ones, each beside one without: what remains is the median of so many ratios.
+/// Pairs of measurements, one with and one without slow requests; the result is the median of their ratios.
 const PAIRS: usize = 5;
-/// How long a look at the sockets waits.
+/// How long a poll of the sockets waits.
 const TURN: Duration = Duration::from_millis(50);
-/// Slow ones at a time, at most: three times as many as the database is asked at a time.
+/// Most slow requests at a time: three times as many as the server's database connections.
 const SLOW_MAX: usize = 192;
-/// Event loops that wait for the database themselves.
+/// Event loops that block on the database.
 const BLOCKING: usize = 2;
 
 /// One run: every mix, on the server and on the blocking loops.
@@ -51,23 +51,24 @@ pub(super) fn slow(slow: &Slow, options: &Options, results: &mut Results) -> Res
         let scenario: &'static str =
             Box::leak(format!("slow database, {concurrency} requests at a time").into_boxed_str());
         for one_in in &slow.one_in {
-            let subject = ServerUnderTest::start_on_postgres(options, &url)?;
-            let bytes = warm(&subject.api)?;
-            let mut crowd = SlowClients::new(&subject.api, *concurrency)?;
+            let server = ServerUnderTest::start_on_postgres(options, &url)?;
+            let bytes = warm(&server.api)?;
+            let mut clients = SlowClients::new(&server.api, *concurrency)?;
             // At first PostgreSQL makes a process for each connection.
-            crowd.ask(*one_in, lasting)?;
+            clients.request(*one_in, lasting)?;
             let mut pairs = Vec::new();
             for pair in 0..PAIRS {
-                // The machine's speed changes by the second: each comes before the other by turns.
-                let first = crowd.ask(if pair % 2 == 0 { 0 } else { *one_in }, lasting)?;
-                let second = crowd.ask(if pair % 2 == 0 { *one_in } else { 0 }, lasting)?;
+                // The machine's speed changes by the second, so the two measurements take turns in being the first.
+                let first = clients.request(if pair % 2 == 0 { 0 } else { *one_in }, lasting)?;
+                let second = clients.request(if pair % 2 == 0 { *one_in } else { 0 }, lasting)?;
                 pairs.push(if pair % 2 == 0 { (first, second) } else { (second, first) });
             }
-            drop(crowd);
-            drop(subject);
+            drop(clients);
+            drop(server);
             let blocking = Blocking::start(&bytes)?;
-            let mut crowd = SlowClients::new(&blocking.api, *concurrency)?;
-            let (fast_of_blocking, beside_of_blocking) = (crowd.ask(0, lasting)?, crowd.ask(*one_in, lasting)?);
+            let mut clients = SlowClients::new(&blocking.api, *concurrency)?;
+            let (fast_of_blocking, beside_of_blocking) =
+                (clients.request(0, lasting)?, clients.request(*one_in, lasting)?);
             let figure = |text: &str, unit| {
                 Figure::new(scenario, Box::leak(format!("1 in {one_in} slow: {text}").into_boxed_str()), unit)
             };
@@ -86,14 +87,14 @@ pub(super) fn slow(slow: &Slow, options: &Options, results: &mut Results) -> Res
     Ok(())
 }
 
-/// A user of PostgreSQL whom its policies bind.
+/// A PostgreSQL user to whom row policies apply.
 fn prepare(postgres: &Postgres) -> String {
     postgres
         .sql("CREATE ROLE lab LOGIN; GRANT CREATE ON DATABASE postgres TO lab; GRANT CREATE ON SCHEMA public TO lab");
     postgres.url().replacen("postgres@", "lab@", 1)
 }
 
-/// From now on a look at a slow channel takes its time.
+/// Makes each query of a slow channel take its time from now on.
 fn make_slow(postgres: &Postgres) {
     let nap = NAP.as_secs_f64();
     postgres.sql(&format!(
@@ -103,18 +104,19 @@ fn make_slow(postgres: &Postgres) {
          ALTER TABLE touchline.channel ENABLE ROW LEVEL SECURITY; \
          ALTER TABLE touchline.channel FORCE ROW LEVEL SECURITY; \
          CREATE POLICY slow ON touchline.channel \
-           USING (CASE WHEN name LIKE 'durable:slow%' THEN pg_sleep({nap})::text = '' ELSE true END) \
+           USING \
+         (CASE WHEN name LIKE 'durable:slow%' THEN pg_sleep({nap})::text = '' ELSE true END) \
            WITH CHECK (true)"
     ));
-    // What PostgreSQL would do about so many new rows by itself it is to do now.
+    // PostgreSQL would vacuum so many new rows by itself at some time; it does so now, before the measurement.
     postgres.sql("VACUUM ANALYZE touchline.channel");
     postgres.sql("CHECKPOINT");
 }
 
-/// Publishes into the warm channel, so that it is in memory; the answer that its history has from then on.
+/// Publishes into the warm channel, so that it is in memory. Returns the answer to its history from then on.
 fn warm(api: &Api) -> Result<Vec<u8>> {
     let mut socket = api.connect()?;
-    let mut ask = |operation: &str, body: &str| -> Result<Vec<u8>> {
+    let mut request = |operation: &str, body: &str| -> Result<Vec<u8>> {
         socket.write_all(&api.call(operation, body))?;
         let (mut whole, mut some) = (Vec::new(), [0; 16_384]);
         while answer(&whole)?.is_none() {
@@ -126,12 +128,12 @@ fn warm(api: &Api) -> Result<Vec<u8>> {
         Ok(whole)
     };
     for number in 0..10 {
-        ask(
+        request(
             "publish",
             &format!(r#"{{"channel":"durable:warm","data":{}}}"#, wire::data(number, crate::process::now_us(), 128)),
         )?;
     }
-    let answer = ask("history", WARM)?;
+    let answer = request("history", WARM)?;
     std::thread::sleep(REST);
     Ok(answer)
 }
@@ -142,18 +144,18 @@ struct Answer {
     slow: f64,
 }
 
-/// Connections that ask, the next time as soon as they are answered. They stay the same, so that the server's shards
-/// have the same of them.
+/// Connections that send a request, and the next one as soon as it is answered. They stay open, so that their
+/// distribution over the server's shards does not change.
 struct SlowClients<'a> {
     api: &'a Api,
     poll: Poll,
-    /// Those that ask fast ones, then those for slow ones.
+    /// The connections of fast requests, then those of slow ones.
     asking: Vec<Asking>,
     concurrency: usize,
     fast_request: Vec<u8>,
-    /// Those of the slow that wait for nothing.
+    /// The connections of slow requests that wait for no answer.
     idle: Vec<usize>,
-    /// Slow ones asked so far.
+    /// Slow requests sent so far.
     asked: u64,
 }
 
@@ -163,7 +165,7 @@ struct Asking {
 }
 
 impl<'a> SlowClients<'a> {
-    /// Connects so many of each, and asks the first fast ones.
+    /// Opens so many connections of each kind, and sends the first fast requests.
     fn new(api: &'a Api, concurrency: usize) -> Result<Self> {
         let poll = Poll::new()?;
         let all = concurrency + concurrency.min(SLOW_MAX);
@@ -173,8 +175,9 @@ impl<'a> SlowClients<'a> {
         Ok(SlowClients { api, poll, asking, concurrency, fast_request, idle: (concurrency..all).collect(), asked: 0 })
     }
 
-    /// Asks for a while. After `one_in` fast ones another slow one is due; 0 = none is, and none is left from before.
-    fn ask(&mut self, one_in: u64, lasting: Duration) -> Result<Answer> {
+    /// Sends requests for a while. After each `one_in` fast requests a slow one is due; 0 = none is, and none is left
+    /// from before.
+    fn request(&mut self, one_in: u64, lasting: Duration) -> Result<Answer> {
         if one_in > 0 {
             self.ask_until(one_in, Instant::now() + LEAD)?;
         }
@@ -187,7 +190,7 @@ impl<'a> SlowClients<'a> {
         Ok(Answer { fast: fast as f64 / seconds, slow: slow as f64 / seconds })
     }
 
-    /// How many fast and slow ones are answered until then.
+    /// Counts the fast and slow requests that are answered before `until`.
     fn ask_until(&mut self, one_in: u64, until: Instant) -> Result<(u64, u64)> {
         let (mut fast, mut slow, mut due) = (0u64, 0u64, 0u64);
         let mut events = Events::with_capacity(1_024);
@@ -215,7 +218,7 @@ impl<'a> SlowClients<'a> {
                     self.api.call("history", &format!(r#"{{"channel":"durable:slow{}","limit":10}}"#, self.asked));
                 self.asking[index].socket.write_all(&request)?;
             }
-            // What could not be asked in time is not made up for.
+            // Slow requests that could not be sent in time are not made up for.
             due = due.min(self.concurrency as u64);
         }
         Ok((fast, slow))
@@ -229,7 +232,7 @@ impl Asking {
         Ok(Asking { socket, rest: Vec::new() })
     }
 
-    /// Reads what there is: how many whole answers.
+    /// Reads what has arrived. Returns the number of whole answers.
     fn answers(&mut self) -> Result<u64> {
         let mut scratch = [0; 16_384];
         let mut answers = 0;
@@ -248,7 +251,7 @@ impl Asking {
     }
 }
 
-/// Event loops that do what a database's blocking driver does to them. They end some time after this is dropped.
+/// Event loops that block as they would on a blocking database driver. They end some time after this is dropped.
 struct Blocking {
     api: Api,
     is_over: Arc<AtomicBool>,
@@ -312,7 +315,7 @@ fn serve(mut listener: TcpListener, bytes: &[u8], is_over: &AtomicBool) -> Resul
                 if wire::find(&request, b"durable:slow").is_some() {
                     std::thread::sleep(NAP);
                 }
-                // Whoever has left by now gets nothing.
+                // A client that has left by now gets nothing.
                 let _ = socket.write_all(bytes);
             }
         }

@@ -1,4 +1,4 @@
-//! Statistics while publications go out: what the rows take away from the fan-out.
+//! Statistics while publications go out: what the rows cost the fan-out.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
@@ -21,7 +21,7 @@ use crate::wire;
 const SCENARIO: &str = "statistics";
 /// Clients that report.
 const REPORTERS: usize = 10;
-/// Between two messages of one of them; each holds many events.
+/// The time between two messages of one of these clients; each message holds many events.
 const PAUSE: Duration = Duration::from_millis(10);
 const RATE: f64 = 10.0;
 
@@ -37,27 +37,27 @@ pub(super) fn statistics(statistics: &Statistics, options: &Options, results: &m
         rate: RATE,
         size: 128,
         coalesce: 1,
-        way: options.way,
+        transport: options.transport,
     };
     let database = Database::new();
     let alone = deliver(&ServerUnderTest::start_with_stats(options, &database)?, &numbers)?;
-    let subject = ServerUnderTest::start_with_stats(options, &Database::new())?;
+    let server = ServerUnderTest::start_with_stats(options, &Database::new())?;
     let rows_us = {
-        let _reporting = Reporting::start(&subject, rows)?;
+        let _reporting = Reporting::start(&server, rows)?;
         std::thread::sleep(REST);
-        let meter = Meter::start(subject.pid)?;
+        let meter = Meter::start(server.pid)?;
         std::thread::sleep(Duration::from_secs(seconds as u64));
         meter.stop()? / seconds as f64
     };
-    drop(subject);
-    let subject = ServerUnderTest::start_with_stats(options, &Database::new())?;
-    let reporting = Reporting::start(&subject, rows)?;
-    let (before, began) = (Counted::of(&subject)?, Instant::now());
-    let both = deliver(&subject, &numbers)?;
-    let (after, elapsed) = (Counted::of(&subject)?, began.elapsed().as_secs_f64());
+    drop(server);
+    let server = ServerUnderTest::start_with_stats(options, &Database::new())?;
+    let reporting = Reporting::start(&server, rows)?;
+    let (before, began) = (Counted::of(&server)?, Instant::now());
+    let both = deliver(&server, &numbers)?;
+    let (after, elapsed) = (Counted::of(&server)?, began.elapsed().as_secs_f64());
     drop(reporting);
     let figure = |name, unit| Figure::new(SCENARIO, name, unit);
-    // The rows of the time in which publications went out cost what they cost alone.
+    // Rows that were written while publications went out are charged with what they cost alone.
     let of_fanout = |outcome: &BareResult, of_rows: f64| {
         outcome.us - of_rows * outcome.seconds / outcome.delivered.count.max(1) as f64
     };
@@ -74,15 +74,15 @@ pub(super) fn statistics(statistics: &Statistics, options: &Options, results: &m
     Ok(())
 }
 
-/// What the server says of its rows.
+/// The server's counters of its rows.
 struct Counted {
     written: f64,
     dropped: f64,
 }
 
 impl Counted {
-    fn of(subject: &ServerUnderTest) -> Result<Self> {
-        let mut socket = subject.connect()?;
+    fn of(server: &ServerUnderTest) -> Result<Self> {
+        let mut socket = server.connect()?;
         socket.write_all(b"GET /metrics HTTP/1.1\r\nHost: lab\r\nConnection: close\r\n\r\n")?;
         let mut text = String::new();
         socket.read_to_string(&mut text)?;
@@ -99,7 +99,7 @@ struct Reporting(Arc<AtomicBool>, Option<std::thread::JoinHandle<()>>);
 
 impl Reporting {
     /// So many events a second, of all together.
-    fn start(subject: &ServerUnderTest, rate: usize) -> Result<Self> {
+    fn start(server: &ServerUnderTest, rate: usize) -> Result<Self> {
         let each = (rate as f64 * PAUSE.as_secs_f64() / REPORTERS as f64).ceil() as usize;
         let events: Vec<String> = (0..each)
             .map(|n| {
@@ -108,7 +108,7 @@ impl Reporting {
             })
             .collect();
         let message = wire::text(&events.join("\n"));
-        let mut reporters = (0..REPORTERS).map(|_| reporter(subject)).collect::<Result<Vec<_>>>()?;
+        let mut reporters = (0..REPORTERS).map(|_| reporter(server)).collect::<Result<Vec<_>>>()?;
         let is_over = Arc::new(AtomicBool::new(false));
         let until = Arc::clone(&is_over);
         let work = move || {
@@ -134,8 +134,8 @@ impl Drop for Reporting {
     }
 }
 
-fn reporter(subject: &ServerUnderTest) -> Result<Stream<TcpStream>> {
-    let mut socket = subject.connect()?;
+fn reporter(server: &ServerUnderTest) -> Result<Stream<TcpStream>> {
+    let mut socket = server.connect()?;
     socket.write_all(&wire::handshake("lab", "/connection/websocket"))?;
     socket.write_all(&wire::text(r#"{"id":1,"connect":{}}"#))?;
     let (mut answer, mut some) = (Vec::new(), [0; 4_096]);
@@ -149,7 +149,7 @@ fn reporter(subject: &ServerUnderTest) -> Result<Stream<TcpStream>> {
     Ok(socket)
 }
 
-/// Reports, and throws away what the server has answered so far.
+/// Reports, and discards what the server has answered so far.
 fn report(socket: &mut Stream<TcpStream>, message: &[u8]) -> Result<()> {
     socket.write_all(message)?;
     socket.socket().set_nonblocking(true)?;

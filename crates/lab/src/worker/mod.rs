@@ -1,5 +1,5 @@
-//! A process that holds subscribers: one thread, one poller. Orders come as JSON lines on standard input, reports go
-//! out on standard output.
+//! A process that holds subscribers: one thread, one poller. It reads commands as JSON lines from standard input and
+//! writes reports to standard output.
 
 mod opening;
 mod subscriber;
@@ -20,41 +20,41 @@ use crate::wire::Dialect;
 use opening::Opening;
 use subscriber::{Subscriber, SubscriberResult};
 
-/// The token of the thread that reads orders; subscribers count from zero.
-const ORDERS: Token = Token(usize::MAX);
+/// The poller's token of the thread that reads commands; subscribers count from zero.
+const COMMANDS: Token = Token(usize::MAX);
 const SCRATCH_SIZE: usize = 256 * 1024;
 const PROGRESS: Duration = Duration::from_millis(250);
 
-/// What a worker is told.
+/// A command to a worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum WorkerCommand {
-    /// Who to be, once, before anything else.
+    /// The worker's specification: sent once, before any other command.
     Become(WorkerSpec),
-    /// Open all subscribers, so many at a time. Those that have been here before recover what they missed.
+    /// Open all subscribers, `concurrency` at a time. Subscribers that were open before recover what they missed.
     Open { concurrency: usize },
-    /// So many more publications are coming to each subscriber.
-    Expect { each: u64, patience_ms: u64 },
+    /// Each subscriber will get `each` more publications.
+    Expect { each: u64, timeout_ms: u64 },
     /// Let each subscriber register a name of its own in the scope `lab`.
-    Register { patience_ms: u64 },
+    Register { timeout_ms: u64 },
     /// Close all subscribers.
     Close,
 }
 
-/// The subscribers of a worker.
+/// The specification of a worker: its subscribers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct WorkerSpec {
     pub(crate) server: SocketAddr,
     pub(crate) path: String,
     pub(crate) dialect: Dialect,
-    pub(crate) way: Transport,
+    pub(crate) transport: Transport,
     pub(crate) connections: usize,
     /// The channel of each subscriber is `prefix` and the remainder of its number by `channels`.
     pub(crate) prefix: String,
     pub(crate) channels: usize,
     /// Number of the first subscriber.
     pub(crate) first: usize,
-    /// Second octet of the addresses that they come from: 127.x.0.1 and on.
+    /// Second octet of the addresses from which they connect: 127.x.0.1 and on.
     pub(crate) network: u8,
     pub(crate) data_size: usize,
     pub(crate) token_secret: Option<String>,
@@ -71,13 +71,13 @@ pub(crate) fn channel_name(prefix: &str, number: usize) -> String {
     format!("{prefix}{number}")
 }
 
-/// What a worker says.
+/// A report of a worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Report {
-    /// So many done of so many.
+    /// How many steps are done, of how many.
     Progress { done: u64, total: u64 },
-    /// Everybody is in, or has failed.
+    /// Each subscriber is open or has failed.
     Opened {
         open: usize,
         failed: usize,
@@ -89,29 +89,29 @@ pub(crate) enum Report {
     },
     /// An expectation is noted: publications may come.
     Expecting,
-    /// All that was expected has come, or patience is over.
+    /// All expected publications have arrived, or the time is over.
     Delivered { delivered: u64, wrongs: Wrongs, times: Vec<(u64, u64)>, reads: u64 },
-    /// So many have registered a name in so much time.
+    /// How many subscribers have registered a name, and how long that took.
     Registered { registered: u64, seconds: f64 },
-    /// Everybody has left; what went wrong since the last report.
+    /// All subscribers are closed; `wrongs` are those since the last report.
     Closed { wrongs: Wrongs },
 }
 
-/// Obeys until standard input ends.
+/// Runs commands until standard input ends.
 pub(crate) fn run() -> Result<()> {
     let poll = Poll::new()?;
-    let orders = read_orders(Arc::new(Waker::new(poll.registry(), ORDERS)?))?;
-    let Ok(WorkerCommand::Become(crowd)) = orders.recv() else { return Ok(()) };
-    Worker::new(crowd, poll).obey(&orders)
+    let commands = read_commands(Arc::new(Waker::new(poll.registry(), COMMANDS)?))?;
+    let Ok(WorkerCommand::Become(spec)) = commands.recv() else { return Ok(()) };
+    Worker::new(spec, poll).run_commands(&commands)
 }
 
-/// Reads orders on a thread of their own, and wakes the poller for each.
-fn read_orders(waker: Arc<Waker>) -> Result<Receiver<WorkerCommand>> {
+/// Reads commands on a thread of its own, and wakes the poller for each.
+fn read_commands(waker: Arc<Waker>) -> Result<Receiver<WorkerCommand>> {
     let (sender, receiver) = channel();
     let read = move || {
         for line in std::io::stdin().lock().lines().map_while(Result::ok) {
-            let Ok(order) = serde_json::from_str(&line) else { break };
-            if sender.send(order).is_err() {
+            let Ok(command) = serde_json::from_str(&line) else { break };
+            if sender.send(command).is_err() {
                 return;
             }
             let _ = waker.wake();
@@ -124,21 +124,21 @@ fn read_orders(waker: Arc<Waker>) -> Result<Receiver<WorkerCommand>> {
 }
 
 struct Worker {
-    crowd: WorkerSpec,
+    spec: WorkerSpec,
     poll: Poll,
     subscribers: Vec<Subscriber>,
     tokens: Vec<String>,
     /// Epoch of the channels' histories, for recovery.
     epoch: String,
     opening: Option<Opening>,
-    /// How often the crowd has come.
-    visits: usize,
-    /// When an expectation is given up.
-    patience: Option<Instant>,
+    /// How many times the subscribers have been opened.
+    rounds: usize,
+    /// When the worker stops waiting for expected publications. None = it waits for none.
+    timeout: Option<Instant>,
     ledger: Ledger,
     reads: u64,
     registering: Option<Registering>,
-    told: Instant,
+    reported_at: Instant,
 }
 
 /// Registrations under way.
@@ -150,32 +150,30 @@ struct Registering {
 }
 
 impl Worker {
-    fn new(crowd: WorkerSpec, poll: Poll) -> Self {
-        let tokens = match &crowd.token_secret {
-            Some(secret) => {
-                (0..crowd.connections).map(|index| crate::token::sign(secret, crowd.first + index)).collect()
-            }
+    fn new(spec: WorkerSpec, poll: Poll) -> Self {
+        let tokens = match &spec.token_secret {
+            Some(secret) => (0..spec.connections).map(|index| crate::token::sign(secret, spec.first + index)).collect(),
             None => Vec::new(),
         };
-        let subscribers = (0..crowd.connections).map(|_| Subscriber::default()).collect();
-        let told = Instant::now();
+        let subscribers = (0..spec.connections).map(|_| Subscriber::default()).collect();
+        let reported_at = Instant::now();
         Worker {
-            crowd,
+            spec,
             poll,
             subscribers,
             tokens,
             epoch: String::new(),
             opening: None,
-            visits: 0,
-            patience: None,
+            rounds: 0,
+            timeout: None,
             ledger: Ledger::default(),
             reads: 0,
             registering: None,
-            told,
+            reported_at,
         }
     }
 
-    fn obey(mut self, orders: &Receiver<WorkerCommand>) -> Result<()> {
+    fn run_commands(mut self, commands: &Receiver<WorkerCommand>) -> Result<()> {
         let mut events = Events::with_capacity(1_024);
         let mut scratch = vec![0; SCRATCH_SIZE];
         loop {
@@ -184,40 +182,40 @@ impl Worker {
                 _ => {}
             }
             for event in &events {
-                if event.token() != ORDERS {
+                if event.token() != COMMANDS {
                     self.serve(event.token().0, &mut scratch);
                 }
             }
             loop {
-                match orders.try_recv() {
-                    Ok(order) => self.begin(order)?,
+                match commands.try_recv() {
+                    Ok(command) => self.begin(command)?,
                     Err(std::sync::mpsc::TryRecvError::Empty) => break,
                     Err(std::sync::mpsc::TryRecvError::Disconnected) => return Ok(()),
                 }
             }
             self.open_more();
-            self.tell()?;
+            self.report_progress()?;
         }
     }
 
-    fn begin(&mut self, order: WorkerCommand) -> Result<()> {
-        match order {
+    fn begin(&mut self, command: WorkerCommand) -> Result<()> {
+        match command {
             WorkerCommand::Become(_) => {}
             WorkerCommand::Open { concurrency } => {
                 self.ledger.reset();
                 self.opening = Some(Opening::new(concurrency));
-                self.visits += 1;
+                self.rounds += 1;
             }
-            WorkerCommand::Expect { each, patience_ms } => {
+            WorkerCommand::Expect { each, timeout_ms } => {
                 self.ledger.reset();
                 self.reads = 0;
-                self.patience = Some(Instant::now() + Duration::from_millis(patience_ms));
+                self.timeout = Some(Instant::now() + Duration::from_millis(timeout_ms));
                 for subscriber in self.subscribers.iter_mut().filter(|subscriber| subscriber.is_live()) {
                     self.ledger.expect(&mut subscriber.progress, each);
                 }
                 say(&Report::Expecting)?;
             }
-            WorkerCommand::Register { patience_ms } => self.register(Duration::from_millis(patience_ms)),
+            WorkerCommand::Register { timeout_ms } => self.register(Duration::from_millis(timeout_ms)),
             WorkerCommand::Close => {
                 self.subscribers.iter_mut().for_each(Subscriber::close);
                 say(&Report::Closed { wrongs: std::mem::take(&mut self.ledger.wrongs) })?;
@@ -226,28 +224,28 @@ impl Worker {
         Ok(())
     }
 
-    fn register(&mut self, patience: Duration) {
+    fn register(&mut self, timeout: Duration) {
         let began = Instant::now();
-        let mut registering = Registering { began, until: began + patience, missing: 0, registered: 0 };
+        let mut registering = Registering { began, until: began + timeout, missing: 0, registered: 0 };
         for (index, subscriber) in self.subscribers.iter_mut().enumerate() {
-            registering.missing += u64::from(subscriber.register(self.crowd.first + index).is_ok());
+            registering.missing += u64::from(subscriber.register(self.spec.first + index).is_ok());
         }
         self.registering = Some(registering);
     }
 
-    /// Lets one subscriber read what has come.
+    /// Lets one subscriber read the bytes that have arrived.
     fn serve(&mut self, index: usize, scratch: &mut [u8]) {
         let Some(subscriber) = self.subscribers.get_mut(index) else { return };
         let was_opening = subscriber.is_opening();
-        let scene = subscriber::WorkerContext {
-            crowd: &self.crowd,
+        let context = subscriber::WorkerContext {
+            spec: &self.spec,
             index,
             token: self.tokens.get(index).map(String::as_str),
             ledger: &mut self.ledger,
             epoch: &mut self.epoch,
             reads: &mut self.reads,
         };
-        match subscriber.serve(scratch, scene) {
+        match subscriber.serve(scratch, context) {
             SubscriberResult::Nothing => {}
             SubscriberResult::Open => {
                 if let Some(opening) = self.opening.as_mut() {
@@ -273,14 +271,14 @@ impl Worker {
     fn open_more(&mut self) {
         let Some(opening) = self.opening.as_mut() else { return };
         while let Some(index) = opening.next(self.subscribers.len()) {
-            if let Err(error) = self.subscribers[index].dial(&self.crowd, index, self.visits, self.poll.registry()) {
+            if let Err(error) = self.subscribers[index].dial(&self.spec, index, self.rounds, self.poll.registry()) {
                 opening.failed(format!("dial: {error}"));
             }
         }
     }
 
-    /// Says what is done, and now and then how far it is.
-    fn tell(&mut self) -> Result<()> {
+    /// Reports what is done, and the progress once every [`PROGRESS`].
+    fn report_progress(&mut self) -> Result<()> {
         if let Some(opening) = self.opening.as_mut()
             && opening.is_over(self.subscribers.len())
         {
@@ -288,10 +286,10 @@ impl Worker {
             self.opening = None;
             return say(&report);
         }
-        if let Some(end) = self.patience
+        if let Some(end) = self.timeout
             && (self.ledger.is_complete() || Instant::now() > end)
         {
-            self.patience = None;
+            self.timeout = None;
             for subscriber in &mut self.subscribers {
                 self.ledger.settle(&mut subscriber.progress);
             }
@@ -304,15 +302,15 @@ impl Worker {
         {
             return say(&Report::Registered { registered, seconds: began.elapsed().as_secs_f64() });
         }
-        if self.told.elapsed() > PROGRESS {
-            self.told = Instant::now();
+        if self.reported_at.elapsed() > PROGRESS {
+            self.reported_at = Instant::now();
             if let Some(opening) = &self.opening {
                 return say(&Report::Progress {
                     done: opening.finished() as u64,
                     total: self.subscribers.len() as u64,
                 });
             }
-            if self.patience.is_some() {
+            if self.timeout.is_some() {
                 return say(&Report::Progress { done: self.ledger.delivered, total: self.ledger.expected });
             }
         }

@@ -1,4 +1,4 @@
-//! The opening of a crowd: so many at a time, each timed from its first packet to its subscription.
+//! The opening of all subscribers: so many at a time, each timed from its first packet to its subscription.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use super::Report;
 use crate::ledger::{Ledger, Times};
 
 /// An opening that makes no progress for so long has failed.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub(super) struct Opening {
     concurrency: usize,
@@ -61,7 +61,7 @@ impl Opening {
     }
 
     pub(super) fn is_over(&mut self, total: usize) -> bool {
-        if self.finished() < total && self.progressed.elapsed() > PATIENCE {
+        if self.finished() < total && self.progressed.elapsed() > TIMEOUT {
             self.failed = total - self.open;
             self.first_failure.get_or_insert("no progress for 20 seconds".to_owned());
         }

@@ -16,11 +16,11 @@ use crate::stream::Stream;
 use crate::transport::Transport;
 use crate::wire::{self, CLOSE, Dialect, PING};
 
-/// Connections from one source address, each from a port that we choose: the kernel's own search becomes slow beyond a
-/// few thousand.
+/// Connections from one source address. Each gets a port from the lab, because the kernel's own search for a free port
+/// becomes slow beyond a few thousand.
 const PER_ADDRESS: usize = 4_000;
-/// The first of those ports; each time that a crowd comes, it comes from the next 4,000, because closed connections
-/// keep theirs for a while.
+/// The first of those ports. Each time that the subscribers are opened they use the next 4,000 ports, because closed
+/// connections keep theirs for a while.
 const FIRST_PORT: usize = 10_000;
 const PORT_BLOCKS: usize = 12;
 
@@ -36,20 +36,20 @@ enum Stage {
     Registering,
 }
 
-/// What came of reading.
+/// The result of reading.
 pub(super) enum SubscriberResult {
     Nothing,
-    /// The subscription stands.
+    /// The subscription is established.
     Open,
-    /// The name that it asked for is its own.
+    /// The requested name is registered.
     Registered,
-    /// The connection is of no use any more.
+    /// The connection has failed, for this reason.
     Failed(String),
 }
 
-/// What a subscriber needs of its worker while it reads.
+/// The state of the worker that a subscriber needs while it reads.
 pub(super) struct WorkerContext<'a> {
-    pub(super) crowd: &'a WorkerSpec,
+    pub(super) spec: &'a WorkerSpec,
     pub(super) index: usize,
     pub(super) token: Option<&'a str>,
     pub(super) ledger: &'a mut Ledger,
@@ -87,16 +87,16 @@ impl Subscriber {
         self.rest = Vec::new();
     }
 
-    /// Begins to connect. `visit` counts the times that the crowd has come.
-    pub(super) fn dial(&mut self, crowd: &WorkerSpec, index: usize, visit: usize, registry: &Registry) -> Result<()> {
+    /// Begins to connect. `round` counts how many times the subscribers have been opened.
+    pub(super) fn dial(&mut self, spec: &WorkerSpec, index: usize, round: usize, registry: &Registry) -> Result<()> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
         socket.set_nonblocking(true)?;
         socket.set_reuse_address(true)?;
-        let number = crowd.first + index;
-        let address = Ipv4Addr::new(127, crowd.network, 0, 1 + (number / PER_ADDRESS) as u8);
-        let port = FIRST_PORT + visit % PORT_BLOCKS * PER_ADDRESS + number % PER_ADDRESS;
+        let number = spec.first + index;
+        let address = Ipv4Addr::new(127, spec.network, 0, 1 + (number / PER_ADDRESS) as u8);
+        let port = FIRST_PORT + round % PORT_BLOCKS * PER_ADDRESS + number % PER_ADDRESS;
         socket.bind(&SocketAddr::from((address, port as u16)).into())?;
-        match socket.connect(&crowd.server.into()) {
+        match socket.connect(&spec.server.into()) {
             Err(error) if error.raw_os_error() != Some(EINPROGRESS) => return Err(error.into()),
             _ => {}
         }
@@ -108,10 +108,10 @@ impl Subscriber {
         Ok(())
     }
 
-    /// Asks for a name of its own.
+    /// Requests the registration of a name of its own.
     pub(super) fn register(&mut self, number: usize) -> Result<()> {
         if self.stage != Stage::Live {
-            return Err(anyhow!("it is not there"));
+            return Err(anyhow!("the subscriber is not live"));
         }
         self.stage = Stage::Registering;
         let data = format!(r#"{{"scope":"lab","name":"name-{number:07}","meta":{{}}}}"#);
@@ -119,9 +119,9 @@ impl Subscriber {
     }
 
     /// Reads until the socket has nothing more.
-    pub(super) fn serve(&mut self, scratch: &mut [u8], mut scene: WorkerContext<'_>) -> SubscriberResult {
+    pub(super) fn serve(&mut self, scratch: &mut [u8], mut context: WorkerContext<'_>) -> SubscriberResult {
         let was_registering = self.stage == Stage::Registering;
-        match self.try_serve(scratch, &mut scene) {
+        match self.try_serve(scratch, &mut context) {
             Ok(true) if was_registering => SubscriberResult::Registered,
             Ok(true) => {
                 self.opened_us = self.dialled.map_or(0, |since| since.elapsed().as_micros() as u64);
@@ -132,12 +132,12 @@ impl Subscriber {
         }
     }
 
-    fn try_serve(&mut self, scratch: &mut [u8], scene: &mut WorkerContext<'_>) -> Result<bool> {
+    fn try_serve(&mut self, scratch: &mut [u8], context: &mut WorkerContext<'_>) -> Result<bool> {
         if self.stage == Stage::Gone {
             return Ok(false);
         }
         if self.stage == Stage::Dialling {
-            self.begin(scene.crowd, scene.index, scene.token)?;
+            self.begin(context.spec, context.index, context.token)?;
         }
         let was_live = self.is_live();
         loop {
@@ -148,8 +148,8 @@ impl Subscriber {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error.into()),
             };
-            *scene.reads += u64::from(was_live);
-            self.take(&scratch[..length], scene)?;
+            *context.reads += u64::from(was_live);
+            self.take(&scratch[..length], context)?;
             if length < scratch.len() && matches!(self.socket, Some(Stream::Plain(_))) {
                 break;
             }
@@ -157,8 +157,8 @@ impl Subscriber {
         Ok(!was_live && self.is_live())
     }
 
-    /// The socket is connected: the first words.
-    fn begin(&mut self, crowd: &WorkerSpec, index: usize, token: Option<&str>) -> Result<()> {
+    /// The socket is connected: sends the first bytes.
+    fn begin(&mut self, spec: &WorkerSpec, index: usize, token: Option<&str>) -> Result<()> {
         let Some(socket) = self.socket.as_ref().map(Stream::socket) else { return Ok(()) };
         if let Some(error) = socket.take_error()? {
             return Err(error.into());
@@ -167,22 +167,22 @@ impl Subscriber {
             return Ok(());
         }
         socket.set_nodelay(true)?;
-        if crowd.way == Transport::Tls
+        if spec.transport == Transport::Tls
             && let Some(Stream::Plain(socket)) = self.socket.take()
         {
             self.socket = Some(Stream::secure(socket)?);
         }
-        if crowd.dialect == Dialect::Plain {
+        if spec.dialect == Dialect::Plain {
             self.stage = Stage::Subscribing;
-            // With TLS it is the client who begins.
+            // With TLS the client begins.
             return self.send(&[]);
         }
-        if !crowd.way.begins_with_http() {
+        if !spec.transport.begins_with_http() {
             self.stage = Stage::Connecting;
-            return self.send(&connect(crowd.way, token));
+            return self.send(&connect(spec.transport, token));
         }
         self.stage = Stage::Upgrading;
-        self.send(&crowd.way.opening(&crowd.server.to_string(), &crowd.path, &crowd.channel(index)))
+        self.send(&spec.transport.opening(&spec.server.to_string(), &spec.path, &spec.channel(index)))
     }
 
     fn send(&mut self, bytes: &[u8]) -> Result<()> {
@@ -194,16 +194,16 @@ impl Subscriber {
         }
     }
 
-    /// Takes bytes that have come, and keeps what is not whole yet.
-    fn take(&mut self, bytes: &[u8], scene: &mut WorkerContext<'_>) -> Result<()> {
+    /// Handles received bytes, and keeps an incomplete message.
+    fn take(&mut self, bytes: &[u8], context: &mut WorkerContext<'_>) -> Result<()> {
         if self.rest.is_empty() {
-            let used = self.take_whole(bytes, scene)?;
+            let used = self.take_whole(bytes, context)?;
             self.rest.extend_from_slice(&bytes[used..]);
             return Ok(());
         }
         let mut rest = std::mem::take(&mut self.rest);
         rest.extend_from_slice(bytes);
-        let used = self.take_whole(&rest, scene)?;
+        let used = self.take_whole(&rest, context)?;
         rest.drain(..used);
         if !rest.is_empty() {
             self.rest = rest;
@@ -211,20 +211,20 @@ impl Subscriber {
         Ok(())
     }
 
-    /// Takes what is whole; the bytes of it.
-    fn take_whole(&mut self, bytes: &[u8], scene: &mut WorkerContext<'_>) -> Result<usize> {
+    /// Handles the complete messages. Returns their length in bytes.
+    fn take_whole(&mut self, bytes: &[u8], context: &mut WorkerContext<'_>) -> Result<usize> {
         let mut used = 0;
         if self.stage == Stage::Upgrading {
             let Some(end) = wire::find(bytes, b"\r\n\r\n") else { return Ok(0) };
-            let expected: &[u8] = if scene.crowd.way.is_one_way() { b"HTTP/1.1 200 " } else { b"HTTP/1.1 101 " };
+            let expected: &[u8] = if context.spec.transport.is_one_way() { b"HTTP/1.1 200 " } else { b"HTTP/1.1 101 " };
             if !bytes.starts_with(expected) {
                 return Err(anyhow!("refused: {}", String::from_utf8_lossy(&bytes[..end.min(120)])));
             }
             used = end + 4;
-            self.introduce(scene)?;
+            self.begin_session(context)?;
         }
         let now_us = now_us();
-        while let Some((head, payload, length)) = scene.crowd.way.message(&bytes[used..]) {
+        while let Some((head, payload, length)) = context.spec.transport.message(&bytes[used..]) {
             used += length;
             match head {
                 // An empty line between events.
@@ -236,37 +236,37 @@ impl Subscriber {
                     ));
                 }
                 PING => self.send(&wire::pong(&payload))?,
-                _ => self.hear(&payload, now_us, scene)?,
+                _ => self.receive(&payload, now_us, context)?,
             }
         }
         Ok(used)
     }
 
-    /// The connection is a WebSocket: connect, or subscribe where there is nothing to connect to.
-    fn introduce(&mut self, scene: &WorkerContext<'_>) -> Result<()> {
-        if scene.crowd.dialect == Dialect::Raw {
+    /// The connection is a WebSocket: sends the connect command, or the subscription if the protocol has no connect.
+    fn begin_session(&mut self, context: &WorkerContext<'_>) -> Result<()> {
+        if context.spec.dialect == Dialect::Raw {
             self.stage = Stage::Subscribing;
-            return self.send(&wire::text(&scene.crowd.channel(scene.index)));
+            return self.send(&wire::text(&context.spec.channel(context.index)));
         }
-        if scene.crowd.way.is_one_way() {
+        if context.spec.transport.is_one_way() {
             self.stage = Stage::Subscribing;
             return Ok(());
         }
         self.stage = Stage::Connecting;
-        self.send(&connect(scene.crowd.way, scene.token))
+        self.send(&connect(context.spec.transport, context.token))
     }
 
-    /// Takes one message.
-    fn hear(&mut self, payload: &[u8], now_us: u64, scene: &mut WorkerContext<'_>) -> Result<()> {
-        let size = scene.crowd.data_size;
+    /// Handles one message.
+    fn receive(&mut self, payload: &[u8], now_us: u64, context: &mut WorkerContext<'_>) -> Result<()> {
+        let size = context.spec.data_size;
         match self.stage {
             Stage::Live => {
                 for (number, posted_us) in wire::marks(payload, size) {
-                    scene.ledger.receive(&mut self.progress, number, now_us.saturating_sub(posted_us));
+                    context.ledger.receive(&mut self.progress, number, now_us.saturating_sub(posted_us));
                 }
-                if scene.crowd.dialect == Dialect::Centrifugal
+                if context.spec.dialect == Dialect::Centrifugal
                     && has_ping(payload)
-                    && let Some(pong) = scene.crowd.way.pong()
+                    && let Some(pong) = context.spec.transport.pong()
                 {
                     self.send(&pong)?;
                 }
@@ -274,13 +274,13 @@ impl Subscriber {
             Stage::Connecting => {
                 refuse_errors(payload)?;
                 self.stage = Stage::Subscribing;
-                let channel = scene.crowd.channel(scene.index);
+                let channel = context.spec.channel(context.index);
                 let position = match self.progress.last {
                     0 => String::new(),
-                    last => format!(r#","recover":true,"offset":{last},"epoch":"{}""#, scene.epoch),
+                    last => format!(r#","recover":true,"offset":{last},"epoch":"{}""#, context.epoch),
                 };
                 let json = format!(r#"{{"id":2,"subscribe":{{"channel":"{channel}"{position}}}}}"#);
-                self.send(&scene.crowd.way.command(&json, |fields| {
+                self.send(&context.spec.transport.command(&json, |fields| {
                     fields.number(1, 2).message(5, |fields| {
                         fields.text(1, &channel);
                     });
@@ -288,13 +288,13 @@ impl Subscriber {
             }
             Stage::Subscribing => {
                 refuse_errors(payload)?;
-                if scene.epoch.is_empty()
+                if context.epoch.is_empty()
                     && let Some(epoch) = wire::text_value(payload, "epoch")
                 {
-                    scene.epoch.push_str(epoch);
+                    context.epoch.push_str(epoch);
                 }
                 for (number, posted_us) in wire::marks(payload, size) {
-                    scene.ledger.receive(&mut self.progress, number, now_us.saturating_sub(posted_us));
+                    context.ledger.receive(&mut self.progress, number, now_us.saturating_sub(posted_us));
                 }
                 self.stage = Stage::Live;
             }
@@ -317,12 +317,12 @@ impl Subscriber {
 const EINPROGRESS: i32 = 115;
 
 /// The command that opens a session.
-fn connect(way: Transport, token: Option<&str>) -> Vec<u8> {
+fn connect(transport: Transport, token: Option<&str>) -> Vec<u8> {
     let json = match token {
         Some(token) => format!(r#"{{"id":1,"connect":{{"token":"{token}"}}}}"#),
         None => r#"{"id":1,"connect":{}}"#.to_owned(),
     };
-    way.command(&json, |fields| {
+    transport.command(&json, |fields| {
         fields.number(1, 1).message(4, |fields| {
             fields.text(1, token.unwrap_or_default());
         });

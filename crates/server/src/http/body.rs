@@ -1,5 +1,5 @@
-//! The body of a request: what is held of it is counted, and what nobody has read of it is passed over, so that the
-//! connection can go on.
+//! The body of a request: its bytes in memory are counted, and the unread rest is skipped, so that the connection can
+//! serve the next request.
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
@@ -18,11 +18,11 @@ use hyper::StatusCode;
 use hyper::body::{Body as _, Incoming};
 use hyper::header::EXPECT;
 
-/// Unread bytes of a body that are passed over, and the time for that; a connection with more to come ends.
+/// Most unread bytes of a body that are skipped, and the time for that; a connection with a longer rest is closed.
 const PASSED_MAX: u64 = 64 * 1024;
 const PASSED_TIME: Duration = Duration::from_secs(5);
 
-/// Bytes that are held for requests and streams of HTTP: as long as this lives they are part of
+/// Bytes in memory for requests and streams of HTTP: until this is dropped they count in
 /// [`crate::shard::ShardHandle::http_buffered`].
 pub(super) struct BodyBudget {
     buffered: Arc<AtomicUsize>,
@@ -35,7 +35,7 @@ impl BodyBudget {
         BodyBudget { buffered: Arc::clone(buffered), bytes }
     }
 
-    /// So many bytes more.
+    /// Counts `bytes` more.
     pub(super) fn add(&mut self, bytes: usize) {
         self.buffered.fetch_add(bytes, Relaxed);
         self.bytes += bytes;
@@ -48,41 +48,41 @@ impl Drop for BodyBudget {
     }
 }
 
-/// The body of a request.
+/// The body of a request. Dropped unread, it leaves its rest to [`Rest`].
 pub(super) struct RequestBody {
     incoming: Option<Incoming>,
-    /// The client waits to be told that it may send the body.
-    is_asked_for: bool,
-    /// Where what was not read is left. None over HTTP/2, where a stream ends alone.
+    /// The client sends the body: it did not ask for `100 Continue` first, or has got it.
+    is_being_sent: bool,
+    /// Takes the unread rest. None over HTTP/2, where a stream ends without its connection.
     rest: Option<Rc<Rest>>,
     buffered: Arc<AtomicUsize>,
 }
 
 impl RequestBody {
-    /// A request whose body is counted in `buffered`.
+    /// Wraps a request so that its body is counted in `buffered`.
     pub(super) fn wrap(
         request: Request<Incoming>,
         rest: Option<Rc<Rest>>,
         buffered: &Arc<AtomicUsize>,
     ) -> Request<Self> {
-        let is_asked_for = !request.headers().contains_key(EXPECT);
+        let is_being_sent = !request.headers().contains_key(EXPECT);
         request.map(|incoming| RequestBody {
             incoming: Some(incoming),
-            is_asked_for,
+            is_being_sent,
             rest,
             buffered: Arc::clone(buffered),
         })
     }
 
-    /// The whole body, and what counts its bytes.
+    /// Reads the whole body. The second value counts its bytes until it is dropped.
     ///
     /// # Errors
-    /// 413 when it has more than `limit` bytes, 400 when it is broken off.
+    /// 413 when the body has more than `limit` bytes, 400 when the client breaks it off.
     pub(super) async fn read(mut self, limit: usize) -> Result<(Bytes, BodyBudget), StatusCode> {
-        self.is_asked_for = true;
-        let mut held = BodyBudget::new(&self.buffered, 0);
+        self.is_being_sent = true;
+        let mut budget = BodyBudget::new(&self.buffered, 0);
         let (mut whole, mut more) = (Bytes::new(), BytesMut::new());
-        let Some(incoming) = &mut self.incoming else { return Ok((whole, held)) };
+        let Some(incoming) = &mut self.incoming else { return Ok((whole, budget)) };
         if incoming.size_hint().lower() > limit as u64 {
             return Err(StatusCode::PAYLOAD_TOO_LARGE);
         }
@@ -91,16 +91,16 @@ impl RequestBody {
             if whole.len() + more.len() + data.len() > limit {
                 return Err(StatusCode::PAYLOAD_TOO_LARGE);
             }
-            held.add(data.len());
+            budget.add(data.len());
             if whole.is_empty() && more.is_empty() {
                 whole = data;
             } else {
-                // Pieces are put together at once: many small ones would cost more than their bytes.
+                // Pieces are joined at once: many small ones would cost more memory than their bytes.
                 more.extend_from_slice(&std::mem::take(&mut whole));
                 more.extend_from_slice(&data);
             }
         }
-        Ok((if more.is_empty() { whole } else { more.freeze() }, held))
+        Ok((if more.is_empty() { whole } else { more.freeze() }, budget))
     }
 }
 
@@ -109,23 +109,24 @@ impl Drop for RequestBody {
         if let (Some(incoming), Some(rest)) = (self.incoming.take(), &self.rest)
             && !incoming.is_end_stream()
         {
-            rest.leave(incoming, self.is_asked_for);
+            rest.put(incoming, self.is_being_sent);
         }
     }
 }
 
-/// What was not read of the body of a connection's current request.
+/// The unread rest of the body of a connection's current request.
 #[derive(Default)]
 pub(super) struct Rest {
     body: RefCell<Option<Incoming>>,
     is_given_up: Cell<bool>,
-    /// Whoever waits for it.
+    /// Wakes [`Rest::pass_over`].
     waker: RefCell<Option<Waker>>,
 }
 
 impl Rest {
-    fn leave(&self, body: Incoming, is_asked_for: bool) {
-        if is_asked_for && body.size_hint().lower() <= PASSED_MAX {
+    /// Takes a body whose rest is to be skipped, or gives the connection up when the rest is too long.
+    fn put(&self, body: Incoming, is_being_sent: bool) {
+        if is_being_sent && body.size_hint().lower() <= PASSED_MAX {
             self.body.replace(Some(body));
             if let Some(waker) = self.waker.take() {
                 waker.wake();
@@ -135,13 +136,13 @@ impl Rest {
         }
     }
 
-    /// Whether the connection must end because the rest of a body is not read.
+    /// Whether the connection must be closed because the rest of a body is not read.
     pub(super) fn is_given_up(&self) -> bool {
         self.is_given_up.get()
     }
 
-    /// Gives what is left here. This is polled with each request, so it does next to nothing.
-    fn poll_left(&self, context: &mut Context<'_>) -> Poll<Incoming> {
+    /// Ready with the next unread rest. It is polled with each request, so it must be cheap.
+    fn poll_rest(&self, context: &mut Context<'_>) -> Poll<Incoming> {
         if let Some(body) = self.body.take() {
             return Poll::Ready(body);
         }
@@ -152,11 +153,11 @@ impl Rest {
         Poll::Pending
     }
 
-    /// Reads, and throws away, what is left here. To be polled beside the connection.
+    /// Reads and discards unread rests, for ever. The caller polls this beside the connection.
     pub(super) async fn pass_over(&self) -> Infallible {
         loop {
-            let body = poll_fn(|context| self.poll_left(context)).await;
-            // Boxed, because it is rare. A body that does not end in time is dropped, and its connection ends.
+            let body = poll_fn(|context| self.poll_rest(context)).await;
+            // Boxed, because it is rare. A body that does not end in time is dropped, and its connection is closed.
             let _ = Box::pin(tokio::time::timeout(PASSED_TIME, pass(body))).await;
         }
     }

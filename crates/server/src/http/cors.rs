@@ -1,4 +1,4 @@
-//! Requests of pages from elsewhere: `client.allowed_origins`, and the headers that let a browser show the answer to
+//! Cross-origin requests of web pages: `client.allowed_origins`, and the headers that let a browser show the answer to
 //! its page.
 
 use hyper::header::{
@@ -13,13 +13,14 @@ use crate::node::Node;
 use crate::origin;
 use crate::proxies::Remote;
 
-/// All pages.
+/// The value of `Access-Control-Allow-Origin` that admits every page.
 const ANY: &str = "*";
 
-/// The origin of an allowed page, if the request is of one at all; `*` when it is allowed only because every page is.
+/// The origin of an allowed page; `*` when it is allowed only because every page is. None = the request has no `Origin`
+/// header.
 ///
 /// # Errors
-/// The answer to a page that is not allowed.
+/// The response to a page that is not allowed.
 pub(super) fn check(
     node: &Node,
     peer: Remote,
@@ -36,8 +37,8 @@ pub(super) fn check(
     Ok(headers.get(ORIGIN).cloned().map(|origin| if is_named { origin } else { HeaderValue::from_static(ANY) }))
 }
 
-/// Lets the browser show an answer to the page. A page that is not named gets no answer to what the browser sends in
-/// its user's name (cookies, certificates): a page of anywhere must not act as the user.
+/// Lets the browser show an answer to the page. A page that `client.allowed_origins` does not name gets no answer to a
+/// request with credentials (cookies, certificates): an arbitrary page must not act as the user.
 pub(super) fn admit(mut answer: HttpResponse, origin: Option<&HeaderValue>) -> HttpResponse {
     if let Some(origin) = origin {
         let headers = answer.headers_mut();
@@ -50,7 +51,7 @@ pub(super) fn admit(mut answer: HttpResponse, origin: Option<&HeaderValue>) -> H
     answer
 }
 
-/// The answer to a browser that asks before it sends.
+/// The answer to a browser's preflight request.
 pub(super) fn preflight(headers: &HeaderMap, origin: Option<&HeaderValue>) -> HttpResponse {
     let mut answer = admit(HttpResponse::default(), origin);
     *answer.status_mut() = StatusCode::NO_CONTENT;

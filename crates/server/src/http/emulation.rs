@@ -1,4 +1,4 @@
-//! Commands of clients that listen to an endless answer: each comes by a request of its own, to any node and any shard.
+//! Commands of clients that read an endless answer: each command comes in a request of its own, to any node and shard.
 
 use bytes::Bytes;
 use hyper::header::CONTENT_TYPE;
@@ -13,7 +13,7 @@ use super::stream::PROTOBUF;
 use crate::node::{Emulated, Node};
 use crate::proxies::Remote;
 
-/// Hands commands on to their session.
+/// Answers a request of `/emulation`: forwards its commands to their session.
 pub(super) async fn answer(node: &Node, peer: Remote, request: Request<RequestBody>) -> HttpResponse {
     let origin = match cors::check(node, peer, request.uri(), request.headers()) {
         Ok(origin) => origin,
@@ -23,26 +23,26 @@ pub(super) async fn answer(node: &Node, peer: Remote, request: Request<RequestBo
         return cors::preflight(request.headers(), origin.as_ref());
     }
     let answer = if *request.method() == Method::POST {
-        take(node, request).await
+        forward(node, request).await
     } else {
         respond::method_not_allowed("POST, OPTIONS")
     };
     cors::admit(answer, origin.as_ref())
 }
 
-async fn take(node: &Node, request: Request<RequestBody>) -> HttpResponse {
+async fn forward(node: &Node, request: Request<RequestBody>) -> HttpResponse {
     let is_protobuf =
         request.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(PROTOBUF.as_bytes()));
-    let (body, _held) = match request.into_body().read(node.settings.emulation.max_request_body_size()).await {
+    let (body, _budget) = match request.into_body().read(node.settings.emulation.max_request_body_size()).await {
         Ok(read) => read,
         Err(status) => {
             return respond::text(status, "the body is larger than emulation.max_request_body_size, or broken off\n");
         }
     };
     let read = if is_protobuf { EmulationRequest::from_protobuf(&body) } else { EmulationRequest::from_json(&body) };
-    let handed_on =
+    let forwarded =
         read.map(|request| node.emulate(&request.session, &request.node, Bytes::copy_from_slice(&request.data)));
-    match handed_on {
+    match forwarded {
         Ok(Emulated::Done) => {
             let mut answer = HttpResponse::default();
             *answer.status_mut() = StatusCode::NO_CONTENT;

@@ -1,5 +1,5 @@
 //! The heads of HTTP/2 frames in a stream of bytes (RFC 9113 section 4.1), however the bytes are cut into pieces.
-//! Nothing is judged here: the HTTP/2 library does that. What is found says how much work a connection makes, and
+//! The scanner validates nothing: the HTTP/2 library does that. It finds out how much work a connection makes, and
 //! whether its next request is still incomplete.
 
 /// Bytes of a frame's head.
@@ -17,18 +17,18 @@ const END_HEADERS: u8 = 4;
 /// Reads over the frames of one connection, from its first byte on.
 #[derive(Debug)]
 pub(super) struct FrameScanner {
-    /// Bytes of the preface that have not come yet.
+    /// Bytes of the preface that have not arrived yet.
     preface_left: usize,
     head: [u8; HEAD],
-    /// Bytes of `head` that are there.
+    /// Bytes of `head` that have arrived.
     head_length: usize,
-    /// Bytes of the current frame that have not come yet.
+    /// Bytes of the current frame that have not arrived yet.
     payload_left: usize,
     /// The current frame carries a body.
     is_data: bool,
-    /// A block of header fields has begun and is not whole.
+    /// A block of header fields has begun and is incomplete.
     is_in_block: bool,
-    /// A first frame is there.
+    /// The head of the first frame has arrived.
     has_begun: bool,
 }
 
@@ -45,8 +45,8 @@ impl FrameScanner {
         }
     }
 
-    /// Reads over the next bytes of the connection. The number of frames that have begun in them and are work of their
-    /// own: all but `DATA`, and `DATA` that carries fewer bytes than its head has.
+    /// Scans the next bytes of the connection. Returns the number of chargeable frames that have begun in them: all but
+    /// `DATA`, and `DATA` that carries fewer bytes than its head has.
     pub(super) fn scan(&mut self, mut bytes: &[u8]) -> usize {
         let mut charged = 0;
         loop {
@@ -67,7 +67,7 @@ impl FrameScanner {
         }
     }
 
-    /// A frame's head is whole. Whether the frame is work of its own.
+    /// Begins the frame whose head is complete. Returns whether the frame is chargeable.
     fn begin_frame(&mut self) -> bool {
         let [a, b, c, kind, flags, ..] = self.head;
         self.head_length = 0;
@@ -80,8 +80,8 @@ impl FrameScanner {
         !self.is_data || self.payload_left < HEAD
     }
 
-    /// Whether something has begun that should be whole soon: the connection itself, or any frame or block of header
-    /// fields but a body.
+    /// Whether something has begun that should be complete soon: the preface, or any frame or block of header fields
+    /// except a body.
     pub(super) fn is_incomplete(&self) -> bool {
         let is_in_frame = self.head_length > 0 || self.payload_left > 0 && !self.is_data;
         !self.has_begun || is_in_frame || self.is_in_block

@@ -1,5 +1,5 @@
-//! HTTP/2: a client's endless answer, or its WebSocket (RFC 8441), is one of many streams of a socket. The shard gets
-//! one end of a pair of sockets, and a task carries the bytes between the other end and the stream.
+//! HTTP/2: an endless answer, or a WebSocket (RFC 8441), is one of many streams of a socket. The shard gets one end of a
+//! pair of sockets, and a task carries the bytes between the other end and the stream.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -28,7 +28,7 @@ use super::respond;
 use super::rewind::{Rewind, Stream, Watch};
 use super::route::{self, Routed};
 use super::stream::Admitted;
-use super::timeouts::{Overrun, StreamsPace};
+use super::timeouts::{Overrun, StreamsTimer};
 use super::{HEAD_MAX, Origin};
 use crate::handshake::Negotiated;
 use crate::mailbox::{AdoptedConnection, Message};
@@ -39,7 +39,7 @@ const STREAMS_MAX: u32 = 250;
 /// Most bytes of an endless answer in one piece, and most that wait in a stream for the client's window.
 const PIECE: usize = 8 * 1024;
 const SEND_MAX: usize = 8 * 1024;
-/// Bytes of a WebSocket that are carried at once, either way.
+/// Bytes of a WebSocket that are copied at once, in each direction.
 const CARRIED: usize = 4 * 1024;
 /// Room in the pair of sockets of a stream, from the shard and to it, bytes; Linux makes it twice that for its own
 /// records (socket(7)).
@@ -59,27 +59,27 @@ const CONNECTION_HELD: usize = 64 * 1024;
 /// So a connection with all its streams holds less than 25 MiB. Bodies of requests and whole answers are counted by
 /// their own length.
 const _: () = assert!(CONNECTION_HELD + STREAMS_MAX as usize * STREAM_HELD < 25 * 1024 * 1024);
-/// How long a client may take to leave once it has been told that the connection ends.
+/// How long a client may take to close after the node has announced the end of the connection.
 const PARTING: Duration = Duration::from_secs(5);
-/// Between two looks whether a link is there, and how long an answer may take.
+/// The time between two `PING` frames of the node, and how long the client may take to answer one.
 const KEEP_ALIVE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
 
-/// Serves the streams of one connection, of which `early` has been read.
-pub(super) async fn serve(origin: Origin, stream: Stream, early: Bytes) {
+/// Serves the streams of one connection. `prefix` holds the bytes that have been read from it already.
+pub(super) async fn serve(origin: Origin, stream: Stream, prefix: Bytes) {
     let origin = Rc::new(origin);
     let node = Arc::clone(&origin.node);
-    let pace = Rc::new(StreamsPace::new(node.clock.ticks(), &node.settings.http_server));
+    let timer = Rc::new(StreamsTimer::new(node.clock.ticks(), &node.settings.http_server));
     let requests = Rc::new(Cell::new(0usize));
-    let _held = BodyBudget::new(node.shards[usize::from(origin.shard)].http_counter(), CONNECTION_HELD);
+    let _budget = BodyBudget::new(node.shards[usize::from(origin.shard)].http_counter(), CONNECTION_HELD);
     let service = {
-        let (pace, requests, origin) = (Rc::clone(&pace), Rc::clone(&requests), Rc::clone(&origin));
+        let (timer, requests, origin) = (Rc::clone(&timer), Rc::clone(&requests), Rc::clone(&origin));
         service_fn(move |request: Request<Incoming>| {
-            let under_way = UnderWay::begin(&origin, &pace, &requests);
+            let under_way = UnderWay::begin(&origin, &timer, &requests);
             let origin = Rc::clone(&origin);
             async move { Ok::<_, Infallible>(answer(&origin, request, under_way).await) }
         })
     };
-    let gauge = Gauge::new(Arc::clone(&node), origin.shard, Rc::clone(&pace));
+    let gauge = Gauge::new(Arc::clone(&node), origin.shard, Rc::clone(&timer));
     let mut connection = Box::pin(
         http2::Builder::new(LocalExecutor)
             .timer(TokioTimer::new())
@@ -91,18 +91,18 @@ pub(super) async fn serve(origin: Origin, stream: Stream, early: Bytes) {
             .keep_alive_interval(KEEP_ALIVE.0)
             .keep_alive_timeout(KEEP_ALIVE.1)
             .enable_connect_protocol()
-            .serve_connection(TokioIo::new(Rewind::new(early, stream, Watch::Frames(Box::new(gauge)))), service),
+            .serve_connection(TokioIo::new(Rewind::new(prefix, stream, Watch::Frames(Box::new(gauge)))), service),
     );
     let mut draining = node.draining.subscribe();
     let is_late = origin.is_late;
     tokio::select! {
         _ = connection.as_mut() => return,
-        overrun = pace.overrun() => if overrun == Overrun::Incomplete {
+        overrun = timer.overrun() => if overrun == Overrun::Incomplete {
             return;
         },
         _ = draining.wait_for(|draining| *draining), if !is_late => {}
     }
-    // The client is told which of its requests are served: those that cross the word are (RFC 9113 section 6.8).
+    // `GOAWAY` tells the client which requests are served: those that cross it on the wire are (RFC 9113 section 6.8).
     connection.as_mut().graceful_shutdown();
     loop {
         tokio::select! {
@@ -114,7 +114,7 @@ pub(super) async fn serve(origin: Origin, stream: Stream, early: Bytes) {
     }
 }
 
-/// Runs what hyper wants run on the shard's own thread.
+/// Runs hyper's tasks on the shard's own thread.
 #[derive(Clone)]
 struct LocalExecutor;
 
@@ -126,33 +126,34 @@ impl<F: Future + 'static> hyper::rt::Executor<F> for LocalExecutor {
     }
 }
 
-/// A request, or the stream that came of it: while there is one the connection is not idle, and its time is its own.
+/// A request, or the stream that it has opened. While one exists the connection is not idle: the request has a timeout
+/// of its own.
 struct UnderWay {
-    pace: Rc<StreamsPace>,
+    timer: Rc<StreamsTimer>,
     requests: Rc<Cell<usize>>,
-    held: Option<BodyBudget>,
+    budget: Option<BodyBudget>,
 }
 
 impl UnderWay {
-    fn begin(origin: &Origin, pace: &Rc<StreamsPace>, requests: &Rc<Cell<usize>>) -> Self {
+    fn begin(origin: &Origin, timer: &Rc<StreamsTimer>, requests: &Rc<Cell<usize>>) -> Self {
         requests.set(requests.get() + 1);
-        pace.note_busy(true);
+        timer.note_busy(true);
         let counter = origin.node.shards[usize::from(origin.shard)].http_counter();
         UnderWay {
-            pace: Rc::clone(pace),
+            timer: Rc::clone(timer),
             requests: Rc::clone(requests),
-            held: Some(BodyBudget::new(counter, STREAM_HELD)),
+            budget: Some(BodyBudget::new(counter, STREAM_HELD)),
         }
     }
 
-    /// A whole answer. The stream is counted until it has taken it.
+    /// A whole answer. Its bytes are counted until the stream has sent them.
     fn whole(mut self, answer: respond::HttpResponse) -> Http2Response {
         answer.map(|body| {
-            let mut held = self.held.take();
-            if let Some(held) = &mut held {
-                held.add(body.size_hint().lower() as usize);
+            let mut budget = self.budget.take();
+            if let Some(budget) = &mut budget {
+                budget.add(body.size_hint().lower() as usize);
             }
-            Either::Left(Whole { body, _held: held })
+            Either::Left(Whole { body, _budget: budget })
         })
     }
 }
@@ -161,15 +162,15 @@ impl Drop for UnderWay {
     fn drop(&mut self) {
         self.requests.set(self.requests.get() - 1);
         if self.requests.get() == 0 {
-            self.pace.note_busy(false);
+            self.timer.note_busy(false);
         }
     }
 }
 
-/// A whole answer, and what counts it.
+/// A whole answer and the budget that counts its bytes.
 pub(super) struct Whole {
     body: Full<Bytes>,
-    _held: Option<BodyBudget>,
+    _budget: Option<BodyBudget>,
 }
 
 impl Body for Whole {
@@ -204,12 +205,12 @@ async fn answer(origin: &Origin, mut request: Request<Incoming>, under_way: Unde
     match (routed, upgrade) {
         (Routed::Answer(answer), _) => under_way.whole(answer),
         (Routed::Stream(admitted), _) => open(origin, *admitted, under_way),
-        (Routed::Upgrade(answer, entrance), Some(upgrade)) => {
-            if let Some(pair) = seat(origin, &under_way.pace, entrance, Bytes::new(), Bytes::new()) {
+        (Routed::Upgrade(answer, negotiated), Some(upgrade)) => {
+            if let Some(pair) = adopt(origin, &under_way.timer, negotiated, Bytes::new(), Bytes::new()) {
                 let client = &origin.node.settings.client;
                 tokio::task::spawn_local(carry(upgrade, pair, client.answer_timeout + client.pong_timeout, under_way));
             }
-            answer.map(|body| Either::Left(Whole { body, _held: None }))
+            answer.map(|body| Either::Left(Whole { body, _budget: None }))
         }
         (Routed::Upgrade(..), None) => {
             under_way.whole(respond::text(StatusCode::BAD_REQUEST, "no stream to upgrade\n"))
@@ -217,42 +218,36 @@ async fn answer(origin: &Origin, mut request: Request<Incoming>, under_way: Unde
     }
 }
 
-/// Gives the shard its end of a pair; the other one is ours.
-fn seat(
+/// Lets the shard adopt one end of a new pair of sockets, and returns the other end. None = the system refused a pair.
+fn adopt(
     origin: &Origin,
-    pace: &StreamsPace,
-    entrance: Negotiated,
-    greeting: Bytes,
-    early: Bytes,
+    timer: &StreamsTimer,
+    negotiated: Negotiated,
+    response_head: Bytes,
+    prefix: Bytes,
 ) -> Option<UnixStream> {
-    let (theirs, ours) = StdUnixStream::pair().ok()?;
-    theirs.set_nonblocking(true).ok()?;
-    ours.set_nonblocking(true).ok()?;
-    // What a client does not take waits in the shard's account of it, not in the system's.
-    SockRef::from(&theirs).set_send_buffer_size(PAIR_FROM_SHARD).ok()?;
-    SockRef::from(&ours).set_send_buffer_size(PAIR_TO_SHARD).ok()?;
-    let ours = UnixStream::from_std(ours).ok()?;
-    let socket = AcceptedSocket::Pair(theirs);
-    let guest = AdoptedConnection {
-        socket,
-        negotiated: entrance,
-        response_head: greeting,
-        prefix: early,
-        user: origin.user.clone(),
-    };
-    // Sessions count by themselves from here on, and when the last of them is gone the connection has little time.
+    let (shard_end, own_end) = StdUnixStream::pair().ok()?;
+    shard_end.set_nonblocking(true).ok()?;
+    own_end.set_nonblocking(true).ok()?;
+    // Bytes that a client does not read must wait in the shard's counted queue, not in the kernel's buffers.
+    SockRef::from(&shard_end).set_send_buffer_size(PAIR_FROM_SHARD).ok()?;
+    SockRef::from(&own_end).set_send_buffer_size(PAIR_TO_SHARD).ok()?;
+    let own_end = UnixStream::from_std(own_end).ok()?;
+    let socket = AcceptedSocket::Pair(shard_end);
+    let adopted = AdoptedConnection { socket, negotiated, response_head, prefix, user: origin.user.clone() };
+    // Sessions are counted separately from here on. When the last one has ended, the connection has little time left.
     origin.pass.settle();
-    pace.note_seated();
-    origin.node.send(origin.shard, Message::Adopt(Box::new(guest)));
-    Some(ours)
+    timer.note_session();
+    origin.node.send(origin.shard, Message::Adopt(Box::new(adopted)));
+    Some(own_end)
 }
 
-/// An answer whose body comes from the shard.
+/// Opens an endless answer: the shard writes its body.
 fn open(origin: &Origin, admitted: Admitted, under_way: UnderWay) -> Http2Response {
-    let greeting = Bytes::from(admitted.prelude());
+    let response_head = Bytes::from(admitted.prelude());
     let Admitted { transport, wire, headers, commands, agent, admission } = admitted;
     let Some(pair) =
-        seat(origin, &under_way.pace, Negotiated { transport, wire, agent, admission }, greeting, commands)
+        adopt(origin, &under_way.timer, Negotiated { transport, wire, agent, admission }, response_head, commands)
     else {
         return under_way.whole(respond::text(StatusCode::SERVICE_UNAVAILABLE, "no room for more connections\n"));
     };
@@ -261,8 +256,8 @@ fn open(origin: &Origin, admitted: Admitted, under_way: UnderWay) -> Http2Respon
     answer
 }
 
-/// Carries a WebSocket's bytes both ways. When the shard has ended, the client has a while to end its side too; then
-/// the stream is reset. A client that does not let the stream's window open ends it as well: `stall`.
+/// Copies a WebSocket's bytes in both directions. When the shard has closed its end, the client has [`PARTING`] to close
+/// its side too; then the stream is reset. A client that keeps the stream's window closed for `stall` ends it as well.
 async fn carry(upgrade: OnUpgrade, mut pair: UnixStream, stall: Duration, _under_way: UnderWay) {
     let Ok(stream) = upgrade.await else { return };
     let (mut from_client, mut to_client) = tokio::io::split(TokioIo::new(stream));
@@ -296,7 +291,7 @@ async fn carry(upgrade: OnUpgrade, mut pair: UnixStream, stall: Duration, _under
     }
 }
 
-/// A body that lasts as long as the shard has something to say. Dropped, it tells the shard that the client has gone.
+/// A body that ends when the shard closes its end. When the body is dropped, the shard sees that the client has gone.
 pub(super) struct Endless {
     pair: UnixStream,
     _under_way: UnderWay,
@@ -320,7 +315,7 @@ impl Body for Endless {
                 if length == 0 {
                     return Poll::Ready(None);
                 }
-                // What is kept until the client's window opens is no larger than it must be.
+                // Copied, so that no more memory than needed is kept until the client's window opens.
                 Poll::Ready(Some(Ok(Frame::data(Bytes::copy_from_slice(&piece[..length])))))
             }
         }

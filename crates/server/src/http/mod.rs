@@ -43,25 +43,25 @@ use rewind::Stream;
 
 /// Bytes of a request's head, and of hyper's read buffer.
 pub(crate) const HEAD_MAX: usize = 16 * 1024;
-/// How a connection of HTTP/2 begins (RFC 9113 section 3.4).
+/// The first bytes of an HTTP/2 connection (RFC 9113 section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Bytes by which it is told from any request of HTTP/1.
-const PREFACE_TELLS: usize = 3;
+/// As many bytes of the preface tell it from any HTTP/1 request.
+const PREFACE_DISTINCT: usize = 3;
 
-/// Where requests come from, and who serves them.
+/// The connection of a request, and the node and shard that serve it.
 struct Origin {
     node: Arc<Node>,
     shard: ShardId,
     remote: Remote,
     side: Side,
-    /// The user whom the client's certificate names.
+    /// The user id that the client's certificate names. None = it has no certificate, or the settings take no user of it.
     user: Option<String>,
-    /// The connection came after the drain had begun: only probes are answered.
+    /// The connection arrived after the drain had started: only probes are answered.
     is_late: bool,
     pass: Rc<Pass>,
 }
 
-/// A connection that a task serves.
+/// An accepted connection that a task is about to serve.
 pub(crate) struct Caller {
     pub(crate) node: Arc<Node>,
     pub(crate) shard: ShardId,
@@ -73,11 +73,11 @@ pub(crate) struct Caller {
 /// What a port of HTTP serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// All of it: there is one port.
+    /// Everything: there is no internal port.
     Whole,
-    /// Clients: the rest has a port of its own.
+    /// Clients only: the API and the probes have the internal port.
     Outer,
-    /// What is not for clients.
+    /// The internal port: everything that is not for clients.
     Inner,
 }
 
@@ -112,43 +112,43 @@ pub(crate) struct Port {
     pub(crate) is_introduced: bool,
 }
 
-/// Does the work for a connection, unless it has to go before that.
-async fn hold(caller: Caller, work: impl AsyncFnOnce(Origin)) {
+/// Runs the work of a connection until it ends or the pass is revoked.
+async fn run_until_revoked(caller: Caller, work: impl AsyncFnOnce(Origin)) {
     let Caller { node, shard, remote, side, pass } = caller;
     let pass = Rc::new(pass);
     let is_late = *node.draining.borrow();
     if is_late {
-        // It is told to go elsewhere, and delays nothing.
+        // The client is told to connect to another node; the drain does not wait for it.
         pass.part();
     }
     let origin = Origin { node, shard, remote, side, user: None, is_late, pass: Rc::clone(&pass) };
     tokio::select! {
-        // A request that has ended in the same moment is answered before the connection is closed.
+        // A request that ends at the same moment is answered before the connection is closed.
         biased;
         () = work(origin) => {}
         () = pass.revoked() => {}
     }
 }
 
-/// Serves the requests of one connection, of which `early` has been read; if one of them takes the rest of it, hands
-/// the socket to the shard.
-pub(crate) async fn serve(caller: Caller, socket: StdTcpStream, early: Bytes) {
+/// Serves the requests of one connection. `prefix` holds the bytes that have been read from it already. If a request
+/// takes the connection over, the socket moves to the shard.
+pub(crate) async fn serve(caller: Caller, socket: StdTcpStream, prefix: Bytes) {
     let Ok(stream) = TcpStream::from_std(socket) else { return };
-    hold(caller, async |origin| {
-        if early.len() >= PREFACE_TELLS && (early.starts_with(PREFACE) || PREFACE.starts_with(&early)) {
-            http2::serve(origin, Stream::Plain(stream), early).await;
+    run_until_revoked(caller, async |origin| {
+        if prefix.len() >= PREFACE_DISTINCT && (prefix.starts_with(PREFACE) || PREFACE.starts_with(&prefix)) {
+            http2::serve(origin, Stream::Plain(stream), prefix).await;
         } else {
-            http1::serve(origin, Stream::Plain(stream), early).await;
+            http1::serve(origin, Stream::Plain(stream), prefix).await;
         }
     })
     .await;
 }
 
-/// Hears whose the connection is where a proxy has to tell, agrees upon TLS where the port speaks it, and goes on as
-/// the port does.
+/// Reads the PROXY header where the port expects one, does the TLS handshake where the port speaks TLS, and then serves
+/// what the port serves.
 pub(crate) async fn prepare(caller: Caller, socket: StdTcpStream, port: Port) {
     let Ok(mut stream) = TcpStream::from_std(socket) else { return };
-    hold(caller, async |mut origin| {
+    run_until_revoked(caller, async |mut origin| {
         if port.is_introduced {
             let Some(remote) = introduced(&origin, &mut stream).await else { return };
             origin.remote = remote;
@@ -170,8 +170,9 @@ pub(crate) async fn prepare(caller: Caller, socket: StdTcpStream, port: Port) {
     .await;
 }
 
-/// Does what precedes a request. None = it failed, took too long, or the node begins to drain: nothing has been asked
-/// for yet. Whoever comes later than that is told so.
+/// Does the work that precedes the first request. None = it failed, took longer than `http_server.header_timeout`, or
+/// the node started to drain: the client has sent no request yet. A client that connects during the drain
+/// (`is_late`) is served far enough to be told so.
 async fn in_time<T>(node: &Node, is_late: bool, work: impl Future<Output = Option<T>>) -> Option<T> {
     let mut draining = node.draining.subscribe();
     tokio::select! {
@@ -181,67 +182,66 @@ async fn in_time<T>(node: &Node, is_late: bool, work: impl Future<Output = Optio
     }
 }
 
-/// Whom the proxy's header tells of. None = it did not come whole, good and in time.
+/// The client that the PROXY header names. None = the header was malformed, incomplete or late.
 async fn introduced(origin: &Origin, stream: &mut TcpStream) -> Option<Remote> {
     let proxy = origin.remote.address;
     let remote = in_time(&origin.node, origin.is_late, proxy_protocol::read(stream, proxy)).await;
     if remote.is_none() {
         origin.node.metrics_here().proxy_headers_refused.add_shared(1);
-        tracing::debug!(%proxy, "a connection was closed: no good header of the PROXY protocol");
+        tracing::debug!(%proxy, "a connection was closed: no valid PROXY protocol header");
     }
     remote
 }
 
-/// Agrees upon TLS, then serves requests, or hands the socket to the shard for lines.
+/// Does the TLS handshake, then serves requests, or passes the socket to the shard for lines.
 async fn serve_tls(mut origin: Origin, stream: TcpStream, tls: &Tls, is_for_lines: bool) {
-    let Some(stream) = agree(&origin, stream, tls).await else { return };
+    let Some(stream) = accept_tls(&origin, stream, tls).await else { return };
     let session = stream.get_ref().1;
-    let is_two = session.alpn_protocol() == Some(b"h2");
+    let is_http2 = session.alpn_protocol() == Some(b"h2");
     origin.user = tls.user(session.peer_certificates());
     if is_for_lines {
-        hand_on_lines(origin, stream);
-    } else if is_two {
+        adopt_lines(origin, stream);
+    } else if is_http2 {
         http2::serve(origin, Stream::Tls(stream), Bytes::new()).await;
     } else {
         http1::serve(origin, Stream::Tls(stream), Bytes::new()).await;
     }
 }
 
-fn hand_on_lines(origin: Origin, stream: Box<TlsStream<TcpStream>>) {
+/// Lets the shard adopt a connection that speaks lines.
+fn adopt_lines(origin: Origin, stream: Box<TlsStream<TcpStream>>) {
     let (Ok(admission), Ok(socket)) = (origin.node.admit(origin.remote), Stream::Tls(stream).into_arrival()) else {
         return;
     };
-    let entrance = lines(admission);
-    let (greeting, early) = Default::default();
     origin.node.send(
         origin.shard,
         Message::Adopt(Box::new(AdoptedConnection {
             socket,
-            negotiated: entrance,
-            response_head: greeting,
-            prefix: early,
+            negotiated: lines(admission),
+            response_head: Bytes::new(),
+            prefix: Bytes::new(),
             user: origin.user,
         })),
     );
 }
 
-/// How a client of lines comes in.
+/// The negotiated transport of a client that speaks lines.
 pub(crate) fn lines(admission: Admission) -> Negotiated {
     Negotiated { transport: Transport::Tcp, wire: LINES, agent: Agent::Unknown, admission }
 }
 
-/// How messages leave over bare TCP.
+/// Encoding and framing of messages over bare TCP.
 const LINES: Wire = Wire { encoding: Encoding::Json, framing: Framing::Stream(Coding::Identity) };
 
-/// Agrees upon TLS. Whoever only asked for a proof of a name has it by then, and nothing else is served to it.
-async fn agree(origin: &Origin, stream: TcpStream, tls: &Tls) -> Option<Box<TlsStream<TcpStream>>> {
+/// Does the TLS handshake. None = it failed, or it was an ACME challenge, after which nothing else is served.
+async fn accept_tls(origin: &Origin, stream: TcpStream, tls: &Tls) -> Option<Box<TlsStream<TcpStream>>> {
     let stream = in_time(&origin.node, origin.is_late, async {
-        let begun = LazyConfigAcceptor::new(Acceptor::default(), stream).await.ok()?;
-        if let Some(proof) = tls.proof(&begun.client_hello()) {
-            let _ = begun.into_stream(proof).await.ok()?.shutdown().await;
+        let handshake = LazyConfigAcceptor::new(Acceptor::default(), stream).await.ok()?;
+        if let Some(challenge) = tls.challenge_config(&handshake.client_hello()) {
+            let _ = handshake.into_stream(challenge).await.ok()?.shutdown().await;
             return None;
         }
-        begun.into_stream(tls.config()).await.ok()
+        handshake.into_stream(tls.config()).await.ok()
     });
     stream.await.map(Box::new)
 }

@@ -9,7 +9,7 @@ use crate::host::HostRefusal;
 
 pub(super) type HttpResponse = Response<Full<Bytes>>;
 
-/// An answer that says no. Boxed, because it is rare and large.
+/// A response that refuses a request. Boxed, because it is rare and large.
 pub(super) type RefusalResponse = Box<HttpResponse>;
 
 pub(super) const JSON: &str = "application/json";
@@ -32,19 +32,20 @@ pub(super) fn method_not_allowed(allowed: &'static str) -> HttpResponse {
     response
 }
 
-/// The answer to whoever comes while the node drains: another node serves it, or this one when it has started again.
+/// The response to a client that comes while the node drains: it should retry, at another node or after the restart.
 pub(super) fn draining() -> HttpResponse {
     let mut response = text(StatusCode::SERVICE_UNAVAILABLE, "draining\n");
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     response
 }
 
-/// The answer to a request for a host that this node does not answer for.
+/// The response to a request for a host that this node does not serve.
 pub(super) fn refuse_host(refusal: HostRefusal) -> HttpResponse {
     match refusal {
         HostRefusal::Malformed => text(StatusCode::BAD_REQUEST, "a request has one Host, and it names a host\n"),
         HostRefusal::NotAllowed => {
-            let why = "this host is not in http_server.allowed_hosts: add the name that the page is opened by, or open it by an IP address\n";
+            let why = "this host is not in http_server.allowed_hosts: \
+                       add the name that the page is opened by, or open it by an IP address\n";
             text(StatusCode::MISDIRECTED_REQUEST, why)
         }
     }

@@ -1,4 +1,4 @@
-//! The bytes under HTTP: a socket, perhaps with TLS, of which some bytes may have been read already.
+//! The byte stream under HTTP: a socket, with TLS or without, of which some bytes may have been read already.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -17,17 +17,17 @@ use super::gauge::Gauge;
 use super::timeouts::TimeoutTimer;
 use crate::shard::{AcceptedSocket, Pass};
 
-/// A socket.
+/// A socket, with TLS or without.
 pub(super) enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
 impl Stream {
-    /// Lets the shard have it.
+    /// The socket in the form that the shard adopts.
     ///
     /// # Errors
-    /// When the runtime does not give it away.
+    /// When the runtime can't release the socket.
     pub(super) fn into_arrival(self) -> io::Result<AcceptedSocket> {
         Ok(match self {
             Stream::Plain(socket) => AcceptedSocket::Tcp(socket.into_std()?),
@@ -39,45 +39,45 @@ impl Stream {
     }
 }
 
-/// How long, and up to how many bytes, a connection is read on after it has been closed for writing: somewhat more than
-/// the largest body of a request by default.
+/// How long, and up to how many bytes, the node reads on after it has closed a connection for writing: somewhat more
+/// than the largest body of a request by default.
 const PARTING_TIME: Duration = Duration::from_secs(5);
 const PARTING_SIZE: usize = 16 * 1024 * 1024;
-/// Bytes read at once, and thrown away, meanwhile.
+/// Bytes read and discarded at once meanwhile.
 const PARTING_PIECE: usize = 8 * 1024;
 
-/// Who wants to know of what is read.
+/// What is notified of the bytes that are read.
 pub(super) enum Watch {
-    /// HTTP/1: whether a request has begun, and whether the last answer has left.
+    /// HTTP/1: the timer learns when a request begins, and the pass when the last answer has been sent.
     Requests(Rc<TimeoutTimer>, Rc<Pass>),
-    /// HTTP/2: how many frames have come.
+    /// HTTP/2: the gauge counts the frames.
     Frames(Box<Gauge>),
 }
 
-/// A socket, the bytes that were read from it before, and who wants to know of more.
+/// A socket, the bytes that were read from it before, and what is notified of later bytes.
 pub(super) struct Rewind {
-    early: Bytes,
+    prefix: Bytes,
     stream: Stream,
     watch: Watch,
-    /// The last write found no room.
+    /// The last write was refused: the socket's buffer was full.
     owes: bool,
     parting: Option<Box<Parting>>,
 }
 
-/// The end of a connection (RFC 9112 section 9.6). What the client still sends is read for a while: if the socket were
-/// closed with unread bytes, or before some arrive, the system would answer with a reset, which can destroy the last
-/// answer before the client has read it.
+/// The end of a connection (RFC 9112 section 9.6). The node reads and discards what the client still sends for a while:
+/// if the socket were closed with unread bytes, or before some arrive, the kernel would answer with a reset, which can
+/// destroy the last answer before the client has read it.
 struct Parting {
     end: Pin<Box<Sleep>>,
     left: usize,
 }
 
 impl Rewind {
-    pub(super) fn new(early: Bytes, stream: Stream, watch: Watch) -> Self {
-        Rewind { early, stream, watch, owes: false, parting: None }
+    pub(super) fn new(prefix: Bytes, stream: Stream, watch: Watch) -> Self {
+        Rewind { prefix, stream, watch, owes: false, parting: None }
     }
 
-    /// Whether something is to be written that had no room yet.
+    /// Whether an answer is still waiting for room in the socket's buffer.
     pub(super) fn owes(&self) -> bool {
         self.owes
     }
@@ -87,7 +87,7 @@ impl Rewind {
     }
 }
 
-/// Does the same with either kind of socket.
+/// Evaluates an expression for the socket of either variant.
 macro_rules! each {
     ($stream:expr, $socket:ident => $work:expr) => {
         match $stream {
@@ -99,12 +99,12 @@ macro_rules! each {
 
 impl Rewind {
     fn poll_bytes(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        if self.early.is_empty() {
+        if self.prefix.is_empty() {
             return each!(&mut self.stream, socket => Pin::new(socket).poll_read(context, buffer));
         }
-        let length = self.early.len().min(buffer.remaining());
-        buffer.put_slice(&self.early[..length]);
-        self.early.advance(length);
+        let length = self.prefix.len().min(buffer.remaining());
+        buffer.put_slice(&self.prefix[..length]);
+        self.prefix.advance(length);
         Poll::Ready(Ok(()))
     }
 }
@@ -112,8 +112,8 @@ impl Rewind {
 impl Rewind {
     fn note_write(&mut self, outcome: &Poll<io::Result<usize>>) {
         self.owes = outcome.is_pending();
-        if let (Watch::Requests(pace, _), Poll::Ready(Ok(1..))) = (&self.watch, outcome) {
-            pace.note_written();
+        if let (Watch::Requests(timer, _), Poll::Ready(Ok(1..))) = (&self.watch, outcome) {
+            timer.note_written();
         }
     }
 }
@@ -133,10 +133,10 @@ impl AsyncRead for Rewind {
         if !read.is_empty() {
             let owes = self.owes;
             match &mut self.watch {
-                // What comes while an answer is being written is read ahead only.
-                Watch::Requests(pace, _) if !owes => pace.hear(),
+                // Bytes that arrive while an answer is being written are read ahead; they do not begin a request.
+                Watch::Requests(timer, _) if !owes => timer.note_read(),
                 Watch::Requests(..) => {}
-                Watch::Frames(gauge) => gauge.hear(read),
+                Watch::Frames(gauge) => gauge.note_read(read),
             }
         }
         outcome
@@ -183,7 +183,7 @@ impl AsyncWrite for Rewind {
 }
 
 impl Parting {
-    /// Ready when the client has closed its side too, or when it has had its time.
+    /// Ready when the client has closed its side too, or when [`PARTING_TIME`] or [`PARTING_SIZE`] is used up.
     fn poll(&mut self, stream: &mut Stream, context: &mut Context<'_>) -> Poll<()> {
         while self.end.as_mut().poll(context).is_pending() {
             let mut piece = [MaybeUninit::uninit(); PARTING_PIECE];

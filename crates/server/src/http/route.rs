@@ -1,4 +1,4 @@
-//! Which request goes where.
+//! The router: which handler serves a request.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,24 +24,24 @@ use crate::node::Node;
 use crate::operation::{self, ErrorMode};
 use crate::refusals::RefusalLine;
 
-/// How long a shard may take for its turn, as long as it counts as alive.
+/// How long a shard may take to answer a liveness probe.
 const TURN_TIME: Duration = Duration::from_secs(5);
 
 static X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 static X_CENTRIFUGO_ERROR_MODE: HeaderName = HeaderName::from_static("x-centrifugo-error-mode");
 
-/// What becomes of a request.
+/// The outcome of a request.
 pub(super) enum Routed {
-    /// It is answered.
+    /// A whole answer.
     Answer(HttpResponse),
-    /// It is answered, and its connection or stream is a WebSocket from then on.
+    /// An answer after which the connection or stream is a WebSocket.
     Upgrade(HttpResponse, Negotiated),
-    /// Its answer has no end.
+    /// An endless answer.
     Stream(Box<Admitted>),
 }
 
-/// Answers one request. What is rare is boxed: every request of the server API would be as large as the largest of
-/// them, and is copied.
+/// Answers one request. The futures of rare cases are boxed: without that, the future of every request of the server
+/// API, which is copied, would be as large as the largest of them.
 pub(super) async fn answer(origin: &Origin, request: Request<RequestBody>) -> Routed {
     let (node, peer) = (&origin.node, origin.remote);
     let target = request.uri().authority().map(|authority| authority.as_str());
@@ -61,12 +61,12 @@ pub(super) async fn answer(origin: &Origin, request: Request<RequestBody>) -> Ro
     }
     if let Some(transport) = handshake::transport_of(node, path) {
         return match upgrade::answer(node, peer, &request, transport) {
-            Ok((answer, entrance)) => Routed::Upgrade(answer, entrance),
+            Ok((answer, negotiated)) => Routed::Upgrade(answer, negotiated),
             Err(refusal) => Routed::Answer(*refusal),
         };
     }
-    if let Some((transport, way)) = stream::transport_of(node, path) {
-        return match Box::pin(stream::admit(node, peer, transport, &way, request)).await {
+    if let Some((transport, settings)) = stream::transport_of(node, path) {
+        return match Box::pin(stream::admit(node, peer, transport, &settings, request)).await {
             Ok(admitted) => Routed::Stream(Box::new(admitted)),
             Err(refusal) => Routed::Answer(*refusal),
         };
@@ -110,7 +110,7 @@ async fn inner(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
     }
 }
 
-/// What operators ask for by a path, if this port serves it.
+/// The probe that a path names. None = the path names none, or this port does not serve it.
 fn probe_of(origin: &Origin, path: &str) -> Option<Probe> {
     let settings = &origin.node.settings;
     let is_health = path == prefix(&settings.health.handler_prefix, "/health");
@@ -132,12 +132,13 @@ fn is_api(origin: &Origin, path: &str) -> bool {
         && origin.side.serves_api(origin.node.settings.http_api.external)
 }
 
-/// What operators ask a node for.
+/// An endpoint for operators.
 enum Probe {
-    /// Whether it turns.
+    /// `/livez`: whether every event loop responds.
     Live,
-    /// Whether it can serve.
+    /// `/health` and `/readyz`: whether the node can serve.
     Ready,
+    /// `/metrics`.
     Metrics,
 }
 
@@ -145,7 +146,7 @@ fn is_read(request: &Request<RequestBody>) -> bool {
     matches!(*request.method(), Method::GET | Method::HEAD)
 }
 
-/// Whether every shard turns.
+/// The answer to the liveness probe: whether every shard's event loop responds.
 async fn live(node: &Node) -> HttpResponse {
     match tokio::time::timeout(TURN_TIME, node.inspect(|reply| Inspection::Turn { reply })).await {
         Ok(turned) if turned.len() == node.shards.len() => respond::body(StatusCode::OK, JSON, "{}"),
@@ -153,12 +154,12 @@ async fn live(node: &Node) -> HttpResponse {
     }
 }
 
-/// A path of the settings; empty = the default one.
+/// A configured path; `default` when it is empty.
 pub(super) fn prefix<'a>(configured: &'a str, default: &'a str) -> &'a str {
     if configured.is_empty() { default } else { configured }
 }
 
-/// Whether the node is ready to serve.
+/// The answer to the readiness probe: whether the node can serve, else why not.
 fn health(node: &Node) -> HttpResponse {
     if *node.draining.borrow() {
         return respond::draining();
@@ -190,7 +191,7 @@ fn health(node: &Node) -> HttpResponse {
     respond::body(StatusCode::OK, JSON, "{}")
 }
 
-/// The node's metrics: in OpenMetrics for those who take it, else in the text format 0.0.4 of Prometheus.
+/// The node's metrics: as OpenMetrics for clients that accept it, else in the text format 0.0.4 of Prometheus.
 fn metrics(node: &Node, headers: &HeaderMap) -> HttpResponse {
     let mut registry = Registry::with_prefix("touchline");
     let link = node
@@ -240,7 +241,7 @@ async fn api(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
         _ => ErrorMode::Inside,
     };
     let method = request.uri().path().strip_prefix("/api").unwrap_or_default().trim_start_matches('/').to_owned();
-    let (body, _held) = match request.into_body().read(node.settings.http_api.body_size_limit).await {
+    let (body, _budget) = match request.into_body().read(node.settings.http_api.body_size_limit).await {
         Ok(read) => read,
         Err(status) => {
             return respond::text(status, "the body is larger than http_api.body_size_limit, or broken off\n");
@@ -263,7 +264,7 @@ async fn api(origin: &Origin, request: Request<RequestBody>) -> HttpResponse {
     }
 }
 
-/// Says in the log why the server API refused an operation, where that is the caller's mistake or the configuration's.
+/// Logs why the server API refused an operation, where the caller or the configuration is the cause.
 fn log_refused_operation(origin: &Origin, operation: &str, error: Error) {
     let cause = match error {
         Error::UNKNOWN_CHANNEL => "server API: the namespace of the channel is not in channel.namespaces",
@@ -284,10 +285,10 @@ fn log_refused_operation(origin: &Origin, operation: &str, error: Error) {
     });
 }
 
-/// Checks the key of the server API that the request shows.
+/// Checks the key of the server API in a request.
 ///
 /// # Errors
-/// Why it is not good, for the log.
+/// Why the key is not accepted, for the log.
 fn authorize(node: &Node, request: &Request<RequestBody>) -> Result<(), &'static str> {
     let settings = &node.settings.http_api;
     if settings.insecure {

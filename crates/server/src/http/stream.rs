@@ -1,4 +1,4 @@
-//! Clients that listen to an endless answer: HTTP streaming and server-sent events.
+//! Clients that read an endless answer: HTTP streaming and server-sent events.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,33 +23,37 @@ use crate::transport::Transport;
 /// The media type of requests and answers in Protobuf.
 pub(super) const PROTOBUF: &str = "application/octet-stream";
 
-/// A client that is let in: the rest of the connection is its session's.
+/// An admitted client: its session owns the rest of the connection.
 pub(super) struct Admitted {
     pub(super) transport: Transport,
     pub(super) wire: Wire,
     /// Header fields of the answer.
     pub(super) headers: HeaderMap,
-    /// What the client has sent with its request.
+    /// The commands that the client has sent with its request.
     pub(super) commands: Bytes,
     pub(super) agent: Agent,
     pub(super) admission: Admission,
 }
 
-/// Of the ways in by an endless answer, the one of this path, if it is served.
+/// The transport with an endless answer that is served at this path, and its settings. None = none is.
 pub(super) fn transport_of(node: &Node, path: &str) -> Option<(Transport, StreamSettings)> {
     let settings = &node.settings;
-    let ways = [
+    let transports = [
         (Transport::HttpStream, &settings.http_stream, "/connection/http_stream"),
         (Transport::Sse, &settings.sse, "/connection/sse"),
         (Transport::UniHttpStream, &settings.uni_http_stream, "/connection/uni_http_stream"),
         (Transport::UniSse, &settings.uni_sse, "/connection/uni_sse"),
     ];
-    ways.into_iter()
-        .find(|(_, way, default)| way.enabled && route::prefix(&way.handler_prefix, default) == path)
-        .map(|(t, way, _)| (t, way.clone()))
+    transports
+        .into_iter()
+        .find(|(_, settings, default)| settings.enabled && route::prefix(&settings.handler_prefix, default) == path)
+        .map(|(transport, settings, _)| (transport, settings.clone()))
 }
 
-/// Lets a client in, or says why not.
+/// Admits a client.
+///
+/// # Errors
+/// The response that refuses it.
 pub(super) async fn admit(
     node: &Arc<Node>,
     peer: Remote,
@@ -117,7 +121,7 @@ pub(super) async fn admit(
     Ok(Admitted { transport, wire, headers, commands, agent, admission })
 }
 
-/// What keeps proxies and browsers from holding an endless answer back.
+/// Header fields that keep proxies and browsers from buffering an endless answer.
 const UNCACHED: [(&str, &str); 4] = [
     ("cache-control", "private, no-cache, no-store, must-revalidate, max-age=0"),
     ("pragma", "no-cache"),
@@ -133,8 +137,8 @@ fn coding_of(settings: &StreamSettings, headers: &HeaderMap) -> Coding {
     }
 }
 
-/// Whether a field says that gzip is welcome (RFC 9110 section 12.5.3). A mere `*` is not enough: it hardly ever means
-/// compressed streams.
+/// Whether an `Accept-Encoding` field accepts gzip (RFC 9110 section 12.5.3). A mere `*` does not count: clients that
+/// send it hardly ever expect compressed streams.
 fn accepts_gzip(field: &str) -> bool {
     field.split(',').any(|coding| {
         let (name, weight) = coding.split_once(';').unwrap_or((coding, ""));
@@ -146,14 +150,14 @@ fn accepts_gzip(field: &str) -> bool {
 
 fn wire_of(transport: Transport, coding: Coding, headers: &HeaderMap) -> Wire {
     let is_sse = matches!(transport, Transport::Sse | Transport::UniSse);
-    let envelope = if is_sse { Framing::EventStream(coding) } else { Framing::Stream(coding) };
+    let framing = if is_sse { Framing::EventStream(coding) } else { Framing::Stream(coding) };
     let is_protobuf = headers.get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().starts_with(PROTOBUF.as_bytes()));
-    let body = match transport {
+    let encoding = match transport {
         Transport::UniSse | Transport::UniHttpStream => Encoding::Push,
         Transport::HttpStream if is_protobuf => Encoding::Protobuf,
         _ => Encoding::Json,
     };
-    Wire { encoding: body, framing: envelope }
+    Wire { encoding, framing }
 }
 
 /// The value of `cf_connect`.
@@ -166,7 +170,7 @@ fn connect_of(query: &str) -> Option<Bytes> {
 }
 
 impl Admitted {
-    /// The head of the answer, for a connection that ends with it.
+    /// The head of the answer over HTTP/1, where the connection ends with the answer.
     pub(super) fn head(&self) -> Bytes {
         let mut head = b"HTTP/1.1 200 OK\r\n".to_vec();
         for (name, value) in &self.headers {
@@ -180,9 +184,9 @@ impl Admitted {
         head.into()
     }
 
-    /// What stands before the first event: the header of gzip, else nothing. An empty line here would share a packet
-    /// with the first event, and parsers that read a line end as the end of an event (`eventsource` before version
-    /// 3) would pass over both.
+    /// The bytes before the first event: the gzip header, else none. An empty line here would share a packet with the
+    /// first event, and parsers that take a line end for the end of an event (`eventsource` before version 3) would
+    /// skip both.
     pub(super) fn prelude(&self) -> Vec<u8> {
         match self.wire.framing {
             Framing::EventStream(Coding::Gzip { .. }) | Framing::Stream(Coding::Gzip { .. }) => {
@@ -198,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gzip_is_sent_to_those_who_say_that_they_take_it() {
+    fn gzip_is_sent_to_clients_that_accept_it() {
         for yes in ["gzip", "deflate, gzip;q=0.5, br", "GZIP", "x-gzip", "br ; q=1 , gzip ; q=0.001"] {
             assert!(accepts_gzip(yes), "{yes}");
         }

@@ -1,4 +1,4 @@
-//! How a request takes its connection out of HTTP.
+//! The takeover: how a request takes its connection out of HTTP.
 
 use std::cell::RefCell;
 
@@ -8,15 +8,15 @@ use super::respond::HttpResponse;
 use super::stream::Admitted;
 use crate::handshake::Negotiated;
 
-/// What becomes of a connection.
+/// What a connection becomes when a request takes it over.
 pub(super) enum Taken {
-    /// It is a WebSocket, once the answer is written.
+    /// A WebSocket, once the answer is written.
     Upgrade(Negotiated),
-    /// The rest of it is the answer to this request.
+    /// An endless answer to this request.
     Stream(Box<Admitted>),
 }
 
-/// Where a request leaves word.
+/// The slot in which a request announces that it takes its connection over.
 #[derive(Default)]
 pub(super) struct Takeover {
     taken: RefCell<Option<Taken>>,
@@ -24,24 +24,24 @@ pub(super) struct Takeover {
 }
 
 impl Takeover {
-    /// Once the answer is written the connection is taken.
+    /// The connection is taken over once the answer is written.
     pub(super) fn set(&self, taken: Taken) {
         self.taken.replace(Some(taken));
     }
 
-    /// Takes the connection at once: no answer follows.
+    /// Takes the connection over at once. Never returns: hyper writes no answer.
     pub(super) async fn take(&self, taken: Taken) -> HttpResponse {
         self.set(taken);
         self.now.notify_one();
         std::future::pending().await
     }
 
-    /// Returns when the connection is to be taken at once.
+    /// Returns when a request has called [`Takeover::take`].
     pub(super) async fn now(&self) {
         self.now.notified().await;
     }
 
-    /// What was left.
+    /// Removes what a request has announced. None = no request has taken the connection over.
     pub(super) fn taken(&self) -> Option<Taken> {
         self.taken.take()
     }

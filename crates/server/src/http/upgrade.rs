@@ -1,4 +1,4 @@
-//! The WebSocket handshake behind hyper: one that came in pieces, behind other requests, or that has to be refused.
+//! The WebSocket handshake through hyper: for a request that arrived in pieces, after other requests, or is refused.
 
 use hyper::ext::Protocol;
 use hyper::header::{
@@ -17,15 +17,15 @@ use crate::origin;
 use crate::proxies::Remote;
 use crate::transport::Transport;
 
-/// What clients are told whose address has as many connections as it may.
+/// The response to a client whose address has as many connections as it may.
 pub(super) const ADDRESS_FULL: &str = "too many connections from this address\n";
-/// What clients are told whose address nobody knows.
-pub(super) const AMBIGUOUS: &str = "X-Forwarded-For and Forwarded tell of different clients\n";
+/// The response to a request whose headers name two different clients.
+pub(super) const AMBIGUOUS: &str = "X-Forwarded-For and Forwarded name different clients\n";
 
-/// Switches protocols.
+/// Answers the handshake of a WebSocket.
 ///
 /// # Errors
-/// The answer that says why not.
+/// The response that refuses it.
 pub(super) fn answer(
     node: &Node,
     peer: Remote,
@@ -43,7 +43,7 @@ pub(super) fn answer(
     }
     let query = request.uri().query().unwrap_or_default();
     let granted = handshake::examine(node, peer, transport, query, request.headers())
-        .map_err(|refusal| tell(node, peer, request, refusal))?;
+        .map_err(|refusal| log_and_refuse(node, peer, request, refusal))?;
     let answer = switch(&granted);
     Ok((
         answer,
@@ -65,15 +65,20 @@ fn extended(
     let query = request.uri().query().unwrap_or_default();
     let host = request.uri().authority().map(|authority| authority.as_str());
     let granted = handshake::examine_extended(node, peer, transport, query, host, request.headers())
-        .map_err(|refusal| tell(node, peer, request, refusal))?;
+        .map_err(|refusal| log_and_refuse(node, peer, request, refusal))?;
     let mut response = HttpResponse::default();
     offer(&granted, response.headers_mut());
     let agent = Agent::of(request.headers());
     Ok((response, Negotiated { transport, wire: granted.wire, agent, admission: granted.admission }))
 }
 
-/// Refuses, and says in the log why where an operator has to mend it.
-fn tell(node: &Node, peer: Remote, request: &Request<RequestBody>, refusal: HandshakeRefusal) -> RefusalResponse {
+/// The response to a refused handshake. Logs the refusals whose cause an operator can correct.
+fn log_and_refuse(
+    node: &Node,
+    peer: Remote,
+    request: &Request<RequestBody>,
+    refusal: HandshakeRefusal,
+) -> RefusalResponse {
     if refusal == HandshakeRefusal::Origin {
         node.log_refused_request(peer, request.headers(), 403, origin::NOT_ALLOWED);
     }
@@ -117,7 +122,7 @@ fn switch(granted: &Granted) -> HttpResponse {
     response
 }
 
-/// What both ways of saying yes say of subprotocol and compression.
+/// Adds the header fields of both kinds of handshake: subprotocol and compression.
 fn offer(granted: &Granted, headers: &mut HeaderMap) {
     if let Some(subprotocol) = granted.subprotocol {
         headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(subprotocol));

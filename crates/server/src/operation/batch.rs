@@ -1,5 +1,5 @@
-//! Several operations in one request, in order: `batch`, and the lines of `POST /api`. All of them are decoded before
-//! the first is run.
+//! Several operations in one request, run in order: `batch`, and the lines of `POST /api`. `batch` decodes all of them
+//! before it runs the first.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::node::Node;
 /// Operations in one request.
 const COMMANDS_MAX: usize = 10_000;
 
-/// Numbers that older libraries send instead of names, by their place; empty = no such operation.
+/// The operations by the number that older libraries send instead of a name.
 const NUMBERED: [&str; 13] = [
     "publish",
     "broadcast",
@@ -42,9 +42,9 @@ struct BatchRequest<'a> {
     commands: Vec<BTreeMap<&'a str, &'a RawValue>>,
 }
 
-/// `POST /api/batch`: `{"replies": […]}` without an envelope, each `{"<operation>":{…}}` or `{"error":{…}}`. A command
-/// that names no operation, or several, is answered with 107. More than [`COMMANDS_MAX`] commands are refused with 107,
-/// none is run.
+/// `POST /api/batch`: `{"replies": […]}` without a surrounding `result`, each reply `{"<operation>":{…}}` or
+/// `{"error":{…}}`. A command that names no operation, or several, is answered with 107. More than [`COMMANDS_MAX`]
+/// commands are refused with 107, and none is run.
 ///
 /// # Errors
 /// When the body, or the parameters of any command, have another shape: then nothing has been done.
@@ -105,7 +105,7 @@ impl Line<'_> {
 /// with malformed parameters is answered with 107, the others are run.
 ///
 /// # Errors
-/// When something in the body is no command: then nothing has been done.
+/// When something in the body is not a command: then nothing has been done.
 pub(super) async fn lines(node: &Node, body: &[u8]) -> Result<Reply, serde_json::Error> {
     let values = serde_json::Deserializer::from_slice(body).into_iter::<&RawValue>();
     let mut lines = Vec::new();

@@ -1,5 +1,5 @@
-//! Operations that are asked for: each is decoded before any of them is run, so that a malformed one stops a batch
-//! before it has done anything.
+//! Decoded operations. All operations of a batch are decoded before the first is run, so that a malformed one stops the
+//! batch before it has done anything.
 
 use serde::Deserialize;
 use serde::de::Error as _;
@@ -55,7 +55,7 @@ enum Request<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// Reads the parameters of an operation. An operation that nobody knows is read too: it is refused when it is run.
+    /// Reads the parameters of an operation. An unknown operation is read too: it is refused when it is run.
     ///
     /// # Errors
     /// When the parameters are not a JSON object, or not of the operation's shape.
@@ -91,19 +91,19 @@ impl<'a> Call<'a> {
         Ok(Call { method, params, request })
     }
 
-    /// Whether no operation has its name. `rpc` has: it is one of applications, of which there are none.
+    /// Whether no operation has this name. `rpc` has one: applications define its methods, and this server has none.
     pub(super) fn is_unknown(&self) -> bool {
         matches!(self.request, Request::Unknown) && self.method != "rpc"
     }
 
-    /// Runs it on all nodes that it concerns.
+    /// Runs the operation on all nodes that it concerns.
     ///
     /// # Errors
-    /// What the operation refuses with.
+    /// The operation's error.
     pub(super) async fn run(self, node: &Node) -> Result<Json, Error> {
         let (method, params) = (self.method, self.params);
         let is_for_all = matches!(method, "subscribe" | "unsubscribe" | "disconnect" | "refresh");
-        // Nothing is done here that the other nodes could not be asked for.
+        // An operation that is too large to be sent to the other nodes is not run here either.
         if (is_for_all || registry::is_for_client(method)) && node.is_too_large(params.len() + BROADCAST_OVERHEAD) {
             return Err(Error::BAD_REQUEST);
         }
@@ -125,10 +125,10 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Runs it on this node.
+    /// Runs the operation on this node alone.
     ///
     /// # Errors
-    /// What the operation refuses with.
+    /// The operation's error.
     pub(super) async fn run_here(self, node: &Node) -> Result<Json, Error> {
         match self.request {
             Request::Publish(request) => publish::publish(node, request).await,
@@ -157,10 +157,10 @@ impl<'a> Call<'a> {
     }
 }
 
-/// A JSON object of this shape. Serde would take a list for the fields of a struct in their order.
+/// Reads a JSON object of this shape. Serde alone would also accept a list of the struct's fields in their order.
 ///
 /// # Errors
-/// When it is something else.
+/// When the JSON is not an object of this shape.
 pub(super) fn object<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, serde_json::Error> {
     match json.trim_ascii_start().first() {
         Some(b'[') => Err(serde_json::Error::custom("expected an object, found a list")),

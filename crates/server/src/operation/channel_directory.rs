@@ -1,5 +1,5 @@
-//! `channel_set`, `channel_get`, `channel_remove`, `channels_search`, `channels_similar`: what is known of channels,
-//! and which are like others.
+//! `channel_set`, `channel_get`, `channel_remove`, `channels_search`, `channels_similar`: descriptions of channels, a
+//! search in them, and similar channels.
 
 use serde::Deserialize;
 use tokio::sync::oneshot;
@@ -16,13 +16,13 @@ const TEXT_MAX: usize = 1_024;
 /// Longest description, bytes.
 const DESCRIPTION_MAX: usize = 16 * 1_024;
 const TAGS_MAX: usize = 64;
-/// Channels in one answer, if it is not said, and at most.
+/// Channels in one answer: the default, and the maximum.
 const PAGE: usize = 10;
 const PAGE_MAX: usize = 100;
 /// Channels that a search may skip.
 const OFFSET_MAX: usize = 10_000;
 
-/// What is to be said of a channel.
+/// The new description of a channel.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct SetRequest {
@@ -37,7 +37,7 @@ pub(super) struct SetRequest {
     tags: Vec<String>,
 }
 
-/// Replaces what is said of a channel. Errors: 102, 107, 108 without a directory, 111, 4010.
+/// Replaces the description of a channel. Errors: 102, 107, 108 without a directory, 111, 4010.
 pub(super) async fn set(node: &Node, request: SetRequest) -> Result<Json, Error> {
     let store = directory(node)?;
     let SetRequest { channel, title, description, kind, tags } = request;
@@ -48,12 +48,12 @@ pub(super) async fn set(node: &Node, request: SetRequest) -> Result<Json, Error>
     }
     let description = Description { channel, title, description, kind, tags };
     plain([&description.title, &description.kind].into_iter().chain(&description.tags))?;
-    // A long text has lines.
+    // A description may have line breaks.
     plain(description.description.split(['\n', '\r', '\t']))?;
     written(|done| store.describe(description, done)).await
 }
 
-/// A channel.
+/// A request about one channel.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct OfChannel {
@@ -61,14 +61,14 @@ pub(super) struct OfChannel {
     limit: usize,
 }
 
-/// Lets go of what is said of a channel. Errors: 107, 108 without a directory, 111, 4010.
+/// Removes the description of a channel. Errors: 107, 108 without a directory, 111, 4010.
 pub(super) async fn remove(node: &Node, request: OfChannel) -> Result<Json, Error> {
     let store = directory(node)?;
     plain([&request.channel])?;
     written(|done| store.forget(request.channel, done)).await
 }
 
-/// What is said of a channel. Errors: 107, 108 without a directory, 111, 4010, 4012.
+/// The description of a channel. Errors: 107, 108 without a directory, 111, 4010, 4012.
 pub(super) async fn get(node: &Node, request: OfChannel) -> Result<Json, Error> {
     plain([&request.channel])?;
     let found = found(node, Search::Channel(request.channel)).await?;
@@ -77,7 +77,7 @@ pub(super) async fn get(node: &Node, request: OfChannel) -> Result<Json, Error> 
     Ok(out)
 }
 
-/// Which channels are asked for.
+/// The query of a search, and the page of its results.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct SearchRequest {
@@ -102,7 +102,7 @@ pub(super) async fn search(node: &Node, request: SearchRequest) -> Result<Json, 
     list(node, Search::Search { words: query, kind, tag, limit: page(limit), offset }).await
 }
 
-/// Channels that have most in common with one, the likest first. Errors: 107, 108 without a directory, 111, 4010, 4012.
+/// The channels that have most in common with one, the most similar first. Errors: 107, 108 without a directory, 111, 4010, 4012.
 pub(super) async fn similar(node: &Node, request: OfChannel) -> Result<Json, Error> {
     plain([&request.channel])?;
     list(node, Search::Similar { channel: request.channel, limit: page(request.limit) }).await

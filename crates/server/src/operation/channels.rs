@@ -28,18 +28,18 @@ pub(super) struct ChannelsRequest {
     pattern: String,
 }
 
-/// Errors: 107 for a pattern that is none, or too long. Result: `channels`, each with `num_clients`.
+/// Errors: 107 for a malformed or too long pattern. Result: `channels`, each with `num_clients`.
 pub(super) async fn channels(node: &Node, request: ChannelsRequest) -> Result<Json, Error> {
     let pattern = match request.pattern.as_str() {
         "" => None,
         pattern => Some(Arc::new(Glob::parse(pattern).ok_or(Error::BAD_REQUEST)?)),
     };
-    let ask = |reply| Inspection::Channels { pattern: pattern.clone(), reply };
+    let inspection = |reply| Inspection::Channels { pattern: pattern.clone(), reply };
     let mut out = Vec::new();
     let mut object = Object::open(&mut out);
     let list = object.key("channels");
     list.push(b'{');
-    for (index, (name, subscribers)) in node.inspect(ask).await.into_iter().flatten().enumerate() {
+    for (index, (name, subscribers)) in node.inspect(inspection).await.into_iter().flatten().enumerate() {
         if index > 0 {
             list.push(b',');
         }

@@ -1,4 +1,4 @@
-//! `subscribe`, `unsubscribe`, `disconnect`, `refresh`: what is done to the connections of a user.
+//! `subscribe`, `unsubscribe`, `disconnect`, `refresh`: commands to the connections of a user.
 //!
 //! `user` always selects (empty = the anonymous user); `client` and `session` narrow within that user.
 
@@ -16,10 +16,10 @@ use super::{Json, done, nullable, payload, plain};
 use crate::mailbox::UserAction;
 use crate::node::Node;
 
-/// Longest reason of a disconnect: a close frame holds no more.
+/// Longest reason of a disconnect, bytes: a close frame holds no more.
 const REASON_MAX: usize = 123;
 
-/// Whose connections are meant.
+/// The connections that an operation applies to.
 struct Selection {
     user: String,
     client: String,
@@ -34,14 +34,14 @@ impl Selection {
         Ok(Selection { user, client, session })
     }
 
-    /// Does something with these connections of this node.
+    /// Sends a command to the selected connections of this node.
     ///
     /// # Errors
-    /// What a connection refuses with.
-    async fn order(self, node: &Node, action: UserAction) -> Result<Json, Error> {
+    /// The error of a connection that refuses the command.
+    async fn command(self, node: &Node, action: UserAction) -> Result<Json, Error> {
         let Selection { user, mut client, session } = self;
         if !session.is_empty() {
-            // The session of a connection is a proof of its client id, which only its own node can read.
+            // The session of a connection is its signed client id, and only its own node can verify the signature.
             let Some(owner) = node.signer.open(&session).map(client_text) else { return Ok(done()) };
             if !client.is_empty() && client != owner {
                 return Ok(done());
@@ -101,7 +101,7 @@ pub(super) async fn subscribe(node: &Node, request: SubscribeRequest<'_>) -> Res
         expire_at_s: u32::try_from(request.expire_at).map_err(|_| Error::BAD_REQUEST)?,
     };
     let action = UserAction::Subscribe { channel: request.channel, subscription };
-    selection.order(node, action).await
+    selection.command(node, action).await
 }
 
 /// Ends the user's subscriptions to a channel; without a channel, all of them.
@@ -122,7 +122,7 @@ pub(super) struct UnsubscribeRequest {
 pub(super) async fn unsubscribe(node: &Node, request: UnsubscribeRequest) -> Result<Json, Error> {
     let selection = Selection::of(request.user, request.client, request.session)?;
     let action = UserAction::Unsubscribe { channel: request.channel };
-    selection.order(node, action).await
+    selection.command(node, action).await
 }
 
 /// Ends the user's connections.
@@ -138,12 +138,12 @@ pub(super) struct DisconnectRequest {
     #[serde(deserialize_with = "nullable")]
     whitelist: Vec<String>,
     #[serde(deserialize_with = "object")]
-    disconnect: Option<Why>,
+    disconnect: Option<DisconnectReason>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Why {
+struct DisconnectReason {
     code: u16,
     reason: String,
 }
@@ -160,10 +160,10 @@ pub(super) async fn disconnect(node: &Node, request: DisconnectRequest) -> Resul
         Some(why) => Disconnect { code: why.code, reason: why.reason.into() },
     };
     let action = UserAction::Disconnect { why, except: request.whitelist };
-    selection.order(node, action).await
+    selection.command(node, action).await
 }
 
-/// Prolongs the user's connections, or ends them as expired; `info` is from then on what others are shown of them.
+/// Prolongs the user's connections, or ends them as expired; `info` replaces what other clients see of them.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct RefreshRequest<'a> {
@@ -190,5 +190,5 @@ pub(super) async fn refresh(node: &Node, request: RefreshRequest<'_>) -> Result<
         expire_at_s: (at > 0).then_some(at),
         info: payload(request.info, "")?,
     };
-    selection.order(node, action).await
+    selection.command(node, action).await
 }

@@ -1,4 +1,4 @@
-//! Answers of several nodes as one.
+//! Merges the answers of several nodes into one.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ fn result(answer: &Bytes) -> Option<&str> {
     answer.result.map(RawValue::get)
 }
 
-/// `channels` and `info` of all nodes.
+/// Merges the results of `channels` or `info` of all nodes.
 pub(super) fn merge(method: &str, own: Json, answers: &[Bytes]) -> Result<Json, Error> {
     let own = String::from_utf8(own).map_err(|_| Error::INTERNAL)?;
     let parts = std::iter::once(own.as_str()).chain(answers.iter().filter_map(result));
@@ -81,7 +81,7 @@ pub(super) fn merge(method: &str, own: Json, answers: &[Bytes]) -> Result<Json, 
     Ok(out)
 }
 
-/// Whether an answer is that of the one node that has the client: anything but that the client is not there.
+/// Whether an answer comes from the one node that has the client: it is anything but "not registered".
 pub(super) fn is_of_client(answer: &[u8]) -> bool {
     serde_json::from_slice(answer).is_ok_and(|answer: NodeReply<'_>| match answer.error {
         Some(error) => error.code != Error::NOT_REGISTERED.code,
@@ -89,8 +89,10 @@ pub(super) fn is_of_client(answer: &[u8]) -> bool {
     })
 }
 
-/// The answer of the one node that has the client. When some of the nodes that were asked have said nothing, it may be
-/// one of these.
+/// The answer of the one node that has the client. `asked` is the number of requested nodes.
+///
+/// # Errors
+/// The error of that node; 4009 when no node has the client and some did not answer, because one of these may have it.
 pub(super) fn first(answers: &[Bytes], asked: usize) -> Result<Json, Error> {
     let mut refused = if answers.len() < asked { Error::CLUSTER_UNREACHABLE } else { Error::NOT_REGISTERED };
     for answer in answers {

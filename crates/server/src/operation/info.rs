@@ -9,7 +9,7 @@ use crate::metrics::NodeCollector;
 use crate::node::Node;
 use crate::process;
 
-/// Errors: none but 100. Result: `nodes`, this one alone as long as it has no cluster. `process.cpu` is percent of one
+/// Errors: only 100. Result: `nodes`; without a cluster this node alone. `process.cpu` is percent of one
 /// processor since the node started, `process.rss` bytes; `metrics.items` are counts since the start,
 /// `metrics.interval` the seconds of that.
 pub(super) async fn info(node: &Node) -> Result<Json, Error> {

@@ -1,5 +1,5 @@
 //! The operations of the server API. Each is defined once, in a file of its own; `POST /api/<operation>`, `batch` and
-//! the old `POST /api` are ways to reach it. Shapes and errors are Centrifugo's, so its server libraries work.
+//! the old `POST /api` all reach it. Shapes and errors are Centrifugo's, so its server libraries work.
 
 mod batch;
 mod call;
@@ -34,19 +34,19 @@ const IN_A_ROW: usize = 16;
 /// The JSON of a result.
 type Json = Vec<u8>;
 
-/// How errors are told.
+/// How an error is reported to the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ErrorMode {
     /// In the body, with status 200.
     Inside,
-    /// By the status too.
+    /// By the HTTP status too.
     Transport,
 }
 
 /// A reply of the server API.
 pub(crate) struct Reply {
     body: Vec<u8>,
-    /// What the one operation that was asked for refused with.
+    /// The error of the one requested operation. None = it succeeded, or the request was a batch.
     pub(crate) error: Option<Error>,
     /// The path names no operation.
     is_unknown: bool,
@@ -59,7 +59,7 @@ impl Reply {
         Reply { body, error: outcome.as_ref().err().copied(), is_unknown: false }
     }
 
-    /// What it says: when errors are told by the status, the error stands alone.
+    /// The body. When the HTTP status reports errors, the body of an error is the bare error object.
     pub(crate) fn into_body(self, mode: ErrorMode) -> Vec<u8> {
         match (self.error, mode) {
             (Some(error), ErrorMode::Transport) => {
@@ -71,7 +71,7 @@ impl Reply {
         }
     }
 
-    /// The HTTP status that goes with it.
+    /// The HTTP status of the reply.
     pub(crate) fn status(&self, mode: ErrorMode) -> StatusCode {
         match (&self.error, mode) {
             _ if self.is_unknown => StatusCode::NOT_FOUND,
@@ -89,7 +89,7 @@ impl Reply {
     }
 }
 
-/// Serves `POST /api/<method>`; an empty method is the old form, which names it in the body.
+/// Serves `POST /api/<method>`. An empty method is the old form, whose body names the operation.
 ///
 /// # Errors
 /// When the body is not JSON of the operation's shape.
@@ -105,7 +105,7 @@ pub(crate) async fn serve(node: &Node, method: &str, body: &[u8]) -> Result<Repl
     }
 }
 
-/// What one node asks of others.
+/// An operation that one node requests from others.
 #[derive(Deserialize)]
 struct BroadcastMessage<'a> {
     method: &'a str,
@@ -113,10 +113,10 @@ struct BroadcastMessage<'a> {
     params: Option<&'a RawValue>,
 }
 
-/// Bytes around the parameters of an operation that nodes ask each other for.
+/// Bytes around the parameters of an operation in a message between nodes.
 const BROADCAST_OVERHEAD: usize = 64;
 
-/// An operation, as nodes ask each other for it.
+/// Encodes an operation as a message to other nodes.
 pub(crate) fn broadcast_message(method: &str, params: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(params.len() + 40);
     let mut object = Object::open(&mut out);
@@ -127,12 +127,14 @@ pub(crate) fn broadcast_message(method: &str, params: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Does what another node asks for, and answers if it wants that.
+/// Runs an operation that another node requests, and replies if that node wants a reply.
 pub(crate) fn run_broadcast(node: &Arc<Node>, message: Bytes, reply: Option<Box<dyn FnOnce(Vec<u8>) + Send>>) {
     let node = Arc::clone(node);
     tokio::task::spawn_local(async move {
-        let Ok(order) = serde_json::from_slice::<BroadcastMessage<'_>>(&message) else { return };
-        let Ok(call) = Call::read(order.method, order.params.map_or("{}", RawValue::get).as_bytes()) else { return };
+        let Ok(broadcast) = serde_json::from_slice::<BroadcastMessage<'_>>(&message) else { return };
+        let Ok(call) = Call::read(broadcast.method, broadcast.params.map_or("{}", RawValue::get).as_bytes()) else {
+            return;
+        };
         let outcome = call.run_here(&node).await;
         if let Some(reply) = reply {
             let mut out = Vec::new();
@@ -142,8 +144,8 @@ pub(crate) fn run_broadcast(node: &Arc<Node>, message: Bytes, reply: Option<Box<
     });
 }
 
-/// Of many things that are done in a row, each perhaps without waiting for anybody: the thread's others have their turn
-/// now and then.
+/// Called after each of many steps in a row: yields to the thread's other tasks every [`IN_A_ROW`] steps, because a
+/// step may finish without waiting.
 async fn yield_sometimes(index: usize) {
     if index % IN_A_ROW == IN_A_ROW - 1 {
         tokio::task::yield_now().await;
@@ -166,7 +168,7 @@ fn write_error(out: &mut Vec<u8>, error: &Error) {
     object.close();
 }
 
-/// Refuses texts with control characters: a database can't keep NUL, and they may end in one.
+/// Refuses texts with control characters: a database can't store NUL, and these texts may end in one.
 ///
 /// # Errors
 /// 107 when there is one.
@@ -180,7 +182,7 @@ fn done() -> Json {
     b"{}".to_vec()
 }
 
-/// `null` is absence.
+/// Reads a field for which `null` means that it is absent.
 fn nullable<'de, D: serde::Deserializer<'de>, T: Default + DeserializeOwned>(deserializer: D) -> Result<T, D::Error> {
     Ok(Option::<T>::deserialize(deserializer)?.unwrap_or_default())
 }

@@ -9,25 +9,25 @@ use super::Json;
 use super::channels::ChannelRequest;
 use crate::node::Node;
 
-/// Errors: 102, 107, 108. Result: `presence`, by client id; of a channel with more clients than
-/// `client.presence_max_clients` a sample, which says so, with the exact number.
+/// Errors: 102, 107, 108. Result: `presence`, by client id. For a channel with more clients than
+/// `client.presence_max_clients` it is a sample, marked as one, with the exact number.
 pub(super) async fn presence(node: &Node, request: ChannelRequest) -> Result<Json, Error> {
     let limit = node.settings.client.presence_max_clients;
-    ask(node, &request.channel, DirectoryRequest::Presence { channel: request.channel.as_str().into(), limit }).await
+    run(node, &request.channel, DirectoryRequest::Presence { channel: request.channel.as_str().into(), limit }).await
 }
 
 /// Errors: 102, 107, 108. Result: `num_clients`, `num_users`.
 pub(super) async fn presence_stats(node: &Node, request: ChannelRequest) -> Result<Json, Error> {
-    ask(node, &request.channel, DirectoryRequest::PresenceStats { channel: request.channel.as_str().into() }).await
+    run(node, &request.channel, DirectoryRequest::PresenceStats { channel: request.channel.as_str().into() }).await
 }
 
-async fn ask(node: &Node, channel: &str, ask: DirectoryRequest) -> Result<Json, Error> {
+async fn run(node: &Node, channel: &str, request: DirectoryRequest) -> Result<Json, Error> {
     if !node.session.namespaces.resolve(channel)?.presence {
         return Err(Error::NOT_AVAILABLE);
     }
-    let who = Requester { owner: OwnerId([0; 16]), user: Box::default(), is_backend: true };
-    match node.ask_directory(who, ask).await {
-        Response::Answer(answered) => Ok(answered.json().into()),
+    let requester = Requester { owner: OwnerId([0; 16]), user: Box::default(), is_backend: true };
+    match node.ask_directory(requester, request).await {
+        Response::Answer(reply) => Ok(reply.json().into()),
         Response::Refused(error) => Err(error),
         _ => Err(Error::INTERNAL),
     }

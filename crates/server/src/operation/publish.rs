@@ -105,7 +105,7 @@ pub(super) async fn broadcast(node: &Node, request: BroadcastRequest<'_>) -> Res
     Ok(out)
 }
 
-/// Checks what is kept beside a publication and found again by its text.
+/// Checks a text that is stored with a publication and later searched for.
 ///
 /// # Errors
 /// 107 when it is too long or has control characters.
@@ -117,7 +117,7 @@ fn keys(node: &Node, idempotency_key: &str, version_epoch: &str) -> Result<(), E
     plain([idempotency_key, version_epoch])
 }
 
-/// When something that lasts so many seconds is over, Unix milliseconds.
+/// The end of a lifetime of so many seconds from now, Unix milliseconds.
 fn expiry(node: &Node, expires_in_s: u64) -> u64 {
     if expires_in_s == 0 { 0 } else { node.clock.now_ms().saturating_add(expires_in_s.saturating_mul(1_000)) }
 }

@@ -1,4 +1,4 @@
-//! `stats_audience`, `stats_top`, `stats_events`: what was, by time. Times are Unix seconds.
+//! `stats_audience`, `stats_top`, `stats_events`: statistics of the past. Times are Unix seconds.
 
 use serde::Deserialize;
 use tokio::sync::oneshot;
@@ -11,19 +11,19 @@ use super::{Json, nullable, plain};
 use crate::node::Node;
 use crate::store::refused;
 
-/// What is asked about if no time is given, seconds.
-const LATELY: u64 = 3_600;
-/// The longest time that can be asked about, seconds: a year.
+/// The range when the request gives none, seconds.
+const DEFAULT_RANGE_S: u64 = 3_600;
+/// The longest range, seconds: a year.
 const RANGE_MAX: u64 = 366 * 86_400;
-/// The shortest step of an audience, seconds.
-const MINUTE: u64 = 60;
+/// The default step, and the unit of an audience's steps, seconds.
+const STEP_S: u64 = 60;
 /// Points of one answer, at most.
 const POINTS_MAX: u64 = 10_000;
-/// Lines of a top, if it is not said, and at most.
-const TOP: usize = 10;
+/// Lines of a ranking: the default, and the maximum.
+const TOP_DEFAULT: usize = 10;
 const TOP_MAX: usize = 1_000;
 
-/// What is asked; each operation uses some of it.
+/// The parameters of the three operations; each uses some of them. Absent = empty or 0, which stands for the default.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 pub(super) struct StatsRequest {
@@ -43,15 +43,15 @@ pub(super) struct StatsRequest {
 
 impl StatsRequest {
     fn range(&self, node: &Node) -> Result<Range, Error> {
-        // To the second, and with what happens in this one.
+        // The end is exclusive, and the current second is part of the range.
         let to_s = if self.to == 0 { node.clock.now_ms() / 1_000 + 1 } else { self.to };
-        let from_s = if self.from == 0 { to_s.saturating_sub(LATELY) } else { self.from };
+        let from_s = if self.from == 0 { to_s.saturating_sub(DEFAULT_RANGE_S) } else { self.from };
         let is_sane = from_s < to_s && to_s < u64::from(u32::MAX) * 2 && to_s - from_s <= RANGE_MAX;
         is_sane.then_some(Range { from_s, to_s }).ok_or(Error::BAD_REQUEST)
     }
 
     fn step(&self, range: Range, unit: u64) -> Result<u64, Error> {
-        let step = if self.step == 0 { MINUTE } else { self.step };
+        let step = if self.step == 0 { STEP_S } else { self.step };
         let fits = step % unit == 0 && (range.to_s - range.from_s) / step <= POINTS_MAX;
         fits.then_some(step).ok_or(Error::BAD_REQUEST)
     }
@@ -61,9 +61,9 @@ impl StatsRequest {
 pub(super) async fn audience(node: &Node, request: StatsRequest) -> Result<Json, Error> {
     plain([&request.channel])?;
     let range = request.range(node)?;
-    let step_s = request.step(range, MINUTE)?;
+    let step_s = request.step(range, STEP_S)?;
     let StatsResult::Audience(Curve { points, peak, users }) =
-        ask(node, StatsQuery::Audience { channel: request.channel, range, step_s }).await?
+        query_stats(node, StatsQuery::Audience { channel: request.channel, range, step_s }).await?
     else {
         return Err(Error::INTERNAL);
     };
@@ -82,10 +82,10 @@ pub(super) async fn audience(node: &Node, request: StatsRequest) -> Result<Json,
     Ok(out)
 }
 
-/// What there was most of. Errors: 107, 108 without statistics, 111, 4010.
+/// The ranking of channels, namespaces, events, transports, agents or codes. Errors: 107, 108 without statistics, 111, 4010.
 pub(super) async fn top(node: &Node, request: StatsRequest) -> Result<Json, Error> {
     let range = request.range(node)?;
-    let (of, name, figures) = match &*request.of {
+    let (rank_by, name, figures) = match &*request.of {
         "" | "channels" => (RankBy::Channels, "channel", ["peak", "minutes"]),
         "namespaces" => (RankBy::Namespaces, "namespace", ["deliveries", "publications"]),
         "events" => (RankBy::Events, "event", ["count", "users"]),
@@ -94,8 +94,8 @@ pub(super) async fn top(node: &Node, request: StatsRequest) -> Result<Json, Erro
         "codes" => (RankBy::Codes, "code", ["connections", "average_ms"]),
         _ => return Err(Error::BAD_REQUEST),
     };
-    let limit = if request.limit == 0 { TOP } else { request.limit.min(TOP_MAX) };
-    let StatsResult::Top(ranked) = ask(node, StatsQuery::Top { rank_by: of, range, limit }).await? else {
+    let limit = if request.limit == 0 { TOP_DEFAULT } else { request.limit.min(TOP_MAX) };
+    let StatsResult::Top(ranked) = query_stats(node, StatsQuery::Top { rank_by, range, limit }).await? else {
         return Err(Error::INTERNAL);
     };
     let mut out = Vec::new();
@@ -110,15 +110,14 @@ pub(super) async fn top(node: &Node, request: StatsRequest) -> Result<Json, Erro
     Ok(out)
 }
 
-/// Events by time. Errors: 107, 108 without statistics, 111, 4010.
+/// The events that clients have reported, by time. Errors: 107, 108 without statistics, 111, 4010.
 pub(super) async fn events(node: &Node, request: StatsRequest) -> Result<Json, Error> {
     let range = request.range(node)?;
     let step_s = request.step(range, 1)?;
     plain([&request.event, &request.by])?;
     let has_property = !request.by.is_empty();
-    let question =
-        StatsQuery::Events { name: request.event, by: request.by, range, step_s, limit: POINTS_MAX as usize };
-    let StatsResult::Events(counted) = ask(node, question).await? else { return Err(Error::INTERNAL) };
+    let query = StatsQuery::Events { name: request.event, by: request.by, range, step_s, limit: POINTS_MAX as usize };
+    let StatsResult::Events(counted) = query_stats(node, query).await? else { return Err(Error::INTERNAL) };
     let mut out = Vec::new();
     let mut object = Object::open(&mut out);
     encode::list(object.key("points"), counted, |out, EventCount { time_s, name, value, count }| {
@@ -135,19 +134,19 @@ pub(super) async fn events(node: &Node, request: StatsRequest) -> Result<Json, E
     Ok(out)
 }
 
-/// Zeros as well.
+/// Writes numbers, zeros included.
 fn numbers<const N: usize>(object: &mut Object<'_>, numbers: [(&str, u64); N]) {
     for (name, number) in numbers {
         encode::number(object.key(name), number);
     }
 }
 
-async fn ask(node: &Node, question: StatsQuery) -> Result<StatsResult, Error> {
+async fn query_stats(node: &Node, query: StatsQuery) -> Result<StatsResult, Error> {
     let (reply, answer) = oneshot::channel();
     node.stats().ok_or(Error::NOT_AVAILABLE)?.ask(
-        question,
-        Box::new(move |found| {
-            let _ = reply.send(found);
+        query,
+        Box::new(move |result| {
+            let _ = reply.send(result);
         }),
     );
     answer.await.unwrap_or(Err(StoreRefusal::Failed)).map_err(refused)

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 fn proxies(texts: &[&str]) -> Proxies {
-    Proxies::parse(&texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>()).expect("good networks")
+    Proxies::parse(&texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>()).expect("valid networks")
 }
 
 fn ip(text: &str) -> IpAddr {
@@ -56,7 +56,7 @@ fn networks_are_read_and_contain_what_they_should() {
 }
 
 #[test]
-fn x_forwarded_for_counts_from_the_right_up_to_the_first_who_is_not_trusted() {
+fn x_forwarded_for_counts_from_the_right_up_to_the_first_untrusted_hop() {
     for (lines, address) in [
         (&["203.0.113.9"][..], "203.0.113.9"),
         (&["1.2.3.4, 203.0.113.9"], "203.0.113.9"),
@@ -67,7 +67,7 @@ fn x_forwarded_for_counts_from_the_right_up_to_the_first_who_is_not_trusted() {
         (&["[2001:db8::1]:443, fd00::1"], "2001:db8::1"),
         (&["203.0.113.9:51234"], "203.0.113.9"),
         (&["::ffff:203.0.113.9"], "203.0.113.9"),
-        // What can't be read ends the way.
+        // A malformed hop ends the walk.
         (&["203.0.113.9, nonsense"], "10.0.0.1"),
         (&["203.0.113.9, nonsense, 10.2.2.2"], "10.2.2.2"),
         (&["203.0.113.9,"], "10.0.0.1"),
@@ -96,7 +96,7 @@ fn forwarded_counts_alike() {
         (&["for=1.2.3.4", "host=\"a,b;c\";for=203.0.113.9", "for=10.2.2.2"], "203.0.113.9"),
         (&["for=\"[2001:db8:cafe::17]:4711\""], "2001:db8:cafe::17"),
         (&["for=\"203.0.113.9:80\" ; proto=http"], "203.0.113.9"),
-        // A quote that somebody left open swallows nothing.
+        // A quote that was left open swallows nothing.
         (&["for=\"1.2.3.4, for=203.0.113.9"], "203.0.113.9"),
         (&["for=\"x", "for=203.0.113.9"], "203.0.113.9"),
         (&["for=x\\\", for=203.0.113.9"], "203.0.113.9"),
@@ -162,7 +162,7 @@ proptest! {
         };
         let joined = [&noise[..], b", ", told.as_bytes()].concat();
         let peer = Remote::of(ip("10.0.0.1"));
-        // A proxy on another machine does not know who is on this one.
+        // A proxy on another machine does not know which clients are on this one.
         let expected = Remote { is_loopback: false, ..Remote::of(real) };
         let one_line = [httparse::Header { name, value: &joined }];
         prop_assert_eq!(proxies.client(peer, &&one_line[..]), Ok(expected));

@@ -1,4 +1,4 @@
-//! All that a node can be told: one value, made by the command line or by the program that embeds the server.
+//! The settings of a node: one value, made by the command line or by the program that embeds the server.
 
 mod tls;
 mod transports;
@@ -20,7 +20,7 @@ use crate::transport::Transport;
 /// The settings of one node. Sections and keys are those of Centrifugo 6 where the concept is the same.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
-    /// Where the node listens.
+    /// The HTTP listeners.
     pub http_server: HttpServerSettings,
     /// The server API.
     pub http_api: HttpApiSettings,
@@ -34,7 +34,7 @@ pub struct Settings {
     pub http_stream: StreamSettings,
     /// Server-sent events.
     pub sse: StreamSettings,
-    /// Where clients of these two send their commands.
+    /// The endpoint to which clients of HTTP streaming and server-sent events send their commands.
     pub emulation: EmulationSettings,
     /// WebSocket for clients that only listen.
     pub uni_websocket: UniWebSocketSettings,
@@ -46,7 +46,7 @@ pub struct Settings {
     pub tcp: TcpSettings,
     /// Names and groups.
     pub registry: RegistrySettings,
-    /// How nodes find each other.
+    /// The cluster: how nodes find each other.
     pub cluster: ClusterSettings,
     /// The databases.
     pub store: StoreSettings,
@@ -63,7 +63,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Whether something needs the primary database: a durable namespace, the directory of channels, or an inbox.
+    /// Whether a setting needs the primary database: a durable namespace, the directory of channels, or an inbox.
     pub fn needs_primary(&self) -> bool {
         let channel = &self.channel;
         let mut options =
@@ -76,7 +76,7 @@ impl Settings {
         Transport::ALL.iter().map(|transport| (transport.as_str(), transport.ping_interval(self)))
     }
 
-    /// Whether messages are kept for names that nobody has.
+    /// Whether messages are kept for names that no connection holds.
     fn keeps_letters(&self) -> bool {
         self.registry.scopes.iter().any(|scope| scope.inbox_size > 0)
     }
@@ -96,11 +96,11 @@ pub struct RegistrySettings {
 pub struct ClusterSettings {
     /// `nats`, or empty: the node is alone.
     pub engine: String,
-    /// Nodes of one cluster have one name.
+    /// The cluster's name: nodes with the same name form one cluster.
     pub name: String,
     /// Addresses of NATS servers.
     pub nats_url: Vec<String>,
-    /// Try them in this order, not in a random one.
+    /// Try the addresses in this order, not in a random one.
     pub nats_no_randomize: bool,
     /// User and password, token or credentials (the text of a credentials file, base64 of it, or its path) for NATS;
     /// each may be empty.
@@ -120,18 +120,18 @@ pub struct ClusterSettings {
     pub nats_tls_key: String,
     /// Copies of each stream of history, 1 … 5.
     pub stream_replicas: usize,
-    /// Where streams are kept: `file` or `memory`.
+    /// Storage of streams: `file` or `memory`.
     pub stream_storage: String,
     /// Most bytes of each stream; 0 = as many as NATS allows.
     pub stream_max_bytes: u64,
-    /// Between two heartbeats of a node.
+    /// Time between two heartbeats of a node.
     #[serde(with = "duration")]
     pub heartbeat_interval: Duration,
     /// Silence after which a node counts as gone.
     #[serde(with = "duration")]
     pub node_timeout: Duration,
-    /// How long nobody must have listened in a node's place before the node counts as gone. NATS tells at once that
-    /// nobody listens, when a process has ended or lost its connection.
+    /// How long a node must have no subscriber in NATS before it counts as gone. NATS reports a missing subscriber at
+    /// once when a process has ended or lost its connection.
     #[serde(with = "duration")]
     pub suspect_grace: Duration,
     /// How far another node's clock may pull this one's stamps ahead.
@@ -185,13 +185,13 @@ impl std::fmt::Debug for ClusterSettings {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StoreSettings {
-    /// What must not be lost. It is opened when something needs it.
+    /// The database of what must not be lost. It is opened when a setting needs it.
     pub primary: PrimarySettings,
-    /// What is big, and may be lost.
+    /// The database of statistics: large, and it may be lost.
     pub stats: StatsSettings,
-    /// Whether there is a directory of channels: what each is about.
+    /// Whether there is a directory of channels, with a description of each.
     pub directory: bool,
-    /// Bring schemas up to date at the start.
+    /// Migrate the schemas at the start.
     pub migrate: bool,
     /// How long a batch of durable publications waits for more before it is committed.
     #[serde(with = "duration")]
@@ -228,9 +228,9 @@ pub struct PrimarySettings {
     /// How long PostgreSQL may take to answer.
     #[serde(with = "duration")]
     pub timeout: Duration,
-    /// Reads at a time.
+    /// Reads that run at a time.
     pub pool_size: usize,
-    /// Reads that may wait for one of these; more are refused.
+    /// Reads that may wait; more are refused.
     pub read_queue: usize,
 }
 
@@ -253,7 +253,7 @@ impl std::fmt::Debug for PrimarySettings {
     }
 }
 
-/// The database of what is big, and may be lost.
+/// The database of statistics: large, and it may be lost.
 #[derive(Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StatsSettings {
@@ -266,7 +266,7 @@ pub struct StatsSettings {
     /// How long PostgreSQL may take to answer.
     #[serde(with = "duration")]
     pub timeout: Duration,
-    /// Questions answered at a time.
+    /// Queries that run at a time.
     pub pool_size: usize,
     /// Rows that may wait to be written; more are dropped.
     pub queue_size: usize,
@@ -305,7 +305,7 @@ impl std::fmt::Debug for StatsSettings {
     }
 }
 
-/// Where the node listens.
+/// The HTTP listeners.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpServerSettings {
@@ -316,12 +316,12 @@ pub struct HttpServerSettings {
     /// Address or host name of the internal port; empty = that of `address`.
     pub internal_address: String,
     /// A port of its own for the server API, metrics and probes, which then are not on `port`, where clients are; 0 =
-    /// any free one. None = they share `port`, unless `internal_address` is another.
+    /// any free one. None = they share `port`, unless `internal_address` differs from `address`.
     pub internal_port: Option<u16>,
-    /// Hosts that requests may be for, with a port or without; `*` stands for any run of characters. Empty = any. An
-    /// IP address is always one: no name of elsewhere can be pointed at it.
+    /// Hosts that requests may name, with a port or without; `*` stands for any run of characters. Empty = any. An IP
+    /// address is always allowed: no foreign name can resolve to a page that is opened by an address.
     pub allowed_hosts: Vec<String>,
-    /// Connections the kernel may hold until the node takes them.
+    /// Connections that the kernel queues until the node accepts them.
     pub backlog: u32,
     /// Time a client has to send the head of a request.
     #[serde(with = "duration")]
@@ -332,8 +332,8 @@ pub struct HttpServerSettings {
     /// Time that a connection may wait between two requests.
     #[serde(with = "duration")]
     pub idle_timeout: Duration,
-    /// Addresses and networks (`10.0.0.0/8`) of proxies that are believed when they tell the address of a client: by
-    /// `X-Forwarded-For`, by `Forwarded`, or by the PROXY protocol. Of HTTP and of lines.
+    /// Addresses and networks (`10.0.0.0/8`) of proxies that the node trusts to report the address of a client: by
+    /// `X-Forwarded-For`, by `Forwarded`, or by the PROXY protocol. For HTTP and for lines.
     pub trusted_proxies: Vec<String>,
     /// Every connection begins with a header of the PROXY protocol, version 1 or 2, of one of these proxies.
     pub proxy_protocol: bool,
@@ -343,7 +343,7 @@ pub struct HttpServerSettings {
     pub tls: TlsSettings,
     /// TLS with certificates from an ACME authority.
     pub tls_autocert: AutocertSettings,
-    /// TLS on the internal port, if it is not that of `port`.
+    /// TLS on the internal port, if it differs from that of `port`.
     pub internal_tls: InternalTlsSettings,
     /// The internal port does not speak the TLS of `port`.
     pub tls_external: bool,
@@ -376,9 +376,9 @@ impl Default for HttpServerSettings {
 #[derive(Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HttpApiSettings {
-    /// The secret that callers show. Empty and not `insecure`: every call is refused.
+    /// The secret that callers send. Empty and not `insecure`: every call is refused.
     pub key: String,
-    /// No key is asked for. For development.
+    /// No key is required. For development.
     pub insecure: bool,
     /// The API is not served at all.
     pub disabled: bool,
@@ -419,7 +419,7 @@ pub struct ShutdownSettings {
     /// Longest time that a stop takes.
     #[serde(with = "duration")]
     pub timeout: Duration,
-    /// Time over which clients are told to go, so that they don't all come back at once.
+    /// Time over which disconnects are spread, so that clients do not all reconnect at once.
     #[serde(with = "duration")]
     pub spread: Duration,
 }
@@ -443,8 +443,8 @@ pub struct NodeSettings {
     /// Bytes that the node may hold for single connections: queues, answers, input that waits; 0 = a quarter of the
     /// memory that it may use.
     pub buffer_max_size: usize,
-    /// Channels with subscribers or a history that this node keeps at once, in equal parts by shard. What would make
-    /// one more is refused with 106. 0 = any number.
+    /// Channels with subscribers or a history that this node keeps at once, in equal parts by shard. A request that
+    /// would create one more is refused with 106. 0 = any number.
     pub channel_limit: usize,
 }
 
@@ -477,7 +477,7 @@ pub struct Page {
     pub path: String,
     /// Media type, with charset.
     pub content_type: &'static str,
-    /// What is sent.
+    /// The content of the page.
     pub body: bytes::Bytes,
 }
 
@@ -485,12 +485,12 @@ impl HttpServerSettings {
     /// The address to bind.
     ///
     /// # Errors
-    /// When `address` is neither an IP address nor a host that is known.
+    /// When `address` is neither an IP address nor a known host name.
     pub fn bind_address(&self) -> io::Result<IpAddr> {
         resolve(&self.address)
     }
 
-    /// The address as it is written and the port of the internal port, if there is one.
+    /// The address (as the settings give it) and the number of the internal port, if there is one.
     pub fn internal(&self) -> Option<(&str, u16)> {
         let address = if self.internal_address.is_empty() { &self.address } else { &self.internal_address };
         let port = self.internal_port.unwrap_or(self.port);
@@ -517,11 +517,11 @@ impl HttpServerSettings {
     }
 }
 
-/// An address to bind. Empty = every address, of IPv4 too; where the system has no IPv6, every one of IPv4. Of a host
-/// with several addresses the first of IPv4 counts, else the first.
+/// An address to bind. Empty = every address, IPv6 and IPv4; where the system has no IPv6, every IPv4 address. For a
+/// host with several addresses it is the first IPv4 address, else the first.
 ///
 /// # Errors
-/// When it is neither an IP address nor a host that is known.
+/// When the text is neither an IP address nor a known host name.
 pub(crate) fn resolve(text: &str) -> io::Result<IpAddr> {
     if text.is_empty() {
         let has_v6 = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok();

@@ -1,9 +1,10 @@
-//! TLS of ports, and where its certificates come from.
+//! TLS of ports, and the source of its certificates.
 
 use rustls::pki_types::DnsName;
 use serde::Deserialize;
 
-/// TLS of a port. What ends in `_pem` is PEM, base64 of it, or the path of a file that is read again when it changes.
+/// TLS of a port. A field that ends in `_pem` is PEM, base64 of it, or the path of a file that is read again when it
+/// changes.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TlsSettings {
@@ -13,15 +14,15 @@ pub struct TlsSettings {
     pub cert_pem: String,
     /// Its key.
     pub key_pem: String,
-    /// The authorities that certificates of clients are trusted by; empty = none are asked for.
+    /// The authorities that verify client certificates; empty = the port requests none.
     pub client_ca_pem: String,
     /// Whether a client must have a certificate.
     pub client_auth: ClientAuth,
-    /// The user whom a client's certificate names.
+    /// Which field of a client certificate is the user id.
     pub client_user: ClientUser,
 }
 
-/// TLS of the internal port. What ends in `_pem` is as in [`TlsSettings`].
+/// TLS of the internal port. Fields that end in `_pem` are as in [`TlsSettings`].
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct InternalTlsSettings {
@@ -31,13 +32,13 @@ pub struct InternalTlsSettings {
     pub cert_pem: String,
     /// Its key.
     pub key_pem: String,
-    /// The authorities that certificates of callers are trusted by: then each must have one. Empty = none are asked
-    /// for.
+    /// The authorities that verify the certificates of callers, which are then required. Empty = the port requests
+    /// none.
     pub client_ca_pem: String,
 }
 
 impl InternalTlsSettings {
-    /// The same for a port.
+    /// These settings as the settings of a port.
     pub(crate) fn of_port(&self) -> TlsSettings {
         TlsSettings {
             enabled: self.enabled,
@@ -61,18 +62,18 @@ impl std::fmt::Debug for InternalTlsSettings {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClientAuth {
-    /// It may.
+    /// The certificate is optional.
     #[default]
     Request,
-    /// It must.
+    /// The certificate is required.
     Require,
 }
 
-/// What of a client's certificate is its user.
+/// Which field of a client certificate is the user id; such clients need no token.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClientUser {
-    /// Nothing: it has to show a token.
+    /// None: the client must send a token.
     #[default]
     None,
     /// The whole subject (RFC 4514).
@@ -92,13 +93,13 @@ impl std::fmt::Debug for TlsSettings {
 }
 
 impl TlsSettings {
-    /// Whether the certificate is one of these settings. Else it is one of [`AutocertSettings`].
+    /// Whether these settings name a certificate. If not, it comes from [`AutocertSettings`].
     pub fn has_files(&self) -> bool {
         !self.cert_pem.is_empty() || !self.key_pem.is_empty()
     }
 }
 
-/// Certificates from an ACME authority (RFC 8555), as Let's Encrypt. To enable this is to agree to its terms.
+/// Certificates from an ACME authority (RFC 8555) such as Let's Encrypt. Enabling this accepts the authority's terms.
 #[derive(Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct AutocertSettings {
@@ -108,27 +109,28 @@ pub struct AutocertSettings {
     pub host_whitelist: Vec<String>,
     /// Directory where the account, keys and certificates are kept.
     pub cache_dir: String,
-    /// Where the authority writes to when something is wrong; empty = it is told none.
+    /// The mail address to which the authority reports problems; empty = the authority gets none.
     pub email: String,
-    /// The name of clients that tell none; empty = the first of `host_whitelist`.
+    /// The host whose certificate clients without SNI get; empty = the first of `host_whitelist`.
     pub server_name: String,
     /// Whether names are proved by HTTP (`http-01`) instead of on the HTTP port by TLS (`tls-alpn-01`).
     pub http: bool,
-    /// Where this is answered; it has to be reachable as port 80. Other requests are sent to `https://`.
+    /// The address on which `http-01` is answered; it must be reachable as port 80. Other requests are redirected to
+    /// `https://`.
     pub http_addr: String,
     /// Address of the authority's directory.
     pub directory_url: String,
-    /// The authority that its server is trusted by, instead of the system's: PEM, base64 of it, or the path of a file;
-    /// empty = the system's.
+    /// The authority that verifies the directory's server, instead of the system's: PEM, base64 of it, or the path of a
+    /// file; empty = the system's.
     pub ca_pem: String,
-    /// The account that the authority knows its customer by, if it wants one.
+    /// The key id of an external account, for an authority that requires one; empty = none.
     pub eab_kid: String,
-    /// Its secret, in URL-safe base64.
+    /// The secret of the external account, in URL-safe base64.
     pub eab_hmac_key: String,
 }
 
 impl AutocertSettings {
-    /// The first of `host_whitelist` that no certificate can be ordered for: it is no host name, or a wildcard.
+    /// The first of `host_whitelist` that no certificate can be ordered for: it is not a host name, or it is a wildcard.
     pub fn unusable_host(&self) -> Option<&str> {
         self.host_whitelist.iter().map(String::as_str).find(|host| DnsName::try_from(*host).is_err())
     }

@@ -1,4 +1,4 @@
-//! The ways in.
+//! The settings of the transports.
 
 use std::time::Duration;
 
@@ -15,9 +15,9 @@ pub struct WebSocketSettings {
     pub disabled: bool,
     /// Its path.
     pub handler_prefix: String,
-    /// Largest message of a client, bytes; of a compressed one, what it becomes.
+    /// Largest message of a client, bytes; for a compressed one, after decompression.
     pub message_size_limit: usize,
-    /// Agree upon permessage-deflate with clients that offer it.
+    /// Negotiate permessage-deflate with clients that offer it.
     pub compression: bool,
     /// Messages shorter than this stay as they are, bytes.
     pub compression_min_size: usize,
@@ -36,9 +36,9 @@ impl Default for WebSocketSettings {
     }
 }
 
-/// Largest body of a request that opens a stream, or brings commands, bytes.
+/// Largest body of a request that opens a stream or carries commands, bytes.
 const BODY_MAX: usize = 65_536;
-/// Messages that are shorter are hardly shorter when they are compressed, bytes.
+/// Shorter messages hardly shrink when they are compressed, bytes.
 const COMPRESSION_MIN_SIZE: usize = 256;
 
 /// A transport that is an endless answer.
@@ -80,7 +80,7 @@ impl StreamSettings {
     }
 }
 
-/// Where clients of HTTP streaming and server-sent events send their commands.
+/// The endpoint to which clients of HTTP streaming and server-sent events send their commands.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EmulationSettings {
@@ -109,7 +109,7 @@ pub struct TcpSettings {
     pub port: u16,
     /// Longest line of a client, bytes.
     pub message_size_limit: usize,
-    /// A client that sends nothing for so long, not even the answer to a ping, is told to go; 0 = it may stay.
+    /// A client that sends nothing for so long, not even the answer to a ping, is disconnected; 0 = never.
     #[serde(with = "duration")]
     pub idle_timeout: Duration,
     /// Time between two pings; zero = that of `client`.

@@ -1,5 +1,5 @@
-//! TLS: certificates from files, read again when these change, from the settings themselves, or from an ACME authority;
-//! and what a client's own certificate says.
+//! TLS: certificates from files (read again when the files change), from the settings themselves, or from an ACME
+//! authority; and the user that a client certificate names.
 
 mod acme;
 mod pem;
@@ -22,8 +22,8 @@ pub(crate) use self::acme::{Acme, PendingRenewal};
 pub use self::pem::{is_inline_pem, read_pem};
 use crate::settings::{ClientAuth, ClientUser, ClusterSettings, Settings, TlsSettings};
 
-/// How often the files are looked at.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often the watcher checks whether the files have changed.
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Why TLS can't be served.
 #[derive(Debug, thiserror::Error)]
@@ -33,12 +33,12 @@ pub enum TlsError {
     File {
         /// The setting.
         key: String,
-        /// The file, if there is one of this name: a value that names none may be a secret that is not in its form.
+        /// The file, if its name may be shown: a value that does not look like a path may be a malformed secret.
         path: Option<PathBuf>,
         /// The system's reason.
         source: io::Error,
     },
-    /// A setting, or its file, holds something else than it should.
+    /// A setting, or its file, does not hold what it should.
     #[error("{key}: {} holds no {what} in PEM", named(.path))]
     Content {
         /// The setting.
@@ -48,13 +48,13 @@ pub enum TlsError {
         /// What was expected.
         what: &'static str,
     },
-    /// A setting must be a path, and is PEM itself.
+    /// A setting must be the path of a file, and holds PEM text instead.
     #[error("{key}: expected the path of a file, found what should be in it")]
     NoPath {
         /// The setting.
         key: String,
     },
-    /// What a section names can't be used, for this reason.
+    /// The certificate, key or authority that a section names can't be used.
     #[error("{section}: {source}")]
     Section {
         /// The section, or a key of it.
@@ -68,19 +68,20 @@ pub enum TlsError {
     /// The authorities of clients can't be used.
     #[error("the authorities of client certificates can't be used")]
     Authorities(#[from] rustls::server::VerifierBuilderError),
-    /// Certificates are to be ordered for no name.
+    /// Certificates are to be ordered, and no host name is given.
     #[error("http_server.tls_autocert.host_whitelist: empty, and certificates are ordered for the names in it")]
     NoHosts,
-    /// Certificates are to be ordered for something that is no name.
+    /// Certificates are to be ordered for a text that is not a host name.
     #[error(
-        "http_server.tls_autocert.host_whitelist: {host:?} is no host name (a wildcard can't be proved by TLS or HTTP)"
+        "http_server.tls_autocert.host_whitelist: {host:?} is not a host name \
+         (a wildcard can't be proved by TLS or HTTP)"
     )]
     Host {
         /// What was given.
         host: String,
     },
-    /// The secret of an account is not in its form.
-    #[error("http_server.tls_autocert.eab_hmac_key: it is no URL-safe base64")]
+    /// The secret of an external account is malformed.
+    #[error("http_server.tls_autocert.eab_hmac_key: not URL-safe base64")]
     Binding,
     /// The directory of certificates can't be made.
     #[error("http_server.tls_autocert.cache_dir: {path} can't be made")]
@@ -90,7 +91,7 @@ pub enum TlsError {
         /// The system's reason.
         source: io::Error,
     },
-    /// Proofs by HTTP can't be served.
+    /// `http-01` challenges can't be served.
     #[error("http_server.tls_autocert.http_addr: can't listen on {address:?}")]
     Proofs {
         /// The address.
@@ -112,26 +113,26 @@ impl TlsError {
     }
 }
 
-/// The file, as an error names it.
+/// The path as an error shows it; a stand-in text when the path is not shown.
 fn named(path: &Option<PathBuf>) -> String {
-    path.as_ref().map_or_else(|| "what is written there".to_owned(), |path| path.display().to_string())
+    path.as_ref().map_or_else(|| "the value".to_owned(), |path| path.display().to_string())
 }
 
 /// The TLS of one listener.
 #[derive(Debug)]
 pub(crate) struct Tls {
-    /// The section of its settings.
+    /// The configuration section of its settings, for errors and logs.
     section: &'static str,
     settings: TlsSettings,
-    /// Where certificates come from that are no files.
+    /// The source of certificates that are not loaded from files. None = the section has files.
     acme: Option<Arc<Acme>>,
     protocols: Vec<Vec<u8>>,
     config: RwLock<Arc<ServerConfig>>,
 }
 
 impl Tls {
-    /// Reads what the settings of a section say. Certificates that they do not have come from `acme`. `protocols` are
-    /// offered by ALPN.
+    /// Loads the certificates of a section. If the section names none, they come from `acme`. `protocols` are offered
+    /// by ALPN.
     ///
     /// # Errors
     /// See [`TlsError`].
@@ -147,28 +148,28 @@ impl Tls {
             RwLock::new(load(section, settings, acme.as_deref(), &protocols).map_err(|error| error.of(section))?);
         let tls = Arc::new(Tls { section, settings: settings.clone(), acme, protocols, config });
         let (watched, mut seen) = (Arc::downgrade(&tls), tls.stamps());
-        // A thread that is gone as soon as nobody needs it: if the system refuses it, files are read once.
+        // The thread ends when the last owner drops this. If the system refuses it, the files are read only once.
         let _ = std::thread::Builder::new().name("certificates".into()).spawn(move || watch(&watched, &mut seen));
         Ok(tls)
     }
 
-    /// What new connections are served with.
+    /// The TLS configuration of new connections.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What the handshake of an authority is answered with that asks for a proof; after it the connection has no
-    /// further use.
-    pub(crate) fn proof(&self, hello: &ClientHello<'_>) -> Option<Arc<ServerConfig>> {
-        self.acme.as_ref()?.proof(hello)
+    /// The TLS configuration for an ACME `tls-alpn-01` challenge handshake; the connection is closed after it. None =
+    /// the handshake is an ordinary one.
+    pub(crate) fn challenge_config(&self, hello: &ClientHello<'_>) -> Option<Arc<ServerConfig>> {
+        self.acme.as_ref()?.challenge_config(hello)
     }
 
-    /// The user whom a client's certificate names, if the settings want one.
+    /// The user id that a client certificate names. None = no certificate, or the settings take no user from it.
     pub(crate) fn user(&self, certificates: Option<&[CertificateDer<'_>]>) -> Option<String> {
         user_of(self.settings.client_user, certificates?.first()?)
     }
 
-    /// When the files were last written, and their sizes.
+    /// The modification times and sizes of the files; None for each that can't be read.
     fn stamps(&self) -> Vec<Option<(SystemTime, u64)>> {
         let settings = &self.settings;
         let stamp = |path: &String| fs::metadata(path).ok().and_then(|file| Some((file.modified().ok()?, file.len())));
@@ -176,10 +177,10 @@ impl Tls {
     }
 }
 
-/// Looks at the files until nobody needs them.
+/// Reloads the files when they change, until the last owner has dropped the configuration.
 fn watch(tls: &Weak<Tls>, seen: &mut Vec<Option<(SystemTime, u64)>>) {
     loop {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(WATCH_INTERVAL);
         let Some(tls) = tls.upgrade() else { return };
         let stamps = tls.stamps();
         if stamps == *seen {
@@ -191,18 +192,18 @@ fn watch(tls: &Weak<Tls>, seen: &mut Vec<Option<(SystemTime, u64)>>) {
                 *tls.config.write().unwrap_or_else(PoisonError::into_inner) = config;
                 tracing::info!(section = tls.section, "certificates were read again");
             }
-            // Files are often written one after the other: the next look may find them whole.
+            // Files are often written one after the other: at the next check they may be complete.
             Err(error) => {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
-                    "certificates have changed and can't be used; the old ones stay"
+                    "certificates have changed and can't be used; keeping the previous certificates"
                 )
             }
         }
     }
 }
 
-/// Reads what every port that speaks TLS, and the ordering of certificates, would be served with.
+/// Checks the certificates of every port that speaks TLS, and the settings of ACME. Returns all faults.
 pub(crate) fn check(settings: &Settings) -> Vec<TlsError> {
     let http = &settings.http_server;
     let internal = http.internal_tls.of_port();
@@ -225,7 +226,7 @@ pub(crate) fn check(settings: &Settings) -> Vec<TlsError> {
     faults
 }
 
-/// Looks at the files that NATS is reached with. They are read again at every connect, so they are paths.
+/// Checks the TLS files of the connection to NATS. They must be paths, because they are read at every connect.
 ///
 /// # Errors
 /// See [`TlsError`].
@@ -249,7 +250,7 @@ pub(crate) fn check_nats(cluster: &ClusterSettings) -> Result<(), TlsError> {
     fits.map(drop).map_err(|error| TlsError::from(error).of("cluster.nats_tls_cert"))
 }
 
-/// Whether the value of a setting stands for authorities, if it is not empty.
+/// The certificate authorities in the value of a setting; none in an empty one.
 ///
 /// # Errors
 /// See [`TlsError`].

@@ -1,5 +1,5 @@
-//! Settings that stand for PEM: the text itself, its base64, or the path of a file. What was written may be a secret,
-//! whichever of them it was meant to be, so it is never part of an error: only a path is.
+//! Settings that stand for PEM: the text itself, its base64, or the path of a file. The value may be a secret in any of
+//! these forms, so an error never contains it, except for what looks like a path.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,11 +9,11 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::TlsError;
 
-/// Longest path that is shown of a file that is not there, bytes.
+/// Longest path of a missing file that an error shows, bytes.
 const PATH_SHOWN: usize = 255;
 /// Longest extension of such a file, bytes.
 const EXTENSION_SHOWN: usize = 12;
-/// What text in PEM has (RFC 7468).
+/// The marker that every text in PEM contains (RFC 7468).
 const BEGIN: &str = "-----BEGIN ";
 
 /// Whether a value is PEM itself, or the base64 of it; else it is a path.
@@ -35,7 +35,7 @@ pub(super) fn read(key: &str, value: &str) -> Result<Vec<u8>, TlsError> {
 /// The text that the value of a setting stands for; none of an empty one.
 ///
 /// # Errors
-/// [`TlsError::File`] when it is a path and the file can't be read, and [`TlsError::Content`] when it is no text.
+/// [`TlsError::File`] when it is a path and the file can't be read, and [`TlsError::Content`] when it is not UTF-8.
 pub fn read_pem(key: &str, value: &str) -> Result<String, TlsError> {
     if value.is_empty() {
         return Ok(String::new());

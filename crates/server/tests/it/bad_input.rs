@@ -118,7 +118,8 @@ fn hostile_requests_get_a_status_or_a_closed_socket() {
         (200, "{\"error\":{\"code\":107,\"message\":\"bad request\"}}".into())
     );
     let both_lengths = format!(
-        "POST /api/publish HTTP/1.1\r\nHost: a\r\n{key}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n\
+        "POST /api/publish HTTP/1.1\r\nHost: a\r\n{key}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n\
+         0\r\n\r\n\
          GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
     );
     let two_lengths =

@@ -85,7 +85,8 @@ impl Taken {
         socket.set_read_timeout(Some(PATIENCE)).expect("sockets have timeouts");
         let body = json!({"channel": channel, "data": data}).to_string();
         let head = format!(
-            "POST /api/publish HTTP/1.1\r\nHost: test\r\nX-API-Key: {KEY}\r\nExpect: 100-continue\r\n\
+            "POST /api/publish HTTP/1.1\r\nHost: test\r\nX-API-Key: {KEY}\r\n\
+             Expect: 100-continue\r\n\
              Content-Length: {}\r\n\r\n",
             body.len()
         );
@@ -293,7 +294,7 @@ type Acknowledged = Arc<Mutex<Vec<(u64, String)>>>;
 fn acknowledge(mut taken: Taken, data: String, acknowledged: &Acknowledged) {
     let (_, answer) = taken.finish();
     let offset = answer["result"]["offset"].as_u64().unwrap_or_else(|| panic!("it is published: {answer}"));
-    acknowledged.lock().expect("nobody panics with it").push((offset, data));
+    acknowledged.lock().expect("no thread panics with the lock").push((offset, data));
 }
 
 /// Publishes over HTTP until no request is taken any more.
@@ -306,11 +307,17 @@ fn publish_on(address: SocketAddr, name: &str, acknowledged: &Acknowledged) {
 }
 
 fn newest(acknowledged: &Acknowledged) -> u64 {
-    acknowledged.lock().expect("nobody panics with it").iter().map(|(offset, _)| *offset).max().unwrap_or_default()
+    acknowledged
+        .lock()
+        .expect("no thread panics with the lock")
+        .iter()
+        .map(|(offset, _)| *offset)
+        .max()
+        .unwrap_or_default()
 }
 
 #[test]
-fn what_is_acknowledged_while_the_node_drains_reaches_all_who_are_there() {
+fn what_is_acknowledged_while_the_node_drains_reaches_every_subscriber() {
     const SUBSCRIBERS: usize = 60;
     const PUBLISHING: usize = 6;
     const HELD: usize = 40;
@@ -354,7 +361,15 @@ fn what_is_acknowledged_while_the_node_drains_reaches_all_who_are_there() {
         .collect();
 
     let longest = seen.iter().map(|seen| &seen.data).max_by_key(|data| data.len()).expect("there are subscribers");
-    for subscriber in &seen {
+    is_delivered_in_one_order(&seen, longest, before);
+    is_delivered_where_acknowledged(acknowledged, longest);
+    assert!(seen.iter().take(PUBLISHING).all(|subscriber| subscriber.acknowledged.len() > 1));
+}
+
+/// Each subscriber has seen a beginning of `longest`: at least the `before` publications that were acknowledged before
+/// the drain, and its own acknowledged ones.
+fn is_delivered_in_one_order(seen: &[Seen], longest: &[String], before: u64) {
+    for subscriber in seen {
         assert!(longest.starts_with(&subscriber.data), "one order for all");
         assert!(
             subscriber.data.len() as u64 >= before,
@@ -371,7 +386,11 @@ fn what_is_acknowledged_while_the_node_drains_reaches_all_who_are_there() {
             );
         }
     }
-    let mut acknowledged = std::mem::take(&mut *acknowledged.lock().expect("nobody panics with it"));
+}
+
+/// Each publication that was acknowledged over HTTP is in `longest` at its offset.
+fn is_delivered_where_acknowledged(acknowledged: Acknowledged, longest: &[String]) {
+    let mut acknowledged = std::mem::take(&mut *acknowledged.lock().expect("no thread panics with the lock"));
     acknowledged.sort_unstable();
     assert!(acknowledged.windows(2).all(|pair| pair[0].0 < pair[1].0), "an offset is given once");
     // What has a later offset was acknowledged when the last subscriber had gone.
@@ -382,5 +401,4 @@ fn what_is_acknowledged_while_the_node_drains_reaches_all_who_are_there() {
         delivered.iter().any(|(data, _)| data.starts_with("held ")),
         "some were acknowledged and delivered while the node drained"
     );
-    assert!(seen.iter().take(PUBLISHING).all(|subscriber| subscriber.acknowledged.len() > 1));
 }

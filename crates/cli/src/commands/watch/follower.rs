@@ -204,7 +204,7 @@ impl Follower {
     }
 }
 
-/// The end of a link by a disconnect code, which tells whether to come back.
+/// The end of a connection by a disconnect code, which says whether to reconnect.
 pub(super) fn ended(code: u32, reason: &str) -> Effect {
     let text = format!("disconnected: {reason} ({code})");
     let is_final = matches!(code, 1009 | 3500..=3999 | 4500..=4999);

@@ -31,7 +31,7 @@ pub(super) enum SocketEvent {
     Closed(u32, String),
 }
 
-/// Why there is no link.
+/// Why the connection failed.
 pub(super) enum ConnectError {
     /// To try again would not help.
     Refused(String),
@@ -134,7 +134,8 @@ impl Socket {
 /// Asks for the upgrade. Gives the status, and whether the server proved that it understood.
 fn shake_hands(stream: &mut BufReader<TcpStream>, url: &Url, key: &str) -> Result<(u16, bool)> {
     let request = format!(
-        "GET {} HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+        "GET {} HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\n\
          Sec-WebSocket-Key: {key}\r\n\r\n",
         url.path,
         url.authority()

@@ -32,13 +32,13 @@ fn what_would_let_in_more_than_was_configured_is_refused() {
     assert_eq!(
         texts(&toml(token)),
         ["Error c.toml:1:14: not supported yet: client.token.issuer_regex; \
-          without it, tokens that it refuses would be good"]
+          ignoring it would accept tokens that it rejects"]
     );
     for proxy in ["client.proxy.connect.enabled = true", "client.proxy.connect.enabled = \"true\""] {
         let open = format!("{proxy}\nclient.allow_anonymous_connect_without_token = true");
         let found = texts(&toml(&open));
         assert!(
-            found[0].starts_with("Error") && found[0].contains("would let in whom your backend refuses"),
+            found[0].starts_with("Error") && found[0].contains("would admit users that your backend refuses"),
             "{found:?}"
         );
         assert!(texts(&toml(proxy)).iter().all(|text| text.starts_with("Warning")), "tokens decide");
@@ -54,7 +54,10 @@ fn what_would_let_in_more_than_was_configured_is_refused() {
         assert!(closed.configuration.is_some(), "{variable}: tokens decide");
     }
     let blocked = texts(&toml("user_block.persistence_engine = \"redis\""));
-    assert!(blocked[0].starts_with("Error") && blocked[0].contains("whom it keeps out would be let in"), "{blocked:?}");
+    assert!(
+        blocked[0].starts_with("Error") && blocked[0].contains("would admit users that it keeps out"),
+        "{blocked:?}"
+    );
     let proxied =
         "[[channel.namespaces]]\nname = \"chat\"\npublish_proxy_enabled = true\nallow_publish_for_subscriber = true";
     let found = texts(&toml(proxied));

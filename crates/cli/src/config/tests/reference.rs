@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::pages::{fill, is_up_to_date};
 use crate::config::keys::{KEYS, Key, Kind, OPTIONS, SCOPE_OPTIONS};
-use crate::config::unsupported::{Disposition, THEIR_OPTIONS, THEIRS};
+use crate::config::unsupported::{Disposition, UNSUPPORTED, UNSUPPORTED_OPTIONS};
 
 /// The prose of the page.
 const PROSE: &str = include_str!("pages/configuration.md.in");
@@ -21,10 +21,17 @@ fn reference() -> String {
         ("@scopes@", table(SCOPE_OPTIONS)),
         (
             "@left-out@",
-            theirs(|fate| if let Disposition::LeftOut(consequence) = fate { Some(consequence) } else { None }),
+            unsupported(
+                |disposition| {
+                    if let Disposition::LeftOut(consequence) = disposition { Some(consequence) } else { None }
+                },
+            ),
         ),
-        ("@refused@", theirs(|fate| if let Disposition::Refused(reason) = fate { Some(reason) } else { None })),
-        ("@moot@", theirs(|fate| if fate == Disposition::Ignored { Some("") } else { None })),
+        (
+            "@refused@",
+            unsupported(|disposition| if let Disposition::Refused(reason) = disposition { Some(reason) } else { None }),
+        ),
+        ("@moot@", unsupported(|disposition| if disposition == Disposition::Ignored { Some("") } else { None })),
     ];
     fill(PROSE, &parts)
 }
@@ -92,16 +99,17 @@ const ALSO_REFUSED: [&str; 12] = [
     "publish_proxy_enabled",
 ];
 
-/// A list of the keys whose fate `take` takes, with the text that it returns.
-fn theirs(take: fn(Disposition) -> Option<&'static str>) -> String {
-    let keys = THEIRS.iter().map(|theirs| ("", theirs));
-    let options = THEIR_OPTIONS.iter().map(|theirs| ("option ", theirs));
+/// A list of the keys whose disposition `take` takes, with the text that it returns.
+fn unsupported(take: fn(Disposition) -> Option<&'static str>) -> String {
+    let keys = UNSUPPORTED.iter().map(|unsupported| ("", unsupported));
+    let options = UNSUPPORTED_OPTIONS.iter().map(|unsupported| ("option ", unsupported));
     let mut text = String::new();
-    for (prefix, theirs) in keys.chain(options) {
-        if let Some(note) = take(theirs.fate) {
+    for (prefix, unsupported) in keys.chain(options) {
+        if let Some(note) = take(unsupported.disposition) {
             let note = if note.is_empty() { String::new() } else { format!(": {note}") };
-            let also = if ALSO_REFUSED.contains(&theirs.path) { " (in one case refused, see below)" } else { "" };
-            let _ = writeln!(text, "- {prefix}`{}`{also}{note}", theirs.path);
+            let also =
+                if ALSO_REFUSED.contains(&unsupported_key.path) { " (in one case refused, see below)" } else { "" };
+            let _ = writeln!(text, "- {prefix}`{}`{also}{note}", unsupported_key.path);
         }
     }
     text

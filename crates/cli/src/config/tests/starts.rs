@@ -146,7 +146,7 @@ fn a_check_refuses_what_a_start_would() {
             "[http_server.tls_autocert]\nenabled = true\nhost_whitelist = [\"a.example\"]\n\
              eab_kid = \"k\"\neab_hmac_key = \"?\""
                 .into(),
-            "http_server.tls_autocert.eab_hmac_key: it is no URL-safe base64",
+            "http_server.tls_autocert.eab_hmac_key: not URL-safe base64",
         ),
         (format!("{nats}\nnats_url = [\"http://x\"]"), "cluster.nats_url: invalid scheme"),
         (format!("{nats}\nnats_url = [\"nats://u:topsecret@:::\"]"), "cluster.nats_url: NATS server URL is invalid"),

@@ -65,12 +65,15 @@ fn every_field_of_the_settings_has_a_key() {
 
 #[test]
 fn no_two_entries_speak_of_one_key() {
-    let mut paths: Vec<&str> =
-        KEYS.iter().map(|key| key.path).chain(unsupported::THEIRS.iter().map(|theirs| theirs.path)).collect();
+    let mut paths: Vec<&str> = KEYS
+        .iter()
+        .map(|key| key.path)
+        .chain(unsupported::UNSUPPORTED.iter().map(|unsupported_key| unsupported_key.path))
+        .collect();
     paths.sort_unstable();
     assert!(paths.windows(2).all(|pair| pair[0] != pair[1]));
     for key in KEYS {
-        assert!(unsupported::find(unsupported::THEIRS, key.path).is_none(), "{}", key.path);
+        assert!(unsupported::find(unsupported::UNSUPPORTED, key.path).is_none(), "{}", key.path);
         assert_eq!(
             matches!(key.kind, Kind::Secret),
             ["secret_key", "_password", "_token", ".key_pem", "nats_credentials", "nats_tls_key"]

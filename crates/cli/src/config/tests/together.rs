@@ -124,7 +124,10 @@ fn a_port_with_tls_has_one_certificate() {
         (format!("{autocert}\n[tcp.tls]\nenabled = true\n{files}"), None),
         (format!("{autocert}\n[http_server.tls]\n{files}"), Some("a port has one certificate")),
         ("[http_server.tls_autocert]\nenabled = true".into(), Some("host_whitelist: missing")),
-        ("[http_server.tls_autocert]\nhost_whitelist = [\"*.example\"]".into(), Some("\"*.example\" is no host name")),
+        (
+            "[http_server.tls_autocert]\nhost_whitelist = [\"*.example\"]".into(),
+            Some("\"*.example\" is not a host name"),
+        ),
     ] {
         let file = File::new("c.toml", &text);
         let read = read(&Sources { file: Some(file.0.clone()), ..Sources::default() }).into_result();

@@ -22,7 +22,7 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// Makes the directory if there is none. Only the server's own user may look into it.
+    /// Makes the directory if it does not exist. Only the server's own user may read it.
     ///
     /// # Errors
     /// When it can't be made; with its path.

@@ -1,4 +1,4 @@
-//! Proofs by HTTP (`http-01`, RFC 8555 section 8.3). Whatever else is asked for is sent to `https://`.
+//! Answers to challenges over HTTP (`http-01`, RFC 8555 section 8.3). Other requests are redirected to `https://`.
 
 use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
@@ -17,53 +17,53 @@ use tokio::sync::Semaphore;
 
 use super::resolver::CertResolver;
 
-/// Connections at a time; more wait.
+/// Connections served at a time; more wait in the kernel.
 const CONNECTIONS: usize = 128;
-/// How long one may last.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Where proofs are asked for.
+/// How long one connection may last.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
+/// The path prefix of challenge requests.
 const PATH: &str = "/.well-known/acme-challenge/";
 
-/// The address in `text`, which may begin with the colon: then it is one of every interface.
+/// Reads a socket address. A text that begins with the colon stands for every interface.
 pub(super) fn address(text: &str) -> Result<SocketAddr, std::net::AddrParseError> {
     if text.starts_with(':') { format!("0.0.0.0{text}").parse() } else { text.parse() }
 }
 
-/// Answers, for ever. `listener` doesn't block.
-pub(super) async fn serve(listener: TcpListener, held: Arc<CertResolver>) -> Infallible {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+/// Serves challenges, for ever. `listener` must be non-blocking.
+pub(super) async fn serve(listener: TcpListener, resolver: Arc<CertResolver>) -> Infallible {
+    let permits = Arc::new(Semaphore::new(CONNECTIONS));
     let listener = tokio::net::TcpListener::from_std(listener);
     let Ok(listener) = listener.inspect_err(|error| tracing::error!(%error, "proofs by HTTP can't be served")) else {
         return std::future::pending().await;
     };
     loop {
-        let place = Arc::clone(&places).acquire_owned().await;
+        let permit = Arc::clone(&permits).acquire_owned().await;
         let Ok((socket, _)) = listener.accept().await else {
-            // Most likely there are no descriptors left.
+            // Most likely the process has no file descriptors left.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let held = Arc::clone(&held);
+        let resolver = Arc::clone(&resolver);
         tokio::spawn(async move {
-            let service = service_fn(|request| std::future::ready(Ok::<_, Infallible>(answer(&request, &held))));
+            let service = service_fn(|request| std::future::ready(Ok::<_, Infallible>(answer(&request, &resolver))));
             let connection = http1::Builder::new()
                 .header_read_timeout(None)
                 .keep_alive(false)
                 .serve_connection(TokioIo::new(socket), service);
-            let _ = tokio::time::timeout(PATIENCE, connection).await;
-            drop(place);
+            let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
+            drop(permit);
         });
     }
 }
 
-fn answer(request: &Request<Incoming>, held: &CertResolver) -> Response<Full<Bytes>> {
+fn answer(request: &Request<Incoming>, resolver: &CertResolver) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::default());
-    if let Some(answer) = request.uri().path().strip_prefix(PATH).and_then(|token| held.answer(token)) {
+    if let Some(answer) = request.uri().path().strip_prefix(PATH).and_then(|token| resolver.http_answer(token)) {
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
         *response.body_mut() = Full::from(answer);
     } else if request.uri().path().starts_with(PATH) {
         *response.status_mut() = StatusCode::NOT_FOUND;
-    } else if let Some(location) = elsewhere(request) {
+    } else if let Some(location) = https_location(request) {
         *response.status_mut() = StatusCode::FOUND;
         response.headers_mut().insert(LOCATION, location);
     } else {
@@ -73,8 +73,8 @@ fn answer(request: &Request<Incoming>, held: &CertResolver) -> Response<Full<Byt
     response
 }
 
-/// The same with TLS, for requests that can be made again without harm.
-fn elsewhere(request: &Request<Incoming>) -> Option<HeaderValue> {
+/// The `https://` address of the same resource. None = the method is not safe to repeat, or `Host` is missing.
+fn https_location(request: &Request<Incoming>) -> Option<HeaderValue> {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return None;
     }
@@ -83,7 +83,7 @@ fn elsewhere(request: &Request<Incoming>) -> Option<HeaderValue> {
     HeaderValue::try_from(format!("https://{host}{path}")).ok()
 }
 
-/// The colons in an IPv6 address are no ports.
+/// The host without its port. The colons inside an IPv6 address do not separate a port.
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,

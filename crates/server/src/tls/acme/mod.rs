@@ -1,5 +1,5 @@
-//! Certificates from an ACME authority (RFC 8555): ordered, proved, kept, and renewed when two thirds of their life are
-//! over.
+//! Certificates from an ACME authority (RFC 8555): the node orders them, answers the authority's challenges, stores
+//! them, and renews them when two thirds of their life are over.
 
 mod cache;
 mod certificate;
@@ -26,71 +26,71 @@ use self::resolver::CertResolver;
 use super::TlsError;
 use crate::settings::AutocertSettings;
 
-/// Certificates that are to be ordered and renewed once the node serves.
+/// The renewal task before its thread has started: it orders and renews certificates once the node serves.
 pub(crate) struct PendingRenewal {
-    keeper: Renewal,
-    /// Where proofs by HTTP are asked for.
-    proofs: Option<TcpListener>,
-    held: Arc<CertResolver>,
+    renewal: Renewal,
+    /// The listener for `http-01` challenges. None = challenges are answered by TLS on the HTTP port.
+    challenges: Option<TcpListener>,
+    resolver: Arc<CertResolver>,
     ended: oneshot::Receiver<Infallible>,
 }
 
 impl PendingRenewal {
-    /// Starts the thread.
+    /// Starts the renewal thread.
     ///
     /// # Errors
-    /// When the system refuses it.
+    /// When the system refuses to start a thread.
     pub(crate) fn start(self) -> io::Result<()> {
-        let PendingRenewal { keeper, proofs, held, ended } = self;
+        let PendingRenewal { renewal, challenges, resolver, ended } = self;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let work = move || {
             runtime.block_on(async move {
-                if let Some(listener) = proofs {
-                    tokio::spawn(http::serve(listener, held));
+                if let Some(listener) = challenges {
+                    tokio::spawn(http::serve(listener, resolver));
                 }
-                tokio::select! { _ = ended => (), never = keeper.run() => match never {} }
+                tokio::select! { _ = ended => (), never = renewal.run() => match never {} }
             });
         };
         std::thread::Builder::new().name("certificates".into()).spawn(work).map(drop)
     }
 }
 
-/// The certificates of this node. Dropped, they are renewed no more.
+/// The ACME certificates of this node. When this is dropped, the renewal thread ends.
 #[derive(Debug)]
 pub(crate) struct Acme {
-    held: Arc<CertResolver>,
+    resolver: Arc<CertResolver>,
     _alive: oneshot::Sender<Infallible>,
 }
 
 impl Acme {
-    /// Serves the certificates that are kept; the others are ordered when the second is started.
+    /// Serves the stored certificates; the returned [`PendingRenewal`] orders the missing ones once it is started.
     ///
     /// # Errors
-    /// When a setting can't be used, the directory can't be made, or the address for proofs by HTTP can't be bound.
+    /// When a setting can't be used, the directory can't be made, or the address for `http-01` can't be bound.
     pub(crate) fn open(settings: &AutocertSettings) -> Result<(Arc<Self>, PendingRenewal), TlsError> {
         let (first, binding) = checked(settings)?;
-        let proofs = settings.http.then(|| listen(settings)).transpose()?;
+        let challenges = settings.http.then(|| listen(settings)).transpose()?;
         let cache = Cache::open(settings).map_err(|(path, source)| TlsError::Cache { path, source })?;
         let fallback = if settings.server_name.is_empty() { first } else { &settings.server_name };
-        let held = Arc::new(CertResolver::new(fallback.to_ascii_lowercase()));
-        let keeper = Renewal::new(settings.clone(), binding, cache, Arc::clone(&held));
+        let resolver = Arc::new(CertResolver::new(fallback.to_ascii_lowercase()));
+        let renewal = Renewal::new(settings.clone(), binding, cache, Arc::clone(&resolver));
         let (alive, ended) = oneshot::channel();
-        let keeping = PendingRenewal { keeper, proofs, held: Arc::clone(&held), ended };
-        Ok((Arc::new(Acme { held, _alive: alive }), keeping))
+        let pending = PendingRenewal { renewal, challenges, resolver: Arc::clone(&resolver), ended };
+        Ok((Arc::new(Acme { resolver, _alive: alive }), pending))
     }
 
-    /// What ordinary handshakes are answered with.
+    /// The resolver that chooses the certificate of an ordinary handshake.
     pub(super) fn certificates(&self) -> Arc<dyn ResolvesServerCert> {
-        Arc::clone(&self.held) as Arc<dyn ResolvesServerCert>
+        Arc::clone(&self.resolver) as Arc<dyn ResolvesServerCert>
     }
 
-    /// What the handshake of an authority is answered with that asks for a proof.
-    pub(super) fn proof(&self, hello: &ClientHello<'_>) -> Option<Arc<ServerConfig>> {
-        self.held.proof(hello)
+    /// The TLS configuration for a `tls-alpn-01` challenge handshake. None = the handshake is an ordinary one.
+    pub(super) fn challenge_config(&self, hello: &ClientHello<'_>) -> Option<Arc<ServerConfig>> {
+        self.resolver.challenge_config(hello)
     }
 }
 
-/// Whether certificates could be ordered with these settings. Nothing is made, bound or asked.
+/// Checks whether certificates could be ordered with these settings. Creates no file, binds no port and sends nothing.
 ///
 /// # Errors
 /// When a setting can't be used.
@@ -100,7 +100,7 @@ pub(super) fn check(settings: &AutocertSettings) -> Result<(), TlsError> {
     if settings.http { address(settings).map(drop) } else { Ok(()) }
 }
 
-/// The first of the names, and the account.
+/// The first host name, and the external account, if the settings name one.
 fn checked(settings: &AutocertSettings) -> Result<(&String, Option<ExternalAccountKey>), TlsError> {
     let first = settings.host_whitelist.first().ok_or(TlsError::NoHosts)?;
     if let Some(host) = settings.unusable_host() {
@@ -109,7 +109,7 @@ fn checked(settings: &AutocertSettings) -> Result<(&String, Option<ExternalAccou
     Ok((first, binding(settings)?))
 }
 
-/// The account by which the authority knows its customer (RFC 8555, section 7.3.4).
+/// The external account binding (RFC 8555, section 7.3.4). None = the settings have no key id.
 fn binding(settings: &AutocertSettings) -> Result<Option<ExternalAccountKey>, TlsError> {
     if settings.eab_kid.is_empty() {
         return Ok(None);
@@ -125,7 +125,7 @@ fn listen(settings: &AutocertSettings) -> Result<TcpListener, TlsError> {
     Ok(listener)
 }
 
-/// Where proofs by HTTP are answered.
+/// The address on which `http-01` challenges are answered.
 fn address(settings: &AutocertSettings) -> Result<SocketAddr, TlsError> {
     let of = |error| TlsError::Proofs {
         address: settings.http_addr.clone(),

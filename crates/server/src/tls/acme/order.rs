@@ -1,4 +1,4 @@
-//! One order: the name is proved, the certificate fetched (RFC 8555, section 7.4).
+//! One ACME order: the node proves control of the name and fetches the certificate (RFC 8555, section 7.4).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use rustls::crypto::aws_lc_rs::sign::any_supported_type;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
-use super::resolver::{CertResolver, Challenge, PROVING};
+use super::resolver::{CHALLENGE_PROTOCOL, CertResolver, Challenge};
 
-/// How long an authority may take to prove a name, or to issue a certificate.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// How long an authority may take to validate a name, or to issue a certificate.
+const POLL_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Why there is no certificate.
+/// Why an order failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum OrderError {
     #[error(transparent)]
@@ -26,21 +26,21 @@ pub(super) enum OrderError {
     NoChallenge(ChallengeType),
     #[error("the authority could not prove the name: {0}")]
     Unproved(String),
-    #[error("the proof can't be made")]
+    #[error("the challenge certificate can't be made")]
     Proof(#[from] rcgen::Error),
-    #[error("the proof can't be served")]
+    #[error("the challenge certificate can't be served")]
     Serving(#[from] rustls::Error),
 }
 
 impl OrderError {
-    /// Whether the authority doesn't know the account, as one that was set up anew.
-    pub(super) fn is_stranger(&self) -> bool {
+    /// Whether the authority does not know the account, because the authority was set up anew, for example.
+    pub(super) fn is_unknown_account(&self) -> bool {
         let OrderError::Authority(instant_acme::Error::Api(problem)) = self else { return false };
         problem.r#type.as_deref() == Some("urn:ietf:params:acme:error:accountDoesNotExist")
     }
 }
 
-/// Proves a host by challenges of this kind, and fetches a certificate for it: its key and its chain, in PEM.
+/// Proves control of a host by challenges of this kind, and fetches a certificate for it: its key and its chain, in PEM.
 ///
 /// # Errors
 /// See [`OrderError`].
@@ -48,10 +48,10 @@ pub(super) async fn order(
     account: &Account,
     host: &str,
     kind: ChallengeType,
-    held: &CertResolver,
+    resolver: &CertResolver,
 ) -> Result<String, OrderError> {
     let mut order = account.new_order(&NewOrder::new(&[Identifier::Dns(host.to_owned())])).await?;
-    let mut proving = Vec::new();
+    let mut guards = Vec::new();
     let mut authorizations = order.authorizations();
     while let Some(authorization) = authorizations.next().await {
         let mut authorization = authorization?;
@@ -59,20 +59,21 @@ pub(super) async fn order(
             continue;
         }
         let mut challenge = authorization.challenge(kind.clone()).ok_or(OrderError::NoChallenge(kind.clone()))?;
-        proving.push(held.prove(host, proof(host, &challenge)?));
+        guards.push(resolver.serve_challenge(host, answer(host, &challenge)?));
         challenge.set_ready().await?;
     }
-    let patience = RetryPolicy::default().timeout(PATIENCE);
-    if order.poll_ready(&patience).await? != OrderStatus::Ready {
+    let retries = RetryPolicy::default().timeout(POLL_TIMEOUT);
+    if order.poll_ready(&retries).await? != OrderStatus::Ready {
         return Err(OrderError::Unproved(reason(&mut order).await));
     }
-    drop(proving);
+    drop(guards);
     let key = order.finalize().await?;
-    let chain = order.poll_certificate(&patience).await?;
+    let chain = order.poll_certificate(&retries).await?;
     Ok(key + &chain)
 }
 
-fn proof(host: &str, challenge: &ChallengeHandle<'_>) -> Result<Challenge, OrderError> {
+/// The answer to a challenge of the authority.
+fn answer(host: &str, challenge: &ChallengeHandle<'_>) -> Result<Challenge, OrderError> {
     let authorization = challenge.key_authorization();
     if challenge.r#type == ChallengeType::Http01 {
         return Ok(Challenge::Http { token: challenge.token.clone(), answer: authorization.as_str().to_owned() });
@@ -82,14 +83,15 @@ fn proof(host: &str, challenge: &ChallengeHandle<'_>) -> Result<Challenge, Order
     let key = KeyPair::generate()?;
     let chain: Vec<CertificateDer<'static>> = vec![params.self_signed(&key)?.der().clone()];
     let key = any_supported_type(&PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der())))?;
-    // Not `with_single_cert`: it refuses certificates with a critical extension that it does not know, as a proof has.
-    let shown = SingleCertAndKey::from(CertifiedKey::new(chain, key));
-    let mut config = ServerConfig::builder().with_no_client_auth().with_cert_resolver(Arc::new(shown));
-    config.alpn_protocols = vec![PROVING.to_vec()];
+    // Not `with_single_cert`: it rejects certificates with a critical extension that it does not know, and the
+    // certificate of a challenge has one.
+    let served = SingleCertAndKey::from(CertifiedKey::new(chain, key));
+    let mut config = ServerConfig::builder().with_no_client_auth().with_cert_resolver(Arc::new(served));
+    config.alpn_protocols = vec![CHALLENGE_PROTOCOL.to_vec()];
     Ok(Challenge::Tls(Arc::new(config)))
 }
 
-/// What the authority says of the challenge that failed.
+/// The authority's reason why the challenge failed.
 async fn reason(order: &mut Order) -> String {
     let mut authorizations = order.authorizations();
     while let Some(Ok(mut authorization)) = authorizations.next().await {
@@ -98,5 +100,5 @@ async fn reason(order: &mut Order) -> String {
             return problem.to_string();
         }
     }
-    "it does not say why".to_owned()
+    "the authority gave no reason".to_owned()
 }

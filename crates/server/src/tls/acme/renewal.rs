@@ -1,4 +1,5 @@
-//! The thread that keeps certificates: it loads them, orders them, and orders them again before they end.
+//! The thread that renews certificates: it loads the stored ones, orders missing ones, and replaces each before it
+//! expires.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,31 +14,32 @@ use super::resolver::CertResolver;
 use crate::settings::AutocertSettings;
 use crate::tls::pem::{self, is_inline_pem};
 
-/// The clock is looked at this often: it may jump, and sleeps don't count while a machine is suspended.
-const LOOK: Duration = Duration::from_secs(600);
-/// How long an authority may take for all that one certificate needs.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// How often the thread reads the clock: the clock may jump, and a sleep does not advance while a machine is suspended.
+const CLOCK_CHECK_INTERVAL: Duration = Duration::from_secs(600);
+/// How long all requests to the authority for one certificate may take.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(300);
 
+/// The renewal task: its settings, the account and the state of each host.
 pub(super) struct Renewal {
     settings: AutocertSettings,
     binding: Option<ExternalAccountKey>,
     cache: Cache,
-    held: Arc<CertResolver>,
+    resolver: Arc<CertResolver>,
     account: Option<Account>,
     hosts: Vec<Host>,
 }
 
-/// One name, and when something has to be done for it.
+/// One host name, when its certificate is due for renewal, and how many attempts in a row have failed.
 struct Host {
     name: String,
     due: SystemTime,
     failures: u32,
 }
 
-/// Why there is no certificate.
+/// Why a certificate could not be renewed.
 #[derive(Debug, thiserror::Error)]
 enum RenewalError {
-    #[error("there is no account with the authority")]
+    #[error("the authority's account can't be used or created")]
     Account(#[source] instant_acme::Error),
     #[error(transparent)]
     Order(#[from] OrderError),
@@ -50,28 +52,28 @@ enum RenewalError {
 }
 
 impl Renewal {
-    /// Serves what is kept. The rest is ordered by [`Renewal::run`].
+    /// Serves the stored certificates. [`Renewal::run`] orders the missing ones.
     pub(super) fn new(
         settings: AutocertSettings,
         binding: Option<ExternalAccountKey>,
         cache: Cache,
-        held: Arc<CertResolver>,
+        resolver: Arc<CertResolver>,
     ) -> Self {
         let hosts = settings.host_whitelist.iter().map(|name| Host {
             name: name.to_ascii_lowercase(),
             due: SystemTime::UNIX_EPOCH,
             failures: 0,
         });
-        let mut keeper = Renewal { hosts: hosts.collect(), settings, binding, cache, held, account: None };
-        for host in &mut keeper.hosts {
-            if let Some(certificate) = keeper.cache.certificate(&host.name) {
-                host.take(certificate, &keeper.held);
+        let mut renewal = Renewal { hosts: hosts.collect(), settings, binding, cache, resolver, account: None };
+        for host in &mut renewal.hosts {
+            if let Some(certificate) = renewal.cache.certificate(&host.name) {
+                host.take(certificate, &renewal.resolver);
             }
         }
-        keeper
+        renewal
     }
 
-    /// Orders what is due, for ever.
+    /// Orders the certificates that are due, for ever.
     pub(super) async fn run(mut self) -> Infallible {
         loop {
             for index in 0..self.hosts.len() {
@@ -81,17 +83,18 @@ impl Renewal {
             }
             let next =
                 self.hosts.iter().map(|host| host.due).min().and_then(|due| due.duration_since(SystemTime::now()).ok());
-            tokio::time::sleep(next.unwrap_or_default().min(LOOK)).await;
+            tokio::time::sleep(next.unwrap_or_default().min(CLOCK_CHECK_INTERVAL)).await;
         }
     }
 
     async fn renew(&mut self, index: usize) {
         let name = self.hosts[index].name.clone();
-        let certificate = tokio::time::timeout(PATIENCE, self.fetch(&name)).await.unwrap_or(Err(RenewalError::Silent));
+        let certificate =
+            tokio::time::timeout(FETCH_TIMEOUT, self.fetch(&name)).await.unwrap_or(Err(RenewalError::Silent));
         let host = &mut self.hosts[index];
         match certificate {
             Ok(certificate) => {
-                host.take(certificate, &self.held);
+                host.take(certificate, &self.resolver);
                 tracing::info!(host = name, "a certificate was issued");
             }
             Err(error) => {
@@ -103,8 +106,7 @@ impl Renewal {
         }
     }
 
-    /// A certificate that is not due: one that another node with the same directory has put there meanwhile, or a new
-    /// one.
+    /// A certificate that is not due: one that another node has stored in the same directory meanwhile, or a new one.
     async fn fetch(&mut self, host: &str) -> Result<Certificate, RenewalError> {
         let is_good = |certificate: &Certificate| certificate.due > SystemTime::now();
         if let Some(certificate) = self.cache.certificate(host).filter(is_good) {
@@ -112,13 +114,13 @@ impl Renewal {
         }
         let kind = if self.settings.http { ChallengeType::Http01 } else { ChallengeType::TlsAlpn01 };
         let account = self.account().await.map_err(RenewalError::Account)?;
-        let ordered = order(&account, host, kind.clone(), &self.held).await;
+        let ordered = order(&account, host, kind.clone(), &self.resolver).await;
         let ordered = match ordered {
-            Err(error) if error.is_stranger() => {
+            Err(error) if error.is_unknown_account() => {
                 self.cache.forget_account();
                 self.account = None;
                 let account = self.account().await.map_err(RenewalError::Account)?;
-                order(&account, host, kind, &self.held).await
+                order(&account, host, kind, &self.resolver).await
             }
             ordered => ordered,
         };
@@ -130,7 +132,7 @@ impl Renewal {
         Some(certificate).filter(is_good).ok_or(RenewalError::Stale)
     }
 
-    /// The account: the one in use, the kept one, or a new one.
+    /// The account: the one in use, the stored one, or a new one.
     async fn account(&mut self) -> Result<Account, instant_acme::Error> {
         if let Some(account) = &self.account {
             return Ok(account.clone());
@@ -168,15 +170,15 @@ impl Renewal {
     }
 }
 
-/// A fault of ours, as the library tells its own.
+/// Wraps one of this module's errors as an error of the ACME library.
 fn other(error: impl std::error::Error + Send + Sync + 'static) -> instant_acme::Error {
     instant_acme::Error::Other(Box::new(error))
 }
 
 impl Host {
-    fn take(&mut self, certificate: Certificate, held: &CertResolver) {
+    fn take(&mut self, certificate: Certificate, resolver: &CertResolver) {
         self.due = certificate.due;
         self.failures = 0;
-        held.serve(&self.name, certificate.key);
+        resolver.serve(&self.name, certificate.key);
     }
 }

@@ -1,4 +1,4 @@
-//! What handshakes are answered with: certificates by name, and the proofs that an authority is waiting for.
+//! The certificate resolver: certificates by host name, and the answers to the authority's open challenges.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -7,22 +7,22 @@ use rustls::ServerConfig;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-/// The protocol of handshakes that ask for a proof (RFC 8737, section 6.2).
-pub(super) const PROVING: &[u8] = b"acme-tls/1";
+/// The ALPN protocol of challenge handshakes (RFC 8737, section 6.2).
+pub(super) const CHALLENGE_PROTOCOL: &[u8] = b"acme-tls/1";
 
-/// That a name is ours.
+/// The answer to a challenge: it proves that this node controls a host name.
 #[derive(Debug)]
 pub(super) enum Challenge {
-    /// To be shown in a handshake (`tls-alpn-01`).
+    /// Served in a TLS handshake (`tls-alpn-01`).
     Tls(Arc<ServerConfig>),
-    /// To be shown for a request (`http-01`).
+    /// Served to an HTTP request (`http-01`).
     Http { token: String, answer: String },
 }
 
-/// Certificates and proofs, by host in lower case.
+/// Certificates and challenges, by host in lower case.
 #[derive(Debug)]
 pub(super) struct CertResolver {
-    /// The host of clients that name none.
+    /// The host whose certificate clients without SNI get.
     fallback: String,
     all: RwLock<Certificates>,
 }
@@ -30,12 +30,12 @@ pub(super) struct CertResolver {
 #[derive(Debug, Default)]
 struct Certificates {
     certificates: HashMap<String, Arc<CertifiedKey>>,
-    proofs: HashMap<String, Challenge>,
+    challenges: HashMap<String, Challenge>,
 }
 
-/// A proof that is held as long as this lives.
+/// Serves a challenge of a host until the guard is dropped.
 pub(super) struct ChallengeGuard<'a> {
-    held: &'a CertResolver,
+    resolver: &'a CertResolver,
     host: String,
 }
 
@@ -44,32 +44,33 @@ impl CertResolver {
         CertResolver { fallback, all: RwLock::default() }
     }
 
-    /// Serves a certificate from now on.
+    /// Serves this certificate to clients of `host` from now on.
     pub(super) fn serve(&self, host: &str, certificate: Arc<CertifiedKey>) {
         self.write().certificates.insert(host.to_owned(), certificate);
     }
 
-    /// Shows a proof to whoever asks.
-    pub(super) fn prove(&self, host: &str, proof: Challenge) -> ChallengeGuard<'_> {
-        self.write().proofs.insert(host.to_owned(), proof);
-        ChallengeGuard { held: self, host: host.to_owned() }
+    /// Serves the challenge of `host` until the returned guard is dropped.
+    pub(super) fn serve_challenge(&self, host: &str, challenge: Challenge) -> ChallengeGuard<'_> {
+        self.write().challenges.insert(host.to_owned(), challenge);
+        ChallengeGuard { resolver: self, host: host.to_owned() }
     }
 
-    /// What a handshake is answered with that asks for a proof and nothing else.
-    pub(super) fn proof(&self, hello: &ClientHello<'_>) -> Option<Arc<ServerConfig>> {
+    /// The TLS configuration for a `tls-alpn-01` challenge handshake. None = the handshake is not one, or no challenge
+    /// of its host is open.
+    pub(super) fn challenge_config(&self, hello: &ClientHello<'_>) -> Option<Arc<ServerConfig>> {
         let mut protocols = hello.alpn()?;
-        if protocols.next() != Some(PROVING) || protocols.next().is_some() {
+        if protocols.next() != Some(CHALLENGE_PROTOCOL) || protocols.next().is_some() {
             return None;
         }
-        match self.read().proofs.get(&hello.server_name()?.to_ascii_lowercase())? {
+        match self.read().challenges.get(&hello.server_name()?.to_ascii_lowercase())? {
             Challenge::Tls(config) => Some(Arc::clone(config)),
             Challenge::Http { .. } => None,
         }
     }
 
-    /// What a request is answered with that asks for a proof.
-    pub(super) fn answer(&self, wanted: &str) -> Option<String> {
-        self.read().proofs.values().find_map(|proof| match proof {
+    /// The body for an `http-01` request with this token. None = no such challenge is open.
+    pub(super) fn http_answer(&self, wanted: &str) -> Option<String> {
+        self.read().challenges.values().find_map(|challenge| match challenge {
             Challenge::Http { token, answer } if token == wanted => Some(answer.clone()),
             _ => None,
         })
@@ -93,6 +94,6 @@ impl ResolvesServerCert for CertResolver {
 
 impl Drop for ChallengeGuard<'_> {
     fn drop(&mut self) {
-        self.held.write().proofs.remove(&self.host);
+        self.resolver.write().challenges.remove(&self.host);
     }
 }
