@@ -108,8 +108,8 @@ fn unsupported(take: fn(Disposition) -> Option<&'static str>) -> String {
         if let Some(note) = take(unsupported.disposition) {
             let note = if note.is_empty() { String::new() } else { format!(": {note}") };
             let also =
-                if ALSO_REFUSED.contains(&unsupported_key.path) { " (in one case refused, see below)" } else { "" };
-            let _ = writeln!(text, "- {prefix}`{}`{also}{note}", unsupported_key.path);
+                if ALSO_REFUSED.contains(&unsupported.path) { " (in one case refused, see below)" } else { "" };
+            let _ = writeln!(text, "- {prefix}`{}`{also}{note}", unsupported.path);
         }
     }
     text
