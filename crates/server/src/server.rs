@@ -276,7 +276,7 @@ impl Server {
         let registrar = started.map_err(|source| StartError::System { what: "a thread", source })?;
         if let Some(joining) = joining {
             let node = Arc::clone(&node);
-            joining.start(move |incoming| cluster_events::take(&node, incoming))?;
+            joining.start(move |event| cluster_events::handle(&node, event))?;
         }
         let mut threads = Vec::with_capacity(inboxes.len());
         for (id, (inbox, listeners)) in inboxes.into_iter().zip(listeners).enumerate() {

@@ -46,7 +46,7 @@ pub(super) struct Connection {
     /// When it began, tenths of a second of the node's clock.
     pub(super) opened: u32,
     /// What it has sent of what it may.
-    pub(super) allowance: RateLimiter,
+    pub(super) rate_limiter: RateLimiter,
     /// It is not read: it has sent more than that.
     pub(super) is_throttled: bool,
     /// Bytes that it is charged for of the node's memory.

@@ -77,7 +77,7 @@ impl Shard {
     }
 
     /// Gives a session the answer to one of its requests.
-    pub(super) fn give_answer(&mut self, slot: u32, ticket: Ticket, response: Response) {
+    pub(super) fn give_reply(&mut self, slot: u32, ticket: Ticket, response: Response) {
         let work = response.work() as usize;
         let before = self.connections.get(slot).map_or(0, |connection| connection.buffered);
         self.decide(slot, OutputKind::Answer, |session, context| session.answer(ticket, response, context));
@@ -113,7 +113,7 @@ impl Shard {
         let client = &self.node.settings.client;
         let rates = [(commands, client.command_rate_limit), (bytes, client.byte_rate_limit)];
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        let Some(until_us) = connection.allowance.charge(rates, self.now_us) else { return };
+        let Some(until_us) = connection.rate_limiter.charge(rates, self.now_us) else { return };
         if !std::mem::replace(&mut connection.is_throttled, true) {
             self.metrics.throttled.add(1);
             let generation = self.connections.generation(slot);
