@@ -305,8 +305,8 @@ impl Node {
         }
     }
 
-    /// Sends a command to the shard of a client. If the client id is not of this node, the registry hears that the client
-    /// is gone.
+    /// Sends a command to the shard of a client. If the client id is not of this node, the registry hears that the
+    /// client is gone.
     pub(crate) fn command_client(&self, owner: OwnerId, command: ClientCommand) {
         match route(owner, self.shards.len()) {
             Some((shard, slot)) => self.send(shard, Message::Client { owner, slot, command }),
@@ -411,8 +411,8 @@ impl Node {
         Ok(())
     }
 
-    /// Asks every shard the same question, and returns the replies in the order of the shards; a shard that has ended does
-    /// not reply.
+    /// Asks every shard the same question, and returns the replies in the order of the shards; a shard that has ended
+    /// does not reply.
     pub(crate) async fn inspect<T>(&self, mut inspection: impl FnMut(oneshot::Sender<T>) -> Inspection) -> Vec<T> {
         let mut replies = Vec::with_capacity(self.shards.len());
         for shard in 0..self.shards.len() {

@@ -1,6 +1,6 @@
-//! The registry actor: the thread that owns the node's directory of names, groups, presence and calls. It takes messages
-//! from one queue, in batches, and performs the effects that the directory returns. Requests that touch many entries
-//! (walks) wait in queues of their own; the actor serves them a step at a time between batches.
+//! The registry actor: the thread that owns the node's directory of names, groups, presence and calls. It takes
+//! messages from one queue, in batches, and performs the effects that the directory returns. Requests that touch many
+//! entries (walks) wait in queues of their own; the actor serves them a step at a time between batches.
 
 mod steps;
 mod walks;
@@ -119,7 +119,8 @@ struct RegistryActor {
     may_have_changed: bool,
     /// The largest message to another node, as the directory knows it, bytes; 0 = it has not been told yet.
     message_max: usize,
-    /// Nodes whose entries must arrive before this node is settled; None = it is settled, or takes no part in a cluster.
+    /// Nodes whose entries must arrive before this node is settled; None = it is settled, or takes no part in a
+    /// cluster.
     awaited: Option<Vec<Arc<str>>>,
 }
 

@@ -136,8 +136,8 @@ pub(crate) fn load(node: &Node, channel: Arc<str>, behind: (u64, u64)) {
     store.load(channel, behind, options.history_size, millis(options.history_meta_ttl));
 }
 
-/// Begins a new run of a channel, because the run `lost` has lost acknowledged publications. `first`: the first offset of
-/// the new run.
+/// Begins a new run of a channel, because the run `lost` has lost acknowledged publications. `first`: the first offset
+/// of the new run.
 pub(crate) fn begin_run(node: &Node, channel: Arc<str>, lost: u64, first: u64) {
     if let Some(store) = node.store() {
         store.begin_run(channel, lost, first);

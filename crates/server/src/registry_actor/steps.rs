@@ -22,8 +22,8 @@ impl Steps {
         Steps { origin, at: origin, now_ms, suspended: suspended(origin) }
     }
 
-    /// Milliseconds by which the node's clock was set ahead since the last call; None = it was not, or the process stood
-    /// still.
+    /// Milliseconds by which the node's clock was set ahead since the last call; None = it was not, or the process
+    /// stood still.
     pub(super) fn check(&mut self, now_ms: u64) -> Option<u64> {
         let at = Instant::now();
         let passed_ms = at.duration_since(self.at).as_millis() as u64;

@@ -1,5 +1,5 @@
-//! Walks: requests that touch many entries. They wait in queues, one for each client, which the registry actor serves in
-//! turn, a step at a time, after all requests that take one step: messages of other nodes, registrations, counts.
+//! Walks: requests that touch many entries. They wait in queues, one for each client, which the registry actor serves
+//! in turn, a step at a time, after all requests that take one step: messages of other nodes, registrations, counts.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -34,8 +34,8 @@ pub(super) struct Walks {
 }
 
 impl Walks {
-    /// Whether a request has to wait in a queue: a walk does, and what follows a walk of the same client. The requests of
-    /// one client are run in order, except its replies to calls, for which other clients wait.
+    /// Whether a request has to wait in a queue: a walk does, and what follows a walk of the same client. The requests
+    /// of one client are run in order, except its replies to calls, for which other clients wait.
     pub(super) fn must_queue(&self, requester: &Requester, request: &DirectoryRequest) -> bool {
         let is_behind = || {
             !requester.is_backend
@@ -104,8 +104,8 @@ impl Walks {
 }
 
 impl QueuedRequest {
-    /// Whether the request still has an effect: the requester waits for the reply, as far as that is known, or it sends a
-    /// message.
+    /// Whether the request still has an effect: the requester waits for the reply, as far as that is known, or it sends
+    /// a message.
     fn is_wanted(&self) -> bool {
         !matches!(&self.reply_to, ReplyTo::Operation(_, reply) if reply.is_closed())
             || matches!(self.request, DirectoryRequest::Send { .. })

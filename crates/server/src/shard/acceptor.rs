@@ -31,8 +31,8 @@ const LISTENER_TOKENS: [Token; 3] = [Token(usize::MAX), Token(usize::MAX - 1), T
 const PENDING_TOKENS_FROM: usize = 1 << 32;
 /// The most connections accepted in one turn.
 const ACCEPTS_MAX: usize = 32;
-/// Pause of all listeners when a connection can't be accepted and no connection can be closed for it here, milliseconds:
-/// another attempt at once would spin.
+/// Pause of all listeners when a connection can't be accepted and no connection can be closed for it here,
+/// milliseconds: another attempt at once would spin.
 const PAUSE_MS: u64 = 100;
 /// Time between two log lines about connections that can't be accepted, milliseconds.
 const ERROR_REPORT_INTERVAL_MS: u64 = 60_000;
@@ -72,8 +72,8 @@ pub(super) struct Acceptor {
     deadlines: VecDeque<(u64, usize)>,
     /// The token of the next pending connection.
     next_pending: usize,
-    /// When connections that can't be accepted are reported next, Unix milliseconds, and the number of them since the last
-    /// report.
+    /// When connections that can't be accepted are reported next, Unix milliseconds, and the number of them since the
+    /// last report.
     error_report: (u64, u64),
 }
 

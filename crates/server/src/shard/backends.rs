@@ -1,5 +1,5 @@
-//! Channels at home here whose log is in a log backend (JetStream or the store): requests that wait for the backend, and
-//! commands to it.
+//! Channels at home here whose log is in a log backend (JetStream or the store): requests that wait for the backend,
+//! and commands to it.
 
 use std::collections::HashSet;
 use std::sync::Arc;

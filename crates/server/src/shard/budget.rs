@@ -1,9 +1,9 @@
 //! The budget of memory that single connections make the node hold: queues, answers, input that waits. Each shard has a
 //! slice of `node.buffer_max_size`.
 //!
-//! A connection is charged for the memory that only it makes the node hold. From 80 % of the slice on, large answers are refused
-//! with error 111 and new connections with 503. Beyond the slice, the connections with the largest charge end with 3008
-//! until 80 % is left.
+//! A connection is charged for the memory that only it makes the node hold. From 80 % of the slice on, large answers
+//! are refused with error 111 and new connections with 503. Beyond the slice, the connections with the largest charge
+//! end with 3008 until 80 % is left.
 
 use std::cmp::Reverse;
 
@@ -57,7 +57,7 @@ impl Shard {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let now = u32::try_from(connection.buffered_bytes()).unwrap_or(u32::MAX);
         let before = std::mem::replace(&mut connection.buffered, now);
-        self.metrics.buffered_bytes.add(u64::from(now).wrapping_sub(u64::from(before)));
+        self.metrics.buffered_bytes.replace(before.into(), now.into());
     }
 
     /// Ends the connections with the largest charge if they alone have used up the slice.
@@ -67,8 +67,8 @@ impl Shard {
         }
     }
 
-    /// Makes room if connections and HTTP together have used up the slice: first it closes half-open connections, oldest
-    /// first. Called once a tick, because the memory that tasks hold is free only after they have run.
+    /// Makes room if connections and HTTP together have used up the slice: first it closes half-open connections,
+    /// oldest first. Called once a tick, because the memory that tasks hold is free only after they have run.
     pub(super) fn relieve_http(&mut self) {
         if self.buffered() <= self.node.buffer_slice {
             return;

@@ -255,7 +255,7 @@ impl Shard {
         };
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let queued = connection.queue.as_ref().map_or(0, |queue| queue.bytes());
-        self.metrics.queued_bytes.add((queued as u64).wrapping_sub(queued_before as u64));
+        self.metrics.queued_bytes.replace(queued_before as u64, queued as u64);
         if queued > 0 && queued_before == 0 && !connection.transport.link().answers_pings() {
             // From now on the queue shows whether the peer takes bytes.
             connection.socket.end_when_silent(None);
@@ -313,8 +313,8 @@ impl Shard {
         }
     }
 
-    /// Extends the wait for a pong if the pong cannot have arrived: the client has sent other input first, the server does
-    /// not read the connection at the moment, or the ping waits behind output that the client still takes.
+    /// Extends the wait for a pong if the pong cannot have arrived: the client has sent other input first, the server
+    /// does not read the connection at the moment, or the ping waits behind output that the client still takes.
     fn wait_for_pong(&mut self, slot: u32) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let client = &self.node.session.client;
@@ -333,9 +333,9 @@ impl Shard {
         }
     }
 
-    /// Checks a peer that sends no pongs: the system reports that it has gone, as long as its socket takes everything. The
-    /// system's own limit would also end a peer that reads slowly into a small window (tcp(7), TCP_USER_TIMEOUT), so a
-    /// full socket has the limit of answers (`client.answer_timeout`).
+    /// Checks a peer that sends no pongs: the system reports that it has gone, as long as its socket takes everything.
+    /// The system's own limit would also end a peer that reads slowly into a small window (tcp(7), TCP_USER_TIMEOUT),
+    /// so a full socket has the limit of answers (`client.answer_timeout`).
     fn check_silent_peer(&mut self, slot: u32) {
         let Some(connection) = self.connections.get(slot) else { return };
         let client = &self.node.session.client;

@@ -55,8 +55,8 @@ pub(super) enum Closed {
     Nothing,
 }
 
-/// Held by a task that serves a connection: while its client is not known, the connection counts as half-open; while the
-/// task may owe responses, a draining node waits for it.
+/// Held by a task that serves a connection: while its client is not known, the connection counts as half-open; while
+/// the task may owe responses, a draining node waits for it.
 pub(crate) struct Pass {
     node: Arc<Node>,
     shard: ShardId,
@@ -92,8 +92,8 @@ impl Pass {
         }
     }
 
-    /// The last response has been written, and no request is read any more: a draining node need not wait for the end of
-    /// the connection.
+    /// The last response has been written, and no request is read any more: a draining node need not wait for the end
+    /// of the connection.
     pub(crate) fn part(&self) {
         if self.is_awaited.replace(false) {
             self.node.shards[usize::from(self.shard)].leave_awaited();
@@ -150,8 +150,8 @@ impl Shard {
         }
     }
 
-    /// Makes room when the process has no descriptors left. Descriptors are shared by all shards, so the shard with most
-    /// half-open connections closes its oldest: a shard with few would close connections that have only just come.
+    /// Makes room when the process has no descriptors left. Descriptors are shared by all shards, so the shard with
+    /// most half-open connections closes its oldest: a shard with few would close connections that have only just come.
     pub(super) fn make_room(&mut self) -> Closed {
         let own = self.half_open_count();
         let counts = self.node.shards.iter().map(|shard| shard.metrics.half_open.get() as usize).enumerate();
@@ -178,8 +178,7 @@ impl Shard {
 
     /// Publishes the number of half-open connections in the metrics, where the other shards read it too.
     pub(super) fn publish_half_open(&self) {
-        let gauge = &self.metrics.half_open;
-        gauge.add((self.half_open_count() as u64).wrapping_sub(gauge.get()));
+        self.metrics.half_open.set(self.half_open_count() as u64);
     }
 
     /// Closes the oldest half-open connection.

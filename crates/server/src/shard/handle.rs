@@ -1,8 +1,8 @@
 //! The handle of a shard: its mailbox, and the shard itself behind a lock, so that one thread at a time runs it.
 //!
 //! A shard has a thread of its own. Waking that thread costs more than serving most messages, so a thread of another
-//! shard that sends a small message runs the shard inline, if no other thread runs it. No thread blocks: if the shard is
-//! locked, the message stays queued, and the lock holder checks the mailbox again after it has released the lock. No
+//! shard that sends a small message runs the shard inline, if no other thread runs it. No thread blocks: if the shard
+//! is locked, the message stays queued, and the lock holder checks the mailbox again after it has released the lock. No
 //! message is left behind: the sender increments the counter of messages before it tries the lock, the lock holder
 //! reads the counter after it has released the lock, and each side has a fence between the two, so at least one of the
 //! two sees the other (Dekker's algorithm). The shard's own thread asks for the lock in the same way (`is_wanted`).
@@ -89,8 +89,8 @@ impl ShardHandle {
         }
     }
 
-    /// Puts a message into the mailbox, and serves it on the calling thread unless the shard is locked. Only for threads
-    /// of shards, and for messages that take some microseconds to serve.
+    /// Puts a message into the mailbox, and serves it on the calling thread unless the shard is locked. Only for
+    /// threads of shards, and for messages that take some microseconds to serve.
     pub(crate) fn run_inline(&self, message: Message) {
         self.enqueue(message);
         fence(SeqCst);

@@ -38,7 +38,8 @@ struct MinuteCount {
     index: u32,
     /// Channels from this index on have come after the minute.
     end: u32,
-    /// The channel whose visit is under way: its name, the number of its subscribers that are left, and its users so far.
+    /// The channel whose visit is under way: its name, the number of its subscribers that are left, and its users so
+    /// far.
     channel: Option<(Arc<str>, usize, Sketch)>,
     /// Channels without a subscriber here: at home here, or left by the last one. None until the others are counted.
     rest: Option<Vec<Arc<str>>>,
@@ -173,8 +174,8 @@ impl MinuteCount {
     }
 }
 
-/// The hash of a connection's user; of its client id, if it has none, so that each such connection counts by itself. 0 =
-/// there is no connection in this slot.
+/// The hash of a connection's user; of its client id, if it has none, so that each such connection counts by itself. 0
+/// = there is no connection in this slot.
 fn user_of(connections: &Connections, slot: u32) -> u64 {
     connections.get(slot).map_or(0, |connection| match connection.session.user() {
         "" => hash(&connection.session.owner().0),

@@ -424,10 +424,8 @@ impl Shard {
         self.drop_overdue();
         self.channels.expire(self.now_ms);
         self.settle();
-        self.metrics.channels.add((self.channels.len() as u64).wrapping_sub(self.metrics.channels.get()));
-        self.metrics
-            .publications_waiting
-            .add((self.outbox.frames() as u64).wrapping_sub(self.metrics.publications_waiting.get()));
+        self.metrics.channels.set(self.channels.len() as u64);
+        self.metrics.publications_waiting.set(self.outbox.frames() as u64);
         self.publish_half_open();
         self.forget_settled();
         self.drain_some();

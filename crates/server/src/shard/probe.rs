@@ -15,7 +15,8 @@ pub(super) struct ProbeProgress {
 }
 
 impl Shard {
-    /// Pings every connection. The probe ends when each has sent a pong or is closed, after `client.pong_timeout` at most.
+    /// Pings every connection. The probe ends when each has sent a pong or is closed, after `client.pong_timeout` at
+    /// most.
     pub(super) fn probe(&mut self, done: Arc<Probe>) {
         let slots: Vec<u32> = self.connections.slots().collect();
         for slot in &slots {

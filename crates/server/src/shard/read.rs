@@ -69,8 +69,8 @@ impl Shard {
         }
     }
 
-    /// Adds a connection with a new session. Returns its slot; None = the system has no random numbers, or the poller does
-    /// not take the socket. `is_registered`: the poller knows the socket by another token.
+    /// Adds a connection with a new session. Returns its slot; None = the system has no random numbers, or the poller
+    /// does not take the socket. `is_registered`: the poller knows the socket by another token.
     pub(super) fn insert_connection(
         &mut self,
         mut socket: Socket,
@@ -142,8 +142,8 @@ impl Shard {
         self.guarded(slot, |shard, slot| shard.read_some(slot, until_end));
     }
 
-    /// Continues with connections that had more input than one turn allows, and with those whose rate limit lets them go
-    /// on.
+    /// Continues with connections that had more input than one turn allows, and with those whose rate limit lets them
+    /// go on.
     pub(super) fn serve_unread(&mut self) {
         while self.throttled.peek().is_some_and(|Reverse((until_us, ..))| *until_us <= self.now_us) {
             let Some(Reverse((_, slot, generation))) = self.throttled.pop() else { break };
@@ -281,7 +281,8 @@ impl Shard {
     fn serve_event(&mut self, slot: u32, event: FrameEvent<'_>) {
         let Some(connection) = self.connections.get(slot) else { return };
         if connection.stage != Stage::Open {
-            // The server has sent a close frame: only the client's own matters. Its other frames are charged all the same.
+            // The server has sent a close frame: only the client's own matters. Its other frames are charged all the
+            // same.
             return if matches!(event, FrameEvent::Close { .. }) { self.end(slot) } else { self.charge(slot, 1, 0) };
         }
         match event {
@@ -367,7 +368,7 @@ impl Shard {
         decide(&mut connection.session, &mut context);
         let subscriptions = connection.session.subscription_count();
         let has_connected = !was_connected && connection.session.is_connected();
-        self.metrics.subscriptions.add((subscriptions as u64).wrapping_sub(subscriptions_before as u64));
+        self.metrics.subscriptions.replace(subscriptions_before as u64, subscriptions as u64);
         if has_connected {
             self.settle_session(slot);
             self.users.insert(slot, &mut self.connections);
