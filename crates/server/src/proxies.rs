@@ -1,4 +1,5 @@
-//! Whose connection it is. A proxy tells the address of its client; only proxies that the settings trust are believed.
+//! The address of the client of a connection. A proxy tells the address of its client; the server believes only proxies
+//! that the settings trust.
 
 use std::net::IpAddr;
 
@@ -8,7 +9,7 @@ use crate::handshake::Headers;
 
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// A text that is no address and no network.
+/// A text that is neither an address nor a network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no IP address and no network such as 10.0.0.0/8")]
 pub struct BadNetwork(pub String);
@@ -46,7 +47,7 @@ impl Network {
     }
 }
 
-/// The proxies that are believed.
+/// The trusted proxies.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Proxies(Vec<Network>);
 
@@ -66,11 +67,11 @@ impl Proxies {
         self.0.iter().any(|network| network.contains(address))
     }
 
-    /// Who has sent a request with these headers over the connection of `peer`.
+    /// The client that has sent a request with these headers over the connection of `peer`.
     ///
     /// # Errors
     /// `X-Forwarded-For` and `Forwarded` are both there and tell of different clients: a client has written the one
-    /// that the proxy does not write, and nobody can say which one that is.
+    /// that the proxy does not write, and it is unknown which one that is.
     pub(crate) fn client(&self, peer: Remote, headers: &impl Headers) -> Result<Remote, Ambiguous> {
         if self.0.is_empty() || !self.contains(peer.address) {
             return Ok(peer);
@@ -89,8 +90,8 @@ impl Proxies {
         }
     }
 
-    /// Goes from hop to hop, the nearest first, as long as who tells of the next one is a proxy. What can't be read
-    /// ends the way: what stands left of it may be anybody's.
+    /// Goes from hop to hop, the nearest first, as long as a trusted proxy has told the next one. A hop that can't be
+    /// read ends the walk: any client may have written the text to its left.
     fn walk(&self, peer: Remote, hops: impl Iterator<Item = Option<IpAddr>>) -> Remote {
         // A proxy that tells of nobody speaks for somebody who may be anywhere.
         let mut client = Remote { is_loopback: false, ..peer };
@@ -110,23 +111,23 @@ impl Proxies {
     }
 }
 
-/// Who is at the other end.
+/// The client at the other end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Remote {
     /// The address that counts for limits and logs.
     pub(crate) address: IpAddr,
-    /// It is on this machine.
+    /// Whether it is on this machine.
     pub(crate) is_loopback: bool,
 }
 
 impl Remote {
-    /// Whoever has this address.
+    /// The client of this address.
     pub(crate) fn of(address: IpAddr) -> Self {
         let address = address.to_canonical();
         Remote { address, is_loopback: address.is_loopback() }
     }
 
-    /// Somebody behind the proxy that has this address; nobody says who.
+    /// A client of unknown address behind the proxy of this address.
     pub(crate) fn unknown_behind(proxy: IpAddr) -> Self {
         Remote { address: proxy.to_canonical(), is_loopback: false }
     }
