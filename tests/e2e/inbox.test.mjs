@@ -104,7 +104,7 @@ test('clients send so too, names move with their letters, and what nobody comes 
   assert.ok(data.id);
   await sender.client.rpc('registry.send', { name: 'away/phone', data: { hello: 2 }, store_for: 60 });
   await assert.rejects(sender.client.rpc('registry.send', { name: 'anybody', data: 1, store_for: 60 }), { code: 103 }, 'not for any name');
-  await eventually(async () => (await metric('touchline_store_letters_expired')) === 1, 'one that has expired');
+  await eventually(async () => (await metric('touchline_store_inbox_messages_expired')) === 1, 'one that has expired');
   const away = await device('away', 'away/phone');
   await eventually(() => away.given.length === 1, 'the message');
   assert.equal(away.given[0].from.user, 'sender');

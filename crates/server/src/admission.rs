@@ -1,4 +1,4 @@
-//! Who may come in: limits on new client connections that hold for the whole node. Each that is off costs one
+//! Admission control: limits on new client connections that hold for the whole node. A limit that is off costs one
 //! comparison.
 
 use std::collections::HashMap;
@@ -9,25 +9,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::node::Node;
 use crate::proxies::Remote;
 
-/// A client that may come in.
+/// An admitted client.
 #[derive(Debug)]
 pub(crate) struct Admission {
     pub(crate) is_loopback: bool,
-    /// Its place among the connections of its address, where these are limited.
+    /// Its slot among the connections of its address; None = these are not limited.
     pub(crate) place: Option<AddressSlot>,
 }
 
-/// Why a client may not.
+/// Why a client is not admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Denial {
-    /// The node drains, or holds as many connections as it may, or takes no more in this second.
+    /// The node drains, holds as many connections as it may, or admits no more in this second.
     Full,
     /// Its address has as many connections as it may.
     Address,
 }
 
 impl Node {
-    /// Lets a client in, or says why not.
+    /// Admits a client.
     ///
     /// # Errors
     /// See [`Denial`].
@@ -55,10 +55,10 @@ impl Node {
     }
 }
 
-/// What of a second's worth may come at once, microseconds.
+/// The burst of connections, as time at their rate, microseconds.
 const BURST_US: u64 = 1_000_000;
 
-/// What the entries of a node have in common.
+/// The limits of a node that all new connections share.
 #[derive(Debug, Default)]
 pub(crate) struct AdmissionControl {
     places: Arc<AddressSlots>,
@@ -66,16 +66,15 @@ pub(crate) struct AdmissionControl {
     pub(crate) handshakes: Rate,
 }
 
-/// Something that may happen so often in a second, counted by all threads together: the generic cell rate algorithm
-/// (ITU-T I.371).
+/// A rate limiter that all threads share: the generic cell rate algorithm (ITU-T I.371).
 #[derive(Debug, Default)]
 pub(crate) struct Rate {
-    /// When what has happened is made up for, nanoseconds of the node's clock.
+    /// When the rate has made up for what has been taken, nanoseconds of the node's clock.
     due_ns: AtomicU64,
 }
 
 impl Rate {
-    /// How long until it may happen, microseconds; none = it may now.
+    /// How long until the next [`take`](Self::take) succeeds, microseconds; None = it succeeds now.
     pub(crate) fn wait(&self, limit: usize, burst_us: u64, now_us: u64) -> Option<u64> {
         if limit == 0 {
             return None;
@@ -85,10 +84,10 @@ impl Rate {
         (due_ns > allowed_ns).then(|| (due_ns - allowed_ns).div_ceil(1_000))
     }
 
-    /// Lets it happen once. `limit` in a second, 0 = any number; of these, what fits into `burst_us` at once, and
-    /// always one.
+    /// Takes one. `limit`: how many per second, 0 = unlimited; as many as fit into `burst_us` (microseconds) may be
+    /// taken at once, and always one.
     ///
-    /// False = it may not now.
+    /// False = the limit refuses it now.
     pub(crate) fn take(&self, limit: usize, burst_us: u64, now_us: u64) -> bool {
         if limit == 0 {
             return true;
@@ -102,13 +101,13 @@ impl Rate {
     }
 }
 
-/// What one costs, and up to when costs may be run up, nanoseconds.
+/// The cost of one, and how far costs may run ahead of the clock, nanoseconds.
 fn bounds(limit: usize, burst_us: u64, now_us: u64) -> (u64, u64) {
     let each_ns = (1_000_000_000 / limit as u64).max(1);
     (each_ns, now_us.saturating_mul(1_000).saturating_add(burst_us.saturating_mul(1_000).max(each_ns)))
 }
 
-/// How many connections each address has. It holds addresses of connections only, so it is as large as they are many.
+/// The number of connections of each address. It holds only addresses with connections.
 #[derive(Debug, Default)]
 struct AddressSlots {
     taken: Mutex<HashMap<IpAddr, usize>>,
@@ -130,7 +129,7 @@ impl AddressSlots {
     }
 }
 
-/// A connection among those of its address, until it is dropped.
+/// One connection's slot among those of its address; dropped, it is free again.
 #[derive(Debug)]
 pub(crate) struct AddressSlot {
     places: Arc<AddressSlots>,
@@ -138,7 +137,7 @@ pub(crate) struct AddressSlot {
 }
 
 impl AddressSlot {
-    /// The address, of IPv6 its /64.
+    /// The address; of IPv6 its /64.
     pub(crate) fn address(&self) -> IpAddr {
         self.address
     }

@@ -1,26 +1,26 @@
-//! What kind of program a client is, by what it says of itself.
+//! The kind of a client's program, by its `User-Agent`.
 
 use hyper::header::USER_AGENT;
 
 use crate::handshake::Headers;
 
-/// A kind of programs.
+/// A kind of program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Agent {
-    /// It does not say.
+    /// The client does not tell.
     Unknown,
-    /// A browser on a desk.
+    /// A browser on a desktop.
     Desktop,
-    /// A browser, or an application, in somebody's hand.
+    /// A browser or an application on a phone or tablet.
     Mobile,
-    /// A program that looks at the web by itself.
+    /// A crawler.
     Bot,
     /// Any other program.
     Library,
 }
 
 impl Agent {
-    /// By a request's `User-Agent`.
+    /// The kind by a request's `User-Agent`.
     pub(crate) fn of(headers: &impl Headers) -> Self {
         let Some(says) = headers.value(&USER_AGENT) else { return Agent::Unknown };
         let says = says.to_ascii_lowercase();
@@ -43,7 +43,7 @@ impl Agent {
         }
     }
 
-    /// As it stands in the statistics.
+    /// The name in the statistics.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Agent::Unknown => "unknown",
@@ -64,7 +64,8 @@ mod tests {
         for (says, agent) in [
             ("Mozilla/5.0 (X11; Linux x86_64; rv:130.0) Gecko/20100101 Firefox/130.0", Agent::Desktop),
             (
-                "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 Mobile/15E148 Safari/604.1",
+                "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 Mobile/15E148 \
+                 Safari/604.1",
                 Agent::Mobile,
             ),
             ("okhttp/4.12.0", Agent::Mobile),

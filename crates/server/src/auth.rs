@@ -27,7 +27,7 @@ const P256: &str = "1.2.840.10045.3.1.7";
 const P384: &str = "1.3.132.0.34";
 const P521: &str = "1.3.132.0.35";
 
-/// What verifies signatures.
+/// A key that verifies signatures.
 enum Key {
     Library(Box<(Validation, DecodingKey)>),
     /// ES512, which the library does not know.
@@ -77,7 +77,7 @@ impl Key {
         }
     }
 
-    /// Whether it is a secret that both sides have.
+    /// Whether it is a shared secret.
     fn is_secret(&self) -> bool {
         matches!(self, Key::Library(known) if known.0.algorithms.contains(&Algorithm::HS256))
     }
@@ -85,7 +85,7 @@ impl Key {
     /// The claims of a token that this key has signed.
     ///
     /// # Errors
-    /// Why it has not.
+    /// Why the key has not signed it.
     fn claims(&self, token: &str) -> Result<Box<RawValue>, Unsigned> {
         #[derive(Deserialize)]
         struct Head {
@@ -129,7 +129,7 @@ struct Keys {
     issuer: String,
 }
 
-/// Claims that say whether a token is good now, for us.
+/// The claims that decide whether a token is valid now, for this server.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Registered {
@@ -195,7 +195,8 @@ impl Keys {
                 Err(Unsigned::OtherAlgorithm) => {}
                 Err(Unsigned::OtherKey) => {
                     cause = if key.is_secret() {
-                        "the signature of the token does not match the configured key (a secret is used as text, not as base64)"
+                        "the signature of the token does not match the configured key \
+                         (a secret is used as text, not as base64)"
                     } else {
                         "the signature of the token does not match the configured key"
                     };
@@ -218,13 +219,13 @@ fn misshapen(claims: &RawValue) -> &'static str {
     }
 }
 
-/// Whether the header names extensions that must be understood (`crit`): we know none, so the token has to be refused
-/// (RFC 7515, 4.1.11).
+/// Whether the header names extensions that must be understood (`crit`): this server knows none, so the token is
+/// refused (RFC 7515, 4.1.11).
 ///
 /// # Errors
 /// [`TokenError::Invalid`] when there is no header.
 fn has_critical(token: &str) -> Result<bool, TokenError> {
-    /// There, whatever its value.
+    /// Present, whatever its value.
     #[derive(Default)]
     struct Present(bool);
     impl<'de> Deserialize<'de> for Present {
@@ -242,7 +243,7 @@ fn has_critical(token: &str) -> Result<bool, TokenError> {
     Ok(head.crit.0)
 }
 
-/// Only the signature is the library's to check: times are judged by the node's clock.
+/// The library checks the signature only: the server checks times by the node's clock.
 fn validation(algorithms: &[Algorithm]) -> Validation {
     let mut rules = Validation::new(algorithms[0]);
     rules.algorithms = algorithms.to_vec();
@@ -297,13 +298,13 @@ impl Verifier for TokenVerifier {
     }
 }
 
-/// Says whether a server with these settings would take a token at a time (Unix seconds), as a connection token or as a
-/// subscription token.
+/// Tells whether a server with these settings would accept a token at a time (Unix seconds), as a connection token or
+/// as a subscription token.
 ///
-/// Gives the user that it names.
+/// Returns the user that the token names.
 ///
 /// # Errors
-/// Why it would not; never with anything of the token or of a key.
+/// Why it would not; the text contains no part of the token or of a key.
 pub fn check_token(
     client: &ClientSettings,
     token: &str,
@@ -319,7 +320,7 @@ pub fn check_token(
     }
 }
 
-/// Compares secrets in a time that does not tell where they differ.
+/// Compares secrets in a time that does not depend on where they differ.
 pub(crate) fn is_same_secret(shown: &[u8], secret: &[u8]) -> bool {
     aws_lc_rs::constant_time::verify_slices_are_equal(shown, secret).is_ok()
 }
@@ -389,7 +390,8 @@ mod tests {
     #[test]
     fn a_key_of_a_curve_that_signs_no_tokens_is_refused() {
         // secp256k1, of `openssl ecparam -name secp256k1 -genkey | openssl ec -pubout`.
-        let unknown = "MFYwEAYHKoZIzj0CAQYFK4EEAAoDQgAEAAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIjJCUmJygpKissLS4vMDEyMzQ1Njc4OTo7PD0+Pw==";
+        let unknown = "MFYwEAYHKoZIzj0CAQYFK4EEAAoDQgAEAAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8gISIj\
+            JCUmJygpKissLS4vMDEyMzQ1Njc4OTo7PD0+Pw==";
         assert!(with_key(format!("-----BEGIN PUBLIC KEY-----\n{unknown}\n-----END PUBLIC KEY-----\n")).is_err());
         assert!(with_key("nonsense".into()).is_err());
     }
@@ -397,8 +399,9 @@ mod tests {
     #[test]
     fn a_key_that_can_verify_nothing_is_refused_by_its_name() {
         // Made by `openssl genrsa 1024 | openssl rsa -pubout`.
-        let short = "MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQC475bVStBPOB4qqQYikiVCUWOTLDk1JTOMx66KzZF0yhG8UkCAdWNBFD2Z//Bkcqrz\
-            kngcI2pc8krlufu57L+ytq+FsFfh+sIvrlH/hZazW9BwULLjqBFvo+XkeKanRPanqcpJlYqWOgDVgISuTkyiMq5NUaYX4B4rXchi0TsGcwIDAQAB";
+        let short = "MIGfMA0GCSqGSIb3DQEBAQUAA4GNADCBiQKBgQC475bVStBPOB4qqQYikiVCUWOTLDk1JTOMx66KzZF0yhG8UkCAdWNBFD2Z//\
+            BkcqrzkngcI2pc8krlufu57L+ytq+FsFfh+sIvrlH/hZazW9BwULLjqBFvo+XkeKanRPanqcpJlYqWO\
+            gDVgISuTkyiMq5NUaYX4B4rXchi0TsGcwIDAQAB";
         let short = format!("-----BEGIN PUBLIC KEY-----\n{short}\n-----END PUBLIC KEY-----\n");
         let long = RsaKeyPair::generate(KeySize::Rsa2048).expect("the system has randomness");
         let der: PublicKeyX509Der<'_> = long.public_key().as_der().expect("a key has a form");

@@ -205,8 +205,8 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
-        /// Whatever the system's clock does, and whenever threads look: nobody sees the time go back, and when the system's clock is left
-        /// alone it is met.
+        /// Whatever the system's clock does, and whenever threads look: no thread sees the time go back, and the node's
+        /// clock meets a system's clock that is left alone.
         #[test]
         fn it_never_goes_back_and_comes_to_the_systems_time(
             jumps in prop::collection::vec((-600_000_000i64..600_000_000, 1u64..40_000_000), 1..6), written in 1u64..20,

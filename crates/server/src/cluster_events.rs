@@ -1,4 +1,4 @@
-//! A node as a part of a cluster: how it joins, and where what comes in goes.
+//! How a node joins a cluster, and what it does with the events of the cluster.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -15,10 +15,10 @@ use crate::server::StartError;
 use crate::settings::Settings;
 use crate::tls::{TlsError, read_pem};
 
-/// Prepares to join, if the settings want that.
+/// Prepares to join a cluster. None = the settings name none.
 ///
 /// # Errors
-/// When they can't be used.
+/// When the settings of the cluster can't be used.
 pub(crate) fn join(
     settings: &Settings,
     (id, started_ms): (&str, u64),
@@ -31,7 +31,7 @@ pub(crate) fn join(
     Ok(Some(join_cluster(joining(settings, id, started_ms, scopes)?)?))
 }
 
-/// How to join.
+/// The settings of the cluster crate, from those of the server. `started_ms`: when the node started, Unix milliseconds.
 ///
 /// # Errors
 /// When the credentials can't be read.
@@ -78,28 +78,28 @@ pub(crate) fn joining(
 /// The first byte of a message with a client's commands; those of directories are JSON.
 const EMULATED: u8 = b'E';
 
-/// A message with the commands of a client of another node.
-pub(crate) fn emulated(seal: &str, commands: &[u8]) -> Vec<u8> {
-    [&[EMULATED], seal.as_bytes(), b"\n", commands].concat()
+/// A message with commands for a client of another node. `session`: its signed client id.
+pub(crate) fn emulated(session: &str, commands: &[u8]) -> Vec<u8> {
+    [&[EMULATED], session.as_bytes(), b"\n", commands].concat()
 }
 
-/// Seal and commands.
+/// The signed client id and the commands of such a message; None = it is malformed.
 fn read_emulated(message: &[u8]) -> Option<(&str, &[u8])> {
     let rest = message.strip_prefix(&[EMULATED])?;
     let end = rest.iter().position(|byte| *byte == b'\n')?;
     Some((std::str::from_utf8(&rest[..end]).ok()?, &rest[end + 1..]))
 }
 
-/// The epoch of channels in one life of their stream.
+/// The epoch of the channels in one run of their stream.
 pub(crate) fn epoch_of(StreamRun { epoch, run }: StreamRun) -> Epoch {
     let epoch = Epoch::from_bits(epoch);
     if run == 0 { epoch } else { epoch.in_run(run) }
 }
 
-/// Hands on what other nodes say.
-pub(crate) fn take(node: &Node, incoming: ClusterEvent) {
+/// Forwards an event of the cluster to the shards or the registry.
+pub(crate) fn handle(node: &Node, event: ClusterEvent) {
     let to_channel = |channel: ChannelName, request: Request| node.send_home(channel, request);
-    match incoming {
+    match event {
         ClusterEvent::Joined(nodes) => {
             node.set_version_conflict(None);
             node.is_settled.store(false, Relaxed);
@@ -116,9 +116,9 @@ pub(crate) fn take(node: &Node, incoming: ClusterEvent) {
                 node.is_settled.store(false, Relaxed);
                 node.send_to_registry(RegistryMessage::Parted);
             }
-            // Another reason than that the link is gone is told anew.
+            // A fault that outlasts the change of the link is reported again.
             node.set_stream_fault(String::new());
-            // Shards first: whoever sees that the node is cut off, and publishes then, reaches its subscribers.
+            // Shards first: a client that sees that the node is cut off, and publishes then, reaches the subscribers.
             node.send_to_shards(|| Message::Linked(is_linked));
             node.is_linked.store(is_linked, Relaxed);
         }
@@ -127,8 +127,8 @@ pub(crate) fn take(node: &Node, incoming: ClusterEvent) {
             node.send_to_registry(RegistryMessage::ScopeMessage { scope, message })
         }
         ClusterEvent::DirectoryMessage { message, .. } if message.first() == Some(&EMULATED) => {
-            if let Some((seal, commands)) = read_emulated(&message) {
-                node.emulate(seal, &node.id, message.slice_ref(commands));
+            if let Some((session, commands)) = read_emulated(&message) {
+                node.emulate(session, &node.id, message.slice_ref(commands));
             }
         }
         ClusterEvent::DirectoryMessage { from, message } => {

@@ -1,4 +1,4 @@
-//! Who is connected to a node, counted and not listed: each user once, on however many shards.
+//! The number of users connected to a node: each user counts once, on however many shards.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -6,11 +6,11 @@ use std::sync::{Mutex, PoisonError};
 
 use hashbrown::HashTable;
 
-/// Parts with a lock each, so that shards seldom wait for each other.
+/// The number of parts of the table, each with a lock, so that shards seldom wait for each other.
 const PARTS: usize = 1_024;
 
-/// Counts the users of a node. Of a user only a hash is kept, 42 bits: of a million users about one in ten nodes has
-/// two that are taken for one. A node with one shard keeps nothing at all.
+/// Counts the users of a node. It keeps only a hash of each user, 42 bits: with a million users, on about one node of
+/// ten two users count as one. A node with one shard keeps no table.
 #[derive(Debug)]
 pub(crate) struct ConnectedUsers {
     hasher: RandomState,
@@ -26,12 +26,12 @@ impl ConnectedUsers {
         ConnectedUsers { hasher: RandomState::new(), parts, users: AtomicU64::new(0) }
     }
 
-    /// Users with a connection to any shard.
+    /// The number of users with a connection to any shard.
     pub(crate) fn users(&self) -> u64 {
         self.users.load(Relaxed)
     }
 
-    /// A user's first connection to a shard is there.
+    /// Counts a user's first connection to a shard.
     pub(crate) fn enter(&self, user: &str) {
         let is_new = self.with(user, |part, mark| {
             let is_new = part.find(spread(mark), |other| *other == mark).is_none();
@@ -41,7 +41,7 @@ impl ConnectedUsers {
         self.users.fetch_add(is_new.unwrap_or(true).into(), Relaxed);
     }
 
-    /// A user's last connection to a shard is gone.
+    /// Counts the end of a user's last connection to a shard.
     pub(crate) fn leave(&self, user: &str) {
         let is_gone = self.with(user, |part, mark| {
             if let Ok(entry) = part.find_entry(spread(mark), |other| *other == mark) {
@@ -55,17 +55,17 @@ impl ConnectedUsers {
         self.users.fetch_sub(is_gone.unwrap_or(true).into(), Relaxed);
     }
 
-    fn with<T>(&self, user: &str, look: impl FnOnce(&mut HashTable<u32>, u32) -> T) -> Option<T> {
+    fn with<T>(&self, user: &str, change: impl FnOnce(&mut HashTable<u32>, u32) -> T) -> Option<T> {
         if self.parts.is_empty() {
             return None;
         }
         let hash = self.hasher.hash_one(user);
         let part = &self.parts[hash as usize % PARTS];
-        Some(look(&mut part.lock().unwrap_or_else(PoisonError::into_inner), (hash >> 32) as u32))
+        Some(change(&mut part.lock().unwrap_or_else(PoisonError::into_inner), (hash >> 32) as u32))
     }
 }
 
-/// The table wants its bits all over 64.
+/// Spreads a mark over 64 bits, because the table uses the high bits too.
 fn spread(mark: u32) -> u64 {
     u64::from(mark).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
@@ -76,24 +76,24 @@ mod tests {
 
     #[test]
     fn a_user_counts_once_until_it_has_left_every_shard() {
-        let people = ConnectedUsers::new(4);
+        let users = ConnectedUsers::new(4);
         for user in ["ann", "ann", "bob", ""] {
-            people.enter(user);
+            users.enter(user);
         }
-        assert_eq!(people.users(), 3);
-        people.leave("ann");
-        assert_eq!(people.users(), 3);
-        people.leave("ann");
-        people.leave("");
-        assert_eq!(people.users(), 1);
+        assert_eq!(users.users(), 3);
+        users.leave("ann");
+        assert_eq!(users.users(), 3);
+        users.leave("ann");
+        users.leave("");
+        assert_eq!(users.users(), 1);
     }
 
     #[test]
-    fn one_shard_alone_says_who_is_new() {
-        let people = ConnectedUsers::new(1);
-        people.enter("ann");
-        people.enter("bob");
-        people.leave("ann");
-        assert_eq!(people.users(), 1);
+    fn a_node_with_one_shard_counts_without_a_table() {
+        let users = ConnectedUsers::new(1);
+        users.enter("ann");
+        users.enter("bob");
+        users.leave("ann");
+        assert_eq!(users.users(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! Patterns of channel names and of origins, in the forms that Centrifugo takes.
+//! Patterns of channel names and of origins, in the syntax that Centrifugo accepts.
 
 use regex::{Regex, RegexBuilder};
 
@@ -23,7 +23,7 @@ impl Glob {
         RegexBuilder::new(&expression).dot_matches_new_line(true).size_limit(COMPILED_SIZE).build().ok().map(Glob)
     }
 
-    /// Whether the whole text fits.
+    /// Whether the whole text matches.
     pub(crate) fn fits(&self, text: &str) -> bool {
         self.0.is_match(text)
     }

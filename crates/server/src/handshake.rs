@@ -1,4 +1,4 @@
-//! The WebSocket handshake (RFC 6455 section 4.2), whoever has parsed the request: hyper, or the shard itself.
+//! The WebSocket handshake (RFC 6455 section 4.2) of a request that hyper or the shard itself has parsed.
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use base64::Engine;
@@ -19,7 +19,7 @@ use crate::node::Node;
 use crate::proxies::{Ambiguous, Remote};
 use crate::transport::Transport;
 
-/// RFC 6455 section 1.3.
+/// The GUID of the handshake (RFC 6455 section 1.3).
 const GUID: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// The subprotocols that clients may offer.
 const JSON: &str = "centrifuge-json";
@@ -32,7 +32,7 @@ pub(crate) trait Headers {
     /// The values of a field, in order.
     fn values<'a>(&'a self, name: &HeaderName) -> impl Iterator<Item = &'a [u8]>;
 
-    /// The first value of a field.
+    /// The first value of a field; None = the field is missing.
     fn value<'a>(&'a self, name: &HeaderName) -> Option<&'a [u8]> {
         self.values(name).next()
     }
@@ -60,10 +60,10 @@ impl Headers for &[httparse::Header<'_>] {
 
 /// A handshake that is granted.
 pub(crate) struct Granted {
-    /// What proves that the server has understood the handshake.
+    /// The value of `Sec-WebSocket-Accept`, which proves that the server has understood the handshake.
     pub(crate) accept_key: String,
     pub(crate) subprotocol: Option<&'static str>,
-    /// The form in which messages leave.
+    /// The encoding and framing of messages.
     pub(crate) wire: Wire,
     pub(crate) admission: Admission,
 }
@@ -75,17 +75,17 @@ impl Granted {
     }
 }
 
-/// How a client comes in.
+/// What a client and the server have negotiated.
 #[derive(Debug)]
 pub(crate) struct Negotiated {
     pub(crate) transport: Transport,
-    /// The form in which messages leave.
+    /// The encoding and framing of messages.
     pub(crate) wire: Wire,
     pub(crate) agent: Agent,
     pub(crate) admission: Admission,
 }
 
-/// The WebSocket endpoint of a path, if it is served.
+/// The transport of a WebSocket endpoint; None = no endpoint is served at this path.
 pub(crate) fn transport_of(node: &Node, path: &str) -> Option<Transport> {
     let (duplex, listening) = (&node.settings.websocket, &node.settings.uni_websocket);
     let listening_path =
@@ -97,7 +97,7 @@ pub(crate) fn transport_of(node: &Node, path: &str) -> Option<Transport> {
     }
 }
 
-/// Why one is not.
+/// Why a handshake is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HandshakeRefusal {
     /// It asks for no upgrade to WebSocket.
@@ -106,7 +106,7 @@ pub(crate) enum HandshakeRefusal {
     Version,
     /// The key is not 16 bytes in base64.
     Key,
-    /// The host of the request is none, or not allowed.
+    /// The host of the request is not valid, or not allowed.
     Host(HostRefusal),
     /// The page's origin is not allowed.
     Origin,
@@ -114,7 +114,7 @@ pub(crate) enum HandshakeRefusal {
     Full,
     /// Its address has as many connections as it may.
     Address,
-    /// Nobody can say whose address counts.
+    /// The address of the client is ambiguous: two headers of proxies name different clients.
     Ambiguous,
 }
 
@@ -133,7 +133,7 @@ impl From<Ambiguous> for HandshakeRefusal {
     }
 }
 
-/// Grants the handshake of a `GET` request of HTTP/1.1 that has come over the connection of `peer`, or says why not.
+/// Grants the handshake of a `GET` request of HTTP/1.1 that has come over the connection of `peer`.
 pub(crate) fn examine(
     node: &Node,
     peer: Remote,

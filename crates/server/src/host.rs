@@ -1,4 +1,4 @@
-//! Which host a request is for (RFC 9112 section 3.2), and whether this node answers for it:
+//! The host that a request is for (RFC 9112 section 3.2), and whether this node serves it:
 //! `http_server.allowed_hosts`. A page whose own name has been pointed at this node's address comes with that name as
 //! the host, so a list of names keeps such pages out.
 
@@ -12,7 +12,7 @@ use crate::origin;
 /// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum HostRefusal {
-    /// There is no `Host`, or more than one, or it is no host.
+    /// There is no `Host`, or more than one, or it is not valid.
     Malformed,
     /// The host is not in `http_server.allowed_hosts`.
     NotAllowed,
@@ -45,7 +45,7 @@ pub(crate) fn check(
     if are_allowed && (is_told || allowed.is_empty()) { Ok(()) } else { Err(HostRefusal::NotAllowed) }
 }
 
-/// Whether the text may be a host with or without a port; empty is one too.
+/// Whether the text may be a host with or without a port; an empty text may.
 fn is_host(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+;=:[]".contains(&byte))
 }

@@ -1,5 +1,5 @@
-//! All that can reach a shard from elsewhere. Each shard has one inbox, served in order; it is the only door to the
-//! shard's state.
+//! The messages that reach a shard from other threads. Each shard has one mailbox, served in order; no other way leads
+//! to the shard's state.
 
 use std::sync::Arc;
 
@@ -22,90 +22,93 @@ use crate::shard::AcceptedSocket;
 
 /// A message to a shard.
 pub(crate) enum Message {
-    /// A client whose socket is its session's from now on.
+    /// A connection whose handshake HTTP has finished: from now on the shard serves it.
     Adopt(Box<AdoptedConnection>),
-    /// A connection of which a proxy has told whose it is.
+    /// A connection whose client address a trusted proxy has told (PROXY protocol).
     Introduced { socket: std::net::TcpStream, remote: Remote, side: Side, is_for_lines: bool },
-    /// To the home of a channel.
-    Request { channel: ChannelName, request: Request, asker: ReplyTo },
-    /// From the home of a channel to a session of this shard.
-    Answer { connection: ConnectionId, ticket: Ticket, response: Response },
-    /// To an operation that waits on this shard's thread, which alone wakes it without a system call.
-    Reply { reply: oneshot::Sender<Response>, response: Response },
-    /// From the home of a channel to its subscribers here. The time is when it was accepted, microseconds of the node's
-    /// clock.
+    /// A request to the home of a channel.
+    Request { channel: ChannelName, request: Request, reply_to: ReplyTo },
+    /// A reply from the home of a channel, or from the registry, to a session of this shard.
+    SessionReply { connection: ConnectionId, ticket: Ticket, response: Response },
+    /// A reply to an operation that waits on this shard's thread: only that thread wakes it without a system call.
+    OperationReply { reply: oneshot::Sender<Response>, response: Response },
+    /// From the home of a channel to its subscribers on this shard. `accepted_us`: when the home accepted the
+    /// publication, microseconds of the node's clock.
     Delivery { delivery: Delivery, accepted_us: u64 },
-    /// From the server API, to every connection of a user.
+    /// A command of the server API for the connections of one user.
     User(Box<UserCommand>),
-    /// Whether the cluster can be reached.
+    /// Whether NATS can be reached, after a change.
     Linked(bool),
-    /// Other nodes may have stored publications that nobody told of.
+    /// Other nodes may have stored publications without a notification: check all channels.
     CatchUp,
-    /// The cluster keeps more of this namespace than before.
+    /// The stream of this namespace holds publications that this node has not received: check its channels.
     Advanced(NamespaceName),
-    /// Something that another node wants every node to do.
+    /// An operation that another node broadcasts to every node. `reply`: called with the result; None = no reply is
+    /// expected.
     Broadcast { message: Bytes, reply: Option<Box<dyn FnOnce(Vec<u8>) + Send>> },
-    /// To one client, if it is still there.
-    Client { owner: OwnerId, slot: u32, order: ClientCommand },
-    /// One push for many clients, each with its slot, those that are still there.
+    /// A command for one client, if it is still connected. `slot`: where its connection was.
+    Client { owner: OwnerId, slot: u32, command: ClientCommand },
+    /// One push for many clients, each with its slot; clients that are gone do not get it.
     PushMany { clients: Vec<(OwnerId, u32)>, push: Arc<EncodedPush> },
-    /// From the server API, about the shard as a whole.
+    /// A question of the server API about the shard as a whole.
     Inspect(Inspection),
-    /// Find out which connections live: each is sent a ping, and the dead ones are closed.
+    /// Find out which connections are alive: the shard pings each, and closes the dead ones.
     Probe(Arc<Probe>),
-    /// From a shard that has no descriptor left: close so many of the oldest connections whose client has not connected
-    /// yet.
-    MakeRoom { closes: usize, asker: ShardId },
-    /// The answer: they are closed, or will be when their tasks run.
+    /// From a shard that cannot accept for want of file descriptors: close the oldest `closes` connections whose client
+    /// has not connected yet.
+    MakeRoom { closes: usize, from: ShardId },
+    /// The reply to `MakeRoom`: they are closed, or will be when their tasks run.
     RoomIsMade,
-    /// Tell the clients to go, spread over a time.
+    /// Disconnect the clients, spread over `over_ms` milliseconds. `done` is told when all are gone.
     Drain { over_ms: u64, done: oneshot::Sender<()> },
 }
 
-/// A client that comes in.
+/// A connection that HTTP hands over to the shard.
 pub(crate) struct AdoptedConnection {
     pub(crate) socket: AcceptedSocket,
     pub(crate) negotiated: Negotiated,
-    /// What is written before anything else.
+    /// Bytes written before anything else; empty = none.
     pub(crate) response_head: Bytes,
-    /// What the client has sent already: bytes of the socket, or the commands of its request.
+    /// Input that was read before the hand-over: bytes of the socket, or the commands of the request.
     pub(crate) prefix: Bytes,
-    /// The user whom its certificate names.
+    /// The user that the client's certificate names; None = it names none, or there is no certificate.
     pub(crate) user: Option<String>,
 }
 
-/// Who gets the answer to a request.
+/// Where the reply to a request goes.
 pub(crate) enum ReplyTo {
+    /// To a session, with the ticket that it gave the request.
     Session(ConnectionId, Ticket),
-    /// An operation, and the shard on whose thread it waits.
+    /// To an operation, and the shard on whose thread it waits; None = it does not wait on a shard's thread.
     Operation(Option<ShardId>, oneshot::Sender<Response>),
-    Nobody,
+    /// The reply is dropped.
+    Discard,
 }
 
-/// What one client is to be given, or made to do.
+/// A command for one client.
 pub(crate) enum ClientCommand {
-    /// A message, JSON.
+    /// Push a message, JSON.
     Push(Vec<u8>),
-    /// A call of this number: a message, JSON, without the number.
+    /// Push a call of this number. `message`: JSON without the number.
     Call { call: u64, message: Bytes },
-    /// Commands that it has sent by another request.
+    /// Run commands that the client has sent by another request (`/emulation`).
     Commands(Bytes),
-    /// The end of its connection.
+    /// End its connection.
     Disconnect(Disconnect),
-    /// Something of the registry, in its name.
-    Act { ask: DirectoryRequest, asker: ReplyTo },
+    /// Send the registry a request in the client's name.
+    Directory { request: DirectoryRequest, reply_to: ReplyTo },
 }
 
-/// Something to do with the connections of one user.
+/// A command for the connections of one user.
 pub(crate) struct UserCommand {
     pub(crate) user: String,
-    /// Only this client id; empty = all of the user's.
+    /// Only the connection of this client id; empty = all connections of the user.
     pub(crate) client: String,
     pub(crate) action: UserAction,
     pub(crate) reply: oneshot::Sender<Result<(), touchline_protocol::Error>>,
 }
 
-/// What to do with them.
+/// What a [`UserCommand`] does with each connection.
 #[derive(Clone)]
 pub(crate) enum UserAction {
     Subscribe { channel: String, subscription: ServerSubscription },
@@ -116,10 +119,10 @@ pub(crate) enum UserAction {
 
 /// Questions about a shard.
 pub(crate) enum Inspection {
-    /// Channels at home here that fit a pattern (none = all), with their subscribers.
+    /// Channels at home on this shard that match a pattern (None = all), with the number of their subscribers.
     Channels { pattern: Option<Arc<Glob>>, reply: oneshot::Sender<Vec<(ChannelName, u64)>> },
-    /// Whether the shard turns: it answers.
+    /// Whether the shard serves its mailbox: it replies.
     Turn { reply: oneshot::Sender<()> },
-    /// How many channels at home here have subscribers.
+    /// The number of channels at home on this shard that have subscribers.
     ActiveChannels { reply: oneshot::Sender<u64> },
 }

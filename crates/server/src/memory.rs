@@ -1,10 +1,10 @@
-//! How much memory the process may use.
+//! The memory that the process may use.
 
 use std::fs;
 
-/// Where the limit of a control group stands: version 2, then version 1.
+/// Files with the limit of a control group: version 2, then version 1.
 const LIMITS: [&str; 2] = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
-/// What is assumed of a system that does not say, bytes.
+/// The memory that is assumed of a system that does not tell it, bytes.
 const UNKNOWN: usize = 1 << 30;
 
 /// Bytes that the process may use: the machine's memory, or the limit of its control group if that is less.

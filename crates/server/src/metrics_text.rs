@@ -1,10 +1,10 @@
-//! From OpenMetrics to the text format 0.0.4 of Prometheus, for those who do not take the newer one: a counter is named
-//! with its `_total` in its own lines too, there are no units, and the end is not marked.
+//! From OpenMetrics to the text format 0.0.4 of Prometheus, for scrapers that do not accept the newer one: the `HELP`
+//! and `TYPE` lines of a counter name it with its `_total` too, there are no units, and no mark of the end.
 
 /// The same metrics in the older format.
 pub(crate) fn text_format(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
-    // What a family means stands before its type, which says how the family is named here.
+    // The help of a family comes before its type, which decides the family's name in this format.
     let mut help = None;
     for line in open_metrics.lines() {
         if let Some(about) = line.strip_prefix("# HELP ") {
@@ -30,12 +30,14 @@ mod tests {
 
     #[test]
     fn counters_are_named_in_full_and_nothing_else_changes() {
-        let open = "# HELP x_seconds Time \\\"of\\\" x.\n# TYPE x_seconds histogram\n# UNIT x_seconds seconds\nx_seconds_sum 1.5\n\
-                    x_seconds_count 2\nx_seconds_bucket{le=\"+Inf\"} 2\n# HELP y What y is.\n# TYPE y counter\ny_total{a=\"b\"} 3\n\
-                    # TYPE z unknown\nz 1\n# EOF\n";
-        let text = "# HELP x_seconds Time \\\"of\\\" x.\n# TYPE x_seconds histogram\nx_seconds_sum 1.5\nx_seconds_count 2\n\
-                    x_seconds_bucket{le=\"+Inf\"} 2\n# HELP y_total What y is.\n# TYPE y_total counter\ny_total{a=\"b\"} 3\n\
-                    # TYPE z untyped\nz 1\n";
+        let open = "# HELP x_seconds Time \\\"of\\\" x.\n# TYPE x_seconds histogram\n# UNIT x_seconds seconds\n\
+                    x_seconds_sum 1.5\nx_seconds_count 2\nx_seconds_bucket{le=\"+Inf\"} 2\n\
+                    # HELP y What y is.\n# TYPE y counter\n\
+                    y_total{a=\"b\"} 3\n# TYPE z unknown\nz 1\n# EOF\n";
+        let text = "# HELP x_seconds Time \\\"of\\\" x.\n# TYPE x_seconds histogram\nx_seconds_sum 1.5\n\
+                    x_seconds_count 2\n\
+                    x_seconds_bucket{le=\"+Inf\"} 2\n# HELP y_total What y is.\n# TYPE y_total counter\n\
+                    y_total{a=\"b\"} 3\n# TYPE z untyped\nz 1\n";
         assert_eq!(text_format(open), text);
     }
 }

@@ -1,4 +1,4 @@
-//! What the shards of a node share: settings, who is home for which channel, and the ways to reach each other.
+//! What the shards of a node share: settings, which shard is the home of which channel, and the handles of all threads.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -34,7 +34,7 @@ use crate::shard::{self, ShardHandle, scarce_from};
 use crate::signer::HmacSigner;
 use crate::tls::Tls;
 
-/// The ways to the threads of a node.
+/// The handles of a node's threads, and what its ports need.
 pub(crate) struct NodeHandles {
     pub(crate) shards: Vec<ShardHandle>,
     pub(crate) registry: Sender<RegistryMessage>,
@@ -45,22 +45,22 @@ pub(crate) struct NodeHandles {
     pub(crate) origins: Origins,
 }
 
-/// TLS of the ports that speak it.
+/// The TLS configuration of each port; None = the port does not speak TLS.
 pub(crate) struct PortsTls {
     pub(crate) http: Option<Arc<Tls>>,
     pub(crate) lines: Option<Arc<Tls>>,
-    /// Of the internal port.
+    /// The internal port's.
     pub(crate) inner: Option<Arc<Tls>>,
 }
 
-/// What has become of commands for a client of some node.
+/// The result of [`Node::emulate`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Emulated {
-    /// They are on their way.
+    /// The commands are on their way to the client.
     Done,
-    /// No such node is in sight.
+    /// This node sees no node of that id.
     NoNode,
-    /// They are more than one message to another node may carry.
+    /// The commands are larger than one message to another node may be.
     TooLarge,
 }
 
@@ -70,45 +70,45 @@ pub(crate) struct Node {
     pub(crate) session: session::SessionSettings,
     pub(crate) clock: Clock,
     pub(crate) id: String,
-    /// Proves of requests whose they are.
+    /// Proves which client a request of `/emulation` is of.
     pub(crate) signer: Arc<HmacSigner>,
-    /// What ports speak TLS with.
+    /// The TLS configuration of the ports.
     pub(crate) tls: PortsTls,
-    /// Who is believed when it tells whose a connection is.
+    /// Proxies that are trusted to tell the client's address.
     pub(crate) proxies: Proxies,
-    /// Which pages may open connections.
+    /// Origins of the pages that may open connections.
     pub(crate) origins: Origins,
-    /// Limits on who comes in.
+    /// Limits on new connections.
     pub(crate) admission: AdmissionControl,
     /// Which refusals are logged.
     pub(crate) refusals: RefusalLog,
     pub(crate) shards: Vec<ShardHandle>,
-    /// Bytes that one shard may hold for single connections.
+    /// The most that one shard may hold for single connections, bytes.
     pub(crate) buffer_slice: usize,
-    /// From so many on the shard is short of memory.
+    /// From this many on the shard is short of memory, bytes.
     pub(crate) buffer_scarce: usize,
     registry: Sender<RegistryMessage>,
-    /// What the registrar last said of itself.
+    /// What the registry actor has last published of its counters.
     registry_metrics: Mutex<Arc<RegistryMetrics>>,
-    /// Counts the users that are connected.
+    /// Counts the connected users.
     pub(crate) users: Arc<ConnectedUsers>,
-    /// The way to the other nodes, if there may be any.
+    /// The connection to the other nodes; None = the node runs alone.
     pub(crate) cluster: Option<Cluster>,
-    /// The databases, if anything needs them.
+    /// The primary database; empty = nothing needs it.
     store: OnceLock<Store>,
-    /// The statistics, if there are to be any.
+    /// The statistics; empty = they are switched off.
     stats: OnceLock<Stats>,
-    /// The cluster can be reached.
+    /// Whether NATS can be reached.
     pub(crate) is_linked: AtomicBool,
-    /// What the other nodes have is here, since the cluster was last joined.
+    /// Whether the registry's entries of the other nodes have arrived since the cluster was last joined.
     pub(crate) is_settled: AtomicBool,
-    /// Why this node takes no part in the cluster, if it stands aside.
+    /// Why this node takes no part in the cluster (no message version in common); None = it takes part.
     version_conflict: Mutex<Option<String>>,
-    /// Why JetStream could not be used since the link last came or went; empty = nothing is known against it.
+    /// Why JetStream could not be used since the last change of the link to NATS; empty = no fault is known.
     stream_fault: Mutex<String>,
-    /// Other nodes in sight.
+    /// The number of other nodes in sight.
     pub(crate) peers: AtomicUsize,
-    /// Their ids.
+    /// The ids of the other nodes in sight.
     peer_ids: RwLock<HashSet<Arc<str>>>,
     hasher: RandomState,
     /// Turns true when the node begins to stop.
@@ -122,10 +122,10 @@ impl Node {
         session: session::SessionSettings,
         clock: Clock,
         id: String,
-        ways: NodeHandles,
+        handles: NodeHandles,
     ) -> Self {
         let draining = watch::Sender::new(false);
-        let NodeHandles { shards, registry: registrar, cluster, signer: seals, tls, proxies, origins } = ways;
+        let NodeHandles { shards, registry, cluster, signer, tls, proxies, origins } = handles;
         let buffer_max_size =
             if settings.node.buffer_max_size == 0 { memory::available() / 4 } else { settings.node.buffer_max_size };
         let buffer_slice = buffer_max_size / shards.len().max(1);
@@ -134,7 +134,7 @@ impl Node {
             session,
             clock,
             id,
-            signer: seals,
+            signer,
             tls,
             buffer_slice,
             buffer_scarce: scarce_from(buffer_slice),
@@ -144,7 +144,7 @@ impl Node {
             admission: AdmissionControl::default(),
             refusals: RefusalLog::default(),
             shards,
-            registry: registrar,
+            registry,
             registry_metrics: Mutex::default(),
             cluster,
             store: OnceLock::new(),
@@ -161,7 +161,7 @@ impl Node {
         }
     }
 
-    /// The shard that gives the channel its order.
+    /// The home of a channel: the shard that owns its order.
     pub(crate) fn home(&self, channel: &str) -> ShardId {
         (self.hasher.hash_one(channel) % self.shards.len() as u64) as ShardId
     }
@@ -171,89 +171,89 @@ impl Node {
         self.shards[usize::from(shard)].send(message);
     }
 
-    /// Puts a message into a shard's inbox; [`Node::wake`] must follow.
+    /// Puts a message into a shard's mailbox; [`Node::wake`] must follow.
     fn enqueue(&self, shard: ShardId, message: Message) {
         self.shards[usize::from(shard)].enqueue(message);
     }
 
-    /// Wakes the shards that something was left for.
+    /// Wakes the shards in whose mailboxes messages wait.
     pub(crate) fn wake(&self) {
         self.shards.iter().for_each(ShardHandle::wake);
     }
 
-    /// See [`ShardHandle::bring`].
+    /// See [`ShardHandle::run_inline`].
     pub(crate) fn run_inline(&self, shard: ShardId, message: Message) {
         self.shards[usize::from(shard)].run_inline(message);
     }
 
-    /// Gives the node its databases, once.
+    /// Sets the primary database, once.
     pub(crate) fn set_store(&self, store: Store) {
         let _ = self.store.set(store);
     }
 
-    /// The databases, if anything needs them.
+    /// The primary database; None = nothing needs it.
     pub(crate) fn store(&self) -> Option<&Store> {
         self.store.get()
     }
 
-    /// Gives the node its statistics, once.
+    /// Sets the statistics, once.
     pub(crate) fn set_stats(&self, stats: Stats) {
         let _ = self.stats.set(stats);
     }
 
-    /// The statistics, if there are any.
+    /// The statistics; None = they are switched off.
     pub(crate) fn stats(&self) -> Option<&Stats> {
         self.stats.get()
     }
 
-    /// Tells the home of a channel something that nobody waits for.
+    /// Sends the home of a channel a request whose reply is dropped.
     pub(crate) fn send_home(&self, channel: ChannelName, request: Request) {
         let home = self.home(&channel);
-        self.send(home, Message::Request { channel, request, asker: ReplyTo::Nobody });
+        self.send(home, Message::Request { channel, request, reply_to: ReplyTo::Discard });
     }
 
-    /// The same; [`Node::wake`] must follow.
+    /// The same as [`Node::send_home`] without waking the shard; [`Node::wake`] must follow.
     pub(crate) fn enqueue_home(&self, channel: ChannelName, request: Request) {
         let home = self.home(&channel);
-        self.enqueue(home, Message::Request { channel, request, asker: ReplyTo::Nobody });
+        self.enqueue(home, Message::Request { channel, request, reply_to: ReplyTo::Discard });
     }
 
-    /// Asks the home of a channel. Only for threads of shards.
+    /// Sends the home of a channel a request and waits for the reply. Only for threads of shards.
     pub(crate) async fn ask(&self, channel: &str, request: Request) -> Response {
-        let (reply, answer) = oneshot::channel();
-        let message =
-            Message::Request { channel: channel.into(), request, asker: ReplyTo::Operation(shard::here(), reply) };
-        self.run_inline(self.home(channel), message);
-        answer.await.unwrap_or(Response::Refused(Error::INTERNAL))
+        let (sender, reply) = oneshot::channel();
+        let reply_to = ReplyTo::Operation(shard::here(), sender);
+        self.run_inline(self.home(channel), Message::Request { channel: channel.into(), request, reply_to });
+        reply.await.unwrap_or(Response::Refused(Error::INTERNAL))
     }
 
-    /// Asks all other nodes to run an operation, and gives what they answer up to an answer that is enough, and how
-    /// many were asked.
+    /// Asks all other nodes to run an operation. Returns the replies up to one that `is_enough` accepts, and the number
+    /// of nodes that were asked.
     pub(crate) async fn gather(&self, method: &str, params: &[u8], is_enough: IsEnough) -> (Vec<Bytes>, usize) {
         let (Some(cluster), peers @ 1..) = (&self.cluster, self.peers.load(Relaxed)) else { return (Vec::new(), 0) };
         let (done, gathered) = oneshot::channel();
-        let done = move |answers| {
-            let _ = done.send(answers);
+        let done = move |replies| {
+            let _ = done.send(replies);
         };
         cluster.gather(crate::operation::broadcast_message(method, params), peers, is_enough, Box::new(done));
         (gathered.await.unwrap_or_default(), peers)
     }
 
-    /// Whether so many bytes are more than one message to another node may carry.
+    /// Whether `bytes` is more than one message to another node may carry.
     pub(crate) fn is_too_large(&self, bytes: usize) -> bool {
         self.cluster.as_ref().is_some_and(|cluster| bytes > cluster.message_max())
     }
 
-    /// Gives the registrar an order. One that has ended loses it: so does the node then.
-    pub(crate) fn send_to_registry(&self, order: RegistryMessage) {
-        let _ = self.registry.send(order);
+    /// Sends the registry actor a message. If the actor has ended, the message is dropped; the node has ended then too.
+    pub(crate) fn send_to_registry(&self, message: RegistryMessage) {
+        let _ = self.registry.send(message);
     }
 
-    /// Asks the directory.
-    pub(crate) async fn ask_directory(&self, who: Requester, ask: DirectoryRequest) -> Response {
-        let (reply, answer) = oneshot::channel();
-        self.send_to_registry(RegistryMessage::Ask { who, ask, asker: ReplyTo::Operation(shard::here(), reply) });
-        answer.await.unwrap_or(Response::Refused(Error::INTERNAL))
+    /// Sends the directory a request and waits for the reply.
+    pub(crate) async fn ask_directory(&self, requester: Requester, request: DirectoryRequest) -> Response {
+        let (sender, reply) = oneshot::channel();
+        let reply_to = ReplyTo::Operation(shard::here(), sender);
+        self.send_to_registry(RegistryMessage::Request { requester, request, reply_to });
+        reply.await.unwrap_or(Response::Refused(Error::INTERNAL))
     }
 
     /// Whether this node has joined the cluster and the registry's entries of other nodes are still on their way.
@@ -261,95 +261,98 @@ impl Node {
         self.cluster.is_some() && self.is_linked.load(Relaxed) && !self.is_settled.load(Relaxed)
     }
 
-    /// JetStream can't be used, for a reason; empty = nothing is known against it.
+    /// Sets why JetStream can't be used; empty = no fault is known.
     pub(crate) fn set_stream_fault(&self, why: String) {
         *self.stream_fault.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }
 
-    /// As of [`Node::set_stream_fault`].
+    /// Why JetStream can't be used; empty = no fault is known.
     pub(crate) fn stream_fault(&self) -> String {
         self.stream_fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// This node stands aside of the cluster, for a reason, or takes part again.
+    /// Sets why this node takes no part in the cluster; None = it takes part again.
     pub(crate) fn set_version_conflict(&self, why: Option<String>) {
         *self.version_conflict.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }
 
-    /// Why this node takes no part in the cluster.
+    /// Why this node takes no part in the cluster; None = it takes part.
     pub(crate) fn version_conflict(&self) -> Option<String> {
         self.version_conflict.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What the registrar had counted some 100 ms ago at most. Never waits for it.
+    /// The counters of the registry actor, at most some 100 ms old. Never waits for the actor.
     pub(crate) fn registry_metrics(&self) -> Arc<RegistryMetrics> {
         Arc::clone(&self.registry_metrics.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The registrar says what it has counted.
-    pub(crate) fn set_registry_metrics(&self, figures: RegistryMetrics) {
-        *self.registry_metrics.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(figures);
+    /// Publishes the counters of the registry actor.
+    pub(crate) fn set_registry_metrics(&self, metrics: RegistryMetrics) {
+        *self.registry_metrics.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(metrics);
     }
 
-    /// Asks the directory in the name of a client of this node.
-    pub(crate) async fn ask_for_client(&self, owner: OwnerId, ask: DirectoryRequest) -> Response {
-        let (reply, answer) = oneshot::channel();
-        self.command_client(owner, ClientCommand::Act { ask, asker: ReplyTo::Operation(shard::here(), reply) });
-        answer.await.unwrap_or(Response::Refused(Error::NOT_REGISTERED))
+    /// Sends the directory a request in the name of a client of this node, and waits for the reply.
+    pub(crate) async fn ask_for_client(&self, owner: OwnerId, request: DirectoryRequest) -> Response {
+        let (sender, reply) = oneshot::channel();
+        let reply_to = ReplyTo::Operation(shard::here(), sender);
+        self.command_client(owner, ClientCommand::Directory { request, reply_to });
+        reply.await.unwrap_or(Response::Refused(Error::NOT_REGISTERED))
     }
 
-    /// Tells all shards something.
-    pub(crate) fn send_to_shards(&self, what: impl Fn() -> Message) {
+    /// Sends every shard a message.
+    pub(crate) fn send_to_shards(&self, make: impl Fn() -> Message) {
         for shard in 0..self.shards.len() {
-            self.send(shard as ShardId, what());
+            self.send(shard as ShardId, make());
         }
     }
 
-    /// Gives an order to the shard of a client. One that is not of this node is gone.
-    pub(crate) fn command_client(&self, owner: OwnerId, order: ClientCommand) {
+    /// Sends a command to the shard of a client. If the client id is not of this node, the registry hears that the
+    /// client is gone.
+    pub(crate) fn command_client(&self, owner: OwnerId, command: ClientCommand) {
         match route(owner, self.shards.len()) {
-            Some((shard, slot)) => self.send(shard, Message::Client { owner, slot, order }),
+            Some((shard, slot)) => self.send(shard, Message::Client { owner, slot, command }),
             None => self.send_to_registry(RegistryMessage::OwnerGone(owner)),
         }
     }
 
-    /// Gives an answer to whoever waits for it.
-    pub(crate) fn reply(&self, asker: ReplyTo, response: Response) {
-        match asker {
+    /// Sends a reply to where it goes.
+    pub(crate) fn reply(&self, reply_to: ReplyTo, response: Response) {
+        match reply_to {
             ReplyTo::Session(connection, ticket) => {
-                self.send(connection.shard, Message::Answer { connection, ticket, response });
+                self.send(connection.shard, Message::SessionReply { connection, ticket, response });
             }
             ReplyTo::Operation(_, reply) => {
                 let _ = reply.send(response);
             }
-            ReplyTo::Nobody => {}
+            ReplyTo::Discard => {}
         }
     }
 
-    /// The same, served by the shard where it is waited for; [`Node::wake`] must follow.
-    pub(crate) fn enqueue_reply(&self, asker: ReplyTo, response: Response) {
-        match asker {
+    /// The same as [`Node::reply`] through the mailbox of the shard that waits; [`Node::wake`] must follow.
+    pub(crate) fn enqueue_reply(&self, reply_to: ReplyTo, response: Response) {
+        match reply_to {
             ReplyTo::Session(connection, ticket) => {
-                self.enqueue(connection.shard, Message::Answer { connection, ticket, response })
+                self.enqueue(connection.shard, Message::SessionReply { connection, ticket, response })
             }
-            ReplyTo::Operation(Some(shard), reply) => self.enqueue(shard, Message::Reply { reply, response }),
-            asker => self.reply(asker, response),
+            ReplyTo::Operation(Some(shard), reply) => self.enqueue(shard, Message::OperationReply { reply, response }),
+            reply_to => self.reply(reply_to, response),
         }
     }
 
-    /// Hands commands to the client whose seal this is, here or on its node. A client that has gone misses them.
-    pub(crate) fn emulate(&self, seal: &str, node: &str, commands: Bytes) -> Emulated {
+    /// Sends commands to the client that `session` proves, here or on its node (`node`). A client that has gone misses
+    /// them. `session`: the signed client id that the client got with its connect reply.
+    pub(crate) fn emulate(&self, session: &str, node: &str, commands: Bytes) -> Emulated {
         if node == self.id {
-            if let Some(owner) = self.signer.open(seal)
+            if let Some(owner) = self.signer.open(session)
                 && let Some((shard, slot)) = route(owner, self.shards.len())
             {
-                self.send(shard, Message::Client { owner, slot, order: ClientCommand::Commands(commands) });
+                self.send(shard, Message::Client { owner, slot, command: ClientCommand::Commands(commands) });
             }
             return Emulated::Done;
         }
-        // What anybody may send must not go out to nodes that do not exist.
+        // Any client may send this, so it must not go out to nodes that do not exist.
         let Some(cluster) = self.cluster.as_ref().filter(|_| self.knows_peer(node)) else { return Emulated::NoNode };
-        let message = cluster_events::emulated(seal, &commands);
+        let message = cluster_events::emulated(session, &commands);
         if message.len() > cluster.message_max() {
             return Emulated::TooLarge;
         }
@@ -357,12 +360,12 @@ impl Node {
         Emulated::Done
     }
 
-    /// The counters of the shard whose thread this is; of the first one on other threads.
+    /// The counters of the shard whose own thread this is; on other threads those of shard 0.
     pub(crate) fn metrics_here(&self) -> &ShardMetrics {
         &self.shards[usize::from(shard::here().unwrap_or_default())].metrics
     }
 
-    /// Takes note of the other nodes in sight; whether there are more of them than before.
+    /// Sets the ids of the other nodes in sight. Returns whether there are more of them than before.
     pub(crate) fn note_peers<'a>(&self, ids: impl Iterator<Item = &'a Arc<str>> + Clone) -> bool {
         let known = self.peer_ids.read().unwrap_or_else(PoisonError::into_inner);
         let peers = ids.clone().count();
@@ -373,51 +376,56 @@ impl Node {
         peers > self.peers.swap(peers, Relaxed)
     }
 
-    /// Whether another node of this id is in sight.
+    /// Whether this node sees another node of this id.
     fn knows_peer(&self, id: &str) -> bool {
         self.peer_ids.read().unwrap_or_else(PoisonError::into_inner).contains(id)
     }
 
-    /// Whether no more clients may come in.
+    /// Whether the node accepts no more clients.
     pub(crate) fn is_full(&self) -> bool {
         let limit = self.settings.client.connection_limit as u64;
         *self.draining.borrow() || limit > 0 && self.connections() >= limit || self.is_scarce()
     }
 
-    /// Whether the node is short of memory for what single connections make it hold.
+    /// Whether the node is short of memory for single connections.
     fn is_scarce(&self) -> bool {
         let buffered = |shard: &ShardHandle| shard.metrics.buffered_bytes.get() as usize + shard.http_buffered();
         self.shards.iter().map(buffered).sum::<usize>() >= self.buffer_scarce * self.shards.len()
     }
 
-    /// Does something with all connections of a user, on every shard.
+    /// Runs a command for the connections of a user, on every shard. `client`: only this client id; empty = all.
+    ///
+    /// # Errors
+    /// The first error of a shard.
     pub(crate) async fn command_user(&self, user: &str, client: &str, action: UserAction) -> Result<(), Error> {
-        let mut answers = Vec::with_capacity(self.shards.len());
+        let mut replies = Vec::with_capacity(self.shards.len());
         for shard in 0..self.shards.len() {
-            let (done, answer) = oneshot::channel();
-            let order = UserCommand { user: user.into(), client: client.into(), action: action.clone(), reply: done };
-            self.send(shard as ShardId, Message::User(Box::new(order)));
-            answers.push(answer);
+            let (sender, reply) = oneshot::channel();
+            let command =
+                UserCommand { user: user.into(), client: client.into(), action: action.clone(), reply: sender };
+            self.send(shard as ShardId, Message::User(Box::new(command)));
+            replies.push(reply);
         }
-        for answer in answers {
-            answer.await.unwrap_or(Err(Error::INTERNAL))?;
+        for reply in replies {
+            reply.await.unwrap_or(Err(Error::INTERNAL))?;
         }
         Ok(())
     }
 
-    /// Asks every shard the same.
-    pub(crate) async fn inspect<T>(&self, mut ask: impl FnMut(oneshot::Sender<T>) -> Inspection) -> Vec<T> {
-        let mut answers = Vec::with_capacity(self.shards.len());
+    /// Asks every shard the same question, and returns the replies in the order of the shards; a shard that has ended
+    /// does not reply.
+    pub(crate) async fn inspect<T>(&self, mut inspection: impl FnMut(oneshot::Sender<T>) -> Inspection) -> Vec<T> {
+        let mut replies = Vec::with_capacity(self.shards.len());
         for shard in 0..self.shards.len() {
-            let (reply, answer) = oneshot::channel();
-            self.send(shard as ShardId, Message::Inspect(ask(reply)));
-            answers.push(answer);
+            let (sender, reply) = oneshot::channel();
+            self.send(shard as ShardId, Message::Inspect(inspection(sender)));
+            replies.push(reply);
         }
-        let mut found = Vec::with_capacity(answers.len());
-        for answer in answers {
-            found.extend(answer.await.ok());
+        let mut received = Vec::with_capacity(replies.len());
+        for reply in replies {
+            received.extend(reply.await.ok());
         }
-        found
+        received
     }
 
     /// Whether some shard has fallen so far behind that publishers must wait.
@@ -425,7 +433,7 @@ impl Node {
         self.shards.iter().any(|shard| shard.backlog() > self.settings.node.publish_backlog_max)
     }
 
-    /// Client connections of the whole node.
+    /// The number of client connections of the whole node.
     pub(crate) fn connections(&self) -> u64 {
         self.shards.iter().map(|shard| shard.metrics.connections.get()).sum()
     }

@@ -1,4 +1,4 @@
-//! Which pages may open connections: `client.allowed_origins`.
+//! The pages that may open connections: `client.allowed_origins`.
 
 use crate::glob::Glob;
 
@@ -8,12 +8,12 @@ pub(crate) const NOT_ALLOWED: &str = "the origin of the page is not in client.al
 /// The pages of `client.allowed_origins`: globs, which are read once.
 #[derive(Debug)]
 pub(crate) struct Origins {
-    /// `*` is among them: every page may.
+    /// `*` is among them: every page may connect.
     is_any: bool,
     named: Vec<Glob>,
 }
 
-/// A pattern of origins that is none.
+/// A text that is not a valid pattern of origins.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no pattern of origins: `*`, `?`, `[ab]` and `{{a,b}}` stand for others, and every bracket is closed")]
 pub struct BadOrigin(String);
@@ -22,7 +22,7 @@ impl Origins {
     /// Reads the patterns.
     ///
     /// # Errors
-    /// The first one that is none.
+    /// The first text that is not a valid pattern.
     pub(crate) fn parse(allowed: &[String]) -> Result<Self, BadOrigin> {
         let named = allowed.iter().filter(|pattern| *pattern != "*");
         let named = named
@@ -37,7 +37,7 @@ impl Origins {
         self.is_any || self.name(origin, host)
     }
 
-    /// The same, but not because every page may.
+    /// As above, but not because of `*`.
     pub(crate) fn name(&self, origin: Option<&str>, host: Option<&str>) -> bool {
         let Some(origin) = origin else { return true };
         let origin = origin.to_ascii_lowercase();
@@ -49,14 +49,14 @@ impl Origins {
     }
 }
 
-/// A pattern as browsers write origins: in small letters, and without the port that its scheme has anyway.
+/// A pattern as browsers write origins: in lower case, and without the default port of its scheme.
 fn canonical(pattern: &str) -> String {
     let pattern = pattern.to_ascii_lowercase();
     let port = if pattern.starts_with("https:") { ":443" } else { ":80" };
     pattern.strip_suffix(port).map(str::to_owned).unwrap_or(pattern)
 }
 
-/// Whether the text fits a pattern in which `*` stands for any run of characters.
+/// Whether the text matches a pattern in which `*` stands for any run of characters.
 pub(crate) fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

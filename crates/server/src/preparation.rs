@@ -1,6 +1,5 @@
-//! What a node finds out about its settings before it listens anywhere. `touchline check` stops behind it, so that it
-//! refuses what a start would. Ports are left alone: a node that serves may have them while a new configuration is
-//! checked.
+//! Checks the settings of a node before it listens on any port. `touchline check` stops after it, so it refuses what a
+//! start would refuse. It does not touch ports: a node that serves may have them while a new configuration is checked.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -13,7 +12,7 @@ use crate::server::StartError;
 use crate::settings::{Settings, resolve};
 use crate::{cluster_events, tls};
 
-/// Where a node is going to listen.
+/// The ports that a node is going to listen on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ports {
     /// For HTTP.
@@ -24,12 +23,12 @@ pub(crate) struct Ports {
     pub(crate) inner: Option<Port>,
 }
 
-/// One of them, and the key that it is written in.
+/// One port, and the key of the configuration that sets it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Port {
     /// The key that another port would be written in.
     pub(crate) key: &'static str,
-    /// What is to be bound.
+    /// The address that is to be bound.
     pub(crate) address: SocketAddr,
 }
 
@@ -42,16 +41,16 @@ impl Port {
     }
 }
 
-/// All that keeps a node from starting with these settings, as far as that is known before addresses are bound and
-/// databases opened.
+/// All faults that keep a node from starting with these settings, as far as they are known before addresses are bound
+/// and databases opened.
 pub fn check(settings: &Settings) -> Vec<StartError> {
     prepare(settings).err().unwrap_or_default()
 }
 
-/// Looks at everything that needs nothing from elsewhere.
+/// Checks everything that needs no other system.
 ///
 /// # Errors
-/// All that is wrong; at least one.
+/// All faults; at least one.
 pub(crate) fn prepare(settings: &Settings) -> Result<Ports, Vec<StartError>> {
     let mut faults = Vec::new();
     let client = &settings.client;
@@ -76,7 +75,7 @@ pub(crate) fn prepare(settings: &Settings) -> Result<Ports, Vec<StartError>> {
     ports.filter(|_| faults.is_empty()).ok_or(faults)
 }
 
-/// Times that somebody needs: at zero nothing could be asked, answered or heard.
+/// Times that must not be zero: at zero no request could be sent, answered or received.
 fn times(settings: &Settings) -> [(&'static str, Duration); 7] {
     let (http, store, cluster) = (&settings.http_server, &settings.store, &settings.cluster);
     [
@@ -90,7 +89,7 @@ fn times(settings: &Settings) -> [(&'static str, Duration); 7] {
     ]
 }
 
-/// The proxies that are believed.
+/// The trusted proxies.
 pub(crate) fn proxies_of(settings: &Settings) -> Result<Proxies, StartError> {
     let http = &settings.http_server;
     for (section, is_on) in [("http_server", http.proxy_protocol), ("tcp", settings.tcp.proxy_protocol)] {
@@ -101,7 +100,7 @@ pub(crate) fn proxies_of(settings: &Settings) -> Result<Proxies, StartError> {
     Ok(Proxies::parse(&http.trusted_proxies)?)
 }
 
-/// The addresses of the databases that are used, the authorities for them, and whether both have one file.
+/// Checks the addresses of the databases that are used, their authorities, and that they are not one file.
 fn databases(settings: &Settings, faults: &mut Vec<StartError>) {
     let store = &settings.store;
     let used = [
@@ -165,7 +164,7 @@ fn ports_of(settings: &Settings, faults: &mut Vec<StartError>) -> Option<Ports> 
     })
 }
 
-/// The address, if this machine has it.
+/// Checks that this machine has the address.
 fn is_local(key: &'static str, ip: IpAddr) -> Result<IpAddr, StartError> {
     TcpListener::bind((ip, 0)).map(|_| ip).map_err(|source| StartError::NotLocal { key, ip, source })
 }

@@ -1,22 +1,22 @@
-//! What the system says of this process and its machine.
+//! What the system tells about this process and its machine.
 
 use std::fs;
 
 /// Ticks of a second in which Linux counts the time of processes (proc(5)).
 const TICKS: f64 = 100.0;
 
-/// The machine's name; where nobody knows it, `node`.
+/// The machine's name; `node` if the system does not tell it.
 pub(crate) fn host_name() -> String {
     let told = fs::read_to_string("/proc/sys/kernel/hostname").ok().or_else(|| std::env::var("HOSTNAME").ok());
     told.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).unwrap_or_else(|| "node".to_owned())
 }
 
-/// Bytes of memory that the process holds; 0 where the system does not say.
+/// Bytes of memory that the process holds; 0 = the system does not tell.
 pub(crate) fn resident() -> u64 {
     fs::read_to_string("/proc/self/status").ok().and_then(|status| resident_of(&status)).unwrap_or_default()
 }
 
-/// Processor time that the process has used since its start, seconds; 0 where the system does not say.
+/// Processor time that the process has used since its start, seconds; 0 = the system does not tell.
 pub(crate) fn processor_s() -> f64 {
     fs::read_to_string("/proc/self/stat").ok().and_then(|stat| ticks_of(&stat)).unwrap_or_default() as f64 / TICKS
 }

@@ -1,27 +1,27 @@
-//! Which programs clients are, by what they say when they connect; for metrics.
+//! Open connections by program, as clients name it when they connect; for metrics.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Programs that are told apart on one shard; what comes then is `other`.
+/// The most programs counted separately on one shard; further ones count as `other`.
 const PROGRAMS_MAX: usize = 64;
-/// Bytes of a name or a version that are told.
+/// The most characters of a name or a version that a label shows.
 const NAME_MAX: usize = 32;
-/// A client that has not said what it is.
+/// The number of a client that has not named its program.
 pub(crate) const UNKNOWN: u8 = 0;
 
 /// Name and version of a program.
 type Label = (Box<str>, Box<str>);
 
-/// Open connections by program. One thread counts, any may look.
+/// Open connections by program. One thread at a time counts, any thread reads.
 #[derive(Debug, Default)]
 pub(crate) struct Programs(Mutex<Vec<(Label, u64)>>);
 
 impl Programs {
-    /// A client has said what it is: the number by which it is counted.
+    /// Counts a client that has named its program. Returns the number of the program.
     pub(crate) fn enter(&self, name: &str, version: &str) -> u8 {
         let mut programs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let label = (told(name), told(version));
+        let label = (label_text(name), label_text(version));
         let index = match programs.iter().position(|(known, _)| *known == label) {
             Some(index) => index,
             None if programs.len() < PROGRAMS_MAX => {
@@ -39,7 +39,7 @@ impl Programs {
         index as u8 + 1
     }
 
-    /// It has gone.
+    /// Subtracts a client that has gone. `number`: from [`Programs::enter`], or [`UNKNOWN`].
     pub(crate) fn leave(&self, number: u8) {
         let mut programs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, open)) = usize::from(number).checked_sub(1).and_then(|index| programs.get_mut(index)) {
@@ -47,7 +47,7 @@ impl Programs {
         }
     }
 
-    /// Adds what is open here to the counts.
+    /// Adds the open connections of this shard to `counts`.
     pub(crate) fn add_to(&self, counts: &mut BTreeMap<Label, u64>) {
         for (label, open) in self.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             *counts.entry(label.clone()).or_default() += open;
@@ -55,8 +55,8 @@ impl Programs {
     }
 }
 
-/// What of a client's word may be a label.
-fn told(word: &str) -> Box<str> {
+/// The characters of a client's text that may stand in a label.
+fn label_text(word: &str) -> Box<str> {
     word.chars()
         .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ' ' | '/'))
         .take(NAME_MAX)
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_makes_labels_without_end() {
+    fn clients_cannot_make_labels_without_end() {
         let programs = Programs::default();
         for n in 0..1_000 {
             programs.enter(&format!("{n}\"\n{}", "x".repeat(100)), "1");

@@ -1,5 +1,5 @@
-//! The PROXY protocol (HAProxy, version 1 and 2): before anything else a proxy says for whom it has opened a
-//! connection.
+//! The PROXY protocol (HAProxy, version 1 and 2): first of all a proxy tells the address of the client for which it has
+//! opened a connection.
 
 use std::net::IpAddr;
 
@@ -20,7 +20,7 @@ const BINARY_BEGINS: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 /// What version 2 has before the part whose length it tells.
 const BINARY_HEAD: usize = BINARY_BEGINS.len() + 4;
 
-/// Reads the header from a socket, and nothing behind it. None = there is none, or the socket has ended.
+/// Reads the header from a socket, and no byte behind it. None = there is no header, or the socket has ended.
 pub(crate) async fn read(socket: &mut TcpStream, proxy: IpAddr) -> Option<Remote> {
     let mut header = vec![0; BINARY_BEGINS.len()];
     socket.read_exact(&mut header).await.ok()?;

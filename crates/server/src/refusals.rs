@@ -1,5 +1,5 @@
-//! Says in the log why clients and backends were refused: some lines for each cause, so that nobody fills a disk by
-//! asking in vain.
+//! Logs why clients and backends were refused: a few lines for each cause in a window of time, so that refused requests
+//! cannot fill a disk.
 
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
@@ -11,21 +11,22 @@ use crate::handshake::Headers as _;
 use crate::node::Node;
 use crate::proxies::Remote;
 
-/// Lines that one cause may have in a window.
+/// The most lines of one cause in a window.
 const LINES_MAX: u32 = 5;
 /// Length of a window, milliseconds.
 const WINDOW_MS: u64 = 10_000;
 /// Longest part of an origin that a line shows, bytes.
 const ORIGIN_SHOWN_MAX: usize = 128;
 
-/// What was refused. Whatever somebody has sent stands in a line as a quoted text.
+/// A refusal for the log. Text of a client stands in the line in quotes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RefusalLine<'a> {
     /// What is missing or wrong.
     pub(crate) cause: &'static str,
-    /// The number that the client is told, of an error, a disconnect or HTTP; 0 = none.
+    /// The code that the client gets, of an error, a disconnect or HTTP; 0 = none.
     pub(crate) code: u32,
-    /// Whose connection it is; behind proxies that no limit asks about, the proxy's.
+    /// The address of the client; None = it is not known. Behind a proxy, where no limit needs the client's address,
+    /// the proxy's.
     pub(crate) address: Option<IpAddr>,
     pub(crate) client: Option<OwnerId>,
     /// Of the page.
@@ -35,10 +36,10 @@ pub(crate) struct RefusalLine<'a> {
     pub(crate) operation: &'a str,
 }
 
-/// Which lines are due.
+/// Decides which refusals get a line.
 #[derive(Debug, Default)]
 pub(crate) struct RefusalLog {
-    /// One for each cause that there was: causes are fixed texts, so they are few.
+    /// One entry for each cause so far: causes are fixed texts, so they are few.
     windows: Mutex<Vec<Window>>,
 }
 
@@ -52,7 +53,8 @@ struct Window {
 }
 
 impl RefusalLog {
-    /// Whether a refusal has a line; then, how many of the same cause had none since the last line.
+    /// Whether a refusal gets a line: then the number of refusals of the same cause without one since the last line;
+    /// None = it gets none.
     fn take(&self, cause: &'static str, now_ms: u64) -> Option<u64> {
         let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(window) = windows.iter_mut().find(|window| window.cause == cause) else {
@@ -72,7 +74,7 @@ impl RefusalLog {
 }
 
 impl Node {
-    /// Says in the log that something was refused, unless the same cause has had its lines.
+    /// Logs a refusal, unless the same cause has had its lines.
     pub(crate) fn log_refusal(&self, refused: &RefusalLine<'_>) {
         if !tracing::enabled!(tracing::Level::INFO) {
             return;
@@ -93,7 +95,7 @@ impl Node {
         );
     }
 
-    /// The same of a request of HTTP.
+    /// Logs the refusal of a request of HTTP, as [`Node::log_refusal`].
     pub(crate) fn log_refused_request(&self, peer: Remote, headers: &HeaderMap, code: u16, cause: &'static str) {
         let remote = self.proxies.client(peer, headers).unwrap_or(peer);
         let origin = headers.value(&ORIGIN).and_then(|origin| std::str::from_utf8(origin).ok()).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! The thread that owns the node's directory: names, groups, presence and calls. Orders come in through one queue, in
-//! batches; whatever the directory wants done is done here. Orders that touch many entries are put aside and served a
-//! step at a time between batches.
+//! The registry actor: the thread that owns the node's directory of names, groups, presence and calls. It takes
+//! messages from one queue, in batches, and performs the effects that the directory returns. Requests that touch many
+//! entries (walks) wait in queues of their own; the actor serves them a step at a time between batches.
 
 mod steps;
 mod walks;
@@ -29,48 +29,49 @@ use crate::store;
 use steps::Steps;
 use walks::Walks;
 
-/// Orders carried out before what they come to is sent.
-const BATCH: usize = 1_024;
-/// Steps of orders that touch many entries, between two batches: some 100 µs.
-const STEPS: usize = 2;
-/// Between two times that the figures are told, if there is anything new.
-const FIGURES_EVERY: Duration = Duration::from_millis(100);
-/// Between two looks at the time while something depends on it.
+/// Messages handled before their effects are performed.
+const BATCH_SIZE: usize = 1_024;
+/// Steps of walks between two batches: some 100 µs.
+const WALK_STEPS: usize = 2;
+/// Time between two publications of the metrics, if they may have changed.
+const METRICS_INTERVAL: Duration = Duration::from_millis(100);
+/// Time between two ticks while the directory has deadlines or the node is in a cluster.
 const TICK: Duration = Duration::from_millis(50);
-/// The same while nothing does.
-const REST: Duration = Duration::from_secs(3_600);
+/// The longest wait for a message while nothing depends on the time.
+const IDLE_WAIT_MAX: Duration = Duration::from_secs(3_600);
 
-/// An order for the registrar.
+/// A message to the registry actor.
 pub(crate) enum RegistryMessage {
-    /// From a client or from the server API.
-    Ask { who: Requester, ask: DirectoryRequest, asker: ReplyTo },
-    /// Another node's part of a scope says something.
+    /// A request of a client or of the server API.
+    Request { requester: Requester, request: DirectoryRequest, reply_to: ReplyTo },
+    /// From another node's replica of a scope.
     ScopeMessage { scope: Arc<str>, message: Bytes },
-    /// Another node's directory says something.
+    /// From another node's directory.
     DirectoryMessage { from: Arc<str>, message: Bytes },
-    /// A connection that was to be given something is not there.
+    /// A connection that a shard was to send something to is gone.
     OwnerGone(OwnerId),
-    /// There is a letter for a name.
+    /// The store holds an inbox message for a name.
     MessageQueued { scope: Arc<str>, name: Box<str> },
-    /// Letters to a name; none = they can't be had now.
-    InboxMessages { scope: Arc<str>, name: Box<str>, letters: Option<Vec<(u64, Bytes)>> },
-    /// Letters that have arrived and are thrown away.
+    /// Inbox messages for a name, each with its id; None = the store can't read them now.
+    InboxMessages { scope: Arc<str>, name: Box<str>, messages: Option<Vec<(u64, Bytes)>> },
+    /// Ids of inbox messages that the store has discarded, because they have arrived.
     Discarded(Vec<u64>),
-    /// This node takes part in the cluster from now on, in the sight of these other nodes.
+    /// This node takes part in the cluster from now on; these other nodes see it.
     Joined(Vec<Arc<str>>),
-    /// This node has no part in the cluster any more.
+    /// This node takes no part in the cluster any more.
     Parted,
-    /// Another node may be dead, or is not.
+    /// Whether another node is suspected to be dead.
     Suspected(Arc<str>, bool),
     /// Another node is dead.
     NodeDead(Arc<str>),
-    /// The shards have looked at their connections.
+    /// All shards have probed their connections.
     Probed,
     /// The node stops.
     Stop,
 }
 
-/// Held by each shard while it looks at its connections. When the last one is done the registrar is told.
+/// Held by each shard while it probes its connections. When the last shard drops it, the registry actor gets
+/// [`RegistryMessage::Probed`].
 pub(crate) struct Probe(Arc<Node>);
 
 impl Drop for Probe {
@@ -79,73 +80,75 @@ impl Drop for Probe {
     }
 }
 
-/// What the registrar has counted.
+/// The counters of the registry actor.
 #[derive(Debug, Default)]
 pub(crate) struct RegistryMetrics {
     pub(crate) scopes: Vec<ScopeMetrics>,
+    /// Calls that wait for a reply.
     pub(crate) calls_waiting: usize,
 }
 
-/// Starts the thread.
+/// Starts the thread of the registry actor.
 ///
 /// # Errors
-/// When the system refuses it.
+/// When the system refuses a thread.
 pub(crate) fn start(
     node: Arc<Node>,
     directory: Directory<ReplyTo>,
-    orders: Receiver<RegistryMessage>,
+    messages: Receiver<RegistryMessage>,
 ) -> io::Result<JoinHandle<()>> {
-    let registrar = RegistryActor {
+    let actor = RegistryActor {
         node,
         directory,
         walks: Walks::default(),
-        told_ms: 0,
-        has_news: true,
+        published_ms: 0,
+        may_have_changed: true,
         message_max: 0,
         awaited: None,
     };
-    std::thread::Builder::new().name("registry".into()).spawn(move || registrar.run(&orders))
+    std::thread::Builder::new().name("registry".into()).spawn(move || actor.run(&messages))
 }
 
 struct RegistryActor {
     node: Arc<Node>,
     directory: Directory<ReplyTo>,
     walks: Walks,
-    /// When the figures were last told, Unix milliseconds.
-    told_ms: u64,
-    /// Something may have changed since.
-    has_news: bool,
-    /// What one message to another node may carry, as the directory knows it, bytes.
+    /// When the metrics were last published, Unix milliseconds; 0 = never.
+    published_ms: u64,
+    /// The metrics may have changed since.
+    may_have_changed: bool,
+    /// The largest message to another node, as the directory knows it, bytes; 0 = it has not been told yet.
     message_max: usize,
-    /// Nodes whose entries must be here before this one is ready; none = it is.
+    /// Nodes whose entries must arrive before this node is settled; None = it is settled, or takes no part in a
+    /// cluster.
     awaited: Option<Vec<Arc<str>>>,
 }
 
 impl RegistryActor {
-    fn run(mut self, orders: &Receiver<RegistryMessage>) {
+    fn run(mut self, messages: &Receiver<RegistryMessage>) {
         let mut ticked_ms = 0;
         let mut steps = Steps::new(self.node.clock.now_ms());
-        self.tell_figures(self.node.clock.now_ms());
+        self.publish_metrics(self.node.clock.now_ms());
         loop {
-            let first = match orders.recv_timeout(self.patience()) {
-                Ok(order) => Some(order),
+            let first = match messages.recv_timeout(self.wait_max()) {
+                Ok(message) => Some(message),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return,
             };
             let now_ms = self.node.clock.now_ms();
             if self.node.cluster.is_some() {
                 self.note_message_max();
-                if let Some(step_ms) = steps.look(now_ms) {
+                if let Some(step_ms) = steps.check(now_ms) {
                     self.directory.clock_set(step_ms);
                 }
                 self.directory.wake(now_ms);
             }
-            let batch = first.into_iter().chain(std::iter::from_fn(|| orders.try_recv().ok())).take(BATCH);
+            let batch = first.into_iter().chain(std::iter::from_fn(|| messages.try_recv().ok())).take(BATCH_SIZE);
             let mut is_over = false;
-            for order in batch {
-                self.has_news = true;
-                is_over |= matches!(order, RegistryMessage::Stop);
-                self.obey(order, now_ms);
+            for message in batch {
+                self.may_have_changed = true;
+                is_over |= matches!(message, RegistryMessage::Stop);
+                self.handle(message, now_ms);
             }
             if now_ms >= ticked_ms + TICK.as_millis() as u64 {
                 ticked_ms = now_ms;
@@ -156,24 +159,25 @@ impl RegistryActor {
                 if self.node.note_peers(self.directory.peer_ids())
                     && let Some(cluster) = &self.node.cluster
                 {
-                    // A node came, perhaps back from behind a cut: what it let through meanwhile may be missing here.
+                    // A node came, perhaps back from a network partition: its publications of that time may be missing
+                    // here.
                     cluster.check_soon();
                 }
             }
-            for _ in 0..STEPS {
+            for _ in 0..WALK_STEPS {
                 self.walks.step(&mut self.directory, now_ms);
             }
             self.directory.flush();
             self.perform();
-            self.tell_figures(now_ms);
+            self.publish_metrics(now_ms);
             if is_over {
                 return;
             }
         }
     }
 
-    /// Has the directory know what one message to another node may carry now: that depends on the server that the node
-    /// is connected to.
+    /// Tells the directory the largest message to another node, which depends on the NATS server that the node is
+    /// connected to.
     fn note_message_max(&mut self) {
         let Some(bytes) =
             self.node.cluster.as_ref().map(Cluster::message_max).filter(|bytes| *bytes != self.message_max)
@@ -191,36 +195,40 @@ impl RegistryActor {
         }
     }
 
-    /// How long the thread may wait for the next order.
-    fn patience(&self) -> Duration {
+    /// The longest time that the thread may wait for the next message.
+    fn wait_max(&self) -> Duration {
         let is_timed = self.node.cluster.is_some() || self.directory.next_deadline_ms().is_some();
         match () {
             () if !self.walks.is_empty() => Duration::ZERO,
             () if is_timed => TICK,
-            () if self.has_news => FIGURES_EVERY,
-            () => REST,
+            () if self.may_have_changed => METRICS_INTERVAL,
+            () => IDLE_WAIT_MAX,
         }
     }
 
-    /// Puts the figures where everybody may read them without asking this thread.
-    fn tell_figures(&mut self, now_ms: u64) {
-        let is_due = now_ms < self.told_ms || now_ms >= self.told_ms + FIGURES_EVERY.as_millis() as u64;
-        if self.has_news && is_due {
-            (self.told_ms, self.has_news) = (now_ms, false);
+    /// Publishes the metrics, so that other threads read them without asking this one.
+    fn publish_metrics(&mut self, now_ms: u64) {
+        let is_due = now_ms < self.published_ms || now_ms >= self.published_ms + METRICS_INTERVAL.as_millis() as u64;
+        if self.may_have_changed && is_due {
+            (self.published_ms, self.may_have_changed) = (now_ms, false);
             let (scopes, calls_waiting) = (self.directory.figures().collect(), self.directory.calls_waiting());
             self.node.set_registry_metrics(RegistryMetrics { scopes, calls_waiting });
         }
     }
 
-    fn obey(&mut self, order: RegistryMessage, now_ms: u64) {
-        match order {
-            RegistryMessage::Ask { who, ask, asker } if self.walks.takes(&who, &ask) => self.walks.put(who, ask, asker),
-            RegistryMessage::Ask { who, ask, asker } => {
-                if matches!(ask, DirectoryRequest::Close) {
-                    self.walks.forget(who.owner);
+    fn handle(&mut self, message: RegistryMessage, now_ms: u64) {
+        match message {
+            RegistryMessage::Request { requester, request, reply_to }
+                if self.walks.must_queue(&requester, &request) =>
+            {
+                self.walks.enqueue(requester, request, reply_to)
+            }
+            RegistryMessage::Request { requester, request, reply_to } => {
+                if matches!(request, DirectoryRequest::Close) {
+                    self.walks.forget(requester.owner);
                 }
-                let asker = (!matches!(asker, ReplyTo::Nobody)).then_some(asker);
-                self.directory.ask(&who, ask, asker, now_ms);
+                let reply_to = (!matches!(reply_to, ReplyTo::Discard)).then_some(reply_to);
+                self.directory.ask(&requester, request, reply_to, now_ms);
             }
             RegistryMessage::ScopeMessage { scope, message } => self.directory.receive(&scope, &message, now_ms),
             RegistryMessage::DirectoryMessage { from, message } => {
@@ -228,12 +236,12 @@ impl RegistryActor {
             }
             RegistryMessage::OwnerGone(owner) => {
                 self.walks.forget(owner);
-                let who = Requester { owner, user: Box::default(), is_backend: true };
-                self.directory.ask(&who, DirectoryRequest::Close, None, now_ms);
+                let requester = Requester { owner, user: Box::default(), is_backend: true };
+                self.directory.ask(&requester, DirectoryRequest::Close, None, now_ms);
             }
             RegistryMessage::MessageQueued { scope, name } => self.directory.mail(&scope, &name),
-            RegistryMessage::InboxMessages { scope, name, letters } => {
-                self.directory.deliver(&scope, &name, letters, now_ms)
+            RegistryMessage::InboxMessages { scope, name, messages } => {
+                self.directory.deliver(&scope, &name, messages, now_ms)
             }
             RegistryMessage::Discarded(ids) => self.directory.discarded(&ids),
             RegistryMessage::Joined(nodes) => {
@@ -251,15 +259,16 @@ impl RegistryActor {
         }
     }
 
+    /// Performs the effects that the directory has returned.
     fn perform(&mut self) {
         let RegistryActor { node, directory, .. } = self;
-        for act in directory.acts() {
-            match act {
-                DirectoryEffect::Answer(asker, answer) => {
-                    node.reply(asker, answer.map_or_else(Response::Refused, Response::Answer))
+        for effect in directory.acts() {
+            match effect {
+                DirectoryEffect::Answer(reply_to, reply) => {
+                    node.reply(reply_to, reply.map_or_else(Response::Refused, Response::Answer))
                 }
                 DirectoryEffect::Push(owner, message) => node.command_client(owner, ClientCommand::Push(message)),
-                DirectoryEffect::PushMany(clients, push) => spread(node, &clients, &push),
+                DirectoryEffect::PushMany(clients, push) => push_many(node, &clients, &push),
                 DirectoryEffect::Call(owner, call, message) => {
                     node.command_client(owner, ClientCommand::Call { call, message })
                 }
@@ -280,7 +289,7 @@ impl RegistryActor {
                     }
                 }
                 DirectoryEffect::StoreMessage { scope, name, message, expires_ms, most, asker } => {
-                    store::post(
+                    store::queue_message(
                         node,
                         InboxMessage { scope, name, message: message.into(), expires_ms, limit: most },
                         asker,
@@ -291,13 +300,18 @@ impl RegistryActor {
                         store.inbox_messages(scope, name, behind, limit);
                     }
                 }
-                DirectoryEffect::DiscardMessages { ids, asker } => store::discard(node, ids, asker),
+                DirectoryEffect::DiscardMessages { ids, asker } => store::discard_messages(node, ids, asker),
                 DirectoryEffect::Probe => {
                     let probe = Arc::new(Probe(Arc::clone(node)));
                     node.send_to_shards(|| Message::Probe(Arc::clone(&probe)));
                 }
                 DirectoryEffect::OptionsDiffer { scope, node } => {
-                    tracing::warn!(%scope, %node, "another node has other options for this scope: all follow the strictest policy and the smallest limits");
+                    tracing::warn!(
+                        %scope,
+                        %node,
+                        "another node has other options for this scope: all follow the strictest policy and the \
+                         smallest limits"
+                    );
                 }
                 DirectoryEffect::Node(to, message) => {
                     if let Some(cluster) = &node.cluster {
@@ -309,8 +323,8 @@ impl RegistryActor {
     }
 }
 
-/// Gives one push to many clients: one message for each shard that has some of them.
-fn spread(node: &Node, clients: &[OwnerId], push: &Arc<EncodedPush>) {
+/// Sends one push to many clients: one message to each shard that has some of them.
+fn push_many(node: &Node, clients: &[OwnerId], push: &Arc<EncodedPush>) {
     let mut by_shard: BTreeMap<ShardId, Vec<(OwnerId, u32)>> = BTreeMap::new();
     for owner in clients {
         match route(*owner, node.shards.len()) {
@@ -323,15 +337,15 @@ fn spread(node: &Node, clients: &[OwnerId], push: &Arc<EncodedPush>) {
     }
 }
 
-/// Where the connection of a client id is, if it is one of this node: its shard and slot are part of the id.
+/// The shard and slot of a client's connection, which are part of its id. None = the id is not of this node.
 pub(crate) fn route(owner: OwnerId, shards: usize) -> Option<(ShardId, u32)> {
     let [.., a, b, c, d, e, f] = owner.0;
     let shard = u16::from_be_bytes([a, b]);
     (usize::from(shard) < shards).then(|| (shard, u32::from_be_bytes([c, d, e, f])))
 }
 
-/// The last bytes of a client id: where its connection is.
-pub(crate) fn place(shard: ShardId, slot: u32) -> [u8; 6] {
+/// The last bytes of a client id: the shard and slot of its connection.
+pub(crate) fn client_id_suffix(shard: ShardId, slot: u32) -> [u8; 6] {
     let ([a, b], [c, d, e, f]) = (shard.to_be_bytes(), slot.to_be_bytes());
     [a, b, c, d, e, f]
 }

@@ -35,7 +35,7 @@ use crate::tls::{Acme, PendingRenewal, Tls, TlsError};
 use crate::user_counts::UserCounts;
 use crate::{cluster_events, process, store};
 
-/// Tasks that a shard's thread runs before it looks at its sockets again.
+/// Tasks that a shard's thread runs before it polls its sockets again.
 const TASKS_PER_LOOK: u32 = 31;
 
 /// Why a node can't start.
@@ -46,7 +46,7 @@ pub enum StartError {
     Address {
         /// The setting.
         key: &'static str,
-        /// What was given.
+        /// The value that was given.
         address: String,
         /// The system's reason.
         source: io::Error,
@@ -56,7 +56,7 @@ pub enum StartError {
     NotLocal {
         /// The setting.
         key: &'static str,
-        /// What was given, resolved.
+        /// The given value, resolved.
         ip: IpAddr,
         /// The system's reason.
         source: io::Error,
@@ -73,7 +73,7 @@ pub enum StartError {
         /// Its address.
         first: SocketAddr,
     },
-    /// The address can't be bound: most often somebody else has it.
+    /// The address can't be bound: most often another process has it.
     #[error("{key}: can't listen on {address}")]
     Bind {
         /// The setting of the port.
@@ -93,7 +93,7 @@ pub enum StartError {
         /// What is wrong.
         reason: &'static str,
     },
-    /// The address of a database is none.
+    /// The address of a database is not valid.
     #[error("store.{database}.url")]
     DatabaseAddress {
         /// Which database.
@@ -121,10 +121,10 @@ pub enum StartError {
     /// A trusted proxy is neither an address nor a network.
     #[error("http_server.trusted_proxies: {0}")]
     Proxy(#[from] BadNetwork),
-    /// A page that may connect is no pattern.
+    /// An allowed origin is not a valid pattern.
     #[error("client.allowed_origins: {0}")]
     Origin(#[from] BadOrigin),
-    /// The PROXY protocol is expected, and nobody is trusted to speak it.
+    /// The PROXY protocol is expected, but no proxy is trusted.
     #[error("{section}.proxy_protocol needs http_server.trusted_proxies: its headers are taken from them only")]
     NoProxies {
         /// The port's section.
@@ -133,13 +133,13 @@ pub enum StartError {
     /// A limit of the settings contradicts another.
     #[error("client.pong_timeout must be above zero, and shorter than every ping_interval")]
     PingInterval,
-    /// A time of which nothing can be done.
+    /// A time that must not be zero is zero.
     #[error("{key} must be above zero")]
     NoTime {
         /// The key.
         key: &'static str,
     },
-    /// A scope of the registry is called like one of the server's own.
+    /// A scope of the registry has the name of one of the server's own.
     #[error("registry.scopes: {name:?} begins with $, as the server's own scopes do")]
     ScopeName {
         /// The name.
@@ -158,17 +158,17 @@ pub enum StartError {
 /// A node whose settings are good and whose addresses are bound.
 pub struct Server {
     node: Arc<Node>,
-    inboxes: Vec<UnboundedReceiver<Message>>,
+    mailboxes: Vec<UnboundedReceiver<Message>>,
     directory: Directory<ReplyTo>,
-    orders: std::sync::mpsc::Receiver<RegistryMessage>,
+    registry_messages: std::sync::mpsc::Receiver<RegistryMessage>,
     joining: Option<Joining>,
-    /// Certificates that are ordered once the shards can answer for them.
-    keeping: Option<PendingRenewal>,
+    /// Certificates that are ordered once the shards can serve the challenges; None = none.
+    renewal: Option<PendingRenewal>,
     listeners: Vec<Listeners>,
     addresses: Addresses,
 }
 
-/// Where a node listens.
+/// The addresses that a node listens on; None = that port is not served.
 #[derive(Debug, Clone, Copy)]
 struct Addresses {
     http: SocketAddr,
@@ -176,7 +176,7 @@ struct Addresses {
     inner: Option<SocketAddr>,
 }
 
-/// Counts the connections of users, if they have a limit.
+/// Counts the connections of each user; None = they have no limit.
 fn users_of(client: &ClientSettings) -> Option<Arc<dyn UserCounter + Send + Sync>> {
     let limit = client.user_connection_limit;
     if limit == 0 { None } else { Some(Arc::new(UserCounts::new(limit))) }
@@ -193,7 +193,7 @@ impl Server {
         let proxies = proxies_of(&settings)?;
         let origins = Origins::parse(&settings.client.allowed_origins)?;
         let verifier = TokenVerifier::new(client)?;
-        let (tls, keeping) = tls_of(&settings)?;
+        let (tls, renewal) = tls_of(&settings)?;
         let shards = shards_of(&settings);
         let (listeners, addresses) = listen_everywhere(&ports, settings.http_server.backlog, shards)?;
         if settings.node.name.is_empty() {
@@ -206,17 +206,17 @@ impl Server {
             heartbeat_ms: cluster.heartbeat_interval.as_millis() as u64,
             timeout_ms: cluster.node_timeout.as_millis() as u64,
             drift_max_ms: cluster.clock_drift_max.as_millis() as u64,
-            // A look at all connections ends within the time that each has for its pong.
+            // A probe of all connections ends within the time that each has for its pong.
             probe_timeout_ms: client.pong_timeout.as_millis() as u64 + 2_000,
             ..Timing::default()
         };
         let directory =
             Directory::new(&id, &settings.registry.scopes, &timing, random_number()?, cluster.is_on(), clock.now_ms());
-        let (registrar, orders) = std::sync::mpsc::channel();
+        let (registry, registry_messages) = std::sync::mpsc::channel();
         let stats = &settings.store.stats;
         let mut key = [0; 32];
         rand::fill(&mut key).map_err(|_| no_random_numbers())?;
-        let seals = Arc::new(HmacSigner::new(key));
+        let signer = Arc::new(HmacSigner::new(key));
         let session = session::SessionSettings {
             client: client.clone(),
             namespaces: Arc::new(Namespaces::new(settings.channel.clone())),
@@ -224,7 +224,7 @@ impl Server {
             scopes: directory.scopes(),
             version: crate::VERSION,
             id: id.clone(),
-            sealer: seals.clone(),
+            sealer: signer.clone(),
             users: users_of(client),
             line_idle: settings.tcp.idle_timeout,
             deferred_max: deferred_max(&settings),
@@ -232,14 +232,14 @@ impl Server {
         };
         let databases = store::opening(&settings, &session.namespaces, &id)?;
         let statistics = store::stats_opening(&settings)?;
-        let (shards, inboxes) = (0..shards).map(|_| ShardHandle::new()).unzip();
+        let (shards, mailboxes) = (0..shards).map(|_| ShardHandle::new()).unzip();
         let (cluster, joining) = cluster_events::join(&settings, (&id, clock.now_ms()), &directory)?.unzip();
         let node = Arc::new(Node::new(
             settings,
             session,
             clock,
             id,
-            NodeHandles { shards, registry: registrar, cluster, signer: seals, tls, proxies, origins },
+            NodeHandles { shards, registry, cluster, signer, tls, proxies, origins },
         ));
         if let Some(databases) = databases {
             store::open(&node, &databases).map_err(|source| StartError::Database { database: "primary", source })?;
@@ -248,7 +248,7 @@ impl Server {
             let opened = Stats::open(&statistics).map_err(|source| StartError::Database { database: "stats", source });
             node.set_stats(opened?);
         }
-        Ok(Server { node, inboxes, directory, orders, joining, keeping, listeners, addresses })
+        Ok(Server { node, mailboxes, directory, registry_messages, joining, renewal, listeners, addresses })
     }
 
     /// The address that was bound for HTTP.
@@ -271,37 +271,37 @@ impl Server {
     /// # Errors
     /// [`StartError::System`].
     pub fn start(self) -> Result<Running, StartError> {
-        let Server { node, inboxes, directory, orders, joining, keeping, listeners, addresses } = self;
-        let started = registry_actor::start(Arc::clone(&node), directory, orders);
-        let registrar = started.map_err(|source| StartError::System { what: "a thread", source })?;
+        let Server { node, mailboxes, directory, registry_messages, joining, renewal, listeners, addresses } = self;
+        let started = registry_actor::start(Arc::clone(&node), directory, registry_messages);
+        let registry_actor = started.map_err(|source| StartError::System { what: "a thread", source })?;
         if let Some(joining) = joining {
             let node = Arc::clone(&node);
-            joining.start(move |incoming| cluster_events::take(&node, incoming))?;
+            joining.start(move |event| cluster_events::handle(&node, event))?;
         }
-        let mut threads = Vec::with_capacity(inboxes.len());
-        for (id, (inbox, listeners)) in inboxes.into_iter().zip(listeners).enumerate() {
+        let mut threads = Vec::with_capacity(mailboxes.len());
+        for (id, (mailbox, listeners)) in mailboxes.into_iter().zip(listeners).enumerate() {
             let seed = random_number()?;
             let node = Arc::clone(&node);
             let thread = std::thread::Builder::new().name(format!("shard-{id}"));
             let started = thread.spawn(move || {
-                if let Err(error) = run_shard(&node, id as ShardId, inbox, listeners, seed) {
+                if let Err(error) = run_shard(&node, id as ShardId, mailbox, listeners, seed) {
                     tracing::error!(shard = id, %error, "a shard could not run");
                 }
             });
             threads.push(started.map_err(|source| StartError::System { what: "a thread", source })?);
         }
-        if let Some(keeping) = keeping {
-            keeping.start().map_err(|source| StartError::System { what: "a thread", source })?;
+        if let Some(renewal) = renewal {
+            renewal.start().map_err(|source| StartError::System { what: "a thread", source })?;
         }
-        Ok(Running { node, threads, registrar, addresses })
+        Ok(Running { node, threads, registry_actor, addresses })
     }
 }
 
-/// A running node. It stops by [`Running::stop`]; dropped, it runs on.
+/// A running node. [`Running::stop`] stops it; if this is dropped, the node runs on.
 pub struct Running {
     node: Arc<Node>,
     threads: Vec<JoinHandle<()>>,
-    registrar: JoinHandle<()>,
+    registry_actor: JoinHandle<()>,
     addresses: Addresses,
 }
 
@@ -321,8 +321,8 @@ impl Running {
         self.addresses.inner
     }
 
-    /// Drains and stops: accepts no more, tells clients to go (3001) spread over `shutdown.spread`, answers the
-    /// requests that are under way. Blocks until all have gone, or `shutdown.timeout` is over.
+    /// Drains and stops: accepts no more clients, disconnects the clients (3001) spread over `shutdown.spread`, and
+    /// replies to the requests that are under way. Blocks until all have gone, or `shutdown.timeout` is over.
     pub fn stop(self) {
         let settings = &self.node.settings.shutdown;
         let until = Instant::now() + settings.timeout;
@@ -344,7 +344,7 @@ impl Running {
             let _ = thread.join();
         }
         self.node.send_to_registry(RegistryMessage::Stop);
-        let _ = self.registrar.join();
+        let _ = self.registry_actor.join();
         if let Some(cluster) = &self.node.cluster {
             cluster.leave();
         }
@@ -361,7 +361,7 @@ impl Running {
 fn run_shard(
     node: &Arc<Node>,
     id: ShardId,
-    inbox: UnboundedReceiver<Message>,
+    mailbox: UnboundedReceiver<Message>,
     listeners: Listeners,
     seed: u64,
 ) -> io::Result<()> {
@@ -372,7 +372,7 @@ fn run_shard(
     runtime.block_on(async {
         let poller = Poller::new()?;
         let registry = poller.registry()?;
-        Shard::new(id, Arc::clone(node), inbox, registry, listeners, seed)?.run(poller).await;
+        Shard::new(id, Arc::clone(node), mailbox, registry, listeners, seed)?.run(poller).await;
         Ok(())
     })
 }
@@ -396,13 +396,13 @@ fn shards_of(settings: &Settings) -> usize {
     }
 }
 
-/// What ports of HTTP offer by ALPN.
+/// The protocols that ports of HTTP offer by ALPN.
 const HTTP: [&str; 2] = ["h2", "http/1.1"];
 
-/// The TLS of every port that speaks it, and the certificates that are to be ordered.
+/// The TLS configuration of every port, and the certificates that are to be ordered.
 fn tls_of(settings: &Settings) -> Result<(PortsTls, Option<PendingRenewal>), TlsError> {
     let (http, tcp) = (&settings.http_server, &settings.tcp);
-    let (acme, keeping) = http.tls_autocert.enabled.then(|| Acme::open(&http.tls_autocert)).transpose()?.unzip();
+    let (acme, renewal) = http.tls_autocert.enabled.then(|| Acme::open(&http.tls_autocert)).transpose()?.unzip();
     let open = |section, of: &TlsSettings, protocols: &[&str]| Tls::open(section, of, acme.as_ref(), protocols);
     let ports = PortsTls {
         http: (http.tls.enabled || acme.is_some()).then(|| open("http_server.tls", &http.tls, &HTTP)).transpose()?,
@@ -414,7 +414,7 @@ fn tls_of(settings: &Settings) -> Result<(PortsTls, Option<PendingRenewal>), Tls
         (false, true) => None,
         (false, false) => ports.http.clone(),
     };
-    Ok((PortsTls { inner, ..ports }, keeping))
+    Ok((PortsTls { inner, ..ports }, renewal))
 }
 
 /// Binds every port: listeners for each shard, and where they listen.
@@ -466,7 +466,7 @@ fn listen_once(address: SocketAddr, backlog: u32) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Every address of IPv6 is every one of IPv4 too, whatever the system's default is.
+/// Makes the unspecified address of IPv6 include IPv4, whatever the system's default is.
 fn serve_both(socket: &Socket, address: SocketAddr) -> io::Result<()> {
     if address.is_ipv6() && address.ip().is_unspecified() { socket.set_only_v6(false) } else { Ok(()) }
 }

@@ -1,5 +1,5 @@
-//! Durable channels and the inbox: how the node opens its databases, what it has them do, and where what comes of it
-//! goes.
+//! Durable channels and the inbox: how the node opens its databases, its requests to them, and how it forwards their
+//! events.
 
 use std::sync::Arc;
 
@@ -22,10 +22,10 @@ use crate::server::StartError;
 use crate::settings::Settings;
 use crate::tls::read_pem;
 
-/// The addresses of the databases, if something needs one.
+/// The settings of the primary database. None = nothing needs it.
 ///
 /// # Errors
-/// When an address is none, or the authorities can't be read.
+/// When its address is not valid, or the file of authorities can't be read.
 pub(crate) fn opening(
     settings: &Settings,
     namespaces: &Arc<Namespaces>,
@@ -61,20 +61,20 @@ fn retention_of(namespaces: Arc<Namespaces>) -> RetentionOf {
     })
 }
 
-/// Opens the databases, and gives them to the node.
+/// Opens the primary database and sets it in the node.
 ///
 /// # Errors
 /// See [`OpenError`].
 pub(crate) fn open(node: &Arc<Node>, opening: &Opening) -> Result<(), OpenError> {
     let of_node = Arc::clone(node);
-    node.set_store(Store::open(opening, move |incoming| take(&of_node, incoming))?);
+    node.set_store(Store::open(opening, move |event| handle(&of_node, event))?);
     Ok(())
 }
 
-/// The address of the statistics, if there are to be any.
+/// The settings of the statistics database. None = the statistics are switched off.
 ///
 /// # Errors
-/// When it is none, or the authorities can't be read.
+/// When its address is not valid, or the file of authorities can't be read.
 pub(crate) fn stats_opening(settings: &Settings) -> Result<Option<StatsOpening>, StartError> {
     let stats = &settings.store.stats;
     if !stats.enabled {
@@ -91,37 +91,36 @@ pub(crate) fn stats_opening(settings: &Settings) -> Result<Option<StatsOpening>,
     }))
 }
 
-/// Has a publication stored; whoever asked is told when it is safe.
-pub(crate) fn append(node: &Arc<Node>, channel: &ChannelName, storing: DurablePublication, asker: ReplyTo) {
+/// Appends a publication to the log of a durable channel. The reply comes after the commit.
+pub(crate) fn append(node: &Arc<Node>, channel: &ChannelName, publication: DurablePublication, reply_to: ReplyTo) {
     let Some(store) = node.store() else { return };
     let of_node = Arc::clone(node);
-    let done = move |outcome: Result<AppendedAt, StoreRefusal>| {
-        let placed = |placed: AppendedAt| {
-            Response::Published(Some(StreamPosition { offset: placed.offset, epoch: epoch_of(placed) }))
-        };
-        of_node.enqueue_reply(asker, outcome.map_or_else(|refusal| Response::Refused(refused(refusal)), placed));
+    let done = move |result: Result<AppendedAt, StoreRefusal>| {
+        let published =
+            |at: AppendedAt| Response::Published(Some(StreamPosition { offset: at.offset, epoch: epoch_of(at) }));
+        of_node.enqueue_reply(reply_to, result.map_or_else(|refusal| Response::Refused(refused(refusal)), published));
     };
     store.append(Append {
         channel: channel.clone(),
-        payload: storing.payload.into(),
-        time_ms: storing.time_ms,
-        key: storing.idempotency_key,
-        version: storing.version,
-        version_epoch: storing.version_epoch,
-        retention: storing.retention,
+        payload: publication.payload.into(),
+        time_ms: publication.time_ms,
+        key: publication.idempotency_key,
+        version: publication.version,
+        version_epoch: publication.version_epoch,
+        retention: publication.retention,
         done: Box::new(done),
     });
 }
 
-/// Has what is kept of a channel removed.
-pub(crate) fn remove(node: &Arc<Node>, channel: &ChannelName, asker: ReplyTo) {
+/// Removes the log of a durable channel.
+pub(crate) fn remove(node: &Arc<Node>, channel: &ChannelName, reply_to: ReplyTo) {
     let Some(store) = node.store() else { return };
     let (of_node, of_channel) = (Arc::clone(node), channel.clone());
-    let done = move |outcome: Result<(), StoreRefusal>| {
-        if outcome.is_ok() {
+    let done = move |result: Result<(), StoreRefusal>| {
+        if result.is_ok() {
             of_node.send_home(of_channel, Request::Ephemeral(clearing()));
         }
-        of_node.reply(asker, outcome.map_or_else(|refusal| Response::Refused(refused(refusal)), |()| Response::Done));
+        of_node.reply(reply_to, result.map_or_else(|refusal| Response::Refused(refused(refusal)), |()| Response::Done));
     };
     store.remove(channel.clone(), Box::new(done));
 }
@@ -132,47 +131,48 @@ pub(crate) fn load(node: &Node, channel: ChannelName, load: LoadId) {
     store.load(channel, load, options.history_size, millis(options.history_meta_ttl));
 }
 
-/// Has a new run begun after one that has lost what it acknowledged in a channel, from an offset on.
+/// Begins a new run of a channel, because the run `lost` has lost acknowledged publications. `first`: the first offset
+/// of the new run.
 pub(crate) fn begin_run(node: &Node, channel: ChannelName, lost: u64, first: Offset) {
     if let Some(store) = node.store() {
         store.begin_run(channel, lost, first);
     }
 }
 
-/// Has a letter kept; whoever asked is told its id.
-pub(crate) fn post(node: &Arc<Node>, letter: InboxMessage, asker: Option<ReplyTo>) {
+/// Stores an inbox message. The reply tells its id and when it expires; None = no reply is wanted.
+pub(crate) fn queue_message(node: &Arc<Node>, message: InboxMessage, reply_to: Option<ReplyTo>) {
     let Some(store) = node.store() else { return };
-    let (of_node, expires_ms) = (Arc::clone(node), letter.expires_ms);
-    let done = move |outcome: Result<u64, StoreRefusal>| {
-        let posted =
+    let (of_node, expires_ms) = (Arc::clone(node), message.expires_ms);
+    let done = move |result: Result<u64, StoreRefusal>| {
+        let queued =
             |id| Response::Answer(format!("{{\"id\":\"{id}\",\"expires_at\":{expires_ms}}}").into_bytes().into());
-        if let Some(asker) = asker {
-            of_node.reply(asker, outcome.map_or_else(|refusal| Response::Refused(refused(refusal)), posted));
+        if let Some(reply_to) = reply_to {
+            of_node.reply(reply_to, result.map_or_else(|refusal| Response::Refused(refused(refusal)), queued));
         }
     };
-    store.queue_message(letter, Box::new(done));
+    store.queue_message(message, Box::new(done));
 }
 
-/// Has letters thrown away that have arrived.
-pub(crate) fn discard(node: &Arc<Node>, ids: Vec<u64>, asker: Option<ReplyTo>) {
+/// Discards inbox messages that have arrived. `reply_to`: None = no reply is wanted.
+pub(crate) fn discard_messages(node: &Arc<Node>, ids: Vec<u64>, reply_to: Option<ReplyTo>) {
     let Some(store) = node.store() else { return };
     let (of_node, of_ids) = (Arc::clone(node), ids.clone());
-    let done = move |outcome: Result<(), StoreRefusal>| {
-        if outcome.is_ok() {
+    let done = move |result: Result<(), StoreRefusal>| {
+        if result.is_ok() {
             of_node.send_to_registry(RegistryMessage::Discarded(of_ids));
         }
-        if let Some(asker) = asker {
-            let answer = outcome.map_or_else(
+        if let Some(reply_to) = reply_to {
+            let response = result.map_or_else(
                 |refusal| Response::Refused(refused(refusal)),
                 |()| Response::Answer(b"{}".to_vec().into()),
             );
-            of_node.reply(asker, answer);
+            of_node.reply(reply_to, response);
         }
     };
     store.discard_messages(ids, Box::new(done));
 }
 
-/// What a refusal is on the wire.
+/// The error that a client gets for a refusal of the store.
 pub(crate) fn refused(refusal: StoreRefusal) -> Error {
     match refusal {
         StoreRefusal::QueueFull => Error::TOO_MANY_REQUESTS,
@@ -183,13 +183,13 @@ pub(crate) fn refused(refusal: StoreRefusal) -> Error {
     }
 }
 
-fn epoch_of(placed: AppendedAt) -> Epoch {
-    Epoch::from_bits(placed.epoch).in_run(placed.run)
+fn epoch_of(at: AppendedAt) -> Epoch {
+    Epoch::from_bits(at.epoch).in_run(at.run)
 }
 
-/// Hands on what comes of it.
-fn take(node: &Node, incoming: StoreEvent) {
-    match incoming {
+/// Forwards an event of the store to the shards or the registry.
+fn handle(node: &Node, event: StoreEvent) {
+    match event {
         StoreEvent::Grown { channel, placed } => {
             node.send_home(channel, Request::Advanced(epoch_of(placed), placed.offset))
         }
@@ -199,7 +199,7 @@ fn take(node: &Node, incoming: StoreEvent) {
             node.send_to_registry(RegistryMessage::MessageQueued { scope, name })
         }
         StoreEvent::InboxMessages { scope, name, letters } => {
-            node.send_to_registry(RegistryMessage::InboxMessages { scope, name, letters })
+            node.send_to_registry(RegistryMessage::InboxMessages { scope, name, messages: letters })
         }
         StoreEvent::Stored { channel, placed, payload } => {
             let (offset, epoch) = (placed.offset, Some(epoch_of(placed)));

@@ -1,4 +1,4 @@
-//! The ways in which clients come.
+//! The transports of clients.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use touchline_engine::session::TransportMode;
 
 use crate::settings::Settings;
 
-/// A way in which clients come.
+/// A transport of clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transport {
     WebSocket,
@@ -19,7 +19,7 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    /// All of them.
+    /// All transports.
     pub(crate) const ALL: [Transport; 7] = [
         Transport::WebSocket,
         Transport::HttpStream,
@@ -30,7 +30,7 @@ impl Transport {
         Transport::Tcp,
     ];
 
-    /// As it stands in metrics and statistics.
+    /// The name in metrics and statistics.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Transport::WebSocket => "websocket",
@@ -57,7 +57,7 @@ impl Transport {
         if own.is_zero() { settings.client.ping_interval } else { own }
     }
 
-    /// What it can do.
+    /// What the transport can do, as sessions see it.
     pub(crate) fn link(self) -> TransportMode {
         match self {
             Transport::WebSocket => TransportMode::Duplex,

@@ -1,5 +1,5 @@
-//! Whether a client with a token would be let in: a session of its own is asked, as a client would ask it. Nothing else
-//! of a node runs.
+//! Tries whether a node would accept a client with a token: it sends a session the commands that a client would send.
+//! No other part of a node runs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ impl SessionSigner for Unsealed {
 }
 
 /// Connects with a token at a time (Unix milliseconds) to a node with these settings; with a channel and the token's
-/// user, subscribes with it. Why this is refused, if it is. What other connections have is not known.
+/// user, subscribes with it. Returns why this is refused; None = it is not. Other connections are not known.
 ///
 /// # Errors
 /// When a configured public key can't be used.

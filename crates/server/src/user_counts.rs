@@ -1,5 +1,5 @@
-//! How many connections each user has on this node, over all shards; used only where `client.user_connection_limit` is
-//! set.
+//! The number of connections of each user on this node, over all shards; used only where
+//! `client.user_connection_limit` is set.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -18,7 +18,7 @@ pub(crate) struct UserCounts {
 }
 
 impl UserCounts {
-    /// Nobody is counted yet. `limit`: connections that one user may have.
+    /// Counts that are all 0. `limit`: the most connections that one user may have.
     pub(crate) fn new(limit: usize) -> Self {
         UserCounts { limit, hasher: RandomState::new(), stripes: (0..STRIPES).map(|_| Mutex::default()).collect() }
     }

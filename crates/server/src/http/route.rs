@@ -198,7 +198,7 @@ fn metrics(node: &Node, headers: &HeaderMap) -> HttpResponse {
         .cluster
         .as_ref()
         .map(|_| ClusterStatus { is_up: node.is_linked.load(Relaxed), peers: node.peers.load(Relaxed) });
-    registry.register_collector(Box::new(RegistryCollector { figures: node.registry_metrics(), link }));
+    registry.register_collector(Box::new(RegistryCollector { metrics: node.registry_metrics(), link }));
     registry.register_collector(Box::new(NodeCollector::of(node)));
     if let Some(store) = node.store() {
         registry.register_collector(Box::new(StoreCollector(Arc::clone(store.metrics()))));

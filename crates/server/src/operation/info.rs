@@ -31,7 +31,7 @@ pub(super) async fn info(node: &Node) -> Result<Json, Error> {
     let metrics = object.key("metrics");
     metrics.extend_from_slice(format!("{{\"interval\":{up_s:.3},\"items\":").as_bytes());
     let mut items = Object::open(metrics);
-    for (name, value) in NodeCollector::of(node).figures() {
+    for (name, value) in NodeCollector::of(node).values() {
         touchline_protocol::encode::number(items.key(name), value);
     }
     items.close();

@@ -1,14 +1,14 @@
-//! Tells a clock that was set from a node that stood still. The registry takes a jump of its time for a standstill; a
-//! clock that was set while the process went on is none.
+//! Distinguishes a clock that was set from a process that stood still. The registry treats a jump of its time as a
+//! standstill; a clock that was set while the process went on is not one.
 
 use std::time::{Duration, Instant};
 
-/// A difference below this is a matter of rounding, milliseconds.
+/// A difference below this is rounding, milliseconds.
 const STEP_MIN_MS: u64 = 200;
 
-/// The last look at the clocks.
+/// The clocks as last read.
 pub(super) struct Steps {
-    /// From where the time that the machine ran is counted.
+    /// The time from which [`suspended`] measures how long the machine ran.
     origin: Instant,
     at: Instant,
     now_ms: u64,
@@ -22,8 +22,9 @@ impl Steps {
         Steps { origin, at: origin, now_ms, suspended: suspended(origin) }
     }
 
-    /// Milliseconds by which the node's clock was set ahead since the last look, if the process went on meanwhile.
-    pub(super) fn look(&mut self, now_ms: u64) -> Option<u64> {
+    /// Milliseconds by which the node's clock was set ahead since the last call; None = it was not, or the process
+    /// stood still.
+    pub(super) fn check(&mut self, now_ms: u64) -> Option<u64> {
         let at = Instant::now();
         let passed_ms = at.duration_since(self.at).as_millis() as u64;
         let step_ms = now_ms.saturating_sub(self.now_ms).saturating_sub(passed_ms);
@@ -38,7 +39,7 @@ impl Steps {
 }
 
 /// The time since the machine started less the time that it ran since `origin`: `/proc/uptime` counts suspensions, the
-/// monotonic clock does not. Only differences of it say something.
+/// monotonic clock does not. Only differences of the result have a meaning.
 fn suspended(origin: Instant) -> Duration {
     let uptime = std::fs::read_to_string("/proc/uptime").ok();
     let seconds = uptime.as_deref().and_then(|text| text.split(' ').next()?.parse::<f64>().ok()).unwrap_or_default();
@@ -50,12 +51,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_that_is_set_is_told_from_time_that_passes() {
+    fn a_clock_that_is_set_differs_from_time_that_passes() {
         let mut steps = Steps::new(1_000_000);
-        assert_eq!(steps.look(1_000_000), None);
-        let step_ms = steps.look(1_020_000).expect("nothing else can have taken that long");
+        assert_eq!(steps.check(1_000_000), None);
+        let step_ms = steps.check(1_020_000).expect("nothing else can have taken that long");
         assert!((19_000..=20_000).contains(&step_ms), "{step_ms}");
-        assert_eq!(steps.look(1_020_010), None, "the step is told once");
-        assert_eq!(steps.look(1_010_000), None, "a clock that goes back is not set ahead");
+        assert_eq!(steps.check(1_020_010), None, "the step is reported once");
+        assert_eq!(steps.check(1_010_000), None, "a clock that goes back is not set ahead");
     }
 }

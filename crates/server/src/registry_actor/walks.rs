@@ -1,5 +1,5 @@
-//! Orders that touch many entries. They wait in lines, one for each client, and the lines are served in turn, a step at
-//! a time, behind everything that is done at once: links to other nodes, registrations, counts.
+//! Walks: requests that touch many entries. They wait in queues, one for each client, which the registry actor serves
+//! in turn, a step at a time, after all requests that take one step: messages of other nodes, registrations, counts.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,108 +8,113 @@ use touchline_registry::OwnerId;
 
 use crate::mailbox::ReplyTo;
 
-/// Whose a line is. Requests of the server API don't depend on each other, so each has a line of its own.
+/// Identifies a queue. Requests of the server API don't depend on each other, so each has a queue of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Line {
+enum QueueId {
     Client(OwnerId),
     Backend(u64),
 }
 
-struct Waiting {
-    who: Requester,
-    ask: DirectoryRequest,
-    asker: ReplyTo,
+/// A request that waits in a queue.
+struct QueuedRequest {
+    requester: Requester,
+    request: DirectoryRequest,
+    reply_to: ReplyTo,
 }
 
-/// The lines.
+/// The queues of walks.
 #[derive(Default)]
 pub(super) struct Walks {
-    lines: HashMap<Line, VecDeque<Waiting>>,
-    /// Lines in the order in which they are served. The one whose order is under way is not in it.
-    turn: VecDeque<Line>,
-    under_way: Option<(Line, Walk<ReplyTo>)>,
-    /// Requests of the server API so far.
+    queues: HashMap<QueueId, VecDeque<QueuedRequest>>,
+    /// Queues in the order in which they are served. The queue whose walk is under way is not in it.
+    turn: VecDeque<QueueId>,
+    under_way: Option<(QueueId, Walk<ReplyTo>)>,
+    /// The number of requests of the server API so far.
     requests: u64,
 }
 
 impl Walks {
-    /// Whether an order has to wait in line: a walk, or what comes behind a walk of the same client. What one client
-    /// asks for is carried out in order, but for its answers to calls, which others wait for.
-    pub(super) fn takes(&self, who: &Requester, ask: &DirectoryRequest) -> bool {
-        let is_behind =
-            || !who.is_backend && !self.lines.is_empty() && self.lines.contains_key(&Line::Client(who.owner));
-        ask.is_walk() || !matches!(ask, DirectoryRequest::Reply { .. } | DirectoryRequest::Close) && is_behind()
+    /// Whether a request has to wait in a queue: a walk does, and what follows a walk of the same client. The requests
+    /// of one client are run in order, except its replies to calls, for which other clients wait.
+    pub(super) fn must_queue(&self, requester: &Requester, request: &DirectoryRequest) -> bool {
+        let is_behind = || {
+            !requester.is_backend
+                && !self.queues.is_empty()
+                && self.queues.contains_key(&QueueId::Client(requester.owner))
+        };
+        request.is_walk() || !matches!(request, DirectoryRequest::Reply { .. } | DirectoryRequest::Close) && is_behind()
     }
 
-    /// Puts an order in line.
-    pub(super) fn put(&mut self, who: Requester, ask: DirectoryRequest, asker: ReplyTo) {
-        let line = if who.is_backend {
+    /// Puts a request into its queue.
+    pub(super) fn enqueue(&mut self, requester: Requester, request: DirectoryRequest, reply_to: ReplyTo) {
+        let id = if requester.is_backend {
             self.requests += 1;
-            Line::Backend(self.requests)
+            QueueId::Backend(self.requests)
         } else {
-            Line::Client(who.owner)
+            QueueId::Client(requester.owner)
         };
-        let orders = self.lines.entry(line).or_default();
-        let is_new = orders.is_empty() && self.under_way.as_ref().is_none_or(|(other, _)| *other != line);
-        orders.push_back(Waiting { who, ask, asker });
+        let queue = self.queues.entry(id).or_default();
+        let is_new = queue.is_empty() && self.under_way.as_ref().is_none_or(|(other, _)| *other != id);
+        queue.push_back(QueuedRequest { requester, request, reply_to });
         if is_new {
-            self.turn.push_back(line);
+            self.turn.push_back(id);
         }
     }
 
-    /// A client is gone: what it only wanted to know is dropped. What it has sent to others is still sent.
+    /// Drops the requests of a client that is gone, except its messages to others: they are still sent.
     pub(super) fn forget(&mut self, client: OwnerId) {
-        let line = Line::Client(client);
-        let Some(orders) = self.lines.get_mut(&line) else { return };
-        orders.retain(|waiting| matches!(waiting.ask, DirectoryRequest::Send { .. }));
-        self.under_way.take_if(|(other, walk)| *other == line && !walk.is_send());
-        if self.under_way.as_ref().is_some_and(|(other, _)| *other == line) {
+        let id = QueueId::Client(client);
+        let Some(queue) = self.queues.get_mut(&id) else { return };
+        queue.retain(|queued| matches!(queued.request, DirectoryRequest::Send { .. }));
+        self.under_way.take_if(|(other, walk)| *other == id && !walk.is_send());
+        if self.under_way.as_ref().is_some_and(|(other, _)| *other == id) {
             return;
         }
-        self.turn.retain(|other| *other != line);
-        if orders.is_empty() {
-            self.lines.remove(&line);
+        self.turn.retain(|other| *other != id);
+        if queue.is_empty() {
+            self.queues.remove(&id);
         } else {
-            self.turn.push_back(line);
+            self.turn.push_back(id);
         }
     }
 
-    /// Whether nothing waits.
+    /// Whether all queues are empty and no walk is under way.
     pub(super) fn is_empty(&self) -> bool {
-        self.lines.is_empty()
+        self.queues.is_empty()
     }
 
-    /// One step of the order under way, or of the next one.
+    /// Runs one step of the walk under way, or of the next one.
     pub(super) fn step(&mut self, directory: &mut Directory<ReplyTo>, now_ms: u64) {
-        let (line, walk) = match self.under_way.take() {
-            Some((line, walk)) => (line, directory.step(walk, now_ms)),
+        let (id, walk) = match self.under_way.take() {
+            Some((id, walk)) => (id, directory.step(walk, now_ms)),
             None => {
-                let Some(line) = self.turn.pop_front() else { return };
-                let next = self.lines.get_mut(&line).and_then(VecDeque::pop_front).filter(Waiting::is_wanted);
-                (line, next.and_then(|waiting| waiting.begin(directory, now_ms)))
+                let Some(id) = self.turn.pop_front() else { return };
+                let next = self.queues.get_mut(&id).and_then(VecDeque::pop_front).filter(QueuedRequest::is_wanted);
+                (id, next.and_then(|queued| queued.begin(directory, now_ms)))
             }
         };
         if let Some(walk) = walk {
-            self.under_way = Some((line, walk));
-        } else if self.lines.get(&line).is_none_or(VecDeque::is_empty) {
-            self.lines.remove(&line);
+            self.under_way = Some((id, walk));
+        } else if self.queues.get(&id).is_none_or(VecDeque::is_empty) {
+            self.queues.remove(&id);
         } else {
-            self.turn.push_back(line);
+            self.turn.push_back(id);
         }
     }
 }
 
-impl Waiting {
-    /// Whether somebody still waits for the answer, as far as that can be told.
+impl QueuedRequest {
+    /// Whether the request still has an effect: the requester waits for the reply, as far as that is known, or it sends
+    /// a message.
     fn is_wanted(&self) -> bool {
-        !matches!(&self.asker, ReplyTo::Operation(_, reply) if reply.is_closed())
-            || matches!(self.ask, DirectoryRequest::Send { .. })
+        !matches!(&self.reply_to, ReplyTo::Operation(_, reply) if reply.is_closed())
+            || matches!(self.request, DirectoryRequest::Send { .. })
     }
 
     fn begin(self, directory: &mut Directory<ReplyTo>, now_ms: u64) -> Option<Walk<ReplyTo>> {
-        let Waiting { who, ask, asker } = self;
-        let asker = (!matches!(asker, ReplyTo::Nobody)).then_some(asker);
-        directory.begin(who, ask, asker, now_ms).and_then(|walk| directory.step(walk, now_ms))
+        let QueuedRequest { requester, request, reply_to } = self;
+        let reply_to = (!matches!(reply_to, ReplyTo::Discard)).then_some(reply_to);
+        directory.begin(requester, request, reply_to, now_ms).and_then(|walk| directory.step(walk, now_ms))
     }
 }
 
@@ -127,7 +132,7 @@ mod tests {
         let mut directory = Directory::new("here", &[options], &Timing::default(), 7, false, NOW);
         for number in 0..members {
             directory.ask(
-                &who(number),
+                &requester(number),
                 DirectoryRequest::Join { scope: ScopeId(0), group: "all".into(), meta: "1".into() },
                 None,
                 NOW,
@@ -136,7 +141,7 @@ mod tests {
         directory
     }
 
-    fn who(number: u32) -> Requester {
+    fn requester(number: u32) -> Requester {
         let mut owner = [1; 16];
         owner[..4].copy_from_slice(&number.to_be_bytes());
         Requester { owner: OwnerId(owner), user: Box::default(), is_backend: false }
@@ -151,72 +156,75 @@ mod tests {
         DirectoryRequest::Send { target, data: "1".into(), store_for_ms: 0 }
     }
 
-    fn asker() -> (ReplyTo, tokio::sync::oneshot::Receiver<touchline_engine::Response>) {
+    fn reply_channel() -> (ReplyTo, tokio::sync::oneshot::Receiver<touchline_engine::Response>) {
         let (reply, answer) = tokio::sync::oneshot::channel();
         (ReplyTo::Operation(None, reply), answer)
     }
 
-    /// Steps until nothing waits; gives the number of answers after each.
+    /// Steps until nothing waits; returns the effects.
     fn run(walks: &mut Walks, directory: &mut Directory<ReplyTo>) -> Vec<DirectoryEffect<ReplyTo>> {
-        let mut acts = Vec::new();
+        let mut effects = Vec::new();
         for _ in 0..10_000 {
             walks.step(directory, NOW);
-            acts.extend(directory.acts());
+            effects.extend(directory.acts());
         }
-        assert!(walks.is_empty() && walks.turn.is_empty() && walks.lines.is_empty());
-        acts
+        assert!(walks.is_empty() && walks.turn.is_empty() && walks.queues.is_empty());
+        effects
     }
 
     #[test]
-    fn who_asks_once_waits_for_one_order_of_who_asks_much() {
+    fn a_client_with_one_request_waits_for_one_walk_of_a_client_with_many() {
         let mut directory = directory(2_000);
         let mut walks = Walks::default();
-        let mut answers = Vec::new();
+        let mut replies = Vec::new();
         for _ in 0..64 {
-            let (asker, answer) = asker();
-            answers.push(answer);
-            walks.put(who(1), members(), asker);
+            let (reply_to, reply) = reply_channel();
+            replies.push(reply);
+            walks.enqueue(requester(1), members(), reply_to);
         }
-        let (asker, mut answer) = asker();
-        walks.put(who(2), members(), asker);
+        let (reply_to, mut reply) = reply_channel();
+        walks.enqueue(requester(2), members(), reply_to);
         let mut before = 0;
-        while answer.try_recv().is_err() {
+        while reply.try_recv().is_err() {
             walks.step(&mut directory, NOW);
-            for act in directory.acts() {
-                let DirectoryEffect::Answer(ReplyTo::Operation(_, reply), Ok(answered)) = act else {
-                    panic!("an answer")
+            for effect in directory.acts() {
+                let DirectoryEffect::Answer(ReplyTo::Operation(_, sender), Ok(content)) = effect else {
+                    panic!("the effect is not a reply")
                 };
                 before += 1;
-                let _ = reply.send(touchline_engine::Response::Answer(answered));
+                let _ = sender.send(touchline_engine::Response::Answer(content));
             }
         }
-        assert_eq!(before, 2, "the other's first, then this one");
+        assert_eq!(before, 2, "the other client's first request, then this one");
         run(&mut walks, &mut directory);
     }
 
     #[test]
-    fn a_clients_orders_stay_in_line_and_others_pass() {
+    fn a_clients_requests_stay_in_order_and_others_pass() {
         let mut walks = Walks::default();
-        assert!(walks.takes(&who(1), &members()) && walks.takes(&who(1), &send(true)));
-        assert!(!walks.takes(&who(1), &send(false)), "nothing is before it");
-        walks.put(who(1), members(), ReplyTo::Nobody);
-        assert!(walks.takes(&who(1), &send(false)), "its own list is before it");
-        assert!(!walks.takes(&who(2), &send(false)), "that is none of its own");
+        assert!(walks.must_queue(&requester(1), &members()) && walks.must_queue(&requester(1), &send(true)));
+        assert!(!walks.must_queue(&requester(1), &send(false)), "nothing is before it");
+        walks.enqueue(requester(1), members(), ReplyTo::Discard);
+        assert!(walks.must_queue(&requester(1), &send(false)), "its own list is before it");
+        assert!(!walks.must_queue(&requester(2), &send(false)), "the list is another client's");
         assert!(
-            !walks.takes(&who(1), &DirectoryRequest::Reply { call: 1, outcome: Ok("1".into()) }),
-            "others wait for that"
+            !walks.must_queue(&requester(1), &DirectoryRequest::Reply { call: 1, outcome: Ok("1".into()) }),
+            "other clients wait for the reply"
         );
-        assert!(!walks.takes(&who(1), &DirectoryRequest::Close));
+        assert!(!walks.must_queue(&requester(1), &DirectoryRequest::Close));
         let mut directory = directory(2_000);
         walks.step(&mut directory, NOW);
-        assert!(walks.takes(&who(1), &send(false)), "it is under way");
+        assert!(walks.must_queue(&requester(1), &send(false)), "it is under way");
         run(&mut walks, &mut directory);
-        assert!(!walks.takes(&who(1), &send(false)));
+        assert!(!walks.must_queue(&requester(1), &send(false)));
     }
 
-    /// Clients that are sent something.
-    fn reached(acts: &[DirectoryEffect<ReplyTo>]) -> usize {
-        acts.iter().map(|act| if let DirectoryEffect::PushMany(clients, _) = act { clients.len() } else { 0 }).sum()
+    /// The number of clients that get a push.
+    fn reached(effects: &[DirectoryEffect<ReplyTo>]) -> usize {
+        effects
+            .iter()
+            .map(|effect| if let DirectoryEffect::PushMany(clients, _) = effect { clients.len() } else { 0 })
+            .sum()
     }
 
     #[test]
@@ -225,16 +233,16 @@ mod tests {
         let target = || Target { scope: ScopeId(0), key: "all".into(), is_group: true };
         for is_last in [false, true] {
             let mut walks = Walks::default();
-            walks.put(
-                who(1),
+            walks.enqueue(
+                requester(1),
                 DirectoryRequest::Call { target: target(), data: "1".into(), timeout_ms: 1_000 },
-                asker().0,
+                reply_channel().0,
             );
             walks.step(&mut directory, NOW);
             if !is_last {
-                walks.put(who(1), send(true), ReplyTo::Nobody);
+                walks.enqueue(requester(1), send(true), ReplyTo::Discard);
             }
-            walks.forget(who(1).owner);
+            walks.forget(requester(1).owner);
             assert_eq!(
                 reached(&run(&mut walks, &mut directory)),
                 if is_last { 0 } else { 2_000 },
@@ -242,31 +250,33 @@ mod tests {
             );
         }
         let mut walks = Walks::default();
-        walks.put(who(1), send(true), ReplyTo::Nobody);
+        walks.enqueue(requester(1), send(true), ReplyTo::Discard);
         walks.step(&mut directory, NOW);
-        walks.forget(who(1).owner);
+        walks.forget(requester(1).owner);
         assert_eq!(reached(&run(&mut walks, &mut directory)), 2_000, "it is sent to the end");
     }
 
     #[test]
-    fn nobody_walks_for_who_is_gone() {
+    fn a_client_that_is_gone_causes_no_walk() {
         let mut directory = directory(3);
         let mut walks = Walks::default();
-        walks.put(who(1), members(), asker().0);
+        walks.enqueue(requester(1), members(), reply_channel().0);
         for number in [2, 3] {
             for _ in 0..10 {
-                walks.put(who(number), members(), ReplyTo::Nobody);
+                walks.enqueue(requester(number), members(), ReplyTo::Discard);
             }
-            walks.put(who(number), send(true), ReplyTo::Nobody);
+            walks.enqueue(requester(number), send(true), ReplyTo::Discard);
         }
-        walks.forget(who(2).owner);
-        walks.forget(who(9).owner);
-        let reached =
-            run(&mut walks, &mut directory).iter().filter(|act| matches!(act, DirectoryEffect::PushMany(..))).count();
+        walks.forget(requester(2).owner);
+        walks.forget(requester(9).owner);
+        let reached = run(&mut walks, &mut directory)
+            .iter()
+            .filter(|effect| matches!(effect, DirectoryEffect::PushMany(..)))
+            .count();
         assert_eq!(reached, 2, "what was sent is sent");
-        let (asker, answer) = asker();
-        drop(answer);
-        walks.put(who(4), members(), asker);
-        assert!(run(&mut walks, &mut directory).is_empty(), "nobody waits for it");
+        let (reply_to, reply) = reply_channel();
+        drop(reply);
+        walks.enqueue(requester(4), members(), reply_to);
+        assert!(run(&mut walks, &mut directory).is_empty(), "the requester does not wait for the reply");
     }
 }

@@ -1,5 +1,5 @@
-//! Where connections come in. A WebSocket handshake that arrives in one piece is answered on the spot, without a task,
-//! a timer or a buffer of its own; every other request goes to hyper, with the bytes that have been read.
+//! The acceptor of a shard: it accepts connections. It answers a WebSocket handshake that arrives in one piece itself,
+//! without a task, a timer or a buffer; every other request goes to hyper, with the bytes that have been read.
 
 use std::collections::VecDeque;
 use std::io::{Error, ErrorKind, Read, Write};
@@ -16,7 +16,7 @@ use mio::{Interest, Token};
 use touchline_protocol::deflate;
 
 use super::Shard;
-use super::half_open::{Closed, Waiting};
+use super::half_open::{Closed, HalfOpenEntry};
 use super::socket::Socket;
 use crate::agent::Agent;
 use crate::handshake::{self, HEADERS_MAX, HandshakeRefusal, Headers, Negotiated};
@@ -25,56 +25,59 @@ use crate::node::Node;
 use crate::proxies::Remote;
 use crate::tls::Tls;
 
-/// Tokens of the listeners: that of HTTP, those of lines and of the internal port, if there are any.
+/// Tokens of the listeners: of HTTP, of lines and of the internal port.
 const LISTENER_TOKENS: [Token; 3] = [Token(usize::MAX), Token(usize::MAX - 1), Token(usize::MAX - 2)];
-/// Tokens of visitors begin here; those of connections are below.
+/// Tokens of pending connections begin here; tokens of connections are below.
 const PENDING_TOKENS_FROM: usize = 1 << 32;
-/// Connections accepted in one turn.
+/// The most connections accepted in one turn.
 const ACCEPTS_MAX: usize = 32;
-/// Pause when a connection can't be accepted and nothing can be closed for it here, milliseconds: trying again at once
-/// would spin.
+/// Pause of all listeners when a connection can't be accepted and no connection can be closed for it here,
+/// milliseconds: another attempt at once would spin.
 const PAUSE_MS: u64 = 100;
-/// Between two log lines about connections that can't be accepted, milliseconds.
+/// Time between two log lines about connections that can't be accepted, milliseconds.
 const ERROR_REPORT_INTERVAL_MS: u64 = 60_000;
-/// What the system says when the process, or the machine, has no file descriptors left (errno(3): EMFILE, ENFILE).
+/// Errors of the system when the process, or the machine, has no file descriptors left (errno(3): EMFILE, ENFILE).
 const NO_DESCRIPTORS: [i32; 2] = [24, 23];
 /// TLS handshakes that may begin at once, as time at their rate, microseconds: twice the time between two ticks, which
 /// end a pause.
 const HANDSHAKES_BURST_US: u64 = 200_000;
 
-/// Where a shard listens.
+/// The sockets that a shard listens on.
 pub(crate) struct Listeners {
     pub(crate) http: std::net::TcpListener,
-    /// For lines, if they are served.
+    /// For lines over TCP; None = they are not served.
     pub(crate) lines: Option<std::net::TcpListener>,
-    /// The internal port, if there is one.
+    /// The internal port; None = there is none.
     pub(crate) inner: Option<std::net::TcpListener>,
 }
 
 /// One listener.
 struct Listener {
     listener: TcpListener,
-    /// Somebody may be waiting outside.
+    /// Connections may wait to be accepted.
     is_ready: bool,
-    /// Nobody is let in here before this time, Unix milliseconds.
+    /// This listener accepts no connection before this time, Unix milliseconds.
     paused_until_ms: u64,
     port: Port,
 }
 
-/// The listeners of a shard, and those who have come in and said nothing yet.
+/// The listeners of a shard, and the pending connections: accepted, but nothing received yet.
 pub(super) struct Acceptor {
     listeners: Vec<Listener>,
-    /// Nobody is let in before this time, Unix milliseconds.
+    /// No listener accepts a connection before this time, Unix milliseconds.
     closed_until_ms: u64,
+    /// Pending connections by token.
     pending: HashMap<usize, PendingConnection>,
-    /// Visitors by the time until which they must have spoken.
+    /// The tokens of pending connections by deadline (Unix milliseconds): the first bytes must have arrived by then.
     deadlines: VecDeque<(u64, usize)>,
+    /// The token of the next pending connection.
     next_pending: usize,
-    /// When connections that can't be accepted are told of again, Unix milliseconds, and how many there were since the
-    /// last time.
+    /// When connections that can't be accepted are reported next, Unix milliseconds, and the number of them since the
+    /// last report.
     error_report: (u64, u64),
 }
 
+/// A connection that has been accepted, and of which nothing has been received yet.
 struct PendingConnection {
     socket: TcpStream,
     remote: Remote,
@@ -82,12 +85,12 @@ struct PendingConnection {
 }
 
 impl Acceptor {
-    /// A door at listeners that are non-blocking.
+    /// An acceptor of listeners that are non-blocking.
     ///
     /// # Errors
-    /// When the poller does not take them.
+    /// When the poller does not take a listener.
     pub(super) fn new(listeners: Listeners, node: &Node, registry: &mio::Registry) -> std::io::Result<Self> {
-        let mut gates = Vec::with_capacity(LISTENER_TOKENS.len());
+        let mut accepting = Vec::with_capacity(LISTENER_TOKENS.len());
         let port = |side, is_for_lines, tls: &Option<Arc<Tls>>, is_introduced| Port {
             side,
             is_for_lines,
@@ -98,48 +101,48 @@ impl Acceptor {
         let all = [
             (Some(listeners.http), port(side, false, &node.tls.http, node.settings.http_server.proxy_protocol)),
             (listeners.lines, port(side, true, &node.tls.lines, node.settings.tcp.proxy_protocol)),
-            // Backends and probes come without the proxies of clients.
+            // Backends and probes do not come through the proxies of clients.
             (listeners.inner, port(Side::Inner, false, &node.tls.inner, false)),
         ];
         for (listener, port) in all {
             let Some(listener) = listener else { continue };
             let mut listener = TcpListener::from_std(listener);
-            registry.register(&mut listener, LISTENER_TOKENS[gates.len()], Interest::READABLE)?;
-            gates.push(Listener { listener, is_ready: true, paused_until_ms: 0, port });
+            registry.register(&mut listener, LISTENER_TOKENS[accepting.len()], Interest::READABLE)?;
+            accepting.push(Listener { listener, is_ready: true, paused_until_ms: 0, port });
         }
-        let (visitors, patience) = Default::default();
         Ok(Acceptor {
-            listeners: gates,
+            listeners: accepting,
             closed_until_ms: 0,
-            pending: visitors,
-            deadlines: patience,
+            pending: HashMap::new(),
+            deadlines: VecDeque::new(),
             next_pending: PENDING_TOKENS_FROM,
             error_report: (0, 0),
         })
     }
 
+    /// The poller has reported that a listener is ready.
     pub(super) fn on_ready(&mut self, token: Token) {
-        if let Some(gate) = self.listeners.get_mut(usize::MAX - token.0) {
-            gate.is_ready = true;
+        if let Some(listener) = self.listeners.get_mut(usize::MAX - token.0) {
+            listener.is_ready = true;
         }
     }
 
-    /// How many have come in and said nothing.
+    /// The number of pending connections.
     pub(super) fn pending_count(&self) -> usize {
         self.pending.len()
     }
 
-    /// Whether a visitor is there and has said nothing.
-    pub(super) fn is_waiting(&self, visitor: Token) -> bool {
-        self.pending.contains_key(&visitor.0)
+    /// Whether a connection is still pending.
+    pub(super) fn is_waiting(&self, token: Token) -> bool {
+        self.pending.contains_key(&token.0)
     }
 
-    /// Sends a visitor away.
-    pub(super) fn drop_pending(&mut self, visitor: Token) {
-        self.pending.remove(&visitor.0);
+    /// Closes a pending connection.
+    pub(super) fn drop_pending(&mut self, token: Token) {
+        self.pending.remove(&token.0);
     }
 
-    /// Says in the log that a connection could not be accepted, some time after it has said so before.
+    /// Logs that connections could not be accepted, at most once in [`ERROR_REPORT_INTERVAL_MS`].
     fn report_error(&mut self, error: &Error, now_ms: u64) {
         let (due_ms, count) = &mut self.error_report;
         *count += 1;
@@ -161,59 +164,62 @@ pub(super) fn is_listener(token: Token) -> bool {
     LISTENER_TOKENS.contains(&token)
 }
 
-/// Whether a token is a visitor's.
+/// Whether a token is a pending connection's.
 pub(super) fn is_pending(token: Token) -> bool {
     token.0 >= PENDING_TOKENS_FROM && !is_listener(token)
 }
 
 impl Shard {
-    /// Whether somebody can be let in at once.
+    /// Whether a connection can be accepted at once.
     pub(super) fn has_ready_listener(&self) -> bool {
-        self.door.closed_until_ms <= self.now_ms && self.door.listeners.iter().any(|gate| self.is_open(gate))
+        self.acceptor.closed_until_ms <= self.now_ms
+            && self.acceptor.listeners.iter().any(|listener| self.is_open(listener))
     }
 
-    /// Whether somebody may be waiting at a listener who can be let in. While the node drains, only HTTP has an answer
-    /// to that: it is drained.
-    fn is_open(&self, gate: &Listener) -> bool {
-        gate.is_ready && gate.paused_until_ms <= self.now_ms && (self.drain.is_none() || !gate.port.is_for_lines)
+    /// Whether connections may wait at a listener that accepts. While the node drains, only HTTP accepts: it can reply
+    /// that the node drains.
+    fn is_open(&self, listener: &Listener) -> bool {
+        listener.is_ready
+            && listener.paused_until_ms <= self.now_ms
+            && (self.drain.is_none() || !listener.port.is_for_lines)
     }
 
-    /// Lets in who waits outside.
+    /// Accepts waiting connections.
     pub(super) fn accept(&mut self) {
         if self.has_ready_listener() {
             self.accept_some();
-            self.tell_half_open();
+            self.publish_half_open();
         }
     }
 
-    /// Another shard has closed connections: what could not be accepted is tried again.
+    /// Tries again to accept, because another shard has closed connections.
     pub(super) fn retry_accepts(&mut self) {
-        self.door.closed_until_ms = 0;
+        self.acceptor.closed_until_ms = 0;
     }
 
-    /// Lets in a turn's share.
+    /// Accepts the connections of one turn, at most [`ACCEPTS_MAX`].
     fn accept_some(&mut self) {
         for _ in 0..ACCEPTS_MAX {
             if !self.has_ready_listener() {
                 return;
             }
             let now_ms = self.now_ms;
-            let Some(open) = self.door.listeners.iter().position(|gate| self.is_open(gate)) else { return };
-            let gate = &mut self.door.listeners[open];
-            if gate.port.tls.is_some()
+            let Some(open) = self.acceptor.listeners.iter().position(|listener| self.is_open(listener)) else { return };
+            let listener = &mut self.acceptor.listeners[open];
+            if listener.port.tls.is_some()
                 && let Some(wait_us) = wait_for_handshake(&self.node)
             {
-                gate.paused_until_ms = now_ms + wait_us.div_ceil(1_000);
+                listener.paused_until_ms = now_ms + wait_us.div_ceil(1_000);
                 self.metrics.tls_pauses.add(1);
                 continue;
             }
-            match gate.listener.accept() {
+            match listener.listener.accept() {
                 Ok((socket, peer)) => {
-                    let port = gate.port.clone();
+                    let port = listener.port.clone();
                     self.limit_half_open();
                     self.isolated(|shard| shard.admit(socket, peer.ip(), port));
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => gate.is_ready = false,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => listener.is_ready = false,
                 Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
                 Err(error) if !self.makes_room(&error) => return,
                 Err(_) => {}
@@ -221,29 +227,29 @@ impl Shard {
         }
     }
 
-    /// What is done when a connection can't be accepted. True = it may be tried again at once.
+    /// Makes room after a connection could not be accepted. True = the next attempt may follow at once.
     fn makes_room(&mut self, error: &Error) -> bool {
         self.metrics.accept_errors.add(1);
-        self.door.report_error(error, self.now_ms);
+        self.acceptor.report_error(error, self.now_ms);
         let is_short = error.raw_os_error().is_some_and(|code| NO_DESCRIPTORS.contains(&code));
         match if is_short { self.make_room() } else { Closed::Nothing } {
             Closed::Now => true,
-            // The next turn comes when its task has run.
+            // The next turn comes after the task has run.
             Closed::Soon => false,
             Closed::Elsewhere | Closed::Nothing => {
-                self.door.closed_until_ms = self.now_ms + PAUSE_MS;
+                self.acceptor.closed_until_ms = self.now_ms + PAUSE_MS;
                 false
             }
         }
     }
 
-    /// Begins with a fresh connection. What takes more than one piece, a proxy's header or TLS, is for a task; the
+    /// Begins to serve an accepted connection. A proxy's header or TLS takes more than one read, so a task does it; the
     /// socket comes back from there.
     fn admit(&mut self, socket: TcpStream, peer: IpAddr, port: Port) {
         let remote = Remote::of(peer);
         if port.is_introduced && !self.node.proxies.contains(peer) {
             self.metrics.proxy_headers_refused.add_shared(1);
-            tracing::debug!(%peer, "a connection was closed: it comes from no trusted proxy");
+            tracing::debug!(%peer, "closed a connection that does not come from a trusted proxy");
             return;
         }
         if port.tls.is_some() {
@@ -264,17 +270,17 @@ impl Shard {
         Caller { node: Arc::clone(&self.node), shard: self.id, remote, side, pass: self.pass() }
     }
 
-    /// Lines need no handshake.
+    /// Serves lines over TCP, which need no handshake.
     fn serve_lines(&mut self, socket: TcpStream, remote: Remote) {
         if self.drain.is_none()
             && let Ok(admission) = self.node.admit(remote)
         {
-            self.seat(Socket::Tcp(socket), false, http::lines(admission));
+            self.insert_connection(Socket::Tcp(socket), false, http::lines(admission));
         }
     }
 
-    /// A connection comes back of which a proxy has told whose it is. Tasks are made on the shard's own thread only,
-    /// and this may be another: so the poller tells what has been sent.
+    /// Serves a connection whose client address a proxy has told. Tasks can be made on the shard's own thread only, and
+    /// this may be another thread, so the connection becomes pending and the poller reports its input.
     pub(super) fn serve_introduced(
         &mut self,
         socket: std::net::TcpStream,
@@ -290,123 +296,125 @@ impl Shard {
         }
     }
 
-    /// A visitor has something to say.
+    /// Reads a pending connection that the poller has reported.
     pub(super) fn read_pending(&mut self, token: Token) {
-        if let Some(visitor) = self.door.pending.remove(&token.0) {
-            self.serve_accepted(visitor, Some(token));
+        if let Some(connection) = self.acceptor.pending.remove(&token.0) {
+            self.serve_accepted(connection, Some(token));
         }
     }
 
-    /// Sends visitors away who have said nothing in time.
+    /// Closes the pending connections whose deadline has passed.
     pub(super) fn drop_overdue(&mut self) {
-        while let Some((until_ms, visitor)) = self.door.deadlines.front().copied() {
-            if until_ms > self.now_ms && self.door.pending.contains_key(&visitor) {
+        while let Some((until_ms, token)) = self.acceptor.deadlines.front().copied() {
+            if until_ms > self.now_ms && self.acceptor.pending.contains_key(&token) {
                 break;
             }
-            self.door.deadlines.pop_front();
-            self.door.pending.remove(&visitor);
+            self.acceptor.deadlines.pop_front();
+            self.acceptor.pending.remove(&token);
         }
     }
 
-    /// Serves a visitor. A panic on the way ends that visit only, and is counted.
-    fn serve_accepted(&mut self, visitor: PendingConnection, known: Option<Token>) {
-        self.isolated(|shard| shard.read_head(visitor, known));
+    /// Reads a pending connection. A panic ends that connection only, and is counted.
+    fn serve_accepted(&mut self, connection: PendingConnection, known: Option<Token>) {
+        self.isolated(|shard| shard.read_head(connection, known));
     }
 
-    /// Hears what a visitor has to say. `known` is its token, if the poller has it.
-    fn read_head(&mut self, mut visitor: PendingConnection, known: Option<Token>) {
-        // What is read from now on might never be answered.
+    /// Reads the first bytes of a connection and decides what serves it. `known`: its token; None = the poller does not
+    /// know the connection.
+    fn read_head(&mut self, mut connection: PendingConnection, known: Option<Token>) {
+        // A request that is read from now on might get no response.
         if self.node.is_stopped.load(Relaxed) {
             return;
         }
-        let length = match visitor.socket.read(&mut self.scratch) {
+        let length = match connection.socket.read(&mut self.scratch) {
             Ok(0) => return,
             Ok(length) => length,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                return self.keep_pending(visitor, known);
+                return self.keep_pending(connection, known);
             }
             Err(_) => return,
         };
-        let verdict = match visitor.side {
+        let verdict = match connection.side {
             Side::Inner => Verdict::ForHttp,
             _ if self.drain.is_some() => Verdict::ForHttp,
-            _ => grant(&self.node, visitor.remote, &self.scratch[..length]),
+            _ => grant(&self.node, connection.remote, &self.scratch[..length]),
         };
-        let Opening { answer, head, entrance } = match verdict {
+        let Opening { response, head, negotiated } = match verdict {
             Verdict::Granted(opening) => opening,
             Verdict::Full => {
-                // The whole request was read, so nothing destroys the answer on its way.
-                let _ = visitor.socket.write(FULL);
+                // The whole request was read, so no reset destroys the response on its way.
+                let _ = connection.socket.write(FULL);
                 return;
             }
-            Verdict::ForHttp => return self.hand_to_http(visitor, known, length),
+            Verdict::ForHttp => return self.hand_to_http(connection, known, length),
         };
-        // A fresh socket has room for so little.
-        if matches!(visitor.socket.write(&answer), Ok(written) if written == answer.len()) {
-            let early = self.scratch[head..length].to_vec();
-            if let Some(slot) = self.seat(Socket::Tcp(visitor.socket), known.is_some(), entrance) {
-                self.hear_early(slot, early);
+        // A new socket has room for so few bytes.
+        if matches!(connection.socket.write(&response), Ok(written) if written == response.len()) {
+            let prefix = self.scratch[head..length].to_vec();
+            if let Some(slot) = self.insert_connection(Socket::Tcp(connection.socket), known.is_some(), negotiated) {
+                self.receive_prefix(slot, prefix);
             }
         }
     }
 
-    fn keep_pending(&mut self, mut visitor: PendingConnection, known: Option<Token>) {
-        let token = known.unwrap_or(Token(self.door.next_pending));
+    /// Keeps a connection pending until the poller reports it. `known`: as of [`Shard::read_head`].
+    fn keep_pending(&mut self, mut connection: PendingConnection, known: Option<Token>) {
+        let token = known.unwrap_or(Token(self.acceptor.next_pending));
         if known.is_none() {
-            if self.registry.register(&mut visitor.socket, token, Interest::READABLE | Interest::WRITABLE).is_err() {
+            if self.registry.register(&mut connection.socket, token, Interest::READABLE | Interest::WRITABLE).is_err() {
                 return;
             }
-            self.door.next_pending += 1;
+            self.acceptor.next_pending += 1;
             let until_ms = self.now_ms + self.node.settings.http_server.header_timeout.as_millis() as u64;
-            self.door.deadlines.push_back((until_ms, token.0));
+            self.acceptor.deadlines.push_back((until_ms, token.0));
         }
-        self.door.pending.insert(token.0, visitor);
+        self.acceptor.pending.insert(token.0, connection);
         if known.is_none() {
-            self.note_half_open(Waiting::Visitor(token));
+            self.note_half_open(HalfOpenEntry::Pending(token));
         }
     }
 
-    fn hand_to_http(&mut self, mut visitor: PendingConnection, known: Option<Token>, length: usize) {
-        if known.is_some() && self.registry.deregister(&mut visitor.socket).is_err() {
+    /// Has a task serve a connection by HTTP. `length`: the bytes of it that the scratch buffer holds.
+    fn hand_to_http(&mut self, mut connection: PendingConnection, known: Option<Token>, length: usize) {
+        if known.is_some() && self.registry.deregister(&mut connection.socket).is_err() {
             return;
         }
-        let early = Bytes::copy_from_slice(&self.scratch[..length]);
-        let caller = self.caller(visitor.remote, visitor.side);
-        tokio::task::spawn_local(http::serve(caller, visitor.socket.into(), early));
+        let prefix = Bytes::copy_from_slice(&self.scratch[..length]);
+        let caller = self.caller(connection.remote, connection.side);
+        tokio::task::spawn_local(http::serve(caller, connection.socket.into(), prefix));
     }
 }
 
-/// How long a TLS handshake has to wait, microseconds; none = it may begin.
+/// How long a TLS handshake has to wait, microseconds; None = it may begin.
 fn wait_for_handshake(node: &Node) -> Option<u64> {
     let limit = node.settings.http_server.tls_handshake_rate_limit;
     node.admission.handshakes.wait(limit, HANDSHAKES_BURST_US, node.clock.elapsed_us())
 }
 
-/// The answer to a handshake while the node takes no more clients: it costs no task and no buffer.
-const FULL: &[u8] =
-    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n\
-    Content-Length: 29\r\n\r\nno room for more connections\n";
+/// The response to a handshake while the node accepts no more clients: it costs no task and no buffer.
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nConnection: close\r\n\
+    Content-Type: text/plain; charset=utf-8\r\nContent-Length: 29\r\n\r\nno room for more connections\n";
 
 /// A granted handshake.
 struct Opening {
-    /// What is written.
-    answer: Vec<u8>,
-    /// The length of its head, bytes.
+    /// The head of the response.
+    response: Vec<u8>,
+    /// The length of the request's head, bytes.
     head: usize,
-    entrance: Negotiated,
+    negotiated: Negotiated,
 }
 
-/// What becomes of the first bytes of a connection.
+/// What serves a connection, by its first bytes.
 enum Verdict {
     /// A good handshake.
     Granted(Opening),
-    /// A good handshake, but the node takes no more clients.
+    /// A good handshake, but the node accepts no more clients.
     Full,
-    /// Hyper has to judge.
+    /// Hyper serves it.
     ForHttp,
 }
 
-/// Judges a whole, good handshake without a body. Everything else is for hyper.
+/// Examines a whole, good handshake without a body. Hyper serves everything else.
 fn grant(node: &Node, remote: Remote, bytes: &[u8]) -> Verdict {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
@@ -426,20 +434,20 @@ fn grant(node: &Node, remote: Remote, bytes: &[u8]) -> Verdict {
         Err(HandshakeRefusal::Full) if head == bytes.len() => return Verdict::Full,
         Err(_) => return Verdict::ForHttp,
     };
-    let mut answer =
+    let mut response =
         b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: "
             .to_vec();
-    answer.extend_from_slice(granted.accept_key.as_bytes());
+    response.extend_from_slice(granted.accept_key.as_bytes());
     if let Some(subprotocol) = granted.subprotocol {
-        answer.extend_from_slice(b"\r\nSec-WebSocket-Protocol: ");
-        answer.extend_from_slice(subprotocol.as_bytes());
+        response.extend_from_slice(b"\r\nSec-WebSocket-Protocol: ");
+        response.extend_from_slice(subprotocol.as_bytes());
     }
     if granted.is_deflated() {
-        answer.extend_from_slice(b"\r\nSec-WebSocket-Extensions: ");
-        answer.extend_from_slice(deflate::GRANTED.as_bytes());
+        response.extend_from_slice(b"\r\nSec-WebSocket-Extensions: ");
+        response.extend_from_slice(deflate::GRANTED.as_bytes());
     }
-    answer.extend_from_slice(b"\r\n\r\n");
-    let entrance =
+    response.extend_from_slice(b"\r\n\r\n");
+    let negotiated =
         Negotiated { transport, wire: granted.wire, agent: Agent::of(&headers), admission: granted.admission };
-    Verdict::Granted(Opening { answer, head, entrance })
+    Verdict::Granted(Opening { response, head, negotiated })
 }

@@ -1,5 +1,5 @@
-//! Channels at home here that the cluster or the store keeps: what these have to do before a request is answered, and
-//! what they do unasked.
+//! Channels at home here whose log is in a log backend (JetStream or the store): requests that wait for the backend,
+//! and commands to it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,73 +18,75 @@ use super::Shard;
 use crate::mailbox::ReplyTo;
 use crate::{cluster_events, store};
 
-/// Bytes around what a publication says, on its way to the other nodes: names of fields, numbers, headers.
-const PUBLICATION_AROUND: usize = 1_024;
+/// The most that a message to the other nodes adds to the content of a publication, bytes: names of fields, numbers,
+/// headers.
+const PUBLICATION_OVERHEAD: usize = 1_024;
 
-/// Between two lines in the log about payloads that can't be read, milliseconds.
-const UNREADABLE_STEP_MS: u64 = 10_000;
+/// Time between two log lines about payloads that can't be read, milliseconds.
+const UNREADABLE_REPORT_INTERVAL_MS: u64 = 10_000;
 
-/// Says that a payload can't be read, not more often than every ten seconds: whoever subscribes meets it.
-fn say_unreadable(channel: &str, Unreadable { format }: Unreadable, now_ms: u64) {
-    static SAID_MS: AtomicU64 = AtomicU64::new(0);
-    let said_ms = SAID_MS.load(Relaxed);
-    if now_ms >= said_ms.saturating_add(UNREADABLE_STEP_MS)
-        && SAID_MS.compare_exchange(said_ms, now_ms, Relaxed, Relaxed).is_ok()
+/// Logs that a payload can't be read, at most every ten seconds, because every subscriber of the channel meets it.
+fn report_unreadable(channel: &str, Unreadable { format }: Unreadable, now_ms: u64) {
+    static REPORTED_MS: AtomicU64 = AtomicU64::new(0);
+    let reported_ms = REPORTED_MS.load(Relaxed);
+    if now_ms >= reported_ms.saturating_add(UNREADABLE_REPORT_INTERVAL_MS)
+        && REPORTED_MS.compare_exchange(reported_ms, now_ms, Relaxed, Relaxed).is_ok()
     {
         tracing::error!(
             channel,
             format,
-            "a payload of a later version, or a damaged one: the channel can't be had from this node"
+            "a payload is of a later version, or damaged: this node can't serve the channel"
         );
     }
 }
 
-/// Requests to one channel that wait, in order.
+/// The requests to one channel that wait until it is live, in order.
 #[derive(Default)]
 pub(super) struct WaitingRequests {
     requests: Vec<(Request, ReplyTo)>,
-    /// The subscribers that come or go by one of them: who asks next is not compared with all that wait.
+    /// The subscribers that subscribe or unsubscribe by one of them, so that the next request need not be compared with
+    /// all that wait.
     subscribers: HashSet<ConnectionId>,
 }
 
 impl WaitingRequests {
-    fn push(&mut self, request: Request, asker: ReplyTo) {
+    fn push(&mut self, request: Request, reply_to: ReplyTo) {
         self.subscribers.extend(request.subscriber());
-        self.requests.push((request, asker));
+        self.requests.push((request, reply_to));
     }
 }
 
 impl Shard {
-    /// Carries a request to a channel out, now or as soon as the node hears the channel.
-    pub(super) fn submit(&mut self, channel: &ChannelName, request: Request, asker: ReplyTo) {
-        // What a session says about one channel stays in order. In a channel that is heard only those wait who are
-        // ahead of it.
+    /// Runs a request to a channel, now or as soon as the channel is live.
+    pub(super) fn submit(&mut self, channel: &ChannelName, request: Request, reply_to: ReplyTo) {
+        // The requests of a session about one channel stay in order. In a channel that is live, a request waits only
+        // behind requests of the same subscriber.
         if let Some(subscriber) = request.subscriber()
             && let Some(waiting) = self.waiting.get_mut(channel)
             && (!self.channels.is_live(channel) || waiting.subscribers.contains(&subscriber))
         {
-            return waiting.push(request, asker);
+            return waiting.push(request, reply_to);
         }
         if self.node.cluster.is_some() && self.is_too_large(channel, &request) {
-            return self.node.reply(asker, Response::Refused(Error::BAD_REQUEST));
+            return self.node.reply(reply_to, Response::Refused(Error::BAD_REQUEST));
         }
         match self.channels.submit(channel, request, self.now_ms) {
             Submitted::Done(response) => {
                 if matches!(response, Response::Published(_)) {
                     self.count_publication(channel);
                 }
-                self.node.reply(asker, response);
+                self.node.reply(reply_to, response);
             }
-            Submitted::Wait(request) => self.waiting.entry(channel.clone()).or_default().push(request, asker),
+            Submitted::Wait(request) => self.waiting.entry(channel.clone()).or_default().push(request, reply_to),
             Submitted::Append { namespace, payload, idempotency_key: key } => {
                 let Some(cluster) = &self.node.cluster else { return };
                 let node = Arc::clone(&self.node);
-                let done = move |stored: Option<touchline_cluster::AppendedAt>| {
-                    let response = stored.map_or(Response::Refused(Error::CLUSTER_UNREACHABLE), |at| {
+                let done = move |appended: Option<touchline_cluster::AppendedAt>| {
+                    let response = appended.map_or(Response::Refused(Error::CLUSTER_UNREACHABLE), |at| {
                         let epoch = cluster_events::epoch_of(at.life);
                         Response::Published(Some(StreamPosition { offset: at.offset, epoch }))
                     });
-                    node.reply(asker, response);
+                    node.reply(reply_to, response);
                 };
                 cluster.append(channel.clone(), namespace, payload, key, Box::new(done));
                 self.count_publication(channel);
@@ -94,22 +96,22 @@ impl Shard {
                 let node = Arc::clone(&self.node);
                 let done = move |is_done: bool| {
                     node.reply(
-                        asker,
+                        reply_to,
                         if is_done { Response::Done } else { Response::Refused(Error::CLUSTER_UNREACHABLE) },
                     );
                 };
                 cluster.purge(channel.clone(), namespace, removal, Box::new(done));
             }
-            Submitted::Store(storing) => {
+            Submitted::Store(publication) => {
                 self.count_publication(channel);
-                store::append(&self.node, channel, storing, asker);
+                store::append(&self.node, channel, publication, reply_to);
             }
-            Submitted::Remove => store::remove(&self.node, channel, asker),
+            Submitted::Remove => store::remove(&self.node, channel, reply_to),
         }
     }
 
-    /// Whether a publication is more than one message to the other nodes may carry. Those that a database keeps do not
-    /// go that way.
+    /// Whether a publication is larger than one message to the other nodes may be. Those of durable channels go to the
+    /// database and have no such limit.
     fn is_too_large(&self, channel: &str, request: &Request) -> bool {
         let Request::Publish(publish) = request else { return false };
         let Content { data, tags, info, .. } = &publish.content;
@@ -119,11 +121,11 @@ impl Shard {
                 + info.conn_info.as_ref().map_or(0, Bytes::len)
                 + info.chan_info.as_ref().map_or(0, Bytes::len)
         });
-        self.node.is_too_large(data.len() + tags + info + publish.idempotency_key.len() + PUBLICATION_AROUND)
+        self.node.is_too_large(data.len() + tags + info + publish.idempotency_key.len() + PUBLICATION_OVERHEAD)
             && self.node.session.namespaces.resolve(channel).is_ok_and(|options| !options.durable)
     }
 
-    /// Does what channels want of their keepers, takes up what has waited, and sends what is to be delivered.
+    /// Runs the channels' commands to their log backends, resumes requests that have waited, and sends deliveries.
     pub(super) fn settle(&mut self) {
         self.send_deliveries();
         if self.node.cluster.is_none() && self.node.store().is_none() {
@@ -132,13 +134,13 @@ impl Shard {
         loop {
             let ready = self.channels.take_ready();
             for channel in &ready {
-                for (request, asker) in self.waiting.remove(channel).unwrap_or_default().requests {
-                    self.submit(channel, request, asker);
+                for (request, reply_to) in self.waiting.remove(channel).unwrap_or_default().requests {
+                    self.submit(channel, request, reply_to);
                 }
             }
             self.send_deliveries();
-            for act in self.channels.backend_commands() {
-                match (act, &self.node.cluster) {
+            for command in self.channels.backend_commands() {
+                match (command, &self.node.cluster) {
                     (BackendCommand::LoadStored { channel, load }, _) => store::load(&self.node, channel, load),
                     (BackendCommand::SetInterest { channel, is_wanted }, Some(cluster)) => {
                         cluster.set_interest(channel, is_wanted)
@@ -159,7 +161,7 @@ impl Shard {
                         cluster.begin_run(namespace, run)
                     }
                     (BackendCommand::Unreadable { channel, unreadable }, _) => {
-                        say_unreadable(&channel, unreadable, self.now_ms)
+                        report_unreadable(&channel, unreadable, self.now_ms)
                     }
                     (_, None) => {}
                 }

@@ -1,9 +1,9 @@
-//! The node's memory for what it does not share: queues, answers, input that waits. Each shard has a slice of
-//! `node.buffer_max_size`.
+//! The budget of memory that single connections make the node hold: queues, answers, input that waits. Each shard has a
+//! slice of `node.buffer_max_size`.
 //!
-//! A connection is charged for what only it makes the node hold. From 80 % of the slice on, large answers are refused
-//! with error 111 and new connections with 503. Beyond the slice, the connections with the largest charge end with 3008
-//! until 80 % is left.
+//! A connection is charged for the memory that only it makes the node hold. From 80 % of the slice on, large answers
+//! are refused with error 111 and new connections with 503. Beyond the slice, the connections with the largest charge
+//! end with 3008 until 80 % is left.
 
 use std::cmp::Reverse;
 
@@ -13,17 +13,17 @@ use super::Shard;
 use super::connections::Connection;
 use super::half_open::Closed;
 
-/// Bytes of answers that a connection may be made before its socket has taken them; the one that begins below ends
-/// above.
+/// Bytes of answers that may be made for a connection before its socket has taken them; an answer that begins below the
+/// limit may end above it.
 pub(super) const ANSWERS_AHEAD: usize = 64 * 1024;
 /// What a TLS session may hold of a blocked socket, bytes.
 const TLS_SIZE: usize = 32 * 1024;
-/// Half-open connections that are closed in one tick when HTTP has used up the node's memory.
+/// The most half-open connections closed in one tick when HTTP has used up the node's memory.
 const HALF_OPEN_A_TICK: usize = 256;
 /// A connection that still holds more after its queue was dropped is closed at once.
 const REST_MAX: usize = 64 * 1024;
 
-/// Four fifths: from there on the node is short of memory.
+/// Four fifths of `bytes`: from there on the node is short of memory.
 pub(crate) fn scarce_from(bytes: usize) -> usize {
     bytes / 5 * 4
 }
@@ -36,7 +36,7 @@ impl Connection {
         self.due.answers() + queued + self.input.begun() + self.session.buffered_bytes()
     }
 
-    /// Bytes of answers that its socket has not taken.
+    /// Bytes of answers that the socket has not taken.
     pub(super) fn answers(&self) -> usize {
         self.due.answers() + self.queue.as_ref().map_or(0, |queue| queue.answers())
     }
@@ -52,12 +52,12 @@ impl Shard {
         self.metrics.buffered_bytes.get() as usize + self.node.shards[usize::from(self.id)].http_buffered()
     }
 
-    /// Charges a connection for what it makes the node hold now.
+    /// Charges a connection for the memory that it makes the node hold now.
     pub(super) fn recharge(&mut self, slot: u32) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let now = u32::try_from(connection.buffered_bytes()).unwrap_or(u32::MAX);
         let before = std::mem::replace(&mut connection.buffered, now);
-        self.metrics.buffered_bytes.add(u64::from(now).wrapping_sub(u64::from(before)));
+        self.metrics.buffered_bytes.replace(before.into(), now.into());
     }
 
     /// Ends the connections with the largest charge if they alone have used up the slice.
@@ -67,21 +67,21 @@ impl Shard {
         }
     }
 
-    /// Makes room if they have used it up together with HTTP: first those go that have not connected, oldest first.
-    /// Once a tick, because what tasks hold is free only when they have run.
+    /// Makes room if connections and HTTP together have used up the slice: first it closes half-open connections,
+    /// oldest first. Called once a tick, because the memory that tasks hold is free only after they have run.
     pub(super) fn relieve_http(&mut self) {
         if self.buffered() <= self.node.buffer_slice {
             return;
         }
         for _ in 0..HALF_OPEN_A_TICK {
             if self.close_oldest() == Closed::Nothing {
-                // What HTTP holds its own limits give back; sessions pay for what they hold above their half only.
+                // HTTP's own limits free its memory; connections are ended only above their half of the slice.
                 return self.end_largest(self.node.buffer_slice / 2);
             }
         }
     }
 
-    /// Ends those that hold most until all of them together hold so many bytes.
+    /// Ends the connections that hold most until all together hold at most `enough` bytes.
     fn end_largest(&mut self, enough: usize) {
         let charge = |slot: u32| self.connections.get(slot).map(|connection| (connection.buffered, slot));
         let mut charged: Vec<(u32, u32)> =

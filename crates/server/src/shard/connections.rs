@@ -13,58 +13,59 @@ use crate::transport::Transport;
 
 /// Connections in one allocation.
 const CHUNK: usize = 256;
-/// No slot.
+/// The slot number that stands for no slot.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// One client connection. Nothing in it is a buffer while it is idle.
+/// One client connection. It holds no buffer while it is idle.
 pub(super) struct Connection {
     pub(super) socket: Socket,
     pub(super) session: Session,
     pub(super) transport: Transport,
-    /// The form in which messages leave.
+    /// The encoding and framing of its messages.
     pub(super) wire: Wire,
     /// Part of a message that has begun to arrive.
     pub(super) input: Input,
-    /// What is to be written, in order.
+    /// Output that is to be written, in order.
     pub(super) due: Due,
-    /// What the socket would not take.
+    /// Output that the socket did not take; None = the socket is not blocked.
     pub(super) queue: Option<Box<Queue>>,
     pub(super) stage: Stage,
-    /// When the wheel will call, Unix milliseconds.
+    /// When the wheel reports the connection, Unix milliseconds; 0 = it is not booked.
     pub(super) booked_ms: u64,
     /// Neighbours in the list of the user's connections.
     pub(super) next_of_user: u32,
     pub(super) previous_of_user: u32,
     pub(super) is_listed: bool,
-    /// Its client has not connected yet.
+    /// Whether its client has not connected yet.
     pub(super) is_half_open: bool,
     pub(super) agent: Agent,
-    /// What program it is, by the shard's count.
+    /// The number of its program in the shard's metrics.
     pub(super) program: u8,
-    /// Why it ends, as on a WebSocket; 0 = nobody has said so.
+    /// The close code, as of a WebSocket; 0 = neither side has sent one.
     pub(super) close_code: u16,
-    /// When it began, tenths of a second of the node's clock.
+    /// When it was opened, tenths of a second of the node's clock.
     pub(super) opened: u32,
-    /// What it has sent of what it may.
-    pub(super) allowance: RateLimiter,
-    /// It is not read: it has sent more than that.
+    /// What it has sent, against its rates.
+    pub(super) rate_limiter: RateLimiter,
+    /// Whether it is not read, because it is above its rates.
     pub(super) is_throttled: bool,
-    /// Bytes that it is charged for of the node's memory.
+    /// Bytes of the node's memory that it is charged for.
     pub(super) buffered: u32,
-    /// Its input waits until it has room again.
+    /// Whether its input waits until it has room for answers again.
     pub(super) is_held: bool,
-    /// It has sent something since its pong was waited for.
+    /// Whether it has sent input since the server last sent a ping.
     pub(super) has_spoken: bool,
 }
 
-/// How far a connection is in its life.
+/// The stage of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Open.
+    /// The session runs.
     Open,
-    /// We have sent a close frame and wait for the client's, until this time (tenths of a second of the node's clock).
+    /// The server has sent a close frame and waits for the client's, until this time (tenths of a second of the node's
+    /// clock).
     Closing(u32),
-    /// Everything is said: the socket is closed once what is due is written, or at this time.
+    /// The socket is closed once all output is written, or at this time (tenths of a second of the node's clock).
     Ending(u32),
 }
 
@@ -111,7 +112,7 @@ impl Connections {
         self.slot_mut(slot)?.connection.as_mut()
     }
 
-    /// Takes a connection out; its slot has a new generation from then on.
+    /// Removes a connection; its slot has a new generation from then on.
     pub(super) fn remove(&mut self, slot: u32) -> Option<Connection> {
         let entry = self.slot_mut(slot)?;
         let connection = entry.connection.take()?;
@@ -121,7 +122,7 @@ impl Connections {
         Some(connection)
     }
 
-    /// Gives up a slot whose connection can't be taken apart in order.
+    /// Frees a slot whose connection can't be closed in order, because that panicked.
     pub(super) fn forget(&mut self, slot: u32) {
         drop(self.remove(slot));
     }
@@ -130,7 +131,7 @@ impl Connections {
         self.slot(slot).map_or(0, |slot| slot.generation)
     }
 
-    /// Whether the id is of the connection that is there now.
+    /// Whether the id is of the current occupant of its slot.
     pub(super) fn is_current(&self, id: ConnectionId) -> bool {
         self.slot(id.slot).is_some_and(|slot| slot.generation == id.generation && slot.connection.is_some())
     }
@@ -139,13 +140,13 @@ impl Connections {
         self.open
     }
 
-    /// The slots that are taken.
+    /// The occupied slots.
     pub(super) fn slots(&self) -> impl Iterator<Item = u32> {
         let all = self.chunks.iter().flatten().zip(0u32..);
         all.filter(|(slot, _)| slot.connection.is_some()).map(|(_, index)| index)
     }
 
-    /// A slot; none = it was never there. Numbers of slots come from outside too: they are a part of client ids.
+    /// A slot; None = it was never made. Numbers of slots come from clients too, because they are part of client ids.
     fn slot(&self, slot: u32) -> Option<&Slot> {
         self.chunks.get(slot as usize / CHUNK)?.get(slot as usize % CHUNK)
     }

@@ -1,4 +1,4 @@
-//! From a publication to the sockets: note it at every listener, then write each socket once.
+//! From a publication to the sockets: note it for every recipient, then write each socket once.
 
 use std::io::{ErrorKind, Write as _};
 
@@ -19,10 +19,10 @@ use super::{Shard, TICK_MS};
 use crate::clock::{Clock, TENTH_US, tenths};
 use crate::registry_actor::RegistryMessage;
 
-/// Notes an event at everyone here who is to have it.
+/// Notes an event for every recipient on this shard.
 pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
-    let Shard { hub, connections, outbox, metrics, census, node, .. } = shard;
-    // The last listener may have left while the event was under way.
+    let Shard { hub, connections, outbox, metrics, minute_stats, node, .. } = shard;
+    // The last subscriber may have left while the event was under way.
     let Some(channel) = hub.find(&delivery.channel) else { return };
     let expires_us = expiry_us(&delivery.event, &node.clock);
     let held_max = node.settings.client.queue_max_size;
@@ -31,8 +31,8 @@ pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
     match &delivery.event {
         ChannelEvent::Publication { publication, previous } => {
             let tags = || publication.tags();
-            hub.for_each_recipient(channel, previous.is_some(), tags, |slot, giving| {
-                notes.note(slot, giving, |wire| publication.framed(wire, change(giving, previous.as_deref())));
+            hub.for_each_recipient(channel, previous.is_some(), tags, |slot, form| {
+                notes.note(slot, form, |wire| publication.framed(wire, delta(form, previous.as_deref())));
             });
         }
         ChannelEvent::Membership(push) => {
@@ -44,13 +44,13 @@ pub(super) fn note(shard: &mut Shard, delivery: &Delivery, accepted_us: u64) {
     let delivered = notes.delivered;
     outbox.settle();
     metrics.deliveries.add(delivered);
-    if let (Some(census), ChannelEvent::Publication { .. }) = (census, &delivery.event) {
-        census.delivered(node.session.namespaces.namespace_of(&delivery.channel), delivered);
+    if let (Some(minute_stats), ChannelEvent::Publication { .. }) = (minute_stats, &delivery.event) {
+        minute_stats.delivered(node.session.namespaces.namespace_of(&delivery.channel), delivered);
     }
 }
 
-/// Notes a push at some clients here, each with its slot. The registry is told of those that are not there any more.
-pub(super) fn spread(shard: &mut Shard, clients: &[(OwnerId, u32)], push: &EncodedPush) {
+/// Notes a push for some clients of this shard, each with its slot. The registry gets a message for each that is gone.
+pub(super) fn push_many(shard: &mut Shard, clients: &[(OwnerId, u32)], push: &EncodedPush) {
     let Shard { connections, outbox, node, .. } = shard;
     let held_max = node.settings.client.queue_max_size;
     let (made, others) = Default::default();
@@ -68,7 +68,7 @@ pub(super) fn spread(shard: &mut Shard, clients: &[(OwnerId, u32)], push: &Encod
     outbox.settle();
 }
 
-/// When an event is not to be given any more, microseconds of the node's clock.
+/// When an event expires, microseconds of the node's clock; [`NEVER`] = it does not.
 fn expiry_us(event: &ChannelEvent, clock: &Clock) -> u64 {
     match event {
         ChannelEvent::Publication { publication, .. } if publication.expires_ms > 0 => clock
@@ -78,31 +78,32 @@ fn expiry_us(event: &ChannelEvent, clock: &Clock) -> u64 {
     }
 }
 
-fn change(giving: DeliveryForm, previous: Option<&Publication>) -> Delta<'_> {
-    match (giving, previous) {
+/// What a recipient gets of a publication, by the delivery form of its subscription.
+fn delta(form: DeliveryForm, previous: Option<&Publication>) -> Delta<'_> {
+    match (form, previous) {
         (DeliveryForm::Plain, _) => Delta::None,
         (DeliveryForm::Delta, Some(previous)) => Delta::From(previous),
         (DeliveryForm::Whole | DeliveryForm::Delta, _) => Delta::Whole,
     }
 }
 
-/// Notes one event at connections: a frame for each form in which it leaves.
+/// Notes one event for connections: one frame for each pair of wire and delivery form.
 struct Notes<'a> {
     connections: &'a mut Connections,
     outbox: &'a mut Outbox,
-    /// Bytes that are held for a client whose connect is under way.
+    /// The most bytes held for a client whose connect is under way.
     held_max: usize,
     accepted_us: u64,
-    /// Changes build on each other, so they don't expire on the way.
+    /// When the event expires, microseconds of the node's clock. Deltas build on each other, so they don't expire.
     expires_us: u64,
-    /// The last frame that was noted, and others that have been made.
+    /// The frame that was noted last, and all that have been encoded.
     made: Option<((Wire, DeliveryForm), u32)>,
     others: Vec<((Wire, DeliveryForm), u32)>,
     delivered: u64,
 }
 
 impl Notes<'_> {
-    fn note(&mut self, slot: u32, giving: DeliveryForm, make: impl Fn(Wire) -> Bytes) {
+    fn note(&mut self, slot: u32, form: DeliveryForm, make: impl Fn(Wire) -> Bytes) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         self.delivered += 1;
         let wire = connection.wire;
@@ -110,18 +111,18 @@ impl Notes<'_> {
             connection.session.hold(make(wire), self.held_max);
             return;
         }
-        let form = (wire, giving);
+        let key = (wire, form);
         let frame = match self.made {
-            Some((last, frame)) if last == form => frame,
+            Some((last, frame)) if last == key => frame,
             _ => {
-                let found = self.others.iter().find(|(other, _)| *other == form).map(|(_, frame)| *frame);
-                let frame = found.unwrap_or_else(|| {
-                    let expires_us = if giving == DeliveryForm::Plain { self.expires_us } else { NEVER };
+                let encoded = self.others.iter().find(|(other, _)| *other == key).map(|(_, frame)| *frame);
+                let frame = encoded.unwrap_or_else(|| {
+                    let expires_us = if form == DeliveryForm::Plain { self.expires_us } else { NEVER };
                     let frame = self.outbox.add(make(wire), OutputKind::Push, self.accepted_us, expires_us);
-                    self.others.push((form, frame));
+                    self.others.push((key, frame));
                     frame
                 });
-                self.made = Some((form, frame));
+                self.made = Some((key, frame));
                 frame
             }
         };
@@ -129,12 +130,12 @@ impl Notes<'_> {
     }
 }
 
-/// Whether a connection's socket is blocked, and has taken something within this time, microseconds.
+/// Whether a connection's socket is blocked, and has taken bytes within this time, microseconds.
 fn is_moving(connection: &Connection, clock: &Clock, within_us: u64) -> bool {
     connection.queue.as_ref().is_some_and(|queue| queue.stalled_us(clock.elapsed_us()) <= within_us)
 }
 
-/// Every subscriber here has to begin anew.
+/// Makes every subscriber of a channel on this shard recover, because the channel has lost its order.
 fn break_off(shard: &mut Shard, delivery: &Delivery) {
     let Some(channel) = shard.hub.find(&delivery.channel) else { return };
     let slots: Vec<u32> = shard.hub.subscribers(channel).collect();
@@ -146,12 +147,12 @@ fn break_off(shard: &mut Shard, delivery: &Delivery) {
 }
 
 impl Shard {
-    /// Notes a connection's own frame that it has not asked for.
+    /// Notes a frame for one connection that is not a reply.
     pub(super) fn note_own(&mut self, slot: u32, frame: Bytes) {
         self.note_kind(slot, frame, OutputKind::Push);
     }
 
-    /// Notes the answer to a ping.
+    /// Notes a pong.
     pub(super) fn note_pong(&mut self, slot: u32, frame: Bytes) {
         self.note_kind(slot, frame, OutputKind::Pong);
     }
@@ -162,7 +163,7 @@ impl Shard {
         self.outbox.note(slot, &mut connection.due, number);
     }
 
-    /// Notes the answer to a command.
+    /// Notes the reply to a command.
     pub(super) fn note_answer(&mut self, slot: u32, frame: Bytes) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         self.made += frame.len();
@@ -170,9 +171,9 @@ impl Shard {
         self.recharge(slot);
     }
 
-    /// Writes what the next connections in line are due.
+    /// Writes the output of the next connections that have some.
     pub(super) fn write_due(&mut self, most: usize) {
-        // One look at the clock for some 150 µs of writes.
+        // The clock is read once for some 150 µs of writes.
         let now_us = self.node.clock.elapsed_us();
         for _ in 0..most {
             let Some(slot) = self.outbox.next_waiting() else { break };
@@ -193,7 +194,7 @@ impl Shard {
         self.after_write(slot, written, queued_before);
     }
 
-    /// The poller tells that the socket takes bytes again. One that has had its share of a turn waits for the next.
+    /// Serves a socket that takes bytes again. A connection that has had its share of a turn waits for the next turn.
     pub(super) fn flush_writable(&mut self, slot: u32) {
         if !self
             .connections
@@ -226,7 +227,7 @@ impl Shard {
             && !connection.is_held
             && connection.buffered == 0
         {
-            // Nothing waited, and nothing waits: so it is for nearly every delivery.
+            // Nothing waited before and nothing waits now: the case of nearly every delivery.
             self.metrics.writes.add(1);
             self.metrics.written_bytes.add(*bytes as u64);
             return;
@@ -254,13 +255,13 @@ impl Shard {
         };
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let queued = connection.queue.as_ref().map_or(0, |queue| queue.bytes());
-        self.metrics.queued_bytes.add((queued as u64).wrapping_sub(queued_before as u64));
+        self.metrics.queued_bytes.replace(queued_before as u64, queued as u64);
         if queued > 0 && queued_before == 0 && !connection.transport.link().answers_pings() {
-            // From now on the queue tells whether the peer takes anything.
+            // From now on the queue shows whether the peer takes bytes.
             connection.socket.end_when_silent(None);
         }
         if connection.is_held && connection.answers() < ANSWERS_AHEAD {
-            // There is room for more of what it has asked for.
+            // There is room for more replies.
             self.unread.push(slot);
         }
         let is_charged = connection.buffered > 0 || connection.queue.is_some();
@@ -280,7 +281,7 @@ impl Shard {
         }
     }
 
-    /// Tells some clients to go, while the node drains.
+    /// Disconnects some clients while the node drains.
     pub(super) fn drain_some(&mut self) {
         let Some(drain) = &mut self.drain else { return };
         let from = drain.slots.len().saturating_sub(drain.each_tick);
@@ -289,7 +290,7 @@ impl Shard {
         }
         let is_done = self.connections.len() == 0 && self.node.shards[usize::from(self.id)].awaited_tasks() == 0;
         if let Some(drain) = &mut self.drain {
-            // Who came in after the drain began is told too.
+            // Clients that came after the drain began are disconnected too.
             if drain.slots.is_empty() {
                 let open = |slot: &u32| self.connections.get(*slot).is_some_and(|c| c.stage == Stage::Open);
                 drain.slots = self.connections.slots().filter(open).collect();
@@ -300,7 +301,7 @@ impl Shard {
         }
     }
 
-    /// Books the wheel for the session's next deadline, unless it will call in time anyway.
+    /// Books the wheel for the session's next deadline, unless an earlier booking exists.
     pub(super) fn book(&mut self, slot: u32) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let wanted_ms = match connection.stage {
@@ -312,19 +313,19 @@ impl Shard {
         }
     }
 
-    /// Puts the end of the wait for a pong off where the pong can't be here: the client has sent something else first,
-    /// it is not read for a reason of ours, or the ping stands behind what it still takes.
+    /// Extends the wait for a pong if the pong cannot have arrived: the client has sent other input first, the server
+    /// does not read the connection at the moment, or the ping waits behind output that the client still takes.
     fn wait_for_pong(&mut self, slot: u32) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         let client = &self.node.session.client;
         if !connection.transport.link().answers_pings() {
-            return self.look_after(slot);
+            return self.check_silent_peer(slot);
         }
-        let patience = if connection.answers() > 0 { client.answer_timeout } else { client.pong_timeout };
+        let limit = if connection.answers() > 0 { client.answer_timeout } else { client.pong_timeout };
         let is_there = std::mem::take(&mut connection.has_spoken)
             || connection.is_throttled
             || connection.is_held && connection.session.is_busy(client)
-            || is_moving(connection, &self.node.clock, patience.as_micros() as u64);
+            || is_moving(connection, &self.node.clock, limit.as_micros() as u64);
         let interval = connection.transport.ping_interval(&self.node.settings);
         if is_there && connection.session.wait_longer(self.now_ms, client.pong_timeout, interval) {
             let ping = Bytes::from_static(connection.wire.ping());
@@ -332,10 +333,10 @@ impl Shard {
         }
     }
 
-    /// Looks after a peer that answers no pings: the system tells that it has gone, as long as its socket takes
-    /// everything. The system's own limit would also end a peer that reads slowly into a small window (tcp(7),
-    /// TCP_USER_TIMEOUT), so a full socket has the limit of answers.
-    fn look_after(&mut self, slot: u32) {
+    /// Checks a peer that sends no pongs: the system reports that it has gone, as long as its socket takes everything.
+    /// The system's own limit would also end a peer that reads slowly into a small window (tcp(7), TCP_USER_TIMEOUT),
+    /// so a full socket has the limit of answers (`client.answer_timeout`).
+    fn check_silent_peer(&mut self, slot: u32) {
         let Some(connection) = self.connections.get(slot) else { return };
         let client = &self.node.session.client;
         match &connection.queue {
@@ -347,7 +348,7 @@ impl Shard {
         }
     }
 
-    /// The wheel calls: does what the session has due.
+    /// Runs what the session has due, when the wheel reports the connection.
     pub(super) fn tick_connection(&mut self, slot: u32, booked_ms: u64) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         if connection.booked_ms != booked_ms {
@@ -360,7 +361,7 @@ impl Shard {
             Stage::Ending(until)
                 if is_over(until) && is_moving(connection, clock, u64::from(CLOSE_TENTHS) * TENTH_US) =>
             {
-                // It takes the last of what it was given.
+                // The peer still takes its last output.
                 connection.stage = Stage::Ending(tenths(self.now_us) + CLOSE_TENTHS);
             }
             Stage::Closing(until) | Stage::Ending(until) if is_over(until) => return self.remove(slot),

@@ -1,6 +1,6 @@
-//! Connections whose client has not connected yet, oldest first: silent visitors, tasks that read a header, agree upon
-//! TLS or read requests, and sessions before their connect command. When there are too many, or no descriptors are
-//! left, the oldest goes.
+//! Half-open connections, whose client has not connected yet, oldest first: pending connections, tasks that read a
+//! header, negotiate TLS or read requests, and sessions before their connect command. When there are too many, or no
+//! file descriptors are left, the shard closes the oldest.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -17,15 +17,15 @@ use super::Shard;
 use crate::mailbox::Message;
 use crate::node::Node;
 
-/// Entries beyond twice those that count, before those that don't are taken out.
+/// Entries beyond twice the number of half-open connections, at which stale entries are removed.
 const STALE_MAX: usize = 64;
-/// Connections that one shard closes at once for another.
+/// The most connections that one shard closes at once for another.
 const ROOM_MAX: usize = 32;
 
-/// One of those.
-pub(super) enum Waiting {
-    Visitor(Token),
-    /// A task that ends when it is told to. It is told by this, and hangs up when it does not count any more.
+/// One half-open connection.
+pub(super) enum HalfOpenEntry {
+    Pending(Token),
+    /// A task that ends when this sender tells it to. It closes the receiver when it is not half-open any more.
     Task(oneshot::Sender<()>),
     Session {
         slot: u32,
@@ -33,29 +33,30 @@ pub(super) enum Waiting {
     },
 }
 
-/// Those of a shard, by age. Entries of connections that have gone on are left in until they are met.
+/// The half-open connections of a shard, by age. Entries of connections that are not half-open any more stay until the
+/// shard meets them.
 #[derive(Default)]
 pub(super) struct HalfOpen {
-    waiting: VecDeque<Waiting>,
-    /// Sessions among them.
+    entries: VecDeque<HalfOpenEntry>,
+    /// The number of sessions among them.
     pub(super) sessions: usize,
 }
 
-/// What was closed.
+/// The result of closing the oldest half-open connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Closed {
-    /// Its descriptor is free.
+    /// It is closed, and its descriptor is free.
     Now,
-    /// Its task has been told, and frees it when it runs.
+    /// Its task has been told, and frees the descriptor when it runs.
     Soon,
-    /// Another shard has been asked, and tells when it has closed some.
+    /// Another shard has been asked; a message comes when it has closed some.
     Elsewhere,
-    /// There was nothing to close.
+    /// There was none to close.
     Nothing,
 }
 
-/// What a task holds that serves a connection: while its client is not known it counts as half open, and while it may
-/// owe answers a node that drains waits for it.
+/// Held by a task that serves a connection: while its client is not known, the connection counts as half-open; while
+/// the task may owe responses, a draining node waits for it.
 pub(crate) struct Pass {
     node: Arc<Node>,
     shard: ShardId,
@@ -65,7 +66,7 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
-    /// Returns when the connection has to go.
+    /// Returns when the connection must be closed.
     pub(crate) async fn revoked(&self) {
         poll_fn(|context| {
             // This is polled with each request.
@@ -74,7 +75,7 @@ impl Pass {
             }
             let told = Pin::new(&mut *self.told.borrow_mut()).poll(context);
             if matches!(told, Poll::Ready(Err(_))) {
-                // The shard has ended: nobody will ever tell.
+                // The shard has ended, so no message will come.
                 self.settle();
                 return Poll::Pending;
             }
@@ -83,7 +84,7 @@ impl Pass {
         .await;
     }
 
-    /// The connection counts no longer: it has shown a key, or it carries sessions, which count by themselves.
+    /// The connection is not half-open any more: it has shown a key, or it carries sessions, which count by themselves.
     pub(crate) fn settle(&self) {
         if self.counts.replace(false) {
             self.told.borrow_mut().close();
@@ -91,8 +92,8 @@ impl Pass {
         }
     }
 
-    /// The last answer has left, and no request is read any more: a node that drains need not wait for the connection's
-    /// end.
+    /// The last response has been written, and no request is read any more: a draining node need not wait for the end
+    /// of the connection.
     pub(crate) fn part(&self) {
         if self.is_awaited.replace(false) {
             self.node.shards[usize::from(self.shard)].leave_awaited();
@@ -111,7 +112,7 @@ impl Shard {
     /// A pass for a task that serves a connection. The task holds it until it ends.
     pub(super) fn pass(&mut self) -> Pass {
         let (tell, told) = oneshot::channel();
-        self.note_half_open(Waiting::Task(tell));
+        self.note_half_open(HalfOpenEntry::Task(tell));
         let handle = &self.node.shards[usize::from(self.id)];
         handle.enter_half_open();
         handle.enter_awaited();
@@ -119,28 +120,30 @@ impl Shard {
         Pass { node: Arc::clone(&self.node), shard: self.id, told: RefCell::new(told), counts, is_awaited }
     }
 
-    /// Enters one that has just come.
-    pub(super) fn note_half_open(&mut self, waiting: Waiting) {
-        self.half_open.waiting.push_back(waiting);
+    /// Adds a new half-open connection.
+    pub(super) fn note_half_open(&mut self, entry: HalfOpenEntry) {
+        self.half_open.entries.push_back(entry);
         self.forget_settled();
     }
 
-    /// Takes out the entries of connections that have gone on, once they are many.
+    /// Removes the entries of connections that are not half-open any more, once they are many.
     pub(super) fn forget_settled(&mut self) {
-        if self.half_open.waiting.len() > 2 * self.half_open_count() + STALE_MAX {
-            let mut all = std::mem::take(&mut self.half_open.waiting);
-            all.retain(|waiting| self.is_half_open(waiting));
+        if self.half_open.entries.len() > 2 * self.half_open_count() + STALE_MAX {
+            let mut all = std::mem::take(&mut self.half_open.entries);
+            all.retain(|entry| self.is_half_open(entry));
             all.shrink_to(2 * all.len() + STALE_MAX);
-            self.half_open.waiting = all;
+            self.half_open.entries = all;
         }
     }
 
-    /// Connections of this shard that are half open.
+    /// The number of half-open connections of this shard.
     pub(super) fn half_open_count(&self) -> usize {
-        self.door.pending_count() + self.half_open.sessions + self.node.shards[usize::from(self.id)].half_open_tasks()
+        self.acceptor.pending_count()
+            + self.half_open.sessions
+            + self.node.shards[usize::from(self.id)].half_open_tasks()
     }
 
-    /// Makes room for one more, as far as the limit demands it.
+    /// Closes the oldest half-open connection if one more would exceed the limit.
     pub(super) fn limit_half_open(&mut self) {
         if self.half_open_count() >= self.half_open_max {
             self.close_oldest();
@@ -148,53 +151,52 @@ impl Shard {
     }
 
     /// Makes room when the process has no descriptors left. Descriptors are shared by all shards, so the shard with
-    /// most of these connections closes its oldest: one that has few would close those that have only just come.
+    /// most half-open connections closes its oldest: a shard with few would close connections that have only just come.
     pub(super) fn make_room(&mut self) -> Closed {
         let own = self.half_open_count();
         let counts = self.node.shards.iter().map(|shard| shard.metrics.half_open.get() as usize).enumerate();
         match counts.max_by_key(|(_, count)| *count) {
             Some((shard, count)) if count > own && shard != usize::from(self.id) => {
                 let closes = ((count - own) / 2).clamp(1, ROOM_MAX);
-                self.node.send(shard as ShardId, Message::MakeRoom { closes, asker: self.id });
+                self.node.send(shard as ShardId, Message::MakeRoom { closes, from: self.id });
                 Closed::Elsewhere
             }
             _ => self.close_oldest(),
         }
     }
 
-    /// Makes room for another shard, which waits for it.
-    pub(super) fn make_room_for(&mut self, asker: ShardId, closes: usize) {
+    /// Closes half-open connections for another shard (`from`), and tells it.
+    pub(super) fn make_room_for(&mut self, from: ShardId, closes: usize) {
         for _ in 0..closes {
             if self.close_oldest() == Closed::Nothing {
                 break;
             }
         }
-        self.tell_half_open();
-        self.node.send(asker, Message::RoomIsMade);
+        self.publish_half_open();
+        self.node.send(from, Message::RoomIsMade);
     }
 
-    /// Tells the other shards, and the metrics, how many there are.
-    pub(super) fn tell_half_open(&self) {
-        let gauge = &self.metrics.half_open;
-        gauge.add((self.half_open_count() as u64).wrapping_sub(gauge.get()));
+    /// Publishes the number of half-open connections in the metrics, where the other shards read it too.
+    pub(super) fn publish_half_open(&self) {
+        self.metrics.half_open.set(self.half_open_count() as u64);
     }
 
-    /// Closes the oldest.
+    /// Closes the oldest half-open connection.
     pub(super) fn close_oldest(&mut self) -> Closed {
-        while let Some(waiting) = self.half_open.waiting.pop_front() {
-            if !self.is_half_open(&waiting) {
+        while let Some(entry) = self.half_open.entries.pop_front() {
+            if !self.is_half_open(&entry) {
                 continue;
             }
-            let closed = match waiting {
-                Waiting::Visitor(token) => {
-                    self.door.drop_pending(token);
+            let closed = match entry {
+                HalfOpenEntry::Pending(token) => {
+                    self.acceptor.drop_pending(token);
                     Closed::Now
                 }
-                Waiting::Session { slot, .. } => {
+                HalfOpenEntry::Session { slot, .. } => {
                     self.guarded(slot, |shard, slot| shard.remove(slot));
                     Closed::Now
                 }
-                Waiting::Task(tell) => match tell.send(()) {
+                HalfOpenEntry::Task(tell) => match tell.send(()) {
                     Ok(()) => Closed::Soon,
                     Err(()) => continue,
                 },
@@ -214,11 +216,11 @@ impl Shard {
         }
     }
 
-    fn is_half_open(&self, waiting: &Waiting) -> bool {
-        match waiting {
-            Waiting::Visitor(token) => self.door.is_waiting(*token),
-            Waiting::Task(tell) => !tell.is_closed(),
-            Waiting::Session { slot, generation } => {
+    fn is_half_open(&self, entry: &HalfOpenEntry) -> bool {
+        match entry {
+            HalfOpenEntry::Pending(token) => self.acceptor.is_waiting(*token),
+            HalfOpenEntry::Task(tell) => !tell.is_closed(),
+            HalfOpenEntry::Session { slot, generation } => {
                 self.connections.generation(*slot) == *generation
                     && self.connections.get(*slot).is_some_and(|c| c.is_half_open)
             }

@@ -1,11 +1,11 @@
-//! The way to a shard: its inbox, and the shard itself, which one thread at a time runs.
+//! The handle of a shard: its mailbox, and the shard itself behind a lock, so that one thread at a time runs it.
 //!
-//! A shard has a thread of its own. To wake it costs more than most messages take to serve, though, so a thread of
-//! another shard that brings a small one runs the shard for that moment, if nobody else does. Nobody waits for that:
-//! who finds the shard taken leaves the message to whoever runs it, and that one looks into the inbox again once the
-//! shard is free. No message is left behind: the counter of messages goes up before the look at the lock, and is read
-//! after the lock is given back, with a fence between the two on either side, so one of the two sees the other
-//! (Dekker's algorithm). The wish of the shard's own thread to have it back goes the same way.
+//! A shard has a thread of its own. Waking that thread costs more than serving most messages, so a thread of another
+//! shard that sends a small message runs the shard inline, if no other thread runs it. No thread blocks: if the shard
+//! is locked, the message stays queued, and the lock holder checks the mailbox again after it has released the lock. No
+//! message is left behind: the sender increments the counter of messages before it tries the lock, the lock holder
+//! reads the counter after it has released the lock, and each side has a fence between the two, so at least one of the
+//! two sees the other (Dekker's algorithm). The shard's own thread asks for the lock in the same way (`is_wanted`).
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicUsize, fence};
@@ -18,43 +18,43 @@ use super::Shard;
 use crate::mailbox::Message;
 use crate::metrics::ShardMetrics;
 
-/// How often who runs a shard on an errand looks whether more has come: a publication that is given its place comes
-/// back as a delivery.
+/// How many times an inline runner rechecks the mailbox: a publication that the home has appended comes back as a
+/// delivery.
 const INLINE_RECHECKS_MAX: usize = 4;
-/// Looks at a taken shard before its own thread goes to sleep: some 20 µs.
+/// Attempts to lock the shard before its own thread goes to sleep: some 20 µs.
 const SPINS_MAX: usize = 500;
 
-/// See the module.
+/// The mailbox of a shard, its counters, and the lock on the shard. See the module.
 pub(crate) struct ShardHandle {
     pub(crate) metrics: Arc<ShardMetrics>,
-    /// Publications in the inbox.
+    /// Publications in the mailbox.
     backlog: AtomicUsize,
     /// See [`ShardHandle::http_buffered`].
     http_buffered: Arc<AtomicUsize>,
     mailbox: UnboundedSender<Message>,
     /// Tasks that serve connections whose client is not known yet.
     half_open_tasks: AtomicUsize,
-    /// Tasks whose requests a node that drains still waits for.
+    /// Tasks whose requests a draining node still waits for.
     awaited_tasks: AtomicUsize,
-    /// Messages in the inbox, or about to be there.
+    /// Messages in the mailbox, or about to be put there.
     waiting: AtomicUsize,
     /// Wakes the shard's own thread.
     waker: Notify,
-    /// That thread has found the shard taken.
+    /// The shard's own thread has found the lock taken.
     is_wanted: AtomicBool,
-    /// Until its thread has started and after it has ended there is none.
+    /// None before the shard's thread has started and after it has ended.
     shard: Mutex<Option<Shard>>,
 }
 
 impl ShardHandle {
-    /// The way to a shard that is not there yet, and its inbox.
+    /// The handle of a shard that is not installed yet, and the receiving end of its mailbox.
     pub(crate) fn new() -> (Self, UnboundedReceiver<Message>) {
-        let (inbox, messages) = unbounded_channel();
+        let (mailbox, messages) = unbounded_channel();
         let handle = ShardHandle {
             metrics: Arc::default(),
             backlog: AtomicUsize::new(0),
             http_buffered: Arc::default(),
-            mailbox: inbox,
+            mailbox,
             half_open_tasks: AtomicUsize::new(0),
             awaited_tasks: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
@@ -65,15 +65,15 @@ impl ShardHandle {
         (handle, messages)
     }
 
-    /// Puts a message into the inbox, for the shard's own thread. A shard that has ended loses it: so does the node
-    /// then.
+    /// Puts a message into the mailbox and wakes the shard's own thread. A shard that has ended drops the message; the
+    /// node has ended then too.
     pub(crate) fn send(&self, message: Message) {
         self.enqueue(message);
         self.wake();
     }
 
-    /// Puts a message into the inbox and wakes nobody: the first of many that [`ShardHandle::wake`] ends. To wake a
-    /// thread for each costs both sides more than the messages do.
+    /// Puts a message into the mailbox without waking a thread; [`ShardHandle::wake`] must follow the last message. One
+    /// wake per message costs both sides more than the messages do.
     pub(crate) fn enqueue(&self, message: Message) {
         if matches!(message, Message::Delivery { .. }) {
             self.backlog.fetch_add(1, Relaxed);
@@ -82,24 +82,24 @@ impl ShardHandle {
         let _ = self.mailbox.send(message);
     }
 
-    /// Wakes the shard's own thread if something waits and nobody serves it.
+    /// Wakes the shard's own thread if messages wait and no thread runs the shard.
     pub(crate) fn wake(&self) {
         if self.has_messages() && self.try_take().is_some() {
             self.waker.notify_one();
         }
     }
 
-    /// Puts a message into the inbox, and serves it here and now unless the shard is taken. Only for threads of shards,
-    /// and for messages that are served in a moment.
+    /// Puts a message into the mailbox, and serves it on the calling thread unless the shard is locked. Only for
+    /// threads of shards, and for messages that take some microseconds to serve.
     pub(crate) fn run_inline(&self, message: Message) {
         self.enqueue(message);
         fence(SeqCst);
         for _ in 0..INLINE_RECHECKS_MAX {
-            let Some(mut seat) = self.try_take() else { return };
-            let Some(shard) = seat.as_mut() else { return };
+            let Some(mut guard) = self.try_take() else { return };
+            let Some(shard) = guard.as_mut() else { return };
             shard.run_inline();
             let has_work = shard.has_work();
-            drop(seat);
+            drop(guard);
             if has_work {
                 break;
             }
@@ -113,17 +113,17 @@ impl ShardHandle {
         self.waker.notify_one();
     }
 
-    /// A task serves a connection whose client is not known yet.
+    /// A task begins to serve a connection whose client is not known yet.
     pub(super) fn enter_half_open(&self) {
         self.half_open_tasks.fetch_add(1, Relaxed);
     }
 
-    /// It has ended, or knows its client.
+    /// Such a task has ended, or knows its client.
     pub(super) fn leave_half_open(&self) {
         self.half_open_tasks.fetch_sub(1, Relaxed);
     }
 
-    /// How many of them there are.
+    /// The number of tasks that serve connections whose client is not known yet.
     pub(super) fn half_open_tasks(&self) -> usize {
         self.half_open_tasks.load(Relaxed)
     }
@@ -133,17 +133,17 @@ impl ShardHandle {
         self.awaited_tasks.fetch_add(1, Relaxed);
     }
 
-    /// It has ended, or its last answer has left.
+    /// Such a task has ended, or has written its last response.
     pub(super) fn leave_awaited(&self) {
         self.awaited_tasks.fetch_sub(1, Relaxed);
     }
 
-    /// How many of them there are.
+    /// The number of tasks that a draining node waits for.
     pub(super) fn awaited_tasks(&self) -> usize {
         self.awaited_tasks.load(Relaxed)
     }
 
-    /// Publications that wait in the inbox.
+    /// The number of publications in the mailbox.
     pub(crate) fn backlog(&self) -> usize {
         self.backlog.load(Relaxed)
     }
@@ -154,52 +154,52 @@ impl ShardHandle {
         self.http_buffered.load(Relaxed)
     }
 
-    /// What these tasks count in.
+    /// The counter that the shard's HTTP tasks add to and subtract from, bytes. See [`ShardHandle::http_buffered`].
     pub(crate) fn http_counter(&self) -> &Arc<AtomicUsize> {
         &self.http_buffered
     }
 
-    /// Gives the shard to those who may run it.
+    /// Puts the shard behind the lock: from now on its own thread and inline runners may run it.
     pub(super) fn install(&self, shard: Shard) {
         *self.take() = Some(shard);
     }
 
-    /// The shard ends.
+    /// Takes the shard out, because it ends. None if it has been taken out before.
     pub(super) fn clear(&self) -> Option<Shard> {
         self.take().take()
     }
 
-    /// Runs the shard on its own thread; whether there is more for it to do at once. None = it is taken: a nudge comes
-    /// when it is free.
+    /// Runs one turn of the shard on its own thread. Returns whether more work is due at once; None = another thread
+    /// holds the lock and wakes this thread after it has released it.
     pub(super) fn run(&self, turn: impl FnOnce(&mut Shard)) -> Option<bool> {
-        let mut seat = self.try_take().or_else(|| self.spin_then_try_take())?;
-        let Some(shard) = seat.as_mut() else { return Some(false) };
+        let mut guard = self.try_take().or_else(|| self.spin_then_try_take())?;
+        let Some(shard) = guard.as_mut() else { return Some(false) };
         turn(shard);
         let has_work = shard.has_work();
-        drop(seat);
+        drop(guard);
         Some(has_work || self.has_messages())
     }
 
-    /// An errand is over in a moment, most often; to sleep and to be woken takes longer.
+    /// Tries the lock some times more: an inline run usually ends sooner than a thread sleeps and wakes.
     fn spin_then_try_take(&self) -> Option<MutexGuard<'_, Option<Shard>>> {
         for _ in 0..SPINS_MAX {
             std::hint::spin_loop();
-            if let Some(seat) = self.try_take() {
-                return Some(seat);
+            if let Some(guard) = self.try_take() {
+                return Some(guard);
             }
         }
         self.is_wanted.store(true, Relaxed);
         fence(SeqCst);
-        // Who has given it back before that does not know.
+        // A holder that released the lock before the store above did not see the flag; try once more.
         self.try_take()
     }
 
-    /// Waits until the shard's own thread is wanted.
+    /// Waits until another thread wakes the shard's own thread.
     pub(super) async fn woken(&self) {
         self.waker.notified().await;
     }
 
-    /// So many messages have been taken out of the inbox.
+    /// Subtracts messages that the shard has taken out of the mailbox from the counters.
     pub(super) fn note_received<'m>(&self, messages: impl Iterator<Item = &'m Message>) {
         let (mut all, mut publications) = (0, 0);
         for message in messages {
@@ -210,21 +210,21 @@ impl ShardHandle {
         self.backlog.fetch_sub(publications, Relaxed);
     }
 
-    /// Whether somebody has put a message in who may have found the shard taken.
+    /// Whether messages wait, among them those of senders that found the shard locked.
     fn has_messages(&self) -> bool {
         fence(SeqCst);
         self.waiting.load(Relaxed) > 0
     }
 
-    /// Waits for somebody's errand, if there is one.
+    /// Locks the shard; waits for the end of an inline run, if one is under way.
     fn take(&self) -> MutexGuard<'_, Option<Shard>> {
         self.shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn try_take(&self) -> Option<MutexGuard<'_, Option<Shard>>> {
         match self.shard.try_lock() {
-            Ok(seat) => Some(seat),
-            Err(TryLockError::Poisoned(seat)) => Some(seat.into_inner()),
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
     }

@@ -1,4 +1,4 @@
-//! What has begun to arrive on a connection.
+//! Input that has begun to arrive on a connection.
 
 use touchline_protocol::lines::Lines;
 use touchline_protocol::websocket::Assembly;
@@ -11,9 +11,9 @@ pub(super) enum Input {
     Frames(Assembly),
     /// Lines.
     Lines(Lines),
-    /// Either, and bytes behind it that wait until the connection has room for what they ask for.
+    /// Either of the two, and bytes behind it that wait until the connection has room for the answers to them.
     Held(Box<(Input, Vec<u8>)>),
-    /// Nothing is expected: commands come by other requests, or not at all.
+    /// The socket carries no input: commands come by other requests, or not at all.
     Nothing,
 }
 
@@ -28,7 +28,7 @@ impl Input {
 }
 
 impl Input {
-    /// Bytes that have arrived of something that is not whole yet.
+    /// Bytes that have arrived of a message that is not whole yet.
     pub(super) fn begun(&self) -> usize {
         match self {
             Input::Frames(assembly) => assembly.buffered_bytes(),

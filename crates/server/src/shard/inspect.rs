@@ -1,4 +1,4 @@
-//! What the server API asks of a shard: things to do with a user's connections, and questions.
+//! The server API's part of a shard: commands for the connections of a user or of one client, and inspections.
 
 use touchline_engine::Response;
 use touchline_engine::directory::{message_push, numbered};
@@ -11,25 +11,25 @@ use crate::mailbox::{ClientCommand, Inspection, UserAction, UserCommand};
 use crate::registry_actor::RegistryMessage;
 
 impl Shard {
-    /// Does something with the connections of one user.
-    pub(super) fn obey(&mut self, order: UserCommand) {
-        let mut outcome = Ok(());
-        for slot in self.users.connections_of(&order.user, &self.connections) {
+    /// Runs a command for the connections of one user. The reply is the first error, if there is one.
+    pub(super) fn run_user_command(&mut self, command: UserCommand) {
+        let mut result = Ok(());
+        for slot in self.users.connections_of(&command.user, &self.connections) {
             let Some(client) = self.connections.get(slot).map(|c| c.session.client_id()) else { continue };
-            if order.client.is_empty() || *order.client == *client {
-                let done = self.act(slot, &client, &order.action);
-                outcome = outcome.and(done);
+            if command.client.is_empty() || *command.client == *client {
+                let done = self.run_action(slot, &client, &command.action);
+                result = result.and(done);
             }
         }
-        let _ = order.reply.send(outcome);
+        let _ = command.reply.send(result);
     }
 
-    /// Gives one client what it is to have. Its slot may have another tenant by now.
-    pub(super) fn obey_for_client(&mut self, owner: OwnerId, slot: u32, order: ClientCommand) {
+    /// Runs a command for one client. Its slot may have another occupant by now.
+    pub(super) fn run_client_command(&mut self, owner: OwnerId, slot: u32, command: ClientCommand) {
         let is_there = self.connections.get(slot).is_some_and(|c| c.stage == Stage::Open && c.session.owner() == owner);
-        match order {
-            ClientCommand::Act { asker, .. } if !is_there => {
-                self.node.reply(asker, Response::Refused(Error::NOT_REGISTERED))
+        match command {
+            ClientCommand::Directory { reply_to, .. } if !is_there => {
+                self.node.reply(reply_to, Response::Refused(Error::NOT_REGISTERED))
             }
             ClientCommand::Commands(_) if !is_there => {}
             _ if !is_there => self.node.send_to_registry(RegistryMessage::OwnerGone(owner)),
@@ -37,16 +37,15 @@ impl Shard {
             ClientCommand::Call { call, message } => self.push(slot, &numbered(call, &message)),
             ClientCommand::Commands(commands) => self.receive_commands(slot, &commands),
             ClientCommand::Disconnect(why) => self.disconnect(slot, why),
-            ClientCommand::Act { ask, asker } => {
+            ClientCommand::Directory { request, reply_to } => {
                 let Some(connection) = self.connections.get_mut(slot) else { return };
-                let (who, ask) = connection.session.act(ask);
-                self.node.send_to_registry(RegistryMessage::Ask { who, ask, asker });
+                let (requester, request) = connection.session.act(request);
+                self.node.send_to_registry(RegistryMessage::Request { requester, request, reply_to });
             }
         }
     }
 
-    /// Gives a client a message that is for it alone, JSON. One that is still connecting is given it behind its connect
-    /// reply.
+    /// Pushes a message to one client, JSON. A client that is still connecting gets it after its connect reply.
     fn push(&mut self, slot: u32, message: &[u8]) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         if connection.session.is_holding() {
@@ -57,11 +56,12 @@ impl Shard {
         }
     }
 
-    fn act(&mut self, slot: u32, client: &str, action: &UserAction) -> Result<(), Error> {
-        let mut outcome = Ok(());
+    /// Runs an action on one connection of a user.
+    fn run_action(&mut self, slot: u32, client: &str, action: &UserAction) -> Result<(), Error> {
+        let mut result = Ok(());
         match action {
             UserAction::Subscribe { channel, subscription } => self.with_session(slot, |session, context| {
-                outcome = session.server_subscribe(channel, subscription.clone(), context);
+                result = session.server_subscribe(channel, subscription.clone(), context);
             }),
             UserAction::Unsubscribe { channel } => {
                 self.with_session(slot, |session, context| session.server_unsubscribe(channel, context));
@@ -77,16 +77,16 @@ impl Shard {
                 });
             }
         }
-        outcome
+        result
     }
 
-    /// Answers a question about this shard.
+    /// Replies to an inspection of this shard.
     pub(super) fn inspect(&mut self, inspection: Inspection) {
         match inspection {
             Inspection::Channels { pattern, reply } => {
                 let fits = |name: &str| pattern.as_ref().is_none_or(|pattern| pattern.fits(name));
-                let found = self.channels.active().filter(|(name, _)| fits(name));
-                let _ = reply.send(found.map(|(name, subscribers)| (name.clone(), subscribers)).collect());
+                let matching = self.channels.active().filter(|(name, _)| fits(name));
+                let _ = reply.send(matching.map(|(name, subscribers)| (name.clone(), subscribers)).collect());
             }
             Inspection::Turn { reply } => {
                 let _ = reply.send(());

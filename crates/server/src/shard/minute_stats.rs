@@ -1,5 +1,5 @@
-//! What a shard remembers for the statistics: audiences and traffic by the minute. A minute that is over is counted bit
-//! by bit, so that nobody waits for it.
+//! The minute statistics of a shard: audiences and traffic by the minute. The shard counts a finished minute in small
+//! parts, one at each tick, so that the count delays nothing else.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,34 +11,38 @@ use touchline_store::stats::{Row, Stats};
 use super::Shard;
 use super::connections::Connections;
 
-/// Listeners and channels looked at in one tick.
-const LOOKS: usize = 5_000;
+/// The most subscribers and channels visited in one tick.
+const VISITS_MAX: usize = 5_000;
 const MINUTE_MS: u64 = 60_000;
 
-/// What is going on in this minute, and the last one as far as it is not counted yet.
+/// The statistics of the current minute, and of the last one until it is counted.
 pub(super) struct MinuteStats {
+    /// The current minute, minutes since the Unix epoch.
     minute: u64,
-    /// This shard, as no other of any node is called.
+    /// The name of this shard, unique among all nodes.
     part: Arc<str>,
-    /// Users who have left a channel in this minute.
+    /// The users that have left a channel in this minute, by channel.
     left: HashMap<ChannelName, Sketch>,
-    /// Publications and deliveries by namespace.
+    /// Publications and deliveries of this minute by namespace.
     traffic: HashMap<Box<str>, (u64, u64)>,
-    count: Option<Count>,
+    /// The count of the last minute; None = it is finished.
+    count: Option<MinuteCount>,
 }
 
-/// A minute that is being counted.
-struct Count {
+/// The count of a finished minute.
+struct MinuteCount {
     minute: u64,
-    /// Subscribers now and at most, of the channels at home here.
+    /// The current and the peak number of subscribers of the channels at home here that are not counted yet.
     at_home: HashMap<ChannelName, (u64, u64)>,
     left: HashMap<ChannelName, Sketch>,
-    /// The channel of the hub that is looked at, its name, and how many of its listeners are left to be looked at.
+    /// The index in the hub of the channel to be visited next.
     index: u32,
-    /// Channels behind this one have come later.
+    /// Channels from this index on have come after the minute.
     end: u32,
+    /// The channel whose visit is under way: its name, the number of its subscribers that are left, and its users so
+    /// far.
     channel: Option<(ChannelName, usize, Sketch)>,
-    /// Channels without a listener here: at home here, or left by the last one. None until the others are counted.
+    /// Channels without a subscriber here: at home here, or left by the last one. None until the others are counted.
     rest: Option<Vec<ChannelName>>,
 }
 
@@ -47,10 +51,12 @@ impl MinuteStats {
         MinuteStats { minute: now_ms / MINUTE_MS, part, left: HashMap::new(), traffic: HashMap::new(), count: None }
     }
 
+    /// Counts a publication.
     pub(super) fn published(&mut self, namespace: &str) {
         self.add_traffic(namespace, 1, 0);
     }
 
+    /// Counts deliveries.
     pub(super) fn delivered(&mut self, namespace: &str, deliveries: u64) {
         self.add_traffic(namespace, 0, deliveries);
     }
@@ -65,25 +71,25 @@ impl MinuteStats {
 }
 
 impl Shard {
-    /// Notes who has left which channel. Call it while their connections are still there.
+    /// Adds the users that have left channels. Must be called while their connections still exist.
     pub(super) fn note_leavers(&mut self) {
-        let Shard { hub, census, connections, .. } = self;
-        let Some(census) = census else { return };
+        let Shard { hub, minute_stats, connections, .. } = self;
+        let Some(minute_stats) = minute_stats else { return };
         for (channel, slot) in hub.leavers() {
-            census.left.entry(channel.into()).or_default().add(user_of(connections, slot));
+            minute_stats.left.entry(channel.into()).or_default().add(user_of(connections, slot));
         }
     }
 
-    /// Begins to count a minute that is over, and goes on counting.
+    /// Begins to count a minute that is over, and continues the count.
     pub(super) fn tick_minute_stats(&mut self) {
         let minute = self.now_ms / MINUTE_MS;
-        if self.census.as_ref().is_some_and(|census| census.minute != minute) {
+        if self.minute_stats.as_ref().is_some_and(|minute_stats| minute_stats.minute != minute) {
             self.turn_minute(minute);
         }
-        self.count_some(LOOKS);
+        self.count_some(VISITS_MAX);
     }
 
-    /// Counts what there is of this minute: the node stops.
+    /// Counts the rest of the last minute and the current one, because the node stops.
     pub(super) fn finish_minute_stats(&mut self) {
         self.count_some(usize::MAX);
         self.turn_minute(self.now_ms / MINUTE_MS);
@@ -91,27 +97,33 @@ impl Shard {
     }
 
     fn turn_minute(&mut self, next: u64) {
-        // What could not be counted within a whole minute is given up.
-        let (Some(census), Some(stats)) = (&mut self.census, self.node.stats()) else { return };
-        let minute = std::mem::replace(&mut census.minute, next);
-        for (namespace, (publications, deliveries)) in census.traffic.drain() {
-            stats.record(Row::Traffic { minute, namespace, part: Arc::clone(&census.part), publications, deliveries });
+        // A count that did not finish within a whole minute is dropped.
+        let (Some(minute_stats), Some(stats)) = (&mut self.minute_stats, self.node.stats()) else { return };
+        let minute = std::mem::replace(&mut minute_stats.minute, next);
+        for (namespace, (publications, deliveries)) in minute_stats.traffic.drain() {
+            stats.record(Row::Traffic {
+                minute,
+                namespace,
+                part: Arc::clone(&minute_stats.part),
+                publications,
+                deliveries,
+            });
         }
-        let (at_home, left) = (self.channels.audiences(), std::mem::take(&mut census.left));
-        census.count =
-            Some(Count { minute, at_home, left, index: 0, end: self.hub.capacity(), channel: None, rest: None });
+        let (at_home, left) = (self.channels.audiences(), std::mem::take(&mut minute_stats.left));
+        minute_stats.count =
+            Some(MinuteCount { minute, at_home, left, index: 0, end: self.hub.capacity(), channel: None, rest: None });
     }
 
-    fn count_some(&mut self, mut looks: usize) {
-        let Shard { hub, census, connections, node, .. } = self;
-        let (Some(census), Some(stats)) = (census, node.stats()) else { return };
-        let Some(count) = &mut census.count else { return };
-        while looks > 0 && count.index < count.end {
-            looks -= 1;
+    fn count_some(&mut self, mut visits: usize) {
+        let Shard { hub, minute_stats, connections, node, .. } = self;
+        let (Some(minute_stats), Some(stats)) = (minute_stats, node.stats()) else { return };
+        let Some(count) = &mut minute_stats.count else { return };
+        while visits > 0 && count.index < count.end {
+            visits -= 1;
             let local = hub.at(count.index);
             let is_same = |name: &ChannelName| local.is_some_and(|local| hub.name(local) == name);
             let (name, end, mut users) = match (count.channel.take().filter(|(name, ..)| is_same(name)), local) {
-                (Some(going_on), _) => going_on,
+                (Some(under_way), _) => under_way,
                 (None, Some(local)) => (hub.name(local).clone(), usize::MAX, Sketch::default()),
                 (None, None) => {
                     count.index += 1;
@@ -119,33 +131,34 @@ impl Shard {
                 }
             };
             let Some(local) = local else { continue };
-            // From the end on: who takes the place of somebody who leaves has been looked at, at worst, twice.
-            let listeners = hub.subscribers(local);
+            // From the end on: a subscriber that moves into the slot of one that leaves is visited twice at worst.
+            let subscribers = hub.subscribers(local);
             let end = end.min(hub.subscriber_count(local));
-            let start = end.saturating_sub(looks);
-            listeners.skip(start).take(end - start).for_each(|slot| users.add(user_of(connections, slot)));
-            looks -= (end - start).min(looks);
+            let start = end.saturating_sub(visits);
+            subscribers.skip(start).take(end - start).for_each(|slot| users.add(user_of(connections, slot)));
+            visits -= (end - start).min(visits);
             if start > 0 {
                 count.channel = Some((name, start, users));
                 continue;
             }
-            count.record(name, users, &census.part, stats);
+            count.record(name, users, &minute_stats.part, stats);
             count.index += 1;
         }
-        while looks > 0 && count.index >= count.end {
-            looks -= 1;
+        while visits > 0 && count.index >= count.end {
+            visits -= 1;
             let Some(name) = count.next_of_rest() else {
-                census.count = None;
+                minute_stats.count = None;
                 return;
             };
-            count.record(name, Sketch::default(), &census.part, stats);
+            count.record(name, Sketch::default(), &minute_stats.part, stats);
         }
     }
 }
 
-impl Count {
+impl MinuteCount {
+    /// The next channel without a subscriber here; None = all are counted.
     fn next_of_rest(&mut self) -> Option<ChannelName> {
-        let Count { at_home, left, rest, .. } = self;
+        let MinuteCount { at_home, left, rest, .. } = self;
         let all = || at_home.keys().chain(left.keys().filter(|name| !at_home.contains_key(*name))).cloned().collect();
         rest.get_or_insert_with(all).pop()
     }
@@ -155,14 +168,15 @@ impl Count {
         if let Some(left) = self.left.remove(&channel) {
             users.unite(&left);
         }
-        // Somebody may be about to come, and nobody have been there.
+        // The channel may exist without ever having had a subscriber.
         if peak > 0 || users != Sketch::default() {
             stats.record(Row::Audience { minute: self.minute, channel, part: Arc::clone(part), current, peak, users });
         }
     }
 }
 
-/// The user of a connection; without one every connection counts by itself.
+/// The hash of a connection's user; of its client id, if it has none, so that each such connection counts by itself. 0
+/// = there is no connection in this slot.
 fn user_of(connections: &Connections, slot: u32) -> u64 {
     connections.get(slot).map_or(0, |connection| match connection.session.user() {
         "" => hash(&connection.session.owner().0),

@@ -1,6 +1,6 @@
-//! The event loop of one core: it owns connections, channels at home here, and everything that is done with them.
+//! The event loop of one core: it owns connections, the channels at home here, and their state.
 //!
-//! One turn: read from sockets, serve the inbox, tick, write what is due; then the thread's other tasks (HTTP) run.
+//! One turn: read from sockets, serve the mailbox, tick, write what is due; then the thread's other tasks (HTTP) run.
 //! Each step is bounded, so nothing starves behind a channel with many subscribers.
 
 mod acceptor;
@@ -65,17 +65,17 @@ use users::Users;
 
 /// Sockets served in one turn.
 const EVENTS_MAX: usize = 256;
-/// Messages of the inbox served in one turn.
+/// Messages of the mailbox served in one turn.
 const MESSAGES_MAX: usize = 256;
 /// Writes to sockets in one turn: some 150 µs, the time for which other tasks of the thread may wait.
 const WRITES_MAX: usize = 32;
 /// Subscribers that a publication reaches in less time than it takes to wake the threads of their shards.
 const SMALL_AUDIENCE: u32 = 16;
-/// Errands for other shards in one turn: beyond them their own threads are woken, so that a turn stays short.
-const ERRANDS_MAX: usize = 32;
-/// Bytes of answers made in one turn, above which the rest of the inbox waits for the next.
+/// Inline runs of other shards in one turn: beyond them the shards' own threads are woken, so that a turn stays short.
+const INLINE_RUNS_PER_TURN_MAX: usize = 32;
+/// Bytes of replies made in one turn, above which the rest of the mailbox waits for the next turn.
 const MADE_MAX: usize = 4 * 1024 * 1024;
-/// Deliveries noted and not yet written, above which the inbox must wait.
+/// Deliveries noted and not yet written, above which the mailbox must wait.
 const NOTES_MAX: usize = 2_000_000;
 /// Length of a tick, milliseconds.
 const TICK_MS: u64 = 100;
@@ -88,7 +88,7 @@ thread_local! {
     static HERE: Cell<Option<ShardId>> = const { Cell::new(None) };
 }
 
-/// The shard whose own thread this is.
+/// The shard whose own thread this is; None on other threads.
 pub(crate) fn here() -> Option<ShardId> {
     HERE.get()
 }
@@ -98,21 +98,21 @@ pub(crate) struct Shard {
     id: ShardId,
     node: Arc<Node>,
     metrics: Arc<ShardMetrics>,
-    inbox: UnboundedReceiver<Message>,
-    /// Messages taken out of it that are about to be served.
+    mailbox: UnboundedReceiver<Message>,
+    /// Messages taken out of the mailbox that are about to be served.
     taken: VecDeque<Message>,
     registry: mio::Registry,
-    door: Acceptor,
+    acceptor: Acceptor,
     connections: Connections,
     users: Users,
     half_open: HalfOpen,
-    /// How many of them this shard holds.
+    /// The most half-open connections that this shard holds.
     half_open_max: usize,
-    /// Places of connections among those of their address, by slot, where these are limited.
-    places: HashMap<u32, AddressSlot>,
+    /// The counted slot of each connection at its address, by slot of the connection, where addresses are limited.
+    address_slots: HashMap<u32, AddressSlot>,
     hub: Hub,
     channels: Channels,
-    /// Requests that wait until the node hears their channel.
+    /// Requests that wait until their channel is live, by channel.
     waiting: HashMap<ChannelName, WaitingRequests>,
     outbox: Outbox,
     wheel: Wheel,
@@ -124,28 +124,29 @@ pub(crate) struct Shard {
     sliced: Vec<u32>,
     /// Connections that have sent too much, and when they are read again, microseconds of the node's clock.
     throttled: BinaryHeap<Reverse<(u64, u32, u32)>>,
-    /// Errands that this turn may still run.
-    errands: usize,
-    /// Bytes of answers that this turn has made.
+    /// Inline runs that this turn may still do.
+    inline_runs_left: usize,
+    /// Bytes of replies that this turn has made.
     made: usize,
     scratch: Vec<u8>,
     effects: Effects,
     tracker: Tracker,
-    /// What is remembered for the statistics, if there are any.
-    census: Option<Box<MinuteStats>>,
-    /// Makes the ids of clients.
+    /// The minute statistics; None = they are switched off.
+    minute_stats: Option<Box<MinuteStats>>,
+    /// Random bytes for the ids of clients.
     secure: Secure,
-    /// State of a generator for what nobody minds being foreseen: never shown, and of another seed than the epochs.
+    /// State of a generator for numbers that may be predictable: never shown, and not of the seed of the epochs.
     random: u64,
+    /// The time of this turn, Unix milliseconds.
     now_ms: u64,
-    /// The same, microseconds of the node's clock.
+    /// The time of this turn, microseconds of the node's clock.
     now_us: u64,
     drain: Option<Drain>,
-    /// A look at all connections that is under way.
-    look: Option<ProbeProgress>,
+    /// A probe of all connections that is under way.
+    probe_progress: Option<ProbeProgress>,
 }
 
-/// A drain under way: connections are told to go, some at each tick.
+/// A drain under way: the shard disconnects some connections at each tick.
 struct Drain {
     slots: Vec<u32>,
     each_tick: usize,
@@ -160,7 +161,7 @@ impl Shard {
     pub(crate) fn new(
         id: ShardId,
         node: Arc<Node>,
-        inbox: UnboundedReceiver<Message>,
+        mailbox: UnboundedReceiver<Message>,
         registry: mio::Registry,
         listeners: Listeners,
         seed: u64,
@@ -179,9 +180,9 @@ impl Shard {
             limit => limit.div_ceil(node.shards.len()),
         };
         let part = || Arc::from(format!("{}/{id}", node.id));
-        let census = node.stats().map(|_| Box::new(MinuteStats::new(part(), now_ms)));
+        let minute_stats = node.stats().map(|_| Box::new(MinuteStats::new(part(), now_ms)));
         let mut hub = Hub::default();
-        let channels = if census.is_some() {
+        let channels = if minute_stats.is_some() {
             hub.note_leavers();
             channels.counting_audiences()
         } else {
@@ -190,15 +191,15 @@ impl Shard {
         Ok(Shard {
             id,
             metrics: Arc::clone(&node.shards[usize::from(id)].metrics),
-            inbox,
+            mailbox,
             taken: VecDeque::with_capacity(MESSAGES_MAX),
-            door: Acceptor::new(listeners, &node, &registry)?,
+            acceptor: Acceptor::new(listeners, &node, &registry)?,
             registry,
             connections: Connections::default(),
             users: Users::new(Arc::clone(&node.users)),
             half_open: HalfOpen::default(),
             half_open_max,
-            places: HashMap::new(),
+            address_slots: HashMap::new(),
             hub,
             channels: if node.cluster.is_some() { channels.in_cluster() } else { channels },
             waiting: HashMap::new(),
@@ -208,23 +209,23 @@ impl Shard {
             unread: Vec::new(),
             sliced: Vec::new(),
             throttled: BinaryHeap::new(),
-            errands: 0,
+            inline_runs_left: 0,
             made: 0,
             scratch: vec![0; SCRATCH_SIZE],
             effects: Effects::default(),
             tracker: Tracker::default(),
-            census,
+            minute_stats,
             random: random | 1,
             secure,
             now_ms,
             now_us: 0,
             drain: None,
-            look: None,
+            probe_progress: None,
             node,
         })
     }
 
-    /// Turns on its own thread until the node has stopped.
+    /// Runs turns on the shard's own thread until the node has stopped.
     pub(crate) async fn run(self, mut poller: Poller) {
         let node = Arc::clone(&self.node);
         let handle = &node.shards[usize::from(self.id)];
@@ -263,7 +264,7 @@ impl Shard {
         }
     }
 
-    /// One turn, on its own thread.
+    /// One turn, on the shard's own thread.
     fn turn(&mut self, events: &mio::Events, is_tick_due: bool) {
         self.begin_turn();
         for event in events {
@@ -282,11 +283,11 @@ impl Shard {
     fn begin_turn(&mut self) {
         self.now_us = self.node.clock.elapsed_us();
         self.now_ms = self.node.clock.unix_ms(self.now_us);
-        self.errands = ERRANDS_MAX;
+        self.inline_runs_left = INLINE_RUNS_PER_TURN_MAX;
         self.made = 0;
     }
 
-    /// What another thread does that has brought a message.
+    /// A short turn on a thread of another shard, which has sent a message.
     fn run_inline(&mut self) {
         self.begin_turn();
         self.serve_mailbox();
@@ -297,12 +298,12 @@ impl Shard {
     fn serve_mailbox(&mut self) {
         let mut fresh = self.taken.len();
         while self.taken.len() < MESSAGES_MAX && self.outbox.notes() < NOTES_MAX {
-            let Ok(message) = self.inbox.try_recv() else { break };
+            let Ok(message) = self.mailbox.try_recv() else { break };
             self.taken.push_back(message);
         }
         fresh = self.taken.len() - fresh;
         self.node.shards[usize::from(self.id)].note_received(self.taken.iter().rev().take(fresh));
-        // Large answers leave before more of them are made.
+        // Large replies are written before more of them are made.
         while self.made < MADE_MAX
             && let Some(message) = self.taken.pop_front()
         {
@@ -318,7 +319,7 @@ impl Shard {
             || self.has_ready_listener()
     }
 
-    /// A busy shard never waits for its ticker, so it looks at the clock.
+    /// Whether a tick is due. A busy shard never waits for its ticker, so it checks the clock.
     fn is_behind_ticks(&self) -> bool {
         self.wheel.is_behind(self.now_ms)
     }
@@ -326,7 +327,7 @@ impl Shard {
     fn serve_socket(&mut self, event: &Event) {
         let token = event.token();
         if acceptor::is_listener(token) {
-            return self.door.on_ready(token);
+            return self.acceptor.on_ready(token);
         }
         if acceptor::is_pending(token) {
             return self.read_pending(token);
@@ -342,16 +343,16 @@ impl Shard {
 
     fn serve_message(&mut self, message: Message) {
         match message {
-            Message::Request { channel, request, asker } => {
-                self.submit(&channel, request, asker);
+            Message::Request { channel, request, reply_to } => {
+                self.submit(&channel, request, reply_to);
                 self.settle();
             }
-            Message::Answer { connection, ticket, response } => self.guarded(connection.slot, |shard, slot| {
+            Message::SessionReply { connection, ticket, response } => self.guarded(connection.slot, |shard, slot| {
                 if shard.connections.is_current(connection) {
-                    shard.give_answer(slot, ticket, response);
+                    shard.give_reply(slot, ticket, response);
                 }
             }),
-            Message::Reply { reply, response } => {
+            Message::OperationReply { reply, response } => {
                 let _ = reply.send(response);
             }
             Message::Delivery { delivery, accepted_us } => {
@@ -370,18 +371,18 @@ impl Shard {
                 self.settle();
             }
             Message::Broadcast { message, reply } => operation::run_broadcast(&self.node, message, reply),
-            Message::Adopt(guest) => self.adopt(*guest),
+            Message::Adopt(connection) => self.adopt(*connection),
             Message::Introduced { socket, remote, side, is_for_lines } => {
                 self.serve_introduced(socket, remote, side, is_for_lines)
             }
-            Message::User(order) => self.obey(*order),
-            Message::Client { owner, slot, order } => {
-                self.guarded(slot, |shard, slot| shard.obey_for_client(owner, slot, order))
+            Message::User(command) => self.run_user_command(*command),
+            Message::Client { owner, slot, command } => {
+                self.guarded(slot, |shard, slot| shard.run_client_command(owner, slot, command))
             }
-            Message::PushMany { clients, push } => deliver::spread(self, &clients, &push),
+            Message::PushMany { clients, push } => deliver::push_many(self, &clients, &push),
             Message::Inspect(inspection) => self.inspect(inspection),
             Message::Probe(done) => self.probe(done),
-            Message::MakeRoom { closes, asker } => self.make_room_for(asker, closes),
+            Message::MakeRoom { closes, from } => self.make_room_for(from, closes),
             Message::RoomIsMade => self.retry_accepts(),
             Message::Drain { over_ms, done } => {
                 let slots: Vec<u32> = self.connections.slots().collect();
@@ -393,17 +394,17 @@ impl Shard {
 
     fn count_publication(&mut self, channel: &str) {
         self.metrics.publications.add(1);
-        if let Some(census) = &mut self.census {
-            census.published(self.node.session.namespaces.namespace_of(channel));
+        if let Some(minute_stats) = &mut self.minute_stats {
+            minute_stats.published(self.node.session.namespaces.namespace_of(channel));
         }
     }
 
     fn send_deliveries(&mut self) {
         let accepted_us = self.now_us;
         for (shard, delivery) in self.channels.deliveries() {
-            let is_errand = delivery.audience <= SMALL_AUDIENCE && take_one(&mut self.errands);
+            let runs_inline = delivery.audience <= SMALL_AUDIENCE && take_one(&mut self.inline_runs_left);
             let message = Message::Delivery { delivery, accepted_us };
-            if is_errand { self.node.run_inline(shard, message) } else { self.node.send(shard, message) }
+            if runs_inline { self.node.run_inline(shard, message) } else { self.node.send(shard, message) }
         }
     }
 
@@ -424,37 +425,35 @@ impl Shard {
         self.drop_overdue();
         self.channels.expire(self.now_ms);
         self.settle();
-        self.metrics.channels.add((self.channels.len() as u64).wrapping_sub(self.metrics.channels.get()));
-        self.metrics
-            .publications_waiting
-            .add((self.outbox.frames() as u64).wrapping_sub(self.metrics.publications_waiting.get()));
-        self.tell_half_open();
+        self.metrics.channels.set(self.channels.len() as u64);
+        self.metrics.publications_waiting.set(self.outbox.frames() as u64);
+        self.publish_half_open();
         self.forget_settled();
         self.drain_some();
-        self.look_for_answers();
+        self.continue_probe();
         self.relieve_http();
         self.tick_minute_stats();
     }
 
-    /// Runs what one connection causes. A panic ends that connection only.
+    /// Runs work that one connection causes. A panic ends that connection only.
     fn guarded(&mut self, slot: u32, work: impl FnOnce(&mut Shard, u32)) {
         if !self.isolated(|shard| work(shard, slot)) && !self.isolated(|shard| shard.remove(slot)) {
             self.settle_session(slot);
-            self.places.remove(&slot);
+            self.address_slots.remove(&slot);
             self.connections.forget(slot);
         }
     }
 
-    /// Runs something that a peer causes. False when it panicked, which is counted.
+    /// Runs work that a peer causes. False = it panicked, which is counted.
     fn isolated(&mut self, work: impl FnOnce(&mut Shard)) -> bool {
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(self)));
-        if outcome.is_err() {
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(self)));
+        if result.is_err() {
             self.metrics.panics.add(1);
             tracing::error!(shard = self.id, "a connection was ended by a fault of the server");
             self.scratch.resize(SCRATCH_SIZE, 0);
             self.effects = Effects::default();
         }
-        outcome.is_ok()
+        result.is_ok()
     }
 
     /// A pseudo-random number: xorshift64 (Marsaglia 2003), seeded at random.
@@ -466,7 +465,7 @@ impl Shard {
     }
 }
 
-/// Takes one of what is left, if anything is.
+/// Subtracts one if any is left. Returns whether any was.
 fn take_one(left: &mut usize) -> bool {
     let has_any = *left > 0;
     *left = left.saturating_sub(1);

@@ -1,8 +1,9 @@
-//! What connections are due, and how it gets to their sockets.
+//! The output of connections, and how it gets to their sockets.
 //!
-//! Everything that a connection is sent, shared or its own, is a *frame* noted at the connection in order. A connection
-//! with notes waits in one line; when its turn comes, all its frames leave in one write. So publications that arrive
-//! while a round is under way pile up and leave together. Only a socket that would block gets a queue of its own.
+//! Everything that a connection is sent, shared or its own, is a *frame* noted at the connection in order. Connections
+//! with notes wait in one queue; when the turn of a connection comes, the shard writes all its frames in one write. So
+//! publications that arrive in the meantime gather and leave together. Only a socket that would block gets a queue of
+//! its own.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -13,23 +14,25 @@ use super::connections::Connection;
 use super::queue::{Flushed, OutputKind, Queue, TURN};
 
 const NONE: u32 = u32::MAX;
-/// Bytes kept for gathering frames while nothing is due.
+/// The most bytes of the buffer for gathering frames that stay allocated while no connection waits.
 const GATHERED_MAX: usize = 1024 * 1024;
-/// Notes kept for reuse while nothing is due.
+/// The most notes that stay allocated while no connection waits.
 const SPARE_NOTES: usize = 4_096;
 
-struct QueuedPush {
-    /// Shared by all who are due it.
+/// A frame with what the outbox knows of it.
+struct SharedFrame {
+    /// Shared by all its readers.
     frame: Bytes,
-    /// Connections that are still due it.
+    /// The number of connections that it is still to be written to.
     readers: u32,
+    /// When the home accepted the publication, microseconds of the node's clock; 0 = it is not a publication.
     accepted_us: u64,
-    /// From then on nobody is given it, microseconds of the node's clock.
+    /// When it expires, microseconds of the node's clock; [`NEVER`] = it does not.
     expires_us: u64,
     kind: OutputKind,
 }
 
-/// What does not expire.
+/// The expiry of a frame that does not expire.
 pub(super) const NEVER: u64 = u64::MAX;
 
 /// A frame noted at a connection.
@@ -38,11 +41,11 @@ struct Note {
     next: u32,
 }
 
-/// The frames that a connection is due: a list in the outbox.
+/// The frames that are to be written to a connection: a list in the outbox.
 pub(super) struct Due {
     first: u32,
     last: u32,
-    /// Bytes of answers among them.
+    /// Bytes of answers among the frames.
     answers: u32,
     is_waiting: bool,
 }
@@ -54,21 +57,21 @@ impl Default for Due {
 }
 
 impl Due {
-    /// Bytes of answers among them.
+    /// Bytes of answers among the frames.
     pub(super) fn answers(&self) -> usize {
         self.answers as usize
     }
 }
 
-/// What came of writing what a connection is due.
+/// The result of writing the output of a connection.
 pub(super) enum Written {
-    /// All of it; so many bytes in one write.
+    /// All of it was written: this many bytes, in one write.
     All(usize),
-    /// Nothing was due.
+    /// There was no output.
     Nothing,
     /// The socket is full: the rest waits in the connection's queue.
     Blocked,
-    /// A turn's share is written, the rest waits for the next one. `is_new`: the shard does not know of it yet.
+    /// A turn's share is written, the rest waits for the next turn. `is_new`: the shard does not know of it yet.
     Sliced { is_new: bool },
     /// The socket is broken.
     Broken,
@@ -77,20 +80,20 @@ pub(super) enum Written {
 /// The frames and notes of a shard.
 #[derive(Default)]
 pub(super) struct Outbox {
-    frames: VecDeque<QueuedPush>,
+    frames: VecDeque<SharedFrame>,
     /// The number of the first of `frames`.
     base: u32,
     notes: Vec<Note>,
     free: Vec<u32>,
-    /// Connections with something due, first come first served.
+    /// Connections with notes, first come first served.
     waiting: VecDeque<u32>,
-    /// The frames of the last write, one behind the other: subscribers of one channel are often due the same.
+    /// The frames of the last write, one behind the other: subscribers of one channel often get the same frames.
     gathered: Vec<u8>,
     gathered_frames: Vec<u32>,
     wanted: Vec<u32>,
-    /// There has been a frame that expires.
+    /// Whether there has been a frame that expires.
     may_expire: bool,
-    /// Ages of frames that their last reader has been written, microseconds.
+    /// Ages of the frames that have been written to their last reader, microseconds.
     pub(super) finished_us: Vec<u64>,
 }
 
@@ -99,24 +102,24 @@ impl Outbox {
         self.waiting.is_empty()
     }
 
-    /// Notes in use.
+    /// The number of notes in use.
     pub(super) fn notes(&self) -> usize {
         self.notes.len() - self.free.len()
     }
 
-    /// Frames in use.
+    /// The number of frames in use.
     pub(super) fn frames(&self) -> usize {
         self.frames.len()
     }
 
-    /// Takes a frame, to be noted at connections.
+    /// Adds a frame that is to be noted at connections. Returns its number.
     pub(super) fn add(&mut self, frame: Bytes, kind: OutputKind, accepted_us: u64, expires_us: u64) -> u32 {
         self.may_expire |= expires_us != NEVER;
-        self.frames.push_back(QueuedPush { frame, readers: 0, accepted_us, expires_us, kind });
+        self.frames.push_back(SharedFrame { frame, readers: 0, accepted_us, expires_us, kind });
         self.base.wrapping_add(self.frames.len() as u32 - 1)
     }
 
-    /// Forgets frames that nobody was noted for.
+    /// Drops the oldest frames as long as they have no reader.
     pub(super) fn settle(&mut self) {
         while self.frames.front().is_some_and(|entry| entry.readers == 0) {
             self.frames.pop_front();
@@ -150,14 +153,14 @@ impl Outbox {
         }
     }
 
-    /// Notes an answer: a frame of a connection's own.
+    /// Notes an answer: a frame for one connection only.
     pub(super) fn note_answer(&mut self, slot: u32, due: &mut Due, frame: Bytes) {
         due.answers = due.answers.saturating_add(frame.len() as u32);
         let number = self.add(frame, OutputKind::Answer, 0, NEVER);
         self.note(slot, due, number);
     }
 
-    /// The connection whose turn it is.
+    /// The connection whose turn it is; None = no connection waits.
     pub(super) fn next_waiting(&mut self) -> Option<u32> {
         let next = self.waiting.pop_front();
         if next.is_none() && self.notes.capacity() > SPARE_NOTES && self.notes() == 0 {
@@ -174,7 +177,7 @@ impl Outbox {
         next
     }
 
-    /// Writes all that a connection is due.
+    /// Writes all output of a connection.
     pub(super) fn write(&mut self, connection: &mut Connection, now_us: u64) -> Written {
         connection.due.is_waiting = false;
         self.collect(&mut connection.due);
@@ -198,7 +201,7 @@ impl Outbox {
         written
     }
 
-    /// Forgets all that a connection is due.
+    /// Drops all output of a connection that is not in its queue.
     pub(super) fn discard(&mut self, due: &mut Due) {
         self.collect(due);
         self.release(0);
@@ -233,7 +236,7 @@ impl Outbox {
         }
     }
 
-    /// Takes out of `wanted` what has expired.
+    /// Removes expired frames from `wanted`.
     fn expire(&mut self, now_us: u64) {
         let Outbox { wanted, frames, base, .. } = self;
         wanted.retain(|frame| {
@@ -287,7 +290,7 @@ impl Outbox {
         queue.note_moved(now_us);
         let mut skipped = taken;
         for &frame in &self.wanted {
-            let QueuedPush { frame, expires_us, readers, kind, .. } = &self.frames[frame_at(frame)];
+            let SharedFrame { frame, expires_us, readers, kind, .. } = &self.frames[frame_at(frame)];
             if skipped >= frame.len() {
                 skipped -= frame.len();
                 continue;
@@ -306,7 +309,7 @@ impl Outbox {
         if is_sliced { Written::Sliced { is_new: true } } else { Written::Blocked }
     }
 
-    /// Counts the wanted frames as read once, and forgets those that all have.
+    /// Counts the wanted frames as read once, and drops those without further readers.
     fn release(&mut self, now_us: u64) {
         for index in 0..self.wanted.len() {
             let frame = self.wanted[index];
@@ -321,7 +324,7 @@ impl Outbox {
         self.settle();
     }
 
-    fn entry(&mut self, frame: u32) -> &mut QueuedPush {
+    fn entry(&mut self, frame: u32) -> &mut SharedFrame {
         &mut self.frames[frame.wrapping_sub(self.base) as usize]
     }
 }

@@ -1,5 +1,5 @@
-//! When a connection is not read: it is above its rate, an earlier command of it is not answered yet, or its socket has
-//! not taken earlier answers. What it has sent waits where it is, and goes on as soon as there is room.
+//! When a connection is not read: it is above its rate, an earlier command has no reply yet, or its socket has not
+//! taken earlier answers. Its input waits where it is until there is room.
 
 use std::cmp::Reverse;
 
@@ -14,7 +14,7 @@ use super::input::Input;
 use super::queue::OutputKind;
 
 impl Shard {
-    /// Whether what the client sends has to wait: for its rate, for an earlier command, or for its socket to take
+    /// Whether the client's input has to wait: for its rate, for an earlier command, or for its socket to take
     /// earlier answers.
     pub(super) fn must_wait(&mut self, slot: u32) -> bool {
         let Some(connection) = self.connections.get_mut(slot) else { return false };
@@ -31,7 +31,7 @@ impl Shard {
         is_held || connection.is_throttled
     }
 
-    /// Goes on with input that had to wait. True when none of it waits any more.
+    /// Continues with input that had to wait. True = none of it waits any more.
     pub(super) fn go_on(&mut self, slot: u32) -> bool {
         let Some(connection) = self.connections.get(slot) else { return false };
         if !connection.is_held && !matches!(connection.input, Input::Held(_)) {
@@ -67,7 +67,7 @@ impl Shard {
             && self.connections.get(slot).is_some_and(|connection| !is_held(connection))
     }
 
-    /// Keeps input until the connection has room for what it asks for.
+    /// Keeps input until the connection has room for the answers to it.
     pub(super) fn keep(&mut self, slot: u32, input: Input, rest: &[u8]) {
         let Some(connection) = self.connections.get_mut(slot) else { return };
         connection.input = if rest.is_empty() { input } else { Input::Held(Box::new((input, rest.to_vec()))) };
@@ -76,8 +76,8 @@ impl Shard {
         }
     }
 
-    /// Gives a session the answer to one of its requests.
-    pub(super) fn give_answer(&mut self, slot: u32, ticket: Ticket, response: Response) {
+    /// Passes the reply to a request to the session that made it.
+    pub(super) fn give_reply(&mut self, slot: u32, ticket: Ticket, response: Response) {
         let work = response.work() as usize;
         let before = self.connections.get(slot).map_or(0, |connection| connection.buffered);
         self.decide(slot, OutputKind::Answer, |session, context| session.answer(ticket, response, context));
@@ -96,7 +96,7 @@ impl Shard {
         }
     }
 
-    /// Charges frames or lines that are no commands. A client that has not connected yet may send few of them.
+    /// Charges frames or lines that are not commands. A client that has not connected yet may send few of them.
     pub(super) fn charge_control(&mut self, slot: u32, count: usize, bytes: usize) {
         if count == 0 {
             return;
@@ -108,12 +108,12 @@ impl Shard {
         self.charge(slot, count, bytes);
     }
 
-    /// Lets a connection that sends more than it may wait.
+    /// Charges input to the connection's rates; a connection above them is not read until they allow it.
     pub(super) fn charge(&mut self, slot: u32, commands: usize, bytes: usize) {
         let client = &self.node.settings.client;
         let rates = [(commands, client.command_rate_limit), (bytes, client.byte_rate_limit)];
         let Some(connection) = self.connections.get_mut(slot) else { return };
-        let Some(until_us) = connection.allowance.charge(rates, self.now_us) else { return };
+        let Some(until_us) = connection.rate_limiter.charge(rates, self.now_us) else { return };
         if !std::mem::replace(&mut connection.is_throttled, true) {
             self.metrics.throttled.add(1);
             let generation = self.connections.generation(slot);

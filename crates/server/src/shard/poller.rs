@@ -16,7 +16,7 @@ impl Poller {
     /// Makes a poller and registers it with the current runtime.
     ///
     /// # Errors
-    /// The system's, for want of file descriptors most often.
+    /// The system's error, most often because no file descriptors are left.
     pub(crate) fn new() -> io::Result<Self> {
         let poll = mio::Poll::new()?;
         #[expect(
@@ -29,19 +29,19 @@ impl Poller {
         Ok(Poller { inner })
     }
 
-    /// Where sockets are registered.
+    /// The registry of the poller, with which sockets are registered.
     pub(crate) fn registry(&self) -> io::Result<mio::Registry> {
         self.inner.get_ref().registry().try_clone()
     }
 
     /// Waits until some socket may be ready.
     pub(super) async fn ready(&self) {
-        // An error here is the runtime's end, which the shard learns by itself.
+        // An error here means that the runtime ends, which the shard notices by itself.
         let _ = self.inner.readable().await.map(|mut guard| guard.retain_ready());
     }
 
-    /// Takes what there is, up to the room in `events`, without waiting. The descriptor counts as unready once
-    /// everything was taken.
+    /// Takes the events that there are, up to the room in `events`, without waiting. The descriptor counts as unready
+    /// once everything was taken.
     pub(super) fn poll(&mut self, events: &mut Events, room: usize) {
         let _ = self.inner.try_io_mut(Interest::READABLE, |poll| {
             poll.poll(events, Some(Duration::ZERO))?;

@@ -1,8 +1,9 @@
-//! What a socket did not take: frames in order, and what they cost.
+//! The queue of a blocked connection: the frames that its socket did not take, in order, and their cost.
 //!
-//! Two kinds of output wait here. *Answers* were asked for: they are bounded before they are made, and never end a
-//! connection. *Pushes* were not: their full lengths and their entries are added up, and beyond `client.queue_max_size`
-//! or `client.queue_max_entries` the connection ends. Of pongs only the newest is kept (RFC 6455 section 5.5.3).
+//! Two kinds of output wait here. The client requested *answers*: they are bounded before they are made, and never end
+//! a connection. It did not request *pushes*: their full lengths and their entries are added up, and beyond
+//! `client.queue_max_size` or `client.queue_max_entries` the connection ends. Of pongs only the newest is kept (RFC
+//! 6455 section 5.5.3).
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Result, Write};
@@ -10,37 +11,39 @@ use std::io::{ErrorKind, Result, Write};
 use bytes::Bytes;
 use touchline_engine::session::ENTRY_SIZE;
 
-/// Most bytes that one connection is written in one turn, so that a large answer holds nobody up.
+/// The most bytes written to one connection in one turn, so that a large answer delays no other connection.
 pub(super) const TURN: usize = 256 * 1024;
-/// Bytes offered to a socket at once.
+/// The most bytes offered to a socket at once.
 const SLICE: usize = 64 * 1024;
 
-/// What a frame is, for the connection's account.
+/// The kind of a frame, by which the queue accounts for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OutputKind {
-    /// A publication, join, leave or message: not asked for.
+    /// A publication, join, leave or message, which the client has not requested.
     Push,
-    /// The answer to a command.
+    /// The reply to a command.
     Answer,
-    /// The answer to a ping.
+    /// The pong to a ping.
     Pong,
 }
 
-/// A frame that waits.
+/// A frame in the queue.
 #[derive(Debug)]
-struct Waiting {
+struct QueuedFrame {
     frame: Bytes,
-    /// From then on it is not given any more, microseconds of the node's clock.
+    /// When it expires, microseconds of the node's clock; `u64::MAX` = it does not.
     expires_us: u64,
-    /// What it costs this connection: its share of a frame that others wait for too.
+    /// Its cost for this connection, bytes: the share of a frame that other connections wait for too.
     share: u32,
     kind: OutputKind,
 }
 
-/// What came of writing a queue.
+/// The result of writing a queue.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Flushed {
+    /// All of it was written.
     All,
+    /// The socket is full.
     Blocked,
     /// A turn's share is written.
     Sliced,
@@ -49,22 +52,22 @@ pub(super) enum Flushed {
 /// The queue of a blocked connection.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    frames: VecDeque<Waiting>,
-    /// The newest pong.
+    frames: VecDeque<QueuedFrame>,
+    /// The newest pong; None = no pong waits.
     pong: Option<Bytes>,
     /// Bytes of the first frame that have been written.
     written: usize,
-    /// Bytes that wait, pongs apart.
+    /// Bytes that wait, without pongs.
     bytes: usize,
-    /// Those of them that are answers.
+    /// Bytes of answers that wait.
     answers: usize,
-    /// What of all that is this connection's alone, bytes.
+    /// Bytes that only this connection makes the node hold.
     charge: usize,
-    /// Entries that are no answers.
+    /// The number of frames that are not answers.
     pushes: usize,
-    /// The socket would take more: the rest waits for its next turn only.
+    /// The socket would take more: the rest waits only for the connection's next turn.
     pub(super) is_sliced: bool,
-    /// When the socket has last taken something, microseconds of the node's clock.
+    /// When the socket has last taken bytes, microseconds of the node's clock.
     moved_us: u64,
 }
 
@@ -82,10 +85,10 @@ impl Queue {
             OutputKind::Answer => self.answers += frame.len(),
             _ => self.pushes += 1,
         }
-        self.frames.push_back(Waiting { frame, expires_us, share, kind });
+        self.frames.push_back(QueuedFrame { frame, expires_us, share, kind });
     }
 
-    /// Notes that the first bytes of the first frame have been written already.
+    /// Records that the first bytes of the first frame have been written already.
     pub(super) fn skip(&mut self, written: usize) {
         debug_assert!(self.written == 0 && self.frames.front().is_some_and(|first| written < first.frame.len()));
         self.written = written;
@@ -107,50 +110,50 @@ impl Queue {
         self.charge
     }
 
-    /// Whether more waits that was not asked for than may.
+    /// Whether more pushes wait than the limits allow: `size_max` bytes, `entries_max` frames.
     pub(super) fn is_beyond(&self, size_max: usize, entries_max: usize) -> bool {
         self.pushes > entries_max || self.bytes - self.answers + self.pushes * ENTRY_SIZE > size_max
     }
 
-    /// Notes that the socket has taken something now.
+    /// Records that the socket has taken bytes now.
     pub(super) fn note_moved(&mut self, now_us: u64) {
         self.moved_us = now_us;
     }
 
-    /// For how long the socket has taken nothing, microseconds.
+    /// How long the socket has taken no bytes, microseconds.
     pub(super) fn stalled_us(&self, now_us: u64) -> u64 {
         now_us.saturating_sub(self.moved_us)
     }
 
-    /// Drops what has expired and has not been begun.
+    /// Drops the expired frames that have not been begun.
     pub(super) fn expire(&mut self, now_us: u64) {
         let begun = usize::from(self.written > 0);
-        if self.frames.iter().skip(begun).all(|waiting| waiting.expires_us > now_us) {
+        if self.frames.iter().skip(begun).all(|queued| queued.expires_us > now_us) {
             return;
         }
-        self.retain(begun, |waiting| waiting.expires_us > now_us);
+        self.retain(begun, |queued| queued.expires_us > now_us);
     }
 
-    /// Drops every frame of which nothing was written.
+    /// Drops every frame of which no byte was written.
     pub(super) fn clear_unbegun(&mut self) {
         self.pong = None;
         self.retain(usize::from(self.written > 0), |_| false);
     }
 
-    fn retain(&mut self, begun: usize, keep: impl Fn(&Waiting) -> bool) {
+    fn retain(&mut self, begun: usize, keep: impl Fn(&QueuedFrame) -> bool) {
         let all = std::mem::take(&mut self.frames);
         let written = self.written;
         (self.bytes, self.answers, self.charge, self.pushes) = (0, 0, 0, 0);
-        for (index, waiting) in all.into_iter().enumerate() {
-            if index < begun || keep(&waiting) {
-                let left = waiting.frame.len() - if index == 0 { written } else { 0 };
+        for (index, queued) in all.into_iter().enumerate() {
+            if index < begun || keep(&queued) {
+                let left = queued.frame.len() - if index == 0 { written } else { 0 };
                 self.bytes += left;
-                self.charge += waiting.share as usize;
-                match waiting.kind {
+                self.charge += queued.share as usize;
+                match queued.kind {
                     OutputKind::Answer => self.answers += left,
                     _ => self.pushes += 1,
                 }
-                self.frames.push_back(waiting);
+                self.frames.push_back(queued);
             }
         }
     }
@@ -187,9 +190,9 @@ impl Queue {
             }
             gathered.clear();
             let mut skipped = self.written;
-            for waiting in &self.frames {
+            for queued in &self.frames {
                 // Of one very large frame no more than is offered.
-                let part = &waiting.frame[skipped..];
+                let part = &queued.frame[skipped..];
                 gathered.extend_from_slice(&part[..part.len().min(SLICE)]);
                 skipped = 0;
                 if gathered.len() >= SLICE {
@@ -205,7 +208,7 @@ impl Queue {
         }
     }
 
-    /// Puts the newest pong in front of everything, between two frames, instead of an older one.
+    /// Puts the newest pong in front of the queue, between two frames, instead of an older one.
     fn place_pong(&mut self) {
         if self.written > 0 {
             return;
@@ -219,7 +222,7 @@ impl Queue {
         self.bytes += pong.len();
         self.charge += share;
         self.pushes += 1;
-        self.frames.push_front(Waiting {
+        self.frames.push_front(QueuedFrame {
             frame: pong,
             expires_us: u64::MAX,
             share: share as u32,
@@ -245,7 +248,7 @@ impl Queue {
 mod tests {
     use super::*;
 
-    /// A socket that takes so many bytes, then blocks.
+    /// A socket that takes this many bytes, then blocks.
     struct Narrow(usize, Vec<u8>);
 
     impl Write for Narrow {
@@ -262,7 +265,7 @@ mod tests {
     }
 
     fn check(queue: &Queue) {
-        let left = |index: usize, waiting: &Waiting| waiting.frame.len() - if index == 0 { queue.written } else { 0 };
+        let left = |index: usize, queued: &QueuedFrame| queued.frame.len() - if index == 0 { queue.written } else { 0 };
         let all = || queue.frames.iter().enumerate();
         assert_eq!(queue.bytes, all().map(|(i, w)| left(i, w)).sum::<usize>());
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Random numbers that nobody can foresee, for ids of clients: taken from the system in blocks, so that a connect
+//! Unpredictable random numbers for ids of clients: taken from the system in blocks, so that a connect
 //! rarely pays for more than copying a few bytes.
 
 use aws_lc_rs::rand;
@@ -6,20 +6,20 @@ use aws_lc_rs::rand;
 /// Bytes taken at once.
 const BLOCK: usize = 4_096;
 
-/// What is left of a block.
+/// A block of random bytes.
 pub(super) struct Secure {
     block: Box<[u8]>,
-    /// Bytes that were given out.
+    /// Bytes of the block that have been used.
     used: usize,
 }
 
 impl Secure {
-    /// Nothing is taken yet.
+    /// An empty block; the first call of [`Secure::bytes`] fills it.
     pub(super) fn new() -> Self {
         Secure { block: vec![0; BLOCK].into(), used: BLOCK }
     }
 
-    /// Random bytes; none when the system has none.
+    /// Random bytes; None = the system has none.
     pub(super) fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
         const { assert!(N <= BLOCK) };
         if BLOCK - self.used < N {
@@ -28,7 +28,7 @@ impl Secure {
         }
         let (given, _) = self.block[self.used..].split_first_chunk_mut::<N>()?;
         self.used += N;
-        // What was given out is not kept.
+        // Used bytes do not stay in memory.
         Some(std::mem::replace(given, [0; N]))
     }
 }
@@ -43,7 +43,7 @@ mod tests {
         let mut random = Secure::new();
         let mut seen = HashSet::new();
         for _ in 0..10_000 {
-            let bytes: [u8; 10] = random.bytes().expect("the system has some");
+            let bytes: [u8; 10] = random.bytes().expect("the system has random numbers");
             assert!(seen.insert(bytes));
         }
         // Each bit is set about half of the time: twelve standard deviations are 600.

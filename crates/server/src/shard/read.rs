@@ -17,7 +17,7 @@ use touchline_store::stats::Row;
 
 use super::budget::ANSWERS_AHEAD;
 use super::connections::{Connection, NONE, Stage};
-use super::half_open::Waiting;
+use super::half_open::HalfOpenEntry;
 use super::input::Input;
 use super::outbox::Due;
 use super::queue::OutputKind;
@@ -28,10 +28,10 @@ use crate::clock::tenths;
 use crate::handshake::Negotiated;
 use crate::mailbox::{AdoptedConnection, Message, ReplyTo};
 use crate::programs::UNKNOWN;
-use crate::registry_actor::{RegistryMessage, place};
+use crate::registry_actor::{RegistryMessage, client_id_suffix};
 use crate::transport::Transport;
 
-/// Reads of one connection in one turn; what is left waits for the next, so that one busy client stops nobody.
+/// Reads of one connection in one turn; the rest waits for the next turn, so that one busy client delays no other.
 const READS_MAX: usize = 2;
 /// Bytes of one such read, unless something larger has begun to arrive.
 const READ_SIZE: usize = 8 * 1024;
@@ -42,58 +42,64 @@ const NO_CODE: u16 = 1_005;
 const BROKEN_OFF: u16 = 1_006;
 
 impl Shard {
-    /// Takes a client in that comes from HTTP.
-    pub(super) fn adopt(&mut self, guest: AdoptedConnection) {
-        let AdoptedConnection { socket, negotiated: entrance, response_head: greeting, prefix: early, user } = guest;
-        let is_websocket = entrance.wire.is_websocket();
+    /// Takes over a connection from HTTP.
+    pub(super) fn adopt(&mut self, connection: AdoptedConnection) {
+        let AdoptedConnection { socket, negotiated, response_head, prefix, user } = connection;
+        let is_websocket = negotiated.wire.is_websocket();
         let is_tls = matches!(socket, AcceptedSocket::Tls(..));
         if matches!(socket, AcceptedSocket::Pair(_)) {
-            // One of many streams: nothing has made room for it yet.
+            // One of many streams of an HTTP/2 connection: no room has been made for it yet.
             self.limit_half_open();
         }
-        let Some(slot) = self.seat(socket.into(), false, entrance) else { return };
+        let Some(slot) = self.insert_connection(socket.into(), false, negotiated) else { return };
         if let (Some(user), Some(connection)) = (user, self.connections.get_mut(slot)) {
             connection.session.certify(user);
         }
         if is_tls {
-            // What TLS has decrypted already the poller does not tell of.
+            // The poller does not report bytes that TLS has decrypted already.
             self.unread.push(slot);
         }
-        if !greeting.is_empty() {
-            self.note_own(slot, greeting);
+        if !response_head.is_empty() {
+            self.note_own(slot, response_head);
         }
         if is_websocket {
-            self.hear_early(slot, early.to_vec());
-        } else if !early.is_empty() {
-            self.guarded(slot, |shard, slot| shard.receive_commands(slot, &early));
+            self.receive_prefix(slot, prefix.to_vec());
+        } else if !prefix.is_empty() {
+            self.guarded(slot, |shard, slot| shard.receive_commands(slot, &prefix));
         }
     }
 
-    /// Takes a fresh connection in: its slot.
-    pub(super) fn seat(&mut self, mut socket: Socket, is_registered: bool, entrance: Negotiated) -> Option<u32> {
-        // Without random numbers nobody can have an id that is its own.
+    /// Adds a connection with a new session. Returns its slot; None = the system has no random numbers, or the poller
+    /// does not take the socket. `is_registered`: the poller knows the socket by another token.
+    pub(super) fn insert_connection(
+        &mut self,
+        mut socket: Socket,
+        is_registered: bool,
+        negotiated: Negotiated,
+    ) -> Option<u32> {
+        // Without random numbers a client cannot have a unique id.
         let random = self.secure.bytes::<10>()?;
         let (slot, generation) = self.connections.vacant();
         socket.register(&self.registry, Token(slot as usize), is_registered).ok()?;
-        if !entrance.transport.link().answers_pings() {
+        if !negotiated.transport.link().answers_pings() {
             socket.end_when_silent(Some(self.node.session.client.pong_timeout));
         }
         let mut client = [0; 16];
         client[..10].copy_from_slice(&random);
-        client[10..].copy_from_slice(&place(self.id, slot));
+        client[10..].copy_from_slice(&client_id_suffix(self.id, slot));
         let session = Session::new(
             client,
-            entrance.transport.link(),
-            entrance.admission.is_loopback,
+            negotiated.transport.link(),
+            negotiated.admission.is_loopback,
             self.now_ms,
             &self.node.session.client,
         );
         self.connections.insert(Connection {
             socket,
             session,
-            transport: entrance.transport,
-            wire: entrance.wire,
-            input: Input::of(entrance.transport),
+            transport: negotiated.transport,
+            wire: negotiated.wire,
+            input: Input::of(negotiated.transport),
             due: Due::default(),
             queue: None,
             stage: Stage::Open,
@@ -102,41 +108,42 @@ impl Shard {
             previous_of_user: NONE,
             is_listed: false,
             is_half_open: true,
-            agent: entrance.agent,
+            agent: negotiated.agent,
             program: UNKNOWN,
             close_code: 0,
             opened: tenths(self.now_us),
-            allowance: RateLimiter::default(),
+            rate_limiter: RateLimiter::default(),
             is_throttled: false,
             buffered: 0,
             is_held: false,
             has_spoken: false,
         });
-        if let Some(place) = entrance.admission.place {
-            self.places.insert(slot, place);
+        if let Some(address_slot) = negotiated.admission.place {
+            self.address_slots.insert(slot, address_slot);
         }
         self.half_open.sessions += 1;
-        self.note_half_open(Waiting::Session { slot, generation });
+        self.note_half_open(HalfOpenEntry::Session { slot, generation });
         self.metrics.connections.add(1);
         self.metrics.connects.add(1);
-        self.metrics.transports[entrance.transport as usize].add(1);
+        self.metrics.transports[negotiated.transport as usize].add(1);
         self.book(slot);
         Some(slot)
     }
 
-    /// Hears what a client sent right behind its handshake.
-    pub(super) fn hear_early(&mut self, slot: u32, mut early: Vec<u8>) {
-        if !early.is_empty() {
-            self.guarded(slot, |shard, slot| shard.receive(slot, &mut early));
+    /// Serves the bytes that a client sent right behind its handshake.
+    pub(super) fn receive_prefix(&mut self, slot: u32, mut prefix: Vec<u8>) {
+        if !prefix.is_empty() {
+            self.guarded(slot, |shard, slot| shard.receive(slot, &mut prefix));
         }
     }
 
-    /// Reads what a socket has. `until_end` reads on behind a short read: the peer has closed its side.
+    /// Reads what a socket has received. `until_end`: also after a short read, because the peer has closed its side.
     pub(super) fn read(&mut self, slot: u32, until_end: bool) {
         self.guarded(slot, |shard, slot| shard.read_some(slot, until_end));
     }
 
-    /// Goes on with connections that had more than one turn allows, and those that have waited long enough.
+    /// Continues with connections that had more input than one turn allows, and with those whose rate limit lets them
+    /// go on.
     pub(super) fn serve_unread(&mut self) {
         while self.throttled.peek().is_some_and(|Reverse((until_us, ..))| *until_us <= self.now_us) {
             let Some(Reverse((_, slot, generation))) = self.throttled.pop() else { break };
@@ -157,7 +164,7 @@ impl Shard {
             return;
         }
         for _ in 0..READS_MAX {
-            // What it has sent waits in its socket, and in the end at its own side.
+            // The input waits in the socket's buffer, and in the end on the peer's side.
             if self.must_wait(slot) {
                 return;
             }
@@ -166,7 +173,7 @@ impl Shard {
             // Commands are read a few at a time; one that is large is read whole.
             let most = if connection.input.begun() >= READ_SIZE / 2 { SCRATCH_SIZE } else { READ_SIZE };
             match connection.socket.read(&mut self.scratch[..most]) {
-                Ok(0) => return self.hear_end(slot),
+                Ok(0) => return self.handle_end_of_input(slot),
                 Ok(length) => {
                     connection.has_spoken = true;
                     let mut scratch = std::mem::take(&mut self.scratch);
@@ -185,14 +192,14 @@ impl Shard {
         self.unread.push(slot);
     }
 
-    /// The peer has closed its side. One that sent lines may still want the answers to them.
-    fn hear_end(&mut self, slot: u32) {
+    /// The peer has closed its side. A client that sent lines may still wait for the replies.
+    fn handle_end_of_input(&mut self, slot: u32) {
         if let Some(connection) = self.connections.get_mut(slot)
             && connection.transport == Transport::Tcp
             && connection.stage == Stage::Open
             && connection.session.is_awaiting()
         {
-            // The answer looks at this end again.
+            // The reply causes another read, which meets this end of input again.
             connection.is_held = true;
             return;
         }
@@ -203,7 +210,7 @@ impl Shard {
             .map(|connection| connection.stage)
         {
             Some(Stage::Open) => self.end(slot),
-            // What it is due is still being written.
+            // Its output is still being written.
             Some(Stage::Ending(_)) => {}
             _ => self.remove(slot),
         }
@@ -274,7 +281,7 @@ impl Shard {
     fn serve_event(&mut self, slot: u32, event: FrameEvent<'_>) {
         let Some(connection) = self.connections.get(slot) else { return };
         if connection.stage != Stage::Open {
-            // The server has sent a close frame: only the client's own matters. What else it sends is charged all the
+            // The server has sent a close frame: only the client's own matters. Its other frames are charged all the
             // same.
             return if matches!(event, FrameEvent::Close { .. }) { self.end(slot) } else { self.charge(slot, 1, 0) };
         }
@@ -321,13 +328,13 @@ impl Shard {
         }
     }
 
-    /// A connection, and what its session decides by.
+    /// A connection, and the context by which its session decides.
     fn context(&mut self, slot: u32) -> Option<(&mut Connection, Context<'_>)> {
         let random = self.next_random();
         let is_scarce = self.is_scarce();
         let id = ConnectionId { shard: self.id, slot, generation: self.connections.generation(slot) };
         let connection = self.connections.get_mut(slot)?;
-        // Commands that come by other requests can't be left in a socket: they wait in the session.
+        // Commands that come by other requests can't wait in a socket: they wait in the session.
         let ahead = if connection.is_throttled { 0 } else { ANSWERS_AHEAD };
         let bytes = ahead.saturating_sub(connection.answers());
         let context = Context {
@@ -344,12 +351,12 @@ impl Shard {
         Some((connection, context))
     }
 
-    /// Lets a session decide something that its client has not asked for, then does what it wants.
+    /// Lets a session decide without a request of its client, then performs its effects.
     pub(super) fn with_session(&mut self, slot: u32, decide: impl FnOnce(&mut Session, &mut Context<'_>)) {
         self.decide(slot, OutputKind::Push, decide);
     }
 
-    /// Lets a session decide, then does what it wants. `kind`: what its messages are.
+    /// Lets a session decide, then performs its effects. `kind`: the kind of its output.
     pub(super) fn decide(&mut self, slot: u32, kind: OutputKind, decide: impl FnOnce(&mut Session, &mut Context<'_>)) {
         if self.connections.get(slot).is_none_or(|connection| connection.stage != Stage::Open) {
             return;
@@ -361,7 +368,7 @@ impl Shard {
         decide(&mut connection.session, &mut context);
         let subscriptions = connection.session.subscription_count();
         let has_connected = !was_connected && connection.session.is_connected();
-        self.metrics.subscriptions.add((subscriptions as u64).wrapping_sub(subscriptions_before as u64));
+        self.metrics.subscriptions.replace(subscriptions_before as u64, subscriptions as u64);
         if has_connected {
             self.settle_session(slot);
             self.users.insert(slot, &mut self.connections);
@@ -377,7 +384,7 @@ impl Shard {
         self.book(slot);
     }
 
-    /// Remembers what clients have reported.
+    /// Records the events that clients have reported (`stats.track`).
     fn record_tracked(&mut self) {
         for Tracked { name, user, props } in self.tracker.taken() {
             if let Some(stats) = self.node.stats() {
@@ -386,7 +393,7 @@ impl Shard {
         }
     }
 
-    /// Does what a session wants.
+    /// Performs the effects of a session.
     fn perform(&mut self, slot: u32, kind: OutputKind) {
         for code in self.effects.errors.drain(..) {
             self.metrics.count_error(code);
@@ -411,7 +418,7 @@ impl Shard {
         }
         if std::mem::take(&mut self.effects.ping) {
             if let Some(connection) = self.connections.get_mut(slot) {
-                // What it has sent before says nothing of now.
+                // Input from before the ping does not prove that the peer is alive now.
                 connection.has_spoken = false;
             }
             self.note_own(slot, Bytes::from_static(wire.ping()));
@@ -426,29 +433,29 @@ impl Shard {
         let generation = self.connections.generation(slot);
         for outbound in self.effects.requests.drain(..) {
             let connection = ConnectionId { shard: self.id, slot, generation };
-            let asker = outbound.ticket.map_or(ReplyTo::Nobody, |ticket| ReplyTo::Session(connection, ticket));
+            let reply_to = outbound.ticket.map_or(ReplyTo::Discard, |ticket| ReplyTo::Session(connection, ticket));
             let home = self.node.home(&outbound.channel);
-            let message = Message::Request { channel: outbound.channel, request: outbound.request, asker };
-            if take_one(&mut self.errands) {
+            let message = Message::Request { channel: outbound.channel, request: outbound.request, reply_to };
+            if take_one(&mut self.inline_runs_left) {
                 self.node.run_inline(home, message)
             } else {
                 self.node.send(home, message)
             }
         }
-        for (ticket, who, ask) in self.effects.asks.drain(..) {
+        for (ticket, requester, request) in self.effects.asks.drain(..) {
             let connection = ConnectionId { shard: self.id, slot, generation };
-            let asker = ticket.map_or(ReplyTo::Nobody, |ticket| ReplyTo::Session(connection, ticket));
-            self.node.send_to_registry(RegistryMessage::Ask { who, ask, asker });
+            let reply_to = ticket.map_or(ReplyTo::Discard, |ticket| ReplyTo::Session(connection, ticket));
+            self.node.send_to_registry(RegistryMessage::Request { requester, request, reply_to });
         }
     }
 
-    /// Ends a connection with a reason: the client is told, and has a while to close.
+    /// Ends a connection with a reason: the client gets it, and has [`CLOSE_TENTHS`] to close.
     pub(super) fn disconnect(&mut self, slot: u32, why: Disconnect) {
         let until = tenths(self.now_us) + CLOSE_TENTHS;
         let Some(connection) = self.connections.get_mut(slot).filter(|c| c.stage == Stage::Open) else { return };
         connection.stage = Stage::Closing(until);
         if why == Disconnect::SLOW {
-            // What it did not read in time it will not read in order: it has to recover.
+            // A client that has not read in time loses its queue: it has to recover.
             self.outbox.discard(&mut connection.due);
             if let Some(queue) = &mut connection.queue {
                 let before = queue.bytes();
@@ -477,17 +484,17 @@ impl Shard {
         if wire.is_websocket() { self.book(slot) } else { self.end(slot) }
     }
 
-    /// Closes the socket once what is due is written.
+    /// Closes the socket once its output is written.
     fn end(&mut self, slot: u32) {
         let until = tenths(self.now_us) + CLOSE_TENTHS;
         let Some(connection) = self.connections.get_mut(slot) else { return };
         connection.stage = Stage::Ending(until);
-        // The line serves it even if nothing is due, and then the socket is closed.
+        // The outbox visits the connection even if it has no output, and then the socket is closed.
         self.note_own(slot, Bytes::new());
         self.book(slot);
     }
 
-    /// Ends the session: its subscriptions are given back.
+    /// Ends the session and its subscriptions.
     fn leave(&mut self, slot: u32) {
         self.users.remove(slot, &mut self.connections);
         let Some((connection, mut context)) = self.context(slot) else { return };
@@ -498,15 +505,15 @@ impl Shard {
         self.send_requests(slot);
     }
 
-    /// Takes a connection away: the peer has gone, or everything is said.
+    /// Removes a connection: the peer has gone, or all output is written.
     pub(super) fn remove(&mut self, slot: u32) {
         if self.connections.get(slot).is_none() {
             return;
         }
         self.leave(slot);
         self.settle_session(slot);
-        if !self.places.is_empty() {
-            self.places.remove(&slot);
+        if !self.address_slots.is_empty() {
+            self.address_slots.remove(&slot);
         }
         if let Some(mut connection) = self.connections.remove(slot) {
             if let Some(stats) = self.node.stats() {

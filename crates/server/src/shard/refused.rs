@@ -1,13 +1,13 @@
-//! Refusals of sessions, for the log.
+//! Logs the refusals of sessions.
 
 use super::Shard;
 use crate::refusals::RefusalLine;
 
 impl Shard {
-    /// Says in the log why a session has refused something.
+    /// Logs why a session has refused requests.
     pub(super) fn log_refusals(&mut self, slot: u32) {
         let connection = self.connections.get(slot);
-        let counted = self.places.get(&slot).map(|place| place.address());
+        let counted = self.address_slots.get(&slot).map(|slot| slot.address());
         let address = counted.or_else(|| connection?.socket.peer_address());
         let client = connection.map(|connection| connection.session.owner());
         for touchline_engine::RefusalReport { code, cause, channel } in self.effects.refusals.drain(..) {

@@ -11,11 +11,11 @@ use mio::{Interest, Registry, Token};
 use rustls::ServerConnection;
 use socket2::SockRef;
 
-/// A socket as it comes to the shard, non-blocking.
+/// A non-blocking socket on its way to the shard.
 pub(crate) enum AcceptedSocket {
     /// The client's own.
     Tcp(StdTcpStream),
-    /// The same, and the TLS that was agreed upon.
+    /// The client's own, and the session of its TLS.
     Tls(StdTcpStream, Box<ServerConnection>),
     /// One end of a pair: a task carries the bytes between the other end and a stream of HTTP/2.
     Pair(StdUnixStream),
@@ -29,8 +29,8 @@ pub(super) enum Socket {
 }
 
 impl From<AcceptedSocket> for Socket {
-    fn from(arrival: AcceptedSocket) -> Self {
-        match arrival {
+    fn from(accepted: AcceptedSocket) -> Self {
+        match accepted {
             AcceptedSocket::Tcp(socket) => Socket::Tcp(TcpStream::from_std(socket)),
             AcceptedSocket::Tls(socket, session) => {
                 Socket::Tls(Box::new(Tls::new(TcpStream::from_std(socket), *session)))
@@ -49,8 +49,7 @@ impl Socket {
         }
     }
 
-    /// The address at the other end: the client's, or that of the proxy before it. None where the system does not know
-    /// it any more.
+    /// The address of the peer: the client, or the proxy before it. None = the system does not know it any more.
     pub(super) fn peer_address(&self) -> Option<IpAddr> {
         let socket = match self {
             Socket::Tcp(socket) => socket,
@@ -60,8 +59,8 @@ impl Socket {
         socket.peer_addr().ok().map(|address| address.ip().to_canonical())
     }
 
-    /// Breaks the connection when the peer has not acknowledged what was sent for so long (tcp(7), TCP_USER_TIMEOUT):
-    /// it finds out about a peer that is gone where pings need no answer.
+    /// Makes the system break the connection when the peer has not acknowledged output for this long (tcp(7),
+    /// TCP_USER_TIMEOUT), which detects a peer that is gone where pings need no pong. None = the system's own limit.
     pub(super) fn end_when_silent(&self, limit: Option<Duration>) {
         let socket = match self {
             Socket::Tcp(socket) => socket,
@@ -72,10 +71,10 @@ impl Socket {
         let _ = SockRef::from(socket).set_tcp_user_timeout(limit);
     }
 
-    /// Says goodbye, where the socket knows one: without it the peer can't tell an end from a link that was cut.
+    /// Sends the closing alert of TLS: without it the peer can't distinguish an end from a link that was cut.
     ///
     /// # Errors
-    /// When something that was taken can't be written yet, or never.
+    /// When the socket is full (`WouldBlock`), or broken.
     pub(super) fn finish(&mut self) -> Result<()> {
         match self {
             Socket::Tls(tls) => {
@@ -91,12 +90,12 @@ impl Socket {
         matches!(self, Socket::Tls(_))
     }
 
-    /// Whether a short read says that nothing is left to be read.
+    /// Whether a short read means that the socket is empty.
     pub(super) fn is_emptied_by_short_read(&self) -> bool {
         !matches!(self, Socket::Tls(_))
     }
 
-    /// Lets the poller tell of it by this token. `is_known`: the poller knows it by another.
+    /// Registers the socket with the poller. `is_known`: the poller knows it by another token.
     pub(super) fn register(&mut self, registry: &Registry, token: Token, is_known: bool) -> Result<()> {
         let interest = Interest::READABLE | Interest::WRITABLE;
         if is_known {
@@ -126,7 +125,7 @@ impl Write for Socket {
         }
     }
 
-    /// Writes what was taken, and could not be written.
+    /// Writes the bytes that were taken and could not be written yet.
     fn flush(&mut self) -> Result<()> {
         match self {
             Socket::Tls(tls) => tls.flush(),
@@ -135,10 +134,10 @@ impl Write for Socket {
     }
 }
 
-/// Encrypted bytes that may wait for the socket.
+/// The most encrypted bytes that may wait for the socket.
 const WAITING_MAX: usize = 32 * 1024;
 
-/// A socket with TLS. The session is driven from the shard's own buffers and holds none while nothing is under way.
+/// A socket with TLS. The shard's own buffers drive the session, which holds none while it is idle.
 pub(super) struct Tls {
     socket: TcpStream,
     session: ServerConnection,
@@ -160,13 +159,13 @@ impl Tls {
                 return Ok(0);
             }
             let processed = self.session.process_new_packets();
-            // Its own words (an alert, a new key) must not wait for ours.
+            // Messages of TLS itself (an alert, a new key) must not wait for the server's output.
             let _ = self.flush();
             processed.map_err(|error| Error::new(ErrorKind::InvalidData, error))?;
         }
     }
 
-    /// Takes what there is room for. Where it takes less than all, the socket is full.
+    /// Takes as many bytes as there is room for. If that is not all, the socket is full.
     fn write(&mut self, bytes: &[u8]) -> Result<usize> {
         let mut taken = 0;
         loop {

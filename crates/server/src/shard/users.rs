@@ -1,4 +1,4 @@
-//! Which connections a user has on this shard: a table of users whose connections are linked through their slots.
+//! The connections of each user on this shard: a table of users whose connections are linked through their slots.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -14,25 +14,25 @@ pub(super) struct Users {
     /// The first connection of each user.
     first: HashTable<u32>,
     /// Counts the users of all shards.
-    people: Arc<ConnectedUsers>,
+    connected_users: Arc<ConnectedUsers>,
 }
 
 impl Users {
-    /// A table of nobody.
-    pub(super) fn new(people: Arc<ConnectedUsers>) -> Self {
-        Users { hasher: DefaultHashBuilder::default(), first: HashTable::new(), people }
+    /// An empty table.
+    pub(super) fn new(connected_users: Arc<ConnectedUsers>) -> Self {
+        Users { hasher: DefaultHashBuilder::default(), first: HashTable::new(), connected_users }
     }
 
     /// Lists a connection under its session's user.
     pub(super) fn insert(&mut self, slot: u32, connections: &mut Connections) {
-        let Users { hasher, first, people } = self;
+        let Users { hasher, first, connected_users } = self;
         let Some(user) = connections.get(slot).map(|c| c.session.user()) else { return };
         let hash = hasher.hash_one(user);
         let is_same = |&other: &u32| connections.get(other).is_some_and(|c| c.session.user() == user);
         let next = match first.find_mut(hash, is_same) {
             Some(head) => std::mem::replace(head, slot),
             None => {
-                people.enter(user);
+                connected_users.enter(user);
                 first.insert_unique(hash, slot, |&s| {
                     connections.get(s).map_or(0, |c| hasher.hash_one(c.session.user()))
                 });
@@ -66,7 +66,7 @@ impl Users {
             if next == NONE {
                 entry.remove();
                 if let Some(connection) = connections.get(slot) {
-                    self.people.leave(connection.session.user());
+                    self.connected_users.leave(connection.session.user());
                 }
             } else {
                 *entry.get_mut() = next;
@@ -74,15 +74,15 @@ impl Users {
         }
     }
 
-    /// The user's connections.
+    /// The slots of the user's connections.
     pub(super) fn connections_of(&self, user: &str, connections: &Connections) -> Vec<u32> {
         let is_it = |&head: &u32| connections.get(head).is_some_and(|c| c.session.user() == user);
         let mut next = self.first.find(self.hasher.hash_one(user), is_it).copied().unwrap_or(NONE);
-        let mut found = Vec::new();
+        let mut slots = Vec::new();
         while next != NONE {
-            found.push(next);
+            slots.push(next);
             next = connections.get(next).map_or(NONE, |c| c.next_of_user);
         }
-        found
+        slots
     }
 }

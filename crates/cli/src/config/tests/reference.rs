@@ -107,8 +107,7 @@ fn unsupported(take: fn(Disposition) -> Option<&'static str>) -> String {
     for (prefix, unsupported) in keys.chain(options) {
         if let Some(note) = take(unsupported.disposition) {
             let note = if note.is_empty() { String::new() } else { format!(": {note}") };
-            let also =
-                if ALSO_REFUSED.contains(&unsupported.path) { " (in one case refused, see below)" } else { "" };
+            let also = if ALSO_REFUSED.contains(&unsupported.path) { " (in one case refused, see below)" } else { "" };
             let _ = writeln!(text, "- {prefix}`{}`{also}{note}", unsupported.path);
         }
     }
