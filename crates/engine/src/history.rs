@@ -17,7 +17,7 @@ pub(crate) struct HistoryRing {
     /// Every publication of the channel behind this offset is kept.
     floor: u64,
     kept: VecDeque<Kept>,
-    /// Which runs gave its offsets; without any where its keeper is never set back to an earlier state.
+    /// Which runs gave its offsets; without any where its log backend is never restored to an earlier state.
     runs: Runs,
 }
 

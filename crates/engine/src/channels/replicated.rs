@@ -1,30 +1,30 @@
-//! Channels whose order and history are somebody else's, a cluster's or a store's; a home is a cache of them for the
+//! Replicated channels: their log is in a log backend, the cluster or the store. Their home keeps a cache of it for the
 //! subscribers of its node.
 //!
-//! A channel is *heard* before anybody subscribes: the home asks for interest, then (with history) for what is kept.
-//! Requests wait meanwhile. A publication carries the offset before it, so a gap is seen at once and filled before
-//! anything behind it is delivered. A store needs no interest: it tells of everything that it has stored.
+//! A channel becomes *live* before its first subscribe is executed: the home subscribes to the channel in the cluster,
+//! then (with history) it loads the log. Requests wait meanwhile. A publication carries the previous offset, so the
+//! home notices a gap at once and fills it before it delivers any later publication. The store needs no subscription:
+//! it reports everything that it has appended.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use touchline_protocol::{Error, Publication, encode};
 
-use super::loading::{AheadQuery, Verification, position_of};
+use super::loading::{AheadQuery, position_of};
 use super::payload::{self, Payload};
-use super::{Channel, Channels, give};
+use super::refused::RefusedSubscribes;
+use super::{Channel, Channels, deliver_publication};
 use crate::duration::millis;
 use crate::namespace::ChannelOptions;
-use crate::request::{Appended, ConnectionId, Epoch, Publish, Request, Response};
+use crate::request::{Appended, ConnectionId, Publish, Request, Response};
 
-/// Room for what stands around the data in a publication's object, bytes.
+/// Bytes that a publication's object has besides its data, at most.
 const OBJECT_OVERHEAD: usize = 64;
-/// Refused subscribes that are remembered at once.
-const REFUSED_MAX: usize = 100_000;
-/// How long the cache of a channel without subscribers is kept, milliseconds.
+/// How long the cache of a channel without subscribers is kept after its last use, milliseconds.
 pub(super) const UNUSED_CACHE_TTL_MS: u64 = 10_000;
-/// After a failure to get what is kept: how long requests are refused at once, milliseconds.
+/// How long requests are refused at once after a load has failed, milliseconds.
 pub(super) const LOAD_RETRY_MS: u64 = 200;
 
 /// How far this node follows a channel whose log is in a log backend.
@@ -53,89 +53,85 @@ pub(super) struct Loading {
     pub(super) top: u64,
 }
 
-/// All channels, sorted by name. A hash map iterates in another order in each process; a simulation must repeat.
-fn in_order(table: &mut HashMap<Arc<str>, Channel>) -> impl Iterator<Item = (&Arc<str>, &mut Channel)> {
-    let mut all: Vec<_> = table.iter_mut().collect();
-    all.sort_unstable_by_key(|(name, _)| *name);
-    all.into_iter()
-}
-
-/// Who gives a channel its order, and keeps its history.
+/// The part that orders a channel's publications and keeps its log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LogBackend {
-    /// Its home.
+    /// The channel's home, in memory.
     Memory,
-    /// The cluster.
+    /// The cluster (NATS).
     Cluster,
-    /// The store.
+    /// The primary database, for durable channels.
     Store,
 }
 
-/// What a home wants of the cluster or the store.
+/// A command of a home to the cluster or the store.
 #[derive(Debug)]
 pub enum BackendCommand {
-    /// To begin or end hearing a channel.
+    /// Subscribe to a channel (true), or end the subscription (false).
     Interest(Arc<str>, bool),
-    /// To read a channel's log: channel, namespace, the offset behind which, and the number of this load, which the
-    /// answer carries.
+    /// Read a channel's log: channel, namespace, the offset behind which to read, and the number of this load, which
+    /// [`Request::Loaded`] carries.
     Load(Arc<str>, Arc<str>, u64, u64),
-    /// To get what is there behind an offset, if anything is. An answer may stay away.
+    /// Read what a channel's log has behind an offset: as [`BackendCommand::Load`], but without a reply if there is
+    /// nothing.
     Check(Arc<str>, Arc<str>, u64, u64),
-    /// What [`BackendCommand::StreamLoad`] is, of a durable channel.
+    /// Read a durable channel's log from the store: channel, the offset behind which to read, and the number of this
+    /// load.
     LoadStored(Arc<str>, u64, u64),
-    /// To pass something on to all nodes that hear the channel.
+    /// Send a payload, which is not kept, to all nodes that are subscribed to the channel.
     Broadcast(Arc<str>, Vec<u8>),
-    /// A log backend does not have what it acknowledged: it was set back to an earlier state. A store has to begin a
-    /// new run if the current one still has this id, and nothing of the channel from this offset on is of the run
-    /// before.
+    /// The store does not have what it acknowledged: it was restored to an earlier state. The store begins a new run if
+    /// the current one still has this id, and no offset of the channel from this one on is of the previous run.
     BeginRun(Arc<str>, u64, u64),
-    /// The same of a namespace's stream in the cluster, which has to begin a new run if the current one still has this
-    /// id; 0 = it is the first.
+    /// The same for a namespace's stream in the cluster: it begins a new run if the current one still has this id; 0 =
+    /// there is no run yet.
     BeginStreamRun(Arc<str>, u64),
-    /// To say in the log that a payload of the channel can't be read.
+    /// Write to the server's log that a payload of the channel cannot be read.
     Unreadable(Arc<str>, super::Unreadable),
 }
 
-/// What came of a request.
+/// The result of a submitted request.
 #[derive(Debug)]
 pub enum Submitted {
-    /// The answer.
+    /// The reply.
     Done(Response),
-    /// It has to wait until the channel is heard: submit it again after [`Channels::take_ready`] names the channel.
+    /// The request has to wait until the channel is live: submit it again after [`Channels::take_ready`] names the
+    /// channel.
     Wait(Request),
-    /// The cluster must keep it: namespace, payload, idempotency key.
+    /// The cluster must append it: namespace, payload, idempotency key.
     Append(Arc<str>, Vec<u8>, Box<str>),
-    /// The cluster must drop what it keeps of the channel of this namespace.
+    /// The cluster must remove the history of the channel; this is the channel's namespace.
     Purge(Arc<str>),
-    /// The store must keep it.
+    /// The store must append it.
     Store(DurablePublication),
-    /// The store must drop what it keeps of the channel.
+    /// The store must remove the history of the channel.
     Remove,
 }
 
 /// A publication for the store.
 #[derive(Debug)]
 pub struct DurablePublication {
-    /// As it is to come back.
+    /// The payload as [`Request::Appended`] and [`Request::Loaded`] bring it back.
     pub payload: Vec<u8>,
     /// When it was published, Unix milliseconds.
     pub time_ms: u64,
-    /// As of [`Publish::idempotency_key`].
+    /// See [`Publish::idempotency_key`].
     pub idempotency_key: Box<str>,
-    /// As of [`Publish::version`].
+    /// See [`Publish::version`].
     pub version: u64,
-    /// As of [`Publish::version_epoch`].
+    /// See [`Publish::version_epoch`].
     pub version_epoch: Box<str>,
-    /// Publications that the channel keeps.
+    /// The number of publications that the channel keeps.
     pub size: usize,
     /// How long it keeps them, milliseconds.
     pub ttl_ms: u64,
-    /// How long its position outlives them, milliseconds.
+    /// How long the channel keeps its position after its last use, milliseconds.
     pub meta_ttl_ms: u64,
 }
 
 impl DurablePublication {
-    /// The payload of a publication, out of what a store keeps of it.
+    /// Makes the payload of a publication from what the store keeps: its time in Unix milliseconds, and its JSON
+    /// object.
     pub fn payload(time_ms: u64, object: &[u8]) -> Bytes {
         let mut payload = payload::begin(time_ms, object.len());
         payload.extend_from_slice(object);
@@ -143,30 +139,27 @@ impl DurablePublication {
     }
 }
 
-/// What channels know of those who keep them.
+/// What a home knows about the log backends.
 #[derive(Debug, Default)]
 pub(super) struct Backends {
     has_cluster: bool,
     has_store: bool,
-    is_linked: bool,
-    /// When the link came, Unix milliseconds.
+    pub(super) is_linked: bool,
+    /// When the link to the cluster first_load, Unix milliseconds.
     pub(super) linked_ms: u64,
-    commands: Vec<BackendCommand>,
-    ready: Vec<Arc<str>>,
-    /// Loads that were asked for, of all channels: the number of the last one.
-    asked: u64,
-    /// Channels of which a log backend has denied something, with the time when it may be asked again, Unix
+    pub(super) commands: Vec<BackendCommand>,
+    pub(super) ready: Vec<Arc<str>>,
+    /// The number of the last load that was requested, of all channels.
+    last_requested: u64,
+    /// Channels whose log backend did not have an offset, with the time when it may be queried again, Unix
     /// milliseconds; in the order of the times.
-    pub(super) rests: VecDeque<(u64, Arc<str>)>,
-    /// Subscribes that were refused lately; their sessions may have unsubscribed before they heard of it.
-    refused: HashMap<(ConnectionId, Arc<str>), u64>,
-    /// The same in the order of their times; those that are not in the map any more are void.
-    refused_order: VecDeque<(u64, (ConnectionId, Arc<str>))>,
+    pub(super) resting: VecDeque<(u64, Arc<str>)>,
+    pub(super) refused: RefusedSubscribes,
 }
 
 impl Backends {
-    /// Who keeps a channel with these options.
-    fn log_backend(&self, channel: &str, options: &ChannelOptions) -> LogBackend {
+    /// The log backend of a channel with these options.
+    pub(super) fn log_backend(&self, channel: &str, options: &ChannelOptions) -> LogBackend {
         match self {
             _ if channel.starts_with("$registry:") => LogBackend::Memory,
             Backends { has_store: true, .. } if options.durable => LogBackend::Store,
@@ -175,37 +168,37 @@ impl Backends {
         }
     }
 
-    /// Loads that were asked for, as the number of the last one.
-    pub(super) fn asked(&self) -> u64 {
-        self.asked
+    /// The number of the last load that was requested; 0 = none was.
+    pub(super) fn last_requested(&self) -> u64 {
+        self.last_requested
     }
 
-    /// The number of the load that is asked for next.
+    /// The number of the load that is requested next.
     pub(super) fn next_load(&self) -> u64 {
-        self.asked + 1
+        self.last_requested + 1
     }
 
-    /// The same, which is asked for now.
-    fn number_load(&mut self) -> u64 {
-        self.asked = self.next_load();
-        self.asked
+    /// Numbers the load that is requested now.
+    pub(super) fn number_load(&mut self) -> u64 {
+        self.last_requested = self.next_load();
+        self.last_requested
     }
 }
 
 impl Channels {
-    /// The same as a part of a cluster, which is not linked yet.
+    /// Makes these channels a part of a cluster, which is not linked yet.
     pub fn in_cluster(mut self) -> Self {
         self.backends.has_cluster = true;
         self
     }
 
-    /// The same with a store for durable channels.
+    /// Gives these channels a store for durable channels.
     pub fn with_store(mut self) -> Self {
         self.backends.has_store = true;
         self
     }
 
-    /// Carries a request out, or says what has to be done first.
+    /// Executes a request, or returns what has to be done first.
     pub fn submit(&mut self, channel: &Arc<str>, request: Request, now_ms: u64) -> Submitted {
         if !self.backends.has_cluster && !self.backends.has_store {
             return Submitted::Done(self.execute(channel, request, now_ms));
@@ -215,24 +208,26 @@ impl Channels {
             Ok(options) => options,
             Err(error) => return Submitted::Done(Response::Refused(error)),
         };
-        let keeper = self.backends.log_backend(channel, options);
-        if keeper == LogBackend::Memory {
+        let backend = self.backends.log_backend(channel, options);
+        if backend == LogBackend::Memory {
             return Submitted::Done(self.execute(channel, request, now_ms));
         }
-        let came = self.backends.next_load();
+        let first_load = self.backends.next_load();
         match request {
-            Request::Publish(publish) => self.publish_replicated(channel, options, keeper, &publish, now_ms),
-            Request::HistoryRemove if keeper == LogBackend::Store => Submitted::Remove,
+            Request::Publish(publish) => self.publish_replicated(channel, options, backend, &publish, now_ms),
+            Request::HistoryRemove if backend == LogBackend::Store => Submitted::Remove,
             Request::HistoryRemove if options.has_history() => {
-                self.if_linked(|side| Submitted::Purge(side.namespaces.namespace_of(channel).into()))
+                self.if_linked(|channels| Submitted::Purge(channels.namespaces.namespace_of(channel).into()))
             }
-            Request::Subscribe(_) => self.when_live(channel, options, keeper, (request, came), now_ms),
-            Request::Retry(came, request) => self.when_live(channel, options, keeper, (*request, came), now_ms),
+            Request::Subscribe(_) => self.when_live(channel, options, backend, (request, first_load), now_ms),
+            Request::Retry(first_load, request) => {
+                self.when_live(channel, options, backend, (*request, first_load), now_ms)
+            }
             Request::History(_) if options.has_history() => {
-                self.when_live(channel, options, keeper, (request, came), now_ms)
+                self.when_live(channel, options, backend, (request, first_load), now_ms)
             }
             Request::Ephemeral(payload) => self.handle_ephemeral(channel, &payload),
-            Request::Appended(stored) => self.handle_appended(channel, options, stored, now_ms),
+            Request::Appended(appended) => self.handle_appended(channel, options, appended, now_ms),
             Request::Advanced(epoch, top) => self.handle_advanced(channel, epoch, top),
             Request::SubscribedToBackend => self.handle_subscribed(channel, options),
             Request::Loaded(loaded) => self.handle_loaded(channel, options, loaded, now_ms),
@@ -240,149 +235,14 @@ impl Channels {
         }
     }
 
-    /// What the cluster and the store have to do, in order.
+    /// Takes the commands for the cluster and the store, in order.
     pub fn backend_commands(&mut self) -> Vec<BackendCommand> {
         std::mem::take(&mut self.backends.commands)
     }
 
-    /// Channels whose waiting requests can be submitted again.
+    /// Takes the channels whose waiting requests can be submitted again.
     pub fn take_ready(&mut self) -> Vec<Arc<str>> {
         std::mem::take(&mut self.backends.ready)
-    }
-
-    /// The link to the cluster is there, or is gone. When it is back, every cache catches up.
-    pub fn set_linked(&mut self, is_linked: bool, now_ms: u64) {
-        let side = &mut self.backends;
-        side.is_linked = is_linked;
-        if is_linked {
-            side.linked_ms = now_ms;
-        }
-        let namespaces = Arc::clone(&self.namespaces);
-        for (name, channel) in in_order(&mut self.table) {
-            if namespaces.resolve(name).is_ok_and(|options| side.log_backend(name, options) != LogBackend::Cluster) {
-                continue;
-            }
-            let namespace = || -> Arc<str> { namespaces.namespace_of(name).into() };
-            let position = channel.log.as_ref().map(|stored| stored.ring.position());
-            if !is_linked && matches!(channel.sync, SyncState::Live) {
-                channel.log.iter_mut().for_each(|stored| stored.synced_ms = now_ms);
-            }
-            match (&mut channel.sync, position, is_linked) {
-                // What came meanwhile is asked for; so is what was under way when the link went. The newest that is
-                // here is read again: the cluster may have been set back to an earlier state, and have
-                // gone on from there.
-                (hearing @ (SyncState::Live | SyncState::Loading(_)), Some(position), true) => {
-                    if matches!(hearing, SyncState::Live) {
-                        *hearing = SyncState::Loading(Loading::default());
-                    }
-                    let number = side.number_load();
-                    let mut behind = position.offset;
-                    if let Some(stored) = &mut channel.log {
-                        behind = stored.ring.proof();
-                        let top = stored.ring.newest().unwrap_or_default();
-                        stored.verification = Verification { load: number, top, next: stored.verification.next };
-                    }
-                    side.commands.push(BackendCommand::Load(Arc::clone(name), namespace(), behind, number));
-                }
-                (SyncState::Subscribing, Some(_), true) => {
-                    side.commands.push(BackendCommand::Interest(Arc::clone(name), true))
-                }
-                (SyncState::Subscribing | SyncState::Idle, None, true) => {
-                    channel.sync = SyncState::Subscribing;
-                    side.commands.push(BackendCommand::Interest(Arc::clone(name), true));
-                }
-                // A client that is ahead is refused until the link is back.
-                (SyncState::Live, _, false)
-                    if channel.log.as_ref().is_some_and(|stored| matches!(stored.ahead, AheadQuery::Asked { .. })) =>
-                {
-                    channel.log.iter_mut().for_each(|stored| stored.ahead = AheadQuery::None);
-                    side.ready.push(Arc::clone(name));
-                }
-                (SyncState::Live, _, _) | (_, _, true) => {}
-                // What came before the link went may be lost when it is back; what is still there is read then.
-                (SyncState::Loading(loading), _, false) => {
-                    *loading = Loading::default();
-                    side.ready.push(Arc::clone(name));
-                }
-                // Whoever waits hears now that it can't be had.
-                (_, _, false) => side.ready.push(Arc::clone(name)),
-            }
-        }
-    }
-
-    /// Other nodes may have stored publications that nobody told of, or the store may have been set back: every cache
-    /// of a durable channel asks, and what it has is compared.
-    pub fn catch_up(&mut self) {
-        let mut durable: Vec<_> =
-            self.table.keys().filter(|name| self.log_backend(name) == LogBackend::Store).cloned().collect();
-        durable.sort_unstable();
-        durable.iter().for_each(|name| self.catch_up_with(name));
-    }
-
-    fn catch_up_with(&mut self, name: &Arc<str>) {
-        let load = self.backends.next_load();
-        match self.table.get_mut(name) {
-            Some(Channel { sync: hearing @ SyncState::Live, log: Some(stored), .. }) => {
-                *hearing = SyncState::Loading(Loading::default());
-                stored.verification =
-                    Verification { load, top: stored.ring.position().offset, next: stored.verification.next };
-                let floor = stored.ring.floor();
-                self.load(name, floor);
-            }
-            _ => drop(self.catch_up_to(name, u64::MAX)),
-        }
-    }
-
-    /// A namespace's stream in the cluster has grown: every cache asks whether it has all that it should have heard.
-    pub fn check_namespace(&mut self, namespace: &Arc<str>) {
-        for (name, channel) in in_order(&mut self.table) {
-            let is_kept_there = self
-                .namespaces
-                .resolve(name)
-                .is_ok_and(|options| self.backends.log_backend(name, options) == LogBackend::Cluster);
-            // What is loading now may have been read before the stream grew; what is only asked for will be read behind
-            // it.
-            if let (SyncState::Live | SyncState::Loading(_), Some(stored)) = (&channel.sync, &channel.log)
-                && is_kept_there
-                && *self.namespaces.namespace_of(name) == **namespace
-            {
-                let (behind, side) = (stored.ring.position().offset, &mut self.backends);
-                let number = side.number_load();
-                side.commands.push(BackendCommand::Check(Arc::clone(name), Arc::clone(namespace), behind, number));
-            }
-        }
-    }
-
-    /// Another node has stored a publication. What it says of another life, or of an offset that is here, is looked at:
-    /// it may have come late, or the log backend may have been set back to an earlier state.
-    fn handle_advanced(&mut self, channel: &Arc<str>, epoch: Epoch, top: u64) -> Submitted {
-        if let Some(Channel { sync: SyncState::Live | SyncState::Loading(_), log: Some(stored), .. }) =
-            self.table.get(channel)
-        {
-            let position = stored.ring.position();
-            let is_of_other = epoch != Epoch::default() && epoch != position.epoch;
-            if is_of_other || top < position.offset {
-                self.verify(channel, if is_of_other { position.offset.saturating_add(1) } else { top });
-                return Submitted::Done(Response::Done);
-            }
-        }
-        self.catch_up_to(channel, top)
-    }
-
-    /// Loads what a cache does not have of a channel that has grown.
-    pub(super) fn catch_up_to(&mut self, channel: &Arc<str>, top: u64) -> Submitted {
-        let done = Submitted::Done(Response::Done);
-        let Some(Channel { sync: hearing, log: Some(stored), .. }) = self.table.get_mut(channel) else { return done };
-        let behind = stored.ring.position().offset;
-        match hearing {
-            SyncState::Live if behind < top => {
-                *hearing = SyncState::Loading(Loading::default());
-                self.load(channel, behind);
-            }
-            SyncState::Loading(loading) => loading.top = loading.top.max(top),
-            _ => {}
-        }
-        done
     }
 
     fn note_refusal(&mut self, connection: ConnectionId, channel: &Arc<str>, outcome: &Submitted, now_ms: u64) {
@@ -393,30 +253,10 @@ impl Channels {
         }
     }
 
-    /// Remembers for a while that a subscribe was refused. However many are, each costs the same.
-    pub(super) fn note_refused(&mut self, connection: ConnectionId, channel: &Arc<str>, now_ms: u64) {
-        let Backends { refused, refused_order, .. } = &mut self.backends;
-        while let Some((at_ms, _)) = refused_order.front()
-            && (at_ms + UNUSED_CACHE_TTL_MS <= now_ms || refused_order.len() >= REFUSED_MAX)
-        {
-            let Some((at_ms, key)) = refused_order.pop_front() else { break };
-            if refused.get(&key) == Some(&at_ms) {
-                refused.remove(&key);
-            }
-        }
-        let key = (connection, Arc::clone(channel));
-        refused_order.push_back((now_ms, key.clone()));
-        refused.insert(key, now_ms);
-    }
-
-    pub(super) fn was_refused(&mut self, connection: ConnectionId, channel: &Arc<str>) -> bool {
-        !self.backends.refused.is_empty() && self.backends.refused.remove(&(connection, Arc::clone(channel))).is_some()
-    }
-
     pub(super) fn forget(&mut self, name: &Arc<str>) {
         let Some(forgotten) = self.table.remove(name) else { return };
-        if let (Some(gone), 1..) = (&mut self.gone, forgotten.peak) {
-            let peak = gone.entry(Arc::clone(name)).or_default();
+        if let (Some(peaks), 1..) = (&mut self.forgotten_peaks, forgotten.peak) {
+            let peak = peaks.entry(Arc::clone(name)).or_default();
             *peak = forgotten.peak.max(*peak);
         }
         if self.log_backend(name) == LogBackend::Cluster {
@@ -424,7 +264,8 @@ impl Channels {
         }
     }
 
-    /// Of a channel that is kept elsewhere: how long the cache outlives its last use.
+    /// How long the cache of a replicated channel is kept after its last use, milliseconds; `None` = the log is in
+    /// memory.
     pub(super) fn unused_ttl_ms(&self, channel: &str) -> Option<u64> {
         (self.log_backend(channel) != LogBackend::Memory).then_some(UNUSED_CACHE_TTL_MS)
     }
@@ -443,11 +284,11 @@ impl Channels {
         }
     }
 
-    pub(super) fn command(&mut self, act: BackendCommand) {
-        self.backends.commands.push(act);
+    pub(super) fn command(&mut self, command: BackendCommand) {
+        self.backends.commands.push(command);
     }
 
-    /// Asks for what is kept of a channel behind an offset.
+    /// Requests the log of a channel behind an offset.
     pub(super) fn load(&mut self, channel: &Arc<str>, behind: u64) {
         let number = self.backends.number_load();
         self.command(match self.log_backend(channel) {
@@ -462,7 +303,7 @@ impl Channels {
         &mut self,
         channel: &Arc<str>,
         options: &ChannelOptions,
-        keeper: LogBackend,
+        backend: LogBackend,
         publish: &Publish,
         now_ms: u64,
     ) -> Submitted {
@@ -470,9 +311,10 @@ impl Channels {
         encode::publication(&mut payload, &publish.content, None);
         let key = publish.idempotency_key.clone();
         if options.has_history() && !publish.skip_history {
-            if keeper == LogBackend::Cluster {
-                return self
-                    .if_linked(|side| Submitted::Append(side.namespaces.namespace_of(channel).into(), payload, key));
+            if backend == LogBackend::Cluster {
+                return self.if_linked(|channels| {
+                    Submitted::Append(channels.namespaces.namespace_of(channel).into(), payload, key)
+                });
             }
             return Submitted::Store(DurablePublication {
                 payload,
@@ -494,26 +336,26 @@ impl Channels {
         if self.backends.has_cluster && self.backends.is_linked {
             self.command(BackendCommand::Broadcast(Arc::clone(channel), payload));
         } else {
-            // Alone or cut off, a node serves its own subscribers.
+            // Without a cluster or a link the node serves its own subscribers.
             self.handle_ephemeral(channel, &payload);
         }
         Submitted::Done(Response::Published(None))
     }
 
-    /// Carries a request out if the channel is heard; else it waits, and the channel is asked for. With the request the
-    /// first load that was asked for after it came.
+    /// Executes a request if the channel is live; else the request waits while the channel becomes live. With the
+    /// request comes the number of the first load that was requested after it.
     fn when_live(
         &mut self,
         channel: &Arc<str>,
         options: &ChannelOptions,
-        keeper: LogBackend,
-        (request, came): (Request, u64),
+        backend: LogBackend,
+        (request, first_load): (Request, u64),
         now_ms: u64,
     ) -> Submitted {
         let subscriber = if let Request::Subscribe(subscribe) = &request { Some(subscribe.connection) } else { None };
-        let outcome = match self.execute_or_synchronize(channel, options, keeper, (request, came), now_ms) {
+        let outcome = match self.execute_or_synchronize(channel, options, backend, (request, first_load), now_ms) {
             Submitted::Wait(request) if position_of(&request).is_some() => {
-                Submitted::Wait(Request::Retry(came, Box::new(request)))
+                Submitted::Wait(Request::Retry(first_load, Box::new(request)))
             }
             outcome => outcome,
         };
@@ -527,23 +369,23 @@ impl Channels {
         &mut self,
         channel: &Arc<str>,
         options: &ChannelOptions,
-        keeper: LogBackend,
-        (request, came): (Request, u64),
+        backend: LogBackend,
+        (request, first_load): (Request, u64),
         now_ms: u64,
     ) -> Submitted {
         if let Err(error) = self.make_room(channel) {
             return Submitted::Done(Response::Refused(error));
         }
-        let is_reachable = keeper == LogBackend::Store || self.backends.is_linked;
+        let is_reachable = backend == LogBackend::Store || self.backends.is_linked;
         let unreachable =
-            if keeper == LogBackend::Store { Error::STORE_UNAVAILABLE } else { Error::CLUSTER_UNREACHABLE };
+            if backend == LogBackend::Store { Error::STORE_UNAVAILABLE } else { Error::CLUSTER_UNREACHABLE };
         match self.table.get(channel).map(|known| &known.sync) {
-            Some(SyncState::Live) => match self.question(channel, &request, came, now_ms) {
+            Some(SyncState::Live) => match self.ahead_query(channel, &request, first_load, now_ms) {
                 None => return Submitted::Done(self.execute(channel, request, now_ms)),
                 Some(_) if !is_reachable => return Submitted::Done(Response::Refused(unreachable)),
                 Some(AheadQuery::Asked { .. } | AheadQuery::Resting(_)) => {}
                 Some(AheadQuery::Failed(_)) => return Submitted::Done(Response::Refused(unreachable)),
-                Some(_) => self.ask(channel, &request),
+                Some(_) => self.query_backend(channel, &request),
             },
             Some(SyncState::Failed(until_ms)) if now_ms < *until_ms => {
                 return Submitted::Done(Response::Refused(unreachable));
@@ -552,10 +394,10 @@ impl Channels {
                 self.forget_unsynchronized(channel);
                 return Submitted::Done(Response::Refused(unreachable));
             }
-            // Without the cluster a channel that keeps nothing is this node's alone, until the link is there.
+            // Without the link a channel without history is served by this node alone.
             _ if !is_reachable => return Submitted::Done(self.execute(channel, request, now_ms)),
             Some(SyncState::Subscribing | SyncState::Loading(_)) => {}
-            Some(SyncState::Idle | SyncState::Failed(_)) | None if keeper == LogBackend::Store => {
+            Some(SyncState::Idle | SyncState::Failed(_)) | None if backend == LogBackend::Store => {
                 self.channel(channel, options, now_ms).sync = SyncState::Loading(Loading::default());
                 self.load(channel, 0);
             }
@@ -567,11 +409,11 @@ impl Channels {
         Submitted::Wait(request)
     }
 
-    /// Gives up a channel that was asked for and that nobody has.
+    /// Forgets a channel that is not live and has no subscribers.
     pub(super) fn forget_unsynchronized(&mut self, channel: &Arc<str>) {
-        let is_unheard =
-            |known: &Channel| !matches!(known.sync, SyncState::Live) && known.listeners.iter().all(|n| *n == 0);
-        if self.table.get(channel).is_some_and(is_unheard) {
+        let is_unused =
+            |known: &Channel| !matches!(known.sync, SyncState::Live) && known.subscribers.iter().all(|n| *n == 0);
+        if self.table.get(channel).is_some_and(is_unused) {
             self.forget(channel);
         }
     }
@@ -590,7 +432,7 @@ impl Channels {
         Submitted::Done(Response::Done)
     }
 
-    /// Whether the cache of a channel can answer: who waits all the same is ahead of it.
+    /// Whether the cache of a channel is up to date. A request that waits all the same is ahead of the cache.
     pub fn is_live(&self, channel: &str) -> bool {
         self.table.get(channel).is_some_and(|known| matches!(known.sync, SyncState::Live))
     }
@@ -604,21 +446,21 @@ impl Channels {
         match payload::read(payload) {
             Ok(Payload::Publication(_, object)) => {
                 let publication = Publication::wrap(channel, object, None);
-                give(&mut self.outgoing, known, Arc::new(publication));
+                deliver_publication(&mut self.outgoing, known, Arc::new(publication));
             }
-            Ok(Payload::Clear(_)) => known.log.iter_mut().for_each(|stored| stored.ring.clear()),
+            Ok(Payload::Clear(_)) => known.log.iter_mut().for_each(|log| log.ring.clear()),
             Err(unreadable) => self.command(BackendCommand::Unreadable(Arc::clone(channel), unreadable)),
         }
         Submitted::Done(Response::Done)
     }
 }
 
-/// What a [`Request::Passing`] says when the history of its channel was removed.
+/// The payload of a [`Request::Ephemeral`] that reports that the history of its channel was removed.
 pub fn clearing() -> Bytes {
     payload::clear(u64::MAX).into()
 }
 
-/// The payload that is stored in place of a history which is removed up to an offset.
+/// The payload that a log keeps in place of a history that is removed up to an offset.
 pub fn removal(until: u64) -> Vec<u8> {
     payload::clear(until)
 }
