@@ -21,20 +21,15 @@ mod watch;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use touchline_protocol::data::is_plain_text;
 use touchline_protocol::{Error, encode};
-use touchline_registry::{
-    Classify, Counters, EntryChange, Output, OwnerId, RegisterRefusal, Registered, RegistryEvent, Replica, Settings,
-    Timing,
-};
+use touchline_registry::{Classify, Counters, Output, OwnerId, RegisterRefusal, Registered, Replica, Settings, Timing};
 
-use crate::duration::millis;
 pub use answer::{numbered, push as message_push};
 use calls::{CallError, Caller, Calls, Done, Reply};
 pub use effect::{
     DirectoryEffect, DirectoryRequest, Listing, Registration, Requester, Target, client_from_text, client_text,
 };
-use inbox::{Address, Fetch, Inbox};
+use inbox::{Inbox, inbox_change};
 pub use reply::DirectoryReply;
 use reply::Listed;
 pub use request::{METHODS, read};
@@ -259,34 +254,6 @@ impl<A> Directory<A> {
         }
     }
 
-    /// The store has an inbox message for a name: a client of this node may own the name.
-    pub fn mail(&mut self, scope: &str, name: &str) {
-        let Some(index) = self.scopes.iter().position(|known| &*known.name == scope) else { return };
-        if let Some(entry) = self.scopes[index].replica.lookup(name).filter(|entry| *entry.node() == self.node) {
-            let fetch = self.inbox.open((ScopeId(index as u16), name.into()), entry.owner());
-            self.fetch(fetch);
-        }
-    }
-
-    /// Delivers inbox messages of a name: ids and messages as the store has them; `None` = the store could not load
-    /// them.
-    pub fn deliver(&mut self, scope: &str, name: &str, messages: Option<Vec<(u64, Bytes)>>, now_ms: u64) {
-        let Some(index) = self.scopes.iter().position(|known| &*known.name == scope) else { return };
-        let address = (ScopeId(index as u16), name.into());
-        let (delivered, fetch) = self.inbox.handle_loaded(&address, messages, now_ms);
-        let push = |(owner, id, message): (OwnerId, u64, Bytes)| {
-            DirectoryEffect::Push(owner, answer::inbox_message(id, &message))
-        };
-        self.effects.extend(delivered.into_iter().map(push));
-        self.fetch(fetch);
-    }
-
-    /// The store has discarded inbox messages that were acknowledged.
-    pub fn discarded(&mut self, ids: &[u64]) {
-        let fetches = self.inbox.discarded(ids);
-        self.fetch(fetches);
-    }
-
     /// The next time at which [`Directory::tick`] or [`Directory::flush`] has something to do, Unix milliseconds;
     /// `None` = never.
     pub fn next_deadline_ms(&self) -> Option<u64> {
@@ -382,51 +349,6 @@ impl<A> Directory<A> {
             DirectoryEffect::Node(Arc::clone(entry.node()), remote::send(&[entry.owner()], &message))
         });
         Ok(answer::sent(1))
-    }
-
-    /// Has the store keep a message for a name, whether or not the name has an owner now.
-    fn store_message(
-        &mut self,
-        requester: &Requester,
-        target: &Target,
-        data: &Bytes,
-        now_ms: u64,
-        store_for_ms: u64,
-        asker: Option<A>,
-    ) {
-        let checked = self.scope(target.scope).and_then(|Scope { name: scope, options, .. }| match () {
-            () if target.is_group || target.key.len() > options.name_max_length || !is_plain_text(&target.key) => {
-                Err(Error::BAD_REQUEST)
-            }
-            () if options.inbox_size == 0 => Err(Error::NOT_AVAILABLE),
-            () => Ok((
-                Arc::clone(scope),
-                now_ms.saturating_add(store_for_ms.min(millis(options.inbox_ttl_max))),
-                options.inbox_size,
-            )),
-        });
-        let message = answer::stored_message(requester, &target.key, data, now_ms);
-        match (checked, asker) {
-            (Ok((scope, expires_ms, most)), asker) => {
-                self.effects.push(DirectoryEffect::StoreMessage {
-                    scope,
-                    name: target.key.clone(),
-                    message,
-                    expires_ms,
-                    most,
-                    asker,
-                });
-            }
-            (Err(error), Some(asker)) => self.effects.push(DirectoryEffect::Answer(asker, Err(error))),
-            (Err(_), None) => {}
-        }
-    }
-
-    fn fetch(&mut self, fetches: impl IntoIterator<Item = Fetch>) {
-        for Fetch { address: (scope, name), behind, limit } in fetches {
-            let Some(Scope { name: scope, .. }) = self.scopes.get(usize::from(scope.0)) else { continue };
-            self.effects.push(DirectoryEffect::LoadMessages { scope: Arc::clone(scope), name, behind, limit });
-        }
     }
 
     /// Checks whether so many more calls of a scope may wait. Returns how long they may wait, milliseconds.
@@ -552,16 +474,6 @@ impl<A> Directory<A> {
             let done = self.calls.node_gone(&node);
             self.finish_all(done);
         }
-    }
-}
-
-/// The name whose inbox messages this node delivers from now on, with its owner, or stops to deliver (`None`).
-fn inbox_change(scope: ScopeId, event: &RegistryEvent, me: &Arc<str>) -> Option<(Address, Option<OwnerId>)> {
-    let address = || (scope, Box::from(event.entry.key()));
-    match event.change {
-        EntryChange::Registered => Some((address(), (event.entry.node() == me).then(|| event.entry.owner()))),
-        EntryChange::Unregistered => Some((address(), None)),
-        _ => None,
     }
 }
 
