@@ -246,7 +246,7 @@ impl Channels {
         let Some(log) = &mut known.log else { return false };
         let position = log.ring.position();
         let is_same_epoch = position.epoch == loaded.epoch;
-        if position.epoch.is_same_life(&loaded.epoch)
+        if position.epoch.has_same_channel_part(&loaded.epoch)
             && let Some(first) = first_lost(channel, log, &loaded, is_of_store)
         {
             self.begin_next_run(channel, first, now_ms);
@@ -415,7 +415,7 @@ fn contradicts(ring: &HistoryRing, channel: &str, offset: u64, payload: &[u8]) -
     let place = LogPosition { offset, epoch: epoch.as_str(), time_ms };
     match ring.get(offset) {
         Some(here) => Publication::wrap(channel, object, Some(place)).json() != here.json(),
-        None => !ring.has_let_go_of(offset),
+        None => !ring.has_dropped(offset),
     }
 }
 
