@@ -1,11 +1,13 @@
-//! The channels whose home is one shard. The home gives each publication its place, so a channel has one total order,
-//! and it answers a subscribe in that same order: nothing can fall between what is recovered and what is delivered
-//! live.
+//! The channels whose home is one shard. The home gives each publication its position, so a channel has one total
+//! order, and it replies to a subscribe in that same order: no publication is lost between what is recovered and what
+//! is delivered live.
 
 mod backend;
+mod catch_up;
 mod empties;
 mod loading;
 mod payload;
+mod refused;
 mod replicated;
 
 use std::cmp::Reverse;
@@ -31,7 +33,7 @@ use crate::request::{
     Subscribe, Subscribed,
 };
 
-/// Shortest time between two looks at a channel's expiry, milliseconds: busy channels trim themselves when they
+/// The shortest time between two checks of a channel's expiry, milliseconds. Busy channels trim themselves when they
 /// publish.
 const EXPIRY_STEP_MS: u64 = 1_000;
 
@@ -39,53 +41,54 @@ const EXPIRY_STEP_MS: u64 = 1_000;
 struct Channel {
     name: ChannelName,
     /// Subscribers on each shard.
-    listeners: Box<[u32]>,
+    subscribers: Box<[u32]>,
     log: Option<Box<ChannelLog>>,
-    /// Of a channel that is kept elsewhere: how far the node hears it.
+    /// How far the cache follows the log backend; `Idle` if the log is in memory.
     sync: SyncState,
-    /// All listeners were told to begin anew; they may not have left yet.
+    /// All subscribers were told to subscribe anew; they may not have left yet.
     is_broken: bool,
-    /// Most subscribers at a time since [`Channels::audiences`] was called.
+    /// The greatest number of subscribers at a time since [`Channels::audiences`] was called.
     peak: u32,
-    /// Subscribers may ask for changes to the publication before.
+    /// Subscribers may request deltas to the previous publication.
     has_changes: bool,
-    /// That publication.
+    /// The previous publication, the base of the next delta; `None` = there is none, or deltas are not allowed.
     latest: Option<Arc<Publication>>,
 }
 
-/// What a channel with history keeps.
+/// The log of a channel with history: the log itself, or a cache of what the log backend keeps.
 #[derive(Debug)]
 struct ChannelLog {
     ring: HistoryRing,
     retention: Retention,
-    /// When an unused, empty history is forgotten with its position.
+    /// When an unused, empty history is forgotten with its position, Unix milliseconds.
     forgotten_ms: u64,
     version: u64,
     version_epoch: Box<str>,
-    /// When its expiry is looked at; 0 = not at all.
+    /// When its expiry is checked, Unix milliseconds; 0 = no check is scheduled.
     expiry_ms: u64,
-    /// Its number among the empty channels; 0 = it is none of them.
+    /// Its number among the empty channels; 0 = it is not one of them.
     empty_number: u64,
-    /// What its log backend was asked because of a client that is ahead of the cache.
+    /// The query to its log backend because of a client that is ahead of the cache.
     ahead: AheadQuery,
-    /// What its log backend was asked because of something that contradicts the cache.
+    /// The check of its log backend because of something that contradicts the cache.
     verification: Verification,
-    /// The life in which its log backend has lost something, and until when what it keeps is not believed while it
-    /// says that life, Unix milliseconds.
+    /// The epoch in which its log backend has lost publications, and until when the home does not trust loads with that
+    /// epoch, Unix milliseconds.
     lost: (Epoch, u64),
-    /// The run that has lost something, and the first offset that is not its any more. The log backend may know it a
-    /// moment later.
+    /// The run that has lost publications, and the first offset that is no longer part of it. The log backend may learn
+    /// it a moment later.
     ended: Option<(u64, Offset)>,
-    /// The number of the last load that is in the cache; 0 = nothing was loaded, or the log is in memory.
+    /// The number of the last load that the cache contains; 0 = nothing was loaded, or the log is in memory.
     last_load: u64,
-    /// When that was put in, or when the link was lost since: until then nothing was missed. Unix milliseconds.
+    /// When that load was applied, or when the link was lost since, Unix milliseconds: until then the cache missed
+    /// nothing.
     synced_ms: u64,
 }
 
-/// Times and channels, the first on top.
+/// Times in Unix milliseconds and channels, the earliest on top.
 type Expiries = BinaryHeap<Reverse<(u64, ChannelName)>>;
 
-/// The channels at home on one shard.
+/// The channels whose home is one shard.
 #[derive(Debug)]
 pub struct Channels {
     namespaces: Arc<Namespaces>,
@@ -94,18 +97,19 @@ pub struct Channels {
     limit: usize,
     random: u64,
     table: HashMap<ChannelName, Channel>,
-    /// When to look at which channel's expiry. An entry that its channel does not know any more is void.
+    /// When to check the expiry of which channel. An entry whose time differs from the channel's `expiry_ms` is void.
     expiries: Expiries,
     empties: Empties,
     idempotency: Idempotency,
     outgoing: Vec<(ShardId, Delivery)>,
     backends: Backends,
-    /// The greatest audiences of channels that are forgotten, if somebody wants to know.
-    gone: Option<HashMap<ChannelName, u32>>,
+    /// The greatest audiences of forgotten channels, for [`Channels::audiences`]; `None` = they are not counted.
+    forgotten_peaks: Option<HashMap<ChannelName, u32>>,
 }
 
 impl Channels {
-    /// No channels yet. `seed` makes the epochs: it must be random, so that no epoch of an earlier life comes again.
+    /// No channels yet. `seed` makes the epochs: it must be random, so that no epoch of an earlier process is used
+    /// again.
     pub fn new(namespaces: Arc<Namespaces>, shards: usize, seed: u64) -> Self {
         let empties = Empties::new(namespaces.settings().empty_channels_max.div_ceil(shards.max(1)));
         Channels {
@@ -119,12 +123,11 @@ impl Channels {
             idempotency: Idempotency::default(),
             outgoing: Vec::new(),
             backends: Backends::default(),
-            gone: None,
+            forgotten_peaks: None,
         }
     }
 
-    /// Carries a request out. The answer goes to the asker first, then what [`Channels::deliveries`] gives to the
-    /// shards.
+    /// Executes a request. The reply goes to the requester first, then the [`Channels::deliveries`] go to the shards.
     pub fn execute(&mut self, channel: &ChannelName, request: Request, now_ms: u64) -> Response {
         let namespaces = Arc::clone(&self.namespaces);
         let options = match namespaces.resolve(channel) {
@@ -133,7 +136,7 @@ impl Channels {
         };
         match request {
             Request::Subscribe(subscribe) => self.subscribe(channel, options, *subscribe, now_ms),
-            // It was told so, but had not heard it when it left.
+            // The refusal was sent, but the session had not received it when it left.
             Request::Unsubscribe { connection, is_answered: false } if self.was_refused(connection, channel) => {
                 Response::Done
             }
@@ -154,14 +157,15 @@ impl Channels {
         }
     }
 
-    /// What is to be delivered since the last call, in order.
+    /// The deliveries since the last call, in order.
     pub fn deliveries(&mut self) -> std::vec::Drain<'_, (ShardId, Delivery)> {
         self.outgoing.drain(..)
     }
 
-    /// Lets go of what has expired, and asks log backends what somebody waits for. Call it some times a second.
+    /// Drops what has expired, and repeats the queries to log backends that requests wait for. Call it several times a
+    /// second.
     pub fn expire(&mut self, now_ms: u64) {
-        self.end_rests(now_ms);
+        self.end_resting(now_ms);
         self.idempotency.forget(now_ms);
         while self.expiries.peek().is_some_and(|Reverse((at, _))| *at <= now_ms) {
             let Some(Reverse((at_ms, name))) = self.expiries.pop() else { return };
@@ -178,23 +182,23 @@ impl Channels {
 
     /// Channels with at least one subscriber: name and number of subscribers.
     pub fn active(&self) -> impl Iterator<Item = (&ChannelName, u64)> {
-        let counted = self.table.values().map(|c| (&c.name, c.listeners.iter().map(|n| u64::from(*n)).sum::<u64>()));
+        let counted = self.table.values().map(|c| (&c.name, c.subscribers.iter().map(|n| u64::from(*n)).sum::<u64>()));
         counted.filter(|(_, subscribers)| *subscribers > 0)
     }
 
-    /// Remembers from now on the audiences of channels that are forgotten meanwhile.
+    /// Counts from now on the audiences of channels that are forgotten too.
     pub fn counting_audiences(mut self) -> Self {
-        self.gone = Some(HashMap::new());
+        self.forgotten_peaks = Some(HashMap::new());
         self
     }
 
-    /// Channels that had a subscriber since the last call: how many they have, and had at most.
+    /// Channels that had a subscriber since the last call: the present and the greatest number of subscribers.
     pub fn audiences(&mut self) -> HashMap<ChannelName, (u64, u64)> {
-        let gone = self.gone.as_mut().map(std::mem::take).unwrap_or_default();
+        let forgotten = self.forgotten_peaks.as_mut().map(std::mem::take).unwrap_or_default();
         let mut all: HashMap<ChannelName, (u64, u64)> =
-            gone.into_iter().map(|(name, peak)| (name, (0, u64::from(peak)))).collect();
+            forgotten.into_iter().map(|(name, peak)| (name, (0, u64::from(peak)))).collect();
         for channel in self.table.values_mut() {
-            let current = channel.listeners.iter().sum();
+            let current = channel.subscribers.iter().sum();
             let peak = std::mem::replace(&mut channel.peak, current);
             if peak > 0 {
                 let entry = all.entry(channel.name.clone()).or_default();
@@ -214,10 +218,10 @@ impl Channels {
         self.table.is_empty()
     }
 
-    /// Sees that there is room for a channel: the oldest of the empty ones goes for it.
+    /// Makes room for a channel: forgets the oldest of the empty channels if the table is full.
     ///
     /// # Errors
-    /// 106 when the channel is not there, and there are as many as may be.
+    /// 106 when the channel is not in the table and the table is full.
     fn make_room(&mut self, name: &ChannelName) -> Result<(), Error> {
         if self.limit == 0 || self.table.len() < self.limit || self.table.contains_key(name) {
             return Ok(());
@@ -243,17 +247,17 @@ impl Channels {
             return Response::Refused(error);
         }
         let channel = self.channel(name, options, now_ms);
-        channel.listeners[usize::from(subscribe.connection.shard)] += 1;
-        channel.peak = channel.peak.max(channel.listeners.iter().sum());
+        channel.subscribers[usize::from(subscribe.connection.shard)] += 1;
+        channel.peak = channel.peak.max(channel.subscribers.iter().sum());
         let mut subscribed = Subscribed::default();
-        if let Some(stored) = &mut channel.log {
-            stored.ring.trim(now_ms);
-            subscribed.position = stored.ring.position();
+        if let Some(log) = &mut channel.log {
+            log.ring.trim(now_ms);
+            subscribed.position = log.ring.position();
             subscribed.is_denied = subscribe
                 .recover
                 .as_ref()
-                .is_some_and(|from| stored.last_load > 0 && stored.ring.ahead(from.offset, &from.epoch).is_some());
-            subscribed.recovered = subscribe.recover.map(|from| stored.ring.recover(&from));
+                .is_some_and(|from| log.last_load > 0 && log.ring.ahead(from.offset, &from.epoch).is_some());
+            subscribed.recovered = subscribe.recover.map(|from| log.ring.recover(&from));
             if let Some(Some(missed)) = &mut subscribed.recovered {
                 missed.retain(|publication| !publication.is_expired(now_ms));
             }
@@ -263,13 +267,13 @@ impl Channels {
 
     fn unsubscribe(&mut self, name: &ChannelName, connection: ConnectionId, now_ms: u64) -> Response {
         let Some(channel) = self.table.get_mut(name) else { return Response::Done };
-        let listeners = &mut channel.listeners[usize::from(connection.shard)];
-        debug_assert!(*listeners > 0, "only subscribers leave");
-        *listeners = listeners.saturating_sub(1);
-        if let Some(stored) = &mut channel.log {
-            stored.forgotten_ms = now_ms.saturating_add(stored.retention.meta_ttl_ms);
+        let subscribers = &mut channel.subscribers[usize::from(connection.shard)];
+        debug_assert!(*subscribers > 0, "only subscribers leave");
+        *subscribers = subscribers.saturating_sub(1);
+        if let Some(log) = &mut channel.log {
+            log.forgotten_ms = now_ms.saturating_add(log.retention.meta_ttl_ms);
         }
-        self.rest(name, now_ms);
+        self.keep_or_forget(name, now_ms);
         Response::Done
     }
 
@@ -298,7 +302,7 @@ impl Channels {
         } else {
             if let Some(channel) = self.table.get_mut(name) {
                 let publication = Publication::encode(name, &publish.content, None);
-                give(&mut self.outgoing, channel, Arc::new(publication));
+                deliver_publication(&mut self.outgoing, channel, Arc::new(publication));
             }
             StreamPosition::default()
         };
@@ -318,27 +322,23 @@ impl Channels {
     ) -> StreamPosition {
         self.channel(name, options, now_ms);
         let Some(channel) = self.table.get_mut(name) else { return Default::default() };
-        let Some(stored) = &mut channel.log else { return Default::default() };
+        let Some(log) = &mut channel.log else { return Default::default() };
         if publish.version > 0 {
-            if stored.version_epoch == publish.version_epoch && publish.version <= stored.version {
-                return stored.ring.position();
+            if log.version_epoch == publish.version_epoch && publish.version <= log.version {
+                return log.ring.position();
             }
-            stored.version = publish.version;
-            stored.version_epoch = publish.version_epoch.clone();
+            log.version = publish.version;
+            log.version_epoch = publish.version_epoch.clone();
         }
-        let epoch = stored.ring.position().epoch;
-        let place = LogPosition { offset: stored.ring.next_offset(), epoch: epoch.as_str(), time_ms: now_ms };
+        let epoch = log.ring.position().epoch;
+        let place = LogPosition { offset: log.ring.next_offset(), epoch: epoch.as_str(), time_ms: now_ms };
         let publication = Arc::new(Publication::encode(name, &publish.content, Some(place)));
-        stored.ring.trim(now_ms);
-        stored.ring.append(
-            Arc::clone(&publication),
-            stored.retention.size,
-            now_ms.saturating_add(stored.retention.ttl_ms),
-        );
-        stored.forgotten_ms = now_ms.saturating_add(stored.retention.meta_ttl_ms);
-        stored.book(name, now_ms + EXPIRY_STEP_MS, &mut self.expiries);
-        let position = stored.ring.position();
-        give(&mut self.outgoing, channel, publication);
+        log.ring.trim(now_ms);
+        log.ring.append(Arc::clone(&publication), log.retention.size, now_ms.saturating_add(log.retention.ttl_ms));
+        log.forgotten_ms = now_ms.saturating_add(log.retention.meta_ttl_ms);
+        log.schedule_expiry(name, now_ms + EXPIRY_STEP_MS, &mut self.expiries);
+        let position = log.ring.position();
+        deliver_publication(&mut self.outgoing, channel, publication);
         position
     }
 
@@ -347,7 +347,7 @@ impl Channels {
             return Response::Refused(error);
         }
         let response = self.read_history(name, options, history, now_ms);
-        self.rest(name, now_ms);
+        self.keep_or_forget(name, now_ms);
         response
     }
 
@@ -359,21 +359,17 @@ impl Channels {
         now_ms: u64,
     ) -> Response {
         let channel = self.channel(name, options, now_ms);
-        let Some(stored) = &mut channel.log else { return Response::Refused(Error::NOT_AVAILABLE) };
-        stored.ring.trim(now_ms);
-        let position = stored.ring.position();
+        let Some(log) = &mut channel.log else { return Response::Refused(Error::NOT_AVAILABLE) };
+        log.ring.trim(now_ms);
+        let position = log.ring.position();
         let since = history.since.as_ref().map(|since| since.offset);
-        if history
-            .since
-            .as_ref()
-            .is_some_and(|since| !stored.ring.can_read(since.offset, &since.epoch, history.reverse))
-        {
+        if history.since.as_ref().is_some_and(|since| !log.ring.can_read(since.offset, &since.epoch, history.reverse)) {
             return Response::Refused(Error::UNRECOVERABLE_POSITION);
         }
         if history.reverse && since == Some(Offset::START) {
             return Response::Refused(Error::BAD_REQUEST);
         }
-        let mut publications = stored.ring.read(
+        let mut publications = log.ring.read(
             since,
             history.reverse,
             history.limit.unwrap_or(usize::MAX),
@@ -384,27 +380,27 @@ impl Channels {
     }
 
     fn history_remove(&mut self, name: &ChannelName) -> Response {
-        if let Some(stored) = self.table.get_mut(name).and_then(|channel| channel.log.as_mut()) {
-            stored.ring.clear();
+        if let Some(log) = self.table.get_mut(name).and_then(|channel| channel.log.as_mut()) {
+            log.ring.clear();
         }
         Response::Done
     }
 
-    /// The channel, made if need be. One with history gets an epoch and its time to live.
+    /// The channel, created if it does not exist. A channel with history gets an epoch and its time to live.
     fn channel(&mut self, name: &ChannelName, options: &ChannelOptions, now_ms: u64) -> &mut Channel {
         let meta_ttl_ms = self.unused_ttl_ms(name);
         let Channels { table, random, expiries, shards, empties, .. } = self;
         let channel = table.entry(name.clone()).or_insert_with(|| {
-            let history = options.has_history().then(|| {
-                let mut stored = ChannelLog::new(options, Epoch::from_bits(next_random(random)), now_ms);
-                stored.retention.meta_ttl_ms = meta_ttl_ms.unwrap_or(stored.retention.meta_ttl_ms);
-                stored.book(name, now_ms + EXPIRY_STEP_MS, expiries);
-                Box::new(stored)
+            let log = options.has_history().then(|| {
+                let mut log = ChannelLog::new(options, Epoch::from_bits(next_random(random)), now_ms);
+                log.retention.meta_ttl_ms = meta_ttl_ms.unwrap_or(log.retention.meta_ttl_ms);
+                log.schedule_expiry(name, now_ms + EXPIRY_STEP_MS, expiries);
+                Box::new(log)
             });
             Channel {
                 name: name.clone(),
-                listeners: vec![0; *shards].into(),
-                log: history,
+                subscribers: vec![0; *shards].into(),
+                log,
                 sync: SyncState::default(),
                 is_broken: false,
                 peak: 0,
@@ -412,44 +408,43 @@ impl Channels {
                 latest: None,
             }
         });
-        if let Some(stored) = &mut channel.log {
-            stored.forgotten_ms = now_ms.saturating_add(stored.retention.meta_ttl_ms);
-            if std::mem::take(&mut stored.empty_number) > 0 {
+        if let Some(log) = &mut channel.log {
+            log.forgotten_ms = now_ms.saturating_add(log.retention.meta_ttl_ms);
+            if std::mem::take(&mut log.empty_number) > 0 {
                 empties.leave();
             }
         }
         channel
     }
 
-    /// What becomes of a channel that was used: one that nobody listens to goes at once, or is kept for its history,
-    /// or, if it has none yet, among the empty ones.
-    fn rest(&mut self, name: &ChannelName, now_ms: u64) {
+    /// Decides about a channel after its use. A channel without subscribers is forgotten at once, or kept for its
+    /// history, or, if its history has no publication yet, kept among the empty channels.
+    fn keep_or_forget(&mut self, name: &ChannelName, now_ms: u64) {
         let Channels { table, empties, expiries, .. } = self;
         let Some(channel) = table.get_mut(name) else { return };
-        if channel.listeners.iter().any(|n| *n > 0) {
+        if channel.subscribers.iter().any(|n| *n > 0) {
             return;
         }
         let is_at_home = matches!(channel.sync, SyncState::Idle);
-        let Some(stored) = &mut channel.log else { return self.forget(name) };
-        if !is_at_home || stored.ring.position().offset > Offset::START {
-            return stored.book(name, stored.forgotten_ms, expiries);
+        let Some(log) = &mut channel.log else { return self.forget(name) };
+        if !is_at_home || log.ring.position().offset > Offset::START {
+            return log.schedule_expiry(name, log.forgotten_ms, expiries);
         }
-        if stored.empty_number == 0 {
+        if log.empty_number == 0 {
             let number = empties.enter(name, |name, number| has_number(table, name, number));
-            if let Some(stored) = table.get_mut(name).and_then(|channel| channel.log.as_mut()) {
-                stored.empty_number = number;
+            if let Some(log) = table.get_mut(name).and_then(|channel| channel.log.as_mut()) {
+                log.empty_number = number;
             }
         }
         self.trim_empties(now_ms);
     }
 
-    /// Forgets the oldest of the empty channels, those that are too many and those whose time is over.
+    /// Forgets the oldest of the empty channels, while they are too many or their time is over.
     fn trim_empties(&mut self, now_ms: u64) {
         loop {
             let Channels { table, empties, .. } = self;
-            let forgotten_ms = |name: &str| {
-                table.get(name).and_then(|channel| channel.log.as_ref()).map_or(0, |stored| stored.forgotten_ms)
-            };
+            let forgotten_ms =
+                |name: &str| table.get(name).and_then(|channel| channel.log.as_ref()).map_or(0, |log| log.forgotten_ms);
             let gone =
                 empties.next_to_go(|name, number| has_number(table, name, number), |name| forgotten_ms(name) <= now_ms);
             let Some(name) = gone else { return };
@@ -460,34 +455,34 @@ impl Channels {
 
     fn expire_channel(&mut self, name: ChannelName, at_ms: u64, now_ms: u64) {
         let Some(channel) = self.table.get_mut(&name) else { return };
-        let is_listened = channel.listeners.iter().any(|n| *n > 0);
-        let Some(stored) = &mut channel.log else { return };
-        if stored.expiry_ms != at_ms {
-            // Of an earlier life of the channel.
+        let has_subscribers = channel.subscribers.iter().any(|n| *n > 0);
+        let Some(log) = &mut channel.log else { return };
+        if log.expiry_ms != at_ms {
+            // The entry is of an earlier channel of this name.
             return;
         }
-        stored.expiry_ms = 0;
-        if stored.empty_number > 0 {
-            // Those go by their own order.
+        log.expiry_ms = 0;
+        if log.empty_number > 0 {
+            // Empty channels expire in their own order.
             return;
         }
-        stored.ring.trim(now_ms);
-        // Where somebody else keeps the channel this is a cache, which goes when nobody uses it.
+        log.ring.trim(now_ms);
+        // The log of a replicated channel is a cache, which is dropped when it is unused.
         let is_cache =
-            !matches!(channel.sync, SyncState::Idle) && stored.retention.meta_ttl_ms == replicated::UNUSED_CACHE_TTL_MS;
-        let next_ms = match stored.ring.next_expiry_ms() {
-            Some(_) if is_cache && !is_listened && stored.forgotten_ms <= now_ms => return self.forget(&name),
-            Some(at) if is_cache => at.min(stored.forgotten_ms),
+            !matches!(channel.sync, SyncState::Idle) && log.retention.meta_ttl_ms == replicated::UNUSED_CACHE_TTL_MS;
+        let next_ms = match log.ring.next_expiry_ms() {
+            Some(_) if is_cache && !has_subscribers && log.forgotten_ms <= now_ms => return self.forget(&name),
+            Some(at) if is_cache => at.min(log.forgotten_ms),
             Some(at) => at,
-            None if is_listened && stored.retention.meta_ttl_ms == replicated::UNUSED_CACHE_TTL_MS => {
-                now_ms.saturating_add(stored.retention.meta_ttl_ms)
+            None if has_subscribers && log.retention.meta_ttl_ms == replicated::UNUSED_CACHE_TTL_MS => {
+                now_ms.saturating_add(log.retention.meta_ttl_ms)
             }
-            // A publication, or the end of the last subscription, books it again.
-            None if is_listened => return,
-            None if stored.forgotten_ms > now_ms => stored.forgotten_ms,
+            // A publication, or the end of the last subscription, schedules the next check.
+            None if has_subscribers => return,
+            None if log.forgotten_ms > now_ms => log.forgotten_ms,
             None => return self.forget(&name),
         };
-        stored.book(&name, next_ms.max(now_ms + EXPIRY_STEP_MS), &mut self.expiries);
+        log.schedule_expiry(&name, next_ms.max(now_ms + EXPIRY_STEP_MS), &mut self.expiries);
     }
 }
 
@@ -511,8 +506,8 @@ impl ChannelLog {
         }
     }
 
-    /// Has the expiry of the channel looked at, unless it will be anyway.
-    fn book(&mut self, name: &ChannelName, at_ms: u64, expiries: &mut Expiries) {
+    /// Schedules a check of the channel's expiry, unless one is scheduled.
+    fn schedule_expiry(&mut self, name: &ChannelName, at_ms: u64, expiries: &mut Expiries) {
         if self.expiry_ms == 0 {
             self.expiry_ms = at_ms;
             expiries.push(Reverse((at_ms, name.clone())));
@@ -522,23 +517,23 @@ impl ChannelLog {
 
 /// Whether a channel is among the empty ones under this number.
 fn has_number(table: &HashMap<ChannelName, Channel>, name: &str, number: u64) -> bool {
-    table.get(name).and_then(|channel| channel.log.as_ref()).is_some_and(|stored| stored.empty_number == number)
+    table.get(name).and_then(|channel| channel.log.as_ref()).is_some_and(|log| log.empty_number == number)
 }
 
-/// Gives a publication to all subscribers, with the one before it if some of them may want changes only. What stands
-/// beside the history is no change, and nothing to be changed: who recovers has never seen it.
-fn give(outgoing: &mut Vec<(ShardId, Delivery)>, channel: &mut Channel, publication: Arc<Publication>) {
-    let is_in_line = channel.log.is_some() == (publication.offset > Offset::START);
-    let previous = channel.latest.take().filter(|_| is_in_line);
-    channel.latest = (channel.has_changes && is_in_line).then(|| Arc::clone(&publication));
+/// Delivers a publication to all subscribers, with the previous one if some of them may want deltas only. A publication
+/// outside the history is neither a delta nor the base of one: recovering clients have not seen it.
+fn deliver_publication(outgoing: &mut Vec<(ShardId, Delivery)>, channel: &mut Channel, publication: Arc<Publication>) {
+    let is_in_history = channel.log.is_some() == (publication.offset > Offset::START);
+    let previous = channel.latest.take().filter(|_| is_in_history);
+    channel.latest = (channel.has_changes && is_in_history).then(|| Arc::clone(&publication));
     deliver(outgoing, channel, ChannelEvent::Publication { publication, previous });
 }
 
-/// One message to each shard that has subscribers.
+/// Queues one message to each shard that has subscribers.
 fn deliver(outgoing: &mut Vec<(ShardId, Delivery)>, channel: &Channel, event: ChannelEvent) {
-    let audience = channel.listeners.iter().sum();
-    for (shard, listeners) in channel.listeners.iter().enumerate() {
-        if *listeners > 0 {
+    let audience = channel.subscribers.iter().sum();
+    for (shard, count) in channel.subscribers.iter().enumerate() {
+        if *count > 0 {
             outgoing
                 .push((shard as ShardId, Delivery { channel: channel.name.clone(), event: event.clone(), audience }));
         }

@@ -1,4 +1,5 @@
-//! What tokens say. Verifying them needs cryptography and is the server's; what follows from them is decided here.
+//! The claims of tokens. The server verifies tokens, which needs cryptography; this crate decides what follows from
+//! their claims.
 
 use std::collections::HashMap;
 
@@ -7,10 +8,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use touchline_protocol::data::{is_plain_text, object, object_or_default};
 
-/// Why a token is no good.
+/// Why a token is not valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// It was good until its `exp`: the client should get a new one.
+    /// It was valid until its `exp`: the client should get a new one.
     #[error("token expired")]
     Expired,
     /// Bad signature, algorithm, audience, issuer, shape, or not valid yet: which of them, in a fixed text for logs.
@@ -33,11 +34,11 @@ pub trait Verifier {
     fn subscription(&self, token: &str, now_s: u64) -> Result<SubscriptionClaims, TokenError>;
 }
 
-/// Verifies a connection token, and that it can be one.
+/// Verifies a connection token, and checks that it is not a subscription token.
 ///
 /// # Errors
-/// See [`TokenError`]. [`TokenError::Invalid`] also for a subscription token (whoever was given one channel must not
-/// get a connection by it), and for a user with control characters, which no database and no log can keep.
+/// See [`TokenError`]. [`TokenError::Invalid`] also for a subscription token (permission for one channel must not give
+/// a connection), and for a user with control characters, which databases and logs cannot keep.
 pub fn connection_claims(verifier: &dyn Verifier, token: &str, now_s: u64) -> Result<ConnectionClaims, TokenError> {
     let claims = verifier.connection(token, now_s)?;
     let is_for_a_channel = claims.channel.as_ref().is_some_and(|channel| !channel.is_empty());
@@ -50,13 +51,13 @@ pub fn connection_claims(verifier: &dyn Verifier, token: &str, now_s: u64) -> Re
     Ok(claims)
 }
 
-/// Claims of a connection token. `aud`, `iss`, `nbf` are the verifier's.
+/// Claims of a connection token. The verifier checks `aud`, `iss` and `nbf`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ConnectionClaims {
     /// The user; empty = anonymous.
     pub sub: String,
-    /// The channel of a subscription token: a connection token has none.
+    /// The channel of a subscription token; empty in a connection token.
     pub channel: Option<String>,
     /// End of the token, Unix seconds.
     #[serde(deserialize_with = "seconds")]
@@ -70,7 +71,7 @@ pub struct ConnectionClaims {
     pub b64info: Option<Base64Json>,
     /// Channels to subscribe the connection to.
     pub channels: Vec<String>,
-    /// The same with options.
+    /// The same, with options.
     pub subs: HashMap<String, SubscribeOptions>,
     /// Names to register for the connection.
     pub names: Vec<EntryClaim>,
@@ -84,7 +85,7 @@ pub struct ConnectionClaims {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct EntryClaim {
-    /// Where.
+    /// The scope.
     pub scope: String,
     /// The name, or the group.
     #[serde(alias = "group")]
@@ -142,10 +143,10 @@ pub struct Overrides {
     /// Take part in presence.
     #[serde(deserialize_with = "object")]
     pub presence: Option<BoolValue>,
-    /// Join and leave are told to others.
+    /// Other subscribers get join and leave events about the client.
     #[serde(deserialize_with = "object")]
     pub join_leave: Option<BoolValue>,
-    /// This client is told of others' joins and leaves.
+    /// The client gets join and leave events about others.
     #[serde(deserialize_with = "object")]
     pub force_push_join_leave: Option<BoolValue>,
     /// The subscription has a position.

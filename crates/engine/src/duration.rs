@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, de};
 /// Reads one duration, for `#[serde(with = "duration")]`.
 ///
 /// # Errors
-/// When the text is no duration.
+/// When the text is not a duration.
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged, expecting = "a duration such as \"25s\", \"1h30m\" or \"500ms\"")]
@@ -24,7 +24,7 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duratio
     }
 }
 
-/// Whole milliseconds; what does not fit is the end of time. Add it to a time with `saturating_add`.
+/// Whole milliseconds; `u64::MAX` if they do not fit. Add it to a time with `saturating_add`.
 pub fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -9,7 +9,7 @@ use crate::namespace::RecoveryMode;
 use crate::request::{Epoch, Recover, Runs, StreamPosition};
 
 /// A ring of publications with rising offsets that ends at the channel's top. In a cluster offsets are those of a
-/// stream that many channels share, so they have gaps; what matters is that nothing behind `floor` is missing.
+/// stream that many channels share, so they have gaps; but no publication behind `floor` is missing.
 #[derive(Debug)]
 pub(crate) struct HistoryRing {
     epoch: Epoch,
@@ -17,7 +17,7 @@ pub(crate) struct HistoryRing {
     /// Every publication of the channel behind this offset is kept.
     floor: Offset,
     kept: VecDeque<Kept>,
-    /// Which runs gave its offsets; without any where its keeper is never set back to an earlier state.
+    /// The runs that assigned its offsets; empty if its log backend is never restored to an earlier state.
     runs: Runs,
 }
 
@@ -38,7 +38,7 @@ impl HistoryRing {
         HistoryRing { epoch, top, floor, kept: VecDeque::new(), runs: Runs::default() }
     }
 
-    /// Sets the top of a channel whose last publication is not kept any more.
+    /// Raises the top of a channel whose last publication is not kept any more.
     pub(crate) fn raise(&mut self, top: Offset) {
         self.top = self.top.max(top);
     }
@@ -57,57 +57,58 @@ impl HistoryRing {
         debug_assert!(publication.offset > self.top, "offsets rise");
         self.top = publication.offset;
         while self.kept.len() >= size.max(1) {
-            self.let_go();
+            self.drop_oldest();
         }
         self.kept.push_back(Kept { publication, expires_ms });
     }
 
-    /// Lets go of what is too old. The top stays.
+    /// Drops publications that are too old. The top stays.
     pub(crate) fn trim(&mut self, now_ms: u64) {
         while self.kept.front().is_some_and(|kept| kept.expires_ms <= now_ms) {
-            self.let_go();
+            self.drop_oldest();
         }
         if self.kept.is_empty() {
             self.kept = VecDeque::new();
         }
     }
 
-    fn let_go(&mut self) {
+    fn drop_oldest(&mut self) {
         if let Some(oldest) = self.kept.pop_front() {
             self.floor = oldest.publication.offset;
         }
     }
 
-    /// Lets go of everything. The top stays.
+    /// Drops all publications. The top stays.
     pub(crate) fn clear(&mut self) {
         self.kept = VecDeque::new();
         self.floor = self.top;
     }
 
-    /// Somebody has removed the history up to one offset, which took a later one: who has all up to the first has
-    /// missed nothing.
+    /// The history was removed up to `until`; the removal has the later `offset`. A client that has all up to `until`
+    /// has missed nothing.
     pub(crate) fn clear_at(&mut self, until: Offset, offset: Offset) {
         self.kept = VecDeque::new();
         self.floor = self.floor.max(until);
         self.top = self.top.max(offset);
     }
 
-    /// Sets the runs that gave its offsets.
+    /// Sets the runs that assigned its offsets.
     pub(crate) fn set_runs(&mut self, runs: Runs) {
         self.runs = runs;
     }
 
-    /// The current run has given an offset.
+    /// The current run has assigned an offset.
     pub(crate) fn note_run(&mut self, offset: Offset) {
         self.runs.note(offset);
     }
 
-    /// When the oldest publication is due to go.
+    /// When the oldest publication expires, Unix milliseconds; `None` = there is no publication.
     pub(crate) fn next_expiry_ms(&self) -> Option<u64> {
         self.kept.front().map(|kept| kept.expires_ms)
     }
 
-    /// What a client at `from` missed; `None` when that can't be told without a gap.
+    /// The publications that a client at `from` missed; `None` = some of them are missing here, or the limits are
+    /// exceeded.
     pub(crate) fn recover(&self, from: &Recover) -> Option<Vec<Arc<Publication>>> {
         let is_same_epoch = self.is_position(from.offset, &from.epoch);
         match from.mode {
@@ -133,8 +134,8 @@ impl HistoryRing {
         }
     }
 
-    /// Publications on one side of an offset (all, if none is given), at most `limit`, and of those as many as
-    /// `size_max` bytes hold, but one.
+    /// Publications on one side of an offset (`None` = all), at most `limit`, and of those as many as fit into
+    /// `size_max` bytes, but at least one.
     pub(crate) fn read(
         &self,
         since: Option<Offset>,
@@ -142,15 +143,15 @@ impl HistoryRing {
         limit: usize,
         size_max: usize,
     ) -> Vec<Arc<Publication>> {
-        let mut found = self.range(since, reverse, limit);
+        let mut results = self.range(since, reverse, limit);
         let mut size = 0;
-        let fits = found.iter().take_while(|publication| {
+        let fits = results.iter().take_while(|publication| {
             size += publication.size();
             size <= size_max
         });
         let fitting = fits.count().max(1);
-        found.truncate(fitting);
-        found
+        results.truncate(fitting);
+        results
     }
 
     fn range(&self, since: Option<Offset>, reverse: bool, limit: usize) -> Vec<Arc<Publication>> {
@@ -169,15 +170,15 @@ impl HistoryRing {
         self.kept.partition_point(|kept| kept.publication.offset <= offset)
     }
 
-    /// Whether what is asked for from a position on is there without a gap. What is before a position, and from the
-    /// beginning on, may be there as far as it is kept.
+    /// Whether the publications after a position are here without a gap. A read in reverse, or from the beginning on,
+    /// has no such condition.
     pub(crate) fn can_read(&self, offset: Offset, epoch: &str, reverse: bool) -> bool {
         self.is_position(offset, epoch)
             && (reverse || offset == Offset::START || offset <= self.top && offset >= self.floor)
     }
 
-    /// Whether a publication of an offset up to the top may be missing here, since what was before is gone.
-    pub(crate) fn has_let_go_of(&self, offset: Offset) -> bool {
+    /// Whether a publication with an offset up to the top may have been here and have been dropped.
+    pub(crate) fn has_dropped(&self, offset: Offset) -> bool {
         offset <= self.floor
     }
 
@@ -191,7 +192,8 @@ impl HistoryRing {
         self.kept.back().map(|kept| kept.publication.offset)
     }
 
-    /// Behind which offset a log backend has to be read for what it has instead of what is here, if it was set back.
+    /// The offset behind which a log backend has to be read to find what it has instead of the newest publication here,
+    /// if it was restored to an earlier state.
     pub(crate) fn proof(&self) -> Offset {
         self.newest().map_or(self.floor, |newest| newest.previous())
     }
@@ -202,8 +204,8 @@ impl HistoryRing {
         self.kept.get(index).map(|kept| &*kept.publication)
     }
 
-    /// Whether an offset and an epoch are, or can become, a position of this history. An empty epoch is whichever is
-    /// current.
+    /// Whether an offset and an epoch are, or can become, a position of this history. An empty epoch is the current
+    /// one.
     pub(crate) fn is_position(&self, offset: Offset, epoch: &str) -> bool {
         if epoch.is_empty() || epoch == self.epoch.as_str() {
             return true;
@@ -211,8 +213,8 @@ impl HistoryRing {
         self.epoch.run_of(epoch).and_then(|run| self.runs.end(run, self.top)).is_some_and(|end| offset <= Offset(end.0))
     }
 
-    /// What is not here yet of a position that may be one of this history: its offset, or 0 where its run is not known
-    /// here. None = all is here, or it never comes.
+    /// The offset of a position that may become one of this history, but is not here yet; 0 = its run is not known
+    /// here. `None` = all up to it is here, or it never comes.
     pub(crate) fn ahead(&self, offset: Offset, epoch: &str) -> Option<Offset> {
         let may_come = match self.epoch.run_of(epoch) {
             Some(run) if epoch != self.epoch.as_str() => match self.runs.end(run, self.top) {
@@ -241,8 +243,8 @@ mod tests {
         ring
     }
 
-    fn offsets(found: &[Arc<Publication>]) -> Vec<u64> {
-        found.iter().map(|p| p.offset.0).collect()
+    fn offsets(results: &[Arc<Publication>]) -> Vec<u64> {
+        results.iter().map(|p| p.offset.0).collect()
     }
 
     fn recover(ring: &HistoryRing, offset: u64, mode: RecoveryMode) -> Option<Vec<u64>> {
@@ -253,11 +255,11 @@ mod tests {
             limit: 300,
             size_max: usize::MAX,
         };
-        ring.recover(&from).map(|found| offsets(&found))
+        ring.recover(&from).map(|results| offsets(&results))
     }
 
     #[test]
-    fn a_client_gets_exactly_what_it_missed_or_the_word_that_it_cannot() {
+    fn a_client_gets_exactly_what_it_missed_or_nothing() {
         let ring = ring(10, 5);
         let cases = [
             (10, Some(vec![])),
@@ -288,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_position_is_good_within_the_run_that_gave_it() {
-        // Runs 1, 2 and 4 gave offsets from 1, 4 and 8 on, run 3 none; run 9 is that of a state that is lost.
+        // Runs 1, 2 and 4 gave offsets from 1, 4 and 8 on, run 3 none; run 9 is of a state that is lost.
         let channel = Epoch::from_bits(1);
         let mut ring = ring(10, 20);
         ring.epoch = channel.in_run(4);
@@ -304,7 +306,11 @@ mod tests {
                     size_max: usize::MAX,
                 };
                 let expected = end.filter(|end| offset <= *end).map(|_| (offset + 1..=10).collect::<Vec<_>>());
-                assert_eq!(ring.recover(&from).map(|found| offsets(&found)), expected, "offset {offset} of run {run}");
+                assert_eq!(
+                    ring.recover(&from).map(|results| offsets(&results)),
+                    expected,
+                    "offset {offset} of run {run}"
+                );
                 let ahead = match run {
                     9 => Some(0),
                     4 if offset == 11 => Some(11),
@@ -313,8 +319,11 @@ mod tests {
                 assert_eq!(ring.ahead(Offset(offset), &from.epoch), ahead.map(Offset), "offset {offset} of run {run}");
             }
         }
-        assert!(!ring.is_position(Offset(1), channel.as_str()), "one without a run is of another kind of channel");
-        assert!(!ring.is_position(Offset(1), Epoch::from_bits(2).in_run(4).as_str()), "another life of the channel");
+        assert!(
+            !ring.is_position(Offset(1), channel.as_str()),
+            "a position without a run is of another kind of channel"
+        );
+        assert!(!ring.is_position(Offset(1), Epoch::from_bits(2).in_run(4).as_str()), "another epoch of the channel");
     }
 
     #[test]
@@ -429,7 +438,7 @@ mod tests {
                 limit: 3,
                 size_max,
             })
-            .map(|found| found.len())
+            .map(|results| results.len())
         };
         let (all, last) = (
             ring.kept.iter().skip(1).map(|kept| kept.publication.size()).sum::<usize>(),
@@ -443,10 +452,10 @@ mod tests {
     }
 
     #[test]
-    fn what_was_let_go_of_ends_at_the_floor() {
+    fn dropped_publications_end_at_the_floor() {
         let ring = ring(8, 5);
-        for (offset, has_let_go) in [(0, true), (2, true), (3, true), (4, false), (8, false)] {
-            assert_eq!(ring.has_let_go_of(Offset(offset)), has_let_go, "{offset}");
+        for (offset, has_dropped) in [(0, true), (2, true), (3, true), (4, false), (8, false)] {
+            assert_eq!(ring.has_dropped(Offset(offset)), has_dropped, "{offset}");
             assert_eq!(
                 ring.get(Offset(offset)).map(|publication| publication.offset.0),
                 Some(offset).filter(|offset| *offset > 3),

@@ -1,6 +1,6 @@
-//! Which connections of one shard listen to which channel.
+//! The subscribers of one shard: which connections get the events of which channel.
 //!
-//! Each listener holds a [`Membership`]; giving it back is O(1), whatever the size of the channel.
+//! Each subscriber holds a [`Membership`]; ending it is O(1), whatever the size of the channel.
 
 mod filtered;
 
@@ -14,17 +14,17 @@ use touchline_protocol::filter::Filter;
 use touchline_protocol::publication::Tags;
 use touchline_protocol::stream::ChannelName;
 
-/// A channel of this shard, valid while somebody holds a reference to it.
+/// The index of a channel on this shard, valid while there is a reference to it ([`Hub::acquire`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalChannel(u32);
 
-/// A listener's place in a channel.
+/// A subscriber's entry in a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Membership(u32);
 
 #[derive(Debug, Clone, Copy)]
 struct Member {
-    /// The connection's slot, and above it what it wants.
+    /// The connection's slot; the highest bits are the `WANTS_` flags and [`HAS_LAST`].
     slot: u32,
     membership: u32,
 }
@@ -37,29 +37,29 @@ impl Member {
 
 const WANTS_MEMBERSHIP_EVENTS: u32 = 1 << 31;
 const WANTS_DELTA: u32 = 1 << 30;
-/// It has the last publication, which the next one changes.
+/// The subscriber has the last publication, the base of the next delta.
 const HAS_LAST: u32 = 1 << 29;
 const SLOT_MASK: u32 = HAS_LAST - 1;
 
-/// What a listener wants.
+/// Which events a subscriber gets, and in which form.
 #[derive(Debug, Clone, Default)]
 pub struct DeliveryOptions {
-    /// Join and leave events.
+    /// The subscriber gets join and leave events.
     pub membership_events: bool,
-    /// Publications as changes to the one before; true if it has the last one.
+    /// `Some` = publications come as deltas to the previous one; true if the subscriber has the last one.
     pub delta: Option<bool>,
-    /// Only publications that fit.
+    /// Only publications whose tags match; `None` = all.
     pub filter: Option<Arc<Filter>>,
 }
 
-/// How a listener is given a publication.
+/// The form in which a subscriber gets a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeliveryForm {
-    /// As it is.
+    /// The publication itself.
     Plain,
-    /// As text, for later changes.
+    /// The whole publication as text, the base of later deltas.
     Whole,
-    /// As a change to the one before.
+    /// A delta to the previous publication.
     Delta,
 }
 
@@ -68,14 +68,14 @@ struct Audience {
     name: ChannelName,
     references: u32,
     members: Vec<Member>,
-    /// Those with a filter, if there are any.
+    /// The subscribers with a filter; `None` = there are none.
     filtered: Option<Box<Filtered>>,
 }
 
 impl Audience {
-    fn group(&mut self, place: Option<u32>) -> &mut Vec<Member> {
+    fn group(&mut self, group: Option<u32>) -> &mut Vec<Member> {
         let Audience { members, filtered, .. } = self;
-        place.and_then(|place| filtered.as_mut()?.members(place)).unwrap_or(members)
+        group.and_then(|group| filtered.as_mut()?.members(group)).unwrap_or(members)
     }
 
     fn all(&self) -> impl Iterator<Item = Member> {
@@ -83,24 +83,24 @@ impl Audience {
     }
 }
 
-/// The listeners of one shard.
+/// The subscribers of one shard.
 #[derive(Debug, Default)]
 pub struct Hub {
     hasher: DefaultHashBuilder,
     by_name: HashTable<u32>,
     audiences: Vec<Option<Audience>>,
     free: Vec<u32>,
-    /// Where each membership stands in its channel's list.
+    /// The index of each membership in its channel's list.
     positions: Vec<u32>,
     free_memberships: Vec<u32>,
-    /// Memberships with a filter, and its place in the audience.
+    /// Memberships with a filter, and the index of the filter's group in the audience.
     filtered: HashMap<u32, u32>,
-    /// Channels and slots that have left them, if somebody wants to know.
+    /// Channels and slots that have left them, for [`Hub::leavers`]; `None` = they are not recorded.
     leavers: Option<Vec<(ChannelName, u32)>>,
 }
 
 impl Hub {
-    /// Notes from now on who leaves.
+    /// Records from now on which slots leave which channels.
     pub fn note_leavers(&mut self) {
         self.leavers = Some(Vec::new());
     }
@@ -115,16 +115,16 @@ impl Hub {
         self.audiences.len() as u32
     }
 
-    /// The channel of an index, if there is one.
+    /// The channel with an index; `None` = there is no such channel.
     pub fn at(&self, index: u32) -> Option<LocalChannel> {
         self.audiences.get(index as usize).and_then(Option::as_ref).map(|_| LocalChannel(index))
     }
 
-    /// Refers to a channel by name; every reference must be given back by [`Hub::release`].
+    /// Takes a reference to a channel by name. [`Hub::release`] must release each reference.
     pub fn acquire(&mut self, name: &str) -> LocalChannel {
-        if let Some(found) = self.find(name) {
-            self.audience_mut(found).references += 1;
-            return found;
+        if let Some(known) = self.find(name) {
+            self.audience_mut(known).references += 1;
+            return known;
         }
         let audience = Audience { name: name.into(), references: 1, members: Vec::new(), filtered: None };
         let index = match self.free.pop() {
@@ -142,7 +142,7 @@ impl Hub {
         LocalChannel(index)
     }
 
-    /// Gives a reference back; the last one forgets the channel.
+    /// Releases a reference. With the last one the channel is forgotten.
     pub fn release(&mut self, channel: LocalChannel) {
         let audience = self.audience_mut(channel);
         audience.references -= 1;
@@ -158,7 +158,7 @@ impl Hub {
         self.free.push(channel.0);
     }
 
-    /// The channel of a name, if anybody here refers to it.
+    /// The channel with a name; `None` = there is no reference to it.
     pub fn find(&self, name: &str) -> Option<LocalChannel> {
         let Hub { hasher, by_name, audiences, .. } = self;
         let is_it = |&i: &u32| audiences[i as usize].as_ref().is_some_and(|a| &*a.name == name);
@@ -170,42 +170,42 @@ impl Hub {
         &self.audience(channel).name
     }
 
-    /// Adds a listener: from now on it is given what is published.
-    pub fn join(&mut self, channel: LocalChannel, slot: u32, wish: DeliveryOptions) -> Membership {
+    /// Adds a subscriber: from now on it gets the channel's events.
+    pub fn join(&mut self, channel: LocalChannel, slot: u32, options: DeliveryOptions) -> Membership {
         debug_assert!(slot <= SLOT_MASK);
         let membership = self.free_memberships.pop().unwrap_or_else(|| {
             self.positions.push(0);
             u32::try_from(self.positions.len() - 1).expect("memberships fit into memory, so into 32 bits")
         });
-        let mut flags = if wish.membership_events { WANTS_MEMBERSHIP_EVENTS } else { 0 };
-        if let Some(has_last) = wish.delta {
+        let mut flags = if options.membership_events { WANTS_MEMBERSHIP_EVENTS } else { 0 };
+        if let Some(has_last) = options.delta {
             flags |= WANTS_DELTA | if has_last { HAS_LAST } else { 0 };
         }
         let audience = self.audiences[channel.0 as usize].as_mut().expect("a reference keeps its channel");
-        let place = wish.filter.map(|filter| audience.filtered.get_or_insert_default().place_of(filter));
-        let members = audience.group(place);
+        let group = options.filter.map(|filter| audience.filtered.get_or_insert_default().group_of(filter));
+        let members = audience.group(group);
         self.positions[membership as usize] = members.len() as u32;
         members.push(Member { slot: slot | flags, membership });
-        if let Some(place) = place {
-            self.filtered.insert(membership, place);
+        if let Some(group) = group {
+            self.filtered.insert(membership, group);
         }
         Membership(membership)
     }
 
-    /// Takes a listener away.
+    /// Removes a subscriber.
     pub fn leave(&mut self, channel: LocalChannel, membership: Membership) {
         let position = self.positions[membership.0 as usize] as usize;
-        let place = if self.filtered.is_empty() { None } else { self.filtered.remove(&membership.0) };
+        let group = if self.filtered.is_empty() { None } else { self.filtered.remove(&membership.0) };
         let audience = self.audience_mut(channel);
-        let members = audience.group(place);
+        let members = audience.group(group);
         debug_assert_eq!(members[position].membership, membership.0);
         let slot = members.swap_remove(position).slot();
         let moved = members.get(position).map(|member| member.membership);
         if members.len() * 4 < members.capacity() && members.capacity() > 64 {
             members.shrink_to(members.len() * 2);
         }
-        if let (Some(place), Some(filtered)) = (place, &mut audience.filtered)
-            && filtered.settle(place)
+        if let (Some(group), Some(filtered)) = (group, &mut audience.filtered)
+            && filtered.free_if_empty(group)
         {
             audience.filtered = None;
         }
@@ -219,19 +219,19 @@ impl Hub {
         }
     }
 
-    /// How many listen.
+    /// The number of subscribers.
     pub fn subscriber_count(&self, channel: LocalChannel) -> usize {
         let audience = self.audience(channel);
         audience.members.len() + audience.filtered.as_ref().map_or(0, |filtered| filtered.len())
     }
 
-    /// The slots of all listeners.
+    /// The slots of all subscribers.
     pub fn subscribers(&self, channel: LocalChannel) -> impl Iterator<Item = u32> {
         self.audience(channel).all().map(Member::slot)
     }
 
-    /// Gives a publication to everyone who is to have it. `has_previous`: the one before it is known. `tags` are asked
-    /// for once, if some filter needs them; each filter is asked once.
+    /// Calls `to` for each recipient of a publication. `has_previous`: the previous publication is known. `tags` is
+    /// called once, if there are filters; each filter is evaluated once.
     pub fn for_each_recipient(
         &mut self,
         channel: LocalChannel,
@@ -240,29 +240,29 @@ impl Hub {
         mut to: impl FnMut(u32, DeliveryForm),
     ) {
         let audience = self.audience_mut(channel);
-        let mut give = |member: &mut Member| {
-            let giving = match member.slot & (WANTS_DELTA | HAS_LAST) {
+        let mut visit = |member: &mut Member| {
+            let form = match member.slot & (WANTS_DELTA | HAS_LAST) {
                 0 | HAS_LAST => DeliveryForm::Plain,
                 WANTS_DELTA => DeliveryForm::Whole,
                 _ if has_previous => DeliveryForm::Delta,
                 _ => DeliveryForm::Whole,
             };
-            if giving == DeliveryForm::Whole {
+            if form == DeliveryForm::Whole {
                 member.slot |= HAS_LAST;
             }
-            to(member.slot(), giving);
+            to(member.slot(), form);
         };
-        audience.members.iter_mut().for_each(&mut give);
+        audience.members.iter_mut().for_each(&mut visit);
         let Some(filtered) = &mut audience.filtered else { return };
         let tags = tags();
         for (filter, members) in filtered.groups_mut() {
             if filter.fits(&tags) {
-                members.iter_mut().for_each(&mut give);
+                members.iter_mut().for_each(&mut visit);
             }
         }
     }
 
-    /// The slots of the listeners who want join and leave events.
+    /// The slots of the subscribers that want join and leave events.
     pub fn membership_subscribers(&self, channel: LocalChannel) -> impl Iterator<Item = u32> {
         self.audience(channel).all().filter(|m| m.slot & WANTS_MEMBERSHIP_EVENTS != 0).map(Member::slot)
     }
@@ -287,9 +287,10 @@ mod tests {
     use std::collections::BTreeMap;
 
     proptest! {
-        /// Against a plain map: whatever joins and leaves in whatever order, the listeners are exactly those, and each is given what fits.
+        /// Compares the hub with a plain map: after joins and leaves in any order the subscribers are the same, and
+        /// each gets the publications that match its filter.
         #[test]
-        fn listeners_are_those_who_joined_and_did_not_leave(
+        fn subscribers_are_the_slots_that_joined_and_did_not_leave(
             steps in prop::collection::vec((0u32..6, 0u32..20, any::<bool>(), 0u32..12), 1..200)
         ) {
             let mut hub = Hub::default();
@@ -299,8 +300,8 @@ mod tests {
                     Some((local, membership, ..)) => { hub.leave(local, membership); hub.release(local); }
                     None => {
                         let local = hub.acquire(&format!("c{channel}"));
-                        let wish = DeliveryOptions { membership_events: wants, delta: None, filter: wanted(filter) };
-                        let membership = hub.join(local, slot, wish);
+                        let options = DeliveryOptions { membership_events: wants, delta: None, filter: wanted(filter) };
+                        let membership = hub.join(local, slot, options);
                         model.insert((channel, slot), (local, membership, wants, filter));
                     }
                 }
@@ -312,25 +313,26 @@ mod tests {
                         prop_assert!(of(&|_, _| true).is_empty());
                         continue;
                     };
-                    let mut given = Vec::new();
-                    hub.for_each_recipient(local, false, || Tags::from([("n".to_owned(), "2".to_owned())]), |slot, _| given.push(slot));
+                    let mut recipients = Vec::new();
+                    let tags = || Tags::from([("n".to_owned(), "2".to_owned())]);
+                    hub.for_each_recipient(local, false, tags, |slot, _| recipients.push(slot));
                     let sorted = |mut slots: Vec<u32>| { slots.sort_unstable(); slots };
                     prop_assert_eq!(sorted(hub.subscribers(local).collect()), of(&|_, _| true));
                     prop_assert_eq!(sorted(hub.membership_subscribers(local).collect()), of(&|wants, _| wants));
-                    prop_assert_eq!(sorted(given), of(&|_, filter| matches!(filter, 0 | 2)));
+                    prop_assert_eq!(sorted(recipients), of(&|_, filter| matches!(filter, 0 | 2)));
                 }
             }
         }
     }
 
-    /// None for 0, else a filter that wants the tag `n` to be this number.
+    /// `None` for 0, else a filter that matches if the tag `n` is this number.
     fn wanted(n: u32) -> Option<Arc<Filter>> {
         (n > 0)
             .then(|| Arc::new(Filter::Tag("n".into(), touchline_protocol::filter::Comparison::Equals(n.to_string()))))
     }
 
     #[test]
-    fn equal_filters_are_asked_once_and_a_place_is_used_again() {
+    fn equal_filters_share_a_group_and_a_free_group_is_used_again() {
         let mut hub = Hub::default();
         let local = hub.acquire("c");
         let groups = |hub: &Hub| hub.audience(local).filtered.as_ref().map_or(0, |filtered| filtered.groups.len());
@@ -340,48 +342,48 @@ mod tests {
         let held: Vec<Membership> = (1..=200).map(|n| join(&mut hub, n, n)).collect();
         assert_eq!(groups(&hub), 200);
         let again: Vec<Membership> = (1..=200).map(|n| join(&mut hub, 1_000 + n, n)).collect();
-        assert_eq!(groups(&hub), 200, "those who want the same stand together");
+        assert_eq!(groups(&hub), 200, "equal filters share a group");
         held.iter().for_each(|membership| hub.leave(local, *membership));
         assert_eq!(groups(&hub), 200);
         again[..100].iter().for_each(|membership| hub.leave(local, *membership));
         let _fresh: Vec<Membership> = (201..=300).map(|n| join(&mut hub, n, n)).collect();
-        assert_eq!(groups(&hub), 200, "places of filters that nobody has are used again");
+        assert_eq!(groups(&hub), 200, "free groups are used again");
         assert_eq!(hub.subscriber_count(local), 200);
         again[100..].iter().for_each(|membership| hub.leave(local, *membership));
-        let mut given = Vec::new();
+        let mut recipients = Vec::new();
         hub.for_each_recipient(
             local,
             false,
             || Tags::from([("n".to_owned(), "250".to_owned())]),
-            |slot, _| given.push(slot),
+            |slot, _| recipients.push(slot),
         );
-        assert_eq!(given, [250]);
+        assert_eq!(recipients, [250]);
     }
 
     #[test]
-    fn changes_begin_once_there_is_something_to_change() {
+    fn deltas_begin_once_there_is_a_base() {
         let mut hub = Hub::default();
         let local = hub.acquire("c");
-        for (slot, changes) in [(1, None), (2, Some(false)), (3, Some(true))] {
-            hub.join(local, slot, DeliveryOptions { delta: changes, ..DeliveryOptions::default() });
+        for (slot, delta) in [(1, None), (2, Some(false)), (3, Some(true))] {
+            hub.join(local, slot, DeliveryOptions { delta, ..DeliveryOptions::default() });
         }
-        let mut given = |has_previous| {
+        let mut forms = |has_previous| {
             let mut all = Vec::new();
-            hub.for_each_recipient(local, has_previous, Tags::new, |slot, giving| all.push((slot, giving)));
+            hub.for_each_recipient(local, has_previous, Tags::new, |slot, form| all.push((slot, form)));
             all
         };
-        assert_eq!(given(true), [(1, DeliveryForm::Plain), (2, DeliveryForm::Whole), (3, DeliveryForm::Delta)]);
-        assert_eq!(given(true), [(1, DeliveryForm::Plain), (2, DeliveryForm::Delta), (3, DeliveryForm::Delta)]);
-        assert_eq!(given(false), [(1, DeliveryForm::Plain), (2, DeliveryForm::Whole), (3, DeliveryForm::Whole)]);
+        assert_eq!(forms(true), [(1, DeliveryForm::Plain), (2, DeliveryForm::Whole), (3, DeliveryForm::Delta)]);
+        assert_eq!(forms(true), [(1, DeliveryForm::Plain), (2, DeliveryForm::Delta), (3, DeliveryForm::Delta)]);
+        assert_eq!(forms(false), [(1, DeliveryForm::Plain), (2, DeliveryForm::Whole), (3, DeliveryForm::Whole)]);
     }
 
     #[test]
-    fn who_leaves_is_noted_where_somebody_wants_to_know() {
+    fn leavers_are_recorded_once_that_is_switched_on() {
         let mut hub = Hub::default();
         let (one, two) = (hub.acquire("one"), hub.acquire("two"));
         let plain = hub.join(one, 5, DeliveryOptions::default());
         hub.leave(one, plain);
-        assert_eq!(hub.leavers().count(), 0, "nobody wants to know");
+        assert_eq!(hub.leavers().count(), 0, "leavers are not recorded yet");
         hub.note_leavers();
         let (plain, other) =
             (hub.join(one, SLOT_MASK, DeliveryOptions::default()), hub.join(one, 7, DeliveryOptions::default()));
@@ -396,36 +398,36 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_has_an_index_as_long_as_somebody_refers_to_it() {
+    fn a_channel_has_an_index_as_long_as_there_is_a_reference() {
         let mut hub = Hub::default();
         let (one, two) = (hub.acquire("one"), hub.acquire("two"));
         assert_eq!(hub.acquire("one"), one);
         assert_eq!((hub.capacity(), hub.at(0), hub.at(1), hub.at(2)), (2, Some(one), Some(two), None));
         assert_eq!((&**hub.name(one), &**hub.name(two)), ("one", "two"));
         hub.release(one);
-        assert_eq!(hub.find("one"), Some(one), "somebody else refers to it");
+        assert_eq!(hub.find("one"), Some(one), "there is another reference");
         hub.release(one);
         assert_eq!((hub.find("one"), hub.at(0), hub.at(1), hub.capacity()), (None, None, Some(two), 2));
         let three = hub.acquire("three");
         assert_eq!((three, hub.capacity(), hub.find("two")), (one, 2, Some(two)), "the index is used again");
-        assert_eq!(hub.by_name.len(), 2, "nothing is left of a name that nobody refers to");
+        assert_eq!(hub.by_name.len(), 2, "a name without references is forgotten");
     }
 
     #[test]
-    fn each_listener_is_counted_and_leaves_its_own_place() {
+    fn each_subscriber_is_counted_and_leaves_its_own_entry() {
         let mut hub = Hub::default();
         let local = hub.acquire("c");
-        let wish =
+        let options =
             |n: u32| DeliveryOptions { filter: wanted(n % 3), membership_events: n.is_multiple_of(2), delta: None };
-        let held: Vec<Membership> = (0..600).map(|n| hub.join(local, n, wish(n))).collect();
+        let held: Vec<Membership> = (0..600).map(|n| hub.join(local, n, options(n))).collect();
         assert_eq!(hub.subscriber_count(local), 600);
         let mut left: Vec<u32> = (0..600).collect();
         for n in (0..600u32).step_by(7).chain((1..600).step_by(7)) {
             hub.leave(local, held[n as usize]);
             left.retain(|slot| *slot != n);
-            let mut listeners: Vec<u32> = hub.subscribers(local).collect();
-            listeners.sort_unstable();
-            assert_eq!((listeners, hub.subscriber_count(local)), (left.clone(), left.len()));
+            let mut subscribers: Vec<u32> = hub.subscribers(local).collect();
+            subscribers.sort_unstable();
+            assert_eq!((subscribers, hub.subscriber_count(local)), (left.clone(), left.len()));
         }
         let mut wanting: Vec<u32> = hub.membership_subscribers(local).collect();
         wanting.sort_unstable();
@@ -434,20 +436,20 @@ mod tests {
     }
 
     #[test]
-    fn room_of_those_who_left_goes_back() {
+    fn memory_of_leavers_is_freed() {
         let mut hub = Hub::default();
         let local = hub.acquire("c");
-        let room = |hub: &mut Hub| hub.audience_mut(local).group(None).capacity();
+        let capacity = |hub: &mut Hub| hub.audience_mut(local).group(None).capacity();
         for (most, steps) in
             [(1_024, &[(256, 1_024), (255, 510), (128, 510), (127, 254), (31, 62), (1, 62)][..]), (64, &[(1, 64)])]
         {
             hub.audience_mut(local).group(None).reserve_exact(most);
             let mut held: Vec<Membership> =
                 (0..most).map(|n| hub.join(local, n as u32, DeliveryOptions::default())).collect();
-            assert_eq!(room(&mut hub), most);
+            assert_eq!(capacity(&mut hub), most);
             for (left, expected) in steps {
                 held.drain(*left..).for_each(|membership| hub.leave(local, membership));
-                assert_eq!((hub.subscriber_count(local), room(&mut hub)), (*left, *expected));
+                assert_eq!((hub.subscriber_count(local), capacity(&mut hub)), (*left, *expected));
             }
             held.drain(..).for_each(|membership| hub.leave(local, membership));
             *hub.audience_mut(local).group(None) = Vec::new();

@@ -1,4 +1,4 @@
-//! Remembers the results of keyed publishes, so that a repeated one gives the first result and publishes nothing.
+//! Remembers the results of keyed publishes, so that a repeated publish returns the first result and publishes nothing.
 
 use std::collections::VecDeque;
 use std::hash::Hash;
@@ -13,9 +13,9 @@ use crate::request::StreamPosition;
 const KEEP_MS: u64 = 5 * 60 * 1_000;
 /// Keys remembered at once by one home; beyond it the oldest is forgotten.
 const KEYS_MAX: usize = 100_000;
-/// Bytes of keys remembered at once by one home, with what each entry costs; beyond them the oldest is forgotten.
+/// Bytes of keys remembered at once by one home, with the cost of their entries; beyond them the oldest is forgotten.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
-/// What an entry costs besides its key, bytes: its place in the table and in the order, and two allocations.
+/// The cost of an entry besides its key, bytes: its entries in the table and in the order, and two allocations.
 const ENTRY: usize = 160;
 
 /// A key of a channel, kept once for the table and the order.
@@ -31,14 +31,14 @@ impl Keyed {
     }
 }
 
-/// The same to look it up by. It hashes as [`Keyed`] does.
+/// A key to look up a [`Keyed`] with the same hash, without an allocation.
 #[derive(Hash)]
-struct Wanted<'a> {
+struct KeyRef<'a> {
     channel: &'a str,
     key: &'a str,
 }
 
-impl Equivalent<Arc<Keyed>> for Wanted<'_> {
+impl Equivalent<Arc<Keyed>> for KeyRef<'_> {
     fn equivalent(&self, other: &Arc<Keyed>) -> bool {
         *self.channel == *other.channel && *self.key == *other.key
     }
@@ -53,10 +53,10 @@ pub(crate) struct Idempotency {
 }
 
 impl Idempotency {
-    /// The first result of a key that is still remembered.
+    /// The first result of a key; `None` = the key is not remembered. The inner `None` = the publish had no position.
     pub(crate) fn get(&mut self, channel: &str, key: &str, now_ms: u64) -> Option<Option<StreamPosition>> {
         self.forget(now_ms);
-        self.results.get(&Wanted { channel, key }).cloned()
+        self.results.get(&KeyRef { channel, key }).cloned()
     }
 
     /// Remembers a result.
@@ -68,7 +68,7 @@ impl Idempotency {
         self.forget(now_ms);
     }
 
-    /// Forgets what is due, and the oldest of what is too much.
+    /// Forgets the expired keys, and the oldest ones beyond the limits.
     pub(crate) fn forget(&mut self, now_ms: u64) {
         while let Some((expires_ms, _)) = self.order.front()
             && (*expires_ms <= now_ms || self.order.len() > KEYS_MAX || self.bytes > BYTES_MAX)
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn neither_a_channel_nor_a_key_alone_is_enough() {
-        // So many that some have the same place in the table.
+        // So many that some collide in the table.
         let mut keys = Idempotency::default();
         for n in 0..5_000 {
             keys.put(&format!("channel {n}").into(), "key".into(), None, 0);

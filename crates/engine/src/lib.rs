@@ -4,8 +4,8 @@
 //! out; so tests and fuzzers can drive whole sessions without a network.
 //!
 //! - [`Channels`] owns the channels whose home is one shard: their order, history, presence.
-//! - [`Hub`] knows which connections of one shard listen to which channel.
-//! - [`Session`] is one client's protocol life: commands and answers in, messages and requests out.
+//! - [`Hub`] knows which connections of one shard are subscribed to which channel.
+//! - [`Session`] is the protocol state of one client: commands and replies in, messages and requests out.
 
 pub mod channels;
 pub mod claims;

@@ -1,4 +1,4 @@
-//! Namespaces: which options a channel has, found from its name.
+//! Namespaces: the options of a channel, by its name.
 //!
 //! Option names and defaults are those of Centrifugo 6, so that its configuration means the same here.
 
@@ -17,13 +17,13 @@ use touchline_protocol::stream::Retention;
 use crate::duration;
 use crate::duration::millis;
 
-/// What a channel of one namespace is and who may do what with it. Everything is off unless switched on.
+/// The options of the channels of one namespace, and the permissions of clients. Everything is off unless switched on.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ChannelOptions {
-    /// Keep who is in the channel, and answer `presence` and `presence_stats`.
+    /// Keep the presence of the channel, for `presence` and `presence_stats`.
     pub presence: bool,
-    /// Send join and leave events to the subscribers who asked for them.
+    /// Send join and leave events to the subscribers that request them.
     pub join_leave: bool,
     /// Send join and leave events to every subscriber.
     pub force_push_join_leave: bool,
@@ -35,13 +35,13 @@ pub struct ChannelOptions {
     /// How long offset and epoch outlive the last use of an empty history; zero = `channel.history_meta_ttl`.
     #[serde(with = "duration")]
     pub history_meta_ttl: Duration,
-    /// The history is on disk: a publication is acknowledged once it is safe there, and is there after a crash.
+    /// The history is on disk: a publication is acknowledged once it is on disk, and survives a crash.
     pub durable: bool,
     /// Delta formats that subscribers may ask for: `fossil`.
     pub allowed_delta_types: Vec<String>,
     /// Subscribers may ask for publications with certain tags only.
     pub allow_tags_filter: bool,
-    /// Every subscription is told its position.
+    /// Every subscription has a position.
     pub force_positioning: bool,
     /// A client may ask for a positioned subscription.
     pub allow_positioning: bool,
@@ -130,11 +130,11 @@ impl ChannelOptions {
     }
 }
 
-/// What a returning client gets.
+/// What a returning client recovers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RecoveryMode {
-    /// Every publication that it missed, in order, or the word that it can't have them.
+    /// Every publication that it missed, in order, or a reply that says that it is not recovered.
     #[default]
     #[serde(alias = "")]
     Stream,
@@ -147,7 +147,7 @@ pub enum RecoveryMode {
 pub struct Namespace {
     /// The part of a channel's name before the boundary.
     pub name: String,
-    /// What its channels are.
+    /// The options of its channels.
     pub options: ChannelOptions,
 }
 
@@ -176,8 +176,8 @@ pub struct ChannelSettings {
     pub tags_filter_max_nodes: usize,
     /// Texts of such a filter: keys, comparisons and values together, bytes.
     pub tags_filter_max_size: usize,
-    /// Channels with history that were looked at and never published to, and that nobody is subscribed to: so many
-    /// keep their epoch on this node, the oldest goes first. 0 = none.
+    /// Channels with history that have no publication and no subscriber: so many keep their epoch on this node, the
+    /// oldest is forgotten first. 0 = none.
     pub empty_channels_max: usize,
 }
 
@@ -210,7 +210,7 @@ pub struct Namespaces {
 impl Namespaces {
     /// Indexes the settings; a namespace's zero `history_meta_ttl` takes the common one.
     pub fn new(mut settings: ChannelSettings) -> Self {
-        // Changes of the registry's scopes are channels of their own, open to those who may watch a scope.
+        // Changes of the registry's scopes are published to their own channels, open to clients that may watch a scope.
         if !settings.namespaces.iter().any(|namespace| namespace.name == "registry") {
             settings.namespaces.push(Namespace { name: "registry".into(), options: ChannelOptions::default() });
         }
@@ -249,7 +249,7 @@ impl Namespaces {
         }
     }
 
-    /// The namespace of a channel; empty = none.
+    /// The namespace of a channel; empty = the name has none.
     pub fn namespace_of<'c>(&self, channel: &'c str) -> &'c str {
         let settings = &self.settings;
         let name = channel.strip_prefix(settings.private_prefix.as_str()).unwrap_or(channel);
@@ -268,12 +268,12 @@ impl Namespaces {
     pub fn is_user_allowed(&self, channel: &str, user: &str) -> Option<bool> {
         let (_, users) = rsplit_once(channel, &self.settings.user_boundary)?;
         let separator = self.settings.user_separator.as_str();
-        // Without a separator there is one user: every text can be split by nothing.
+        // Without a separator there is one user: an empty separator would split any text.
         let is_named = if separator.is_empty() { users == user } else { users.split(separator).any(|u| u == user) };
         Some(!user.is_empty() && is_named)
     }
 
-    /// How large a subscriber's filter of tags may be.
+    /// The limits of a subscriber's filter of tags.
     pub fn filter_limits(&self) -> FilterLimits {
         FilterLimits { nodes: self.settings.tags_filter_max_nodes, size: self.settings.tags_filter_max_size }
     }
@@ -284,8 +284,8 @@ impl Namespaces {
     }
 }
 
-/// Splits a name at the first boundary. An empty boundary is nowhere. To look for one character costs a quarter of what
-/// a text does.
+/// Splits a name at the first boundary. An empty boundary does not occur. The search for one character costs a quarter
+/// of the search for a text.
 fn split_once<'n>(name: &'n str, boundary: &str) -> Option<(&'n str, &'n str)> {
     match boundary.as_bytes() {
         [] => None,

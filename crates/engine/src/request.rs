@@ -1,4 +1,4 @@
-//! What travels between a session, or an operation of the server API, and the home of a channel.
+//! The requests to the home of a channel, of sessions and of the server API, and the home's replies and deliveries.
 
 use std::sync::Arc;
 
@@ -14,18 +14,18 @@ use crate::work::Work;
 /// A shard of this node, from 0 on.
 pub type ShardId = u16;
 
-/// Where a connection lives. A slot that has a new tenant has a new generation, so a stale id reaches nobody.
+/// The id of a connection. A slot with a new occupant has a new generation, so a stale id reaches no connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ConnectionId {
     /// The shard that owns the connection.
     pub shard: ShardId,
     /// The slot on that shard.
     pub slot: u32,
-    /// The slot's tenant.
+    /// The number of the slot's occupant.
     pub generation: u32,
 }
 
-/// A place in a channel.
+/// A position in a channel.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StreamPosition {
     /// The offset; 0 = before the first publication.
@@ -34,8 +34,8 @@ pub struct StreamPosition {
     pub epoch: Epoch,
 }
 
-/// One life of a channel's history: eight letters; in a channel whose log backend may be set back to an earlier state,
-/// these, a dot and the eight letters of the run that gave the offset.
+/// The epoch of a channel's history: eight letters. In a channel whose log backend may be restored to an earlier state:
+/// these, a dot and the eight letters of the run that assigned the offset.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Epoch([u8; EPOCH_LENGTH]);
 
@@ -51,14 +51,14 @@ impl Epoch {
         Epoch(epoch)
     }
 
-    /// The same in a run, given by the lowest 40 bits of its id.
+    /// The same epoch in a run, from the lowest 40 bits of the run's id.
     pub fn in_run(mut self, run: u64) -> Self {
         self.0[PART] = b'.';
         self.0[PART + 1..].copy_from_slice(&letters(run));
         self
     }
 
-    /// As it stands on the wire; empty for a channel without history.
+    /// The text of the epoch as clients see it; empty for a channel without history.
     pub fn as_str(&self) -> &str {
         let length = match self.0 {
             [0, ..] => 0,
@@ -68,23 +68,23 @@ impl Epoch {
         std::str::from_utf8(&self.0[..length]).unwrap_or_default()
     }
 
-    /// The id of its run, 40 bits; 0 = it has none.
+    /// The id of its run, 40 bits; 0 = it has no run.
     pub(crate) fn run_id(&self) -> u64 {
         let value = |letter: &u8| LETTERS.iter().position(|known| known == letter).unwrap_or_default() as u64;
         self.0[PART + 1..].iter().rev().fold(0, |bits, letter| bits << 5 | value(letter))
     }
 
-    /// Whether both are of one life of the channel, in whatever run.
-    pub(crate) fn is_same_life(&self, other: &Epoch) -> bool {
+    /// Whether both have the same eight letters of the channel, in any run.
+    pub(crate) fn has_same_channel_part(&self, other: &Epoch) -> bool {
         self.0[..PART] == other.0[..PART]
     }
 
-    /// Whether another, which may say nothing of a run, can be this one.
+    /// Whether another epoch, which may have no run, can be this one.
     pub(crate) fn can_be(&self, other: &Epoch) -> bool {
         self == other || other.0[PART] == 0 && self.0[..PART] == other.0[..PART]
     }
 
-    /// The run of an epoch as it stands on the wire, if it is of the same channel's life as this one.
+    /// The run of an epoch's text; `None` = it has no run, or it is another epoch of the channel.
     pub(crate) fn run_of<'t>(&self, text: &'t str) -> Option<&'t str> {
         let (channel, run) = text.split_once('.')?;
         (channel.as_bytes() == &self.0[..PART]).then_some(run)
@@ -97,8 +97,8 @@ fn letters(bits: u64) -> [u8; PART] {
     std::array::from_fn(|index| LETTERS[(bits >> (index * 5)) as usize & 31])
 }
 
-/// The runs of a log backend: in each it gave offsets without being set back to an earlier state. A position is one of
-/// today's history if its run is known, and did not end before its offset.
+/// The runs of a log backend: in each it assigned offsets without being restored to an earlier state. A position is
+/// part of the present history if its run is known, and did not end before its offset.
 #[derive(Debug, Clone, Default)]
 pub struct Runs {
     /// The runs that the backend knows, by rising number. The last one is the current run. Empty = the backend has no
@@ -109,8 +109,8 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// The last offset of a run in a channel whose last offset is `top`; none = the run is not known. A run that gave
-    /// none ends where it began.
+    /// The last offset of a run in a channel whose last offset is `top`; `None` = the run is not known. A run that
+    /// assigned no offset ends where it began.
     pub(crate) fn end(&self, run: &str, top: Offset) -> Option<Offset> {
         let is_it = |id: u64| letters(id) == *run.as_bytes();
         let run = self.known.iter().rev().find(|run| is_it(run.id))?;
@@ -118,7 +118,7 @@ impl Runs {
         Some(next.map_or(top, |next| next.first.previous()))
     }
 
-    /// A run gave nothing of today's history from an offset on: the next one did.
+    /// A run did not assign the offsets of the present history from this one on: the next run did.
     pub(crate) fn end_before(&mut self, id: u64, offset: Offset) {
         let Some(run) = self.known.iter().find(|run| run.id == id) else { return };
         let index = self.first.partition_point(|later| later.number <= run.number);
@@ -129,7 +129,7 @@ impl Runs {
         }
     }
 
-    /// The current run has given an offset.
+    /// The current run has assigned an offset.
     pub(crate) fn note(&mut self, offset: Offset) {
         if let Some(current) = self.known.last()
             && self.first.last().is_none_or(|last| last.number < current.number)
@@ -148,40 +148,40 @@ impl std::fmt::Debug for Epoch {
 /// A request to the home of one channel.
 #[derive(Debug)]
 pub enum Request {
-    /// Adds a subscriber and tells its position.
+    /// Adds a subscriber. The reply has the channel's position.
     Subscribe(Box<Subscribe>),
-    /// Takes a subscriber away.
+    /// Removes a subscriber.
     Unsubscribe {
         /// The subscriber.
         connection: ConnectionId,
-        /// It knows that it is one; else its subscribe may have been refused meanwhile.
+        /// The subscriber has got the reply to its subscribe; else the subscribe may have been refused meanwhile.
         is_answered: bool,
     },
-    /// Of the cluster: something that is not kept.
+    /// From the cluster: the payload of something that is not kept.
     Ephemeral(Bytes),
-    /// Of the cluster or the store: a publication that it has stored.
+    /// From the cluster or the store: a publication that it has appended.
     Appended(Appended),
-    /// Of the store: somebody else has stored something in this life and run of the channel, and its last offset is
+    /// From the store: another node has appended something in this epoch and run of the channel, whose last offset is
     /// this or higher.
     Advanced(Epoch, Offset),
-    /// Of the cluster: the channel is heard from now on.
+    /// From the cluster: the node gets the channel's publications from now on.
     SubscribedToBackend,
-    /// Of the cluster or the store: what it keeps of the channel; none = it can't be had now.
+    /// From the cluster or the store: the channel's log; `None` = the load failed.
     Loaded(Option<Box<Loaded>>),
-    /// One that has waited, with the first load that was asked for after it came.
+    /// A request that has waited, with the number of the first load that was requested after it came.
     Retry(u64, Box<Request>),
-    /// Tells the subscribers who want to know that somebody came or went.
+    /// Sends a join or leave push to the subscribers that want such events.
     Announce(Arc<EncodedPush>),
     /// Appends a publication.
     Publish(Box<Publish>),
-    /// Asks for publications.
+    /// Reads publications.
     History(Box<History>),
     /// Drops the publications, keeps the position.
     HistoryRemove,
 }
 
 impl Request {
-    /// The subscriber that comes or goes.
+    /// The subscriber that comes or goes; `None` = it is another request.
     pub fn subscriber(&self) -> Option<ConnectionId> {
         match self {
             Request::Subscribe(subscribe) => Some(subscribe.connection),
@@ -192,38 +192,39 @@ impl Request {
     }
 }
 
-/// A publication that is safe.
+/// A publication that a log backend has appended.
 #[derive(Debug)]
 pub struct Appended {
     /// Its offset.
     pub offset: Offset,
     /// The channel's offset before it.
     pub previous: Offset,
-    /// The channel's epoch, where that may change unseen; without a run where it is not known which one stored it.
+    /// The channel's epoch, if it may change without a report; `None` = it does not. Without a run if the run is not
+    /// known.
     pub epoch: Option<Epoch>,
     /// What was published.
     pub payload: Bytes,
 }
 
-/// What a cluster or a store keeps of a channel, behind the offset that was asked for.
+/// The log of a channel behind the requested offset, from the cluster or the store.
 #[derive(Debug)]
 pub struct Loaded {
     /// The epoch.
     pub epoch: Epoch,
-    /// The offset that was asked behind.
+    /// The offset behind which the log was requested.
     pub behind: Offset,
-    /// The number of the load, as it was asked for.
+    /// The number of the load.
     pub number: u64,
     /// Offsets and payloads, oldest first.
     pub kept: Vec<(Offset, Bytes)>,
     /// The channel's last offset.
     pub top: Offset,
-    /// Nothing behind it is missing in `kept`.
+    /// No publication behind this offset is missing in `kept`.
     pub floor: Offset,
-    /// What may be missing up to the floor has gone by its age only: whoever knows the channel for a shorter time than
-    /// that misses nothing.
+    /// Publications up to the floor are missing because of their age only: a cache that follows the channel for a
+    /// shorter time misses none.
     pub is_aged: bool,
-    /// Which runs gave its offsets.
+    /// The runs that assigned its offsets.
     pub runs: Runs,
 }
 
@@ -232,7 +233,7 @@ pub struct Loaded {
 pub struct Subscribe {
     /// The subscriber.
     pub connection: ConnectionId,
-    /// What it wants back.
+    /// The position from which it recovers; `None` = it does not recover.
     pub recover: Option<Recover>,
 }
 
@@ -245,29 +246,29 @@ pub struct ClientPosition {
     pub epoch: Box<str>,
 }
 
-/// A position from which a returning client wants to go on.
+/// The position from which a returning client recovers.
 #[derive(Debug, Clone)]
 pub struct Recover {
     /// The last offset that it has.
     pub offset: Offset,
-    /// Its epoch; empty = whichever is current.
+    /// Its epoch; empty = the current one.
     pub epoch: Box<str>,
-    /// All that was missed, or the latest only.
+    /// All missed publications, or the latest only.
     pub mode: RecoveryMode,
-    /// More missed publications than this can't be recovered.
+    /// The greatest number of missed publications; if there are more, the client does not recover.
     pub limit: usize,
-    /// More bytes of missed publications than this can't be recovered.
+    /// The greatest size of missed publications, bytes of JSON; if they are larger, the client does not recover.
     pub size_max: usize,
 }
 
-/// A publication to be.
+/// A publication to append.
 #[derive(Debug, Default)]
 pub struct Publish {
-    /// What it says.
+    /// The content.
     pub content: Content,
-    /// Deliver it, but don't keep it.
+    /// Deliver it, but do not keep it.
     pub skip_history: bool,
-    /// The same key again within five minutes gives the first result and publishes nothing.
+    /// The same key again within five minutes returns the first result and publishes nothing. Empty = no key.
     pub idempotency_key: Box<str>,
     /// A version at or below the channel's is dropped; 0 = unversioned.
     pub version: u64,
@@ -275,7 +276,7 @@ pub struct Publish {
     pub version_epoch: Box<str>,
 }
 
-/// Which publications are asked for.
+/// Which publications are read.
 #[derive(Debug, Default, Clone)]
 pub struct History {
     /// How many at most; `None` = all, 0 = the position only.
@@ -284,12 +285,12 @@ pub struct History {
     pub since: Option<ClientPosition>,
     /// Newest first.
     pub reverse: bool,
-    /// Bytes of publications, JSON: the answer ends before the publication that goes beyond, but holds one. None =
-    /// any.
+    /// Bytes of publications, JSON: the reply ends before the publication that exceeds them, but has at least one.
+    /// `None` = any size.
     pub size_max: Option<usize>,
 }
 
-/// A home's answer.
+/// A home's reply.
 #[derive(Debug)]
 pub enum Response {
     /// To [`Request::Subscribe`].
@@ -298,22 +299,22 @@ pub enum Response {
     Published(Option<StreamPosition>),
     /// To [`Request::History`].
     History {
-        /// What was asked for.
+        /// The publications.
         publications: Vec<Arc<Publication>>,
         /// The channel's top.
         position: StreamPosition,
     },
     /// To [`Request::HistoryRemove`].
     Done,
-    /// Of the directory, to any [`crate::directory::DirectoryRequest`].
+    /// From the directory, to any [`crate::directory::DirectoryRequest`].
     Answer(DirectoryReply),
     /// To any request.
     Refused(Error),
 }
 
 impl Response {
-    /// The same without what makes it large, when there is no memory for it: error 111. A subscription begins all the
-    /// same.
+    /// The reply when there is no memory for a large one: error 111 instead of the contents. A subscription begins all
+    /// the same.
     pub(crate) fn without_contents(self) -> Self {
         match self {
             Response::History { .. } | Response::Answer(_) => Response::Refused(Error::TOO_MANY_REQUESTS),
@@ -326,7 +327,7 @@ impl Response {
         matches!(self, Response::Subscribed(Subscribed { recovered: Some(Some(missed)), .. }) if !missed.is_empty())
     }
 
-    /// The same, not recovered if the missed publications are more than so many bytes of JSON.
+    /// The reply, not recovered if the missed publications have more than so many bytes of JSON.
     pub(crate) fn recovering_at_most(mut self, bytes: usize) -> Self {
         if let Response::Subscribed(Subscribed { recovered: Some(recovered), .. }) = &mut self {
             let size = recovered.iter().flatten().map(|publication| publication.size()).sum::<usize>();
@@ -337,8 +338,8 @@ impl Response {
         self
     }
 
-    /// What the answer costs whoever has asked, besides the command itself, in units of commands: one for 8
-    /// publications, members or entries, one for each copy of a message, one for 4,096 bytes. A small answer costs
+    /// The cost of the reply for its requester besides the command itself, in units of commands: one for 8
+    /// publications, members or entries, one for each copy of a message, one for 4,096 bytes. A small reply costs
     /// nothing.
     pub fn work(&self) -> u32 {
         match self {
@@ -347,7 +348,7 @@ impl Response {
                     + u32::from(subscribed.is_denied)
             }
             Response::History { publications, .. } => work_of(publications),
-            Response::Answer(answered) => answered.work(),
+            Response::Answer(reply) => reply.work(),
             Response::Published(_) | Response::Done | Response::Refused(_) => 0,
         }
     }
@@ -358,24 +359,25 @@ fn work_of(publications: &[Arc<Publication>]) -> u32 {
     Work { items: publications.len(), bytes, ..Work::default() }.units()
 }
 
-/// Where a subscription begins.
+/// The start of a subscription.
 #[derive(Debug, Clone, Default)]
 pub struct Subscribed {
     /// The channel's top; every publication behind it will be delivered.
     pub position: StreamPosition,
-    /// What came of recovery, if it was asked for: everything missed, or `None` = it can't be had.
+    /// The result of recovery; outer `None` = it was not requested, inner `None` = it is not possible; else all missed
+    /// publications.
     pub recovered: Option<Option<Vec<Arc<Publication>>>>,
-    /// The client's position is ahead of all that the log backend has: the backend was asked, now or a moment ago. It
-    /// costs a unit of work.
+    /// The client's position is ahead of the log: the log backend was queried for it, now or a moment ago. That costs a
+    /// unit of work.
     pub is_denied: bool,
 }
 
-/// What the home of a channel sends to a shard that listens to it.
+/// An event that the home of a channel sends to a shard with subscribers.
 #[derive(Debug, Clone)]
 pub struct Delivery {
     /// The channel.
     pub channel: ChannelName,
-    /// What is to be delivered.
+    /// The event.
     pub event: ChannelEvent,
     /// Subscribers of the channel on all shards.
     pub audience: u32,
@@ -388,12 +390,12 @@ pub enum ChannelEvent {
     Publication {
         /// What was published.
         publication: Arc<Publication>,
-        /// The one before it, where subscribers may ask for changes only.
+        /// The previous one, if subscribers may request deltas; `None` = there is no base for a delta.
         previous: Option<Arc<Publication>>,
     },
-    /// A join or leave push, for those who want them.
+    /// A join or leave push, for the subscribers that want such events.
     Membership(Arc<EncodedPush>),
-    /// Some of it is lost and can't be had again: subscribers must begin anew.
+    /// Some publications are lost and cannot be loaded: subscribers must subscribe anew.
     Broken,
 }
 
@@ -447,7 +449,7 @@ pub(crate) mod tests {
             [end(&runs, 11), end(&runs, 12), end(&runs, 15), end(&runs, 16)],
             [Some(7), Some(7), Some(20), None]
         );
-        // The current run notes the first offset that it gives, once.
+        // The current run notes the first offset that it assigns, once.
         runs.first.truncate(1);
         runs.note(Offset(8));
         runs.note(Offset(9));
@@ -458,7 +460,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_answer_without_room_loses_what_makes_it_large() {
+    fn a_reply_without_room_loses_what_makes_it_large() {
         let history = || Response::History { publications: publications(1, 5), position: StreamPosition::default() };
         assert!(matches!(history().without_contents(), Response::Refused(Error::TOO_MANY_REQUESTS)));
         assert!(matches!(
@@ -490,7 +492,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_answer_costs_by_what_was_read_and_what_it_holds() {
+    fn a_reply_costs_by_what_was_read_and_what_it_holds() {
         let denied = Response::Subscribed(Subscribed { is_denied: true, ..Subscribed::default() });
         assert_eq!((denied.work(), recovered(None).work(), Response::Done.work()), (1, 0, 0));
         let (eight, large) = (publications(8, 5), publications(1, 3 * 4_096));
@@ -501,19 +503,19 @@ pub(crate) mod tests {
 
     #[test]
     fn an_epoch_tells_its_run_and_which_others_it_can_be() {
-        let life = Epoch::from_bits(1);
+        let epoch = Epoch::from_bits(1);
         for run in [0, 1, 31 << 35, 0x12_3456_789a, (1 << 40) - 1] {
-            assert_eq!(life.in_run(run).run_id(), run);
+            assert_eq!(epoch.in_run(run).run_id(), run);
         }
-        assert_eq!(life.run_id(), 0);
-        let others = [life.in_run(4), life, life.in_run(5), Epoch::from_bits(2), Epoch::from_bits(2).in_run(4)];
-        assert_eq!(others.map(|other| life.in_run(4).can_be(&other)), [true, true, false, false, false]);
-        assert_eq!(others.map(|other| life.can_be(&other)), [false, true, false, false, false]);
-        assert_eq!(others.map(|other| life.is_same_life(&other)), [true, true, true, false, false]);
+        assert_eq!(epoch.run_id(), 0);
+        let others = [epoch.in_run(4), epoch, epoch.in_run(5), Epoch::from_bits(2), Epoch::from_bits(2).in_run(4)];
+        assert_eq!(others.map(|other| epoch.in_run(4).can_be(&other)), [true, true, false, false, false]);
+        assert_eq!(others.map(|other| epoch.can_be(&other)), [false, true, false, false, false]);
+        assert_eq!(others.map(|other| epoch.has_same_channel_part(&other)), [true, true, true, false, false]);
     }
 
     #[test]
-    fn a_run_that_gave_nothing_from_an_offset_on_ends_before_it() {
+    fn a_run_that_assigned_nothing_from_an_offset_on_ends_before_it() {
         let ended = |first: &[(u64, u64)], id: u64, offset: u64| {
             let mut runs = runs(&[(1, 11), (2, 12), (5, 15)], first);
             runs.end_before(id, Offset(offset));
@@ -527,7 +529,7 @@ pub(crate) mod tests {
             assert_eq!(
                 ended(&two[..1], id, 6),
                 [&two[..1], next].concat(),
-                "run {id}, where no later one has given an offset"
+                "run {id}, where no later one has assigned an offset"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! The `client` part of the configuration: what a connection may do and how much of it.
+//! The `client` part of the configuration: what connections may do, and their limits.
 
 use std::time::Duration;
 
@@ -19,25 +19,24 @@ pub struct ClientSettings {
     pub subscription_token: SubscriptionTokenSettings,
     /// A client without a token is the anonymous user.
     pub allow_anonymous_connect_without_token: bool,
-    /// Anonymous and insecure clients are taken from this machine only; `serve --dev` sets it.
+    /// Anonymous and insecure clients are accepted from this machine only; `serve --dev` sets it.
     pub anonymous_on_loopback_only: bool,
     /// A token without a user is refused.
     pub disallow_anonymous_connection_tokens: bool,
     /// No token is needed and every channel of every namespace is open. For development.
     pub insecure: bool,
-    /// A client that is refused is told what is missing or wrong, in the text of the error or the disconnect; `serve
-    /// --dev` sets it.
+    /// A client that is refused gets the cause, in the text of the error or the disconnect; `serve --dev` sets it.
     pub tell_refusal_cause: bool,
     /// Channels a connection may have at once.
     pub channel_limit: usize,
     /// Connections a user may have at once on this node; 0 = any number.
     pub user_connection_limit: usize,
-    /// Connections this node takes; 0 = as many as it can.
+    /// Connections that this node accepts; 0 = as many as it can.
     pub connection_limit: usize,
     /// Connections that clients of one address may have at once on this node, of IPv6 those of one /64; 0 = any
     /// number.
     pub connection_limit_by_address: usize,
-    /// New client connections that this node takes in a second; 0 = any number.
+    /// New client connections that this node accepts in a second; 0 = any number.
     pub connection_rate_limit: usize,
     /// Connections of this node whose client has not connected yet: silent ones, requests, TLS handshakes, sessions
     /// before their connect command. Beyond it the oldest are closed. 0 = any number.
@@ -54,17 +53,16 @@ pub struct ClientSettings {
     /// Commands of one connection that may be under way; with so many, its next ones are not read. Calls have a limit
     /// of their own.
     pub commands_in_flight_max: usize,
-    /// Time for which a client may leave the answers that it has asked for in its socket, before a missing pong ends
-    /// it.
+    /// How long a client may leave its replies unread in its socket before a missing pong ends the connection.
     #[serde(with = "duration")]
     pub answer_timeout: Duration,
-    /// Bytes of publications in one answer: a page of history is shorter, a recovery that is larger is told as not
+    /// Bytes of publications in one reply: a page of history is cut to this size, a larger recovery counts as not
     /// recovered.
     pub answer_max_size: usize,
     /// Time between two pings to a connection.
     #[serde(with = "duration")]
     pub ping_interval: Duration,
-    /// Time a client has to answer a ping. Shorter than `ping_interval`.
+    /// Time a client has to reply to a ping. Shorter than `ping_interval`.
     #[serde(with = "duration")]
     pub pong_timeout: Duration,
     /// Time a client has to send its connect command.
@@ -76,17 +74,17 @@ pub struct ClientSettings {
     /// Time past a subscription's expiry until it is ended.
     #[serde(with = "duration")]
     pub expired_sub_close_delay: Duration,
-    /// Publications that one history call of a client gives.
+    /// The greatest number of publications in the reply to one history command.
     pub history_max_publication_limit: usize,
-    /// Publications that one recovery gives; a client that missed more must reload.
+    /// The greatest number of publications of one recovery; a client that missed more must reload.
     pub recovery_max_publication_limit: usize,
-    /// Clients in one answer to `presence`; of larger channels a sample is shown, with the exact number.
+    /// Clients in one reply to `presence`; of larger channels the reply has a sample, with the exact number.
     pub presence_max_clients: usize,
     /// Subscribe every user to a channel of its own.
     pub subscribe_to_user_personal_channel: PersonalChannel,
     /// The connect reply carries the server's time.
     pub connect_include_server_time: bool,
-    /// In a cluster: how often a node looks whether its channels with history have all that is kept. At least a
+    /// In a cluster: how often a node checks whether its caches of channels with history are complete. At least a
     /// second.
     #[serde(with = "duration")]
     pub channel_position_check_delay: Duration,
@@ -131,7 +129,7 @@ impl Default for ClientSettings {
     }
 }
 
-/// How JSON Web Tokens are verified. A token is good if any configured key verifies it with that key's own algorithms.
+/// How JSON Web Tokens are verified. A token is valid if any configured key verifies it with that key's own algorithms.
 #[derive(Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TokenSettings {
@@ -203,7 +201,7 @@ impl std::fmt::Debug for SubscriptionTokenSettings {
 pub struct PersonalChannel {
     /// Switches it on.
     pub enabled: bool,
-    /// Namespace of those channels; empty = none.
+    /// Namespace of those channels; empty = they have no namespace.
     pub personal_channel_namespace: String,
 }
 

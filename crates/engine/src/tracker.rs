@@ -10,7 +10,7 @@ use touchline_protocol::{Error, data};
 /// Longest name of an event, bytes.
 const NAME_MAX: usize = 64;
 
-/// What clients may report.
+/// The limits of what clients may report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TrackLimits {
     /// Events of one connection within a second; 0 = none.
@@ -22,15 +22,15 @@ pub struct TrackLimits {
 /// An event that a client has reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tracked {
-    /// What.
+    /// The event's name.
     pub name: Box<str>,
-    /// Who; empty = anonymous.
+    /// The user; empty = anonymous.
     pub user: Box<str>,
     /// A JSON object.
     pub props: Bytes,
 }
 
-/// What the clients of one shard have reported.
+/// The reports of the clients of one shard.
 #[derive(Debug, Default)]
 pub struct Tracker {
     second: u64,
@@ -47,10 +47,10 @@ struct Params<'a> {
 }
 
 impl Tracker {
-    /// Takes a report of the client in a slot.
+    /// Adds a report of the client in a slot.
     ///
     /// # Errors
-    /// 107 if it is malformed or too large, 108 if nothing may be reported, 111 if the client reports too much.
+    /// 107 if it is malformed or too large, 108 if reports are off, 111 if the client reports too much.
     pub(crate) fn track(
         &mut self,
         slot: u32,
@@ -84,7 +84,7 @@ impl Tracker {
         Ok(())
     }
 
-    /// What was reported since the last call.
+    /// Takes the reports since the last call.
     pub fn taken(&mut self) -> std::vec::Drain<'_, Tracked> {
         self.taken.drain(..)
     }

@@ -1,50 +1,52 @@
-//! A coarse timing wheel: many deadlines, few ticks. Keys are never cancelled; who is called too early books again.
+//! A coarse timing wheel: many deadlines, few ticks. Keys are never cancelled; a key that is due too early is booked
+//! again.
 
 /// Deadlines of one shard, in ticks of fixed length.
 #[derive(Debug)]
 pub struct Wheel {
     tick_ms: u64,
-    /// The tick that was served last.
-    served: u64,
+    /// The tick that was handled last.
+    handled: u64,
     buckets: Vec<Vec<u32>>,
 }
 
 impl Wheel {
     /// A wheel that reaches `buckets` ticks ahead.
     pub fn new(tick_ms: u64, buckets: usize, now_ms: u64) -> Self {
-        assert!(tick_ms > 0 && buckets > 1, "a wheel turns");
-        Wheel { tick_ms, served: now_ms / tick_ms, buckets: vec![Vec::new(); buckets] }
+        assert!(tick_ms > 0 && buckets > 1, "a wheel needs a tick length and at least two buckets");
+        Wheel { tick_ms, handled: now_ms / tick_ms, buckets: vec![Vec::new(); buckets] }
     }
 
-    /// Books a key for the first tick at or after `at_ms`, or for the far end of the wheel. Gives the time booked.
+    /// Books a key for the first tick at or after `at_ms`, or for the last tick of the wheel if that is earlier.
+    /// Returns the booked time, Unix milliseconds.
     pub fn book(&mut self, key: u32, at_ms: u64) -> u64 {
-        let furthest = self.served + self.buckets.len() as u64 - 1;
-        let tick = at_ms.div_ceil(self.tick_ms).clamp(self.served + 1, furthest);
+        let furthest = self.handled + self.buckets.len() as u64 - 1;
+        let tick = at_ms.div_ceil(self.tick_ms).clamp(self.handled + 1, furthest);
         let index = (tick % self.buckets.len() as u64) as usize;
         self.buckets[index].push(key);
         tick * self.tick_ms
     }
 
-    /// Whether a tick has passed that was not served.
+    /// Whether a tick has passed that was not handled.
     pub fn is_behind(&self, now_ms: u64) -> bool {
-        now_ms / self.tick_ms > self.served
+        now_ms / self.tick_ms > self.handled
     }
 
-    /// Serves the ticks that have passed: each booked key, with the time for which it was booked.
+    /// Handles the ticks that have passed: adds each booked key to `due`, with the time for which it was booked.
     pub fn advance(&mut self, now_ms: u64, due: &mut Vec<(u32, u64)>) {
         let now = now_ms / self.tick_ms;
         // After a long pause every bucket is due once.
-        let last = now.min(self.served + self.buckets.len() as u64);
-        while self.served < last {
-            self.served += 1;
-            let index = (self.served % self.buckets.len() as u64) as usize;
-            let at_ms = self.served * self.tick_ms;
+        let last = now.min(self.handled + self.buckets.len() as u64);
+        while self.handled < last {
+            self.handled += 1;
+            let index = (self.handled % self.buckets.len() as u64) as usize;
+            let at_ms = self.handled * self.tick_ms;
             due.extend(self.buckets[index].drain(..).map(|key| (key, at_ms)));
             if self.buckets[index].capacity() > 1_024 {
                 self.buckets[index] = Vec::new();
             }
         }
-        self.served = self.served.max(now);
+        self.handled = self.handled.max(now);
     }
 }
 
@@ -54,7 +56,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Whatever is booked is served once, at its tick or at the wheel's far end, never early by more than that end.
+        /// Each booked key is due once, at its tick or at the wheel's last tick.
         #[test]
         fn a_key_is_served_once_and_not_before_its_tick(
             bookings in prop::collection::vec((0u64..5_000, 1u64..300), 1..100),
@@ -120,7 +122,7 @@ mod tests {
         assert_eq!(std::mem::take(&mut due), [(1, 100), (2, 300)]);
         assert!(!wheel.is_behind(100_099) && wheel.is_behind(100_100));
         assert_eq!(wheel.book(3, 0), 100_100);
-        // A clock that goes back serves nothing twice.
+        // After a clock goes back no key is due twice.
         wheel.advance(0, &mut due);
         assert!(due.is_empty() && !wheel.is_behind(100_099));
         wheel.advance(100_100, &mut due);
@@ -128,19 +130,19 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "a wheel turns")]
-    fn a_wheel_of_one_bucket_is_none() {
+    #[should_panic(expected = "a wheel needs a tick length and at least two buckets")]
+    fn a_wheel_of_one_bucket_is_not_valid() {
         Wheel::new(100, 1, 0);
     }
 
     #[test]
-    #[should_panic(expected = "a wheel turns")]
-    fn a_wheel_without_time_is_none() {
+    #[should_panic(expected = "a wheel needs a tick length and at least two buckets")]
+    fn a_wheel_without_a_tick_length_is_not_valid() {
         Wheel::new(0, 2, 0);
     }
 
     #[test]
-    fn a_bucket_that_was_large_gives_its_room_back() {
+    fn a_bucket_that_was_large_frees_its_memory() {
         for (keys, is_kept) in [(1_024, true), (1_025, false)] {
             let mut wheel = Wheel::new(100, 2, 0);
             wheel.buckets[1].reserve_exact(keys);

@@ -1,23 +1,23 @@
-//! What an answer costs besides the command that asked for it, in units of commands.
+//! The cost of a reply besides its command, in units of commands.
 
 /// Publications, members or entries that one unit stands for.
 const ITEMS: usize = 8;
-/// Bytes of an answer that one unit stands for.
+/// Bytes of a reply that one unit stands for.
 const BYTES: usize = 4_096;
 
-/// What was done for an answer.
+/// The work that was done for a reply.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Work {
     /// Publications read; members or entries walked or written.
     pub(crate) items: usize,
-    /// Copies of a message that were given to clients.
+    /// Copies of a message that were sent to clients.
     pub(crate) copies: usize,
-    /// Bytes of the answer, as far as they are known before it is written.
+    /// Bytes of the reply, as far as they are known before it is written.
     pub(crate) bytes: usize,
 }
 
 impl Work {
-    /// In units of commands, rounded down: a small answer costs nothing besides its command.
+    /// The cost in units of commands, rounded down: a small reply costs nothing besides its command.
     pub(crate) fn units(&self) -> u32 {
         let units = (self.items / ITEMS).saturating_add(self.copies).saturating_add(self.bytes / BYTES);
         u32::try_from(units).unwrap_or(u32::MAX)

@@ -1,6 +1,6 @@
-//! Channels with history that were only looked at: nobody has published to them, and nobody is subscribed. They are
-//! kept, so that who comes back to (offset 0, epoch) misses nothing, but only so many, and the oldest goes first: what
-//! looking makes is small.
+//! Channels with history that are empty: they have no publication and no subscriber. They are kept, so that a client
+//! that returns to (offset 0, epoch) misses nothing. Their number is bounded and the oldest goes first, so that reading
+//! channels that do not exist costs little memory.
 
 use std::collections::VecDeque;
 
@@ -9,8 +9,8 @@ use touchline_protocol::stream::ChannelName;
 /// Entries that may have become void, beyond as many as there are valid ones, before they are cleared away.
 const SLACK: usize = 64;
 
-/// The order in which such channels became empty. Who is meant by an entry has its number; an entry whose number nobody
-/// has is void.
+/// The order in which such channels became empty. An entry is valid while its channel has the entry's number; else it
+/// is void.
 #[derive(Debug, Default)]
 pub(super) struct Empties {
     most: usize,
@@ -20,13 +20,13 @@ pub(super) struct Empties {
 }
 
 impl Empties {
-    /// None yet, and at most so many.
+    /// An empty list that keeps at most `most` channels.
     pub(super) fn new(most: usize) -> Self {
         Empties { most, ..Empties::default() }
     }
 
-    /// Enters a channel: its number, never 0. `is_valid` tells whether a channel still has a number. O(1), seen over
-    /// many calls.
+    /// Enters a channel and returns its number, which is never 0. `is_valid` says whether a channel still has a number.
+    /// Amortised O(1).
     pub(super) fn enter(&mut self, name: &ChannelName, is_valid: impl Fn(&str, u64) -> bool) -> u64 {
         if self.order.len() > 2 * self.valid + SLACK {
             self.order.retain(|(number, name)| is_valid(name, *number));
@@ -37,13 +37,13 @@ impl Empties {
         self.last
     }
 
-    /// A channel is not empty any more, or is gone.
+    /// A channel is no longer empty, or is gone.
     pub(super) fn leave(&mut self) {
         self.valid = self.valid.saturating_sub(1);
     }
 
-    /// The oldest channel that has to go because there are too many, or because it `is_over`. The caller forgets it,
-    /// and calls [`Empties::leave`].
+    /// The oldest channel that has to go because there are too many, or because it `is_over`. The caller forgets the
+    /// channel, and calls [`Empties::leave`].
     pub(super) fn next_to_go(
         &mut self,
         is_valid: impl Fn(&str, u64) -> bool,

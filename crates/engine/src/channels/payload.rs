@@ -3,7 +3,7 @@
 //!
 //! | byte | |
 //! |---|---|
-//! | 0 | format: [`FORMAT`]. A higher one is not read: what stands behind it may mean anything. |
+//! | 0 | format: [`FORMAT`]. A higher one is not read: the bytes after it may mean anything. |
 //! | 1 | kind: `P`, a publication; `C`, a channel's history was removed |
 //! | 2, 3 | length of the head, little-endian |
 //! | 4 … | head: eight bytes, then fields that this version does not know, which are left where they are |
@@ -24,16 +24,16 @@ const KNOWN: u16 = 8;
 /// Where the head begins.
 const BEGIN: usize = 4;
 
-/// What a payload says.
+/// The content of a payload.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Payload<'a> {
-    /// Something was published: when, Unix milliseconds, and its JSON object.
+    /// A publication: its time in Unix milliseconds, and its JSON object.
     Publication(u64, &'a [u8]),
     /// The history was removed up to an offset.
     Clear(Offset),
 }
 
-/// A payload that can't be read: its format is newer than this version, or it is damaged.
+/// A payload that cannot be read: its format is newer than this version, or it is damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unreadable {
     /// Its first byte: the format, if it is not damaged; 0 = it is empty.

@@ -1,4 +1,4 @@
-//! The JSON of answers and messages.
+//! The JSON of replies and messages.
 
 use std::sync::Arc;
 
@@ -108,13 +108,13 @@ pub(super) fn counts(replica: &Replica) -> Vec<u8> {
     out
 }
 
-/// What a client is sent by another, or by a backend: `from` is empty then.
-pub(super) fn message(who: &Requester, to: &str, data: &Bytes) -> Vec<u8> {
+/// A message of a client, or of a backend, to another client. `from` is empty if a backend sends it.
+pub(super) fn message(requester: &Requester, to: &str, data: &Bytes) -> Vec<u8> {
     let mut out = Vec::with_capacity(data.len() + 120);
     let mut object = Object::open(&mut out);
     let mut from = Object::open(object.key("from"));
-    if !who.is_backend {
-        from.text("user", &who.user).text("client", &client_text(who.owner));
+    if !requester.is_backend {
+        from.text("user", &requester.user).text("client", &client_text(requester.owner));
     }
     from.close();
     object.text("to", to).raw("data", Some(data));
@@ -133,7 +133,7 @@ pub fn push(message: &[u8]) -> EncodedPush {
     })
 }
 
-/// A message that is a call of this number: the number stands in front.
+/// A message that is a call with this number: the number is its first field.
 pub fn numbered(call: u64, message: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.len() + 30);
     out.extend_from_slice(format!("{{\"call\":{call},").as_bytes());
@@ -141,22 +141,22 @@ pub fn numbered(call: u64, message: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Such a message as it is kept.
-pub(super) fn letter_of(who: &Requester, to: &str, data: &Bytes, now_ms: u64) -> Vec<u8> {
-    let mut letter = message(who, to, data);
-    letter.pop();
-    letter.extend_from_slice(format!(",\"time\":{now_ms}}}").as_bytes());
-    letter
+/// A message as the store keeps it for a name: with its time, Unix milliseconds.
+pub(super) fn stored_message(requester: &Requester, to: &str, data: &Bytes, now_ms: u64) -> Vec<u8> {
+    let mut stored = message(requester, to, data);
+    stored.pop();
+    stored.extend_from_slice(format!(",\"time\":{now_ms}}}").as_bytes());
+    stored
 }
 
-/// A letter as it is given to its client.
-pub(super) fn letter(id: u64, letter: &[u8]) -> Vec<u8> {
+/// An inbox message as its client gets it: with its id.
+pub(super) fn inbox_message(id: u64, message: &[u8]) -> Vec<u8> {
     let mut out = format!("{{\"id\":\"{id}\",").into_bytes();
-    out.extend_from_slice(letter.get(1..).unwrap_or(b"}"));
+    out.extend_from_slice(message.get(1..).unwrap_or(b"}"));
     out
 }
 
-/// The word to somebody who lost a name.
+/// The message to a client that lost a name.
 pub(super) fn lost(scope: &str, lost: &Entry, winner: &Entry, reason: Reason) -> Vec<u8> {
     let mut out = Vec::new();
     let mut object = Object::open(&mut out);
@@ -172,55 +172,47 @@ pub(super) fn sent(count: usize) -> Vec<u8> {
     format!("{{\"sent\":{count}}}").into_bytes()
 }
 
-/// An answer to a call of one client.
+/// The reply to a call of one client.
 pub(super) fn reply(reply: Reply) -> Result<Vec<u8>, Error> {
     let mut out = Vec::new();
     let mut object = Object::open(&mut out);
     match reply {
         Ok(data) => object.raw("data", Some(&data)),
-        Err(CallError::Theirs(error)) => object.raw("error", Some(&error)),
-        Err(CallError::Ours(error)) => return Err(error),
+        Err(CallError::Client(error)) => object.raw("error", Some(&error)),
+        Err(CallError::Server(error)) => return Err(error),
     };
     object.close();
     Ok(out)
 }
 
-/// The answers to a call of a group, and who did not answer.
-pub(super) fn replies(answers: &[(OwnerId, Reply)]) -> Vec<u8> {
+/// The replies to a call of a group, and the members that did not reply.
+pub(super) fn replies(replies: &[(OwnerId, Reply)]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut object = Object::open(&mut out);
-    let is_answer = |reply: &Reply| matches!(reply, Ok(_) | Err(CallError::Theirs(_)));
-    encode::list(
-        object.key("replies"),
-        answers.iter().filter(|(_, reply)| is_answer(reply)),
-        |out, (client, reply)| {
-            let mut object = Object::open(out);
-            object.text("client", &client_text(*client));
-            match reply {
-                Ok(data) => object.raw("data", Some(data)),
-                Err(CallError::Theirs(error)) => object.raw("error", Some(error)),
-                Err(CallError::Ours(_)) => &mut object,
-            };
-            object.close();
-        },
-    );
-    encode::list(
-        object.key("silent"),
-        answers.iter().filter(|(_, reply)| !is_answer(reply)),
-        |out, (client, reply)| {
-            let mut object = Object::open(out);
-            object.text("client", &client_text(*client));
-            if let Err(error) = reply {
-                error_json(object.key("error"), error);
-            }
-            object.close();
-        },
-    );
+    let is_reply = |reply: &Reply| matches!(reply, Ok(_) | Err(CallError::Client(_)));
+    encode::list(object.key("replies"), replies.iter().filter(|(_, reply)| is_reply(reply)), |out, (client, reply)| {
+        let mut object = Object::open(out);
+        object.text("client", &client_text(*client));
+        match reply {
+            Ok(data) => object.raw("data", Some(data)),
+            Err(CallError::Client(error)) => object.raw("error", Some(error)),
+            Err(CallError::Server(_)) => &mut object,
+        };
+        object.close();
+    });
+    encode::list(object.key("silent"), replies.iter().filter(|(_, reply)| !is_reply(reply)), |out, (client, reply)| {
+        let mut object = Object::open(out);
+        object.text("client", &client_text(*client));
+        if let Err(error) = reply {
+            error_json(object.key("error"), error);
+        }
+        object.close();
+    });
     object.close();
     out
 }
 
-/// A change, for those who watch a scope.
+/// A change of a scope, for its watchers.
 pub(super) fn event(event: &RegistryEvent) -> Vec<u8> {
     let (change, key) = match event.change {
         EntryChange::Registered => ("registered", "name"),

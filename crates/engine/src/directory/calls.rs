@@ -1,4 +1,4 @@
-//! Calls that wait for an answer: of one client, or of every member of a group.
+//! Calls that wait for a reply: of one client, or of every member of a group.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -7,26 +7,26 @@ use bytes::Bytes;
 use touchline_protocol::Error;
 use touchline_registry::OwnerId;
 
-/// What a called client says.
+/// The outcome of a call: the callee's data as JSON, or an error.
 pub(super) type Reply = Result<Bytes, CallError>;
 
-/// Why there is no answer.
+/// Why a call has no data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CallError {
-    /// The server's word.
-    Ours(Error),
+    /// An error of the server.
+    Server(Error),
     /// The called client's own error, JSON.
-    Theirs(Bytes),
+    Client(Bytes),
 }
 
-/// Who waits.
+/// The part that waits for the reply.
 #[derive(Debug)]
 pub(super) enum Caller<A> {
-    /// Somebody on this node.
+    /// A requester on this node.
     Here(A),
-    /// Another node, with its own number of the call.
+    /// Another node, with that node's number of the call.
     Node(Arc<str>, u64),
-    /// A call of a group, with the number of that.
+    /// A call of a group, with the group call's number.
     Group(u64),
 }
 
@@ -34,9 +34,9 @@ pub(super) enum Caller<A> {
 struct Pending<A> {
     caller: Caller<A>,
     callee: OwnerId,
-    /// The client of this node that calls; none = a backend, or another node.
+    /// The client of this node that calls; `None` = a backend, or another node.
     by: Option<OwnerId>,
-    /// The callee's node, if it is another one.
+    /// The callee's node; `None` = this node.
     node: Option<Arc<str>>,
     until_ms: u64,
 }
@@ -46,10 +46,10 @@ struct Pending<A> {
 struct Group<A> {
     asker: A,
     waiting: usize,
-    answers: Vec<(OwnerId, Reply)>,
+    replies: Vec<(OwnerId, Reply)>,
 }
 
-/// What has come to an end.
+/// A call that has come to an end, with what is sent to its caller.
 #[derive(Debug)]
 pub(super) enum Done<A> {
     One(A, Reply),
@@ -71,7 +71,7 @@ pub(super) struct Calls<A> {
 }
 
 impl<A> Calls<A> {
-    /// `first`: where the numbers start; random, so that they can't be guessed from another life.
+    /// `first`: where the numbers start; random, so that they cannot be guessed from another incarnation of the node.
     pub(super) fn new(first: u64) -> Self {
         // Numbers stay below 2⁵³: JavaScript reads them.
         let next = first >> 12;
@@ -90,17 +90,17 @@ impl<A> Calls<A> {
         self.pending.len()
     }
 
-    /// When the next one is over, if any waits.
+    /// The earliest deadline of a call, Unix milliseconds; `None` = no call waits.
     pub(super) fn next_deadline_ms(&self) -> Option<u64> {
         self.deadlines.first().map(|(until_ms, _)| *until_ms)
     }
 
-    /// Calls of one client that wait.
+    /// Number of waiting calls of one client.
     pub(super) fn of_caller(&self, caller: OwnerId) -> usize {
         self.by_caller.get(&caller).map_or(0, HashSet::len)
     }
 
-    /// Notes a call; gives its number. `by`: the client of this node that calls.
+    /// Adds a call and returns its number. `by`: the client of this node that calls.
     pub(super) fn open(
         &mut self,
         caller: Caller<A>,
@@ -122,10 +122,10 @@ impl<A> Calls<A> {
         self.next
     }
 
-    /// Notes the call of a group of `size` members, which must not be zero; gives its number.
+    /// Adds the call of a group of `size` members, which must not be zero, and returns its number.
     pub(super) fn open_group(&mut self, asker: A, size: usize) -> u64 {
         self.next += 1;
-        self.groups.insert(self.next, Group { asker, waiting: size, answers: Vec::with_capacity(size) });
+        self.groups.insert(self.next, Group { asker, waiting: size, replies: Vec::with_capacity(size) });
         self.next
     }
 
@@ -153,23 +153,23 @@ impl<A> Calls<A> {
         Some(pending)
     }
 
-    /// Forgets all calls of a client that is gone: nobody waits for their answers. Gives the nodes that should forget
-    /// some of them too, and the numbers of these.
+    /// Forgets all calls of a client that is gone: no caller waits for their replies. Returns the nodes that should
+    /// forget some of them too, with the numbers of these calls.
     pub(super) fn caller_gone(&mut self, caller: OwnerId) -> BTreeMap<Arc<str>, Vec<u64>> {
-        let mut elsewhere: BTreeMap<Arc<str>, Vec<u64>> = BTreeMap::new();
+        let mut remote: BTreeMap<Arc<str>, Vec<u64>> = BTreeMap::new();
         for call in self.by_caller.remove(&caller).unwrap_or_default() {
             let Some(pending) = self.take(call) else { continue };
             if let Caller::Group(number) = pending.caller {
                 self.groups.remove(&number);
             }
             if let Some(node) = pending.node {
-                elsewhere.entry(node).or_default().push(call);
+                remote.entry(node).or_default().push(call);
             }
         }
-        elsewhere
+        remote
     }
 
-    /// Forgets a call of another node, by its own number, because its caller is gone.
+    /// Forgets a call of another node, by that node's number, because its caller is gone.
     pub(super) fn caller_gone_there(&mut self, node: &Arc<str>, number: u64) {
         if let Some(call) = self.by_number.get(&(Arc::clone(node), number)).copied() {
             self.take(call);
@@ -185,21 +185,21 @@ impl<A> Calls<A> {
             Caller::Group(number) => number,
         };
         let group = self.groups.get_mut(&number)?;
-        group.answers.push((pending.callee, reply));
+        group.replies.push((pending.callee, reply));
         group.waiting -= 1;
         if group.waiting > 0 {
             return None;
         }
-        self.groups.remove(&number).map(|group| Done::All(group.asker, group.answers))
+        self.groups.remove(&number).map(|group| Done::All(group.asker, group.replies))
     }
 
     /// Ends all calls of a client that is gone.
     pub(super) fn callee_gone(&mut self, callee: OwnerId) -> Vec<Done<A>> {
         let calls = self.by_callee.get(&callee).cloned().unwrap_or_default();
-        calls.into_iter().filter_map(|call| self.finish(call, Err(CallError::Ours(Error::CALLEE_GONE)))).collect()
+        calls.into_iter().filter_map(|call| self.finish(call, Err(CallError::Server(Error::CALLEE_GONE)))).collect()
     }
 
-    /// Ends all calls of a node that is gone: nobody waits for those that it has made.
+    /// Ends all calls to a node that is gone, and forgets the calls that it has made.
     pub(super) fn node_gone(&mut self, node: &str) -> Vec<Done<A>> {
         let made = self.by_number.iter().filter(|((caller, _), _)| **caller == *node).map(|(_, call)| *call);
         for call in made.collect::<Vec<u64>>() {
@@ -208,21 +208,21 @@ impl<A> Calls<A> {
         let of_node =
             self.pending.iter().filter(|(_, pending)| pending.node.as_deref() == Some(node)).map(|(call, _)| *call);
         let calls: Vec<u64> = of_node.collect();
-        calls.into_iter().filter_map(|call| self.finish(call, Err(CallError::Ours(Error::CALLEE_GONE)))).collect()
+        calls.into_iter().filter_map(|call| self.finish(call, Err(CallError::Server(Error::CALLEE_GONE)))).collect()
     }
 
     /// Ends the calls whose time is over.
     pub(super) fn expire(&mut self, now_ms: u64) -> Vec<Done<A>> {
         let mut done = Vec::new();
         while let Some(&(until_ms, call)) = self.deadlines.first().filter(|(until_ms, _)| *until_ms <= now_ms) {
-            done.extend(self.finish(call, Err(CallError::Ours(Error::CALL_TIMEOUT))));
+            done.extend(self.finish(call, Err(CallError::Server(Error::CALL_TIMEOUT))));
             self.deadlines.remove(&(until_ms, call));
         }
         done
     }
 }
 
-/// Takes a call off a client's list.
+/// Removes a call from a client's list.
 fn forget(lists: &mut HashMap<OwnerId, HashSet<u64>>, client: OwnerId, call: u64) {
     if let Some(calls) = lists.get_mut(&client) {
         calls.remove(&call);

@@ -1,21 +1,28 @@
-//! Letters on their way to names that clients of this node have. The store keeps them; here is only which of them a
-//! client has been given and has not acknowledged.
+//! Inbox messages of names that clients of this node own. The store keeps the messages; the inbox knows only which of
+//! them were delivered to a client and are not acknowledged.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
-use touchline_registry::OwnerId;
+use bytes::Bytes;
+use touchline_protocol::Error;
+use touchline_protocol::data::is_plain_text;
+use touchline_registry::{EntryChange, OwnerId, RegistryEvent};
 
+use super::effect::{DirectoryEffect, Requester, Target};
 use super::scope::ScopeId;
+use super::{Directory, Scope, answer};
+use crate::duration::millis;
 
-/// Letters that a client is given before it must acknowledge some.
+/// Messages that are delivered to a client before it must acknowledge some.
 const WINDOW: usize = 100;
-/// Until a store that could not answer is asked again, milliseconds.
+/// How long after a failed load the store is asked again, milliseconds.
 const RETRY_MS: u64 = 1_000;
 
 /// A name of a scope.
 pub(super) type Address = (ScopeId, Box<str>);
 
-/// What the store is to be asked: letters to a name behind an id, at most so many.
+/// A request to the store: messages of a name with ids above `behind`, at most `limit`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Fetch {
     pub(super) address: Address,
@@ -23,117 +30,118 @@ pub(super) struct Fetch {
     pub(super) limit: usize,
 }
 
-/// What a client has been given under one of its names.
+/// The state of delivery to the owner of one name.
 #[derive(Debug)]
 struct InboxWindow {
     owner: OwnerId,
-    /// The last letter that it was given.
+    /// The id of the last delivered message; 0 = none was delivered.
     behind: u64,
-    /// Given, and not acknowledged.
+    /// Ids of delivered messages that are not acknowledged.
     open: BTreeSet<u64>,
-    /// The store was asked for so many.
-    asked: Option<usize>,
-    /// There may be more than it was given.
+    /// The limit of the load under way; `None` = none is under way.
+    requested: Option<usize>,
+    /// The store may have messages that were not delivered.
     has_more: bool,
 }
 
-/// The mailboxes of names that have letters, or may have.
+/// The names that have undelivered or unacknowledged messages, or may have.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
-    boxes: HashMap<Address, InboxWindow>,
-    /// Whose a letter is.
-    letters: HashMap<u64, Address>,
-    /// Names whose letters could not be had, and when to try again; the first comes first.
+    windows: HashMap<Address, InboxWindow>,
+    /// The name of each delivered message that is not acknowledged, by the message's id.
+    addresses: HashMap<u64, Address>,
+    /// Names whose load failed, with the time of the next attempt, Unix milliseconds; the earliest comes first.
     failed: Vec<(u64, Address)>,
 }
 
 impl Inbox {
-    /// A client has come to a name, or there is a letter for the one that has it.
-    pub(super) fn call(&mut self, address: Address, owner: OwnerId) -> Option<Fetch> {
-        if self.boxes.get(&address).is_some_and(|mailbox| mailbox.owner != owner) {
+    /// A client has become the owner of a name, or the store has a new message for the name.
+    pub(super) fn open(&mut self, address: Address, owner: OwnerId) -> Option<Fetch> {
+        if self.windows.get(&address).is_some_and(|window| window.owner != owner) {
             self.close(&address);
         }
-        let new = || InboxWindow { owner, behind: 0, open: BTreeSet::new(), asked: None, has_more: false };
-        let mailbox = self.boxes.entry(address.clone()).or_insert_with(new);
-        mailbox.has_more = true;
-        mailbox.ask(address)
+        let new = || InboxWindow { owner, behind: 0, open: BTreeSet::new(), requested: None, has_more: false };
+        let window = self.windows.entry(address.clone()).or_insert_with(new);
+        window.has_more = true;
+        window.next_load(address)
     }
 
-    /// A name has lost its client.
+    /// A name has lost its owner.
     pub(super) fn close(&mut self, address: &Address) {
-        for id in self.boxes.remove(address).into_iter().flat_map(|mailbox| mailbox.open) {
-            self.letters.remove(&id);
+        for id in self.windows.remove(address).into_iter().flat_map(|window| window.open) {
+            self.addresses.remove(&id);
         }
     }
 
-    /// The store has answered: who is to be given which of the letters, and what to ask next.
-    pub(super) fn take<T>(
+    /// The store has loaded messages (`None` = it failed): returns the messages to deliver with their owner, and the
+    /// next load.
+    pub(super) fn handle_loaded<T>(
         &mut self,
         address: &Address,
-        letters: Option<Vec<(u64, T)>>,
+        messages: Option<Vec<(u64, T)>>,
         now_ms: u64,
     ) -> (Vec<(OwnerId, u64, T)>, Option<Fetch>) {
-        let Some(mailbox) = self.boxes.get_mut(address) else { return (Vec::new(), None) };
-        let asked = mailbox.asked.take();
-        let Some(letters) = letters else {
-            mailbox.has_more = true;
+        let Some(window) = self.windows.get_mut(address) else { return (Vec::new(), None) };
+        let requested = window.requested.take();
+        let Some(messages) = messages else {
+            window.has_more = true;
             self.failed.push((now_ms + RETRY_MS, address.clone()));
             return (Vec::new(), None);
         };
-        let mut given = Vec::with_capacity(letters.len());
-        // As many as were asked for: there may be more, however much the client has acknowledged meanwhile.
-        mailbox.has_more |= asked.is_none_or(|limit| letters.len() >= limit);
-        for (id, letter) in letters {
-            // An answer to a question of an earlier owner may hold what this one has already.
-            if id > mailbox.behind {
-                mailbox.behind = id;
-                mailbox.open.insert(id);
-                self.letters.insert(id, address.clone());
-                given.push((mailbox.owner, id, letter));
+        let mut delivered = Vec::with_capacity(messages.len());
+        // If there are as many as the limit, there may be more, however many the client has acknowledged meanwhile.
+        window.has_more |= requested.is_none_or(|limit| messages.len() >= limit);
+        for (id, message) in messages {
+            // A load for an earlier owner may contain messages that this owner has already.
+            if id > window.behind {
+                window.behind = id;
+                window.open.insert(id);
+                self.addresses.insert(id, address.clone());
+                delivered.push((window.owner, id, message));
             }
         }
-        let fetch = mailbox.ask(address.clone());
-        if mailbox.is_idle() {
-            self.boxes.remove(address);
+        let fetch = window.next_load(address.clone());
+        if window.is_idle() {
+            self.windows.remove(address);
         }
-        (given, fetch)
+        (delivered, fetch)
     }
 
-    /// Those of some letters that a client was given.
-    pub(super) fn given_to(&self, owner: OwnerId, ids: &[u64]) -> Vec<u64> {
-        let is_its = |id: &u64| {
-            self.letters.get(id).and_then(|address| self.boxes.get(address)).is_some_and(|b| b.owner == owner)
+    /// Those of the messages that were delivered to this client.
+    pub(super) fn delivered_to(&self, owner: OwnerId, ids: &[u64]) -> Vec<u64> {
+        let is_of_owner = |id: &u64| {
+            self.addresses.get(id).and_then(|address| self.windows.get(address)).is_some_and(|b| b.owner == owner)
         };
-        ids.iter().copied().filter(is_its).collect()
+        ids.iter().copied().filter(is_of_owner).collect()
     }
 
-    /// The store has thrown some letters away: what to ask next.
+    /// The store has discarded some messages: returns the next loads.
     pub(super) fn discarded(&mut self, ids: &[u64]) -> Vec<Fetch> {
         let mut fetches = Vec::new();
         for id in ids {
-            let Some(address) = self.letters.remove(id) else { continue };
-            let Some(mailbox) = self.boxes.get_mut(&address) else { continue };
-            mailbox.open.remove(id);
-            if mailbox.is_idle() {
-                self.boxes.remove(&address);
+            let Some(address) = self.addresses.remove(id) else { continue };
+            let Some(window) = self.windows.get_mut(&address) else { continue };
+            window.open.remove(id);
+            if window.is_idle() {
+                self.windows.remove(&address);
             } else {
-                fetches.extend(mailbox.ask(address));
+                fetches.extend(window.next_load(address));
             }
         }
         fetches
     }
 
-    /// What to ask again.
+    /// The failed loads that are due again.
     pub(super) fn tick(&mut self, now_ms: u64) -> Vec<Fetch> {
-        let Inbox { boxes, failed, .. } = self;
+        let Inbox { windows, failed, .. } = self;
         let due = failed.partition_point(|(at, _)| *at <= now_ms);
         failed
             .drain(..due)
-            .filter_map(|(_, address)| boxes.get_mut(&address).and_then(|mailbox| mailbox.ask(address)))
+            .filter_map(|(_, address)| windows.get_mut(&address).and_then(|window| window.next_load(address)))
             .collect()
     }
 
-    /// When to try again, if anything failed.
+    /// The time of the next attempt after a failed load, Unix milliseconds; `None` = none has failed.
     pub(super) fn next_deadline_ms(&self) -> Option<u64> {
         self.failed.first().map(|(at, _)| *at)
     }
@@ -144,19 +152,104 @@ impl InboxWindow {
         WINDOW.saturating_sub(self.open.len())
     }
 
-    /// Nothing is known that a new one would not know.
+    /// Whether the window has no more state than a new one.
     fn is_idle(&self) -> bool {
-        self.open.is_empty() && self.asked.is_none() && !self.has_more
+        self.open.is_empty() && self.requested.is_none() && !self.has_more
     }
 
-    /// Asks the store if there may be more, and the client has acknowledged enough.
-    fn ask(&mut self, address: Address) -> Option<Fetch> {
-        if self.asked.is_some() || !self.has_more || self.room() < WINDOW / 2 {
+    /// The next load, if the store may have more and the client has acknowledged enough.
+    fn next_load(&mut self, address: Address) -> Option<Fetch> {
+        if self.requested.is_some() || !self.has_more || self.room() < WINDOW / 2 {
             return None;
         }
         let limit = self.room();
-        (self.asked, self.has_more) = (Some(limit), false);
+        (self.requested, self.has_more) = (Some(limit), false);
         Some(Fetch { address, behind: self.behind, limit })
+    }
+}
+
+impl<A> Directory<A> {
+    /// The store has an inbox message for a name: a client of this node may own the name.
+    pub fn mail(&mut self, scope: &str, name: &str) {
+        let Some(index) = self.scopes.iter().position(|known| &*known.name == scope) else { return };
+        if let Some(entry) = self.scopes[index].replica.lookup(name).filter(|entry| *entry.node() == self.node) {
+            let fetch = self.inbox.open((ScopeId(index as u16), name.into()), entry.owner());
+            self.fetch(fetch);
+        }
+    }
+
+    /// Delivers inbox messages of a name: ids and messages as the store has them; `None` = the store could not load
+    /// them.
+    pub fn deliver(&mut self, scope: &str, name: &str, messages: Option<Vec<(u64, Bytes)>>, now_ms: u64) {
+        let Some(index) = self.scopes.iter().position(|known| &*known.name == scope) else { return };
+        let address = (ScopeId(index as u16), name.into());
+        let (delivered, fetch) = self.inbox.handle_loaded(&address, messages, now_ms);
+        let push = |(owner, id, message): (OwnerId, u64, Bytes)| {
+            DirectoryEffect::Push(owner, answer::inbox_message(id, &message))
+        };
+        self.effects.extend(delivered.into_iter().map(push));
+        self.fetch(fetch);
+    }
+
+    /// The store has discarded inbox messages that were acknowledged.
+    pub fn discarded(&mut self, ids: &[u64]) {
+        let fetches = self.inbox.discarded(ids);
+        self.fetch(fetches);
+    }
+
+    /// Has the store keep a message for a name, whether or not the name has an owner now.
+    pub(super) fn store_message(
+        &mut self,
+        requester: &Requester,
+        target: &Target,
+        data: &Bytes,
+        now_ms: u64,
+        store_for_ms: u64,
+        asker: Option<A>,
+    ) {
+        let checked = self.scope(target.scope).and_then(|Scope { name: scope, options, .. }| match () {
+            () if target.is_group || target.key.len() > options.name_max_length || !is_plain_text(&target.key) => {
+                Err(Error::BAD_REQUEST)
+            }
+            () if options.inbox_size == 0 => Err(Error::NOT_AVAILABLE),
+            () => Ok((
+                Arc::clone(scope),
+                now_ms.saturating_add(store_for_ms.min(millis(options.inbox_ttl_max))),
+                options.inbox_size,
+            )),
+        });
+        let message = answer::stored_message(requester, &target.key, data, now_ms);
+        match (checked, asker) {
+            (Ok((scope, expires_ms, most)), asker) => {
+                self.effects.push(DirectoryEffect::StoreMessage {
+                    scope,
+                    name: target.key.clone(),
+                    message,
+                    expires_ms,
+                    most,
+                    asker,
+                });
+            }
+            (Err(error), Some(asker)) => self.effects.push(DirectoryEffect::Answer(asker, Err(error))),
+            (Err(_), None) => {}
+        }
+    }
+
+    pub(super) fn fetch(&mut self, fetches: impl IntoIterator<Item = Fetch>) {
+        for Fetch { address: (scope, name), behind, limit } in fetches {
+            let Some(Scope { name: scope, .. }) = self.scopes.get(usize::from(scope.0)) else { continue };
+            self.effects.push(DirectoryEffect::LoadMessages { scope: Arc::clone(scope), name, behind, limit });
+        }
+    }
+}
+
+/// The name whose inbox messages this node delivers from now on, with its owner, or stops to deliver (`None`).
+pub(super) fn inbox_change(scope: ScopeId, event: &RegistryEvent, me: &Arc<str>) -> Option<(Address, Option<OwnerId>)> {
+    let address = || (scope, Box::from(event.entry.key()));
+    match event.change {
+        EntryChange::Registered => Some((address(), (event.entry.node() == me).then(|| event.entry.owner()))),
+        EntryChange::Unregistered => Some((address(), None)),
+        _ => None,
     }
 }
 
@@ -167,24 +260,24 @@ mod tests {
     const ONE: OwnerId = OwnerId([1; 16]);
     const TWO: OwnerId = OwnerId([2; 16]);
 
-    /// The store's part: letters to one name.
+    /// A store with messages for one name: their ids.
     #[derive(Default)]
-    struct Shelf(Vec<u64>);
+    struct FakeStore(Vec<u64>);
 
-    impl Shelf {
-        fn answer(&self, fetch: &Fetch) -> Option<Vec<(u64, ())>> {
+    impl FakeStore {
+        fn load(&self, fetch: &Fetch) -> Option<Vec<(u64, ())>> {
             Some(self.0.iter().filter(|id| **id > fetch.behind).take(fetch.limit).map(|id| (*id, ())).collect())
         }
 
-        /// Does what is asked until nothing more is: ids in the order in which they were given.
+        /// Executes loads until there is none left. Returns the ids in the order of their delivery.
         fn serve(&self, inbox: &mut Inbox, mut fetch: Option<Fetch>) -> Vec<u64> {
-            let mut given = Vec::new();
+            let mut delivered = Vec::new();
             while let Some(next) = fetch.take() {
-                let (some, more) = inbox.take(&address(), self.answer(&next), 0);
-                given.extend(some.into_iter().map(|(_, id, ())| id));
+                let (some, more) = inbox.handle_loaded(&address(), self.load(&next), 0);
+                delivered.extend(some.into_iter().map(|(_, id, ())| id));
                 fetch = more;
             }
-            given
+            delivered
         }
     }
 
@@ -193,75 +286,75 @@ mod tests {
     }
 
     #[test]
-    fn what_is_acknowledged_while_the_store_is_asked_hides_no_letter() {
-        let shelf = Shelf((1..=250).collect());
+    fn what_is_acknowledged_during_a_load_hides_no_message() {
+        let store = FakeStore((1..=250).collect());
         let mut inbox = Inbox::default();
-        let first = inbox.call(address(), ONE);
-        let mut given = shelf.serve(&mut inbox, first);
-        while given.len() < 250 {
-            let open = given[given.len() - WINDOW..].to_vec();
-            // The second half is acknowledged while the answer to the first is under way.
+        let first = inbox.open(address(), ONE);
+        let mut delivered = store.serve(&mut inbox, first);
+        while delivered.len() < 250 {
+            let open = delivered[delivered.len() - WINDOW..].to_vec();
+            // The second half is acknowledged while the load after the first half is under way.
             let mut fetches = inbox.discarded(&open[..WINDOW / 2]);
             let fetch = fetches.pop().expect("there is room for more");
-            assert!(fetches.is_empty() && inbox.discarded(&open[WINDOW / 2..]).is_empty(), "one question at a time");
-            given.extend(shelf.serve(&mut inbox, Some(fetch)));
+            assert!(fetches.is_empty() && inbox.discarded(&open[WINDOW / 2..]).is_empty(), "one load at a time");
+            delivered.extend(store.serve(&mut inbox, Some(fetch)));
         }
-        assert_eq!(given, shelf.0);
+        assert_eq!(delivered, store.0);
     }
 
     #[test]
-    fn letters_come_in_order_within_a_window_and_nothing_remains() {
-        let (mut inbox, mut shelf) = (Inbox::default(), Shelf((1..=250).collect()));
-        let fetch = inbox.call(address(), ONE);
-        let mut given = shelf.serve(&mut inbox, fetch);
-        assert_eq!(given, (1..=100).collect::<Vec<_>>());
+    fn messages_come_in_order_within_a_window_and_nothing_remains() {
+        let (mut inbox, mut store) = (Inbox::default(), FakeStore((1..=250).collect()));
+        let fetch = inbox.open(address(), ONE);
+        let mut delivered = store.serve(&mut inbox, fetch);
+        assert_eq!(delivered, (1..=100).collect::<Vec<_>>());
         let mut acknowledged = 0;
-        while acknowledged < given.len() {
-            let ids = inbox.given_to(ONE, &given[acknowledged..acknowledged + 25]);
-            assert_eq!((ids.len(), inbox.given_to(TWO, &ids).len()), (25, 0), "they are nobody else's");
+        while acknowledged < delivered.len() {
+            let ids = inbox.delivered_to(ONE, &delivered[acknowledged..acknowledged + 25]);
+            assert_eq!((ids.len(), inbox.delivered_to(TWO, &ids).len()), (25, 0), "they belong to no other client");
             acknowledged += 25;
-            shelf.0.retain(|id| !ids.contains(id));
+            store.0.retain(|id| !ids.contains(id));
             for fetch in inbox.discarded(&ids) {
-                given.extend(shelf.serve(&mut inbox, Some(fetch)));
+                delivered.extend(store.serve(&mut inbox, Some(fetch)));
             }
-            assert!(given.len() - acknowledged <= WINDOW);
+            assert!(delivered.len() - acknowledged <= WINDOW);
         }
-        assert_eq!(given, (1..=250).collect::<Vec<_>>());
-        assert!(inbox.boxes.is_empty() && inbox.letters.is_empty());
+        assert_eq!(delivered, (1..=250).collect::<Vec<_>>());
+        assert!(inbox.windows.is_empty() && inbox.addresses.is_empty());
     }
 
     #[test]
     fn a_new_owner_begins_anew_and_an_old_one_can_acknowledge_nothing() {
-        let (mut inbox, shelf) = (Inbox::default(), Shelf(vec![1, 2, 3]));
-        let fetch = inbox.call(address(), ONE);
-        assert_eq!(shelf.serve(&mut inbox, fetch), [1, 2, 3]);
-        let fetch = inbox.call(address(), TWO);
-        assert_eq!(shelf.serve(&mut inbox, fetch), [1, 2, 3]);
-        assert_eq!((inbox.given_to(ONE, &[1]), inbox.given_to(TWO, &[1])), (vec![], vec![1]));
+        let (mut inbox, store) = (Inbox::default(), FakeStore(vec![1, 2, 3]));
+        let fetch = inbox.open(address(), ONE);
+        assert_eq!(store.serve(&mut inbox, fetch), [1, 2, 3]);
+        let fetch = inbox.open(address(), TWO);
+        assert_eq!(store.serve(&mut inbox, fetch), [1, 2, 3]);
+        assert_eq!((inbox.delivered_to(ONE, &[1]), inbox.delivered_to(TWO, &[1])), (vec![], vec![1]));
         inbox.close(&address());
-        assert!(inbox.boxes.is_empty() && inbox.letters.is_empty());
+        assert!(inbox.windows.is_empty() && inbox.addresses.is_empty());
     }
 
     #[test]
-    fn a_letter_that_comes_during_a_question_is_asked_for_afterwards() {
-        let (mut inbox, mut shelf) = (Inbox::default(), Shelf(vec![1]));
-        let fetch = inbox.call(address(), ONE).expect("it asks");
-        let answer = shelf.answer(&fetch);
-        shelf.0.push(2);
-        assert_eq!(inbox.call(address(), ONE), None, "one question at a time");
-        let (given, fetch) = inbox.take(&address(), answer, 0);
-        assert_eq!(given.len(), 1);
-        assert_eq!(shelf.serve(&mut inbox, fetch), [2]);
+    fn a_message_that_comes_during_a_load_is_loaded_afterwards() {
+        let (mut inbox, mut store) = (Inbox::default(), FakeStore(vec![1]));
+        let fetch = inbox.open(address(), ONE).expect("the inbox loads");
+        let loaded = store.load(&fetch);
+        store.0.push(2);
+        assert_eq!(inbox.open(address(), ONE), None, "one load at a time");
+        let (delivered, fetch) = inbox.handle_loaded(&address(), loaded, 0);
+        assert_eq!(delivered.len(), 1);
+        assert_eq!(store.serve(&mut inbox, fetch), [2]);
     }
 
     #[test]
-    fn what_could_not_be_had_is_asked_for_again() {
+    fn a_failed_load_is_repeated() {
         let mut inbox = Inbox::default();
-        let fetch = inbox.call(address(), ONE);
-        assert_eq!(inbox.take::<()>(&address(), None, 500), (vec![], None));
+        let fetch = inbox.open(address(), ONE);
+        assert_eq!(inbox.handle_loaded::<()>(&address(), None, 500), (vec![], None));
         assert_eq!((inbox.next_deadline_ms(), inbox.tick(1_499)), (Some(1_500), vec![]));
         assert_eq!(inbox.tick(1_500), fetch.into_iter().collect::<Vec<_>>());
-        assert_eq!(inbox.take::<()>(&address(), Some(vec![]), 0), (vec![], None));
-        assert!(inbox.boxes.is_empty() && inbox.next_deadline_ms().is_none());
+        assert_eq!(inbox.handle_loaded::<()>(&address(), Some(vec![]), 0), (vec![], None));
+        assert!(inbox.windows.is_empty() && inbox.next_deadline_ms().is_none());
     }
 }

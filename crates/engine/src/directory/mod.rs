@@ -1,42 +1,37 @@
-//! The registry as a node uses it: scopes of names and groups, who is in which channel, messages and calls to names.
+//! The registry as a node uses it: scopes of names and groups, the presence of channels, messages and calls to names.
 //!
-//! Pure: [`DirectoryRequest`]s of clients and of the server API, messages of other nodes and the time go in, [`DirectoryEffect`]s come out.
-//! Presence is a group named by the channel, in a scope of its own.
+//! Pure: [`DirectoryRequest`]s of clients and of the server API, messages of other nodes and the time go in;
+//! [`DirectoryEffect`]s come out. Presence is a group named by the channel, in a scope of its own.
 
 mod answer;
-mod answered;
-mod ask;
 mod calls;
+mod effect;
 mod inbox;
 mod nodes;
 mod presence;
+mod register_all;
 mod remote;
+mod reply;
 mod request;
 mod scope;
 mod size;
-mod take;
 mod walk;
 mod watch;
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use touchline_protocol::data::is_plain_text;
 use touchline_protocol::{Error, encode};
-use touchline_registry::{
-    Classify, Counters, EntryChange, Output, OwnerId, RegisterRefusal, Registered, RegistryEvent, Replica, Settings,
-    Timing,
-};
+use touchline_registry::{Classify, Counters, Output, OwnerId, RegisterRefusal, Registered, Replica, Settings, Timing};
 
-use crate::duration::millis;
 pub use answer::{numbered, push as message_push};
-pub use answered::DirectoryReply;
-use answered::Listed;
-pub use ask::{
+use calls::{CallError, Caller, Calls, Done, Reply};
+pub use effect::{
     DirectoryEffect, DirectoryRequest, Listing, Registration, Requester, Target, client_from_text, client_text,
 };
-use calls::{CallError, Caller, Calls, Done, Reply};
-use inbox::{Address, Fetch, Inbox};
+use inbox::{Inbox, inbox_change};
+pub use reply::DirectoryReply;
+use reply::Listed;
 pub use request::{METHODS, read};
 pub(crate) use request::{has_control, permit};
 pub use scope::{ConflictPolicy, ScopeId, ScopeOptions, Scopes};
@@ -46,22 +41,22 @@ pub use watch::WatchPosition;
 
 use crate::work::Work;
 
-/// The scope of presence. No scope of the configuration can be called so, and [`Scopes::find`] never finds it.
+/// The scope of presence. A scope of the configuration cannot have this name, and [`Scopes::find`] never finds it.
 const PRESENCE: &str = "$presence";
 
-/// Room for acts that is kept for the next ones.
-const SPARE_ACTS: usize = 4_096;
+/// Effects for which the directory keeps memory between two batches, at most.
+const SPARE_EFFECTS: usize = 4_096;
 
-/// What a scope has counted since the node started, and what it holds.
+/// The metrics of a scope: counters since the node started, and its present size.
 #[derive(Debug, Clone)]
 pub struct ScopeMetrics {
-    /// The scope.
+    /// The scope's name.
     pub scope: Arc<str>,
     /// Names with an owner, on all nodes.
     pub names: u64,
     /// Memberships, on all nodes.
     pub members: u64,
-    /// What happened.
+    /// Counters since the node started.
     pub counters: Counters,
 }
 
@@ -69,30 +64,30 @@ struct Scope {
     name: Arc<str>,
     options: ScopeOptions,
     replica: Replica,
-    /// What those who may watch the scope have not seen perhaps.
+    /// The recent changes, for clients that watch the scope; `None` = clients may not watch it.
     watch: Option<Watch>,
 }
 
-/// A node's part of the registry. `A` is whoever waits for an answer.
+/// A node's part of the registry. `A` identifies the requester that waits for a reply.
 pub struct Directory<A> {
     node: Arc<str>,
     /// The scopes of the configuration, then presence.
     scopes: Vec<Scope>,
     calls: Calls<A>,
     inbox: Inbox,
-    acts: Vec<DirectoryEffect<A>>,
+    effects: Vec<DirectoryEffect<A>>,
     is_clustered: bool,
-    /// The host looks at its connections.
+    /// The host is checking its connections ([`DirectoryEffect::Probe`]).
     is_probing: bool,
     /// Bytes that one message to another node may have.
     message_max: usize,
-    /// The latest time that it was told, Unix milliseconds.
+    /// The time of the latest call, Unix milliseconds.
     now_ms: u64,
 }
 
 impl<A> Directory<A> {
-    /// A directory that knows nobody. `node`: its name, or id, other than all other nodes'. `birth`: random, new in
-    /// every life.
+    /// An empty directory. `node`: the node's id, unique in the cluster. `birth`: random, another one in each
+    /// incarnation of the node.
     pub fn new(
         node: &str,
         scopes: &[ScopeOptions],
@@ -103,7 +98,7 @@ impl<A> Directory<A> {
     ) -> Self {
         let presence = ScopeOptions {
             name: PRESENCE.into(),
-            // What sessions ask for has been checked against limits of its own.
+            // The sessions have checked their requests against the channels' own limits.
             name_max_length: usize::from(u16::MAX),
             meta_max_size: usize::MAX,
             client_entries_limit: usize::MAX,
@@ -123,7 +118,7 @@ impl<A> Directory<A> {
             scopes,
             calls,
             inbox,
-            acts: Vec::new(),
+            effects: Vec::new(),
             is_clustered,
             is_probing: false,
             message_max: usize::MAX,
@@ -131,7 +126,7 @@ impl<A> Directory<A> {
         }
     }
 
-    /// What sessions see of the scopes.
+    /// The scopes as sessions see them.
     pub fn scopes(&self) -> Scopes {
         Scopes(self.scopes.iter().map(|scope| (scope.options.clone(), scope.replica.view())).collect())
     }
@@ -141,7 +136,7 @@ impl<A> Directory<A> {
         self.scopes.iter().map(|scope| &scope.name)
     }
 
-    /// What each scope has counted.
+    /// The metrics of each scope.
     pub fn figures(&self) -> impl Iterator<Item = ScopeMetrics> {
         self.scopes.iter().map(|scope| {
             let view = scope.replica.view();
@@ -150,69 +145,70 @@ impl<A> Directory<A> {
         })
     }
 
-    /// Calls that wait for an answer.
+    /// Number of calls that wait for a reply.
     pub fn calls_waiting(&self) -> usize {
         self.calls.len()
     }
 
-    /// Carries an order out, or answers; but not what [`Scopes::answer`] does. Without an asker nobody is answered.
-    pub fn ask(&mut self, who: &Requester, ask: DirectoryRequest, asker: Option<A>, now_ms: u64) {
-        if ask.is_walk() {
-            let mut walk = self.begin(who.clone(), ask, asker, now_ms);
+    /// Executes a request and replies to it; but not the requests that [`Scopes::answer`] replies to. Without an
+    /// `asker` there is no reply.
+    pub fn ask(&mut self, requester: &Requester, request: DirectoryRequest, asker: Option<A>, now_ms: u64) {
+        if request.is_walk() {
+            let mut walk = self.begin(requester.clone(), request, asker, now_ms);
             while let Some(begun) = walk {
                 walk = self.step(begun, now_ms);
             }
             return;
         }
         self.now_ms = now_ms;
-        if let Err(error) = self.can_be_told(&ask) {
-            return self.acts.extend(asker.map(|asker| DirectoryEffect::Answer(asker, Err(error))));
+        if let Err(error) = self.reply_fits(&request) {
+            return self.effects.extend(asker.map(|asker| DirectoryEffect::Answer(asker, Err(error))));
         }
-        let answer = match ask {
-            DirectoryRequest::Send { target, data, store_for_ms: 0 } => self.send(who, &target, &data),
+        let reply = match request {
+            DirectoryRequest::Send { target, data, store_for_ms: 0 } => self.send(requester, &target, &data),
             DirectoryRequest::Send { target, data, store_for_ms } => {
-                return self.post(who, &target, &data, now_ms, store_for_ms, asker);
+                return self.store_message(requester, &target, &data, now_ms, store_for_ms, asker);
             }
             DirectoryRequest::Acknowledge { ids } => {
-                let ids = self.inbox.given_to(who.owner, &ids);
+                let ids = self.inbox.delivered_to(requester.owner, &ids);
                 if !ids.is_empty() {
-                    return self.acts.push(DirectoryEffect::DiscardMessages { ids, asker });
+                    return self.effects.push(DirectoryEffect::DiscardMessages { ids, asker });
                 }
                 Ok(answer::empty())
             }
             DirectoryRequest::Call { target, data, timeout_ms } => {
-                return self.call(who, &target, &data, timeout_ms, asker, now_ms);
+                return self.call(requester, &target, &data, timeout_ms, asker, now_ms);
             }
             DirectoryRequest::Reply { call, outcome } => {
-                self.take_reply(who.owner, call, outcome.map_err(CallError::Theirs))
+                self.handle_reply(requester.owner, call, outcome.map_err(CallError::Client))
             }
             DirectoryRequest::Close => {
-                self.close(who.owner);
+                self.close(requester.owner);
                 Ok(answer::empty())
             }
             DirectoryRequest::Enter { channel, info, is_shown, is_announced } => {
-                self.enter(who.owner, &channel, (&info, is_shown, is_announced), now_ms);
+                self.enter(requester.owner, &channel, (&info, is_shown, is_announced), now_ms);
                 Ok(answer::empty())
             }
             DirectoryRequest::Exit { channel } => {
-                let _ = self.presence().leave(who.owner, &channel);
+                let _ = self.presence().leave(requester.owner, &channel);
                 Ok(answer::empty())
             }
             DirectoryRequest::PresenceStats { channel } => Ok(self.presence_stats_of(&channel)),
             DirectoryRequest::Changes { scope, position } => {
                 let changes = self.scope(scope).and_then(|scope| scope.watch.as_ref().ok_or(Error::NOT_AVAILABLE));
-                let answer = changes.map(|watch| watch.since(position.as_ref()));
-                return self.acts.extend(asker.map(|asker| DirectoryEffect::Answer(asker, answer)));
+                let reply = changes.map(|watch| watch.since(position.as_ref()));
+                return self.effects.extend(asker.map(|asker| DirectoryEffect::Answer(asker, reply)));
             }
-            ask => self.ask_scope(who, ask, now_ms),
+            request => self.execute_in_scope(requester, request, now_ms),
         };
         self.collect();
         if let Some(asker) = asker {
-            self.acts.push(DirectoryEffect::Answer(asker, answer.map(DirectoryReply::from)));
+            self.effects.push(DirectoryEffect::Answer(asker, reply.map(DirectoryReply::from)));
         }
     }
 
-    /// A message of another node's part of a scope.
+    /// Handles a message of another node's part of a scope.
     pub fn receive(&mut self, scope: &str, message: &[u8], now_ms: u64) {
         self.now_ms = now_ms;
         if let Some(scope) = self.scopes.iter_mut().find(|known| &*known.name == scope) {
@@ -221,20 +217,22 @@ impl<A> Directory<A> {
         self.collect();
     }
 
-    /// Sends what waits. Call it after each batch of asks.
+    /// Sends what is queued for other nodes and watchers. Call it after each batch of requests.
     pub fn flush(&mut self) {
         if self.is_clustered {
             self.scopes.iter_mut().for_each(|scope| scope.replica.flush());
             self.collect();
         }
-        let Directory { scopes, acts, now_ms, .. } = self;
+        let Directory { scopes, effects, now_ms, .. } = self;
         for Scope { name, watch, .. } in scopes {
-            let news = watch.as_mut().and_then(|watch| watch.flush(*now_ms));
-            acts.extend(news.map(|news| DirectoryEffect::PublishChanges(format!("$registry:{name}").into(), news)));
+            let update = watch.as_mut().and_then(|watch| watch.flush(*now_ms));
+            effects.extend(
+                update.map(|update| DirectoryEffect::PublishChanges(format!("$registry:{name}").into(), update)),
+            );
         }
     }
 
-    /// Does what time asks for. Call it some ten times a second.
+    /// Handles timeouts and retries. Call it about ten times a second.
     pub fn tick(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
         self.release_spare();
@@ -248,41 +246,16 @@ impl<A> Directory<A> {
         self.collect();
     }
 
-    /// Gives memory back that only a mass change needed.
+    /// Frees memory that only a mass change needed.
     fn release_spare(&mut self) {
         self.scopes.iter_mut().for_each(|scope| scope.replica.release_spare());
-        if self.acts.is_empty() && self.acts.capacity() > SPARE_ACTS {
-            self.acts = Vec::new();
+        if self.effects.is_empty() && self.effects.capacity() > SPARE_EFFECTS {
+            self.effects = Vec::new();
         }
     }
 
-    /// There is a letter for a name: a client of this node may have it.
-    pub fn mail(&mut self, scope: &str, name: &str) {
-        let Some(index) = self.scopes.iter().position(|known| &*known.name == scope) else { return };
-        if let Some(entry) = self.scopes[index].replica.lookup(name).filter(|entry| *entry.node() == self.node) {
-            let fetch = self.inbox.call((ScopeId(index as u16), name.into()), entry.owner());
-            self.fetch(fetch);
-        }
-    }
-
-    /// Letters to a name, as the store has them; none = it can't say now.
-    pub fn deliver(&mut self, scope: &str, name: &str, letters: Option<Vec<(u64, Bytes)>>, now_ms: u64) {
-        let Some(index) = self.scopes.iter().position(|known| &*known.name == scope) else { return };
-        let address = (ScopeId(index as u16), name.into());
-        let (given, fetch) = self.inbox.take(&address, letters, now_ms);
-        let push =
-            |(owner, id, letter): (OwnerId, u64, Bytes)| DirectoryEffect::Push(owner, answer::letter(id, &letter));
-        self.acts.extend(given.into_iter().map(push));
-        self.fetch(fetch);
-    }
-
-    /// Some letters have arrived, and the store has thrown them away.
-    pub fn discarded(&mut self, ids: &[u64]) {
-        let fetches = self.inbox.discarded(ids);
-        self.fetch(fetches);
-    }
-
-    /// When there is something to do, if nothing else happens.
+    /// The next time at which [`Directory::tick`] or [`Directory::flush`] has something to do, Unix milliseconds;
+    /// `None` = never.
     pub fn next_deadline_ms(&self) -> Option<u64> {
         let watches = self.scopes.iter().filter_map(|scope| scope.watch.as_ref()?.next_deadline_ms());
         self.calls.next_deadline_ms().into_iter().chain(self.inbox.next_deadline_ms()).chain(watches).min()
@@ -296,9 +269,9 @@ impl<A> Directory<A> {
         }
     }
 
-    /// What is to be done, in order.
+    /// Takes the effects to carry out, in order.
     pub fn acts(&mut self) -> std::vec::Drain<'_, DirectoryEffect<A>> {
-        self.acts.drain(..)
+        self.effects.drain(..)
     }
 
     fn presence(&mut self) -> &mut Replica {
@@ -310,15 +283,20 @@ impl<A> Directory<A> {
         self.scopes.get_mut(usize::from(id.0)).ok_or(Error::NO_SUCH_SCOPE)
     }
 
-    fn ask_scope(&mut self, who: &Requester, ask: DirectoryRequest, now_ms: u64) -> Result<Vec<u8>, Error> {
-        let owner = who.owner;
-        match ask {
+    fn execute_in_scope(
+        &mut self,
+        requester: &Requester,
+        request: DirectoryRequest,
+        now_ms: u64,
+    ) -> Result<Vec<u8>, Error> {
+        let owner = requester.owner;
+        match request {
             DirectoryRequest::Register { scope, name, meta, take_over } => {
-                let registered = self.register(who, (scope, &name), &meta, take_over, now_ms)?;
+                let registered = self.register(requester, (scope, &name), &meta, take_over, now_ms)?;
                 let (Registered::New(entry) | Registered::Updated(entry)) = registered;
                 Ok(answer::entry(&entry))
             }
-            DirectoryRequest::Take(claims) => self.take(owner, &claims, now_ms),
+            DirectoryRequest::Take(registrations) => self.register_all(owner, &registrations, now_ms),
             DirectoryRequest::Unregister { scope, name } => {
                 self.scope(scope)?.replica.unregister(owner, &name).map_err(refusal).map(|()| answer::empty())
             }
@@ -334,7 +312,7 @@ impl<A> Directory<A> {
                 self.scope(scope)?.replica.leave(owner, &group).map_err(refusal).map(|()| answer::empty())
             }
             DirectoryRequest::Member { scope, group, client } => {
-                let client = client.or((!who.is_backend).then_some(owner)).ok_or(Error::BAD_REQUEST)?;
+                let client = client.or((!requester.is_backend).then_some(owner)).ok_or(Error::BAD_REQUEST)?;
                 self.scope(scope)?
                     .replica
                     .member(client, &group)
@@ -346,11 +324,11 @@ impl<A> Directory<A> {
         }
     }
 
-    /// An owner is gone: all that it held, the calls that it made, and the calls that wait for it.
+    /// An owner is gone: removes its entries, the calls that it made, and the calls that wait for its reply.
     fn close(&mut self, owner: OwnerId) {
         self.scopes.iter_mut().for_each(|scope| scope.replica.close(owner));
         for (node, calls) in self.calls.caller_gone(owner) {
-            self.acts.extend(
+            self.effects.extend(
                 calls
                     .chunks(remote::CLIENTS_MAX)
                     .map(|calls| DirectoryEffect::Node(Arc::clone(&node), remote::gone(calls))),
@@ -360,12 +338,12 @@ impl<A> Directory<A> {
         self.finish_all(done);
     }
 
-    /// Sends to a name.
-    fn send(&mut self, who: &Requester, target: &Target, data: &Bytes) -> Result<Vec<u8>, Error> {
+    /// Sends a message to a name.
+    fn send(&mut self, requester: &Requester, target: &Target, data: &Bytes) -> Result<Vec<u8>, Error> {
         let entry = self.resolve(target)?;
-        let message = answer::message(who, &target.key, data);
+        let message = answer::message(requester, &target.key, data);
         self.fits(message.len())?;
-        self.acts.push(if *entry.node() == self.node {
+        self.effects.push(if *entry.node() == self.node {
             DirectoryEffect::Push(entry.owner(), message)
         } else {
             DirectoryEffect::Node(Arc::clone(entry.node()), remote::send(&[entry.owner()], &message))
@@ -373,83 +351,53 @@ impl<A> Directory<A> {
         Ok(answer::sent(1))
     }
 
-    /// Has a letter kept for a name, whoever has it now.
-    fn post(
+    /// Checks whether so many more calls of a scope may wait. Returns how long they may wait, milliseconds.
+    fn check_call(
         &mut self,
-        who: &Requester,
+        requester: &Requester,
         target: &Target,
-        data: &Bytes,
-        now_ms: u64,
-        store_for_ms: u64,
-        asker: Option<A>,
-    ) {
-        let act = self.scope(target.scope).and_then(|Scope { name: scope, options, .. }| match () {
-            () if target.is_group || target.key.len() > options.name_max_length || !is_plain_text(&target.key) => {
-                Err(Error::BAD_REQUEST)
-            }
-            () if options.inbox_size == 0 => Err(Error::NOT_AVAILABLE),
-            () => Ok((
-                Arc::clone(scope),
-                now_ms.saturating_add(store_for_ms.min(millis(options.inbox_ttl_max))),
-                options.inbox_size,
-            )),
-        });
-        let message = answer::letter_of(who, &target.key, data, now_ms);
-        match (act, asker) {
-            (Ok((scope, expires_ms, most)), asker) => {
-                self.acts.push(DirectoryEffect::StoreMessage {
-                    scope,
-                    name: target.key.clone(),
-                    message,
-                    expires_ms,
-                    most,
-                    asker,
-                });
-            }
-            (Err(error), Some(asker)) => self.acts.push(DirectoryEffect::Answer(asker, Err(error))),
-            (Err(_), None) => {}
-        }
-    }
-
-    fn fetch(&mut self, fetches: impl IntoIterator<Item = Fetch>) {
-        for Fetch { address: (scope, name), behind, limit } in fetches {
-            let Some(Scope { name: scope, .. }) = self.scopes.get(usize::from(scope.0)) else { continue };
-            self.acts.push(DirectoryEffect::LoadMessages { scope: Arc::clone(scope), name, behind, limit });
-        }
-    }
-
-    /// Whether so many more calls of a scope may wait: the time that they may wait, milliseconds.
-    fn may_call(&mut self, who: &Requester, target: &Target, calls: usize, timeout_ms: u64) -> Result<u64, Error> {
-        let (waiting, own) = (self.calls.len(), if who.is_backend { 0 } else { self.calls.of_caller(who.owner) });
+        calls: usize,
+        timeout_ms: u64,
+    ) -> Result<u64, Error> {
+        let (waiting, own) =
+            (self.calls.len(), if requester.is_backend { 0 } else { self.calls.of_caller(requester.owner) });
         let options = &self.scope(target.scope)?.options;
         let fits = waiting + calls <= options.calls_limit
             && calls <= options.call_members_limit.max(1)
-            && (who.is_backend || own + calls <= options.client_calls_limit);
+            && (requester.is_backend || own + calls <= options.client_calls_limit);
         fits.then_some(timeout_ms.min(options.call_timeout_max.as_millis() as u64)).ok_or(Error::TOO_MANY_CALLS)
     }
 
     /// Calls a name.
-    fn call(&mut self, who: &Requester, target: &Target, data: &Bytes, timeout_ms: u64, asker: Option<A>, now_ms: u64) {
+    fn call(
+        &mut self,
+        requester: &Requester,
+        target: &Target,
+        data: &Bytes,
+        timeout_ms: u64,
+        asker: Option<A>,
+        now_ms: u64,
+    ) {
         let Some(asker) = asker else { return };
-        let message = answer::message(who, &target.key, data);
+        let message = answer::message(requester, &target.key, data);
         let resolved = self.fits(message.len()).and_then(|()| self.resolve(target));
-        let checked = resolved.and_then(|entry| Ok((self.may_call(who, target, 1, timeout_ms)?, entry)));
+        let checked = resolved.and_then(|entry| Ok((self.check_call(requester, target, 1, timeout_ms)?, entry)));
         let (timeout_ms, entry) = match checked {
             Ok(checked) => checked,
-            Err(error) => return self.acts.push(DirectoryEffect::Answer(asker, Err(error))),
+            Err(error) => return self.effects.push(DirectoryEffect::Answer(asker, Err(error))),
         };
         let is_here = *entry.node() == self.node;
         let node = (!is_here).then(|| Arc::clone(entry.node()));
-        let (by, until_ms) = ((!who.is_backend).then_some(who.owner), now_ms.saturating_add(timeout_ms));
+        let (by, until_ms) = ((!requester.is_backend).then_some(requester.owner), now_ms.saturating_add(timeout_ms));
         let call = self.calls.open(Caller::Here(asker), by, entry.owner(), node, until_ms);
-        self.acts.push(if is_here {
+        self.effects.push(if is_here {
             DirectoryEffect::Call(entry.owner(), call, message.into())
         } else {
             DirectoryEffect::Node(Arc::clone(entry.node()), remote::call(&[entry.owner()], call, timeout_ms, &message))
         });
     }
 
-    fn take_reply(&mut self, callee: OwnerId, call: u64, reply: Reply) -> Result<Vec<u8>, Error> {
+    fn handle_reply(&mut self, callee: OwnerId, call: u64, reply: Reply) -> Result<Vec<u8>, Error> {
         if !self.calls.is_awaited(call, callee) {
             return Err(Error::NO_SUCH_CALL);
         }
@@ -460,63 +408,63 @@ impl<A> Directory<A> {
 
     fn finish_all(&mut self, done: impl IntoIterator<Item = Done<A>>) {
         for done in done {
-            self.acts.push(match done {
+            self.effects.push(match done {
                 Done::One(asker, reply) => {
                     DirectoryEffect::Answer(asker, answer::reply(reply).map(DirectoryReply::from))
                 }
-                Done::All(asker, answers) => {
+                Done::All(asker, replies) => {
                     let size = |reply: &Reply| reply.as_ref().map_or(0, Bytes::len);
-                    let bytes = answers.iter().map(|(_, reply)| size(reply)).sum();
-                    let work = Work { items: answers.len(), copies: answers.len(), bytes };
-                    DirectoryEffect::Answer(asker, Ok(DirectoryReply::list(Listed::Replies(answers), work)))
+                    let bytes = replies.iter().map(|(_, reply)| size(reply)).sum();
+                    let work = Work { items: replies.len(), copies: replies.len(), bytes };
+                    DirectoryEffect::Answer(asker, Ok(DirectoryReply::list(Listed::Replies(replies), work)))
                 }
-                Done::Node(node, call, reply) => DirectoryEffect::Node(node, remote::answer(call, &reply)),
+                Done::Node(node, call, reply) => DirectoryEffect::Node(node, remote::reply(call, &reply)),
             });
         }
     }
 
-    /// Turns what the replicas want into acts.
+    /// Turns the outputs of the replicas into effects.
     fn collect(&mut self) {
         let last = self.scopes.len() - 1;
-        let (mut nodes_gone, mut moved, mut is_asked) = (Vec::new(), Vec::new(), false);
-        let Directory { scopes, acts, is_clustered, node: me, .. } = self;
+        let (mut nodes_gone, mut inbox_changes, mut is_probe_requested) = (Vec::new(), Vec::new(), false);
+        let Directory { scopes, effects, is_clustered, node: me, .. } = self;
         for (index, scope) in scopes.iter_mut().enumerate() {
             let Scope { name, options, replica, watch } = scope;
             for output in replica.outputs() {
                 match output {
                     Output::Send { to, message } if *is_clustered => {
-                        acts.push(DirectoryEffect::Link { scope: Arc::clone(name), to, message })
+                        effects.push(DirectoryEffect::Link { scope: Arc::clone(name), to, message })
                     }
                     Output::Send { .. } | Output::Resolve { .. } => {}
-                    Output::Event(event) if index == last => acts.extend(presence::announce(&event)),
+                    Output::Event(event) if index == last => effects.extend(presence::announce(&event)),
                     Output::Event(event) => {
                         if options.inbox_size > 0 {
-                            moved.extend(mailbox(ScopeId(index as u16), &event, me));
+                            inbox_changes.extend(inbox_change(ScopeId(index as u16), &event, me));
                         }
                         if let Some(watch) = watch {
                             watch.note(event);
                         }
                     }
                     Output::Lost { lost, winner, reason } => {
-                        acts.push(DirectoryEffect::Push(lost.owner(), answer::lost(name, &lost, &winner, reason)));
-                        acts.extend(options.disconnect_losers.then(|| DirectoryEffect::Disconnect(lost.owner())));
+                        effects.push(DirectoryEffect::Push(lost.owner(), answer::lost(name, &lost, &winner, reason)));
+                        effects.extend(options.disconnect_losers.then(|| DirectoryEffect::Disconnect(lost.owner())));
                     }
                     Output::Node { node, is_up } if index == last && !is_up => nodes_gone.push(node),
                     Output::Node { .. } => {}
-                    Output::Probe => is_asked = true,
+                    Output::Probe => is_probe_requested = true,
                     Output::Differs { node } => {
-                        acts.push(DirectoryEffect::OptionsDiffer { scope: Arc::clone(name), node })
+                        effects.push(DirectoryEffect::OptionsDiffer { scope: Arc::clone(name), node })
                     }
                 }
             }
         }
-        if is_asked {
+        if is_probe_requested {
             self.probe();
         }
-        for (address, owner) in moved {
+        for (address, owner) in inbox_changes {
             match owner {
                 Some(owner) => {
-                    let fetch = self.inbox.call(address, owner);
+                    let fetch = self.inbox.open(address, owner);
                     self.fetch(fetch);
                 }
                 None => self.inbox.close(&address),
@@ -526,16 +474,6 @@ impl<A> Directory<A> {
             let done = self.calls.node_gone(&node);
             self.finish_all(done);
         }
-    }
-}
-
-/// The name whose letters come here now, to this client, or don't any more.
-fn mailbox(scope: ScopeId, event: &RegistryEvent, me: &Arc<str>) -> Option<(Address, Option<OwnerId>)> {
-    let address = || (scope, Box::from(event.entry.key()));
-    match event.change {
-        EntryChange::Registered => Some((address(), (event.entry.node() == me).then(|| event.entry.owner()))),
-        EntryChange::Unregistered => Some((address(), None)),
-        _ => None,
     }
 }
 
@@ -549,17 +487,17 @@ fn refusal(refusal: RegisterRefusal) -> Error {
     }
 }
 
-/// Reads the text of a stamp and revision, as lookups show it.
+/// Reads the text of a stamp and revision, as lookups show it; `None` = it is not valid.
 pub(crate) fn version_from_text(text: &str) -> Option<(touchline_registry::Stamp, u32)> {
     let (stamp, revision) = text.split_once('.')?;
     Some((touchline_registry::Stamp(stamp.parse().ok()?), revision.parse().ok()?))
 }
 
-/// JSON of an error that travels inside an answer.
+/// JSON of an error that is part of a reply.
 fn error_json(out: &mut Vec<u8>, error: &CallError) {
     match error {
-        CallError::Ours(error) => encode::error(out, error),
-        CallError::Theirs(json) => out.extend_from_slice(json),
+        CallError::Server(error) => encode::error(out, error),
+        CallError::Client(json) => out.extend_from_slice(json),
     }
 }
 
@@ -569,16 +507,16 @@ mod tests {
     use touchline_registry::Timing;
 
     #[test]
-    fn the_room_of_a_mass_change_is_given_back_once_all_is_carried_out() {
+    fn the_memory_of_a_mass_change_is_freed_once_all_effects_are_taken() {
         let mut directory = Directory::<()>::new("here", &[], &Timing::default(), 7, false, 1_000);
-        for (room, is_kept) in [(1, true), (SPARE_ACTS, true), (SPARE_ACTS + 1, false)] {
-            directory.acts = Vec::with_capacity(room);
-            directory.acts.push(DirectoryEffect::Disconnect(OwnerId([1; 16])));
+        for (room, is_kept) in [(1, true), (SPARE_EFFECTS, true), (SPARE_EFFECTS + 1, false)] {
+            directory.effects = Vec::with_capacity(room);
+            directory.effects.push(DirectoryEffect::Disconnect(OwnerId([1; 16])));
             directory.release_spare();
-            assert_eq!(directory.acts.capacity(), room, "what waits is kept");
+            assert_eq!(directory.effects.capacity(), room, "effects that wait are kept");
             assert_eq!(directory.acts().count(), 1);
             directory.release_spare();
-            assert_eq!(directory.acts.capacity(), if is_kept { room } else { 0 });
+            assert_eq!(directory.effects.capacity(), if is_kept { room } else { 0 });
         }
     }
 }

@@ -1,17 +1,17 @@
-//! The other nodes of the registry: which are there, which may be dead, and whether this node knows what they have.
+//! The other nodes of the registry: which are up, which may be dead, and whether this node has their entries.
 
 use std::sync::Arc;
 
 use touchline_protocol::Error;
 use touchline_registry::{Entry, OwnerId, RegisterRefusal, Registered};
 
-use super::ask::{DirectoryEffect, Requester};
+use super::effect::{DirectoryEffect, Requester};
 use super::scope::fits;
 use super::{Directory, ScopeId, Target, refusal};
 
 impl<A> Directory<A> {
-    /// Notices whether this node stood still. Call it after each wait, before anything that came meanwhile is carried
-    /// out.
+    /// Notices whether this node was suspended. Call it after each wait, before the requests and messages that came
+    /// meanwhile.
     pub fn wake(&mut self, now_ms: u64) {
         if self.is_clustered {
             self.scopes.iter_mut().for_each(|scope| scope.replica.wake(now_ms));
@@ -19,34 +19,34 @@ impl<A> Directory<A> {
         }
     }
 
-    /// The clock that tells the time here was set ahead while the node went on: nothing is late for that.
+    /// The node's clock was set ahead by this many milliseconds: deadlines move by as much.
     pub fn clock_set(&mut self, by_ms: u64) {
         self.scopes.iter_mut().for_each(|scope| scope.replica.clock_set(by_ms));
     }
 
-    /// This node takes part in the cluster from now on: before, nobody could be heard.
+    /// This node takes part in the cluster from now on: before, it could not receive messages of other nodes.
     pub fn joined(&mut self, now_ms: u64) {
         self.scopes.iter_mut().for_each(|scope| scope.replica.joined(now_ms));
     }
 
-    /// Other nodes whose entries are here.
+    /// Number of other nodes whose entries this node has.
     pub fn peers(&self) -> usize {
         self.peer_ids().count()
     }
 
-    /// Their ids.
+    /// Ids of the other nodes whose entries this node has.
     pub fn peer_ids(&self) -> impl Iterator<Item = &Arc<str>> + Clone {
         self.scopes.last().into_iter().flat_map(|presence| presence.replica.nodes().map(|(id, _)| id))
     }
 
-    /// Whether the entries of all these nodes are here, in all scopes.
+    /// Whether this node has the entries of all these nodes, in all scopes.
     pub fn is_settled(&self, nodes: &[Arc<str>]) -> bool {
         self.scopes.iter().all(|scope| scope.replica.is_settled())
             && nodes.iter().all(|node| self.peer_ids().any(|known| known == node))
     }
 
-    /// A node may be dead, or is not ([`touchline_registry::Replica::suspect`]). Messages and calls to its names are
-    /// refused at once (4006).
+    /// A node may be dead (`is_suspected`), or lives again ([`touchline_registry::Replica::suspect`]). Messages and
+    /// calls to its names are refused at once (4006).
     pub fn suspect(&mut self, node: &str, is_suspected: bool, now_ms: u64) {
         self.scopes.iter_mut().for_each(|scope| scope.replica.suspect(node, is_suspected, now_ms));
         self.collect();
@@ -65,36 +65,36 @@ impl<A> Directory<A> {
         self.collect();
     }
 
-    /// Asks the host once for all scopes.
+    /// Requests a probe of the host's connections, once for all scopes.
     pub(super) fn probe(&mut self) {
         if !std::mem::replace(&mut self.is_probing, true) {
-            self.acts.push(DirectoryEffect::Probe);
+            self.effects.push(DirectoryEffect::Probe);
         }
     }
 
-    /// Who has the name that a message or a call is for.
+    /// The entry of the name that a message or a call is for.
     pub(super) fn resolve(&mut self, target: &Target) -> Result<Entry, Error> {
         let replica = &self.scope(target.scope)?.replica;
         let entry = replica.lookup(&target.key).ok_or(Error::NOT_REGISTERED)?;
         if replica.is_suspected(entry.node()) { Err(Error::CALLEE_GONE) } else { Ok(entry) }
     }
 
-    /// Gives a name to an owner. One that is on a node that may be dead goes to its user, who comes back here.
+    /// Registers a name for an owner. A name on a node that may be dead is taken over by its user that connects here.
     pub(super) fn register(
         &mut self,
-        who: &Requester,
+        requester: &Requester,
         (scope, name): (ScopeId, &str),
         meta: &[u8],
         take_over: bool,
         now_ms: u64,
     ) -> Result<Registered, Error> {
         let scope = self.scope(scope)?;
-        let owner: OwnerId = who.owner;
+        let owner: OwnerId = requester.owner;
         match scope.replica.register(owner, name, meta, take_over, now_ms) {
             Err(RegisterRefusal::Taken(entry)) if scope.replica.is_suspected(entry.node()) => {
-                // A name that a pattern gives to one user only can be nobody else's.
-                let is_own = |pattern: &String| pattern.contains("{user}") && fits(pattern, name, &who.user);
-                let take_over = who.is_backend || scope.options.allow_register.iter().any(is_own);
+                // A pattern with `{user}` gives the name to one user only, so its holder is the same user.
+                let is_own = |pattern: &String| pattern.contains("{user}") && fits(pattern, name, &requester.user);
+                let take_over = requester.is_backend || scope.options.allow_register.iter().any(is_own);
                 scope.replica.register(owner, name, meta, take_over, now_ms).map_err(refusal)
             }
             registered => registered.map_err(refusal),

@@ -1,5 +1,5 @@
-//! Presence: who is in a channel. The channel is a group, a subscriber's connection its member, and what others see of
-//! it the metadata.
+//! Presence: the clients in a channel. The channel is a group, a subscriber's connection is its member, and what other
+//! clients see of it is the metadata.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use touchline_protocol::stream::ChannelName;
 use touchline_protocol::{ClientInfo, encode};
 use touchline_registry::{Entry, EntryChange, OwnerId, RegistryEvent};
 
-use super::ask::client_bytes;
+use super::effect::client_bytes;
 use super::{Directory, DirectoryEffect};
 
 const SHOWN: u8 = 1;
@@ -26,7 +26,7 @@ fn meta(info: &ClientInfo, is_shown: bool, is_announced: bool) -> Vec<u8> {
     meta
 }
 
-/// The flags, the user and the JSON of a member; of one that makes no sense, nothing.
+/// The flags, the user and the JSON of a member; all empty if the metadata are not valid.
 fn parts(meta: &[u8]) -> (u8, &[u8], &[u8]) {
     let read = || {
         let (flags, rest) = meta.split_first()?;
@@ -37,7 +37,7 @@ fn parts(meta: &[u8]) -> (u8, &[u8], &[u8]) {
     read().unwrap_or((0, &[], &[]))
 }
 
-/// The user of a member that is shown: what the registry keeps counts of.
+/// The user of a member that is shown, which the registry counts; `None` = the member is not shown.
 pub(super) fn shown_user(meta: &[u8]) -> Option<&[u8]> {
     let (flags, user, _) = parts(meta);
     (flags & SHOWN != 0).then_some(user)
@@ -47,7 +47,8 @@ pub(super) fn is_shown(entry: &Entry) -> bool {
     shown_user(entry.meta()).is_some()
 }
 
-/// `{"presence": {client: info}}` of some members that are shown; fewer than there are say so, with the exact number.
+/// `{"presence": {client: info}}` of some members that are shown. If there are more, the reply says that it is a
+/// sample, with the exact number.
 pub(super) fn write(shown: &[Entry], count: u64) -> Vec<u8> {
     let size = shown.iter().map(|entry| entry.meta().len() + AROUND).sum::<usize>();
     let mut out = Vec::with_capacity(size + AROUND);
@@ -69,7 +70,7 @@ pub(super) fn write(shown: &[Entry], count: u64) -> Vec<u8> {
     out
 }
 
-/// A join or leave push, if the member wants others to be told.
+/// A join or leave push; `None` = the member does not announce itself, or the event is another one.
 pub(super) fn announce<A>(event: &RegistryEvent) -> Option<DirectoryEffect<A>> {
     let kind = match event.change {
         EntryChange::Joined => "join",
@@ -92,8 +93,8 @@ pub(super) fn announce<A>(event: &RegistryEvent) -> Option<DirectoryEffect<A>> {
 }
 
 impl<A> Directory<A> {
-    /// Who cannot be told to other nodes with all that it shows of itself is there with its user and its client id
-    /// only.
+    /// Enters a client into a channel. If its info does not fit into a message to other nodes, presence shows its user
+    /// and its client id only.
     pub(super) fn enter(
         &mut self,
         owner: OwnerId,
@@ -107,7 +108,7 @@ impl<A> Directory<A> {
                 ClientInfo { user: info.user.clone(), client: info.client.clone(), conn_info: None, chan_info: None };
             shown = meta(&bare, is_shown, is_announced);
         }
-        // Its limits are above all that channels allow, so nothing is refused.
+        // The limits of this scope are above all that channels allow, so the join is not refused.
         let _ = self.presence().join(owner, channel, &shown, now_ms);
     }
 
@@ -124,9 +125,9 @@ impl<A> Directory<A> {
 mod tests {
     use super::*;
 
-    /// Another node may be of another version, or broken: what it says of a member that can't be read shows nobody.
+    /// Another node may be of another version, or broken: metadata that cannot be read show no user.
     #[test]
-    fn metadata_that_make_no_sense_are_of_nobody() {
+    fn metadata_that_are_not_valid_show_no_user() {
         let info = ClientInfo { user: "ann".into(), client: "1".into(), conn_info: None, chan_info: None };
         let json = br#"{"user":"ann","client":"1"}"#;
         for (is_shown, is_announced, flags) in [(false, false, 0), (true, false, 1), (false, true, 2), (true, true, 3)]
@@ -134,7 +135,7 @@ mod tests {
             let meta = meta(&info, is_shown, is_announced);
             assert_eq!(parts(&meta), (flags, &b"ann"[..], &json[..]));
             assert_eq!(shown_user(&meta), is_shown.then_some(&b"ann"[..]));
-            // Flags of a later version are passed over.
+            // Flags of a later version are ignored.
             let later = [&[flags | 0x80][..], &meta[1..]].concat();
             assert_eq!(
                 (shown_user(&later), parts(&later).0 & ANNOUNCED != 0),

@@ -1,5 +1,5 @@
-//! What the directories of two nodes say to each other: messages and calls for a client that lives there. JSON, one
-//! object a message.
+//! The messages between the directories of two nodes: messages and calls for a client of the other node. Each is one
+//! JSON object.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use touchline_protocol::encode::{self, Object};
 use touchline_registry::OwnerId;
 
 use super::calls::{CallError, Caller, Reply};
-use super::{Directory, DirectoryEffect, answer as words, client_from_text, client_text, error_json, request::given};
+use super::{Directory, DirectoryEffect, answer, client_from_text, client_text, error_json, request::given};
 
 #[derive(Deserialize)]
 struct DirectoryMessage<'a> {
-    /// For a client of the receiver.
+    /// The client of the receiver that the message is for; empty = it is a reply.
     #[serde(default)]
     client: &'a str,
-    /// For these as well. Their calls have the numbers behind `call`.
+    /// More clients that the message is for. Their calls have the numbers after `call`.
     #[serde(borrow, default)]
     clients: Vec<&'a str>,
-    /// What it is to be given.
+    /// The message for the clients, JSON.
     #[serde(borrow, default)]
     message: Option<&'a RawValue>,
     /// The sender's number of a call.
@@ -29,7 +29,7 @@ struct DirectoryMessage<'a> {
     call: u64,
     #[serde(default)]
     timeout_ms: u64,
-    /// The answer to the receiver's call; it may be `null`.
+    /// The reply to the receiver's call; it may be `null`.
     #[serde(borrow, default, deserialize_with = "given")]
     data: Option<&'a RawValue>,
     /// The called client's error.
@@ -43,7 +43,7 @@ struct DirectoryMessage<'a> {
     gone: Vec<u64>,
 }
 
-/// Clients that one message is for at most: their ids take some 40 KB.
+/// The greatest number of clients of one message: their ids take about 40 KB.
 pub(super) const CLIENTS_MAX: usize = 1_024;
 
 /// A message for some clients of one node, at least one and at most [`CLIENTS_MAX`].
@@ -56,7 +56,7 @@ pub(super) fn send(clients: &[OwnerId], message: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A call of some clients of one node; the first has the number `call`, the others those behind it.
+/// A call of some clients of one node; the first has the number `call`, the others the numbers after it.
 pub(super) fn call(clients: &[OwnerId], call: u64, timeout_ms: u64, message: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.len() + 120 + clients.len() * 39);
     let mut object = Object::open(&mut out);
@@ -75,13 +75,13 @@ fn write_clients(object: &mut Object<'_>, clients: &[OwnerId]) {
     }
 }
 
-pub(super) fn answer(call: u64, reply: &Reply) -> Vec<u8> {
+pub(super) fn reply(call: u64, reply: &Reply) -> Vec<u8> {
     let mut out = Vec::new();
     let mut object = Object::open(&mut out);
     object.number("call", call);
     match reply {
         Ok(data) => drop(object.raw("data", Some(data))),
-        Err(CallError::Ours(error)) => drop(object.number("code", error.code.into())),
+        Err(CallError::Server(error)) => drop(object.number("code", error.code.into())),
         Err(error) => error_json(object.key("error"), error),
     }
     object.close();
@@ -98,7 +98,7 @@ pub(super) fn gone(calls: &[u64]) -> Vec<u8> {
 }
 
 impl<A> Directory<A> {
-    /// A message of another node's directory. What can't be read is left alone.
+    /// Handles a message of another node's directory. A message that cannot be read is ignored.
     pub fn receive_from_node(&mut self, from: &str, message: &[u8], now_ms: u64) {
         let Ok(message) = serde_json::from_slice::<DirectoryMessage<'_>>(message) else { return };
         let take = |json: &RawValue| Bytes::copy_from_slice(json.get().as_bytes());
@@ -109,8 +109,8 @@ impl<A> Directory<A> {
         if message.client.is_empty() {
             let reply = match (message.data, message.error) {
                 (Some(data), _) => Ok(take(data)),
-                (None, Some(error)) => Err(CallError::Theirs(take(error))),
-                (None, None) => Err(CallError::Ours(
+                (None, Some(error)) => Err(CallError::Client(take(error))),
+                (None, None) => Err(CallError::Server(
                     Error::ALL.iter().find(|e| e.code == message.code).copied().unwrap_or(Error::INTERNAL),
                 )),
             };
@@ -124,28 +124,30 @@ impl<A> Directory<A> {
         let clients: Vec<OwnerId> =
             std::iter::once(message.client).chain(message.clients).filter_map(client_from_text).collect();
         if message.call == 0 {
-            return self.acts.push(DirectoryEffect::PushMany(clients, Arc::new(words::push(json.get().as_bytes()))));
+            return self
+                .effects
+                .push(DirectoryEffect::PushMany(clients, Arc::new(answer::push(json.get().as_bytes()))));
         }
         let json = take(json);
-        let (most, longest_ms) = self.call_limits();
+        let (limit, longest_ms) = self.call_limits();
         let until_ms = now_ms.saturating_add(message.timeout_ms.min(longest_ms));
-        for (place, client) in (0..).zip(clients) {
-            let number = message.call.wrapping_add(place);
-            if self.calls.len() >= most {
-                let refused = answer(number, &Err(CallError::Ours(Error::TOO_MANY_CALLS)));
-                self.acts.push(DirectoryEffect::Node(from.into(), refused));
+        for (index, client) in (0..).zip(clients) {
+            let number = message.call.wrapping_add(index);
+            if self.calls.len() >= limit {
+                let refused = reply(number, &Err(CallError::Server(Error::TOO_MANY_CALLS)));
+                self.effects.push(DirectoryEffect::Node(from.into(), refused));
                 continue;
             }
             let call = self.calls.open(Caller::Node(from.into(), number), None, client, None, until_ms);
-            self.acts.push(DirectoryEffect::Call(client, call, json.clone()));
+            self.effects.push(DirectoryEffect::Call(client, call, json.clone()));
         }
     }
 
-    /// Calls that may wait, and milliseconds that one may, by the most generous scope.
+    /// How many calls may wait, and how long one may wait in milliseconds, by the most generous scope.
     fn call_limits(&self) -> (usize, u64) {
         let options = self.scopes.iter().map(|scope| &scope.options);
-        options.fold((0, 0), |(most, longest_ms), options| {
-            (most.max(options.calls_limit), longest_ms.max(options.call_timeout_max.as_millis() as u64))
+        options.fold((0, 0), |(limit, longest_ms), options| {
+            (limit.max(options.calls_limit), longest_ms.max(options.call_timeout_max.as_millis() as u64))
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Reads the methods of the registry, as clients call them by `rpc` and backends by the server API.
+//! Reads the methods of the registry. Clients call them by `rpc`, backends by the server API.
 
 use std::borrow::Cow;
 
@@ -7,16 +7,16 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use touchline_protocol::{Error, data};
 
-use super::ask::{DirectoryRequest, Listing, Target, client_from_text};
+use super::effect::{DirectoryRequest, Listing, Target, client_from_text};
 use super::scope::{ScopeId, Scopes, fits};
 use super::watch;
 
-/// How long a call waits if it does not say, milliseconds.
+/// How long a call waits if its parameters have no timeout, milliseconds.
 const CALL_TIMEOUT_MS: u64 = 5_000;
-/// Entries of a page, if it does not say, and at most.
+/// Entries of a page: by default, and at most.
 const PAGE: usize = 100;
 const PAGE_MAX: usize = 1_000;
-/// Letters that one `inbox.ack` may name.
+/// Messages that one `inbox.ack` may name.
 const ACKNOWLEDGED_MAX: usize = 1_000;
 
 /// The methods that clients call as `registry.<method>`, and backends as operations.
@@ -53,7 +53,7 @@ struct Params<'a> {
     /// `newest`: take the name over.
     #[serde(borrow)]
     policy: Cow<'a, str>,
-    /// What a lookup gave.
+    /// The version from a lookup's reply.
     #[serde(borrow)]
     version: Cow<'a, str>,
     #[serde(borrow, deserialize_with = "given")]
@@ -81,13 +81,13 @@ struct Params<'a> {
     offset: u64,
 }
 
-/// A value that stands there, `null` too.
+/// A value that is present; `null` counts as present.
 pub(super) fn given<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 impl Params<'_> {
-    /// Metadata; `null` is none.
+    /// Metadata; empty = `null` or absent.
     fn meta(&self) -> Result<Bytes, Error> {
         self.meta.filter(|meta| meta.get() != "null").map(data::take).transpose().map(Option::unwrap_or_default)
     }
@@ -110,13 +110,13 @@ impl Params<'_> {
     }
 }
 
-/// Whether a text has characters that no name or group may have: C0 and C1 controls and DEL. Databases and terminals
-/// trip over them.
+/// Whether a text has characters that no name or group may have: C0 and C1 controls and DEL. Databases and terminals do
+/// not handle them.
 pub(crate) fn has_control(text: &str) -> bool {
     text.chars().any(char::is_control)
 }
 
-/// What a method with these parameters (JSON) asks for. `method` is without the `registry.` in front of it.
+/// The request that a method with these parameters (JSON) makes. `method` is without the prefix `registry.`.
 ///
 /// # Errors
 /// 104 for an unknown method, 107 for bad parameters, 4003 for an unknown scope.
@@ -125,7 +125,7 @@ pub fn read(method: &str, params: &str, scopes: &Scopes) -> Result<DirectoryRequ
     if method == "reply" {
         let outcome = match p.error {
             Some(error) => Err(data::take(error)?),
-            // A function that returns nothing answers with nothing.
+            // A function without a result replies with `null`.
             None => Ok(p.data.map_or_else(|| Ok(Bytes::from_static(b"null")), data::take)?),
         };
         return Ok(DirectoryRequest::Reply { call: p.call, outcome });
@@ -190,17 +190,17 @@ pub fn read(method: &str, params: &str, scopes: &Scopes) -> Result<DirectoryRequ
     })
 }
 
-/// Whether a client may ask this. `granted`: patterns of names that its token allows, by scope.
+/// Checks whether a client may make this request. `granted`: scopes and patterns of names that its token allows.
 ///
 /// # Errors
 /// 103 if it may not.
 pub(crate) fn permit(
-    ask: &DirectoryRequest,
+    request: &DirectoryRequest,
     user: &str,
     granted: &[(Box<str>, Box<str>)],
     scopes: &Scopes,
 ) -> Result<(), Error> {
-    let scope = match ask {
+    let scope = match request {
         DirectoryRequest::Register { scope, .. }
         | DirectoryRequest::Join { scope, .. }
         | DirectoryRequest::Lookup { scope, .. } => *scope,
@@ -212,7 +212,7 @@ pub(crate) fn permit(
         | DirectoryRequest::Groups(listing)
         | DirectoryRequest::MemberPage { listing, .. } => listing.scope,
         DirectoryRequest::Send { target, .. } | DirectoryRequest::Call { target, .. } => target.scope,
-        // What concerns the client's own entries, or a call that it was given.
+        // Requests about the client's own entries, or about a call to it.
         _ => return Ok(()),
     };
     let options = scopes.options(scope).ok_or(Error::NO_SUCH_SCOPE)?;
@@ -220,7 +220,7 @@ pub(crate) fn permit(
     let is_granted =
         |key: &str| granted.iter().any(|(scope, pattern)| **scope == *options.name && fits(pattern, key, user));
     let is_known = !user.is_empty() || options.allow_for_anonymous;
-    let may = match ask {
+    let may = match request {
         DirectoryRequest::Register { name, .. } => is_granted(name) || is_known && any(&options.allow_register, name),
         DirectoryRequest::Join { group, .. } => is_known && any(&options.allow_join, group),
         DirectoryRequest::Send { store_for_ms: 0, .. } => is_known && options.allow_send_for_client,
@@ -248,14 +248,15 @@ mod tests {
         Directory::<()>::new("here", &[options], &Timing::default(), 7, false, 0).scopes()
     }
 
-    fn ask(method: &str, params: &str) -> DirectoryRequest {
+    fn request(method: &str, params: &str) -> DirectoryRequest {
         let params = format!(r#"{{"scope":"devices","data":1,{params}}}"#);
         read(method, &params, &scopes(|_| {})).expect("a request")
     }
 
-    /// Everything is closed until its own switch opens it, and for anonymous clients until theirs does too.
+    /// Every request is denied until its own switch allows it, and for anonymous clients until `allow_for_anonymous`
+    /// does too.
     #[test]
-    fn each_switch_opens_what_it_is_for_and_nothing_else() {
+    fn each_switch_allows_its_requests_and_no_others() {
         const STORE: fn(&mut ScopeOptions) = |options| {
             (options.allow_send_for_client, options.allow_store) = (true, vec!["bike".into()]);
         };
@@ -269,39 +270,39 @@ mod tests {
             ("store", STORE),
         ];
         let (name, group, page) = (r#""name":"bike""#, r#""group":"all""#, r#""group":"all","limit":1"#);
-        let asks = [
-            (vec!["register"], ask("register", name)),
-            (vec!["join"], ask("join", group)),
-            (vec!["lookup"], ask("lookup", name)),
-            (vec!["lookup"], ask("names", name)),
-            (vec!["lookup"], ask("groups", name)),
-            (vec!["lookup"], ask("members", group)),
-            (vec!["lookup"], ask("members", page)),
-            (vec!["lookup"], ask("member", group)),
-            (vec!["lookup"], ask("count", name)),
-            (vec!["send", "store"], ask("send", name)),
-            (vec!["send", "store"], ask("send", group)),
-            (vec!["store"], ask("send", r#""name":"bike","store_for":1"#)),
-            (vec![], ask("send", r#""name":"boat","store_for":1"#)),
-            (vec![], ask("register", r#""name":"boat""#)),
-            (vec![], ask("join", r#""group":"some""#)),
-            (vec!["call"], ask("call", name)),
-            (vec!["call"], ask("multi_call", group)),
-            (vec!["watch"], ask("changes", name)),
+        let requests = [
+            (vec!["register"], request("register", name)),
+            (vec!["join"], request("join", group)),
+            (vec!["lookup"], request("lookup", name)),
+            (vec!["lookup"], request("names", name)),
+            (vec!["lookup"], request("groups", name)),
+            (vec!["lookup"], request("members", group)),
+            (vec!["lookup"], request("members", page)),
+            (vec!["lookup"], request("member", group)),
+            (vec!["lookup"], request("count", name)),
+            (vec!["send", "store"], request("send", name)),
+            (vec!["send", "store"], request("send", group)),
+            (vec!["store"], request("send", r#""name":"bike","store_for":1"#)),
+            (vec![], request("send", r#""name":"boat","store_for":1"#)),
+            (vec![], request("register", r#""name":"boat""#)),
+            (vec![], request("join", r#""group":"some""#)),
+            (vec!["call"], request("call", name)),
+            (vec!["call"], request("multi_call", group)),
+            (vec!["watch"], request("changes", name)),
         ];
-        for (switch, open) in switches {
-            for (opened_by, ask) in &asks {
+        for (switch, turn_on) in switches {
+            for (allowed_by, request) in &requests {
                 for (user, allow_for_anonymous) in [("ann", false), ("ann", true), ("", false), ("", true)] {
                     let scopes = scopes(|options| {
-                        open(options);
+                        turn_on(options);
                         options.allow_for_anonymous = allow_for_anonymous;
                     });
-                    let may = opened_by.contains(&switch) && (user == "ann" || allow_for_anonymous);
+                    let may = allowed_by.contains(&switch) && (user == "ann" || allow_for_anonymous);
                     let expected = if may { Ok(()) } else { Err(Error::PERMISSION_DENIED) };
                     assert_eq!(
-                        permit(ask, user, &[], &scopes),
+                        permit(request, user, &[], &scopes),
                         expected,
-                        "{ask:?} with {switch}, {user:?} {allow_for_anonymous}"
+                        "{request:?} with {switch}, {user:?} {allow_for_anonymous}"
                     );
                 }
             }
@@ -309,30 +310,30 @@ mod tests {
     }
 
     #[test]
-    fn what_concerns_the_clients_own_entries_is_always_open() {
+    fn requests_about_the_clients_own_entries_are_always_allowed() {
         let scopes = scopes(|_| {});
         for (method, params) in [
             ("unregister", r#""name":"bike""#),
             ("update_meta", r#""name":"bike","meta":1"#),
             ("leave", r#""group":"all""#),
         ] {
-            assert_eq!(permit(&ask(method, params), "", &[], &scopes), Ok(()), "{method}");
+            assert_eq!(permit(&request(method, params), "", &[], &scopes), Ok(()), "{method}");
         }
-        assert_eq!(permit(&ask("reply", r#""call":1"#), "", &[], &scopes), Ok(()));
-        let elsewhere = DirectoryRequest::Count { scope: ScopeId(9) };
-        assert_eq!(permit(&elsewhere, "ann", &[], &scopes), Err(Error::NO_SUCH_SCOPE));
+        assert_eq!(permit(&request("reply", r#""call":1"#), "", &[], &scopes), Ok(()));
+        let unknown_scope = DirectoryRequest::Count { scope: ScopeId(9) };
+        assert_eq!(permit(&unknown_scope, "ann", &[], &scopes), Err(Error::NO_SUCH_SCOPE));
     }
 
     #[test]
-    fn a_token_opens_the_names_of_its_patterns_in_its_scope() {
+    fn a_token_allows_the_names_of_its_patterns_in_its_scope() {
         let scopes = scopes(|_| {});
         let granted = |scope: &str, pattern: &str| {
-            permit(&ask("register", r#""name":"ann/bike""#), "ann", &[(scope.into(), pattern.into())], &scopes)
+            permit(&request("register", r#""name":"ann/bike""#), "ann", &[(scope.into(), pattern.into())], &scopes)
         };
         assert_eq!((granted("devices", "{user}/*"), granted("devices", "ann/bike")), (Ok(()), Ok(())));
         let denied = Err(Error::PERMISSION_DENIED);
         assert_eq!((granted("robots", "{user}/*"), granted("devices", "bob/*")), (denied, denied));
-        let group = ask("join", r#""group":"ann/bike""#);
+        let group = request("join", r#""group":"ann/bike""#);
         assert_eq!(permit(&group, "ann", &[("devices".into(), "*".into())], &scopes), denied, "names only");
     }
 }

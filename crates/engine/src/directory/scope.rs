@@ -1,4 +1,4 @@
-//! Scopes of the registry: their options, and who may do what in them. Everything is off unless switched on.
+//! Scopes of the registry: their options, and what clients may do in them. Everything is off unless switched on.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use touchline_protocol::Error;
 use touchline_registry::{Limits, Policy, Settings, Timing, View};
 
 use super::answer;
-use super::ask::DirectoryRequest;
+use super::effect::DirectoryRequest;
 use crate::duration;
 
 /// A scope of the configuration.
@@ -16,11 +16,11 @@ use crate::duration;
 pub struct ScopeOptions {
     /// Its name.
     pub name: String,
-    /// Who keeps a name that two connections own after a race or a split.
+    /// Which registration keeps a name that two connections own after a race or a split.
     pub conflict_policy: ConflictPolicy,
-    /// Disconnect whoever loses a name (3503), instead of only telling it.
+    /// Disconnect a client that loses a name (3503), instead of only sending it a message.
     pub disconnect_losers: bool,
-    /// Names that clients may register: `{user}` stands for the client's user, `*` for any rest. None = no name.
+    /// Names that clients may register: `{user}` stands for the client's user, `*` for any text. Empty = no name.
     pub allow_register: Vec<String>,
     /// Groups that clients may join, as above.
     pub allow_join: Vec<String>,
@@ -32,10 +32,10 @@ pub struct ScopeOptions {
     pub allow_call_for_client: bool,
     /// Clients may subscribe to `$registry:<scope>`.
     pub allow_watch_for_client: bool,
-    /// Bytes of past changes that are kept for those who watch the scope and have fallen behind. Beyond them they have
-    /// to list again.
+    /// Bytes of past changes that are kept for watchers that have fallen behind. Beyond them a watcher has to list the
+    /// scope again.
     pub watch_log_size: usize,
-    /// What clients may, anonymous ones may too.
+    /// What clients may do, anonymous clients may do too.
     pub allow_for_anonymous: bool,
     /// Longest name or group, bytes.
     pub name_max_length: usize,
@@ -43,23 +43,24 @@ pub struct ScopeOptions {
     pub meta_max_size: usize,
     /// Names and memberships of one connection.
     pub client_entries_limit: usize,
-    /// Longest time that a call may wait for its answer.
+    /// Longest time that a call may wait for its reply.
     #[serde(with = "duration")]
     pub call_timeout_max: Duration,
-    /// Calls that may wait for answers at the same time, on each node.
+    /// Calls that may wait for replies at the same time, on each node.
     pub calls_limit: usize,
-    /// The same of one connection; a call of a group counts by its members. Beyond it: 4007.
+    /// Calls of one connection that may wait at the same time; a call of a group counts by its members. Beyond it:
+    /// 4007.
     pub client_calls_limit: usize,
     /// Members that one call of a group may reach. Beyond it: 4007.
     pub call_members_limit: usize,
-    /// Members in one answer; of larger groups a sample is shown, with the exact count.
+    /// Members in one reply; of larger groups the reply has a sample, with the exact count.
     pub members_limit: usize,
-    /// Names that clients may have messages kept for (`send` with `store_for`), patterns as above. None = backends
+    /// Names that clients may have messages kept for (`send` with `store_for`), patterns as above. Empty = backends
     /// only.
     pub allow_store: Vec<String>,
-    /// Messages that may be kept for one name that nobody has now (`send` with `store_for`); 0 = none are kept.
+    /// Messages that may be kept for one name (`send` with `store_for`); 0 = none are kept.
     pub inbox_size: usize,
-    /// Longest time that one is kept.
+    /// Longest time that such a message is kept.
     #[serde(with = "duration")]
     pub inbox_ttl_max: Duration,
 }
@@ -93,7 +94,7 @@ impl Default for ScopeOptions {
     }
 }
 
-/// Who keeps a contested name.
+/// Which registration keeps a contested name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ConflictPolicy {
@@ -102,12 +103,12 @@ pub enum ConflictPolicy {
     Newest,
     /// The earlier registration.
     Oldest,
-    /// A held name is refused; of a race the earlier registration stays.
+    /// A name that has an owner is refused; after a race the earlier registration stays.
     Reject,
 }
 
 impl ScopeOptions {
-    /// The same for the registry. `timing` is the node's.
+    /// The settings of the scope's replica. `timing` is the node's.
     pub(super) fn settings(&self, timing: &Timing) -> Settings {
         let policy = match self.conflict_policy {
             ConflictPolicy::Newest => Policy::Newest,
@@ -123,16 +124,16 @@ impl ScopeOptions {
     }
 }
 
-/// What a session sees of the scopes.
+/// The scopes as a session sees them.
 #[derive(Debug, Default)]
 pub struct Scopes(pub(super) Vec<(ScopeOptions, View)>);
 
-/// A scope of this node, by its place in the configuration.
+/// A scope of this node: its index in the configuration, from 0 on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ScopeId(pub u16);
 
 impl Scopes {
-    /// The scope of a name; never one of the server's own, whose names begin with `$`.
+    /// The scope of this name; `None` = there is no such scope, or it is the server's own, whose name begins with `$`.
     pub fn find(&self, name: &str) -> Option<ScopeId> {
         if name.starts_with('$') {
             return None;
@@ -140,14 +141,15 @@ impl Scopes {
         self.0.iter().position(|(options, _)| options.name == name).map(|index| ScopeId(index as u16))
     }
 
-    /// Its options.
+    /// The options of a scope; `None` = there is no such scope.
     pub fn options(&self, scope: ScopeId) -> Option<&ScopeOptions> {
         self.0.get(usize::from(scope.0)).map(|(options, _)| options)
     }
 
-    /// Answers what any thread can answer by itself: who has a name. `None` = the directory must be asked.
-    pub fn answer(&self, ask: &DirectoryRequest) -> Option<Result<Vec<u8>, Error>> {
-        let DirectoryRequest::Lookup { scope, name } = ask else { return None };
+    /// Replies to a request that any thread can execute: the lookup of a name. `None` = the directory must execute the
+    /// request.
+    pub fn answer(&self, request: &DirectoryRequest) -> Option<Result<Vec<u8>, Error>> {
+        let DirectoryRequest::Lookup { scope, name } = request else { return None };
         let view = self.0.get(usize::from(scope.0)).map(|(_, view)| view);
         Some(
             view.ok_or(Error::NO_SUCH_SCOPE)

@@ -1,26 +1,26 @@
-//! What one message to another node may carry. Nothing is accepted that could not be told to the other nodes, wherever
-//! its receiver is now.
+//! The size of messages to other nodes. The directory refuses what would not fit into such a message, wherever its
+//! receiver is now.
 
 use touchline_protocol::Error;
 
 use super::Directory;
-use super::ask::DirectoryRequest;
+use super::effect::DirectoryRequest;
 
-/// Bytes around an entry, or around a message to a client, on its way to another node: who sends it, stamps, numbers,
-/// one client id.
+/// Bytes around an entry, or around a message to a client, on its way to another node: the sender, stamps, numbers, one
+/// client id.
 pub(super) const AROUND: usize = 512;
 /// Bytes of one more client id in such a message.
 pub(super) const CLIENT: usize = 39;
 
 impl<A> Directory<A> {
-    /// Says how many bytes one message to another node may have. It may change whenever the link to the other nodes
+    /// Sets the greatest size of one message to another node, bytes. It may change whenever the link to the other nodes
     /// comes back. Entries and messages that would not fit are refused from then on (107).
     pub fn set_message_max(&mut self, bytes: usize) {
         self.message_max = bytes;
         self.scopes.iter_mut().for_each(|scope| scope.replica.set_message_max(bytes));
     }
 
-    /// Names of scopes whose options allow larger entries than other nodes can be told of.
+    /// Names of scopes whose options allow larger entries than one message to another node can carry.
     pub fn oversized_scopes(&self) -> impl Iterator<Item = &str> {
         let options = self.scopes.iter().map(|scope| &scope.options).take(self.scopes.len() - 1);
         let is_oversized = |largest: usize| self.is_clustered && largest > self.message_max;
@@ -43,10 +43,10 @@ impl<A> Directory<A> {
         }
     }
 
-    /// Whether a reply can be told to the other nodes. Messages to clients are looked at when they are written, entries
-    /// by their replica.
-    pub(super) fn can_be_told(&self, ask: &DirectoryRequest) -> Result<(), Error> {
-        if let DirectoryRequest::Reply { outcome: Ok(data) | Err(data), .. } = ask {
+    /// Whether a client's reply fits into a message to another node. Messages to clients are checked when they are
+    /// written, entries by their replica.
+    pub(super) fn reply_fits(&self, request: &DirectoryRequest) -> Result<(), Error> {
+        if let DirectoryRequest::Reply { outcome: Ok(data) | Err(data), .. } = request {
             self.fits(data.len())
         } else {
             Ok(())

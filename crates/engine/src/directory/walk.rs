@@ -1,5 +1,5 @@
-//! Orders that touch many entries: lists, and messages and calls to groups. Each is carried out in short steps, so that
-//! whoever runs the directory can serve others in between.
+//! Requests that touch many entries: lists, and messages and calls to groups. Each is executed in short steps, so that
+//! the thread of the directory can execute other requests in between.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,43 +9,43 @@ use touchline_protocol::Error;
 use touchline_protocol::publication::EncodedPush;
 use touchline_registry::{Entry, OwnerId};
 
-use super::answered::{DirectoryReply, Listed};
-use super::ask::{DirectoryEffect, DirectoryRequest, Listing, Requester, Target};
 use super::calls::Caller;
+use super::effect::{DirectoryEffect, DirectoryRequest, Listing, Requester, Target};
+use super::reply::{DirectoryReply, Listed};
 use super::{Directory, ScopeId, answer, presence, remote};
 use crate::work::Work;
 
-/// Members that one step touches at most.
+/// The greatest number of members that one step visits.
 const STEP: usize = 512;
-/// Steps of one page of a listing that finds less than it may.
+/// The greatest number of steps of one page of a listing that has fewer results than its limit.
 const PAGE_STEPS: usize = 16;
-/// Bytes that an entry takes in an answer, besides its key and its metadata.
+/// Bytes that an entry takes in a reply, besides its key and its metadata.
 const AROUND: usize = 120;
 
-/// An order under way.
+/// A request under way.
 #[derive(Debug)]
 pub struct Walk<A> {
-    who: Requester,
+    requester: Requester,
     asker: Option<A>,
-    way: WalkKind,
+    kind: WalkKind,
     work: Work,
 }
 
 #[derive(Debug)]
 enum WalkKind {
     Presence { channel: Box<str>, limit: usize, shown: Vec<Entry> },
-    Members { scope: ScopeId, group: Box<str>, limit: usize, found: Vec<Entry> },
-    MemberPage { group: Box<str>, listing: Listing, found: Vec<Entry>, steps: usize },
-    Names { listing: Listing, found: Vec<Entry>, steps: usize },
-    Groups { listing: Listing, found: Vec<(Arc<str>, u32)>, steps: usize },
-    Send { scope: ScopeId, message: Vec<u8>, push: Arc<EncodedPush>, elsewhere: BTreeMap<Arc<str>, Vec<OwnerId>> },
-    Call { target: Target, data: Bytes, timeout_ms: u64, found: Vec<Entry> },
+    Members { scope: ScopeId, group: Box<str>, limit: usize, results: Vec<Entry> },
+    MemberPage { group: Box<str>, listing: Listing, results: Vec<Entry>, steps: usize },
+    Names { listing: Listing, results: Vec<Entry>, steps: usize },
+    Groups { listing: Listing, results: Vec<(Arc<str>, u32)>, steps: usize },
+    Send { scope: ScopeId, message: Vec<u8>, push: Arc<EncodedPush>, remote: BTreeMap<Arc<str>, Vec<OwnerId>> },
+    Call { target: Target, data: Bytes, timeout_ms: u64, results: Vec<Entry> },
 }
 
 impl<A> Walk<A> {
-    /// Whether it sends something to others, which is done whatever becomes of who has asked for it.
+    /// Whether it sends messages to clients. It then goes on even if its requester is gone.
     pub fn is_send(&self) -> bool {
-        matches!(self.way, WalkKind::Send { .. })
+        matches!(self.kind, WalkKind::Send { .. })
     }
 }
 
@@ -67,25 +67,35 @@ impl DirectoryRequest {
 }
 
 impl<A> Directory<A> {
-    /// Begins an order that [`DirectoryRequest::is_walk`]. `None` = it is answered already; else [`Directory::step`] must be called
-    /// until it gives nothing back, and no other order may be begun before.
-    pub fn begin(&mut self, who: Requester, ask: DirectoryRequest, asker: Option<A>, now_ms: u64) -> Option<Walk<A>> {
-        match self.way(&who, ask) {
-            Ok(Ok(way)) => Some(Walk { who, asker, way, work: Work::default() }),
+    /// Begins a request that [`DirectoryRequest::is_walk`]. `None` = it has its reply already; else [`Directory::step`]
+    /// must be called until it returns `None`, and no other request may begin before.
+    pub fn begin(
+        &mut self,
+        requester: Requester,
+        request: DirectoryRequest,
+        asker: Option<A>,
+        now_ms: u64,
+    ) -> Option<Walk<A>> {
+        match self.first_state(&requester, request) {
+            Ok(Ok(kind)) => Some(Walk { requester, asker, kind, work: Work::default() }),
             Ok(Err(other)) => {
-                self.ask(&who, other, asker, now_ms);
+                self.ask(&requester, other, asker, now_ms);
                 None
             }
             Err(error) => {
-                self.acts.extend(asker.map(|asker| DirectoryEffect::Answer(asker, Err(error))));
+                self.effects.extend(asker.map(|asker| DirectoryEffect::Answer(asker, Err(error))));
                 None
             }
         }
     }
 
-    /// Where an order begins; the order itself, if it is none of these.
-    fn way(&mut self, who: &Requester, ask: DirectoryRequest) -> Result<Result<WalkKind, DirectoryRequest>, Error> {
-        let way = match ask {
+    /// The first state of a walk, or the request itself if it is not a walk.
+    fn first_state(
+        &mut self,
+        requester: &Requester,
+        request: DirectoryRequest,
+    ) -> Result<Result<WalkKind, DirectoryRequest>, Error> {
+        let kind = match request {
             DirectoryRequest::Presence { channel, limit } => {
                 let presence = self.presence();
                 presence.begin_walk(&channel);
@@ -93,94 +103,96 @@ impl<A> Directory<A> {
                 WalkKind::Presence { channel, limit, shown }
             }
             DirectoryRequest::Members { scope, group, .. } => {
-                let at = self.scope(scope)?;
-                at.replica.begin_walk(&group);
-                let limit = at.options.members_limit;
-                let found = Vec::with_capacity(limit.min(at.replica.member_count(&group)));
-                WalkKind::Members { scope, group, limit, found }
+                let scope_state = self.scope(scope)?;
+                scope_state.replica.begin_walk(&group);
+                let limit = scope_state.options.members_limit;
+                let results = Vec::with_capacity(limit.min(scope_state.replica.member_count(&group)));
+                WalkKind::Members { scope, group, limit, results }
             }
             DirectoryRequest::MemberPage { group, listing } => {
                 self.scope(listing.scope)?;
-                WalkKind::MemberPage { group, listing, found: Vec::new(), steps: 0 }
+                WalkKind::MemberPage { group, listing, results: Vec::new(), steps: 0 }
             }
             DirectoryRequest::Names(listing) => {
                 self.scope(listing.scope)?;
-                WalkKind::Names { listing, found: Vec::new(), steps: 0 }
+                WalkKind::Names { listing, results: Vec::new(), steps: 0 }
             }
             DirectoryRequest::Groups(listing) => {
                 self.scope(listing.scope)?;
-                WalkKind::Groups { listing, found: Vec::new(), steps: 0 }
+                WalkKind::Groups { listing, results: Vec::new(), steps: 0 }
             }
             DirectoryRequest::Send { target, data, store_for_ms: 0 } if target.is_group => {
                 self.begin_group(&target)?;
-                let message = answer::message(who, &target.key, &data);
+                let message = answer::message(requester, &target.key, &data);
                 self.fits(message.len())?;
                 let push = Arc::new(answer::push(&message));
-                WalkKind::Send { scope: target.scope, message, push, elsewhere: BTreeMap::new() }
+                WalkKind::Send { scope: target.scope, message, push, remote: BTreeMap::new() }
             }
             DirectoryRequest::Call { target, data, timeout_ms } if target.is_group => {
                 let members = self.begin_group(&target)?;
-                self.fits(answer::message(who, &target.key, &data).len())?;
-                let timeout_ms = self.may_call(who, &target, members, timeout_ms)?;
-                WalkKind::Call { target, data, timeout_ms, found: Vec::with_capacity(members) }
+                self.fits(answer::message(requester, &target.key, &data).len())?;
+                let timeout_ms = self.check_call(requester, &target, members, timeout_ms)?;
+                WalkKind::Call { target, data, timeout_ms, results: Vec::with_capacity(members) }
             }
             other => return Ok(Err(other)),
         };
-        Ok(Ok(way))
+        Ok(Ok(kind))
     }
 
-    /// Begins to walk through a group that must not be empty: the number of its members.
+    /// Begins to walk through a group, which must not be empty. Returns the number of its members.
     fn begin_group(&mut self, target: &Target) -> Result<usize, Error> {
         let scope = self.scope(target.scope)?;
         scope.replica.begin_walk(&target.key);
         Some(scope.replica.member_count(&target.key)).filter(|members| *members > 0).ok_or(Error::NOT_REGISTERED)
     }
 
-    /// Goes on with an order. Gives it back as long as there is more to do.
+    /// Executes one step of a request. Returns the request as long as there is more to do.
     pub fn step(&mut self, mut walk: Walk<A>, now_ms: u64) -> Option<Walk<A>> {
-        if self.go_on(&mut walk.way, &mut walk.work) {
+        if self.run_step(&mut walk.kind, &mut walk.work) {
             return Some(walk);
         }
-        let Walk { who, asker, way, work } = walk;
-        let answered = match way {
+        let Walk { requester, asker, kind, work } = walk;
+        let reply = match kind {
             WalkKind::Presence { channel, shown, .. } => {
                 let count = self.presence().tally(&channel).0;
                 DirectoryReply::list(Listed::Presence(shown, count), work)
             }
-            WalkKind::Members { scope, group, found, .. } => {
+            WalkKind::Members { scope, group, results, .. } => {
                 let count = self.scope(scope).map_or(0, |scope| scope.replica.member_count(&group));
-                DirectoryReply::list(Listed::Members(found, count as u64), work)
+                DirectoryReply::list(Listed::Members(results, count as u64), work)
             }
-            WalkKind::MemberPage { group, listing, found, .. } => {
+            WalkKind::MemberPage { group, listing, results, .. } => {
                 let count = self.scope(listing.scope).map_or(0, |scope| scope.replica.member_count(&group));
-                DirectoryReply::list(Listed::MemberPage(found, count as u64, listing.cursor), work)
+                DirectoryReply::list(Listed::MemberPage(results, count as u64, listing.cursor), work)
             }
-            WalkKind::Names { listing, found, .. } => DirectoryReply::list(Listed::Names(found, listing.cursor), work),
-            WalkKind::Groups { listing, found, .. } => {
-                DirectoryReply::list(Listed::Groups(found, listing.cursor), work)
+            WalkKind::Names { listing, results, .. } => {
+                DirectoryReply::list(Listed::Names(results, listing.cursor), work)
             }
-            WalkKind::Send { message, elsewhere, .. } => {
-                for (node, clients) in elsewhere {
-                    self.acts.push(DirectoryEffect::Node(node, remote::send(&clients, &message)));
+            WalkKind::Groups { listing, results, .. } => {
+                DirectoryReply::list(Listed::Groups(results, listing.cursor), work)
+            }
+            WalkKind::Send { message, remote, .. } => {
+                for (node, clients) in remote {
+                    self.effects.push(DirectoryEffect::Node(node, remote::send(&clients, &message)));
                 }
                 DirectoryReply::sent(work.copies)
             }
-            WalkKind::Call { target, data, timeout_ms, found } => {
-                self.call_group(&who, &target, &data, timeout_ms, &found, asker, now_ms);
+            WalkKind::Call { target, data, timeout_ms, results } => {
+                self.call_group(&requester, &target, &data, timeout_ms, &results, asker, now_ms);
                 return None;
             }
         };
-        self.acts.extend(asker.map(|asker| DirectoryEffect::Answer(asker, Ok(answered))));
+        self.effects.extend(asker.map(|asker| DirectoryEffect::Answer(asker, Ok(reply))));
         None
     }
 
-    /// One step; whether there is more.
-    fn go_on(&mut self, way: &mut WalkKind, work: &mut Work) -> bool {
+    /// One step. Returns whether there is more to do.
+    fn run_step(&mut self, kind: &mut WalkKind, work: &mut Work) -> bool {
         let mut note = |entry: &Entry| {
             work.items += 1;
             work.bytes += entry.key().len() + entry.meta().len() + AROUND;
         };
-        match way {
+        match kind {
             WalkKind::Presence { limit, shown, .. } => {
                 let room = limit.saturating_sub(shown.len());
                 let has_more = self.presence().walk(STEP.min(room), |entry| {
@@ -189,132 +201,131 @@ impl<A> Directory<A> {
                 });
                 has_more && shown.len() < *limit
             }
-            WalkKind::Members { scope, limit, found, .. } => {
-                let room = limit.saturating_sub(found.len());
+            WalkKind::Members { scope, limit, results, .. } => {
+                let room = limit.saturating_sub(results.len());
                 let Ok(scope) = self.scope(*scope) else { return false };
                 let has_more = scope.replica.walk(STEP.min(room), |entry| {
                     note(entry);
-                    found.push(entry.clone());
+                    results.push(entry.clone());
                 });
-                has_more && found.len() < *limit
+                has_more && results.len() < *limit
             }
-            WalkKind::MemberPage { group, listing, found, steps } => {
+            WalkKind::MemberPage { group, listing, results, steps } => {
                 let Ok(scope) = self.scope(listing.scope) else { return false };
-                let (page, next) = scope.replica.member_page(group, listing.cursor, listing.limit - found.len());
+                let (page, next) = scope.replica.member_page(group, listing.cursor, listing.limit - results.len());
                 page.iter().for_each(note);
-                found.extend(page);
-                turn_page(listing, next, steps, found.len(), work)
+                results.extend(page);
+                turn_page(listing, next, steps, results.len(), work)
             }
-            WalkKind::Names { listing, found, steps } => {
+            WalkKind::Names { listing, results, steps } => {
                 let Ok(scope) = self.scope(listing.scope) else { return false };
-                let (page, next) = scope.replica.names(&listing.prefix, listing.cursor, listing.limit - found.len());
+                let (page, next) = scope.replica.names(&listing.prefix, listing.cursor, listing.limit - results.len());
                 page.iter().for_each(note);
-                found.extend(page);
-                turn_page(listing, next, steps, found.len(), work)
+                results.extend(page);
+                turn_page(listing, next, steps, results.len(), work)
             }
-            WalkKind::Groups { listing, found, steps } => {
+            WalkKind::Groups { listing, results, steps } => {
                 let Ok(scope) = self.scope(listing.scope) else { return false };
-                let (page, next) = scope.replica.groups(&listing.prefix, listing.cursor, listing.limit - found.len());
+                let (page, next) = scope.replica.groups(&listing.prefix, listing.cursor, listing.limit - results.len());
                 work.items += page.len();
-                found.extend(page);
-                turn_page(listing, next, steps, found.len(), work)
+                results.extend(page);
+                turn_page(listing, next, steps, results.len(), work)
             }
-            WalkKind::Send { scope, message, push, elsewhere } => {
-                self.send_some(*scope, message, push, elsewhere, work)
-            }
-            WalkKind::Call { target, found, .. } => {
+            WalkKind::Send { scope, message, push, remote } => self.send_some(*scope, message, push, remote, work),
+            WalkKind::Call { target, results, .. } => {
                 let Ok(scope) = self.scope(target.scope) else { return false };
-                // Who joins meanwhile is not met, so there is never more of them than were allowed.
-                scope.replica.walk(STEP, |entry| found.push(entry.clone()))
+                // A client that joins meanwhile is not visited, so there are never more members than were allowed.
+                scope.replica.walk(STEP, |entry| results.push(entry.clone()))
             }
         }
     }
 
-    /// Hands a message to the next members of a group: those of this node share one push, those of another node one
-    /// message.
+    /// Sends a message to the next members of a group: the members on this node share one push, those on another node
+    /// one message.
     fn send_some(
         &mut self,
         scope: ScopeId,
         message: &[u8],
         push: &Arc<EncodedPush>,
-        elsewhere: &mut BTreeMap<Arc<str>, Vec<OwnerId>>,
+        remote: &mut BTreeMap<Arc<str>, Vec<OwnerId>>,
         work: &mut Work,
     ) -> bool {
-        let (me, most) = (Arc::clone(&self.node), self.clients_in_one(message.len()));
+        let (me, limit) = (Arc::clone(&self.node), self.clients_in_one(message.len()));
         let Ok(scope) = self.scope(scope) else { return false };
-        let (mut here, mut full) = (Vec::new(), Vec::new());
+        let (mut local, mut full) = (Vec::new(), Vec::new());
         let has_more = scope.replica.walk(STEP, |entry| {
             work.copies += 1;
             if *entry.node() == me {
-                return here.push(entry.owner());
+                return local.push(entry.owner());
             }
-            let clients = elsewhere.entry(Arc::clone(entry.node())).or_default();
+            let clients = remote.entry(Arc::clone(entry.node())).or_default();
             clients.push(entry.owner());
-            if clients.len() >= most {
+            if clients.len() >= limit {
                 full.push((Arc::clone(entry.node()), std::mem::take(clients)));
             }
         });
-        if !here.is_empty() {
-            self.acts.push(DirectoryEffect::PushMany(here, Arc::clone(push)));
+        if !local.is_empty() {
+            self.effects.push(DirectoryEffect::PushMany(local, Arc::clone(push)));
         }
-        self.acts.extend(
+        self.effects.extend(
             full.into_iter().map(|(node, clients)| DirectoryEffect::Node(node, remote::send(&clients, message))),
         );
-        elsewhere.retain(|_, clients| !clients.is_empty());
+        remote.retain(|_, clients| !clients.is_empty());
         has_more
     }
 
-    /// Calls all of some members, and answers when they have.
+    /// Calls each of these members. The requester gets one reply when all members have replied or failed.
     #[expect(clippy::too_many_arguments, reason = "a call is all of this, and it goes one step only")]
     fn call_group(
         &mut self,
-        who: &Requester,
+        requester: &Requester,
         target: &Target,
         data: &Bytes,
         timeout_ms: u64,
-        found: &[Entry],
+        results: &[Entry],
         asker: Option<A>,
         now_ms: u64,
     ) {
         let Some(asker) = asker else { return };
-        let checked = if found.is_empty() {
+        let checked = if results.is_empty() {
             Err(Error::NOT_REGISTERED)
         } else {
-            self.may_call(who, target, found.len(), timeout_ms)
+            self.check_call(requester, target, results.len(), timeout_ms)
         };
         if let Err(error) = checked {
-            return self.acts.push(DirectoryEffect::Answer(asker, Err(error)));
+            return self.effects.push(DirectoryEffect::Answer(asker, Err(error)));
         }
-        let message = Bytes::from(answer::message(who, &target.key, data));
-        let (by, until_ms) = ((!who.is_backend).then_some(who.owner), now_ms.saturating_add(timeout_ms));
-        let group = self.calls.open_group(asker, found.len());
-        let mut elsewhere: BTreeMap<&Arc<str>, Vec<OwnerId>> = BTreeMap::new();
-        for entry in found {
+        let message = Bytes::from(answer::message(requester, &target.key, data));
+        let (by, until_ms) = ((!requester.is_backend).then_some(requester.owner), now_ms.saturating_add(timeout_ms));
+        let group = self.calls.open_group(asker, results.len());
+        let mut remote: BTreeMap<&Arc<str>, Vec<OwnerId>> = BTreeMap::new();
+        for entry in results {
             if *entry.node() == self.node {
                 let call = self.calls.open(Caller::Group(group), by, entry.owner(), None, until_ms);
-                self.acts.push(DirectoryEffect::Call(entry.owner(), call, message.clone()));
+                self.effects.push(DirectoryEffect::Call(entry.owner(), call, message.clone()));
             } else {
-                elsewhere.entry(entry.node()).or_default().push(entry.owner());
+                remote.entry(entry.node()).or_default().push(entry.owner());
             }
         }
-        let most = self.clients_in_one(message.len());
+        let limit = self.clients_in_one(message.len());
         for (node, clients) in
-            elsewhere.iter().flat_map(|(node, clients)| clients.chunks(most).map(move |clients| (*node, clients)))
+            remote.iter().flat_map(|(node, clients)| clients.chunks(limit).map(move |clients| (*node, clients)))
         {
             // The calls of one message have numbers in a row.
             let open =
                 |client: &OwnerId| self.calls.open(Caller::Group(group), by, *client, Some(Arc::clone(node)), until_ms);
             let Some(first) = clients.iter().map(open).reduce(|first, _| first) else { continue };
-            self.acts.push(DirectoryEffect::Node(Arc::clone(node), remote::call(clients, first, timeout_ms, &message)));
+            self.effects
+                .push(DirectoryEffect::Node(Arc::clone(node), remote::call(clients, first, timeout_ms, &message)));
         }
     }
 }
 
-/// Goes on to the next part of a listing; whether this page wants it. What the cursor is then is where the next page
-/// starts, 0 = there is none.
-fn turn_page(listing: &mut Listing, next: Option<u32>, steps: &mut usize, found: usize, work: &mut Work) -> bool {
+/// Moves a listing's cursor to its next part: where the next page starts, 0 = there is no next page. Returns whether
+/// this page needs that part.
+fn turn_page(listing: &mut Listing, next: Option<u32>, steps: &mut usize, results: usize, work: &mut Work) -> bool {
     let before = std::mem::replace(&mut listing.cursor, next.unwrap_or(0));
     work.items += next.map_or(0, |next| next.saturating_sub(before) as usize);
     *steps += 1;
-    next.is_some() && found < listing.limit && *steps < PAGE_STEPS
+    next.is_some() && results < listing.limit && *steps < PAGE_STEPS
 }

@@ -1,5 +1,5 @@
-//! Changes of a scope, for those who watch it. Each change has an offset. What is little is pushed; of what is much,
-//! watchers are told only how far it goes, and ask for it at their own pace.
+//! Changes of a scope, for its watchers. Each change has an offset. Few changes are pushed; of many changes the
+//! watchers get only the last offset, and they load the changes at their own pace.
 
 use std::collections::VecDeque;
 
@@ -8,27 +8,27 @@ use touchline_protocol::encode::{self, Object};
 use touchline_registry::RegistryEvent;
 
 use super::answer;
-use super::answered::{DirectoryReply, Listed};
+use super::reply::{DirectoryReply, Listed};
 use crate::work::Work;
 
-/// Bytes of changes that are pushed within [`WINDOW_MS`]: little beside what may wait for a connection that reads
+/// Bytes of changes that are pushed within [`WINDOW_MS`]: few, compared with the queue of a connection that reads
 /// slowly.
 const PUSHED_SIZE: usize = 128 * 1_024;
 const WINDOW_MS: u64 = 1_000;
-/// Between two words that there is more, milliseconds.
+/// The time between two marks, which say that there are more changes, milliseconds.
 const MARK_MS: u64 = 100;
-/// Changes in one answer, and their bytes.
-const ANSWER_CHANGES: usize = 512;
-const ANSWER_SIZE: usize = 64 * 1_024;
+/// Changes in one reply, and their bytes.
+const REPLY_CHANGES: usize = 512;
+const REPLY_SIZE: usize = 64 * 1_024;
 /// Bytes around a change's key and metadata, as JSON and in memory.
 const AROUND: usize = 200;
 
-/// Where a watcher is: the life of a node's log, and the last change that it knows.
+/// The position of a watcher in a node's log of changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchPosition {
-    /// Which log.
+    /// The id of the log; each incarnation of a node has another one.
     pub epoch: Box<str>,
-    /// Which change; 0 = before the first.
+    /// The offset of the last change that the watcher knows; 0 = before the first.
     pub offset: u64,
 }
 
@@ -41,12 +41,12 @@ pub(super) struct Watch {
     log: VecDeque<RegistryEvent>,
     bytes: usize,
     bytes_max: usize,
-    /// The offset up to which watchers were given changes, or told that there are some.
-    told: u64,
-    /// When the window began, and what has been pushed within it.
+    /// The offset up to which changes were pushed or marked.
+    announced: u64,
+    /// When the window began, Unix milliseconds, and the bytes that were pushed within it.
     since_ms: u64,
     pushed: usize,
-    /// When watchers were last told that there is more.
+    /// The time of the last mark, Unix milliseconds.
     marked_ms: u64,
 }
 
@@ -55,7 +55,7 @@ fn size(event: &RegistryEvent) -> usize {
 }
 
 impl Watch {
-    /// `birth`: random, another in each life of a node. `bytes_max`: how much of the past is kept.
+    /// `birth`: random, another one in each incarnation of a node. `bytes_max`: bytes of past changes that are kept.
     pub(super) fn new(birth: u64, bytes_max: usize) -> Self {
         Watch {
             epoch: format!("{birth:x}").into(),
@@ -63,7 +63,7 @@ impl Watch {
             log: VecDeque::new(),
             bytes: 0,
             bytes_max,
-            told: 0,
+            announced: 0,
             since_ms: 0,
             pushed: 0,
             marked_ms: 0,
@@ -81,24 +81,25 @@ impl Watch {
         }
     }
 
-    /// The changes behind an offset, as far as they are kept; none = some of them are not.
+    /// The changes after an offset; `None` = some of them are not kept any more.
     fn behind(&self, offset: u64) -> Option<impl Iterator<Item = &RegistryEvent>> {
         let missing = usize::try_from(self.last.checked_sub(offset)?).ok()?;
         let skipped = self.log.len().checked_sub(missing)?;
         Some(self.log.iter().skip(skipped))
     }
 
-    /// What watchers are told now, JSON, if anything is new: the changes, or only how far they go.
+    /// The push to watchers, JSON: new changes, or a mark with the last offset only. `None` = nothing is to be pushed
+    /// now.
     pub(super) fn flush(&mut self, now_ms: u64) -> Option<Vec<u8>> {
-        if self.told == self.last {
+        if self.announced == self.last {
             return None;
         }
         if now_ms < self.since_ms || now_ms >= self.since_ms + WINDOW_MS {
             (self.since_ms, self.pushed) = (now_ms, 0);
         }
         let room = PUSHED_SIZE - self.pushed;
-        // Whoever has not been given what was before has to ask in any case.
-        let fresh = self.behind(self.told).filter(|_| self.last - self.told <= (PUSHED_SIZE / AROUND) as u64);
+        // A watcher that has not got the changes before these has to load them in any case.
+        let fresh = self.behind(self.announced).filter(|_| self.last - self.announced <= (PUSHED_SIZE / AROUND) as u64);
         let fresh: Option<Vec<RegistryEvent>> = fresh.map(|fresh| fresh.cloned().collect());
         let fresh = fresh.map(|fresh| (fresh.iter().map(size).sum::<usize>(), fresh)).filter(|(size, _)| *size <= room);
         let changes = match fresh {
@@ -112,43 +113,43 @@ impl Watch {
                 None
             }
         };
-        self.told = self.last;
+        self.announced = self.last;
         let position = WatchPosition { epoch: self.epoch.clone(), offset: self.last };
         Some(write(&position, changes.as_deref(), false, false))
     }
 
-    /// When watchers are to be told what they were not told yet, Unix milliseconds.
+    /// When the next mark is due, Unix milliseconds; `None` = watchers know of all changes.
     pub(super) fn next_deadline_ms(&self) -> Option<u64> {
-        (self.told != self.last).then_some(self.marked_ms + MARK_MS)
+        (self.announced != self.last).then_some(self.marked_ms + MARK_MS)
     }
 
-    /// What a watcher has missed. Without a position it learns where it is.
+    /// The changes that a watcher has missed. Without a position it gets the present position only.
     pub(super) fn since(&self, position: Option<&WatchPosition>) -> DirectoryReply {
         let now = |offset| WatchPosition { epoch: self.epoch.clone(), offset };
         let Some(position) = position else {
             return Changes { position: now(self.last), changes: Vec::new(), is_lost: false, has_more: false }
-                .answered();
+                .into_reply();
         };
         let known = Some(position)
             .filter(|position| position.epoch == self.epoch)
             .and_then(|position| self.behind(position.offset));
         let Some(behind) = known else {
             return Changes { position: now(self.last), changes: Vec::new(), is_lost: true, has_more: false }
-                .answered();
+                .into_reply();
         };
         let mut bytes = 0;
         let fits = |event: &&RegistryEvent| {
             let is_first = bytes == 0;
             bytes += size(event);
-            is_first || bytes <= ANSWER_SIZE
+            is_first || bytes <= REPLY_SIZE
         };
-        let changes: Vec<RegistryEvent> = behind.take(ANSWER_CHANGES).take_while(fits).cloned().collect();
+        let changes: Vec<RegistryEvent> = behind.take(REPLY_CHANGES).take_while(fits).cloned().collect();
         let offset = position.offset + changes.len() as u64;
-        Changes { position: now(offset), changes, is_lost: false, has_more: offset < self.last }.answered()
+        Changes { position: now(offset), changes, is_lost: false, has_more: offset < self.last }.into_reply()
     }
 }
 
-/// What a watcher is answered.
+/// The reply to a watcher.
 #[derive(Debug)]
 pub(super) struct Changes {
     position: WatchPosition,
@@ -158,7 +159,7 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    fn answered(self) -> DirectoryReply {
+    fn into_reply(self) -> DirectoryReply {
         let work = Work { items: self.changes.len(), bytes: self.changes.iter().map(size).sum(), ..Work::default() };
         DirectoryReply::list(Listed::Changes(self), work)
     }
@@ -168,7 +169,7 @@ impl Changes {
     }
 }
 
-/// `position` is that of the last change. Without changes it only says how far they go.
+/// `position` is that of the last change. Without changes the JSON is a mark.
 fn write(position: &WatchPosition, changes: Option<&[RegistryEvent]>, is_lost: bool, has_more: bool) -> Vec<u8> {
     let mut out = Vec::new();
     let mut object = Object::open(&mut out);
@@ -182,10 +183,10 @@ fn write(position: &WatchPosition, changes: Option<&[RegistryEvent]>, is_lost: b
     out
 }
 
-/// Reads a position as clients give it; nothing at all is none.
+/// Reads a position as clients send it; `None` = neither an epoch nor an offset is given.
 ///
 /// # Errors
-/// 107 for an offset without an epoch, or an epoch that is none.
+/// 107 for an offset without an epoch, or an epoch that is not valid.
 pub(super) fn position(epoch: &str, offset: u64) -> Result<Option<WatchPosition>, Error> {
     match epoch {
         "" if offset == 0 => Ok(None),

@@ -1,7 +1,7 @@
 //! A regular expression as a string in the configuration; empty = none.
 //!
-//! It means what it means to Centrifugo, whose expressions are Go's: an expression that admits more here would open
-//! channels that it was written to keep shut.
+//! It has the same meaning as in Centrifugo, whose expressions are Go's: an expression that matches more here would
+//! permit channels that it was written to exclude.
 
 use std::ops::Range;
 
@@ -21,34 +21,34 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
 /// The expression, with the meaning that it has in Go.
 ///
 /// # Errors
-/// When it is none, or means something else in Go that can't be had here.
+/// When it is not valid, or has a meaning in Go that is not supported here.
 fn compile(text: &str) -> Result<Regex, regex::Error> {
     let of_syntax = |error: &dyn ToString| regex::Error::Syntax(error.to_string());
     let ast = Parser::new().parse(text).map_err(|error| of_syntax(&error))?;
     let changes =
         visit(&ast, Changes::default()).map_err(|reason| of_syntax(&format!("regex parse error:\nerror: {reason}")))?;
     let (mut compiled, mut done) = (String::new(), 0);
-    for (place, instead) in changes {
-        compiled.push_str(&text[done..place.start]);
-        compiled.push_str(instead);
-        done = place.end;
+    for (range, replacement) in changes {
+        compiled.push_str(&text[done..range.start]);
+        compiled.push_str(replacement);
+        done = range.end;
     }
     compiled.push_str(&text[done..]);
     Regex::new(&compiled)
 }
 
-/// What is written otherwise in Go's syntax, in the order of the text.
+/// The parts that Go's syntax writes in another way, in the order of the text.
 #[derive(Default)]
 struct Changes(Vec<(Range<usize>, &'static str)>);
 
 impl Changes {
-    fn change(&mut self, span: &Span, instead: &'static str) {
-        self.0.push((span.start.offset..span.end.offset, instead));
+    fn change(&mut self, span: &Span, replacement: &'static str) {
+        self.0.push((span.start.offset..span.end.offset, replacement));
     }
 
-    /// `\d`, `\s` and `\w` are of ASCII. The lists do for a place of their own, and inside another list.
+    /// `\d`, `\s` and `\w` match ASCII only. The lists are valid on their own and inside another list.
     fn change_class(&mut self, class: &ClassPerl) {
-        let instead = match (&class.kind, class.negated) {
+        let replacement = match (&class.kind, class.negated) {
             (ClassPerlKind::Digit, false) => "[0-9]",
             (ClassPerlKind::Digit, true) => "[^0-9]",
             (ClassPerlKind::Space, false) => r"[\t\n\x0C\r\x20]",
@@ -56,7 +56,7 @@ impl Changes {
             (ClassPerlKind::Word, false) => "[0-9A-Za-z_]",
             (ClassPerlKind::Word, true) => "[^0-9A-Za-z_]",
         };
-        self.change(&class.span, instead);
+        self.change(&class.span, replacement);
     }
 }
 
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn an_expression_admits_the_names_that_it_admits_in_go() {
-        // What `regexp.MatchString` of Go 1.26 says of each of these names: x = it admits the name.
+        // What `regexp.MatchString` of Go 1.26 says of each of these names: x = it matches the name.
         for (expression, expected) in [
             (r"^\d+$", "x..................."),
             (r"^\D+$", ".x.xxxxxxxxxxxxxxxxx"),

@@ -1,4 +1,4 @@
-//! Connect: who the client is, and which server-side subscriptions it has from the start.
+//! Connect: the client's user, and the server-side subscriptions that it has from the start.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -58,20 +58,20 @@ impl Session {
         if !granted.is_empty() {
             self.rare.get_or_insert_default().granted = granted;
         }
-        let Some(entries) = registry::claims_of(claims.names, claims.groups, &context.node.scopes) else {
+        let Some(entries) = registry::registrations(claims.names, claims.groups, &context.node.scopes) else {
             context.because("names or groups of the token cannot be used: their scope must be in registry.scopes", "");
             return context.disconnect(Disconnect::BAD_REQUEST);
         };
         let mark = context.effects.requests.len();
         self.subscribe_at_connect(claims.channels, claims.subs, &request.subs, context);
-        if self.link == TransportMode::Listening {
-            self.subscribe_as_asked(request.subs, context);
+        if self.transport == TransportMode::Listening {
+            self.subscribe_as_requested(request.subs, context);
         }
-        self.claim(entries, mark, context);
+        self.register_entries(entries, mark, context);
         self.finish_connect(context);
     }
 
-    /// Counts the connection among its user's, where these have a limit. False when the user has as many as it may.
+    /// Counts the connection of its user. Returns false if the user has reached the limit of connections.
     fn count(&mut self, context: &Context<'_>) -> bool {
         let Some(users) = context.node.users.as_ref().filter(|_| !self.user.is_empty()) else { return true };
         let counted = Counted::take(users, &self.user);
@@ -127,17 +127,17 @@ impl Session {
         }))
     }
 
-    /// Connects a client that only listens: what it sends is a connect request by itself.
-    pub(super) fn listen(&mut self, input: &[u8], context: &mut Context<'_>) {
+    /// Connects a client of a one-way transport: its input is a connect request without a command around it.
+    pub(super) fn connect_one_way(&mut self, input: &[u8], context: &mut Context<'_>) {
         match serde_json::from_slice(input) {
             Ok(request) => self.connect(1, request, context),
             Err(_) => context.disconnect(Disconnect::BAD_REQUEST),
         }
     }
 
-    /// An error reply to connect ends the session; the client closes the link, or is closed after a while.
+    /// An error reply to connect ends the session. The client closes the connection; after a while the server does.
     pub(super) fn refuse_connect(&mut self, command: u32, error: Error, context: &mut Context<'_>) {
-        if self.link == TransportMode::Listening {
+        if self.transport == TransportMode::Listening {
             return context.disconnect(match error {
                 Error::TOKEN_EXPIRED | Error::EXPIRED => Disconnect::EXPIRED,
                 Error::TOO_MANY_REQUESTS => Disconnect::TOO_MANY_REQUESTS,
@@ -183,7 +183,7 @@ impl Session {
             };
             let make_ticket = |serial| Ticket::Connect { serial };
             if let Err(error) = self.subscribe_server_side(&channel, subscription, make_ticket, context) {
-                // A token that names a channel which can't be is the backend's mistake: the client can't mend it.
+                // A token with a channel that is not valid is the backend's mistake: the client cannot correct it.
                 let why =
                     if error == Error::LIMIT_EXCEEDED { Disconnect::CHANNEL_LIMIT } else { Disconnect::BAD_REQUEST };
                 let cause = match error {
@@ -200,14 +200,15 @@ impl Session {
         }
     }
 
-    /// A client that only listens names its channels when it connects. Those that it may not have it doesn't get.
-    fn subscribe_as_asked(&mut self, subs: HashMap<Cow<'_, str>, SubscribeRequest<'_>>, context: &mut Context<'_>) {
+    /// A client of a one-way transport names its channels when it connects. Channels that it has no permission for are
+    /// skipped.
+    fn subscribe_as_requested(&mut self, subs: HashMap<Cow<'_, str>, SubscribeRequest<'_>>, context: &mut Context<'_>) {
         for (channel, mut request) in subs {
             if context.effects.disconnect.is_some() || self.find(&channel, context.hub).is_some() {
                 continue;
             }
             request.channel = channel;
-            match self.subscribe_listener(&request, context) {
+            match self.subscribe_one_way(&request, context) {
                 Ok(()) => {
                     if let Phase::Connecting(connecting) = &mut self.phase {
                         connecting.awaited += 1;
@@ -221,7 +222,7 @@ impl Session {
 
     pub(super) fn subscribed_at_connect(&mut self, serial: u32, response: Response, context: &mut Context<'_>) {
         let Phase::Connecting(connecting) = &self.phase else { return };
-        // What one reply can't hold the client has to get in another way: it is told that it was not recovered.
+        // If the publications do not fit into the reply, the subscription counts as not recovered.
         let left = context.node.client.answer_max_size.saturating_sub(connecting.subs_bytes);
         let response =
             if context.room.is_scarce { response.recovering_at_most(0) } else { response.recovering_at_most(left) };
@@ -245,7 +246,7 @@ impl Session {
         self.finish_connect(context);
     }
 
-    /// Answers the connect once every server-side subscription is there, then goes on with what was sent ahead.
+    /// Replies to the connect once every server-side subscription has its reply.
     pub(super) fn finish_connect(&mut self, context: &mut Context<'_>) {
         if context.effects.disconnect.is_some() || !matches!(&self.phase, Phase::Connecting(c) if c.awaited == 0) {
             return;
@@ -259,27 +260,31 @@ impl Session {
         let first_ms = interval_ms / 2 + context.random % (interval_ms / 2).max(1);
         self.heartbeat = Heartbeat::Due(context.now_ms.saturating_add(first_ms));
         let client = self.client_id();
-        let seal =
-            if self.link == TransportMode::Emulated { context.node.sealer.seal(self.owner()) } else { String::new() };
+        let signature = if self.transport == TransportMode::Emulated {
+            context.node.sealer.seal(self.owner())
+        } else {
+            String::new()
+        };
         let result = ConnectResult {
             client: &client,
             version: context.node.version,
             ttl_s: self.connection_ttl_s(context.now_s()),
             subs: &connecting.subs,
             ping_s: context.ping_interval.as_secs().max(1),
-            pong: self.link.answers_pings(),
-            session: &seal,
-            node: if self.link == TransportMode::Emulated { &context.node.id } else { "" },
+            pong: self.transport.answers_pings(),
+            session: &signature,
+            node: if self.transport == TransportMode::Emulated { &context.node.id } else { "" },
             time_ms: if settings.connect_include_server_time { context.now_ms } else { 0 },
         };
         context.effects.messages.reply(connecting.command, &Reply::Connect(result));
         if !connecting.held.is_empty() {
-            // The reply first, then what was held back: they must not share a message with later replies.
+            // The reply goes first, then the pushes that were held back: they must not share a message with later
+            // replies.
             context.effects.released = connecting.held;
         }
     }
 
-    /// Seconds until the client must show a new token; none = never.
+    /// Seconds until the client must send a new token; `None` = never.
     pub(super) fn connection_ttl_s(&self, now_s: u64) -> Option<u64> {
         (self.expire_at_s > 0).then(|| u64::from(self.expire_at_s).saturating_sub(now_s).max(1))
     }

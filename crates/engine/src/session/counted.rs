@@ -1,5 +1,5 @@
-//! What few sessions have, among it: a user's connections on the node, which have a limit and are counted before a
-//! connect is answered.
+//! State that few sessions have, such as the count of their user's connections: these have a limit, and are counted
+//! before the connect reply.
 
 use std::sync::Arc;
 
@@ -7,32 +7,32 @@ use super::flow::Deferred;
 
 /// Counts the connections of each user on all shards of a node.
 pub trait UserCounter {
-    /// Counts one more connection of a user. False, and nothing is counted, when it has as many as it may.
+    /// Counts one more connection of a user. Returns false, and counts nothing, if the user has reached the limit.
     fn take(&self, user: &str) -> bool;
 
-    /// A connection of the user has ended that was counted.
+    /// A connection of the user that was counted has ended.
     fn give_back(&self, user: &str);
 }
 
-/// What few sessions have.
+/// State that few sessions have.
 #[derive(Debug, Default)]
 pub(super) struct Rare {
-    /// Names that the token allows: scope and pattern.
+    /// Scopes and patterns of names that the token allows.
     pub(super) granted: Box<[(Box<str>, Box<str>)]>,
-    /// The connection is counted among its user's.
+    /// The count of the connection; `None` = it is not counted.
     pub(super) counted: Option<Counted>,
-    /// Commands that wait for room.
+    /// Commands that wait for room; `None` = none wait.
     pub(super) deferred: Option<Deferred>,
 }
 
-/// A connection that is counted until this is dropped: whatever ends the connection gives it back, and once only.
+/// A connection that is counted until this is dropped, so that its end is counted exactly once.
 pub(super) struct Counted {
     counter: Arc<dyn UserCounter + Send + Sync>,
     user: Box<str>,
 }
 
 impl Counted {
-    /// Counts a connection; none when the user has as many as it may.
+    /// Counts a connection; `None` = the user has reached the limit.
     pub(super) fn take(counter: &Arc<dyn UserCounter + Send + Sync>, user: &str) -> Option<Self> {
         counter.take(user).then(|| Counted { counter: Arc::clone(counter), user: user.into() })
     }

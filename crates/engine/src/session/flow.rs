@@ -1,8 +1,8 @@
-//! The flow of a session's commands: how many are under way, and which of them wait.
+//! The flow of a session's commands: how many are under way, and which commands wait.
 //!
-//! A command is carried out only when there is room: for its answer in the connection's output, and for one more
-//! request under way. What may have a large answer goes alone: nothing behind it is carried out until that answer was
-//! given. Everything else waits as it came.
+//! A command is executed only if there is room: for its reply in the connection's output, and for one more request
+//! under way. After a command that may have a large reply, no other command is executed until that reply was sent. All
+//! other commands wait in the order in which they came.
 
 use touchline_protocol::Disconnect;
 use touchline_protocol::message::Encoding;
@@ -13,23 +13,23 @@ use crate::settings::ClientSettings;
 /// Control frames that a client may send before it has connected. Libraries send one or two.
 const EARLY_FRAMES_MAX: u8 = 16;
 
-/// What the answer to a request may be.
+/// The size that the reply to a request may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weight {
     /// Short.
     Small,
     /// As large as `client.answer_max_size` allows.
     Large,
-    /// It comes when another client gives it. Such calls have a limit of their own.
+    /// It comes from another client. Such calls have a limit of their own.
     Waiting,
 }
 
-/// What a connection may be given now.
+/// How much a connection may be sent now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// Bytes of answers that may be made; the answer that begins below it may end above.
+    /// Bytes of replies that may be written; a reply that begins below this number may end above it.
     pub bytes: usize,
-    /// The node is short of memory: what may have a large answer is refused with error 111.
+    /// The node is short of memory: commands that may have a large reply are refused with error 111.
     pub is_scarce: bool,
 }
 
@@ -41,9 +41,9 @@ impl Room {
 /// See the module. The commands that wait are in [`super::Rare`].
 #[derive(Debug, Default)]
 pub(super) struct Flow {
-    /// Requests without an answer, calls apart.
+    /// Requests without a reply, except calls.
     in_flight: u16,
-    /// One of them may have a large answer.
+    /// One of them may have a large reply.
     has_large: bool,
     /// Control frames before the connect.
     early_frames: u8,
@@ -53,7 +53,7 @@ pub(super) struct Flow {
 #[derive(Debug, Default)]
 pub(super) struct Deferred {
     bytes: Vec<u8>,
-    /// Bytes that have been carried out.
+    /// Bytes of the commands that have been executed.
     at: usize,
 }
 
@@ -67,14 +67,14 @@ impl Ticket {
         }
     }
 
-    /// Whether its answer may be large.
+    /// Whether its reply may be large.
     pub(super) fn is_large(self) -> bool {
         self.weight() == Some(Weight::Large)
     }
 }
 
 impl Flow {
-    /// A request leaves.
+    /// A request was sent.
     pub(super) fn begin(&mut self, weight: Weight) {
         if weight != Weight::Waiting {
             self.in_flight += 1;
@@ -82,7 +82,7 @@ impl Flow {
         }
     }
 
-    /// Its answer is here.
+    /// A request has its reply.
     pub(super) fn end(&mut self, ticket: Ticket) {
         if let Some(weight @ (Weight::Small | Weight::Large)) = ticket.weight() {
             self.in_flight = self.in_flight.saturating_sub(1);
@@ -92,12 +92,12 @@ impl Flow {
 }
 
 impl Session {
-    /// Whether the client's next command can be carried out.
+    /// Whether the client's next command can be executed.
     pub fn has_room(&self, context: &Context<'_>) -> bool {
         context.effects.messages.bytes().len() < context.room.bytes && !self.is_busy(&context.node.client)
     }
 
-    /// Whether the client's next command must wait for the answer to an earlier one.
+    /// Whether the client's next command must wait for the reply to an earlier one.
     pub fn is_busy(&self, client: &ClientSettings) -> bool {
         let flow = &self.flow;
         usize::from(flow.in_flight) >= client.commands_in_flight_max
@@ -105,7 +105,7 @@ impl Session {
             || matches!(self.phase, Phase::Connecting(_))
     }
 
-    /// Whether some command of the client is not answered yet, calls apart.
+    /// Whether a command of the client has no reply yet, except calls.
     pub fn is_awaiting(&self) -> bool {
         self.flow.in_flight > 0 || self.is_deferring()
     }
@@ -128,13 +128,13 @@ impl Session {
         }
     }
 
-    /// Goes on with commands that wait, as far as there is room. How many have been carried out.
+    /// Executes waiting commands while there is room. Returns how many.
     pub fn resume(&mut self, context: &mut Context<'_>) -> usize {
         if !self.is_listening() || !self.has_room(context) {
             return 0;
         }
         let Some(mut deferred) = self.rare.as_mut().and_then(|rare| rare.deferred.take()) else { return 0 };
-        let (count, used) = self.carry_out(&deferred.bytes[deferred.at..], context);
+        let (count, used) = self.execute_commands(&deferred.bytes[deferred.at..], context);
         deferred.at += used;
         if !is_blank(&deferred.bytes[deferred.at..], context) && self.is_listening() {
             self.rare.get_or_insert_default().deferred = Some(deferred);
@@ -158,7 +158,7 @@ impl Session {
         }
     }
 
-    /// Notes a control frame of the client. False when it sends too many of them before it connects.
+    /// Counts a control frame of the client. Returns false if the client sends too many of them before it connects.
     pub fn allows_control_frame(&mut self) -> bool {
         if self.is_connected() {
             return true;
@@ -168,7 +168,7 @@ impl Session {
     }
 }
 
-/// Whether there is no command in it.
+/// Whether an input has no command.
 fn is_blank(input: &[u8], context: &Context<'_>) -> bool {
     if context.effects.messages.body() == Encoding::Protobuf { input.is_empty() } else { input.trim_ascii().is_empty() }
 }

@@ -1,29 +1,30 @@
-//! Lines that are no commands.
+//! Lines that are not valid commands.
 
 use touchline_protocol::{Disconnect, Error};
 
 use super::{Context, Session, TransportMode};
 
-/// Lines that may be no commands, beyond one for each [`COMMANDS_PER_MISTAKE`] commands.
+/// Mistakes (lines that are not valid commands) that a client may make, besides one for each [`COMMANDS_PER_MISTAKE`]
+/// commands.
 const MISTAKES_MAX: u8 = 10;
 /// Commands that make up for a mistake.
 const COMMANDS_PER_MISTAKE: u8 = 100;
 
 impl Session {
-    /// A command came. Many of them make up for a mistake.
-    pub(super) fn make_up(&mut self) {
+    /// Counts a valid command. [`COMMANDS_PER_MISTAKE`] of them make up for a mistake.
+    pub(super) fn note_command(&mut self) {
         if self.mistakes > 0 {
-            self.amends += 1;
-            if self.amends == COMMANDS_PER_MISTAKE {
-                (self.mistakes, self.amends) = (self.mistakes - 1, 0);
+            self.commands_since_mistake += 1;
+            if self.commands_since_mistake == COMMANDS_PER_MISTAKE {
+                (self.mistakes, self.commands_since_mistake) = (self.mistakes - 1, 0);
             }
         }
     }
 
-    /// What came is no command. Who types lines may try again, some times; a web page that makes a browser send a
-    /// request of HTTP may not: what follows its head would be the page's commands.
-    pub(super) fn misunderstand(&mut self, input: &[u8], context: &mut Context<'_>) {
-        if self.link != TransportMode::Lines {
+    /// Counts an input that is not a valid command. A person who types lines may try again several times. A web page
+    /// that makes a browser send an HTTP request may not: what follows the request's head would be the page's commands.
+    pub(super) fn note_mistake(&mut self, input: &[u8], context: &mut Context<'_>) {
+        if self.transport != TransportMode::Lines {
             return context.disconnect(Disconnect::BAD_REQUEST);
         }
         self.mistakes = self.mistakes.saturating_add(1);

@@ -1,8 +1,8 @@
-//! One client's protocol life: commands, answers and ticks in; messages, requests and a farewell out.
+//! The protocol state of one client: commands, replies and ticks go in; messages, requests and a disconnect come out.
 //!
-//! A session decides; it does nothing itself. Its shard gives it a [`Context`] and carries the [`Effects`] out.
+//! A session only decides. Its shard passes it a [`Context`] and carries its [`Effects`] out.
 
-mod ask;
+mod channel_commands;
 mod connect;
 mod counted;
 mod flow;
@@ -47,7 +47,7 @@ use permission::Action;
 
 /// How long a refused client may take to close the connection, milliseconds.
 const REFUSED_CLOSE_MS: u64 = 5_000;
-/// What a push that waits costs besides its bytes: its entry, and the allocation of a frame of its own. Bytes.
+/// What a queued push costs besides its bytes: its entry, and the allocation of its frame. Bytes.
 pub const ENTRY_SIZE: usize = 64;
 
 /// What all sessions of a node share.
@@ -62,27 +62,27 @@ pub struct SessionSettings {
     pub scopes: Scopes,
     /// The server's version, for connect replies.
     pub version: &'static str,
-    /// The node's id, for clients whose commands come by other requests.
+    /// The node's id, for clients whose commands come in separate HTTP requests.
     pub id: String,
-    /// Proves that such a request is of its client.
+    /// Signs client ids, so that such a request can prove that it is of its client.
     pub sealer: Arc<dyn SessionSigner + Send + Sync>,
-    /// Counts the connections of users, if they have a limit.
+    /// Counts the connections of users; `None` = they have no limit.
     pub users: Option<Arc<dyn UserCounter + Send + Sync>>,
     /// Bytes that a client may send ahead while its connect is under way.
     pub deferred_max: usize,
-    /// What clients may report.
+    /// The limits of what clients may report.
     pub track: TrackLimits,
     /// How long a client that sends lines may be silent; zero = for ever.
     pub line_idle: Duration,
 }
 
-/// Knows what only a client can know that was told it.
+/// Signs client ids, so that `/emulation` can authenticate them.
 pub trait SessionSigner {
-    /// A secret that goes with a client id, and can't be guessed from it.
+    /// The signature of a client id. It is a secret between the node and the client.
     fn seal(&self, client: OwnerId) -> String;
 }
 
-/// What a client's link can do.
+/// What a client's transport can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TransportMode {
     /// Messages go both ways: a WebSocket.
@@ -91,61 +91,62 @@ pub enum TransportMode {
     Emulated,
     /// Messages go to the client only.
     Listening,
-    /// Lines go both ways. Who types them is told of mistakes, and need not answer pings.
+    /// Lines go both ways. A person who types them gets an error for a mistake, and does not have to reply to pings.
     Lines,
 }
 
 impl TransportMode {
-    /// Whether the client must answer pings. From the others the system's own acknowledgements say that they are there.
+    /// Whether the client must reply to pings. For the other transports TCP's acknowledgements show that the client is
+    /// there.
     pub fn answers_pings(self) -> bool {
         matches!(self, TransportMode::Duplex | TransportMode::Emulated)
     }
 }
 
-/// What a session sees of the world while it decides.
+/// What a session can use while it decides.
 pub struct Context<'a> {
     /// Unix milliseconds.
     pub now_ms: u64,
     /// A random number, new for each call.
     pub random: u64,
-    /// The session's own address.
+    /// The id of the session's connection.
     pub id: ConnectionId,
     /// Time between two pings of this session.
     pub ping_interval: Duration,
     /// What all sessions of the node share.
     pub node: &'a SessionSettings,
-    /// The listeners of the session's shard.
+    /// The subscribers of the session's shard.
     pub hub: &'a mut Hub,
-    /// What clients of the session's shard report.
+    /// The reports of the clients of the session's shard.
     pub tracker: &'a mut Tracker,
-    /// What the connection may be given now.
+    /// How much the connection may be sent now.
     pub room: Room,
-    /// What the session wants done.
+    /// The effects that the shard carries out.
     pub effects: &'a mut Effects,
 }
 
-/// What a session wants done. Reused from call to call.
+/// The effects of a session that its shard carries out. Reused from call to call.
 #[derive(Debug, Default)]
 pub struct Effects {
     /// Messages for the client, in its own encoding.
     pub messages: Messages,
     /// A ping for the client.
     pub ping: bool,
-    /// Pushes that were held back while the connect was under way, for after the messages.
+    /// Pushes that were held back while the connect was under way. They follow the messages.
     pub released: Vec<Bytes>,
     /// Requests to homes of channels.
     pub requests: Vec<Outbound>,
-    /// Questions and orders for the directory; an answer is wanted where there is a ticket.
+    /// Requests to the directory. With a ticket they need a reply.
     pub asks: Vec<(Option<Ticket>, Requester, DirectoryRequest)>,
     /// Ends the connection.
     pub disconnect: Option<Disconnect>,
-    /// Name and version of the client's program, once it has said so; for metrics.
+    /// Name and version of the client's program, once the client has sent them; for metrics.
     pub program: Option<(Box<str>, Box<str>)>,
-    /// Errors that the client was told, by number; for metrics.
+    /// Numbers of the errors that were sent to the client; for metrics.
     pub errors: Vec<u32>,
-    /// Why the client was refused something; for the log.
+    /// Causes of the client's refusals; for the log.
     pub refusals: Vec<RefusalReport>,
-    /// The client is told the cause, too.
+    /// The client gets the cause, too.
     tells_cause: bool,
 }
 
@@ -154,32 +155,32 @@ pub struct Effects {
 pub struct Outbound {
     /// The channel.
     pub channel: ChannelName,
-    /// Comes back with the answer; none = no answer is wanted.
+    /// The ticket comes back with the reply; `None` = there is no reply.
     pub ticket: Option<Ticket>,
     /// The request.
     pub request: Request,
 }
 
-/// What an answer is for.
+/// What a home's or the directory's reply is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ticket {
-    /// A command that gets the answer as its reply.
+    /// A command whose reply is the home's reply.
     Reply {
         /// The command.
         command: u32,
-        /// What the answer may be.
+        /// The size that the reply may have.
         weight: Weight,
     },
-    /// A command that the directory answers.
+    /// A command that the directory replies to.
     Directory {
         /// The command.
         command: u32,
-        /// What the reply is called.
+        /// The field of the reply.
         kind: AnswerKind,
-        /// What the answer may be.
+        /// The size that the reply may have.
         weight: Weight,
     },
-    /// A name or a group of the token, which the connect reply waits for.
+    /// The names and groups of the token, which the connect reply waits for.
     Claim,
     /// A subscription of the client.
     Subscribe {
@@ -187,7 +188,7 @@ pub enum Ticket {
         command: u32,
         /// The subscription.
         serial: u32,
-        /// What the answer may be.
+        /// The size that the reply may have.
         weight: Weight,
     },
     /// A server-side subscription that the connect reply waits for.
@@ -202,10 +203,10 @@ pub enum Ticket {
     },
 }
 
-/// What a reply with the directory's answer is called.
+/// The field of a reply that has the directory's reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnswerKind {
-    /// `rpc`, with the answer as its data.
+    /// `rpc`, with the directory's reply as its data.
     Rpc,
     /// `presence`.
     Presence,
@@ -215,15 +216,15 @@ pub enum AnswerKind {
 
 #[derive(Debug)]
 enum Phase {
-    /// Nothing heard yet.
+    /// The client has not sent a connect command.
     AwaitingConnect,
-    /// Server-side subscriptions are being made before the connect reply.
+    /// The connect reply waits for server-side subscriptions.
     Connecting(Box<Connecting>),
-    /// Open.
+    /// The connect reply was sent.
     Connected,
-    /// Connect was refused; the client is to close.
+    /// The connect was refused; the client is expected to close the connection.
     Refused,
-    /// Over.
+    /// The session has ended.
     Closed,
 }
 
@@ -231,15 +232,15 @@ enum Phase {
 #[derive(Debug, Default)]
 struct Connecting {
     command: u32,
-    /// Server-side subscriptions without an answer, and one for the names and groups of the token.
+    /// Server-side subscriptions without a reply, and one more if the names and groups of the token have no reply.
     awaited: usize,
-    /// What homes of channels are asked once the names and groups of the token are there.
+    /// Requests to homes of channels that leave once the names and groups of the token are registered.
     deferred: Vec<Outbound>,
     /// Channel and `SubscribeResult`, encoded.
     subs: Vec<(String, Vec<u8>)>,
     /// Bytes of `subs`.
     subs_bytes: usize,
-    /// Pushes of the new subscriptions, for after the reply.
+    /// Pushes of the new subscriptions. They follow the reply.
     held: Vec<Bytes>,
     /// Bytes of `held`.
     held_bytes: usize,
@@ -251,7 +252,7 @@ struct Connecting {
 #[derive(Debug)]
 struct Subscription {
     channel: LocalChannel,
-    /// None while the home's answer is under way.
+    /// `None` while the home's reply is under way.
     membership: Option<Membership>,
     serial: u32,
     /// Unix seconds; 0 = never.
@@ -260,12 +261,12 @@ struct Subscription {
     is_positioned: bool,
     is_recoverable: bool,
     wants_membership_events: bool,
-    /// Publications come as changes to the one before.
+    /// Publications come as deltas to the previous one.
     is_delta: bool,
-    /// Who it is as others see it, from the home's answer on.
+    /// What other clients see of it, from the home's reply on; `None` = presence, join and leave do not show it.
     entry: Option<Box<PresenceEntry>>,
     rejects_unrecovered: bool,
-    /// The offset from which recovery was asked.
+    /// The offset from which the client recovers; `None` = it does not recover.
     recover_offset: Option<u64>,
     extra: Option<Box<Extra>>,
 }
@@ -279,7 +280,7 @@ struct PresenceEntry {
     is_in: bool,
 }
 
-/// What few subscriptions have.
+/// Fields that few subscriptions have.
 #[derive(Debug, Default)]
 struct Extra {
     chan_info: Option<Bytes>,
@@ -287,7 +288,7 @@ struct Extra {
     filter: Option<Arc<Filter>>,
 }
 
-/// One client's protocol life.
+/// The protocol state of one client.
 #[derive(Debug)]
 pub struct Session {
     phase: Phase,
@@ -301,23 +302,24 @@ pub struct Session {
     /// Unix seconds; 0 = never.
     expire_at_s: u32,
     is_loopback: bool,
-    link: TransportMode,
-    /// Lines that were no commands and have not been made up for.
+    transport: TransportMode,
+    /// Lines that were not valid commands, less those that valid commands have made up for.
     mistakes: u8,
-    /// Commands since a mistake was last made up for.
-    amends: u8,
-    /// When the client has last sent something, Unix seconds.
-    heard_s: u32,
-    /// The directory may hold something of this client.
-    is_listed: bool,
+    /// Commands since a mistake was last subtracted.
+    commands_since_mistake: u8,
+    /// When the client last sent something, Unix seconds.
+    last_input_s: u32,
+    /// The directory may have entries or calls of this client.
+    has_entries: bool,
     rare: Option<Box<Rare>>,
 }
 
 impl Session {
-    /// A session of a client that has not spoken yet. `client` is random; `is_loopback` says where it comes from.
+    /// A session of a client that has sent nothing yet. `client` is random; `is_loopback`: the client is on this
+    /// machine.
     pub fn new(
         client: [u8; 16],
-        link: TransportMode,
+        transport: TransportMode,
         is_loopback: bool,
         now_ms: u64,
         client_settings: &ClientSettings,
@@ -333,16 +335,16 @@ impl Session {
             next_serial: 0,
             expire_at_s: 0,
             is_loopback,
-            link,
+            transport,
             mistakes: 0,
-            amends: 0,
-            heard_s: (now_ms / 1_000) as u32,
-            is_listed: false,
+            commands_since_mistake: 0,
+            last_input_s: (now_ms / 1_000) as u32,
+            has_entries: false,
             rare: None,
         }
     }
 
-    /// Says who the client is, before it connects: it has proved so in another way than by a token.
+    /// Sets the client's user before it connects: the client was authenticated in another way than by a token.
     pub fn certify(&mut self, user: String) {
         self.user = user.into();
     }
@@ -365,7 +367,7 @@ impl Session {
         &self.user
     }
 
-    /// Whether the connect was answered.
+    /// Whether the connect reply was sent.
     pub fn is_connected(&self) -> bool {
         matches!(self.phase, Phase::Connected)
     }
@@ -388,37 +390,37 @@ impl Session {
         heartbeat.min(self.next_expiry_ms(client))
     }
 
-    /// Takes a message of the client: one or more commands. How many have been carried out, or were none.
+    /// Handles a message of the client: one or more commands. Returns how many were executed or not valid.
     pub fn receive(&mut self, input: &[u8], context: &mut Context<'_>) -> usize {
-        self.heard_s = context.now_s() as u32;
+        self.last_input_s = context.now_s() as u32;
         if self.is_deferring() || self.is_holding() {
             self.defer(input, context);
             return 0;
         }
-        if self.link == TransportMode::Listening {
-            self.listen(input, context);
+        if self.transport == TransportMode::Listening {
+            self.connect_one_way(input, context);
             return 1;
         }
-        let (count, used) = self.carry_out(input, context);
+        let (count, used) = self.execute_commands(input, context);
         self.defer(&input[used..], context);
-        if count == 0 && used == input.len() && self.link != TransportMode::Lines {
+        if count == 0 && used == input.len() && self.transport != TransportMode::Lines {
             context.disconnect(Disconnect::BAD_REQUEST);
         }
         count
     }
 
-    /// Carries commands out as far as there is room. How many, and how many bytes of the input they were.
-    fn carry_out(&mut self, input: &[u8], context: &mut Context<'_>) -> (usize, usize) {
+    /// Executes commands while there is room. Returns how many, and their length in bytes.
+    fn execute_commands(&mut self, input: &[u8], context: &mut Context<'_>) -> (usize, usize) {
         let mut commands = Commands::read(context.effects.messages.body(), input);
         let mut count = 0;
         while self.has_room(context) {
             let Some(command) = commands.next() else { return (count, input.len()) };
             count += 1;
             let Ok(command) = command else {
-                self.misunderstand(input, context);
+                self.note_mistake(input, context);
                 return (count, input.len());
             };
-            self.make_up();
+            self.note_command();
             self.command(command, context);
             if context.effects.disconnect.is_some() || !self.is_listening() {
                 return (count, input.len());
@@ -427,7 +429,7 @@ impl Session {
         (count, input.len() - commands.rest().len())
     }
 
-    /// A message that is for this client alone, JSON.
+    /// Sends a message to this client alone, JSON.
     pub fn message(&mut self, data: &[u8], context: &mut Context<'_>) {
         context.effects.messages.push("", &Push::Message(data));
     }
@@ -456,26 +458,26 @@ impl Session {
         }
     }
 
-    /// Takes a home's answer.
+    /// Handles the reply of a home or of the directory.
     pub fn answer(&mut self, ticket: Ticket, response: Response, context: &mut Context<'_>) {
         self.flow.end(ticket);
         let response = if ticket.is_large() && context.room.is_scarce { response.without_contents() } else { response };
         match ticket {
-            Ticket::Reply { command, .. } => ask::reply(command, response, context),
+            Ticket::Reply { command, .. } => channel_commands::reply(command, response, context),
             Ticket::Directory { command, kind, .. } => registry::reply(command, kind, response, context),
-            Ticket::Claim => self.claimed(response, context),
+            Ticket::Claim => self.handle_registered(response, context),
             Ticket::Subscribe { command, serial, .. } => self.subscribed(command, serial, response, context),
             Ticket::Connect { serial } => self.subscribed_at_connect(serial, response, context),
             Ticket::Server { serial } => self.subscribed_by_server(serial, response, context),
         }
     }
 
-    /// Holds a push back while the connect is under way, up to `most` bytes: beyond them the connect ends with 3008.
-    /// Gives it back if it can be sent at once.
-    pub fn hold(&mut self, frame: Bytes, most: usize) -> Option<Bytes> {
+    /// Holds a push back while the connect is under way, up to `limit` bytes: beyond them the connect ends with 3008.
+    /// Returns the push if it can be sent at once.
+    pub fn hold(&mut self, frame: Bytes, limit: usize) -> Option<Bytes> {
         let Phase::Connecting(connecting) = &mut self.phase else { return Some(frame) };
         connecting.held_bytes += frame.len() + ENTRY_SIZE;
-        connecting.is_overrun |= connecting.held_bytes > most;
+        connecting.is_overrun |= connecting.held_bytes > limit;
         if connecting.is_overrun {
             connecting.held = Vec::new();
         } else {
@@ -484,8 +486,8 @@ impl Session {
         None
     }
 
-    /// Puts off the end of the wait for a pong: the client is there, and its pong stands behind something else. True
-    /// when the next ping is due meanwhile.
+    /// Moves the deadline of a pong: the client is alive, and its pong is queued behind other data. Returns whether the
+    /// next ping is due meanwhile.
     pub fn wait_longer(&mut self, now_ms: u64, pong_timeout: Duration, ping_interval: Duration) -> bool {
         let Heartbeat::Awaited(at, later) = self.heartbeat else { return false };
         let next = next_ping_ms(at, later);
@@ -503,7 +505,7 @@ impl Session {
         matches!(self.phase, Phase::Connecting(_))
     }
 
-    /// Does what is due: pings, and ends what has expired.
+    /// Does what is due: sends pings, and ends what has expired.
     pub fn tick(&mut self, context: &mut Context<'_>) {
         self.expire(context);
         if context.effects.disconnect.is_some() {
@@ -519,7 +521,7 @@ impl Session {
             (Phase::Connected, Heartbeat::Due(_)) => {
                 let next_ms = now_ms.saturating_add(millis(context.ping_interval));
                 let pong_ms = now_ms.saturating_add(millis(context.node.client.pong_timeout));
-                let heartbeat = if self.link.answers_pings() {
+                let heartbeat = if self.transport.answers_pings() {
                     Heartbeat::awaited(pong_ms, next_ms)
                 } else {
                     Heartbeat::Due(next_ms)
@@ -533,33 +535,33 @@ impl Session {
     /// Whether a client that sends lines has been silent for too long.
     fn is_idle(&self, context: &Context<'_>) -> bool {
         let limit_s = context.node.line_idle.as_secs();
-        self.link == TransportMode::Lines
+        self.transport == TransportMode::Lines
             && limit_s > 0
-            && u64::from(self.heard_s).saturating_add(limit_s) < context.now_s()
+            && u64::from(self.last_input_s).saturating_add(limit_s) < context.now_s()
     }
 
     fn pong(&mut self, context: &mut Context<'_>) {
         match self.heartbeat {
             Heartbeat::Awaited(at, later) => self.heartbeat = Heartbeat::Due(next_ping_ms(at, later)),
-            Heartbeat::Due(_) if self.link == TransportMode::Lines => {}
+            Heartbeat::Due(_) if self.transport == TransportMode::Lines => {}
             Heartbeat::Due(_) => context.disconnect(Disconnect::BAD_REQUEST),
         }
     }
 
-    /// Gives everything back that the session holds: its subscriptions, here and at the channels' homes.
+    /// Releases everything that the session holds: its subscriptions, on this shard and at the channels' homes.
     pub fn close(&mut self, context: &mut Context<'_>) {
         self.drop_deferred(context);
         self.phase = Phase::Closed;
         self.rare = None;
         for subscription in std::mem::take(&mut self.subscriptions) {
-            self.let_go(subscription, context);
+            self.release(subscription, context);
         }
-        if std::mem::take(&mut self.is_listed) {
+        if std::mem::take(&mut self.has_entries) {
             context.effects.asks.push((None, self.who(), DirectoryRequest::Close));
         }
     }
 
-    /// Asks a channel's home for a command.
+    /// Sends a command's request to a channel's home.
     fn request(&mut self, channel: ChannelName, ticket: Ticket, request: Request, context: &mut Context<'_>) {
         if let Ticket::Reply { weight, .. } = ticket {
             self.flow.begin(weight);
@@ -567,7 +569,7 @@ impl Session {
         context.request(channel, Some(ticket), request);
     }
 
-    /// Who this is, as others see it.
+    /// The client's info, as other clients see it.
     fn info(&self, chan_info: Option<Bytes>) -> Arc<ClientInfo> {
         let conn_info = self.conn_info.as_deref().cloned();
         Arc::new(ClientInfo { user: self.user.clone(), client: self.client_id(), conn_info, chan_info })

@@ -14,7 +14,7 @@ pub(super) enum Action {
 }
 
 impl Action {
-    /// For clients, for subscribers, for anonymous ones too.
+    /// The permissions for clients, for subscribers, and for anonymous clients too.
     fn permissions(self, o: &ChannelOptions) -> (bool, bool, bool) {
         match self {
             Action::Publish => {
@@ -52,7 +52,7 @@ impl Action {
 }
 
 impl Session {
-    /// Whether a permission of the namespace is this client's.
+    /// Whether the namespace permits an action to this client.
     pub(super) fn may(&self, options: &ChannelOptions, channel: &str, action: Action, context: &Context<'_>) -> bool {
         let (for_client, for_subscriber, for_anonymous) = action.permissions(options);
         let is_known = !self.user.is_empty() || for_anonymous;
@@ -60,7 +60,7 @@ impl Session {
         is_known && is_allowed || self.is_insecure(context)
     }
 
-    /// The same, and notes what is missing.
+    /// The same, and notes the missing options.
     pub(super) fn check(
         &self,
         options: &ChannelOptions,

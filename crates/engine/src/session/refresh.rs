@@ -1,4 +1,4 @@
-//! The ends of tokens: how a client prolongs its connection and subscriptions, and what happens if it doesn't.
+//! The expiry of tokens: how a client prolongs its connection and subscriptions, and what happens if it does not.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,27 +44,27 @@ impl Session {
         }
         self.expire_at_s = expire_at.map_or(0, |at| u32::try_from(at).unwrap_or(u32::MAX));
         if let Some(Ok(info)) = claims.info.or(claims.b64info.map(|info| info.0)).map(|info| data::take(&info)) {
-            self.show(info, context);
+            self.update_info(info, context);
         }
         let ttl_s = self.connection_ttl_s(context.now_s());
         let (client, version) = (&*self.client_id(), context.node.version);
         context.effects.messages.reply(command, &Reply::Refresh { client, version, ttl_s });
     }
 
-    /// From now on others are shown `info` of the client. Where the client is in the presence of a channel it is put in
-    /// again: that changes what is shown, and announces nothing.
-    pub(super) fn show(&mut self, info: Bytes, context: &mut Context<'_>) {
+    /// Replaces the client's info. In the presence of its channels the client is entered again: that changes what
+    /// presence shows, and sends no join or leave event.
+    pub(super) fn update_info(&mut self, info: Bytes, context: &mut Context<'_>) {
         self.conn_info = Some(Box::new(info));
         for index in 0..self.subscriptions.len() {
             let Some(entry) = self.subscriptions[index].entry.as_deref().filter(|entry| entry.is_in) else { continue };
             let info = self.info(entry.info.chan_info.clone());
-            let ask = DirectoryRequest::Enter {
+            let request = DirectoryRequest::Enter {
                 channel: context.hub.name(self.subscriptions[index].channel).clone().into(),
                 info: Arc::clone(&info),
                 is_shown: entry.is_shown,
                 is_announced: entry.is_announced,
             };
-            context.effects.asks.push((None, self.who(), ask));
+            context.effects.asks.push((None, self.who(), request));
             if let Some(entry) = &mut self.subscriptions[index].entry {
                 entry.info = info;
             }
@@ -83,7 +83,7 @@ impl Session {
             Err(SubscribeRefusal::Error(_)) => return context.disconnect(Disconnect::INVALID_TOKEN),
             Err(SubscribeRefusal::Disconnect(why)) => return context.disconnect(why),
         };
-        // centrifuge-python leaves the channel out: then the token says it.
+        // centrifuge-python leaves the channel out: then it is that of the token.
         let channel = if request.channel.is_empty() { &*claims.channel } else { &*request.channel };
         let Some(index) = self.find(channel, context.hub) else {
             context.because("the client does not subscribe to this channel", channel);
@@ -102,7 +102,7 @@ impl Session {
         context.effects.messages.reply(command, &Reply::SubRefresh { ttl_s });
     }
 
-    /// The first time at which something of this session ends, Unix milliseconds; never = the end of time.
+    /// The first time at which something of this session expires, Unix milliseconds; `u64::MAX` = never.
     pub(super) fn next_expiry_ms(&self, client: &ClientSettings) -> u64 {
         let subscriptions = self.subscriptions.iter().map(|s| end_ms(s.expire_at_s, client.expired_sub_close_delay));
         subscriptions.fold(end_ms(self.expire_at_s, client.expired_close_delay), u64::min)
@@ -124,7 +124,8 @@ impl Session {
     }
 }
 
-/// When something ends that expires at a second, 0 = never, and is left for a delay after it, Unix milliseconds.
+/// When something ends that expires at a time (Unix seconds; 0 = never) and may outlive it by a delay. Unix
+/// milliseconds; `u64::MAX` = never.
 fn end_ms(at_s: u32, delay: Duration) -> u64 {
     match at_s {
         0 => u64::MAX,

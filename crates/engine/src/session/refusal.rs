@@ -1,5 +1,5 @@
-//! Why clients are refused: a fixed text for each cause, which the shard logs. A client that is served costs nothing of
-//! it.
+//! Why clients are refused: a fixed text for each cause, which the shard logs. Clients that are not refused cost
+//! nothing.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,8 @@ const CHANNEL_SHOWN_MAX: usize = 64;
 const REASON_LEN_MAX: usize = 123;
 
 pub(super) const NO_NAMESPACE: &str = "the namespace of the channel is not in channel.namespaces";
-pub(super) const BAD_CHANNEL: &str = "the name of the channel is empty, longer than channel.max_length, has control characters, or does not fit channel_regex";
+pub(super) const BAD_CHANNEL: &str = "the name of the channel is empty, longer than channel.max_length, has control \
+                                      characters, or does not fit channel_regex";
 pub(super) const NO_PRESENCE: &str = "presence is off in the namespace of the channel";
 pub(super) const NO_HISTORY: &str = "history_size and history_ttl are not set in the namespace of the channel";
 pub(super) const CHANNEL_TOO_LONG: &str = "the name of the channel is longer than channel.max_length";
@@ -28,7 +29,7 @@ pub(super) const NO_WATCH: &str =
 /// A refusal, for the operator's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusalReport {
-    /// Number of the error or of the disconnect that the client is told; 0 = it is told nothing.
+    /// Number of the error or of the disconnect that the client gets; 0 = it gets none.
     pub code: u32,
     /// What is missing or wrong. A fixed text: never anything that was sent.
     pub cause: &'static str,
@@ -36,14 +37,14 @@ pub struct RefusalReport {
     pub channel: Box<str>,
 }
 
-/// Whether an error tells how a request came out, and not that it may not be made: the name is taken, the position is
-/// gone, the node is busy. Clients get these in the course of things, so none of them costs a line of the log.
+/// Whether an error is the outcome of a permitted request: the name is taken, the position is gone, the node is busy.
+/// Such errors are usual, so the log has no line for them.
 fn is_outcome(error: &Error) -> bool {
     error.temporary || matches!(error.code, 105 | 112 | 4002..=4012)
 }
 
 impl Effects {
-    /// Answers a command with an error.
+    /// Replies to a command with an error.
     pub(super) fn refuse(&mut self, command: u32, mut error: Error) {
         self.errors.push(error.code);
         match self.cause_of(error.code) {
@@ -54,7 +55,7 @@ impl Effects {
         self.messages.reply(command, &Reply::Error(error));
     }
 
-    /// Gives the noted cause the number of an error that the client is not told.
+    /// Gives the noted cause the number of an error that the client does not get.
     pub(super) fn number_cause(&mut self, code: u32) {
         let _ = self.cause_of(code);
     }
@@ -66,7 +67,7 @@ impl Effects {
         }
     }
 
-    /// Gives the noted cause its number. The cause, if the client is to be told.
+    /// Gives the noted cause its number. Returns the cause if the client is to get it.
     fn cause_of(&mut self, code: u32) -> Option<&'static str> {
         let refused = self.refusals.last_mut().filter(|refused| refused.code == 0)?;
         refused.code = code;
@@ -78,7 +79,7 @@ impl<'a> Context<'a> {
     /// The options of a channel's namespace.
     ///
     /// # Errors
-    /// 102 when it has none, 107 when no channel can have this name; noted.
+    /// 102 if there is no such namespace, 107 if the channel's name is not valid; the cause is noted.
     pub(super) fn resolve(&mut self, channel: &str) -> Result<&'a ChannelOptions, Error> {
         let node = self.node;
         node.namespaces.resolve(channel).inspect_err(|error| {
@@ -86,14 +87,14 @@ impl<'a> Context<'a> {
         })
     }
 
-    /// Notes why the refusal happens that follows.
+    /// Notes the cause of the refusal that follows.
     pub(super) fn because(&mut self, cause: &'static str, channel: &str) {
         self.effects.tells_cause = self.node.client.tell_refusal_cause;
         let end = channel.floor_char_boundary(CHANNEL_SHOWN_MAX);
         self.effects.refusals.push(RefusalReport { code: 0, cause, channel: channel[..end].into() });
     }
 
-    /// Refuses with 103, and notes why.
+    /// Refuses with 103, and notes the cause.
     pub(super) fn deny<T>(&mut self, cause: &'static str, channel: &str) -> Result<T, Error> {
         self.because(cause, channel);
         Err(Error::PERMISSION_DENIED)

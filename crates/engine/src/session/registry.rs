@@ -1,4 +1,4 @@
-//! The registry by `rpc`: names, groups, messages and calls; and what of it a token gives.
+//! The registry by `rpc`: names, groups, messages and calls; and the names and groups of a token.
 
 use bytes::Bytes;
 use touchline_protocol::command::RpcRequest;
@@ -11,39 +11,39 @@ use crate::directory::{self, DirectoryRequest, Registration, Requester, Scopes};
 use crate::request::Response;
 
 impl Session {
-    /// This client, as the directory knows it.
+    /// This client as the requester of a directory request.
     pub fn who(&self) -> Requester {
         Requester { owner: self.owner(), user: self.user.clone(), is_backend: false }
     }
 
-    pub(super) fn rpc(&mut self, command: u32, request: &RpcRequest<'_>, context: &mut Context<'_>) {
-        if request.method == "stats.track" {
-            return self.track(command, request, context);
+    pub(super) fn rpc(&mut self, command: u32, rpc: &RpcRequest<'_>, context: &mut Context<'_>) {
+        if rpc.method == "stats.track" {
+            return self.track(command, rpc, context);
         }
-        let method = request
+        let method = rpc
             .method
             .strip_prefix("registry.")
-            .or(matches!(&*request.method, "reply" | "inbox.ack").then_some(&*request.method));
+            .or(matches!(&*rpc.method, "reply" | "inbox.ack").then_some(&*rpc.method));
         let scopes = &context.node.scopes;
-        let ask = method.ok_or(Error::NOT_AVAILABLE).and_then(|method| {
-            let ask = directory::read(method, request.data.map_or("{}", |data| data.get()), scopes)?;
+        let parsed = method.ok_or(Error::NOT_AVAILABLE).and_then(|method| {
+            let request = directory::read(method, rpc.data.map_or("{}", |data| data.get()), scopes)?;
             if !self.is_insecure(context) {
-                directory::permit(&ask, &self.user, self.rare.as_ref().map_or(&[], |rare| &*rare.granted), scopes)?;
+                directory::permit(&request, &self.user, self.rare.as_ref().map_or(&[], |rare| &*rare.granted), scopes)?;
             }
-            Ok(ask)
+            Ok(request)
         });
-        match ask {
-            Ok(ask) => match scopes.answer(&ask) {
-                Some(answer) => reply(
+        match parsed {
+            Ok(request) => match scopes.answer(&request) {
+                Some(outcome) => reply(
                     command,
                     AnswerKind::Rpc,
-                    answer.map_or_else(Response::Refused, |json| Response::Answer(json.into())),
+                    outcome.map_or_else(Response::Refused, |json| Response::Answer(json.into())),
                     context,
                 ),
-                None if weight_of(&ask) == Weight::Large && context.room.is_scarce => {
+                None if weight_of(&request) == Weight::Large && context.room.is_scarce => {
                     context.effects.refuse(command, Error::TOO_MANY_REQUESTS);
                 }
-                None => self.ask(command, AnswerKind::Rpc, ask, context),
+                None => self.send_to_directory(command, AnswerKind::Rpc, request, context),
             },
             Err(error) => {
                 if let Some(cause) = cause_of(error) {
@@ -63,40 +63,45 @@ impl Session {
         }
     }
 
-    /// Acts for the client, as the server API wants it; the answer goes there.
-    pub fn act(&mut self, ask: DirectoryRequest) -> (Requester, DirectoryRequest) {
-        self.is_listed = true;
-        (self.who(), ask)
+    /// Makes a request of the server API for this client. The reply goes to the server API.
+    pub fn act(&mut self, request: DirectoryRequest) -> (Requester, DirectoryRequest) {
+        self.has_entries = true;
+        (self.who(), request)
     }
 
-    /// Asks the directory for a command. What it holds, and what may still wait for an answer, ends with the session.
-    pub(super) fn ask(&mut self, command: u32, kind: AnswerKind, ask: DirectoryRequest, context: &mut Context<'_>) {
-        let weight = weight_of(&ask);
-        self.is_listed |= matches!(
-            ask,
+    /// Sends a command's request to the directory. The client's entries and waiting calls end with the session.
+    pub(super) fn send_to_directory(
+        &mut self,
+        command: u32,
+        kind: AnswerKind,
+        request: DirectoryRequest,
+        context: &mut Context<'_>,
+    ) {
+        let weight = weight_of(&request);
+        self.has_entries |= matches!(
+            request,
             DirectoryRequest::Register { .. } | DirectoryRequest::Join { .. } | DirectoryRequest::Call { .. }
-        ) || ask.is_walk();
+        ) || request.is_walk();
         self.flow.begin(weight);
-        context.effects.asks.push((Some(Ticket::Directory { command, kind, weight }), self.who(), ask));
+        context.effects.asks.push((Some(Ticket::Directory { command, kind, weight }), self.who(), request));
     }
 
-    /// Asks for the names and groups of the token, all or none. Nothing else of the connect may be seen before they are
-    /// there, so what the homes of channels were to be asked since `mark` waits with it, and so does the connect
-    /// reply.
-    pub(super) fn claim(&mut self, claims: Box<[Registration]>, mark: usize, context: &mut Context<'_>) {
-        if claims.is_empty() || context.effects.disconnect.is_some() {
+    /// Requests the names and groups of the token, all or none. Other clients must not see any effect of the connect
+    /// before they are registered, so the requests to homes of channels since `mark` wait for them, and so does the
+    /// connect reply.
+    pub(super) fn register_entries(&mut self, entries: Box<[Registration]>, mark: usize, context: &mut Context<'_>) {
+        if entries.is_empty() || context.effects.disconnect.is_some() {
             return;
         }
         if let Phase::Connecting(connecting) = &mut self.phase {
             connecting.awaited += 1;
             connecting.deferred = context.effects.requests.split_off(mark);
         }
-        self.is_listed = true;
-        context.effects.asks.push((Some(Ticket::Claim), self.who(), DirectoryRequest::Take(claims)));
+        self.has_entries = true;
+        context.effects.asks.push((Some(Ticket::Claim), self.who(), DirectoryRequest::Take(entries)));
     }
 
-    /// Lets the subscriptions go whose channels' homes have not been asked yet, because the names of the token come
-    /// first.
+    /// Releases the subscriptions whose requests to homes have not left, because the names of the token come first.
     pub(super) fn drop_deferred(&mut self, context: &mut Context<'_>) {
         let Phase::Connecting(connecting) = &mut self.phase else { return };
         for Outbound { channel, .. } in std::mem::take(&mut connecting.deferred) {
@@ -106,7 +111,7 @@ impl Session {
         }
     }
 
-    /// Whether the home of this channel has not been asked yet for that reason; it is not asked any more then.
+    /// Whether the request to this channel's home has not left for that reason. Drops the request.
     pub(super) fn is_deferred(&mut self, channel: &str) -> bool {
         let Phase::Connecting(connecting) = &mut self.phase else { return false };
         let before = connecting.deferred.len();
@@ -116,7 +121,7 @@ impl Session {
         dropped > 0
     }
 
-    pub(super) fn claimed(&mut self, response: Response, context: &mut Context<'_>) {
+    pub(super) fn handle_registered(&mut self, response: Response, context: &mut Context<'_>) {
         let Phase::Connecting(connecting) = &mut self.phase else { return };
         match response {
             Response::Refused(error) => {
@@ -132,8 +137,8 @@ impl Session {
     }
 }
 
-/// The names and groups of a token, as they are asked for. None = the token names what cannot be.
-pub(super) fn claims_of(
+/// The registrations of a token's names and groups. `None` = one of them is not valid, or its scope does not exist.
+pub(super) fn registrations(
     names: Vec<EntryClaim>,
     groups: Vec<EntryClaim>,
     scopes: &Scopes,
@@ -147,7 +152,7 @@ pub(super) fn claims_of(
     entries.map(read).collect()
 }
 
-/// Why the registry is refused to a client, where the configuration or its token says so.
+/// The cause of a refusal by the registry, if the configuration or the token is the cause.
 fn cause_of(error: Error) -> Option<&'static str> {
     match error {
         Error::PERMISSION_DENIED => {
@@ -159,9 +164,9 @@ fn cause_of(error: Error) -> Option<&'static str> {
     }
 }
 
-/// What the answer to an ask may be.
-fn weight_of(ask: &DirectoryRequest) -> Weight {
-    match ask {
+/// The size that the reply to a request may have.
+fn weight_of(request: &DirectoryRequest) -> Weight {
+    match request {
         DirectoryRequest::Names(_)
         | DirectoryRequest::Groups(_)
         | DirectoryRequest::Members { .. }
@@ -173,10 +178,10 @@ fn weight_of(ask: &DirectoryRequest) -> Weight {
     }
 }
 
-/// Writes the directory's answer as the reply to a command.
+/// Writes the directory's reply as the reply to a command.
 pub(super) fn reply(command: u32, kind: AnswerKind, response: Response, context: &mut Context<'_>) {
     let json = match response {
-        Response::Answer(answered) => answered.json(),
+        Response::Answer(reply) => reply.json(),
         Response::Refused(error) => return context.effects.refuse(command, error),
         _ => return context.effects.refuse(command, Error::INTERNAL),
     };

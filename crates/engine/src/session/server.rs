@@ -9,12 +9,12 @@ use super::{Context, Session, Ticket};
 use crate::claims::Overrides;
 use crate::request::{ClientPosition, Response};
 
-/// A server-side subscription to be made.
+/// A server-side subscription to make.
 #[derive(Debug, Default, Clone)]
 pub struct ServerSubscription {
     /// Shown to others as `chan_info`.
     pub info: Option<Bytes>,
-    /// For the client.
+    /// JSON for the client; `None` = none.
     pub data: Option<Bytes>,
     /// Options other than the namespace's.
     pub overrides: Overrides,
@@ -25,10 +25,10 @@ pub struct ServerSubscription {
 }
 
 impl Session {
-    /// Subscribes the client to a channel; it is told by a push once the channel's home has answered.
+    /// Subscribes the client to a channel. The client gets a push once the channel's home has replied.
     ///
     /// # Errors
-    /// 102, 107 for a bad channel, 106 at the limit of channels. A channel that it has already is no error.
+    /// 102, 107 for a bad channel, 106 at the limit of channels. If the client is subscribed already, nothing happens.
     pub fn server_subscribe(
         &mut self,
         channel: &str,
@@ -80,15 +80,15 @@ impl Session {
         }
     }
 
-    /// What the client has of a channel can't be continued: it subscribes again, and learns what it missed or that it
-    /// can't be had.
+    /// The client's position in a channel is lost: the client subscribes again, and then recovers, or learns that it
+    /// cannot.
     pub fn lose(&mut self, channel: &str, context: &mut Context<'_>) {
         if let Some(index) = self.find(channel, context.hub) {
             self.end(index, Unsubscribe::INSUFFICIENT_STATE, context);
         }
     }
 
-    /// Ends the client's subscription to a channel and tells it; an empty channel means all of them.
+    /// Ends the client's subscription to a channel, with a push to the client; empty = all channels.
     pub fn server_unsubscribe(&mut self, channel: &str, context: &mut Context<'_>) {
         if channel.is_empty() {
             while let Some(last) = self.subscriptions.len().checked_sub(1) {
@@ -99,8 +99,8 @@ impl Session {
         }
     }
 
-    /// Prolongs the connection to `expire_at_s` (Unix seconds; `None` = for ever) or, if it is over, ends it; the
-    /// client is told. `info`, if it is given, is what others are shown of the client from now on.
+    /// Prolongs the connection to `expire_at_s` (Unix seconds; `None` = for ever) or, if that time has passed, ends it;
+    /// the client gets a push. `info` replaces what other clients see of the client; `None` = it stays.
     pub fn server_refresh(
         &mut self,
         is_expired: bool,
@@ -113,7 +113,7 @@ impl Session {
             return context.disconnect(Disconnect::EXPIRED);
         }
         if let Some(info) = info {
-            self.show(info, context);
+            self.update_info(info, context);
         }
         self.expire_at_s = expire_at_s.map_or(0, |at| u32::try_from(at).unwrap_or(u32::MAX));
         if let Some(ttl_s) = self.connection_ttl_s(now_s) {

@@ -1,4 +1,4 @@
-//! Subscribe and unsubscribe: who may, what the home answers, how a subscription ends.
+//! Subscribe and unsubscribe: permissions, the home's reply, and the end of a subscription.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::hub::DeliveryOptions;
 use crate::namespace::ChannelOptions;
 use crate::request::{ClientPosition, Recover, Request, Response, Subscribe, Subscribed};
 
-/// What a subscription is to be, once it is allowed.
+/// The options of a subscription that is permitted.
 #[derive(Debug, Default)]
 pub(super) struct Grant {
     pub(super) chan_info: Option<Bytes>,
@@ -34,7 +34,7 @@ pub(super) struct Grant {
     pub(super) filter: Option<Arc<Filter>>,
 }
 
-/// Why a subscribe was not carried out.
+/// Why a subscribe was refused.
 pub(super) enum SubscribeRefusal {
     Error(Error),
     Disconnect(Disconnect),
@@ -66,8 +66,8 @@ impl Session {
         }
     }
 
-    /// Subscribes a client that only listens to a channel that it has named when it connected.
-    pub(super) fn subscribe_listener(
+    /// Subscribes a client of a one-way transport to a channel that it named when it connected.
+    pub(super) fn subscribe_one_way(
         &mut self,
         request: &SubscribeRequest<'_>,
         context: &mut Context<'_>,
@@ -193,7 +193,7 @@ impl Session {
         Err(SubscribeRefusal::Disconnect(Disconnect::INVALID_TOKEN))
     }
 
-    /// Notes the subscription and asks the channel's home for its place in the channel.
+    /// Adds the subscription, and sends the subscribe to the channel's home.
     pub(super) fn begin(
         &mut self,
         channel: &str,
@@ -214,7 +214,8 @@ impl Session {
             && (is_recoverable || option(overrides.force_positioning, options.force_positioning) || grant.positioned);
         let announces = option(overrides.join_leave, options.join_leave);
         let presence = option(overrides.presence, options.presence);
-        let is_told = option(overrides.force_push_join_leave, options.force_push_join_leave) || grant.membership_events;
+        let wants_membership_events =
+            option(overrides.force_push_join_leave, options.force_push_join_leave) || grant.membership_events;
         let recover = grant.recover.filter(|_| is_recoverable).map(|ClientPosition { offset, epoch }| Recover {
             offset,
             epoch,
@@ -235,7 +236,7 @@ impl Session {
         let has_extra = grant.chan_info.is_some() || grant.data.is_some() || grant.filter.is_some();
         let local = context.hub.acquire(channel);
         if self.subscriptions.capacity() == 0 {
-            // Most clients have one subscription: no room for more until they come.
+            // Most clients have one subscription, so the memory is for one.
             self.subscriptions.reserve_exact(1);
         }
         self.subscriptions.push(Subscription {
@@ -246,7 +247,7 @@ impl Session {
             is_server_side: grant.is_server_side,
             is_positioned,
             is_recoverable,
-            wants_membership_events: is_told,
+            wants_membership_events,
             is_delta: grant.is_delta,
             entry,
             rejects_unrecovered: grant.rejects_unrecovered,
@@ -259,8 +260,8 @@ impl Session {
         Ok(())
     }
 
-    /// Takes the home's answer: from now on the client hears the channel. Gives the subscription, if it is still
-    /// wanted.
+    /// Handles the home's reply: from now on the client gets the channel's publications. Returns the subscription's
+    /// index; `None` = it has ended meanwhile, or the home refused it.
     pub(super) fn activate(&mut self, serial: u32, response: &Response, context: &mut Context<'_>) -> Option<usize> {
         let index = self.subscriptions.iter().position(|s| s.serial == serial)?;
         let Response::Subscribed(subscribed) = response else {
@@ -269,22 +270,22 @@ impl Session {
             return None;
         };
         let subscription = &mut self.subscriptions[index];
-        debug_assert!(subscription.membership.is_none(), "a home answers once");
-        // What the client has last is what the next change is made to, if nothing behind it has expired.
+        debug_assert!(subscription.membership.is_none(), "a home replies once");
+        // The client's last publication is the base of the next delta, unless a later one has expired.
         let last = subscribed.recovered.as_ref().and_then(Option::as_ref).and_then(|missed| missed.last());
         let has_last = last.is_some_and(|last| last.offset == subscribed.position.offset);
-        let wish = DeliveryOptions {
+        let options = DeliveryOptions {
             membership_events: subscription.wants_membership_events,
             delta: subscription.is_delta.then_some(has_last),
             filter: subscription.filter().cloned(),
         };
-        let membership = context.hub.join(subscription.channel, context.id.slot, wish);
+        let membership = context.hub.join(subscription.channel, context.id.slot, options);
         subscription.membership = Some(membership);
         if let Some(entry) = &mut subscription.entry {
             entry.is_in = true;
             let channel = context.hub.name(subscription.channel).clone();
             let (info, is_shown, is_announced) = (entry.info.clone(), entry.is_shown, entry.is_announced);
-            self.is_listed = true;
+            self.has_entries = true;
             context.effects.asks.push((
                 None,
                 self.who(),
@@ -302,7 +303,7 @@ impl Session {
             Response::Refused(error) => return context.effects.refuse(command, error),
             _ => return context.effects.refuse(command, Error::INTERNAL),
         };
-        // Unsubscribed meanwhile: the reply is owed all the same.
+        // The client has unsubscribed meanwhile: it gets the reply all the same.
         let Some(index) = index else {
             return context.effects.messages.reply(command, &Reply::Subscribe(SubscribeResult::default()));
         };
@@ -331,31 +332,31 @@ impl Session {
         context.effects.messages.reply(command, &Reply::Unsubscribe);
     }
 
-    /// Ends a subscription without a word to the client.
+    /// Ends a subscription without a push to the client.
     pub(super) fn remove(&mut self, index: usize, context: &mut Context<'_>) {
         let subscription = self.subscriptions.swap_remove(index);
         if matches!(self.phase, Phase::Connecting(_)) && self.is_deferred(context.hub.name(subscription.channel)) {
             return context.hub.release(subscription.channel);
         }
-        self.let_go(subscription, context);
+        self.release(subscription, context);
     }
 
-    /// Ends a subscription and tells the client why.
+    /// Ends a subscription, with a push to the client that has the reason.
     pub(super) fn end(&mut self, index: usize, why: Unsubscribe, context: &mut Context<'_>) {
         let name = context.hub.name(self.subscriptions[index].channel).clone();
         self.remove(index, context);
         context.effects.messages.push(&name, &Push::Unsubscribe(why));
     }
 
-    /// Gives a subscription back: here, and at the channel's home.
-    pub(super) fn let_go(&self, subscription: Subscription, context: &mut Context<'_>) {
+    /// Releases a subscription on this shard and at the channel's home.
+    pub(super) fn release(&self, subscription: Subscription, context: &mut Context<'_>) {
         let name = context.hub.name(subscription.channel).clone();
         let is_answered = subscription.membership.is_some();
         if let Some(membership) = subscription.membership {
             context.hub.leave(subscription.channel, membership);
         }
         context.hub.release(subscription.channel);
-        // Who goes altogether leaves all channels at once, by one word.
+        // A session that closes leaves all channels at once, by one [`DirectoryRequest::Close`].
         if subscription.entry.is_some_and(|entry| entry.is_in) && !matches!(self.phase, Phase::Closed) {
             context.effects.asks.push((None, self.who(), DirectoryRequest::Exit { channel: name.clone().into() }));
         }
@@ -366,7 +367,7 @@ impl Session {
 impl Subscription {
     pub(super) fn result<'a>(&'a self, subscribed: &'a Subscribed, now_s: u64) -> SubscribeResult<'a> {
         let recovered = subscribed.recovered.as_ref().and_then(Option::as_ref);
-        // A recovered client goes on from the offset that it named: the publications take it to the top.
+        // A recovered client continues from the offset that it sent: the publications take it to the top.
         let offset = if recovered.is_some_and(|missed| !missed.is_empty()) {
             self.recover_offset.unwrap_or(subscribed.position.offset.0)
         } else {
@@ -386,12 +387,12 @@ impl Subscription {
         }
     }
 
-    /// What the client wants to have of the channel.
+    /// The client's filter of publications; `None` = it gets all.
     fn filter(&self) -> Option<&Arc<Filter>> {
         self.extra.as_ref().and_then(|extra| extra.filter.as_ref())
     }
 
-    /// An answer without the missed publications that don't fit the filter.
+    /// A home's reply without the missed publications that do not match the filter.
     pub(super) fn filtered(&self, mut subscribed: Subscribed) -> Subscribed {
         if let (Some(filter), Some(Some(missed))) = (self.filter(), &mut subscribed.recovered) {
             missed.retain(|publication| filter.fits(&publication.tags()));
@@ -404,7 +405,7 @@ impl Subscription {
         self.extra.as_ref().and_then(|extra| extra.data.as_deref())
     }
 
-    /// Seconds until the client must show a new token; none = never.
+    /// Seconds until the client must send a new token; `None` = never.
     pub(super) fn ttl_s(&self, now_s: u64) -> Option<u64> {
         (self.expire_at_s > 0).then(|| u64::from(self.expire_at_s).saturating_sub(now_s).max(1))
     }
@@ -413,7 +414,7 @@ impl Subscription {
 /// When a token's subscription ends, Unix seconds; 0 = never.
 ///
 /// # Errors
-/// 110 when that is over already.
+/// 110 if that time has passed.
 pub(super) fn subscription_expiry(claims: &SubscriptionClaims, now_s: u64) -> Result<u32, Error> {
     match expiry(claims.exp, claims.expire_at) {
         None => Ok(0),

@@ -1,4 +1,4 @@
-//! Commands about a channel: publish and history, which its home answers, and presence, which the directory does.
+//! Commands about a channel: publish and history, which go to its home, and presence, which goes to the directory.
 
 use touchline_protocol::command::{HistoryRequest, PublishRequest};
 use touchline_protocol::message::Reply;
@@ -59,11 +59,11 @@ impl Session {
         match checked {
             Ok(()) => {
                 let channel: Box<str> = channel.into();
-                let ask = match kind {
+                let request = match kind {
                     AnswerKind::PresenceStats => DirectoryRequest::PresenceStats { channel },
                     _ => DirectoryRequest::Presence { channel, limit: context.node.client.presence_max_clients },
                 };
-                self.ask(command, kind, ask, context);
+                self.send_to_directory(command, kind, request, context);
             }
             Err(error) => context.effects.refuse(command, error),
         }
@@ -88,9 +88,9 @@ impl Session {
         if weight == Weight::Large && context.room.is_scarce {
             return context.effects.refuse(command, Error::TOO_MANY_REQUESTS);
         }
-        let most = context.node.client.history_max_publication_limit;
+        let limit_max = context.node.client.history_max_publication_limit;
         let history = History {
-            limit: Some(usize::try_from(request.limit).map_or(most, |limit| limit.min(most))),
+            limit: Some(usize::try_from(request.limit).map_or(limit_max, |limit| limit.min(limit_max))),
             since: request.since.map(|since| ClientPosition { offset: since.offset, epoch: Box::from(&*since.epoch) }),
             reverse: request.reverse,
             size_max: Some(context.node.client.answer_max_size),
@@ -99,7 +99,7 @@ impl Session {
     }
 }
 
-/// Writes a home's answer as the reply to a command.
+/// Writes a home's reply as the reply to a command.
 pub(super) fn reply(command: u32, response: Response, context: &mut Context<'_>) {
     match response {
         Response::Published(_) => context.effects.messages.reply(command, &Reply::Publish),

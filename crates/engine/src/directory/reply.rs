@@ -1,5 +1,5 @@
-//! An answer of the directory on its way to its asker. Lists travel as entries, which are shared and not copied; their
-//! JSON is written where it is wanted, not on the thread that everybody needs.
+//! A reply of the directory. Lists are kept as entries, which are shared and not copied; the thread that needs their
+//! JSON writes it, not the thread of the directory.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::presence;
 use super::watch::Changes;
 use crate::work::Work;
 
-/// An answer to an [`super::DirectoryRequest`], and what it has cost.
+/// A reply to a [`super::DirectoryRequest`], and what it has cost.
 #[derive(Debug)]
 pub struct DirectoryReply {
     content: ReplyContent,
@@ -25,45 +25,45 @@ enum ReplyContent {
     Listed(Box<Listed>),
 }
 
-/// An answer that is not written yet.
+/// A reply whose JSON is not written yet.
 #[derive(Debug)]
 pub(super) enum Listed {
-    /// Members that are shown of a channel, and how many there are.
+    /// Members of a channel that presence shows, and how many there are.
     Presence(Vec<Entry>, u64),
     /// Members of a group, and how many there are.
     Members(Vec<Entry>, u64),
-    /// A page of them, how many there are, and where the next page starts, 0 = there is none.
+    /// A page of the members of a group, how many there are, and where the next page starts; 0 = there is no next page.
     MemberPage(Vec<Entry>, u64, u32),
-    /// A page, and where the next one starts, 0 = there is none.
+    /// A page of names, and where the next page starts; 0 = there is no next page.
     Names(Vec<Entry>, u32),
-    /// What has changed.
+    /// Changes of a scope.
     Changes(Changes),
-    /// A page of groups and their sizes, and where the next one starts, 0 = there is none.
+    /// A page of groups and their sizes, and where the next page starts; 0 = there is no next page.
     Groups(Vec<(Arc<str>, u32)>, u32),
-    /// The answers to a call of a group.
+    /// The replies to a call of a group.
     Replies(Vec<(OwnerId, Reply)>),
 }
 
 impl DirectoryReply {
-    /// An answer that is written later.
+    /// A reply whose JSON is written later.
     pub(super) fn list(listed: Listed, work: Work) -> Self {
         DirectoryReply { content: ReplyContent::Listed(Box::new(listed)), work: work.units() }
     }
 
-    /// An answer for which messages were given to so many clients.
+    /// The reply to a message that was sent to so many clients.
     pub(super) fn sent(copies: usize) -> Self {
         let json = answer::sent(copies);
         let work = Work { copies, bytes: json.len(), ..Work::default() };
         DirectoryReply { content: ReplyContent::Json(json.into()), work: work.units() }
     }
 
-    /// What the answer costs besides its command, in units of commands: one for 8 entries walked or written, one for
+    /// The cost of the reply besides its command, in units of commands: one for 8 entries walked or written, one for
     /// each copy of a message, one for 4,096 bytes.
     pub fn work(&self) -> u32 {
         self.work
     }
 
-    /// The answer as JSON, written here and now.
+    /// The reply as JSON, written by this call.
     pub fn json(self) -> Bytes {
         match self.content {
             ReplyContent::Json(json) => json,

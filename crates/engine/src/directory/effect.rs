@@ -1,4 +1,4 @@
-//! What can be asked of a node's directory, and what it wants done.
+//! The requests to a node's directory, and the effects that it asks its host to carry out.
 
 use std::sync::Arc;
 
@@ -8,63 +8,63 @@ use touchline_protocol::stream::ChannelName;
 use touchline_protocol::{ClientInfo, Error};
 use touchline_registry::{OwnerId, Stamp};
 
-use super::answered::DirectoryReply;
+use super::reply::DirectoryReply;
 use super::scope::ScopeId;
 use super::watch::WatchPosition;
 
-/// A question or an order, checked already: the asker may do this.
+/// A request whose permissions are checked already: the requester may do this.
 #[derive(Debug, Clone)]
 pub enum DirectoryRequest {
-    /// Gives a name to the client.
+    /// Registers a name for the client.
     Register {
-        /// Where.
+        /// The scope.
         scope: ScopeId,
         /// The name.
         name: Box<str>,
-        /// JSON, or empty.
+        /// Metadata: JSON, or empty.
         meta: Bytes,
-        /// From whoever has it, where the scope keeps the newest.
+        /// Take the name from its owner, if the scope's policy is `newest`.
         take_over: bool,
     },
-    /// Gives the names and groups of a token to the client: all of them, or none.
+    /// Registers the names and joins the groups of a token for the client: all of them, or none.
     Take(Box<[Registration]>),
-    /// Takes a name from the client.
+    /// Ends the client's registration of a name.
     Unregister {
-        /// Where.
+        /// The scope.
         scope: ScopeId,
         /// The name.
         name: Box<str>,
     },
     /// Replaces a name's metadata.
     UpdateMeta {
-        /// Where.
+        /// The scope.
         scope: ScopeId,
         /// The name.
         name: Box<str>,
-        /// JSON, or empty.
+        /// Metadata: JSON, or empty.
         meta: Bytes,
-        /// Only if this is still its stamp and revision.
+        /// Only if the name still has this stamp and revision; `None` = in any case.
         expected: Option<(Stamp, u32)>,
     },
     /// Makes the client a member.
     Join {
-        /// Where.
+        /// The scope.
         scope: ScopeId,
         /// The group.
         group: Box<str>,
-        /// JSON, or empty.
+        /// Metadata: JSON, or empty.
         meta: Bytes,
     },
-    /// Ends its membership.
+    /// Ends the client's membership.
     Leave {
-        /// Where.
+        /// The scope.
         scope: ScopeId,
         /// The group.
         group: Box<str>,
     },
-    /// Who has a name.
+    /// The owner of a name.
     Lookup {
-        /// Where.
+        /// The scope.
         scope: ScopeId,
         /// The name.
         name: Box<str>,
@@ -75,12 +75,12 @@ pub enum DirectoryRequest {
     Groups(Listing),
     /// The members of a group.
     Members {
-        /// Where.
+        /// The scope.
         scope: ScopeId,
         /// The group.
         group: Box<str>,
     },
-    /// The same, a page; no prefix is looked at.
+    /// The members of a group, a page; the prefix is ignored.
     MemberPage {
         /// The group.
         group: Box<str>,
@@ -89,165 +89,166 @@ pub enum DirectoryRequest {
     },
     /// Whether a client is a member of a group, and its metadata.
     Member {
-        /// Where.
+        /// The scope.
         scope: ScopeId,
         /// The group.
         group: Box<str>,
-        /// The client; none = who asks.
+        /// The client; `None` = the requester.
         client: Option<OwnerId>,
     },
-    /// What has changed since a position.
+    /// The changes of a scope since a position.
     Changes {
-        /// Where.
+        /// The scope.
         scope: ScopeId,
-        /// None = only where the log is.
+        /// The position; `None` = only the present position is requested.
         position: Option<WatchPosition>,
     },
     /// Names, groups and memberships, and how they spread over the nodes.
     Count {
-        /// Where.
+        /// The scope.
         scope: ScopeId,
     },
-    /// Sends to a name or to all members of a group.
+    /// Sends a message to a name or to all members of a group.
     Send {
-        /// Whom.
+        /// The name or the group.
         target: Target,
         /// JSON.
         data: Bytes,
-        /// How long it is kept for a name until its owner has acknowledged it; 0 = not at all.
+        /// How long the store keeps the message for a name until its owner has acknowledged it, milliseconds; 0 = not
+        /// at all.
         store_for_ms: u64,
     },
-    /// Letters have arrived.
+    /// Acknowledges inbox messages.
     Acknowledge {
-        /// Which.
+        /// Ids of the messages.
         ids: Vec<u64>,
     },
-    /// The same, and waits for the answers.
+    /// Calls a name or all members of a group, and waits for the replies.
     Call {
-        /// Whom.
+        /// The name or the group.
         target: Target,
         /// JSON.
         data: Bytes,
-        /// How long.
+        /// How long the call waits, milliseconds.
         timeout_ms: u64,
     },
-    /// The client's answer to a call.
+    /// The client's reply to a call.
     Reply {
-        /// The call.
+        /// The number of the call.
         call: u64,
-        /// JSON: the answer, or the client's own error.
+        /// JSON: the data, or the client's own error.
         outcome: Result<Bytes, Bytes>,
     },
     /// The client is in a channel now: for presence, join and leave.
     Enter {
         /// The channel.
         channel: ChannelName,
-        /// Who it is.
+        /// What presence shows of the client.
         info: Arc<ClientInfo>,
-        /// It is shown in presence.
+        /// Presence shows the client.
         is_shown: bool,
-        /// Others are told.
+        /// The subscribers get join and leave events about the client.
         is_announced: bool,
     },
-    /// It is not any more.
+    /// The client is not in the channel any more.
     Exit {
         /// The channel.
         channel: ChannelName,
     },
-    /// Who is in a channel.
+    /// The clients that are in a channel.
     Presence {
         /// The channel.
         channel: Box<str>,
-        /// Members in one answer.
+        /// The greatest number of clients in one reply.
         limit: usize,
     },
-    /// How many are in a channel.
+    /// The number of clients and users that are in a channel.
     PresenceStats {
         /// The channel.
         channel: Box<str>,
     },
-    /// The client is gone, with all that it holds.
+    /// The client is gone: removes its entries, and ends its calls.
     Close,
 }
 
 /// A name or a group of a token.
 #[derive(Debug, Clone)]
 pub struct Registration {
-    /// Where.
+    /// The scope.
     pub scope: ScopeId,
     /// The name, taken over where the scope keeps the newest; or the group.
     pub key: Box<str>,
-    /// JSON, or empty.
+    /// Metadata: JSON, or empty.
     pub meta: Bytes,
-    /// It is a group.
+    /// The key is a group.
     pub is_group: bool,
 }
 
 /// A page of a listing.
 #[derive(Debug, Clone)]
 pub struct Listing {
-    /// Where.
+    /// The scope.
     pub scope: ScopeId,
-    /// What they begin with.
+    /// The prefix of the results; empty = all.
     pub prefix: Box<str>,
-    /// Where the page starts.
+    /// Where the page starts; 0 = the first page.
     pub cursor: u32,
-    /// At most so many.
+    /// The greatest number of results.
     pub limit: usize,
 }
 
-/// Whom a message is for.
+/// The receiver of a message or a call.
 #[derive(Debug, Clone)]
 pub struct Target {
-    /// Where.
+    /// The scope.
     pub scope: ScopeId,
     /// The name, or the group.
     pub key: Box<str>,
-    /// It is a group.
+    /// The key is a group.
     pub is_group: bool,
 }
 
-/// Who asks.
+/// The origin of a request.
 #[derive(Debug, Clone)]
 pub struct Requester {
-    /// The client; the one that is acted for, if the server API asks.
+    /// The client; if the server API makes the request, the client that it acts for.
     pub owner: OwnerId,
-    /// Its user; empty = anonymous.
+    /// The client's user; empty = anonymous.
     pub user: Box<str>,
-    /// The server API asks for nobody in particular.
+    /// The server API makes the request, and does not act for a client.
     pub is_backend: bool,
 }
 
-/// What the directory wants done.
+/// An effect that the host of the directory carries out.
 #[derive(Debug)]
 pub enum DirectoryEffect<A> {
-    /// Answers an asker.
+    /// Sends a reply to a requester.
     Answer(A, Result<DirectoryReply, Error>),
-    /// Gives a message, JSON, to a client of this node.
+    /// Sends a message, JSON, to a client of this node.
     Push(OwnerId, Vec<u8>),
-    /// Gives one message to many clients of this node: they share it.
+    /// Sends one message to many clients of this node, which share it.
     PushMany(Vec<OwnerId>, Arc<EncodedPush>),
-    /// Gives a call to a client of this node: its number, and the message, JSON, which calls of a group share.
+    /// Sends a call to a client of this node: the call's number, and the message, JSON, which calls of a group share.
     /// [`super::numbered`] puts them together.
     Call(OwnerId, u64, Bytes),
     /// Disconnects a client of this node that lost a name.
     Disconnect(OwnerId),
-    /// Tells a channel's subscribers who want to know that somebody came or went.
+    /// Sends a join or leave push to a channel's subscribers that want such events.
     Announce(Arc<str>, Arc<EncodedPush>),
-    /// Publishes changes of a scope, or how far they go, into its channel: JSON.
+    /// Publishes changes of a scope, or only the offset of the last change, into the scope's channel: JSON.
     PublishChanges(Arc<str>, Vec<u8>),
-    /// A message to other nodes' parts of a scope.
+    /// Sends a message to other nodes' parts of a scope.
     Link {
         /// The scope's name.
         scope: Arc<str>,
-        /// One node, or all.
+        /// The receiving node; `None` = all.
         to: Option<Arc<str>>,
         /// The message.
         message: Arc<[u8]>,
     },
-    /// A message to another node's directory.
+    /// Sends a message to another node's directory.
     Node(Arc<str>, Vec<u8>),
-    /// Finds out which connections live: [`super::Directory::probed`] must follow, once the dead ones are closed.
+    /// Checks which connections are alive. [`super::Directory::probed`] must follow once the dead ones are closed.
     Probe,
     /// Another node has other options for a scope: all nodes follow the strictest policy and the smallest limits.
     OptionsDiffer {
@@ -256,7 +257,7 @@ pub enum DirectoryEffect<A> {
         /// The other node.
         node: Arc<str>,
     },
-    /// Keeps a letter, and tells the asker its id.
+    /// Has the store keep an inbox message. The reply to the requester has its id.
     StoreMessage {
         /// The name's scope.
         scope: Arc<str>,
@@ -264,29 +265,29 @@ pub enum DirectoryEffect<A> {
         name: Box<str>,
         /// JSON.
         message: Vec<u8>,
-        /// It is thrown away then, Unix milliseconds.
+        /// When the store discards the message, Unix milliseconds.
         expires_ms: u64,
-        /// Letters that may wait for the name.
+        /// The greatest number of messages that the store keeps for the name.
         most: usize,
-        /// Whoever waits for that.
+        /// The requester that waits for the result; `None` = none.
         asker: Option<A>,
     },
-    /// Asks the store for letters: [`super::Directory::deliver`] takes them.
+    /// Loads inbox messages from the store: [`super::Directory::deliver`] gets them.
     LoadMessages {
         /// The name's scope.
         scope: Arc<str>,
         /// The name.
         name: Box<str>,
-        /// Behind this one.
+        /// Only messages with higher ids than this one.
         behind: u64,
-        /// At most so many.
+        /// The greatest number of results.
         limit: usize,
     },
-    /// Throws letters away: [`super::Directory::discarded`] wants to know that it is done.
+    /// Discards inbox messages: [`super::Directory::discarded`] must follow once it is done.
     DiscardMessages {
-        /// Which; all were given to who acknowledges them.
+        /// Ids of the messages; all were delivered to the client that acknowledges them.
         ids: Vec<u64>,
-        /// Whoever waits for that.
+        /// The requester that waits for the result; `None` = none.
         asker: Option<A>,
     },
 }
@@ -296,7 +297,7 @@ pub fn client_text(owner: OwnerId) -> String {
     std::str::from_utf8(&client_bytes(owner)).unwrap_or_default().to_owned()
 }
 
-/// The same, for who writes many of them.
+/// The same as bytes, without an allocation.
 pub(super) fn client_bytes(owner: OwnerId) -> [u8; 36] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = [b'-'; 36];
@@ -310,7 +311,7 @@ pub(super) fn client_bytes(owner: OwnerId) -> [u8; 36] {
     text
 }
 
-/// Reads a client id; `None` if it is none.
+/// Reads a client id; `None` if the text is not one.
 pub fn client_from_text(text: &str) -> Option<OwnerId> {
     let digits = text.bytes().filter(|byte| *byte != b'-').collect::<Vec<u8>>();
     if text.len() != 36 || digits.len() != 32 {

@@ -1,21 +1,25 @@
-//! The names and groups of a token, which a client gets all together or not at all.
+//! The names and groups of a token: a client gets all of them, or none.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use touchline_protocol::Error;
 use touchline_registry::OwnerId;
 
-use super::ask::Registration;
+use super::effect::Registration;
 use super::{Directory, ScopeId, answer, refusal};
 
 impl<A> Directory<A> {
-    /// Gives all of some names and groups to an owner. Nothing has changed, and nobody has lost a name, if one of them
-    /// is refused.
-    pub(super) fn take(&mut self, owner: OwnerId, claims: &[Registration], now_ms: u64) -> Result<Vec<u8>, Error> {
-        self.may_take(owner, claims)?;
-        for Registration { scope, key, meta, is_group } in claims {
+    /// Registers names and joins groups for an owner. If one of them is refused, nothing changes.
+    pub(super) fn register_all(
+        &mut self,
+        owner: OwnerId,
+        registrations: &[Registration],
+        now_ms: u64,
+    ) -> Result<Vec<u8>, Error> {
+        self.check_all(owner, registrations)?;
+        for Registration { scope, key, meta, is_group } in registrations {
             let replica = &mut self.scope(*scope)?.replica;
-            // All of it has been checked, and nothing comes in between.
+            // All of them were checked, and no other request comes in between.
             if *is_group {
                 replica.join(owner, key, meta, now_ms).map_err(refusal)?;
             } else {
@@ -25,16 +29,16 @@ impl<A> Directory<A> {
         Ok(answer::empty())
     }
 
-    fn may_take(&mut self, owner: OwnerId, claims: &[Registration]) -> Result<(), Error> {
+    fn check_all(&mut self, owner: OwnerId, registrations: &[Registration]) -> Result<(), Error> {
         let mut new: BTreeMap<ScopeId, BTreeSet<(bool, &str)>> = BTreeMap::new();
-        for Registration { scope, key, meta, is_group } in claims {
+        for Registration { scope, key, meta, is_group } in registrations {
             let replica = &self.scope(*scope)?.replica;
-            let may = if *is_group {
+            let checked = if *is_group {
                 replica.may_join(owner, key, meta)
             } else {
                 replica.may_register(owner, key, meta, true)
             };
-            if may.map_err(refusal)? {
+            if checked.map_err(refusal)? {
                 new.entry(*scope).or_default().insert((*is_group, key));
             }
         }

@@ -1,0 +1,53 @@
+//! Refused subscribes that the home remembers for a while. A session may unsubscribe before the refusal has reached it;
+//! the home must not take such an unsubscribe for one of a subscriber.
+
+use std::collections::{HashMap, VecDeque};
+use touchline_protocol::stream::ChannelName;
+
+use super::Channels;
+use crate::request::ConnectionId;
+
+/// Refused subscribes that a home remembers at most.
+const REFUSED_MAX: usize = 100_000;
+/// How long a refused subscribe is remembered, milliseconds.
+const REFUSED_TTL_MS: u64 = 10_000;
+
+/// A connection and the channel to which its subscribe was refused.
+type Key = (ConnectionId, ChannelName);
+
+/// The refused subscribes that a home remembers.
+#[derive(Debug, Default)]
+pub(super) struct RefusedSubscribes {
+    /// When each was refused, Unix milliseconds.
+    times: HashMap<Key, u64>,
+    /// The same in the order of the times. An entry whose time is not in `times` is void.
+    order: VecDeque<(u64, Key)>,
+}
+
+impl RefusedSubscribes {
+    fn note(&mut self, key: Key, now_ms: u64) {
+        while let Some((at_ms, _)) = self.order.front()
+            && (at_ms + REFUSED_TTL_MS <= now_ms || self.order.len() >= REFUSED_MAX)
+        {
+            let Some((at_ms, key)) = self.order.pop_front() else { break };
+            if self.times.get(&key) == Some(&at_ms) {
+                self.times.remove(&key);
+            }
+        }
+        self.order.push_back((now_ms, key.clone()));
+        self.times.insert(key, now_ms);
+    }
+}
+
+impl Channels {
+    /// Remembers for a while that a subscribe was refused. Amortised O(1).
+    pub(super) fn note_refused(&mut self, connection: ConnectionId, channel: &ChannelName, now_ms: u64) {
+        self.backends.refused.note((connection, channel.clone()), now_ms);
+    }
+
+    /// Whether a subscribe of this connection to this channel was refused lately. Forgets it.
+    pub(super) fn was_refused(&mut self, connection: ConnectionId, channel: &ChannelName) -> bool {
+        let times = &mut self.backends.refused.times;
+        !times.is_empty() && times.remove(&(connection, channel.clone())).is_some()
+    }
+}
