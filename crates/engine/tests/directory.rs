@@ -1,4 +1,4 @@
-//! The directory: what each answer says and costs, and that nobody gets more than is its own.
+//! The directory: the content and the cost of each reply, and that no client gets more than it may.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ fn owner(number: u32) -> OwnerId {
     OwnerId(id)
 }
 
-fn who(number: u32) -> Requester {
+fn requester(number: u32) -> Requester {
     Requester { owner: owner(number), user: format!("user-{number}").into(), is_backend: false }
 }
 
@@ -41,7 +41,7 @@ fn target(group: &str) -> Target {
 
 fn join(directory: &mut Directory<Asked>, number: u32, group: &str) {
     directory.ask(
-        &who(number),
+        &requester(number),
         DirectoryRequest::Join { scope: ScopeId(0), group: group.into(), meta: Bytes::new() },
         None,
         NOW,
@@ -53,16 +53,16 @@ fn enter(directory: &mut Directory<Asked>, number: u32, user: &str, is_shown: bo
     let info =
         ClientInfo { user: user.into(), client: client_text(owner(number)).into(), conn_info: None, chan_info: None };
     let ask = DirectoryRequest::Enter { channel: "room".into(), info: Arc::new(info), is_shown, is_announced: false };
-    directory.ask(&who(number), ask, None, NOW);
+    directory.ask(&requester(number), ask, None, NOW);
 }
 
-/// The answer to something that is asked for, with what else is to be done.
+/// The reply to a request, with its other effects.
 fn ask(
     directory: &mut Directory<Asked>,
     number: u32,
     ask: DirectoryRequest,
 ) -> (Option<Result<DirectoryReply, Error>>, Vec<DirectoryEffect<Asked>>) {
-    directory.ask(&who(number), ask, Some(number), NOW);
+    directory.ask(&requester(number), ask, Some(number), NOW);
     let (mut answer, mut others) = (None, Vec::new());
     for act in directory.acts() {
         match act {
@@ -95,9 +95,9 @@ proptest! {
         let mut directory = directory_with(|_| {});
         for (number, user, deed) in deeds {
             match deed {
-                0 => directory.ask(&who(number), DirectoryRequest::Exit { channel: "room".into() }, None, NOW),
-                1 => directory.ask(&who(number), DirectoryRequest::Close, None, NOW),
-                // The same client may come again as somebody else, or hidden.
+                0 => directory.ask(&requester(number), DirectoryRequest::Exit { channel: "room".into() }, None, NOW),
+                1 => directory.ask(&requester(number), DirectoryRequest::Close, None, NOW),
+                // The same client may come again as another user, or hidden.
                 deed => enter(&mut directory, number, &format!("{}", user.saturating_sub(1)), deed != 2),
             }
             let list = answer_of(&mut directory, 99, DirectoryRequest::Presence { channel: "room".into(), limit: 1_000 });
@@ -110,7 +110,7 @@ proptest! {
     }
 }
 
-/// All that a directory shows: who has which name, and who is in which group.
+/// All that a directory shows: the owners of names and the members of groups.
 fn state(directory: &mut Directory<Asked>) -> serde_json::Value {
     let list = |scope, prefix: &str| Listing { scope: ScopeId(scope), prefix: prefix.into(), cursor: 0, limit: 1_000 };
     let mut shown = Vec::new();
@@ -155,7 +155,7 @@ proptest! {
             let (answer, acts) = ask(&mut directory, number, DirectoryRequest::Take(claims.clone().into()));
             match answer.expect("an answer") {
                 Err(_) => {
-                    prop_assert!(acts.is_empty(), "nobody hears of it: {:?}", acts);
+                    prop_assert!(acts.is_empty(), "no other client gets it: {:?}", acts);
                     prop_assert_eq!(state(&mut directory), before);
                 }
                 Ok(_) => {
@@ -173,7 +173,7 @@ proptest! {
                 }
             }
             if number == 4 {
-                directory.ask(&who(4), DirectoryRequest::Close, None, NOW);
+                directory.ask(&requester(4), DirectoryRequest::Close, None, NOW);
                 directory.acts().for_each(drop);
             }
         }
@@ -228,12 +228,12 @@ fn a_walk_is_made_in_steps_and_members_may_go_between_them() {
     let mut directory = directory_with(|options| options.members_limit = 5_000);
     (0..2_000).for_each(|number| join(&mut directory, number, "all"));
     let members = DirectoryRequest::Members { scope: ScopeId(0), group: "all".into() };
-    let mut walk: Option<Walk<Asked>> = directory.begin(who(1), members, Some(1), NOW);
+    let mut walk: Option<Walk<Asked>> = directory.begin(requester(1), members, Some(1), NOW);
     let mut steps = 0;
     while let Some(begun) = walk {
         steps += 1;
         assert!(directory.acts().next().is_none(), "no answer before the end");
-        directory.ask(&who(2_000 - steps), DirectoryRequest::Close, None, NOW);
+        directory.ask(&requester(2_000 - steps), DirectoryRequest::Close, None, NOW);
         walk = directory.step(begun, NOW);
     }
     assert!(steps >= 3, "{steps} steps");
@@ -371,13 +371,13 @@ fn a_callers_calls_are_bounded_and_end_with_it() {
     assert_eq!(ask(&mut directory, 51, call("more", 5_000)).0.and_then(Result::err), Some(Error::TOO_MANY_CALLS));
     assert!(ask(&mut directory, 51, call("all", 5_000)).0.is_none(), "another caller has its own");
     assert_eq!(directory.calls_waiting(), 16);
-    directory.ask(&who(50), DirectoryRequest::Close, None, NOW);
-    assert_eq!(directory.calls_waiting(), 8, "nothing is kept for who is gone");
-    directory.ask(&who(51), DirectoryRequest::Close, None, NOW);
+    directory.ask(&requester(50), DirectoryRequest::Close, None, NOW);
+    assert_eq!(directory.calls_waiting(), 8, "nothing is kept for a client that is gone");
+    directory.ask(&requester(51), DirectoryRequest::Close, None, NOW);
     assert_eq!(directory.calls_waiting(), 0);
     directory.acts().for_each(drop);
     directory.tick(NOW + Duration::from_secs(60).as_millis() as u64);
-    assert!(!directory.acts().any(|act| matches!(act, DirectoryEffect::Answer(..))), "nobody is answered");
+    assert!(!directory.acts().any(|act| matches!(act, DirectoryEffect::Answer(..))), "no requester gets a reply");
     assert!(ask(&mut directory, 50, call("all", 5_000)).0.is_none(), "and nothing counts against a new one");
 }
 

@@ -1,5 +1,4 @@
-//! Channels with history that were only looked at: few of them are kept, and what anybody needs is never among those
-//! that go.
+//! Channels with history that are empty: few of them are kept, and what a client needs is never among those that go.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,7 +35,7 @@ fn subscriber(slot: u32) -> ConnectionId {
     ConnectionId { shard: 0, slot, generation: 1 }
 }
 
-/// Subscribes: the channel's epoch, and whether what was asked for could be recovered.
+/// Subscribes: the channel's epoch, and whether the client recovered.
 fn subscribe(channels: &mut Channels, name: &str, slot: u32, from: Option<Epoch>, now_ms: u64) -> (Epoch, bool) {
     let recover = from.map(|epoch| Recover {
         offset: Offset(0),
@@ -77,7 +76,7 @@ fn publish(channels: &mut Channels, name: &str, now_ms: u64) -> u64 {
 }
 
 #[test]
-fn looking_at_ever_new_channels_keeps_few_of_them() {
+fn reading_ever_new_channels_keeps_few_of_them() {
     let mut channels = channels(100);
     let mut epochs = Vec::new();
     for n in 0..10_000u64 {
@@ -86,7 +85,7 @@ fn looking_at_ever_new_channels_keeps_few_of_them() {
         if n % 3 == 0 {
             epochs.push(ask(&mut channels, &name, None, now_ms).expect("there is a history"));
         } else if n % 3 == 1 {
-            // A position of another epoch is refused, and makes no more than a question does.
+            // A position of another epoch is refused, and creates no more than a read does.
             assert_eq!(ask(&mut channels, &name, Some((1, "other")), now_ms), None);
             epochs.push(Epoch::default());
         } else {
@@ -102,10 +101,10 @@ fn looking_at_ever_new_channels_keeps_few_of_them() {
     assert_eq!(
         subscribe(&mut channels, "c9998", 1, Some(epochs[9_998]), now_ms),
         (epochs[9_998], true),
-        "who comes back soon misses nothing"
+        "a client that returns soon misses nothing"
     );
     let (epoch, recovered) = subscribe(&mut channels, "c2", 1, Some(epochs[2]), now_ms);
-    assert!(epoch != epochs[2] && !recovered, "who comes back late is told");
+    assert!(epoch != epochs[2] && !recovered, "a client that returns late does not recover");
 }
 
 #[test]
@@ -134,7 +133,7 @@ fn an_empty_channel_is_forgotten_in_time_too() {
 fn a_channel_that_was_published_to_is_kept_and_goes_in_its_time() {
     let mut channels = channels(1);
     subscribe(&mut channels, "a", 1, None, NOW_MS);
-    // Long enough that its expiry was looked at while there was nothing to expire.
+    // Long enough that its expiry was checked while there was nothing to expire.
     channels.expire(NOW_MS + 5_000);
     assert_eq!(publish(&mut channels, "a", NOW_MS + 5_000), 1);
     leave(&mut channels, "a", 1, NOW_MS + 6_000);
@@ -157,7 +156,7 @@ fn there_are_so_many_channels_and_no_more() {
     subscribe(&mut channels, "heard", 1, None, NOW_MS);
     publish(&mut channels, "told", NOW_MS);
     ask(&mut channels, "looked at", None, NOW_MS);
-    // One that was only looked at makes room.
+    // An empty one makes room.
     subscribe(&mut channels, "new", 2, None, NOW_MS);
     assert_eq!(channels.len(), 3);
     let name: ChannelName = "more".into();
@@ -169,7 +168,7 @@ fn there_are_so_many_channels_and_no_more() {
     )));
     assert!(refused(channels.execute(&name, Request::Publish(Box::default()), NOW_MS)));
     assert!(refused(channels.execute(&name, Request::History(Box::default()), NOW_MS)));
-    // What is there goes on, and who was refused and leaves before hearing it takes nobody's place.
+    // Existing channels go on, and a refused client that leaves before it knows removes no subscriber.
     leave(&mut channels, "new", 2, NOW_MS);
     subscribe(&mut channels, "more", 4, None, NOW_MS);
     let left = Request::Unsubscribe { connection: subscriber(3), is_answered: false };
@@ -186,7 +185,7 @@ proptest! {
     fn what_is_needed_never_goes(steps in prop::collection::vec((0u32..40, 0u32..4, 0u64..3_000), 1..400)) {
         const MOST: usize = 5;
         let mut channels = channels(MOST);
-        // By channel: its epoch, whether somebody is subscribed, and whether something was published.
+        // By channel: its epoch, whether it has a subscriber, and whether something was published.
         let mut model: BTreeMap<u32, (Epoch, bool, bool)> = BTreeMap::new();
         let mut now_ms = NOW_MS;
         for (number, act, later_ms) in steps {

@@ -1,6 +1,6 @@
-//! What a client can make its session do: random commands, answered late and in any order, with much room, little or
-//! none. Whatever it sends, the requests under way stay below their limit, at most one of them has a large answer, what
-//! is made in advance is at most the room and one answer, and in the end each command has exactly one reply.
+//! What a client can make its session do: random commands, with late replies in any order, with much room, little or
+//! none. Whatever it sends, the requests under way stay below their limit, at most one of them has a large reply, the
+//! replies that wait are at most the room and one reply, and in the end each command has exactly one reply.
 
 #[expect(dead_code, reason = "the codecs use more of it")]
 #[path = "../../protocol/tests/codec/random.rs"]
@@ -27,7 +27,7 @@ use random::{Random, fuzz};
 const IN_FLIGHT: usize = 5;
 const PUBLICATIONS: usize = 40;
 const PUBLICATION_SIZE: usize = 1_000;
-/// No single answer is larger.
+/// The greatest size of one reply.
 const ANSWER: usize = PUBLICATIONS * (PUBLICATION_SIZE + 200);
 
 struct Trusting;

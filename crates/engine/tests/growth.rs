@@ -1,5 +1,5 @@
-//! A durable channel that another node publishes to: the store tells that the channel has grown, and what it has then
-//! is read a while later. However the two meet, the cache ends with all that was stored, and a subscriber is given each
+//! A durable channel that another node publishes to: the store reports that the channel has grown, and its log is read
+//! a while later. However the two meet, the cache ends with all that was stored, and a subscriber is given each
 //! publication once.
 
 use std::collections::VecDeque;
@@ -23,7 +23,7 @@ enum Step {
     Store,
     /// The store's oldest word arrives that the channel has grown.
     Tell,
-    /// The oldest question is read from the database.
+    /// The oldest load is read from the database.
     Read,
     /// The oldest reading arrives.
     Answer,
@@ -36,7 +36,7 @@ struct World {
     told: VecDeque<u64>,
     asked: VecDeque<(u64, u64)>,
     read: VecDeque<Loaded>,
-    /// Offsets that the subscriber was given.
+    /// Offsets that were delivered to the subscriber.
     given: usize,
 }
 

@@ -14,14 +14,14 @@ fn resident_bytes() -> usize {
     statm.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("a number of pages") * 4_096
 }
 
-/// Does what the registrar does after a batch; gives the bytes that watchers are sent.
+/// Does what the registry actor does after a batch; returns the bytes that watchers are sent.
 fn end_batch(directory: &mut Directory<()>) -> usize {
     directory.flush();
     directory.acts().map(|act| if let DirectoryEffect::PublishChanges(_, json) = act { json.len() } else { 0 }).sum()
 }
 
 #[test]
-fn names_that_all_go_at_once_leave_nothing_behind_though_somebody_watches() {
+fn names_that_all_go_at_once_leave_nothing_behind_though_the_scope_is_watched() {
     let options = ScopeOptions {
         name: "devices".into(),
         client_entries_limit: NAMES,
@@ -30,7 +30,7 @@ fn names_that_all_go_at_once_leave_nothing_behind_though_somebody_watches() {
         ..ScopeOptions::default()
     };
     let mut directory = Directory::<()>::new("here", &[options], &Timing::default(), 7, false, NOW);
-    let who = Requester { owner: OwnerId([7; 16]), user: "ann".into(), is_backend: false };
+    let requester = Requester { owner: OwnerId([7; 16]), user: "ann".into(), is_backend: false };
     let before = resident_bytes();
     let (mut held, mut left) = (Vec::new(), Vec::new());
     for cycle in 0..4u64 {
@@ -38,7 +38,7 @@ fn names_that_all_go_at_once_leave_nothing_behind_though_somebody_watches() {
         for number in 0..NAMES {
             let name = format!("name-{number:07}").into();
             directory.ask(
-                &who,
+                &requester,
                 DirectoryRequest::Register { scope: ScopeId(0), name, meta: "1".into(), take_over: false },
                 None,
                 now_ms,
@@ -49,7 +49,7 @@ fn names_that_all_go_at_once_leave_nothing_behind_though_somebody_watches() {
         }
         end_batch(&mut directory);
         let full = resident_bytes() - before;
-        directory.ask(&who, DirectoryRequest::Close, None, now_ms + 50_000);
+        directory.ask(&requester, DirectoryRequest::Close, None, now_ms + 50_000);
         let told = end_batch(&mut directory);
         directory.tick(now_ms + 50_050);
         assert!(told < 200, "watchers are told in one word: {told} bytes");

@@ -87,7 +87,7 @@ fn at(top: u64) -> Channels {
     channels
 }
 
-/// Offsets recovered, none = not recovered, and what the answer costs.
+/// Recovered offsets (`None` = not recovered), and the cost of the reply.
 fn recovered(outcome: Submitted) -> (Option<Vec<u64>>, u32) {
     let Submitted::Done(response) = outcome else { panic!("{outcome:?}") };
     let work = response.work();
@@ -97,7 +97,7 @@ fn recovered(outcome: Submitted) -> (Option<Vec<u64>>, u32) {
 }
 
 #[test]
-fn a_node_that_is_behind_asks_once_for_all_who_are_ahead() {
+fn a_node_that_is_behind_queries_once_for_all_requests_that_are_ahead() {
     let mut channels = at(5);
     let waiting: Vec<_> = (1..=20)
         .map(|slot| match channels.submit(&name(), subscribe(slot, Some(5 + u64::from(slot) % 5 + 1), epoch()), NOW) {
@@ -108,7 +108,7 @@ fn a_node_that_is_behind_asks_once_for_all_who_are_ahead() {
     let asked = channels.backend_commands();
     assert!(
         matches!(&asked[..], [BackendCommand::Load { load: LoadId { behind: Offset(5), .. }, .. }]),
-        "one question for all: {asked:?}"
+        "one query for all: {asked:?}"
     );
     channels.submit(&name(), Request::Loaded(Some(Box::new(loaded(5, 10)))), NOW);
     assert_eq!(channels.take_ready().len(), 1);
@@ -118,7 +118,7 @@ fn a_node_that_is_behind_asks_once_for_all_who_are_ahead() {
     }
 }
 
-/// The number of the load that was asked for, behind an offset.
+/// The number of the load that was requested behind an offset.
 fn asked(channels: &mut Channels, behind: u64) -> u64 {
     match channels.backend_commands()[..] {
         [BackendCommand::Load { load: LoadId { behind: from, number }, .. }] if from == Offset(behind) => number,
@@ -132,13 +132,13 @@ fn waits(outcome: Submitted) -> Request {
 }
 
 #[test]
-fn a_denial_is_for_those_who_came_before_the_question_and_the_next_one_waits_a_moment() {
+fn a_denial_is_for_requests_from_before_the_query_and_the_next_query_waits_a_moment() {
     let mut channels = at(5);
     let first = waits(channels.submit(&name(), subscribe(1, Some(9), epoch()), NOW));
     let number = asked(&mut channels, 5);
     let second = waits(channels.submit(&name(), subscribe(2, Some(7), epoch()), NOW));
-    assert!(channels.backend_commands().is_empty(), "one question at a time");
-    // What was read before the first came does not answer it.
+    assert!(channels.backend_commands().is_empty(), "one query at a time");
+    // A load from before the first request is not its result.
     channels.submit(&name(), Request::Loaded(Some(Box::new(Loaded { number: number - 1, ..loaded(5, 5) }))), NOW);
     let first = waits(channels.submit(&name(), first, NOW));
     channels.submit(&name(), Request::Loaded(Some(Box::new(Loaded { number, ..loaded(5, 5) }))), NOW);
@@ -147,7 +147,7 @@ fn a_denial_is_for_those_who_came_before_the_question_and_the_next_one_waits_a_m
     let second = waits(channels.submit(&name(), second, NOW));
     let third = waits(channels.submit(&name(), subscribe(3, Some(9_999), epoch()), NOW + 199));
     channels.expire(NOW + 199);
-    assert!(channels.backend_commands().is_empty() && channels.take_ready().is_empty(), "nobody asks again so soon");
+    assert!(channels.backend_commands().is_empty() && channels.take_ready().is_empty(), "no query is repeated so soon");
     assert_eq!(
         recovered(channels.submit(&name(), subscribe(4, Some(5), epoch()), NOW + 199)),
         (Some(vec![]), 0),
@@ -163,7 +163,7 @@ fn a_denial_is_for_those_who_came_before_the_question_and_the_next_one_waits_a_m
     assert_eq!(recovered(channels.submit(&name(), third, NOW + 200)), (None, 1));
 }
 
-/// A store that is read by several readers, whose answers come in any order.
+/// A store that is read by several readers, whose results come in any order.
 struct Readers {
     channels: Channels,
     now_ms: u64,
@@ -255,7 +255,8 @@ proptest! {
         for step in steps {
             readers.step(step);
         }
-        // Everybody is answered in the end, those too who ask for what never comes, however many come in between.
+        // Every request gets its reply in the end, also one for an offset that never comes, however many come in
+        // between.
         readers.come(NEVER);
         for round in 0..100 {
             if round < 20 {
@@ -278,14 +279,14 @@ fn a_node_that_is_cut_off_or_not_answered_refuses_for_now() {
         panic!("it is not known")
     };
     channels.submit(&name(), Request::Loaded(None), NOW);
-    assert_eq!(channels.take_ready().len(), 1, "whoever waits is told");
+    assert_eq!(channels.take_ready().len(), 1, "the waiting request gets an error");
     assert!(unreachable(channels.submit(&name(), request, NOW)), "the log did not answer");
     channels.backend_commands();
     let Submitted::Wait(request) = channels.submit(&name(), subscribe(1, Some(9), epoch()), NOW + 500) else {
         panic!("it is asked again")
     };
     channels.set_linked(false, NOW);
-    assert_eq!(channels.take_ready().len(), 1, "whoever waits is told");
+    assert_eq!(channels.take_ready().len(), 1, "the waiting request gets an error");
     assert!(unreachable(channels.submit(&name(), request, NOW + 500)));
     assert_eq!(
         recovered(channels.submit(&name(), subscribe(2, Some(4), epoch()), NOW)).0,
@@ -294,7 +295,7 @@ fn a_node_that_is_cut_off_or_not_answered_refuses_for_now() {
     );
     assert!(
         !channels.deliveries().any(|(_, delivery)| matches!(delivery.event, ChannelEvent::Broken)),
-        "who listens is left alone"
+        "subscribers are not affected"
     );
 }
 
@@ -338,7 +339,7 @@ fn a_store_that_has_less_than_a_node_remembers_begins_a_new_run() {
         channels.deliveries().any(|(_, delivery)| matches!(delivery.event, ChannelEvent::Broken)),
         "subscribers begin anew"
     );
-    // The second run gives 7 and 8.
+    // The second run assigns 7 and 8.
     let Submitted::Wait(request) = channels.submit(&name(), subscribe(1, Some(6), epoch().in_run(41)), NOW) else {
         panic!("it is not known")
     };
@@ -406,8 +407,8 @@ fn an_offset_that_is_given_a_second_time_shows_that_the_store_was_set_back() {
 }
 
 #[test]
-fn a_note_that_contradicts_the_cache_is_looked_at() {
-    // Another life; fewer than are here; others than are here, though there are as many again.
+fn a_report_that_contradicts_the_cache_is_verified() {
+    // Another epoch; fewer than are here; others than are here, though there are as many again.
     let other_life = Loaded { epoch: epoch().in_run(42), ..loaded(10, 11) };
     let others = Loaded { kept: (6..=12).map(|offset| kept(offset, NOW + 1)).collect(), ..of_run_41(5, 12) };
     let cases = [
@@ -504,7 +505,7 @@ fn a_run_that_another_node_has_begun_ends_the_one_before_where_the_store_has_oth
         ),
         "all that is here is compared"
     );
-    // It was set back to 5, and 6 to 12 were given again before the second run began.
+    // It was restored to 5, and 6 to 12 were assigned again before the second run began.
     let given_again = |offset: u64| kept(offset, if offset > 5 { NOW + 1 } else { NOW });
     let of_second = || {
         let runs = runs(&[(1, 41), (2, 42)], &[(1, 1)]);

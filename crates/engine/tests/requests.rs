@@ -13,19 +13,19 @@ use touchline_registry::{OwnerId, Timing};
 
 const NOW: u64 = 1_000_000;
 
-/// Nodes that hear each other.
+/// Nodes that receive each other's messages.
 struct Nodes(Vec<(&'static str, Directory<u32>)>, u64);
 
-/// What clients and askers were given.
+/// The messages to clients, and the replies to requesters.
 #[derive(Default)]
-struct Heard {
+struct Received {
     answers: Vec<(u32, Result<Value, Error>)>,
     messages: Vec<(OwnerId, Value)>,
     /// The largest message between nodes.
     largest: usize,
 }
 
-impl Heard {
+impl Received {
     fn answer(mut self) -> Result<Value, Error> {
         assert_eq!(self.answers.len(), 1, "one answer: {:?}", self.answers);
         self.answers.remove(0).1
@@ -52,8 +52,8 @@ impl Nodes {
     }
 
     /// Carries everything until nothing is left to be done.
-    fn settle(&mut self) -> Heard {
-        let mut heard = Heard::default();
+    fn settle(&mut self) -> Received {
+        let mut received = Received::default();
         for round in 0..20 {
             self.1 += 1;
             let now_ms = self.1;
@@ -67,18 +67,20 @@ impl Nodes {
             }
             for (from, act) in acts {
                 match act {
-                    DirectoryEffect::Answer(asker, answer) => heard.answers.push((asker, answer.map(value))),
+                    DirectoryEffect::Answer(asker, answer) => received.answers.push((asker, answer.map(value))),
                     DirectoryEffect::Push(client, message) => {
-                        heard.messages.push((client, serde_json::from_slice(&message).expect("JSON")))
+                        received.messages.push((client, serde_json::from_slice(&message).expect("JSON")))
                     }
                     DirectoryEffect::PushMany(clients, push) => {
                         let push: Value = serde_json::from_slice(push.json()).expect("JSON");
-                        heard.messages.extend(
+                        received.messages.extend(
                             clients.into_iter().map(|client| (client, push["push"]["message"]["data"].clone())),
                         );
                     }
                     DirectoryEffect::Call(client, call, message) => {
-                        heard.messages.push((client, serde_json::from_slice(&numbered(call, &message)).expect("JSON")));
+                        received
+                            .messages
+                            .push((client, serde_json::from_slice(&numbered(call, &message)).expect("JSON")));
                     }
                     DirectoryEffect::Link { scope, to, message } => {
                         let others = self
@@ -88,7 +90,7 @@ impl Nodes {
                         others.for_each(|(_, node)| node.receive(&scope, &message, now_ms));
                     }
                     DirectoryEffect::Node(to, message) => {
-                        heard.largest = heard.largest.max(message.len());
+                        received.largest = received.largest.max(message.len());
                         let other = self.0.iter_mut().find(|(name, _)| *name == &*to).map(|(_, node)| node);
                         other.expect("a node").receive_from_node(from, &message, now_ms);
                     }
@@ -96,7 +98,7 @@ impl Nodes {
                 }
             }
         }
-        heard
+        received
     }
 
     fn node(&mut self, name: &str) -> &mut Directory<u32> {
@@ -104,12 +106,12 @@ impl Nodes {
     }
 
     /// A request of a client, with all that comes of it.
-    fn ask(&mut self, node: &str, client: u32, method: &str, params: &Value) -> Heard {
+    fn ask(&mut self, node: &str, client: u32, method: &str, params: &Value) -> Received {
         let now_ms = self.1;
         let node = self.node(node);
         match read(method, &params.to_string(), &node.scopes()) {
-            Ok(ask) => node.ask(&who(client), ask, Some(client), now_ms),
-            Err(error) => return Heard { answers: vec![(client, Err(error))], ..Heard::default() },
+            Ok(ask) => node.ask(&requester(client), ask, Some(client), now_ms),
+            Err(error) => return Received { answers: vec![(client, Err(error))], ..Received::default() },
         }
         self.settle()
     }
@@ -125,7 +127,7 @@ fn owner(number: u32) -> OwnerId {
     OwnerId(id)
 }
 
-fn who(number: u32) -> Requester {
+fn requester(number: u32) -> Requester {
     Requester { owner: owner(number), user: format!("user-{number}").into(), is_backend: false }
 }
 
@@ -138,8 +140,8 @@ fn null_is_a_message_and_an_answer() {
     let mut nodes = Nodes::new(&["here", "there"], |_| {});
     for (home, name) in [("here", "near"), ("there", "far")] {
         nodes.ask(home, 1, "register", &named(name, Value::Null)).answer().expect("a free name");
-        let heard = nodes.ask("here", 2, "send", &named(name, Value::Null));
-        assert_eq!((heard.messages.len(), &heard.messages[0].1["data"]), (1, &Value::Null));
+        let received = nodes.ask("here", 2, "send", &named(name, Value::Null));
+        assert_eq!((received.messages.len(), &received.messages[0].1["data"]), (1, &Value::Null));
         for reply in [
             json!({"data": null}),
             json!({}),
@@ -147,16 +149,16 @@ fn null_is_a_message_and_an_answer() {
             json!({"data": 0}),
             json!({"error": "no"}),
         ] {
-            let heard = nodes.ask("here", 2, "call", &named(name, Value::Null));
+            let received = nodes.ask("here", 2, "call", &named(name, Value::Null));
             assert!(
-                heard.answers.is_empty() && heard.messages[0].1.get("data") == Some(&Value::Null),
+                received.answers.is_empty() && received.messages[0].1.get("data") == Some(&Value::Null),
                 "{:?}",
-                heard.messages
+                received.messages
             );
             let mut answer = reply.clone();
-            answer["call"] = heard.messages[0].1["call"].clone();
-            let heard = nodes.ask(home, 1, "reply", &answer);
-            let [answered] = &heard.answers.iter().filter(|(asker, _)| *asker == 2).collect::<Vec<_>>()[..] else {
+            answer["call"] = received.messages[0].1["call"].clone();
+            let received = nodes.ask(home, 1, "reply", &answer);
+            let [answered] = &received.answers.iter().filter(|(asker, _)| *asker == 2).collect::<Vec<_>>()[..] else {
                 panic!("{name} {reply}")
             };
             let expected =
@@ -165,8 +167,8 @@ fn null_is_a_message_and_an_answer() {
         }
         nodes.ask(home, 1, "join", &json!({"scope": "devices", "group": "all"})).answer().expect("a member");
     }
-    let heard = nodes.ask("here", 2, "multi_call", &json!({"scope": "devices", "group": "all", "data": null}));
-    assert_eq!(heard.messages.len(), 2);
+    let received = nodes.ask("here", 2, "multi_call", &json!({"scope": "devices", "group": "all", "data": null}));
+    assert_eq!(received.messages.len(), 2);
     for method in ["send", "call", "multi_call"] {
         let nothing = json!({"scope": "devices", "name": "near"});
         assert_eq!(
@@ -209,14 +211,15 @@ fn nothing_is_accepted_that_other_nodes_cannot_be_told() {
                 for method in ["send", "call"] {
                     let mut params = target.clone();
                     (params["scope"], params["data"]) = (json!("devices"), text.clone());
-                    let heard = nodes.ask("here", 3, method, &params);
-                    assert!(heard.largest <= most, "{} bytes to another node", heard.largest);
-                    let refused: Vec<_> = heard.answers.iter().filter_map(|(_, answer)| answer.clone().err()).collect();
+                    let received = nodes.ask("here", 3, method, &params);
+                    assert!(received.largest <= most, "{} bytes to another node", received.largest);
+                    let refused: Vec<_> =
+                        received.answers.iter().filter_map(|(_, answer)| answer.clone().err()).collect();
                     if is_accepted {
-                        assert!(refused.is_empty() && !heard.messages.is_empty(), "{method} {target} {size}");
+                        assert!(refused.is_empty() && !received.messages.is_empty(), "{method} {target} {size}");
                     } else {
                         assert_eq!(
-                            (refused, heard.messages.len()),
+                            (refused, received.messages.len()),
                             (vec![Error::BAD_REQUEST], 0),
                             "{method} {target} {size}"
                         );
@@ -232,19 +235,19 @@ fn nothing_is_accepted_that_other_nodes_cannot_be_told() {
                     "{method} {size}"
                 );
             }
-            let heard = nodes.ask("here", 3, "call", &named("far", json!(1)));
-            let call = heard.messages[0].1["call"].clone();
-            let heard = nodes.ask("there", 2, "reply", &json!({"call": call, "data": text}));
-            assert!(heard.largest <= most, "{} bytes to another node", heard.largest);
+            let received = nodes.ask("here", 3, "call", &named("far", json!(1)));
+            let call = received.messages[0].1["call"].clone();
+            let received = nodes.ask("there", 2, "reply", &json!({"call": call, "data": text}));
+            assert!(received.largest <= most, "{} bytes to another node", received.largest);
             let of = |client: u32| {
-                heard.answers.iter().find(|(asker, _)| *asker == client).map(|(_, answer)| answer.clone())
+                received.answers.iter().find(|(asker, _)| *asker == client).map(|(_, answer)| answer.clone())
             };
             if is_accepted {
                 assert!(of(3).is_some_and(|answer| answer.is_ok()));
             } else {
                 assert_eq!((of(2), of(3)), (Some(Err(Error::BAD_REQUEST)), None), "the called client may answer less");
-                let heard = nodes.ask("there", 2, "reply", &json!({"call": call, "error": "too much"}));
-                assert!(heard.answers.contains(&(3, Ok(json!({"error": "too much"})))));
+                let received = nodes.ask("there", 2, "reply", &json!({"call": call, "error": "too much"}));
+                assert!(received.answers.contains(&(3, Ok(json!({"error": "too much"})))));
             }
         }
     }
@@ -257,14 +260,14 @@ fn many_members_of_another_node_are_told_in_messages_that_fit() {
     for client in 10..3_010 {
         let ask =
             read("join", r#"{"scope": "devices", "group": "all"}"#, &nodes.node("there").scopes()).expect("a request");
-        nodes.node("there").ask(&who(client), ask, None, NOW);
+        nodes.node("there").ask(&requester(client), ask, None, NOW);
     }
     nodes.settle();
     for method in ["send", "multi_call"] {
         let params = json!({"scope": "devices", "group": "all", "data": "x".repeat(60_000)});
-        let heard = nodes.ask("here", 3, method, &params);
-        assert!(heard.largest <= 64 * 1_024, "{} bytes", heard.largest);
-        assert_eq!(heard.messages.len(), 3_000, "{method}");
+        let received = nodes.ask("here", 3, method, &params);
+        assert!(received.largest <= 64 * 1_024, "{} bytes", received.largest);
+        assert_eq!(received.messages.len(), 3_000, "{method}");
     }
 }
 
@@ -277,18 +280,18 @@ fn calls_at_other_nodes_end_with_their_caller() {
     nodes.ask("here", 2, "multi_call", &json!({"scope": "devices", "group": "all", "data": 1}));
     let other = nodes.ask("here", 3, "call", &named("far", json!(1)));
     assert_eq!((nodes.node("here").calls_waiting(), nodes.node("there").calls_waiting()), (3, 3));
-    nodes.node("here").ask(&who(2), DirectoryRequest::Close, None, NOW);
+    nodes.node("here").ask(&requester(2), DirectoryRequest::Close, None, NOW);
     nodes.settle();
     assert_eq!(
         (nodes.node("here").calls_waiting(), nodes.node("there").calls_waiting()),
         (1, 1),
         "the other caller's is left"
     );
-    let answer = |call: &Heard| json!({"call": call.messages[0].1["call"], "data": 1});
+    let answer = |call: &Received| json!({"call": call.messages[0].1["call"], "data": 1});
     assert_eq!(
         nodes.ask("there", 1, "reply", &answer(&one)).answer(),
         Err(Error::NO_SUCH_CALL),
-        "nobody waits for that"
+        "no caller waits for that"
     );
     assert_eq!(nodes.ask("there", 1, "reply", &answer(&other)).answers.len(), 2);
 }
@@ -297,9 +300,9 @@ fn calls_at_other_nodes_end_with_their_caller() {
 fn a_called_client_learns_that_its_caller_is_gone() {
     let mut nodes = Nodes::new(&["here"], |_| {});
     nodes.ask("here", 1, "register", &named("near", Value::Null)).answer().expect("a free name");
-    let heard = nodes.ask("here", 2, "call", &named("near", json!(1)));
-    nodes.node("here").ask(&who(2), DirectoryRequest::Close, None, NOW);
-    let answer = json!({"call": heard.messages[0].1["call"], "data": 1});
+    let received = nodes.ask("here", 2, "call", &named("near", json!(1)));
+    nodes.node("here").ask(&requester(2), DirectoryRequest::Close, None, NOW);
+    let answer = json!({"call": received.messages[0].1["call"], "data": 1});
     assert_eq!(nodes.ask("here", 1, "reply", &answer).answer(), Err(Error::NO_SUCH_CALL));
 }
 
@@ -349,7 +352,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     /// Pages of a group, while others come and go.
     #[test]
-    fn who_stays_a_member_is_listed_once(
+    fn a_client_that_stays_a_member_is_listed_once(
         size in 1..400u32,
         limit in 1..120usize,
         deeds in prop::collection::vec((any::<bool>(), 0..400u32, any::<bool>()), 0..60),
@@ -359,7 +362,7 @@ proptest! {
         let join = |node: &mut Directory<u32>, client: u32, group: &str| {
             let body = json!({"scope": "devices", "group": group}).to_string();
             let ask = read("join", &body, &node.scopes()).expect("a request");
-            node.ask(&who(client), ask, None, NOW);
+            node.ask(&requester(client), ask, None, NOW);
         };
         for client in 0..size {
             join(node, client, "other");
@@ -370,7 +373,7 @@ proptest! {
         loop {
             let params = json!({"scope": "devices", "group": "all", "limit": limit, "cursor": cursor});
             let ask = read("members", &params.to_string(), &node.scopes()).expect("a request");
-            node.ask(&who(9), ask, Some(9), NOW);
+            node.ask(&requester(9), ask, Some(9), NOW);
             let Some(DirectoryEffect::Answer(9, Ok(answered))) = node.acts().find(|act| matches!(act, DirectoryEffect::Answer(..))) else {
                 panic!("an answer")
             };
@@ -385,7 +388,7 @@ proptest! {
             for (is_leaving, client, is_new) in deeds.by_ref().take(5) {
                 if is_leaving {
                     staying.remove(&client);
-                    node.ask(&who(client), DirectoryRequest::Close, None, NOW);
+                    node.ask(&requester(client), DirectoryRequest::Close, None, NOW);
                 } else if is_new || !staying.contains(&client) {
                     join(node, client + 1_000, "all");
                 }
@@ -403,9 +406,9 @@ proptest! {
 fn a_reply_is_one_even_if_it_is_large() {
     let mut nodes = Nodes::new(&["here"], |_| {});
     nodes.ask("here", 1, "register", &named("near", Value::Null)).answer().expect("a free name");
-    let heard = nodes.ask("here", 2, "call", &named("near", Value::Null));
-    let call = heard.messages[0].1["call"].as_u64().expect("a number");
+    let received = nodes.ask("here", 2, "call", &named("near", Value::Null));
+    let call = received.messages[0].1["call"].as_u64().expect("a number");
     let outcome = Ok(Bytes::from(format!("\"{}\"", "x".repeat(4_000_000))));
-    nodes.node("here").ask(&who(1), DirectoryRequest::Reply { call, outcome }, Some(1), NOW);
+    nodes.node("here").ask(&requester(1), DirectoryRequest::Reply { call, outcome }, Some(1), NOW);
     assert_eq!(nodes.settle().answers.len(), 2, "a node that is not told otherwise has no bound");
 }

@@ -99,7 +99,7 @@ struct Client {
     positions: BTreeMap<String, (String, u64)>,
 }
 
-enum Mail {
+enum Queued {
     Answer(usize, u32, Ticket, Response),
     Delivery(Delivery),
 }
@@ -109,8 +109,8 @@ struct World {
     hub: Hub,
     channels: Channels,
     clients: Vec<Client>,
-    /// What the home of each channel has said, and has not arrived.
-    mail: BTreeMap<ChannelName, VecDeque<Mail>>,
+    /// Replies and deliveries of each channel's home that have not arrived.
+    queues: BTreeMap<ChannelName, VecDeque<Queued>>,
     now_ms: u64,
 }
 
@@ -119,10 +119,10 @@ impl World {
         let node = node();
         let channels = Channels::new(Arc::clone(&node.namespaces), 1, seed | 1);
         let clients = (0..CLIENTS).map(|_| Client::default()).collect();
-        World { node, hub: Hub::default(), channels, clients, mail: BTreeMap::new(), now_ms: 1_700_000_000_000 }
+        World { node, hub: Hub::default(), channels, clients, queues: BTreeMap::new(), now_ms: 1_700_000_000_000 }
     }
 
-    /// Lets a session decide, carries its effects out, and lets the client hear.
+    /// Lets a session decide, carries its effects out, and passes its messages to the client.
     fn with(&mut self, slot: usize, decide: impl FnOnce(&mut Session, &mut Context<'_>)) {
         self.decide(slot, decide);
         if self.clients[slot].session.as_ref().is_some_and(Session::is_deferring) {
@@ -153,19 +153,19 @@ impl World {
         self.clients[slot].session = Some(session);
         for line in effects.messages.bytes().split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
             let message = serde_json::from_slice(line).expect("messages are JSON lines");
-            self.hear(slot, &message);
+            self.handle_message(slot, &message);
         }
         for frame in effects.released {
             let start = frame.iter().position(|byte| *byte == b'{').expect("a frame holds an object");
-            self.hear(slot, &serde_json::from_slice(&frame[start..]).expect("frames are JSON"));
+            self.handle_message(slot, &serde_json::from_slice(&frame[start..]).expect("frames are JSON"));
         }
         for outbound in effects.requests {
             let response = self.channels.execute(&outbound.channel, outbound.request, self.now_ms);
             if let Some(ticket) = outbound.ticket {
-                let home = self.mail.entry(outbound.channel.clone()).or_default();
-                home.push_back(Mail::Answer(slot, generation, ticket, response));
+                let home = self.queues.entry(outbound.channel.clone()).or_default();
+                home.push_back(Queued::Answer(slot, generation, ticket, response));
             }
-            self.post_deliveries();
+            self.queue_deliveries();
         }
         if let Some(why) = effects.disconnect {
             panic!("no client here does anything wrong, but {slot} is ended with {} {}", why.code, why.reason);
@@ -181,13 +181,13 @@ impl World {
         }
     }
 
-    fn post_deliveries(&mut self) {
+    fn queue_deliveries(&mut self) {
         for (_, delivery) in self.channels.deliveries() {
-            self.mail.entry(delivery.channel.clone()).or_default().push_back(Mail::Delivery(delivery));
+            self.queues.entry(delivery.channel.clone()).or_default().push_back(Queued::Delivery(delivery));
         }
     }
 
-    fn hear(&mut self, slot: usize, message: &Value) {
+    fn handle_message(&mut self, slot: usize, message: &Value) {
         let client = &mut self.clients[slot];
         if let Some(id) = message["id"].as_u64() {
             assert!(client.open.remove(&(id as u32)), "one reply for each command");
@@ -217,23 +217,23 @@ impl World {
         }
     }
 
-    /// Some mail arrives, from one home and another.
+    /// Some queued replies and deliveries arrive, from homes in random order.
     fn deliver(&mut self, most: usize, random: &mut Random) {
         for _ in 0..most {
-            self.mail.retain(|_, home| !home.is_empty());
-            if self.mail.is_empty() {
+            self.queues.retain(|_, home| !home.is_empty());
+            if self.queues.is_empty() {
                 return;
             }
-            let home = random.below(self.mail.len());
-            match self.mail.values_mut().nth(home).and_then(VecDeque::pop_front) {
+            let home = random.below(self.queues.len());
+            match self.queues.values_mut().nth(home).and_then(VecDeque::pop_front) {
                 None => {}
-                Some(Mail::Answer(slot, generation, ticket, response))
+                Some(Queued::Answer(slot, generation, ticket, response))
                     if self.clients[slot].generation == generation =>
                 {
                     self.with(slot, |session, context| session.answer(ticket, response, context));
                 }
-                Some(Mail::Answer(..)) => {}
-                Some(Mail::Delivery(Delivery {
+                Some(Queued::Answer(..)) => {}
+                Some(Queued::Delivery(Delivery {
                     channel,
                     event: ChannelEvent::Publication { publication, .. },
                     ..
@@ -250,7 +250,7 @@ impl World {
                         }
                     }
                 }
-                Some(Mail::Delivery(_)) => {}
+                Some(Queued::Delivery(_)) => {}
             }
         }
     }
@@ -320,7 +320,7 @@ impl World {
                     ..Default::default()
                 }));
                 self.channels.execute(&channel.into(), publish, self.now_ms);
-                self.post_deliveries();
+                self.queue_deliveries();
             }
             6 | 7 if !self.clients[slot].waits_for(channel) => {
                 let position = self.clients[slot].positions.get_key_value(channel).map(|known| recover(known).1);
@@ -353,7 +353,7 @@ impl Client {
             (result["epoch"].as_str().unwrap_or_default().to_owned(), result["offset"].as_u64().unwrap_or(0));
         let missed: Vec<u64> =
             result["publications"].as_array().into_iter().flatten().filter_map(|p| p["offset"].as_u64()).collect();
-        // What was recovered leads from the offset that was asked for to the top.
+        // What was recovered leads from the requested offset to the top.
         let top = missed.last().copied().unwrap_or(offset);
         if result["recovered"] == true {
             assert_eq!(offset, from, "{channel}: it goes on from where it was");

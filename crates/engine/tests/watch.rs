@@ -24,7 +24,7 @@ fn directory(watch_log_size: usize) -> Directory<u32> {
     Directory::new("here", &scopes, &Timing::default(), 0xfeed, false, NOW)
 }
 
-fn who(number: u32) -> Requester {
+fn requester(number: u32) -> Requester {
     let mut owner = [0; 16];
     owner[..4].copy_from_slice(&number.to_be_bytes());
     Requester { owner: OwnerId(owner), user: "ann".into(), is_backend: false }
@@ -33,19 +33,19 @@ fn who(number: u32) -> Requester {
 /// Orders something in the name of a client.
 fn order(directory: &mut Directory<u32>, client: u32, method: &str, params: &Value, now_ms: u64) {
     let ask = read(method, &params.to_string(), &directory.scopes()).expect("a request");
-    directory.ask(&who(client), ask, None, now_ms);
+    directory.ask(&requester(client), ask, None, now_ms);
 }
 
-/// A question and its answer.
-fn question(directory: &mut Directory<u32>, method: &str, params: &Value, now_ms: u64) -> Result<Value, Error> {
+/// A request and its reply.
+fn request_value(directory: &mut Directory<u32>, method: &str, params: &Value, now_ms: u64) -> Result<Value, Error> {
     let ask = read(method, &params.to_string(), &directory.scopes())?;
-    directory.ask(&who(1_000), ask, Some(1), now_ms);
+    directory.ask(&requester(1_000), ask, Some(1), now_ms);
     let answer =
         directory.acts().find_map(|act| if let DirectoryEffect::Answer(1, answer) = act { Some(answer) } else { None });
     answer.expect("an answer").map(|answered| serde_json::from_slice(&answered.json()).expect("JSON"))
 }
 
-/// What the batch of orders comes to for those who have subscribed to the channel.
+/// What the subscribers of the channel get of a batch of requests.
 fn pushes(directory: &mut Directory<u32>) -> Vec<Value> {
     directory.flush();
     let watched = directory.acts().filter_map(|act| match act {
@@ -64,21 +64,22 @@ struct Watcher {
     offset: u64,
     epoch: String,
     names: BTreeMap<String, String>,
-    /// Offsets of changes that it was given, since it has listed.
+    /// Offsets of the changes that it got since it has listed.
     given: BTreeSet<u64>,
     lists: usize,
 }
 
 impl Watcher {
     fn start(&mut self, directory: &mut Directory<u32>, now_ms: u64) {
-        let position = question(directory, "changes", &json!({"scope": "open"}), now_ms).expect("a position");
+        let position = request_value(directory, "changes", &json!({"scope": "open"}), now_ms).expect("a position");
         self.place(&position);
         (self.names, self.given) = (BTreeMap::new(), BTreeSet::new());
         self.lists += 1;
         let mut cursor = 0;
         loop {
-            let page = question(directory, "names", &json!({"scope": "open", "limit": 7, "cursor": cursor}), now_ms)
-                .expect("a page");
+            let page =
+                request_value(directory, "names", &json!({"scope": "open", "limit": 7, "cursor": cursor}), now_ms)
+                    .expect("a page");
             for entry in page["names"].as_array().into_iter().flatten() {
                 self.names.insert(text(&entry["name"]), text(&entry["client"]));
             }
@@ -125,7 +126,7 @@ impl Watcher {
     fn catch_up(&mut self, directory: &mut Directory<u32>, now_ms: u64) {
         loop {
             let missed = json!({"scope": "open", "offset": self.offset, "epoch": self.epoch});
-            let missed = question(directory, "changes", &missed, now_ms).expect("changes");
+            let missed = request_value(directory, "changes", &missed, now_ms).expect("changes");
             if missed["list"] == true {
                 self.start(directory, now_ms);
                 continue;
@@ -146,7 +147,7 @@ fn text(value: &Value) -> String {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
     #[test]
-    fn whoever_follows_has_the_table(
+    fn a_watcher_that_follows_has_the_table(
         log_size in prop::sample::select(vec![2_000usize, 60_000, 16_000_000]),
         batches in prop::collection::vec(
             (prop::collection::vec((0..6u32, 0..6u8, 0..40usize, 1..900usize), 1..6), 0..400u64, any::<bool>()),
@@ -163,7 +164,7 @@ proptest! {
                 let join = json!({"scope": "open", "group": format!("group-{name}")});
                 let unregister = json!({"scope": "open", "name": format!("name-{name}")});
                 match kind {
-                    0 => directory.ask(&who(client), DirectoryRequest::Close, None, now_ms),
+                    0 => directory.ask(&requester(client), DirectoryRequest::Close, None, now_ms),
                     1 => order(&mut directory, client, "join", &join, now_ms),
                     2 => order(&mut directory, client, "unregister", &unregister, now_ms),
                     _ => for number in 0..if kind == 3 { many } else { 1 } {
@@ -179,7 +180,7 @@ proptest! {
                 watcher.push(push, &mut directory, now_ms);
             }
         }
-        // What is owed is told by time alone.
+        // A pending mark is published by time alone.
         while directory.next_deadline_ms().is_some() {
             now_ms += 50;
             directory.tick(now_ms);
@@ -187,12 +188,12 @@ proptest! {
                 watcher.push(&push, &mut directory, now_ms);
             }
         }
-        // A watcher that lost the last word asks when it subscribes again.
+        // A watcher that missed the last mark loads when it subscribes again.
         watcher.catch_up(&mut directory, now_ms);
         let mut truth = Watcher::default();
         truth.start(&mut directory, now_ms);
         prop_assert_eq!(&watcher.names, &truth.names);
-        prop_assert!(watcher.lists == 1 || log_size < 16_000_000, "whoever keeps up never lists again");
+        prop_assert!(watcher.lists == 1 || log_size < 16_000_000, "a watcher that keeps up never lists again");
     }
 }
 
@@ -206,31 +207,34 @@ fn a_mass_change_is_told_in_one_word_and_given_in_pieces() {
     }
     pushes(&mut directory);
     watcher.start(&mut directory, NOW);
-    directory.ask(&who(1), DirectoryRequest::Close, None, NOW + 10_000);
+    directory.ask(&requester(1), DirectoryRequest::Close, None, NOW + 10_000);
     let pushed = pushes(&mut directory);
     assert_eq!(pushed, [json!({"offset": 2 * NAMES, "epoch": "feed"})]);
     watcher.push(&pushed[0], &mut directory, NOW);
     assert_eq!((watcher.names.len(), watcher.given.len(), watcher.lists), (0, NAMES as usize, 1));
-    let first = question(&mut directory, "changes", &json!({"scope": "open", "offset": NAMES, "epoch": "feed"}), NOW)
-        .expect("changes");
+    let first =
+        request_value(&mut directory, "changes", &json!({"scope": "open", "offset": NAMES, "epoch": "feed"}), NOW)
+            .expect("changes");
     let changes = first["changes"].as_array().expect("a list");
     assert!((100..=512).contains(&changes.len()) && first.to_string().len() < 200_000);
-    let expected =
-        json!({"change": "unregistered", "client": client_text(who(1).owner), "node": "here", "reason": "closed"});
+    let expected = json!({"change": "unregistered", "client": client_text(requester(1).owner), "node": "here", "reason": "closed"});
     let mut change = changes[0].clone();
     change.as_object_mut().expect("an object").remove("name");
     assert_eq!(change, expected);
 }
 
 #[test]
-fn only_who_may_watch_is_told_of_changes() {
+fn only_scopes_that_may_be_watched_publish_changes() {
     let mut directory = directory(1_000_000);
-    assert_eq!(question(&mut directory, "changes", &json!({"scope": "mute"}), NOW), Err(Error::NOT_AVAILABLE));
-    assert_eq!(question(&mut directory, "changes", &json!({"scope": "$presence"}), NOW), Err(Error::NO_SUCH_SCOPE));
+    assert_eq!(request_value(&mut directory, "changes", &json!({"scope": "mute"}), NOW), Err(Error::NOT_AVAILABLE));
+    assert_eq!(
+        request_value(&mut directory, "changes", &json!({"scope": "$presence"}), NOW),
+        Err(Error::NO_SUCH_SCOPE)
+    );
     for odd in [json!({"offset": 1}), json!({"epoch": "x".repeat(17)}), json!({"offset": -1})] {
         let mut params = odd.clone();
         params["scope"] = json!("open");
-        assert_eq!(question(&mut directory, "changes", &params, NOW), Err(Error::BAD_REQUEST), "{odd}");
+        assert_eq!(request_value(&mut directory, "changes", &params, NOW), Err(Error::BAD_REQUEST), "{odd}");
     }
     order(&mut directory, 1, "register", &json!({"scope": "mute", "name": "a"}), NOW);
     assert!(pushes(&mut directory).is_empty());
@@ -238,7 +242,7 @@ fn only_who_may_watch_is_told_of_changes() {
         let mut params = lost.clone();
         params["scope"] = json!("open");
         assert_eq!(
-            question(&mut directory, "changes", &params, NOW),
+            request_value(&mut directory, "changes", &params, NOW),
             Ok(json!({"offset": 0, "epoch": "feed", "list": true})),
             "{lost}"
         );

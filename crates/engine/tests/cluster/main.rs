@@ -1,8 +1,8 @@
 //! Channels with history on three nodes, against a stream that stores and republishes as JetStream does: messages to
 //! nodes are lost, links are cut, loads fail or come late, subscribers come, go and return; now and then the stream is
 //! set back to an earlier state with all links cut. Whoever is subscribed sees every publication that is not lost once,
-//! in order, or is told to begin anew. What is lost can only be told by a node that knows of it: until one is linked
-//! again that knows the last that is lost, others may recover what they should not.
+//! in order, or is told to subscribe anew. Only a node that knows of a loss can report it: until one is linked again
+//! that knows the last that is lost, others may recover what they should not.
 //!
 //! `TOUCHLINE_SIM_SEEDS` sets how many such days (10,000 unless set), `TOUCHLINE_SIM_SEED` runs one of them. The stream
 //! is set back on days with odd numbers.

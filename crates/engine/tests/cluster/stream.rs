@@ -33,7 +33,7 @@ impl Stream {
         self.all.values_mut().for_each(|all| all.retain(|(offset, _)| *offset <= last));
     }
 
-    /// As a reading of JetStream tells it.
+    /// As a read of JetStream returns it.
     pub(crate) fn load(&self, channel: &str, behind: u64, number: u64) -> Loaded {
         let (all, dropped) = (self.all.get(channel).map_or(&[][..], |all| held(all)), self.dropped());
         let last = all.last().map_or(0, |(offset, _)| *offset);
@@ -61,7 +61,7 @@ impl Stream {
         self.all.values().flat_map(|all| held(all)).find(|(offset, _)| *offset == sequence).map(|(_, payload)| payload)
     }
 
-    /// Up to which sequence nothing is held. Of what was there nobody can say which channels had it.
+    /// Up to which sequence nothing is held. It is not known which channels had what was there.
     pub(crate) fn dropped(&self) -> u64 {
         self.all.values().filter_map(|all| held(all).first()).map(|(offset, _)| *offset).min().unwrap_or(self.last + 1)
             - 1
@@ -73,7 +73,7 @@ impl Stream {
         self.last < *sequence || self.held(*sequence).zip(payload.as_ref()).is_some_and(|(held, known)| held != known)
     }
 
-    /// Whether nobody can say if it has the last that a node knows of it.
+    /// Whether it is not known if the stream has the last offset that a node knows.
     pub(crate) fn may_lack(&self, mark: &Option<Mark>) -> bool {
         mark.as_ref().is_some_and(|(sequence, payload)| payload.is_none() || self.held(*sequence).is_none())
     }

@@ -1,4 +1,4 @@
-//! Nodes, the stream, and who listens; and what happens to them on a day.
+//! Nodes, the stream and subscribers, and what happens to them on a day.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub(crate) struct Fan {
     epoch: Epoch,
     /// What was stored since it came, and has not come to it.
     due: Vec<u64>,
-    /// It was given something wrong while nobody who was there could know.
+    /// It got something wrong while no linked node could know.
     is_deceived: bool,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Node {
     inbox: Vec<(u64, ChannelName, Request)>,
     /// Loads under way.
     loads: Vec<Asked>,
-    /// Requests that wait until a channel is heard, with the fan that asks and which of its visits it is.
+    /// Requests that wait until a channel is live, with the requesting fan and the number of its visit.
     waiting: HashMap<ChannelName, Vec<(Request, Visit)>>,
     fans: Vec<Fan>,
     pub(crate) wrongs: [u64; 3],
@@ -72,7 +72,7 @@ pub(crate) struct World {
     /// The stream may be set back.
     pub(crate) loses: bool,
     pub(crate) has_lost: bool,
-    /// A node came back when nobody could say any more whether the stream has the last that it knows.
+    /// A node came back when it was not known any more whether the stream has the last offset that the node knows.
     pub(crate) has_forgotten: bool,
 }
 
@@ -161,7 +161,7 @@ impl World {
     }
 
     /// Whether only nodes that are cut off know that something is lost, or have known it.
-    fn can_nobody_know(&self) -> bool {
+    fn is_loss_unknowable(&self) -> bool {
         let knows = |node: &Node| self.stream.lacks(&node.mark) || self.stream.may_lack(&node.mark);
         let is_away = |node: &Node| !node.is_linked && node.run == self.stream.run;
         self.has_forgotten || self.has_lost && self.nodes.iter().any(|node| is_away(node) && knows(node))
@@ -273,9 +273,9 @@ impl World {
         self.settle(index);
     }
 
-    /// As a shard does: what is said about a channel that is not heard yet waits, in order.
+    /// As a shard does: requests to a channel that is not live yet wait, in order.
     fn submit(&mut self, index: usize, channel: ChannelName, request: Request, visit: Visit) {
-        let can_nobody_know = self.can_nobody_know();
+        let is_loss_unknowable = self.is_loss_unknowable();
         let node = &mut self.nodes[index];
         if let Some(waiting) = node.waiting.get_mut(&channel) {
             return waiting.push((request, visit));
@@ -293,7 +293,7 @@ impl World {
             Submitted::Done(Response::Subscribed(subscribed)) => {
                 let top = subscribed.position.offset.0;
                 let known = &mut node.fans[fan];
-                // A node that is cut off gives what it has, though the stream may have lost it.
+                // A node that is cut off serves what it has, though the stream may have lost it.
                 let is_ignorant = !node.is_linked && self.has_lost;
                 match subscribed.recovered {
                     Some(Some(found)) => {
@@ -305,7 +305,7 @@ impl World {
                         let is_later = |due: &u64| self.stream.offset_of(&channel, *due) > Some(top);
                         known.due.retain(|due| !found.iter().any(|found| data_of(found.json()) == *due));
                         let overlooked = known.due.iter().find(|due| !is_later(due));
-                        known.is_deceived |= overlooked.is_some() && can_nobody_know;
+                        known.is_deceived |= overlooked.is_some() && is_loss_unknowable;
                         let is_fine = is_ignorant || known.is_deceived || overlooked.is_none();
                         assert!(is_fine, "recovered from {recover:?} without {overlooked:?}");
                     }
@@ -338,7 +338,7 @@ impl World {
     }
 
     fn deliver(&mut self, index: usize) {
-        let can_nobody_know = self.can_nobody_know();
+        let is_loss_unknowable = self.is_loss_unknowable();
         let deliveries: Vec<_> = self.nodes[index].channels.deliveries().map(|(_, delivery)| delivery).collect();
         let mut broken = Vec::new();
         for delivery in deliveries {
@@ -353,13 +353,13 @@ impl World {
                     ChannelEvent::Publication { publication, .. } => {
                         let offset = publication.offset.0;
                         let due = self.stream.between(&fan.channel, fan.last.unwrap_or_default(), offset);
-                        fan.is_deceived |= due != [offset] && can_nobody_know;
+                        fan.is_deceived |= due != [offset] && is_loss_unknowable;
                         assert!(due == [offset] || fan.is_deceived, "{due:?} instead of {offset}");
                         fan.last = Some(offset);
                         fan.due.retain(|due| *due != data_of(publication.json()));
                         let overlooked =
                             fan.due.iter().find(|due| self.stream.offset_of(&fan.channel, **due) < Some(offset));
-                        fan.is_deceived |= overlooked.is_some() && can_nobody_know;
+                        fan.is_deceived |= overlooked.is_some() && is_loss_unknowable;
                         assert!(
                             overlooked.is_none() || fan.is_deceived,
                             "{} came before {overlooked:?}",
@@ -367,7 +367,7 @@ impl World {
                         );
                     }
                     ChannelEvent::Broken => broken.push(number),
-                    ChannelEvent::Membership(_) => panic!("nobody is announced here"),
+                    ChannelEvent::Membership(_) => panic!("there are no join and leave events here"),
                 }
             }
         }

@@ -1,9 +1,9 @@
-//! Calls of one client: who answers, who does not, and when it is over.
+//! Calls of one client: replies, missing replies and deadlines.
 
 use serde_json::{Value, json};
 use touchline_engine::directory::{DirectoryEffect, DirectoryRequest, ScopeId, ScopeOptions, Target};
 
-use crate::world::{START_MS, World, devices, owner, who};
+use crate::world::{START_MS, World, devices, owner, requester};
 
 fn call(timeout_ms: u64) -> Value {
     json!({"scope": "devices", "name": "bike", "data": {"x": 1}, "timeout_ms": timeout_ms})
@@ -54,7 +54,7 @@ fn a_call_is_answered_once_by_the_client_that_was_called() {
         world.ask("a", 2, "call", &json!({"scope": "devices", "name": "boat", "data": 1})),
         ["a refuses 2: 4002 not registered"]
     );
-    // A backend is nobody in particular.
+    // A backend does not act for a client.
     assert_eq!(
         world.ask("a", 0, "call", &call(300)),
         [r#"a asks c1: {"call":103,"from":{},"to":"bike","data":{"x":1}}"#]
@@ -63,11 +63,16 @@ fn a_call_is_answered_once_by_the_client_that_was_called() {
 }
 
 #[test]
-fn nobody_is_called_for_who_waits_for_no_answer() {
+fn a_call_without_a_waiting_requester_is_not_made() {
     let mut world = alone(|_| {});
     let target = Target { scope: ScopeId(0), key: "bike".into(), is_group: false };
     let now_ms = world.now_ms;
-    world.node("a").ask(&who(2), DirectoryRequest::Call { target, data: "1".into(), timeout_ms: 300 }, None, now_ms);
+    world.node("a").ask(
+        &requester(2),
+        DirectoryRequest::Call { target, data: "1".into(), timeout_ms: 300 },
+        None,
+        now_ms,
+    );
     assert_eq!((world.settle().len(), world.node("a").calls_waiting()), (0, 0));
 }
 
@@ -97,16 +102,16 @@ fn calls_of_one_moment_are_all_over_and_the_first_deadline_is_told() {
     assert_eq!(world.node("a").next_deadline_ms(), Some(world.now_ms + 200));
     assert_eq!(world.pass(200), ["a refuses 3: 4005 call timeout", "a refuses 4: 4005 call timeout"]);
     assert_eq!(world.node("a").next_deadline_ms(), Some(world.now_ms + 100));
-    // What is answered has no deadline any more.
+    // A call with a reply has no deadline any more.
     world.ask("a", 1, "reply", &reply(101));
     assert_eq!(world.node("a").next_deadline_ms(), None);
 }
 
 #[test]
-fn who_calls_a_client_that_goes_is_told_at_once_and_nobody_tells_a_caller_that_is_gone() {
+fn the_caller_of_a_client_that_goes_gets_an_error_at_once_and_a_caller_that_is_gone_gets_nothing() {
     let mut world = alone(|_| {});
     world.ask("a", 2, "call", &call(300));
-    assert_eq!(world.close("a", 3), [""; 0], "somebody else goes");
+    assert_eq!(world.close("a", 3), [""; 0], "another client goes");
     assert_eq!(world.close("a", 1), ["a refuses 2: 4006 callee gone"]);
     assert_eq!(world.node("a").calls_waiting(), 0);
     let mut world = alone(|_| {});
@@ -229,7 +234,7 @@ fn calls_to_a_node_that_may_be_dead_are_refused_and_end_when_it_is() {
     world.cut_off("b");
     world.node("a").gone("b", now_ms);
     assert_eq!(world.settle(), ["a refuses 2: 4006 callee gone"]);
-    assert_eq!(world.node("a").calls_waiting(), 1, "nobody waits for what the dead node has asked");
+    assert_eq!(world.node("a").calls_waiting(), 1, "no call of the dead node waits");
     assert_eq!(world.ask("a", 5, "reply", &reply(102)), ["a refuses 5: 4008 no such call"]);
     assert_eq!(world.ask("a", 5, "reply", &reply(103)).len(), 3, "the third node waits");
     assert_eq!(
@@ -283,7 +288,7 @@ fn a_large_answer_costs_its_caller_by_its_bytes() {
     let mut world = alone(|_| {});
     world.ask("a", 2, "call", &call(300));
     let (now_ms, data) = (world.now_ms, format!("\"{}\"", "x".repeat(8_192)));
-    world.node("a").ask(&who(1), DirectoryRequest::Reply { call: 101, outcome: Ok(data.into()) }, None, now_ms);
+    world.node("a").ask(&requester(1), DirectoryRequest::Reply { call: 101, outcome: Ok(data.into()) }, None, now_ms);
     let Some(DirectoryEffect::Answer(2, Ok(answered))) = world.node("a").acts().next() else { panic!("an answer") };
     assert_eq!(answered.work(), 2);
 }

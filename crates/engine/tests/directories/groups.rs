@@ -1,9 +1,9 @@
-//! Groups: who is in one, and messages and calls to all of them.
+//! Groups: their members, and messages and calls to all of them.
 
 use serde_json::{Value, json};
 use touchline_engine::directory::{DirectoryEffect, DirectoryRequest, ScopeId, Target};
 
-use crate::world::{World, devices, one_of_many, who};
+use crate::world::{World, devices, one_of_many, requester};
 
 fn all() -> Value {
     json!({"scope": "devices", "group": "all"})
@@ -122,7 +122,7 @@ fn a_call_of_a_group_is_answered_when_the_last_member_has() {
 }
 
 #[test]
-fn who_is_silent_or_goes_is_named_in_the_answer_to_a_call_of_a_group() {
+fn silent_and_gone_members_are_named_in_the_reply_to_a_call_of_a_group() {
     let mut world = two_nodes();
     world.ask("a", 9, "multi_call", &to_all(5, 300));
     world.ask("a", 1, "reply", &json!({"call": 103, "data": 1}));
@@ -200,20 +200,20 @@ fn a_call_of_a_group_counts_by_its_members() {
 }
 
 #[test]
-fn who_goes_while_a_group_is_gathered_is_not_called() {
+fn a_member_that_goes_while_a_group_is_gathered_is_not_called() {
     let mut world = World::alone(devices());
     (1..=2).for_each(|client| drop(world.ask("a", client, "join", &all())));
     let target = Target { scope: ScopeId(0), key: "all".into(), is_group: true };
     let call = DirectoryRequest::Call { target, data: "1".into(), timeout_ms: 300 };
     let now_ms = world.now_ms;
     for (goes, expected) in [(vec![2], 1), (vec![1], 0)] {
-        let walk = world.node("a").begin(who(9), call.clone(), Some(9), now_ms).expect("a walk");
+        let walk = world.node("a").begin(requester(9), call.clone(), Some(9), now_ms).expect("a walk");
         goes.iter().for_each(|client| drop(world.close("a", *client)));
         assert!(!walk.is_send());
         assert!(world.node("a").step(walk, now_ms).is_none());
         let lines = world.settle();
         if expected == 0 {
-            assert_eq!(lines, ["a refuses 9: 4002 not registered"], "nobody is left");
+            assert_eq!(lines, ["a refuses 9: 4002 not registered"], "no member is left");
         } else {
             assert_eq!((lines.len(), world.node("a").calls_waiting()), (1, 1));
             world.pass(300);
@@ -221,8 +221,8 @@ fn who_goes_while_a_group_is_gathered_is_not_called() {
     }
 }
 
-/// Joins clients of one node to the group, without a look at each answer.
-fn crowd(world: &mut World, node: &str, size: u32) {
+/// Joins clients of one node to the group, without a check of each reply.
+fn fill_group(world: &mut World, node: &str, size: u32) {
     let now_ms = world.now_ms;
     for number in 0..size {
         world.node(node).ask(
@@ -238,7 +238,7 @@ fn crowd(world: &mut World, node: &str, size: u32) {
 /// Clients that each message to another node is for, and the numbers of its calls' first.
 fn messages(world: &mut World, ask: DirectoryRequest) -> Vec<(usize, u64)> {
     let now_ms = world.now_ms;
-    world.node("a").ask(&who(9), ask, Some(9), now_ms);
+    world.node("a").ask(&requester(9), ask, Some(9), now_ms);
     let mut told = Vec::new();
     for act in world.node("a").acts() {
         if let DirectoryEffect::Node(to, message) = act {
@@ -260,12 +260,12 @@ fn messages_between_nodes_are_for_as_many_clients_as_fit() {
     let mut world = World::with_options(&["a", "b"], |options| {
         (options.call_members_limit, options.client_calls_limit) = (2_000, 5_000);
     });
-    crowd(&mut world, "b", CROWD);
+    fill_group(&mut world, "b", CROWD);
     assert_eq!(messages(&mut world, send()), [(1_024, 0), (1, 0)], "at most so many");
     assert_eq!(messages(&mut world, call()), [(1_024, 102), (1, 1_126)], "numbers in a row");
     // The caller goes: its calls are ended in messages of at most so many as well.
     let now_ms = world.now_ms;
-    world.node("a").ask(&who(9), DirectoryRequest::Close, None, now_ms);
+    world.node("a").ask(&requester(9), DirectoryRequest::Close, None, now_ms);
     let gone = world.node("a").acts().map(|act| match act {
         DirectoryEffect::Node(_, message) => {
             serde_json::from_slice::<Value>(&message).expect("JSON")["gone"].as_array().map_or(0, Vec::len)
@@ -289,7 +289,7 @@ fn messages_between_nodes_are_for_as_many_clients_as_fit() {
                 (first, CROWD as usize),
                 "{room}"
             );
-            world.node("a").ask(&who(9), DirectoryRequest::Close, None, now_ms);
+            world.node("a").ask(&requester(9), DirectoryRequest::Close, None, now_ms);
             world.node("a").acts().for_each(drop);
         }
     }

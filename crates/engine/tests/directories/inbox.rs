@@ -16,11 +16,11 @@ fn send(name: &str, store_for: u64) -> Value {
     json!({"scope": "devices", "name": name, "data": 5, "store_for": store_for})
 }
 
-/// The store answers with letters of these ids.
+/// The store loads messages with these ids.
 fn deliver(world: &mut World, node: &str, name: &str, ids: &[u64]) -> Vec<String> {
-    let letters = ids.iter().map(|id| (*id, Bytes::from(format!(r#"{{"n":{id}}}"#)))).collect();
+    let messages = ids.iter().map(|id| (*id, Bytes::from(format!(r#"{{"n":{id}}}"#)))).collect();
     let now_ms = world.now_ms;
-    world.node(node).deliver("devices", name, Some(letters), now_ms);
+    world.node(node).deliver("devices", name, Some(messages), now_ms);
     world.settle()
 }
 
@@ -35,22 +35,22 @@ fn register(client: u32) -> Value {
 #[test]
 fn a_message_is_kept_for_as_long_as_it_says_and_as_the_scope_allows() {
     let mut world = World::alone(with_inbox());
-    let letter = format!(r#"{{"from":{{"user":"u2","client":"c2"}},"to":"bike","data":5,"time":{}}}"#, world.now_ms);
+    let message = format!(r#"{{"from":{{"user":"u2","client":"c2"}},"to":"bike","data":5,"time":{}}}"#, world.now_ms);
     for (store_for, kept_ms) in [(1, 1_000), (20, 20_000), (21, 20_000), (u64::MAX, 20_000)] {
         assert_eq!(
             world.ask("a", 2, "send", &send("bike", store_for)),
-            [format!("a keeps {kept_ms} ms among 3 for bike in devices, asked by Some(2): {letter}")]
+            [format!("a keeps {kept_ms} ms among 3 for bike in devices, asked by Some(2): {message}")]
         );
     }
-    // Who does not wait for it is not answered, and the message is kept all the same.
+    // Without a waiting requester there is no reply, and the message is kept all the same.
     let target = |key: &str, is_group| Target { scope: ScopeId(0), key: key.into(), is_group };
     let post = |target| DirectoryRequest::Send { target, data: "5".into(), store_for_ms: 1 };
     let now_ms = world.now_ms;
-    world.node("a").ask(&crate::world::who(2), post(target("bike", false)), None, now_ms);
-    assert_eq!(world.settle(), [format!("a keeps 1 ms among 3 for bike in devices, asked by None: {letter}")]);
+    world.node("a").ask(&crate::world::requester(2), post(target("bike", false)), None, now_ms);
+    assert_eq!(world.settle(), [format!("a keeps 1 ms among 3 for bike in devices, asked by None: {message}")]);
     for odd in [target("bikes", false), target("all", true), target("a\n", false)] {
         assert_eq!(world.order("a", 2, post(odd.clone())), ["a refuses 2: 107 bad request"], "{odd:?}");
-        world.node("a").ask(&crate::world::who(2), post(odd), None, now_ms);
+        world.node("a").ask(&crate::world::requester(2), post(odd), None, now_ms);
         assert_eq!(world.settle(), [""; 0]);
     }
     assert!(world.order("a", 2, post(target("four", false)))[0].starts_with("a keeps"), "as long as a name may be");
@@ -59,12 +59,12 @@ fn a_message_is_kept_for_as_long_as_it_says_and_as_the_scope_allows() {
 }
 
 #[test]
-fn letters_are_given_to_who_has_the_name_and_thrown_away_when_it_has_acknowledged_them() {
+fn messages_are_delivered_to_the_owner_of_the_name_and_discarded_when_it_has_acknowledged_them() {
     let mut world = World::alone(with_inbox());
     let lines = world.ask("a", 1, "register", &register(1));
     assert_eq!(lines[0], "a fetches 100 behind 0 of bike in devices");
     assert_eq!(deliver(&mut world, "a", "bike", &[7, 8]), [given(1, 7), given(1, 8)]);
-    assert_eq!(deliver(&mut world, "a", "boat", &[9]), [""; 0], "nobody has that name");
+    assert_eq!(deliver(&mut world, "a", "boat", &[9]), [""; 0], "the name has no owner here");
     let acknowledge =
         |world: &mut World, client: u32, ids: &[&str]| world.ask("a", client, "inbox.ack", &json!({"ids": ids}));
     assert_eq!(acknowledge(&mut world, 2, &["7"]), ["a answers 2: {}"], "another client's are left alone");
@@ -73,12 +73,12 @@ fn letters_are_given_to_who_has_the_name_and_thrown_away_when_it_has_acknowledge
     assert_eq!(world.settle(), [""; 0]);
     assert_eq!(acknowledge(&mut world, 1, &["7"]), ["a answers 1: {}"], "it is thrown away");
     assert_eq!(world.ask("a", 1, "inbox.ack", &json!({"id": "8"})), ["a throws [8] away, asked by Some(1)"]);
-    // A letter for the name: there may be more behind the last one.
+    // A message for the name: there may be more after the last one.
     world.node("a").mail("devices", "bike");
     assert_eq!(world.settle(), ["a fetches 99 behind 8 of bike in devices"]);
     for (scope, name) in [("robots", "bike"), ("none", "bike"), ("devices", "boat")] {
         world.node("a").mail(scope, name);
-        assert_eq!(world.settle(), [""; 0], "nobody has {name} of {scope}");
+        assert_eq!(world.settle(), [""; 0], "{name} of {scope} has no owner here");
     }
 }
 
@@ -108,11 +108,11 @@ fn a_store_that_cannot_answer_is_asked_again_after_a_second() {
 }
 
 #[test]
-fn letters_go_with_the_name() {
+fn messages_go_with_the_name() {
     let mut world = World::alone(with_inbox());
     world.ask("a", 1, "register", &register(1));
     deliver(&mut world, "a", "bike", &[7]);
-    // The name is taken over: its new owner is given all that nobody has acknowledged.
+    // The name is taken over: its new owner gets all messages that are not acknowledged.
     let lines = world.ask("a", 2, "register", &register(2));
     assert!(lines.contains(&"a fetches 100 behind 0 of bike in devices".into()), "{lines:?}");
     assert_eq!(deliver(&mut world, "a", "bike", &[7]), [given(2, 7)]);
@@ -124,14 +124,14 @@ fn letters_go_with_the_name() {
     );
     world.close("a", 2);
     assert_eq!(deliver(&mut world, "a", "bike", &[8]), [""; 0]);
-    // A scope that keeps nothing asks nothing.
+    // A scope without an inbox loads nothing.
     assert_eq!(world.ask("a", 1, "register", &json!({"scope": "robots", "name": "bike"})).len(), 1);
     world.node("a").deliver("nowhere", "bike", None, 0);
     assert_eq!(world.settle(), [""; 0]);
 }
 
 #[test]
-fn letters_are_given_where_the_name_is_and_nowhere_else() {
+fn messages_are_delivered_on_the_node_of_the_name_only() {
     let mut world = World::cluster(&["a", "b"], with_inbox());
     let lines = world.ask("b", 1, "register", &register(1));
     assert_eq!(

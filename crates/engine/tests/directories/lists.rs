@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 use touchline_engine::directory::{DirectoryEffect, DirectoryRequest, Listing, ScopeId, Target};
 
-use crate::world::{World, devices, json as shown, one_of_many, who};
+use crate::world::{World, devices, json as shown, one_of_many, requester};
 
-/// The answer to what is asked, what it costs, and in how many steps it was made.
+/// The reply to a request, its cost, and the number of its steps.
 fn walk(world: &mut World, ask: DirectoryRequest) -> (String, u32, usize) {
     let (now_ms, node) = (world.now_ms, world.node("a"));
     assert!(ask.is_walk(), "{ask:?}");
-    let mut walk = node.begin(who(9), ask, Some(9), now_ms);
+    let mut walk = node.begin(requester(9), ask, Some(9), now_ms);
     let mut steps = 0;
     while let Some(begun) = walk {
         walk = node.step(begun, now_ms);
@@ -36,11 +36,11 @@ fn register(world: &mut World, name: &str, meta: &str) {
         meta: meta.to_owned().into(),
         take_over: false,
     };
-    world.node("a").ask(&who(1), ask, None, now_ms);
+    world.node("a").ask(&requester(1), ask, None, now_ms);
 }
 
 /// So many clients in a group, each with metadata of so many bytes.
-fn crowd(world: &mut World, group: &str, size: u32, meta: usize) {
+fn fill_group(world: &mut World, group: &str, size: u32, meta: usize) {
     let now_ms = world.now_ms;
     for number in 0..size {
         let meta = format!("\"{}\"", "x".repeat(meta.saturating_sub(2))).into();
@@ -151,7 +151,7 @@ fn counts_tell_how_the_entries_spread_over_the_nodes() {
 }
 
 #[test]
-fn a_list_that_finds_little_looks_at_so_much_and_goes_on_another_time() {
+fn a_list_with_few_results_visits_so_much_and_continues_with_another_page() {
     let mut world = wide();
     (0..16 * 1_024 + 1).for_each(|number| register(&mut world, &format!("n{number}"), ""));
     let last = format!("n{}", 16 * 1_024);
@@ -167,7 +167,7 @@ fn a_list_that_finds_little_looks_at_so_much_and_goes_on_another_time() {
     let (page, work, steps) = walk(&mut world, DirectoryRequest::Names(listing));
     let page: Value = serde_json::from_str(&page).expect("JSON");
     assert_eq!((page["names"].as_array().map(Vec::len), &page["cursor"], steps), (Some(1_024), &json!(1_024), 1));
-    // Entries that are shown, slots that were looked at, and bytes: 120 an entry besides its name.
+    // Entries that are shown, slots that were visited, and bytes: 120 an entry besides its name.
     let bytes: usize = (0..1_024).map(|number| 120 + format!("n{number}").len()).sum();
     assert_eq!(work as usize, (1_024 + 1_024) / 8 + bytes / 4_096);
     let mut all = 0;
@@ -184,13 +184,13 @@ fn a_list_that_finds_little_looks_at_so_much_and_goes_on_another_time() {
 }
 
 #[test]
-fn groups_and_pages_of_members_are_looked_for_in_steps_too() {
+fn groups_and_pages_of_members_are_listed_in_steps_too() {
     let mut world = wide();
     let now_ms = world.now_ms;
     for number in 0..1_100 {
         let group = format!("g{number}").into();
         world.node("a").ask(
-            &who(1),
+            &requester(1),
             DirectoryRequest::Join { scope: ScopeId(0), group, meta: "".into() },
             None,
             now_ms,
@@ -216,7 +216,7 @@ fn groups_and_pages_of_members_are_looked_for_in_steps_too() {
 fn a_walk_takes_a_step_for_each_five_hundred_and_twelve_members() {
     for (size, steps) in [(512, 1), (513, 2)] {
         let mut world = wide();
-        crowd(&mut world, "all", size, 10);
+        fill_group(&mut world, "all", size, 10);
         let (target, scope) = (Target { scope: ScopeId(0), key: "all".into(), is_group: true }, ScopeId(0));
         let members = DirectoryRequest::Members { scope, group: "all".into() };
         let (list, work, taken) = walk(&mut world, members);
@@ -226,7 +226,7 @@ fn a_walk_takes_a_step_for_each_five_hundred_and_twelve_members() {
         assert_eq!(walk(&mut world, send), (format!(r#"{{"sent":{size}}}"#), size, steps));
         let now_ms = world.now_ms;
         let call = DirectoryRequest::Call { target, data: "1".into(), timeout_ms: 300 };
-        let (mut begun, mut taken) = (world.node("a").begin(who(9), call, Some(9), now_ms), 0);
+        let (mut begun, mut taken) = (world.node("a").begin(requester(9), call, Some(9), now_ms), 0);
         while let Some(walk) = begun {
             begun = world.node("a").step(walk, now_ms);
             taken += 1;
@@ -253,7 +253,7 @@ fn a_walk_takes_a_step_for_each_five_hundred_and_twelve_members() {
 #[test]
 fn a_sample_ends_where_it_is_full() {
     let mut world = wide();
-    crowd(&mut world, "all", 700, 2);
+    fill_group(&mut world, "all", 700, 2);
     let (list, work, steps) = walk(&mut world, DirectoryRequest::Members { scope: ScopeId(0), group: "all".into() });
     assert_eq!((list.matches("client").count(), steps), (600, 2), "the scope shows so many");
     assert!(list.ends_with(r#"],"count":700,"sample":true}"#));
@@ -268,21 +268,23 @@ fn what_touches_many_entries_is_a_walk_and_nothing_else_is() {
     let call = |is_group| DirectoryRequest::Call { target: target(is_group), data: "1".into(), timeout_ms: 1 };
     assert_eq!([send(true, 0), send(false, 0), send(true, 1)].map(|ask| ask.is_walk()), [true, false, false]);
     assert_eq!([call(true), call(false), DirectoryRequest::Close].map(|ask| ask.is_walk()), [true, false, false]);
-    // What is no walk is answered at once.
+    // A request that is not a walk gets its reply at once.
     let mut world = World::alone(devices());
     let now_ms = world.now_ms;
-    assert!(world.node("a").begin(who(9), DirectoryRequest::Count { scope: ScopeId(0) }, Some(9), now_ms).is_none());
+    assert!(
+        world.node("a").begin(requester(9), DirectoryRequest::Count { scope: ScopeId(0) }, Some(9), now_ms).is_none()
+    );
     assert_eq!(
         world.settle(),
         [r#"a answers 9: {"names":0,"groups":0,"members":0,"nodes":[{"node":"a","entries":0}]}"#]
     );
     world.ask("a", 1, "join", &json!({"scope": "devices", "group": "x"}));
-    // A name is no group, though a group be called so.
+    // A name is not a group, even if a group has the same name.
     for ask in [send(false, 0), call(false)] {
-        assert!(world.node("a").begin(who(9), ask, Some(9), now_ms).is_none());
+        assert!(world.node("a").begin(requester(9), ask, Some(9), now_ms).is_none());
         assert_eq!(world.settle(), ["a refuses 9: 4002 not registered"]);
     }
-    let walk = world.node("a").begin(who(9), send(true, 0), Some(9), now_ms).expect("a walk");
+    let walk = world.node("a").begin(requester(9), send(true, 0), Some(9), now_ms).expect("a walk");
     assert!(walk.is_send());
 }
 

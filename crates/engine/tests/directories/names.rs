@@ -1,4 +1,4 @@
-//! Names: who gets one, who loses one, and who is told.
+//! Names: which client gets one, which one loses it, and the messages about it.
 
 use serde_json::{Value, json};
 use touchline_engine::directory::{
@@ -110,7 +110,7 @@ fn a_name_is_taken_over_where_the_scope_keeps_the_newest_and_its_loser_is_told()
 }
 
 #[test]
-fn who_keeps_a_name_after_a_split_is_the_scopes_word() {
+fn the_scopes_policy_says_which_owner_keeps_a_name_after_a_split() {
     for (conflict_policy, winner, loser) in [
         (ConflictPolicy::Newest, ("b", 2), ("a", 1)),
         (ConflictPolicy::Oldest, ("a", 1), ("b", 2)),
@@ -118,7 +118,7 @@ fn who_keeps_a_name_after_a_split_is_the_scopes_word() {
     ] {
         let mut world = World::cluster(&["a", "b"], ScopeOptions { conflict_policy, ..devices() });
         let now_ms = world.now_ms;
-        // Neither has heard of the other's registration.
+        // Neither knows of the other's registration.
         for (at, client, later_ms) in [("a", 1, 0), ("b", 2, 5)] {
             let ask = DirectoryRequest::Register {
                 scope: ScopeId(0),
@@ -126,7 +126,7 @@ fn who_keeps_a_name_after_a_split_is_the_scopes_word() {
                 meta: "".into(),
                 take_over: false,
             };
-            world.node(at).ask(&crate::world::who(client), ask, None, now_ms + later_ms);
+            world.node(at).ask(&crate::world::requester(client), ask, None, now_ms + later_ms);
         }
         let ((home, kept), (away, lost)) = (winner, loser);
         let loss =

@@ -6,7 +6,7 @@ use touchline_engine::directory::{
 };
 use touchline_registry::Timing;
 
-use crate::world::{START_MS, World, devices, one_of_many, owner, who};
+use crate::world::{START_MS, World, devices, one_of_many, owner, requester};
 
 fn name(name: &str) -> Value {
     json!({"scope": "devices", "name": name})
@@ -22,7 +22,7 @@ fn a_name_on_a_node_that_may_be_dead_goes_to_its_own_user_only() {
         (true, "u1", false, "u1/phone", true),
         (false, "u1", false, "u1/phone", false),
         (true, "u2", false, "u1/phone", false),
-        // What everybody may have is nobody's own.
+        // A name that every user may have does not belong to one user.
         (true, "u1", false, "bike", false),
         (true, "", true, "bike", true),
         (false, "", true, "bike", false),
@@ -32,10 +32,10 @@ fn a_name_on_a_node_that_may_be_dead_goes_to_its_own_user_only() {
             world.ask("b", 1, "register", &name(key));
             let now_ms = world.now_ms;
             world.node("a").suspect("b", is_suspected, now_ms);
-            let who = Requester { owner: owner(5), user: user.into(), is_backend };
+            let requester = Requester { owner: owner(5), user: user.into(), is_backend };
             let ask =
                 DirectoryRequest::Register { scope: ScopeId(0), name: key.into(), meta: "".into(), take_over: false };
-            world.node("a").ask(&who, ask, Some(5), now_ms);
+            world.node("a").ask(&requester, ask, Some(5), now_ms);
             let lines = world.settle();
             if is_given {
                 assert_eq!(
@@ -78,7 +78,7 @@ fn entries_of_a_node_that_leaves_or_is_dead_are_gone_at_once() {
 }
 
 #[test]
-fn a_node_that_stood_still_looks_at_its_connections_once_before_it_goes_on() {
+fn a_node_that_was_suspended_probes_its_connections_once_before_it_goes_on() {
     let mut world = World::cluster(&["a", "b"], devices());
     world.ask("a", 1, "register", &name("bike"));
     let now_ms = world.now_ms + 60_000;
@@ -109,7 +109,7 @@ fn a_clock_that_was_set_is_no_standstill() {
 }
 
 #[test]
-fn nobody_is_late_before_the_node_takes_part() {
+fn no_node_is_late_before_this_one_takes_part() {
     // Without a word from the other node it would be purged after six seconds.
     for joins in [false, true] {
         let mut world = World::cluster(&["a", "b"], devices());
@@ -165,7 +165,7 @@ fn a_node_alone_says_nothing_to_others() {
     let now_ms = world.now_ms;
     let node = world.node("a");
     node.ask(
-        &who(1),
+        &requester(1),
         DirectoryRequest::Register { scope: ScopeId(0), name: "bike".into(), meta: "".into(), take_over: false },
         None,
         now_ms,
@@ -229,7 +229,7 @@ fn what_fits_into_a_message_is_told_to_the_byte() {
             }
         }
     }
-    // Alone, a node has nobody to tell.
+    // Without a cluster a node sends nothing.
     let mut world = World::alone(devices());
     world.ask("a", 1, "register", &name("bike"));
     world.node("a").set_message_max(1_000);
@@ -252,7 +252,7 @@ fn scopes_whose_entries_may_be_larger_than_a_message_are_named() {
 
 #[test]
 fn times_are_those_of_the_configuration() {
-    // By default a node that has not looked at the clock for ten seconds was away.
+    // By default a node that has not checked the clock for ten seconds was suspended.
     for (timeout_ms, was_away) in [(5_000, true), (60_000, false)] {
         let timing = Timing { timeout_ms, ..Timing::default() };
         let mut node = Directory::<u32>::new("a", &[devices()], &timing, 1, true, START_MS);

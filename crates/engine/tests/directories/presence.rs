@@ -1,4 +1,4 @@
-//! Presence: who is in a channel, what others see of it, and who is told.
+//! Presence: the clients in a channel, what others see of them, and join and leave events.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ fn stats(world: &mut World, node: &str) -> String {
 }
 
 #[test]
-fn who_comes_is_shown_and_announced_on_each_node_as_it_wishes() {
+fn a_client_is_shown_and_announced_on_each_node_as_its_options_say() {
     let mut world = World::cluster(&["a", "b"], devices());
     assert_eq!(presence(&mut world, "a", 10), r#"a answers 9: {"presence":{}}"#);
     assert_eq!(stats(&mut world, "a"), r#"a answers 9: {"num_clients":0,"num_users":0}"#);
@@ -62,7 +62,7 @@ fn who_comes_is_shown_and_announced_on_each_node_as_it_wishes() {
         assert!(either.contains(&shown), "{shown}");
         assert_eq!(stats(&mut world, node), format!(r#"{node} answers 9: {{"num_clients":2,"num_users":2}}"#));
     }
-    // One that changes is no newcomer.
+    // A member that changes does not join again.
     assert_eq!(world.order("a", 1, enter_with(1, Some("7"), true, true)), ["a answers 1: {}"]);
     let exit = || DirectoryRequest::Exit { channel: "room".into() };
     let changed = info(1).replace(":5,", ":7,");

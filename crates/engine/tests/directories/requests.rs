@@ -1,4 +1,4 @@
-//! What each method asks for, as clients and backends write it.
+//! The request of each method, as clients and backends write it.
 
 use serde_json::{Value, json};
 use touchline_engine::directory::{Scopes, read};
@@ -10,7 +10,7 @@ fn scopes() -> Scopes {
     World::alone(devices()).node("a").scopes()
 }
 
-/// What a request asks for, as text.
+/// A request, as text.
 fn asked(method: &str, params: &Value, scopes: &Scopes) -> Result<String, Error> {
     read(method, &params.to_string(), scopes).map(|ask| format!("{ask:?}"))
 }
@@ -143,7 +143,7 @@ fn positions_have_an_epoch_and_an_offset() {
 }
 
 #[test]
-fn answers_to_calls_and_letters_need_no_scope() {
+fn replies_to_calls_and_acknowledgements_need_no_scope() {
     let scopes = scopes();
     let reply = |params: Value| asked("reply", &params, &scopes);
     assert_eq!(reply(json!({"call": 5, "data": [1]})), Ok(r#"Reply { call: 5, outcome: Ok(b"[1]") }"#.into()));

@@ -1,9 +1,9 @@
-//! What those who watch a scope are told, and when.
+//! What the watchers of a scope get, and when.
 
 use serde_json::{Value, json};
 use touchline_engine::directory::{DirectoryEffect, DirectoryRequest, ScopeId, ScopeOptions, WatchPosition};
 
-use crate::world::{World, devices, who};
+use crate::world::{World, devices, requester};
 
 /// Bytes that are reckoned around a change's key and metadata.
 const AROUND: usize = 200;
@@ -29,10 +29,10 @@ fn register(world: &mut World, name: u8, size: usize) {
         meta: meta.into(),
         take_over: false,
     };
-    world.node("a").ask(&who(1), ask, None, now_ms);
+    world.node("a").ask(&requester(1), ask, None, now_ms);
 }
 
-/// What watchers are told now: the offset, and how many changes with it; none = only the offset.
+/// What watchers get now: the offset, and the number of changes; `None` = only the offset.
 fn told(world: &mut World) -> Vec<(u64, Option<usize>)> {
     let lines = world.settle();
     let told = lines.iter().map(|line| {
@@ -136,7 +136,7 @@ fn so_many_bytes_are_pushed_in_a_second_and_then_only_the_offset() {
 }
 
 #[test]
-fn the_log_keeps_so_many_bytes_and_who_is_behind_it_lists_again() {
+fn the_log_keeps_so_many_bytes_and_a_watcher_behind_it_lists_again() {
     let mut world = watched(1_000);
     for name in 1..=4 {
         register(&mut world, name, 250);
@@ -155,7 +155,7 @@ fn the_log_keeps_so_many_bytes_and_who_is_behind_it_lists_again() {
         (vec!["02".into(), "03".into(), "04".into(), "05".into()], &json!(5), None)
     );
     assert_eq!(keys(&changes(&mut world, 5)), [""; 0]);
-    assert_eq!(changes(&mut world, 6)["list"], true, "nobody has got so far");
+    assert_eq!(changes(&mut world, 6)["list"], true, "no watcher is so far");
     register(&mut world, 6, 1_001);
     assert_eq!(changes(&mut world, 5)["list"], true, "one that is larger than the log is not kept");
     assert_eq!(changes(&mut world, 6).get("list"), None);
@@ -191,9 +191,9 @@ fn an_answer_costs_what_it_holds() {
     world.settle();
     let now_ms = world.now_ms;
     let position = WatchPosition { epoch: "64000".into(), offset: 0 };
-    // Eight changes are as many bytes as one answer may have.
+    // Eight changes are as many bytes as one reply may have.
     for (position, work) in [(Some(position), 1 + 65_536 / 4_096), (None, 0)] {
-        world.node("a").ask(&who(9), DirectoryRequest::Changes { scope: ScopeId(0), position }, Some(9), now_ms);
+        world.node("a").ask(&requester(9), DirectoryRequest::Changes { scope: ScopeId(0), position }, Some(9), now_ms);
         let Some(DirectoryEffect::Answer(9, Ok(answered))) = world.node("a").acts().next() else { panic!("an answer") };
         assert_eq!(answered.work(), work);
     }

@@ -1,4 +1,4 @@
-//! Nodes that hear each other, and what they want done, as lines of text.
+//! Nodes that receive each other's messages, and their effects as lines of text.
 
 use serde_json::Value;
 use touchline_engine::directory::{
@@ -17,7 +17,7 @@ const CLIENTS: u32 = 40;
 pub(crate) struct World {
     pub(crate) now_ms: u64,
     nodes: Vec<(&'static str, Directory<u32>)>,
-    /// Nodes that nobody hears, and that hear nobody.
+    /// Nodes that are cut off from all others.
     cut_off: Vec<&'static str>,
     /// The largest message between nodes since the beginning.
     pub(crate) largest: usize,
@@ -33,16 +33,16 @@ pub(crate) fn owner(client: u32) -> OwnerId {
 }
 
 /// A client of the user `u1`, `u2` …; 0 is a backend.
-pub(crate) fn who(client: u32) -> Requester {
+pub(crate) fn requester(client: u32) -> Requester {
     let user = if client == 0 { String::new() } else { format!("u{client}") };
     Requester { owner: owner(client), user: user.into(), is_backend: client == 0 }
 }
 
-/// One client of a crowd, which has no short name.
+/// One of many clients, which has no short name.
 pub(crate) fn one_of_many(number: u32) -> Requester {
-    let mut who = who(1);
-    who.owner.0[..4].copy_from_slice(&number.to_be_bytes());
-    who
+    let mut requester = requester(1);
+    requester.owner.0[..4].copy_from_slice(&number.to_be_bytes());
+    requester
 }
 
 impl World {
@@ -51,7 +51,7 @@ impl World {
         World::with(&["a"], options, false)
     }
 
-    /// Nodes that have not heard of each other yet.
+    /// Nodes that do not know each other yet.
     pub(crate) fn strangers(names: &[&'static str], options: ScopeOptions) -> Self {
         World::with(names, options, true)
     }
@@ -83,7 +83,7 @@ impl World {
         self.nodes.iter_mut().find(|(known, _)| *known == name).map(|(_, node)| node).expect("a node")
     }
 
-    /// From now on nobody hears this node, and it hears nobody.
+    /// From now on this node is cut off from all others.
     pub(crate) fn cut_off(&mut self, name: &'static str) {
         self.cut_off.push(name);
     }
@@ -99,14 +99,14 @@ impl World {
     /// The same of a request that need not be one that a client writes.
     pub(crate) fn order(&mut self, node: &str, client: u32, ask: DirectoryRequest) -> Vec<String> {
         let now_ms = self.now_ms;
-        self.node(node).ask(&who(client), ask, Some(client), now_ms);
+        self.node(node).ask(&requester(client), ask, Some(client), now_ms);
         self.settle()
     }
 
     /// A client has gone.
     pub(crate) fn close(&mut self, node: &str, client: u32) -> Vec<String> {
         let now_ms = self.now_ms;
-        self.node(node).ask(&who(client), DirectoryRequest::Close, None, now_ms);
+        self.node(node).ask(&requester(client), DirectoryRequest::Close, None, now_ms);
         self.settle()
     }
 

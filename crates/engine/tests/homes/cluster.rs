@@ -1,4 +1,4 @@
-//! A home in a cluster, which keeps the history and gives the order.
+//! A home in a cluster, which keeps the log.
 
 use bytes::Bytes;
 use touchline_engine::channels::{clearing, removal};
@@ -56,7 +56,11 @@ fn what_is_not_kept_is_passed_on_and_a_node_that_is_cut_off_serves_its_own() {
     let mut newer = payload(7, START_MS).to_vec();
     newer[0] = 3;
     assert_eq!(world.submit(Request::Ephemeral(newer.into())), ["a has a payload of format 3"]);
-    assert_eq!(world.submit_to("b", Request::Ephemeral(payload(7, START_MS))), [""; 0], "nobody listens here");
+    assert_eq!(
+        world.submit_to("b", Request::Ephemeral(payload(7, START_MS))),
+        [""; 0],
+        "there are no subscribers here"
+    );
     let keyed = || publish_with(8, |publish| publish.idempotency_key = "k".into());
     assert_eq!(world.submit(keyed()), ["published", r#"pass on in a: {"data":8}"#]);
     assert_eq!(world.submit(keyed()), ["published"], "once");
@@ -126,7 +130,7 @@ fn a_follower_that_is_behind_asks_and_gets_exactly_what_it_lacks() {
         world.submit(load(loaded(9, 12))),
         [10, 11, 12].map(|offset| format!("to shard 0, a of 2: {offset} at {offset}"))
     );
-    // An answer to what was asked by an earlier cache is left alone.
+    // A load for an earlier cache is ignored.
     assert_eq!(world.submit(stored(13, 14)), [r#"load a of "" behind 12"#]);
     assert_eq!(world.submit(load(loaded(13, 14))), [""; 0]);
     assert_eq!(
@@ -148,7 +152,7 @@ fn an_answer_that_ends_too_early_is_asked_for_again() {
     assert_eq!(world.submit(load(loaded(7, 8))), ["to shard 0, a of 1: 8 at 8"]);
     assert_eq!(world.submit(grown(8)), [""; 0], "it has that");
     assert_eq!(world.submit(grown(9)), [r#"load a of "" behind 8"#]);
-    assert_eq!(world.submit_to("b", grown(9)), [""; 0], "nobody listens to that one");
+    assert_eq!(world.submit_to("b", grown(9)), [""; 0], "that channel has no subscribers");
 }
 
 #[test]
@@ -156,7 +160,7 @@ fn what_a_gap_can_hold_has_a_limit_and_nothing_is_lost_beyond_it() {
     let mut world = following(1);
     assert_eq!(world.submit(stored(2, 3)), [r#"load a of "" behind 1"#]);
     (3..10_100).for_each(|offset| assert_eq!(world.submit(stored(offset, offset + 1)), [""; 0]));
-    // Ten thousand wait: 3 … 10,002. What came after them is asked for.
+    // Ten thousand wait: 3 … 10,002. What came after them is loaded.
     let lines = world.submit(load(loaded(1, 2)));
     assert_eq!(lines.len(), 10_001 + 1);
     assert_eq!(
@@ -175,7 +179,7 @@ fn subscribers_begin_anew_when_something_is_lost() {
         let mut world = following(5);
         world.submit(stored(6, 7));
         assert_eq!(world.submit(load(lost)), ["to shard 0, a of 1: broken"]);
-        // They leave and come back; who comes first asks anew.
+        // They leave and come back; the first one requests a new load.
         assert_eq!(world.submit(recover(2, 5, epoch().as_str())), ["waits", "follow a"]);
         assert_eq!(world.submit(unsubscribe(1)), ["done"]);
         assert_eq!(world.submit(Request::SubscribedToBackend), [r#"load a of "" behind 0"#]);
@@ -199,7 +203,7 @@ fn subscribers_begin_anew_when_something_is_lost() {
 }
 
 #[test]
-fn a_cache_that_nobody_listens_to_is_made_anew_without_a_word() {
+fn a_cache_without_subscribers_is_made_anew_without_an_event() {
     let mut world = following(5);
     world.submit(unsubscribe(1));
     world.submit(stored(6, 7));
@@ -230,7 +234,7 @@ fn a_cache_that_nobody_listens_to_is_made_anew_without_a_word() {
 }
 
 #[test]
-fn what_cannot_be_had_refuses_who_waits_and_is_asked_for_again_after_a_moment() {
+fn a_failed_load_refuses_waiting_requests_and_is_repeated_after_a_moment() {
     let mut world = World::in_cluster(history());
     world.submit(subscribe(1));
     world.submit(Request::SubscribedToBackend);
@@ -239,14 +243,14 @@ fn what_cannot_be_had_refuses_who_waits_and_is_asked_for_again_after_a_moment() 
     assert_eq!(world.submit(subscribe(2)), [UNREACHABLE]);
     world.now_ms += 1;
     assert_eq!(world.submit(subscribe(3)), ["waits", "follow a"]);
-    // In the middle of it subscribers are told, and begin anew.
+    // In the middle of it subscribers get an event, and subscribe anew.
     let mut world = following(5);
     world.submit(stored(6, 7));
     assert_eq!(world.submit(Request::Loaded(None)), ["to shard 0, a of 1: broken"]);
     assert_eq!(world.submit(Request::Loaded(None)), [""; 0]);
-    assert_eq!(world.submit(stored(5, 6)), [""; 0], "nobody is given what comes without what was before");
+    assert_eq!(world.submit(stored(5, 6)), [""; 0], "a publication behind a gap is not delivered");
     assert_eq!(world.submit(recover(1, 5, "")), [UNREACHABLE]);
-    // Where nobody has asked, nothing has failed.
+    // Without a request nothing has failed.
     let mut world = following(5);
     assert_eq!(world.submit(Request::Loaded(None)), [""; 0]);
     assert_eq!(world.submit(recover(2, 9, epoch().as_str())), ["waits", r#"load a of "" behind 5"#]);
@@ -282,7 +286,7 @@ fn a_payload_that_cannot_be_read_ends_the_cache() {
 }
 
 #[test]
-fn who_leaves_before_it_hears_that_it_was_refused_takes_nobodys_place() {
+fn a_refused_client_that_leaves_before_it_knows_removes_no_subscriber() {
     let mut world = following(5);
     world.link(false);
     assert_eq!(world.submit_to("kept:b", subscribe(2)), [UNREACHABLE]);
@@ -333,7 +337,7 @@ fn a_link_that_comes_back_makes_every_cache_catch_up() {
     }
     world.submit_to("plain:b", Request::SubscribedToBackend);
     world.submit_to("kept:e", Request::SubscribedToBackend);
-    // One is heard, one waits for its interest with a history and one without, one loads.
+    // One is live, one waits for its subscription with a history and one without, one loads.
     let mut lines = world.link(false);
     lines.sort();
     assert_eq!(lines, ["follow kept:c no more", "follow kept:e no more", UNREACHABLE, UNREACHABLE, "subscribed"]);
@@ -345,8 +349,8 @@ fn a_link_that_comes_back_makes_every_cache_catch_up() {
     assert_eq!(world.submit(stored(7, 8)), [""; 0]);
     let delivered = [6, 7, 8].map(|offset| format!("to shard 0, a of 1: {offset} at {offset}"));
     assert_eq!(world.submit(load(loaded(5, 7))), delivered);
-    // The link goes and comes while it loads: it asks again, and takes the first answer. What waited behind that may be
-    // lost meanwhile.
+    // The link goes and comes while it loads: it loads again, and takes the first result. What waited behind that may
+    // be lost meanwhile.
     assert_eq!(world.submit(stored(9, 10)), [r#"load a of "" behind 8"#]);
     world.link(false);
     assert_eq!(world.link(true), [r#"load a of "" behind 7"#]);
@@ -356,7 +360,7 @@ fn a_link_that_comes_back_makes_every_cache_catch_up() {
 }
 
 #[test]
-fn who_waits_for_what_was_denied_to_others_is_refused_when_the_rest_is_over_and_the_link_is_gone() {
+fn requests_that_rest_after_a_denial_are_refused_when_the_link_is_gone() {
     let mut world = following(2);
     assert_eq!(world.submit(recover(2, 5, epoch().as_str())), ["waits", r#"load a of "" behind 2"#]);
     assert_eq!(world.submit(recover(3, 4, epoch().as_str())), ["waits"]);
@@ -380,7 +384,7 @@ fn a_top_that_may_be_that_of_the_stream_proves_nothing() {
 }
 
 #[test]
-fn a_part_of_another_life_is_no_beginning() {
+fn a_part_of_another_epoch_is_not_a_beginning() {
     let mut world = following(5);
     world.submit(unsubscribe(1));
     assert_eq!(world.submit(stored(7, 8)), [r#"load a of "" behind 5"#]);
@@ -389,7 +393,7 @@ fn a_part_of_another_life_is_no_beginning() {
 }
 
 #[test]
-fn what_somebody_has_removed_is_not_lost() {
+fn what_was_removed_is_not_lost() {
     for (until, is_lost) in [(5, false), (4, true)] {
         let mut world = following(5);
         assert_eq!(world.submit(grown(4)), [r#"load a of "" behind 3"#]);
@@ -425,7 +429,7 @@ fn the_newest_publication_is_lost_if_it_was_read_for_and_not_let_go_of_and_is_no
 }
 
 #[test]
-fn an_answer_from_before_a_look_is_not_what_it_looked_for() {
+fn a_load_from_before_a_verification_does_not_end_it() {
     for (number, is_lost) in [(1, false), (2, true)] {
         let mut world = following(5);
         assert_eq!(world.submit(grown(4)), [r#"load a of "" behind 3"#], "the second load");
@@ -440,7 +444,7 @@ fn a_publication_that_is_not_here_was_let_go_of_or_is_new() {
     let mut world = following(8);
     assert_eq!(world.submit(grown(2)), [r#"load a of "" behind 1"#]);
     assert_eq!(world.submit(load(loaded(1, 8))), [""; 0]);
-    // Of these it has heard all.
+    // Of these it has received all.
     let mut world = World::in_cluster(history());
     world.submit(subscribe(1));
     world.submit(Request::SubscribedToBackend);
@@ -451,7 +455,7 @@ fn a_publication_that_is_not_here_was_let_go_of_or_is_new() {
 }
 
 #[test]
-fn a_word_of_another_life_is_looked_at() {
+fn a_report_of_another_epoch_is_verified() {
     let other = Epoch::from_bits(8);
     for (epoch, top, is_looked_at) in [
         (other, 4, true),
@@ -468,7 +472,7 @@ fn a_word_of_another_life_is_looked_at() {
 }
 
 #[test]
-fn a_stream_that_has_grown_makes_its_own_caches_look() {
+fn a_stream_that_has_grown_makes_its_own_caches_load() {
     let mut world = following(5);
     for channel in ["kept:b", "kept:c", "plain:d"] {
         world.submit_to(channel, subscribe(1));
@@ -485,15 +489,15 @@ fn a_stream_that_has_grown_makes_its_own_caches_look() {
         [r#"check kept:b of "kept" behind 2"#, r#"check kept:c of "kept" behind 0"#],
         "one that loads too"
     );
-    // What is at home, or asked for only, has nothing to look for.
+    // A channel in memory, or one that is only subscribing, has nothing to load.
     world.channels.check_namespace(&"plain".into());
     world.channels.catch_up();
     assert_eq!(world.rest(), [""; 0]);
 }
 
 #[test]
-fn a_cache_that_nobody_uses_is_let_go_after_ten_seconds() {
-    // Empty or not, and whether its publications have expired while somebody listened or not.
+fn an_unused_cache_is_dropped_after_ten_seconds() {
+    // Empty or not, and whether its publications have expired with and without subscribers.
     for (top, listened_s) in [(0, 5), (5, 5), (0, 200), (5, 200)] {
         let mut world = following(top);
         (0..listened_s).for_each(|_| assert_eq!(world.pass(1_000), [""; 0]));
@@ -507,7 +511,7 @@ fn a_cache_that_nobody_uses_is_let_go_after_ten_seconds() {
             .strip_prefix("follow a no more after ")
             .and_then(|rest| rest.strip_suffix(" s"))
             .map(str::parse::<u32>);
-        // It is looked at every ten seconds while somebody listens.
+        // It is checked every ten seconds while there are subscribers.
         assert!(matches!(late, Some(Ok(10..=20))), "{line}, {top} {listened_s}");
         assert!(world.channels.is_empty());
     }
@@ -534,7 +538,7 @@ fn so_many_refusals_are_remembered_and_the_oldest_is_forgotten_first() {
 }
 
 #[test]
-fn who_is_refused_again_is_remembered_from_the_second_time_on() {
+fn a_client_that_is_refused_again_is_remembered_from_the_second_time_on() {
     let mut world = following(5);
     world.link(false);
     world.submit_to("kept:b", subscribe(2));
@@ -578,7 +582,7 @@ fn a_quiet_channel_keeps_its_place_while_publications_of_others_come_and_go() {
             assert_eq!(world.submit(recover(2, 5, epoch().as_str())), [format!("subscribed{}, recovered []", at(90))]);
         }
     }
-    // A client that is ahead makes no difference to those who are there, however far it is.
+    // A client that is ahead does not affect the subscribers, however far ahead it is.
     let mut world = following(5);
     world.pass(10 * minute);
     assert_eq!(world.submit(recover(2, 80, epoch().as_str())), ["waits", r#"load a of "" behind 5"#]);
@@ -586,9 +590,9 @@ fn a_quiet_channel_keeps_its_place_while_publications_of_others_come_and_go() {
 }
 
 #[test]
-fn what_has_expired_is_let_go_of_while_somebody_listens() {
+fn expired_publications_are_dropped_while_there_are_subscribers() {
     let mut world = following(0);
-    // It is looked at while there is nothing in it.
+    // It is checked while it is empty.
     (0..20).for_each(|_| assert_eq!(world.pass(1_000), [""; 0]));
     world.submit(stored(0, 5));
     (0..60).for_each(|_| assert_eq!(world.pass(1_000), [""; 0]));

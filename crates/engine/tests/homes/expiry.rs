@@ -87,7 +87,7 @@ fn publications_go_one_after_another() {
         world.submit(publish(data));
         world.pass(10 * SECOND);
     }
-    // Nobody asks meanwhile.
+    // No request comes meanwhile.
     let kept = |world: &mut World| world.submit(read(None)).remove(0);
     let at = format!("at 3 of {}", EPOCHS[0]);
     world.pass(29 * SECOND);
@@ -112,7 +112,7 @@ fn so_many_empty_channels_are_kept_and_the_oldest_goes_first() {
         assert_eq!(look(&mut world, name), format!("history [] at 0 of {epoch}"));
     }
     assert_eq!(world.channels.len(), 2);
-    // Who is looked at again is the youngest.
+    // A channel that is read again is the youngest.
     look(&mut world, "a");
     look(&mut world, "c");
     assert_eq!(world.channels.len(), 2);
@@ -127,7 +127,7 @@ fn so_many_empty_channels_are_kept_and_the_oldest_goes_first() {
     (0..50).for_each(|_| drop(world.pass(SECOND)));
     assert_eq!(world.channels.len(), 0);
     ["d", "e"].iter().for_each(|name| drop(look(&mut world, name)));
-    assert_eq!(world.channels.len(), 2, "those that went in time take nobody's place");
+    assert_eq!(world.channels.len(), 2, "channels that were used in time are not counted");
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn publications_have_one_order_and_reach_each_shard_that_has_subscribers() {
 fn a_channel_without_history_keeps_nothing_and_is_gone_with_its_last_subscriber() {
     let mut world = World::alone(ChannelOptions::default());
     assert_eq!(world.submit(publish(7)), ["published"]);
-    assert!(world.channels.is_empty(), "nobody listens");
+    assert!(world.channels.is_empty(), "there are no subscribers");
     assert_eq!(world.submit(subscribe(1)), ["subscribed"]);
     assert_eq!(world.submit(publish(8)), ["published", "to shard 0, a of 1: 8 at 0"]);
     assert_eq!(world.submit(recover(2, 0, "")), ["subscribed"], "there is nothing to recover");
@@ -165,7 +165,7 @@ fn a_returning_subscriber_gets_exactly_what_it_missed() {
 }
 
 #[test]
-fn a_publication_that_is_over_is_given_to_nobody_any_more() {
+fn an_expired_publication_is_not_delivered_any_more() {
     let mut world = World::alone(history());
     let until_ms = world.now_ms + 100;
     world.submit(publish_with(1, |publish| publish.content.expires_ms = until_ms));
@@ -241,7 +241,7 @@ fn changes_are_offered_where_the_one_before_is_known_to_subscribers() {
     };
     assert_eq!(send(&mut world, 1, false), "to shard 0, a of 1: 1 at 1");
     assert_eq!(send(&mut world, 2, false), "to shard 0, a of 1: 2 at 2, a change of 1");
-    // What stands beside the history is no change, and nothing to be changed.
+    // A publication outside the history is neither a delta nor the base of one.
     assert_eq!(send(&mut world, 3, true), "to shard 0, a of 1: 3 at 0");
     assert_eq!(send(&mut world, 4, false), "to shard 0, a of 1: 4 at 3");
     assert_eq!(send(&mut world, 5, false), "to shard 0, a of 1: 5 at 4, a change of 4");
@@ -252,7 +252,7 @@ fn changes_are_offered_where_the_one_before_is_known_to_subscribers() {
     let mut world = World::alone(history());
     world.submit(subscribe(1));
     assert_eq!(send(&mut world, 1, false), "to shard 0, a of 1: 1 at 1");
-    assert_eq!(send(&mut world, 2, false), "to shard 0, a of 1: 2 at 2", "nobody may ask for changes here");
+    assert_eq!(send(&mut world, 2, false), "to shard 0, a of 1: 2 at 2", "deltas are not allowed here");
 }
 
 #[test]
@@ -281,7 +281,7 @@ fn audiences_are_told_with_their_peaks_since_the_last_time() {
     world.submit(publish(1));
     assert_eq!(told(&mut world), [named("a", 0, 2)]);
     assert_eq!(told(&mut world), []);
-    // Who is not asked to remember forgets a channel with its audience.
+    // Without the counting of audiences a channel is forgotten with its audience.
     let mut world = World::alone(ChannelOptions::default());
     world.submit(subscribe(1));
     world.submit(unsubscribe(1));

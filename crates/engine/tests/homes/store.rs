@@ -35,7 +35,7 @@ fn a_publication_goes_to_the_store_with_all_that_it_must_know() {
     let expected = r#"the store keeps 5 for 60000 and 90000 ms, at 1000000, key "k", version 3 of "e": {"data":7}"#;
     assert_eq!(world.submit(request), [expected]);
     assert_eq!(world.submit(Request::HistoryRemove), ["the store removes"]);
-    assert!(world.channels.is_empty(), "a home that nobody listens to keeps nothing");
+    assert!(world.channels.is_empty(), "a home without subscribers keeps nothing");
     // What is not durable is this home's own.
     assert_eq!(world.submit_to("kept:a", publish(1)).len(), 1);
     assert_eq!(world.submit_to("kept:a", subscribe(1)).len(), 1);
@@ -51,15 +51,15 @@ fn what_is_stored_is_delivered_and_what_has_grown_is_loaded() {
     let mut world = following(2);
     assert_eq!(world.submit(stored(2, 3)), ["to shard 0, a of 1: 3 at 3"]);
     assert_eq!(world.submit(grown(3)), [""; 0]);
-    // A word that comes late, or of a store that was set back: it is looked at.
+    // A report that is late, or of a store that was restored to an earlier state: it is verified.
     assert_eq!(world.submit(grown(2)), ["load a behind 1"]);
     assert_eq!(world.submit(load(loaded(1, 3))), [""; 0], "nothing is lost");
     assert_eq!(world.submit(grown(5)), ["load a behind 3"]);
-    assert_eq!(world.submit(grown(6)), [""; 0], "one question at a time");
+    assert_eq!(world.submit(grown(6)), [""; 0], "one query at a time");
     let lines = world.submit(load(loaded(3, 5)));
     assert_eq!(lines, ["to shard 0, a of 1: 4 at 4", "to shard 0, a of 1: 5 at 5", "load a behind 5"]);
     assert_eq!(world.submit(load(loaded(5, 6))), ["to shard 0, a of 1: 6 at 6"]);
-    // Other nodes may have stored what nobody told of: every cache of a durable channel asks, and no other.
+    // Other nodes may have stored publications without a report: every cache of a durable channel loads, and no other.
     world.submit_to("kept:b", subscribe(1));
     world.channels.catch_up();
     assert_eq!(world.rest(), ["load a behind 1"], "all five that are here are compared");
@@ -76,7 +76,7 @@ fn a_store_that_fails_refuses_for_a_moment() {
     assert_eq!(world.submit(read(None)), [UNAVAILABLE]);
     world.now_ms += 1;
     assert_eq!(world.submit(read(None)), ["waits", "load a behind 0"]);
-    // A question of a client that is ahead is no different.
+    // A query because of a client that is ahead is not different.
     let mut world = following(2);
     assert_eq!(world.submit(recover(2, 4, epoch().as_str())), ["waits", "load a behind 2"]);
     assert_eq!(world.submit(Request::Loaded(None)), [UNAVAILABLE]);
@@ -92,12 +92,12 @@ fn a_client_ahead_of_all_that_there_is_is_denied_by_the_store_alone_which_is_ask
     let mut world = following(2);
     let ahead = |offset: u64| recover(2, offset, epoch().as_str());
     assert_eq!(world.submit(ahead(5)), ["waits", "load a behind 2"]);
-    assert_eq!(world.submit(ahead(4)), ["waits"], "one question at a time");
+    assert_eq!(world.submit(ahead(4)), ["waits"], "one query at a time");
     let denied = format!("subscribed{}, nothing recovered, denied", at(3));
-    // It has three. Who came when it was asked already may know of more than it had then.
+    // It has three. A request that came after the query may know of more than the store had then.
     assert_eq!(world.submit(load(loaded(2, 3))), ["to shard 0, a of 1: 3 at 3", &denied, "waits"]);
-    // What the store did not have a moment ago it may have now: nobody is denied from memory, and it is not asked again
-    // at once.
+    // What the store did not have a moment ago it may have now: no request is denied from memory, and the store is not
+    // queried again at once.
     world.now_ms += 199;
     assert_eq!(world.submit(ahead(9)), ["waits"]);
     world.channels.expire(world.now_ms);
@@ -113,7 +113,7 @@ fn a_client_ahead_of_all_that_there_is_is_denied_by_the_store_alone_which_is_ask
     assert_eq!(
         world.submit(read(Some((9, epoch().as_str())))),
         ["waits", "load a behind 4"],
-        "who reads the history asks too"
+        "a read of the history queries too"
     );
     assert_eq!(world.submit(load(loaded(4, 4))), ["refused: 112 unrecoverable position"]);
 }
@@ -136,7 +136,7 @@ fn a_store_that_was_set_back_is_told_and_everybody_begins_anew() {
         assert_eq!(world.submit(load(shorter)), expected);
         assert_eq!(world.channels.len(), usize::from(is_subscribed));
     }
-    // As much as was asked behind is not less.
+    // A log that ends at the requested offset has lost nothing.
     let mut world = World::with_store(history());
     world.submit(subscribe(1));
     world.submit(load(of_run(0, 6)));
@@ -177,7 +177,7 @@ fn what_a_store_has_lost_is_not_believed_for_ten_seconds() {
 }
 
 #[test]
-fn a_look_that_is_not_answered_is_taken_again() {
+fn a_verification_without_a_result_is_repeated() {
     let mut world = following(2);
     assert_eq!(world.submit(grown(1)), ["load a behind 0"]);
     assert_eq!(world.submit(grown(1)), [""; 0], "one look at a time");
@@ -186,7 +186,7 @@ fn a_look_that_is_not_answered_is_taken_again() {
 }
 
 #[test]
-fn a_look_ends_with_its_own_answer_and_not_with_an_earlier_one() {
+fn a_verification_ends_with_its_own_load_and_not_with_an_earlier_one() {
     for (number, next) in [(1, &[][..]), (2, &["load a behind 0"])] {
         let mut world = following(2);
         assert_eq!(world.submit(grown(1)), ["load a behind 0"], "the second load");
@@ -196,8 +196,8 @@ fn a_look_ends_with_its_own_answer_and_not_with_an_earlier_one() {
 }
 
 #[test]
-fn one_question_is_for_the_highest_of_all_who_wait_for_it() {
-    // The store has as much as everybody asked for, or less: then it is not asked again at once.
+fn one_query_is_for_the_highest_of_all_waiting_requests() {
+    // The store has as much as all requests need, or less: then it is not queried again at once.
     for (top, next) in [(9, &["waits", "load a behind 9"][..]), (8, &["waits"])] {
         let mut world = World::with_store(history());
         world.submit(subscribe(1));
@@ -223,7 +223,7 @@ fn a_store_has_all_offsets_up_to_its_top_even_if_it_keeps_less() {
 fn a_publication_tells_where_the_run_before_it_ended() {
     let mut world = World::with_store(history());
     world.submit(subscribe(1));
-    // The second run has begun, and has given no offset in this channel.
+    // The second run has begun, and has assigned no offset in this channel.
     let runs = runs(&[(1, 41), (2, 42)], &[(1, 1)]);
     world.submit(load(Loaded { epoch: epoch().in_run(42), runs, ..loaded(0, 6) }));
     let at = |offset: u64| format!("subscribed at {offset} of {}", epoch().in_run(42).as_str());

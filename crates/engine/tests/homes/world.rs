@@ -24,9 +24,9 @@ pub(crate) const EPOCHS: [&str; 3] = ["feFrqDFc", "fDdifmrq", "xdFeFrwC"];
 pub(crate) struct World {
     pub(crate) now_ms: u64,
     pub(crate) channels: Channels,
-    /// Requests that wait until a channel can be answered for, in order.
+    /// Requests that wait until their channel is live, in order.
     waiting: VecDeque<(ChannelName, Request)>,
-    /// The number of the last load that was asked for.
+    /// The number of the last load that was requested.
     asked: u64,
 }
 
@@ -114,7 +114,7 @@ pub(crate) fn runs(known: &[(u64, u64)], first: &[(u64, u64)]) -> Runs {
     Runs { known, first }
 }
 
-/// All that is kept behind an offset, up to another, as the log backend has it after all that was asked of it.
+/// The log behind an offset, up to another, as the log backend has it after all loads that were requested.
 pub(crate) fn loaded(behind: u64, top: u64) -> Loaded {
     let kept = (behind + 1..=top).map(|offset| (Offset(offset), payload(offset, START_MS))).collect();
     Loaded {
@@ -129,7 +129,7 @@ pub(crate) fn loaded(behind: u64, top: u64) -> Loaded {
     }
 }
 
-/// A channel of the same life that others have brought to an offset.
+/// A channel of the same epoch that other nodes have brought to an offset.
 pub(crate) fn grown(top: u64) -> Request {
     Request::Advanced(epoch(), Offset(top))
 }
@@ -201,8 +201,8 @@ impl World {
         self.rest()
     }
 
-    /// As a shard does: first the answer, then deliveries and what others are to do, then what waited and can be
-    /// answered now.
+    /// As a shard does: first the reply, then deliveries and commands to backends, then the waiting requests that are
+    /// ready.
     fn settle(&mut self, mut lines: Vec<String>) -> Vec<String> {
         loop {
             lines.extend(self.channels.deliveries().map(|(shard, delivery)| {
@@ -241,7 +241,7 @@ impl World {
     }
 
     fn take(&mut self, channel: &ChannelName, request: Request, lines: &mut Vec<String>) {
-        // Nobody is answered who only tells something.
+        // A report has no reply.
         let is_told = matches!(
             request,
             Request::Appended(_)

@@ -1,4 +1,4 @@
-//! Connect: what the reply says on each kind of link, what a token gives besides, and how a connect fails.
+//! Connect: the reply for each transport, the subscriptions of a token, and how a connect fails.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -95,7 +95,7 @@ fn a_session_begins_with_one_connect() {
 }
 
 #[test]
-fn who_does_not_connect_in_time_is_gone() {
+fn a_client_that_does_not_connect_in_time_is_disconnected() {
     let mut story = Story::with(calm);
     story.open("ann", TransportMode::Duplex);
     story.at(9_999);
@@ -258,7 +258,7 @@ fn publications_that_come_before_the_reply_stand_behind_it() {
     let mut story = Story::with(calm);
     story.is_slow = true;
     story.say("ann", r#"{"id":1,"connect":{"token":"{'sub':'ann','channels':['room:a','room:b']}"}}"#);
-    // The answer of one home, its next publication, then the answer of the other home.
+    // The reply of one home, its next publication, then the reply of the other home.
     story.arrive();
     assert_eq!(story.session("ann").buffered_bytes(), "room:a{}".len(), "a name, and what is said of its subscription");
     story.publish("room:a", "1");
@@ -272,9 +272,9 @@ fn publications_that_come_before_the_reply_stand_behind_it() {
     while story.under_way() > 0 {
         story.arrive();
     }
-    let heard = story.heard("ann");
-    assert!(heard[0].starts_with(r#"{"id":1,"connect":"#), "{heard:?}");
-    assert_eq!(heard[1..].len(), 1, "{heard:?}");
+    let received = story.received("ann");
+    assert!(received[0].starts_with(r#"{"id":1,"connect":"#), "{received:?}");
+    assert_eq!(received[1..].len(), 1, "{received:?}");
     assert_eq!(story.session("ann").buffered_bytes(), 0);
 }
 
@@ -366,7 +366,7 @@ fn a_user_has_no_more_connections_than_it_may() {
 }
 
 #[test]
-fn a_client_that_has_proved_who_it_is_needs_no_token() {
+fn a_client_that_is_authenticated_otherwise_needs_no_token() {
     let mut story = Story::with(|settings| settings.client.allow_anonymous_connect_without_token = false);
     story.open("device", TransportMode::Lines);
     story.decide("device", |session, _| session.certify("bike-7".into()));

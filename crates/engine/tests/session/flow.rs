@@ -16,7 +16,7 @@ fn node(settings: &mut Settings) {
     settings.scope("devices", |options| options.allow_call_for_client = true);
 }
 
-/// Ann is connected, and what she asks for is answered when the story says so.
+/// Ann is connected, and her requests get their replies when the story says so.
 fn slow() -> Story {
     let mut story = Story::with(node);
     story.connect("bob", "{'names':[{'scope':'devices','name':'bob'}]}");
@@ -30,8 +30,8 @@ fn publish(id: u32) -> String {
 }
 
 fn answered(story: &mut Story) -> Vec<u64> {
-    let id = |heard: &String| serde_json::from_str::<serde_json::Value>(heard).expect("JSON")["id"].as_u64();
-    story.heard("ann").iter().filter_map(id).collect()
+    let id = |received: &String| serde_json::from_str::<serde_json::Value>(received).expect("JSON")["id"].as_u64();
+    story.received("ann").iter().filter_map(id).collect()
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn what_may_have_a_large_answer_goes_alone() {
         story.decide("ann", |_, _| ());
         assert_eq!(answered(&mut story), [2, 3, 4, 5]);
     }
-    // What has a small answer does not.
+    // A command with a small reply does not.
     for small in [r#"{"id":3,"history":{"channel":"log:a"}}"#, r#"{"id":3,"subscribe":{"channel":"log:a"}}"#] {
         let mut story = slow();
         story.say("ann", &[&publish(2), small, &publish(4)].join("\n"));
@@ -96,7 +96,7 @@ fn a_call_holds_nothing_up() {
     };
     let mut story = slow();
     story.say("ann", &(2..=9).map(call).chain([publish(10)]).collect::<Vec<_>>().join("\n"));
-    assert_eq!(story.heard("bob").len(), 8, "calls have a limit of their own");
+    assert_eq!(story.received("bob").len(), 8, "calls have a limit of their own");
     assert!(story.session("ann").is_awaiting(), "the publish is not answered yet");
     story.arrive();
     assert_eq!(answered(&mut story), [10]);
@@ -110,7 +110,7 @@ fn commands_wait_for_room_in_the_connection() {
     story.room = Room { bytes: 0, is_scarce: false };
     story.say("ann", &[publish(2), publish(3)].join("\n"));
     assert_eq!(answered(&mut story), [] as [u64; 0]);
-    // An answer that begins below what there is room for may end above; the next one may not begin.
+    // A reply that begins below the room may end above it; the next one may not begin.
     story.room = Room { bytes: 1, is_scarce: false };
     story.decide("ann", |_, _| ());
     assert_eq!(answered(&mut story), [2, 3], "each has its own room");
@@ -154,7 +154,7 @@ fn what_is_sent_ahead_of_the_connect_waits_for_it() {
         story.say("ann", &before);
         story.say("ann", &format!("{before}{}", " ".repeat(more)));
         let expected = if is_ended { "disconnect 3013 too many requests" } else { "" };
-        assert_eq!(story.heard("ann").join(""), expected);
+        assert_eq!(story.received("ann").join(""), expected);
     }
 }
 
@@ -194,15 +194,15 @@ fn what_waits_for_a_connect_may_be_so_much() {
         assert!(story.session("ann").buffered_bytes() > held, "commands that wait count too");
         story.is_slow = false;
         story.decide("ann", |_, _| ());
-        let heard = story.heard("ann");
+        let received = story.received("ann");
         match is_ended {
-            true => assert_eq!(heard, ["disconnect 3008 slow"]),
+            true => assert_eq!(received, ["disconnect 3008 slow"]),
             false => {
-                assert!(heard[0].starts_with(r#"{"id":1,"connect":"#), "{heard:?}");
-                assert_eq!(heard[1..3], ["{\"push\":{}}", "{\"push\":{}}"], "behind the reply");
+                assert!(received[0].starts_with(r#"{"id":1,"connect":"#), "{received:?}");
+                assert_eq!(received[1..3], ["{\"push\":{}}", "{\"push\":{}}"], "behind the reply");
                 assert!(
-                    heard[3].starts_with(r#"{"id":2,"error":"#),
-                    "before the answers to what was sent ahead: {heard:?}"
+                    received[3].starts_with(r#"{"id":2,"error":"#),
+                    "before the answers to what was sent ahead: {received:?}"
                 );
             }
         }
@@ -229,7 +229,7 @@ fn what_is_carried_out_is_counted() {
     assert_eq!(story.decide("ann", |session, context| session.resume(context)), 0, "it is over");
     story.open("bob", TransportMode::Listening);
     assert_eq!(story.decide("bob", |session, context| session.receive(b"{}", context)), 1);
-    story.heard("bob");
+    story.received("bob");
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn commands_in_protobuf_wait_as_they_came() {
     // Command 1: connect, with `{'sub':'a'}` as its token.
     let connect = b"\x11\x08\x01\x22\x0d\x0a\x0b{'sub':'a'}";
     assert_eq!(receive(&mut story, connect), 1);
-    assert_eq!(story.heard("ann"), ["Protobuf"]);
+    assert_eq!(story.received("ann"), ["Protobuf"]);
     // Publishes `1` into `log:a`; its number is that of a line break.
     let publish = b"\x0e\x08\x0a\x3a\x0a\x0a\x05log:a\x12\x011";
     story.is_slow = true;
@@ -254,15 +254,15 @@ fn commands_in_protobuf_wait_as_they_came() {
     for answered in 1..=4 {
         assert_eq!(story.requests.len(), answered);
         story.arrive();
-        assert_eq!(story.heard("ann"), ["Protobuf"]);
+        assert_eq!(story.received("ann"), ["Protobuf"]);
     }
     assert!(!story.session("ann").is_deferring());
-    // What is left of a message is a command however it looks.
+    // The rest of a message is a command whatever its form.
     assert_eq!(receive(&mut story, &[&publish[..], b"\x0a"].concat()), 1);
     assert!(story.session("ann").is_deferring());
     story.is_slow = false;
     story.decide("ann", |_, _| ());
-    assert_eq!(story.heard("ann"), ["Protobuf", "disconnect 3501 bad request"]);
+    assert_eq!(story.received("ann"), ["Protobuf", "disconnect 3501 bad request"]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Pings and their answers, to the millisecond.
+//! Pings and pongs, to the millisecond.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ fn the_first_pings_of_many_clients_are_spread_over_half_an_interval() {
 }
 
 #[test]
-fn a_pong_that_nobody_has_asked_for_is_a_mistake() {
+fn a_pong_without_a_ping_is_a_mistake() {
     for (link, expected) in [
         (TransportMode::Duplex, "disconnect 3501 bad request"),
         (TransportMode::Emulated, "disconnect 3501 bad request"),
@@ -57,30 +57,30 @@ fn a_pong_that_nobody_has_asked_for_is_a_mistake() {
         story.open("ann", link);
         assert_eq!(story.code("ann", r#"{"id":1,"connect":{}}"#), 0);
         story.say("ann", "{}");
-        assert_eq!(story.heard("ann").join(""), expected, "{link:?}");
+        assert_eq!(story.received("ann").join(""), expected, "{link:?}");
     }
 }
 
 #[test]
-fn who_need_not_answer_is_only_pinged() {
+fn a_client_that_does_not_have_to_reply_is_only_pinged() {
     for link in [TransportMode::Lines, TransportMode::Listening] {
         let mut story = Story::with(|_| ());
         story.open("ann", link);
         story.say("ann", if link == TransportMode::Lines { r#"{"id":1,"connect":{}}"# } else { "{}" });
-        assert_eq!(story.heard("ann").len(), 1);
+        assert_eq!(story.received("ann").len(), 1);
         story.play("@ 12500\nann< ping\n@ 37499\n@ 37500\nann< ping\n@ 62500\nann< ping");
         assert!(!story.session("ann").awaits_pong());
     }
 }
 
 #[test]
-fn a_node_that_stood_still_asks_at_once_who_is_there() {
+fn a_node_that_was_suspended_pings_all_clients_at_once() {
     let mut story = Story::with(|_| ());
     story.connect("ann", "");
     story.decide("ann", |session, context| session.probe(context));
     story.play("ann< ping\n@ 1000");
     assert!(story.session("ann").awaits_pong());
-    // One that is asked already is not asked again, and one that has not connected is not asked at all.
+    // A client whose pong is awaited is not pinged again, and one that has not connected is not pinged at all.
     story.decide("ann", |session, context| session.probe(context));
     story.play("ann> {}");
     assert!(!story.session("ann").awaits_pong());
@@ -141,7 +141,7 @@ fn a_client_that_sends_lines_may_be_silent_for_so_long() {
         story.open("ann", TransportMode::Lines);
         story.connect("bob", "");
         story.say("ann", r#"{"id":1,"connect":{}}"#);
-        story.heard("ann");
+        story.received("ann");
         story.play(
             "@ 600\nann< ping\nbob< ping\nbob> {}\n@ 10999\nann< ping\nbob< ping\nbob> {}\nann> {}\n\
              @ 70999\nann< ping\nbob< ping\nbob> {}",

@@ -1,4 +1,4 @@
-//! Lines over TCP: who types them may make mistakes, a page that makes a browser send a request may not.
+//! Lines over TCP: a person who types them may make mistakes, a page that makes a browser send a request may not.
 
 use touchline_engine::session::TransportMode;
 
@@ -42,7 +42,7 @@ fn ten_mistakes_are_too_many_and_a_hundred_commands_make_up_for_one() {
 fn a_request_of_http_is_the_last_thing_that_is_read() {
     let page = MISTAKE.replace("ann> x", "ann> POST / HTTP/1.1");
     typed().play(&(page.clone() + OVER));
-    // Who has connected is no page.
+    // A client that has connected is not a page.
     let mut story = typed();
     assert_eq!(story.code("ann", r#"{"id":1,"connect":{}}"#), 0);
     story.play(&page);
@@ -50,7 +50,7 @@ fn a_request_of_http_is_the_last_thing_that_is_read() {
     let mut story = typed();
     story.say("ann", "x\n{\"id\":1,\"connect\":{}}");
     assert!(!story.session("ann").is_connected());
-    assert_eq!(story.heard("ann").len(), 1);
+    assert_eq!(story.received("ann").len(), 1);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Sessions as transcripts: what clients say and hear, with a clock that the test holds.
+//! Sessions as transcripts: what clients send and receive, with a clock that the test controls.
 
 mod connect;
 mod flow;

@@ -10,7 +10,7 @@ use crate::story::{Settings, Story, with_history};
 const OK: u64 = 0;
 const DENIED: u64 = 103;
 
-/// A user, a user who subscribes, an anonymous client, an anonymous one who subscribes.
+/// A user, a user that subscribes, an anonymous client, an anonymous client that subscribes.
 type Who = [u64; 4];
 
 /// What clients may do in a channel, by the options for clients, subscribers and anonymous clients.
@@ -139,7 +139,7 @@ fn subscribe_after(story: &mut Story, user: &str, channel: &str, code: u64) {
 }
 
 #[test]
-fn changes_of_a_scope_are_for_those_who_may_watch_it() {
+fn changes_of_a_scope_are_for_clients_that_may_watch_it() {
     // Options: watching, anonymous clients. Codes: of a user, of an anonymous client.
     let rules = [
         ([false, false], [DENIED, DENIED]),
@@ -182,7 +182,7 @@ fn changes_of_a_scope_are_for_those_who_may_watch_it() {
 /// What allows something in a scope.
 type Allow = fn(&mut ScopeOptions);
 
-/// Every method of the registry that needs a permission, and the option that gives it.
+/// Every method of the registry that needs a permission, and the option that grants it.
 const METHODS: [(&str, &str, Allow); 14] = [
     ("registry.register", r#""name":"ann/phone""#, |o| o.allow_register = vec!["{user}/*".into()]),
     ("registry.join", r#""group":"ann/all""#, |o| o.allow_join = vec!["{user}/*".into()]),
@@ -219,10 +219,14 @@ fn registry_code(user: &str, (method, params): (&str, &str), options: impl Fn(&m
     );
     story.connect("client", &format!("{{'sub':'{user}'}}"));
     story.say("client", &format!(r#"{{"id":2,"rpc":{{"method":"{method}","data":{{"scope":"devices",{params}}}}}}}"#));
-    story.heard("holder");
+    story.received("holder");
     let refused = story.refused("client").first().map_or(0, |refused| u64::from(refused.code));
-    let heard = story.heard("client");
-    assert_eq!(heard.iter().any(|heard| heard.contains(r#""error":"#)), refused > 0, "{method} {params}: {heard:?}");
+    let received = story.received("client");
+    assert_eq!(
+        received.iter().any(|message| message.contains(r#""error":"#)),
+        refused > 0,
+        "{method} {params}: {received:?}"
+    );
     refused
 }
 
@@ -331,7 +335,7 @@ fn an_insecure_node_lets_those_in_that_it_trusts() {
 }
 
 #[test]
-fn who_may_connect_without_a_token_or_without_a_user() {
+fn connects_without_a_token_or_without_a_user_need_a_setting() {
     let no_user = r#"{"id":1,"connect":{"token":"{}"}}"#;
     let no_token = r#"{"id":1,"connect":{}}"#;
     // `allow_anonymous_connect_without_token`, `anonymous_on_loopback_only`, from this machine, a key is configured.
@@ -371,7 +375,7 @@ fn who_may_connect_without_a_token_or_without_a_user() {
 
 #[test]
 fn a_position_is_told_where_it_may_be_asked_for() {
-    // Options: positioning, recovery, history for subscribers … for clients. What is asked for, what is given.
+    // Options: positioning, recovery, history for subscribers … for clients. What is requested, what is granted.
     let rules: [(Change, &str, [bool; 2]); 9] = [
         (|_| (), r#""positioned":true,"recoverable":true"#, [false, false]),
         (|o| o.allow_positioning = true, r#""positioned":true,"recoverable":true"#, [true, false]),
@@ -394,20 +398,20 @@ fn a_position_is_told_where_it_may_be_asked_for() {
         story.connect("ann", "{'sub':'ann'}");
         story.publish("news:a", "1");
         story.say("ann", &format!(r#"{{"id":2,"subscribe":{{"channel":"news:a",{asked}}}}}"#));
-        let heard = story.heard("ann").join("");
+        let received = story.received("ann").join("");
         for (name, is_there) in [
             (r#""positioned":true"#, is_positioned),
             (r#""recoverable":true"#, is_recoverable),
             (r#""epoch":"#, is_positioned),
             (r#""offset":1"#, is_positioned),
         ] {
-            assert_eq!(heard.contains(name), is_there, "{asked}: {heard}");
+            assert_eq!(received.contains(name), is_there, "{asked}: {received}");
         }
     }
 }
 
 #[test]
-fn joins_and_leaves_are_told_to_those_who_may_see_who_is_there() {
+fn joins_and_leaves_are_sent_to_subscribers_that_may_see_presence() {
     let cases: [(Change, &str, bool); 5] = [
         (|o| o.allow_presence_for_client = true, r#""join_leave":true"#, true),
         (|o| o.allow_presence_for_client = true, r#""join_leave":false"#, false),
@@ -425,13 +429,13 @@ fn joins_and_leaves_are_told_to_those_who_may_see_who_is_there() {
         story.connect("ann", "{'sub':'ann'}");
         story.connect("bob", "{'sub':'bob','subs':{'news:a':{'info':{'seat':7}}},'info':'Bob'}");
         story.say("ann", &format!(r#"{{"id":2,"subscribe":{{"channel":"news:a",{asked}}}}}"#));
-        story.heard("ann");
-        story.heard("bob");
+        story.received("ann");
+        story.received("bob");
         story.connect("cid", "{'sub':'cid','subs':{'news:a':{'info':{'seat':8}}},'info':'Cid'}");
-        story.heard("bob");
+        story.received("bob");
         story.decide("cid", |session, context| session.server_unsubscribe("news:a", context));
-        story.heard("cid");
-        story.heard("bob");
+        story.received("cid");
+        story.received("bob");
         if is_told {
             story.play(
                 r#"
@@ -447,7 +451,7 @@ fn joins_and_leaves_are_told_to_those_who_may_see_who_is_there() {
 }
 
 #[test]
-fn a_user_has_its_personal_channel_and_nobody_else_has() {
+fn a_user_has_its_personal_channel_and_no_other_user_has() {
     for (namespace, channel) in [("", "#ann"), ("news", "news:#ann")] {
         let node = |settings: &mut Settings| {
             settings.namespace("news", |_| ());

@@ -1,4 +1,4 @@
-//! Why a client is refused: what the log says, and what the client is told where the node tells it.
+//! Why a client is refused: the text of the log, and the text for the client if the node sends it.
 
 use touchline_engine::session::TransportMode;
 
@@ -225,7 +225,7 @@ fn the_log_says_why_and_the_client_is_told_where_it_may() {
                 story.connect("client", claims);
             }
             story.say("client", &command);
-            let heard = story.heard("client").join("");
+            let received = story.received("client").join("");
             let refused = story.refused("client").remove(0);
             assert_eq!((refused.code, refused.cause), (code, cause), "{command}");
             if channel != "*" {
@@ -236,12 +236,12 @@ fn the_log_says_why_and_the_client_is_told_where_it_may() {
             } else {
                 format!(r#"{{"id":2,"error":{{"code":{code},"#)
             };
-            assert!(heard.starts_with(&start), "{command}: {heard}");
+            assert!(received.starts_with(&start), "{command}: {received}");
             // The reason of a disconnect has at most 123 bytes.
             let shown = if start.starts_with("disconnect") { &cause[..cause.len().min(100)] } else { cause };
-            assert_eq!(heard.contains(shown), is_told, "{command}: {heard}");
-            let reason = heard.strip_prefix(&start).filter(|_| start.starts_with("disconnect"));
-            assert!(reason.is_none_or(|reason| reason.len() <= 123), "{heard}");
+            assert_eq!(received.contains(shown), is_told, "{command}: {received}");
+            let reason = received.strip_prefix(&start).filter(|_| start.starts_with("disconnect"));
+            assert!(reason.is_none_or(|reason| reason.len() <= 123), "{received}");
         }
     }
 }
@@ -320,7 +320,7 @@ fn a_connection_that_may_not_come_back_has_a_line_and_any_other_has_none() {
     story.connect("client", ANN);
     for expected in ["ping", "disconnect 3012 no pong"] {
         story.at(story.deadline("client"));
-        assert_eq!(story.heard("client"), [expected]);
+        assert_eq!(story.received("client"), [expected]);
     }
     assert_eq!(story.refused("client"), []);
 }

@@ -1,4 +1,4 @@
-//! The registry by `rpc`: what a session answers by itself, what it passes on, and what it leaves behind.
+//! The registry by `rpc`: what a session replies to by itself, what it passes on, and what it leaves behind.
 
 use touchline_engine::Response;
 use touchline_engine::tracker::TrackLimits;
@@ -57,25 +57,25 @@ fn what_a_client_holds_ends_with_it() {
         assert_eq!(story.code("ann", &format!(r#"{{"id":2,"rpc":{{"method":{take}}}}}"#)), 0);
         let names = |story: &mut Story| {
             story.say("bob", &format!(r#"{{"id":3,"rpc":{{"method":{look}}}}}"#));
-            story.heard("bob").join("").matches(r#""x""#).count()
+            story.received("bob").join("").matches(r#""x""#).count()
         };
         assert_eq!(names(&mut story), 1, "{take}");
         story.say("ann", r#"{"id":3,"publish":{"channel":""}}"#);
-        assert_eq!(story.heard("ann"), ["disconnect 3501 bad request"]);
+        assert_eq!(story.received("ann"), ["disconnect 3501 bad request"]);
         assert_eq!(names(&mut story), 0, "{take}");
         assert_eq!(story.asks.iter().filter(|ask| *ask == "Close").count(), 1);
         story.asks.clear();
     }
-    // Of one that holds nothing the directory is told nothing.
+    // A session without entries sends nothing to the directory.
     story.connect("cid", "");
     story.say("cid", r#"{"id":2,"rpc":{"method":"registry.count","data":{"scope":"devices"}}}"#);
     story.say("cid", r#"{"id":3,"publish":{"channel":""}}"#);
-    assert_eq!(story.heard("cid").len(), 2);
+    assert_eq!(story.received("cid").len(), 2);
     assert!(!story.asks.contains(&"Close".to_owned()), "{:?}", story.asks);
 }
 
 #[test]
-fn who_is_gone_has_left_all_its_channels_by_one_word() {
+fn a_client_that_is_gone_leaves_all_its_channels_by_one_request() {
     let mut story = Story::with(node);
     story.connect("bob", "{'sub':'bob','channels':['room:a','room:b']}");
     story.connect("ann", "{'sub':'ann','channels':['room:a']}");
@@ -105,26 +105,26 @@ fn a_caller_that_is_gone_is_forgotten() {
     story.connect("bob", "{'names':[{'scope':'devices','name':'bob'}]}");
     story.connect("ann", "{'sub':'ann'}");
     story.say("ann", r#"{"id":2,"rpc":{"method":"registry.call","data":{"scope":"devices","name":"bob","data":7}}}"#);
-    let heard = story.heard("bob").join("");
-    let call: serde_json::Value = serde_json::from_str(&heard).expect("one message");
+    let received = story.received("bob").join("");
+    let call: serde_json::Value = serde_json::from_str(&received).expect("one message");
     let number = &call["push"]["message"]["data"]["call"];
-    assert_eq!(call["push"]["message"]["data"]["data"], 7, "{heard}");
+    assert_eq!(call["push"]["message"]["data"]["data"], 7, "{received}");
     story.asks.clear();
     story.say("ann", r#"{"id":3,"publish":{"channel":""}}"#);
-    story.heard("ann");
+    story.received("ann");
     assert_eq!(story.asks, ["Close"], "a call alone is a reason to tell the directory");
     let reply = format!(r#"{{"id":2,"rpc":{{"method":"reply","data":{{"call":{number},"data":8}}}}}}"#);
     assert_eq!(story.code("bob", &reply), 4008);
 }
 
 #[test]
-fn a_call_is_answered_by_who_was_called() {
+fn a_call_is_answered_by_its_callee() {
     let mut story = Story::with(node);
     story.connect("bob", "{'names':[{'scope':'devices','name':'bob'}]}");
     story.connect("ann", "{'sub':'ann'}");
     story.say("ann", r#"{"id":2,"rpc":{"method":"registry.call","data":{"scope":"devices","name":"bob","data":7}}}"#);
-    let heard: serde_json::Value = serde_json::from_str(&story.heard("bob").join("")).expect("one message");
-    let number = &heard["push"]["message"]["data"]["call"];
+    let received: serde_json::Value = serde_json::from_str(&story.received("bob").join("")).expect("one message");
+    let number = &received["push"]["message"]["data"]["call"];
     story.play(&format!(
         r#"
         bob> {{"id":2,"rpc":{{"method":"reply","data":{{"call":{number},"data":8}}}}}}
@@ -147,7 +147,7 @@ fn names_of_a_token_are_taken_back_with_what_waits_for_them() {
     let mut story = begin();
     assert_eq!(story.session("ann").subscription_count(), 2);
     story.decide("ann", |session, context| session.server_unsubscribe("room:a", context));
-    story.heard("ann");
+    story.received("ann");
     story.arrive();
     assert_eq!(story.requests.iter().map(|(channel, _)| &**channel).collect::<Vec<_>>(), ["room:b"]);
     story.arrive();
@@ -158,7 +158,7 @@ fn names_of_a_token_are_taken_back_with_what_waits_for_them() {
     );
     let mut story = begin();
     story.decide("ann", |session, context| session.server_unsubscribe("", context));
-    story.heard("ann");
+    story.received("ann");
     story.arrive();
     story.play(
         r#"
@@ -169,7 +169,7 @@ fn names_of_a_token_are_taken_back_with_what_waits_for_them() {
     let mut story = begin();
     story.decide("ann", |session, context| session.close(context));
     assert_eq!(story.session("ann").subscription_count(), 0);
-    assert!(story.requests.is_empty(), "who was asked nothing has nothing to take back");
+    assert!(story.requests.is_empty(), "a home without a request gets no unsubscribe");
     let mut story = begin();
     story.forge_answer(Response::Done);
     story.arrive();
@@ -182,8 +182,8 @@ fn the_server_acts_for_a_client() {
     story.connect("ann", "{'sub':'ann'}");
     let ask = touchline_engine::directory::read("register", r#"{"scope":"devices","name":"x"}"#, &story.node.scopes)
         .expect("it is good");
-    let (who, _) = story.decide("ann", |session, _| session.act(ask));
-    assert_eq!((&*who.user, who.is_backend, who.owner), ("ann", false, story.session("ann").owner()));
+    let (requester, _) = story.decide("ann", |session, _| session.act(ask));
+    assert_eq!((&*requester.user, requester.is_backend, requester.owner), ("ann", false, story.session("ann").owner()));
     story.decide("ann", |session, context| session.close(context));
     assert_eq!(story.asks, ["Close"], "what it holds by that ends with it");
 }
@@ -227,6 +227,6 @@ fn what_the_directory_refuses_its_client_is_told() {
         story.say("ann", r#"{"id":2,"rpc":{"method":"registry.register","data":{"scope":"devices","name":"x"}}}"#);
         story.forge_answer(answer);
         story.arrive();
-        assert!(story.heard("ann").join("").contains(&format!(r#""error":{{"code":{code},"#)));
+        assert!(story.received("ann").join("").contains(&format!(r#""error":{{"code":{code},"#)));
     }
 }

@@ -67,7 +67,7 @@ fn a_client_is_told_what_it_is_subscribed_to() {
 }
 
 #[test]
-fn who_has_not_connected_is_subscribed_to_nothing() {
+fn a_client_that_has_not_connected_is_subscribed_to_nothing() {
     let mut story = Story::with(node);
     story.open("ann", touchline_engine::session::TransportMode::Duplex);
     assert_eq!(subscribe(&mut story, "log:a", ServerSubscription::default()), Ok(()));
@@ -105,14 +105,16 @@ fn a_client_is_unsubscribed_from_one_channel_or_from_all() {
     story.play(r#"ann< {"push":{"channel":"room:a","unsubscribe":{"code":2000,"reason":"server unsubscribe"}}}"#);
     assert_eq!(story.code("ann", r#"{"id":2,"presence":{"channel":"room:a"}}"#), 0);
     assert_eq!(subscribe(&mut story, "room:c", ServerSubscription::default()), Ok(()));
-    story.heard("ann");
+    story.received("ann");
     unsubscribe(&mut story, "");
-    let mut heard = story.heard("ann");
-    heard.sort();
-    assert_eq!(heard.len(), 2, "{heard:?}");
+    let mut received = story.received("ann");
+    received.sort();
+    assert_eq!(received.len(), 2, "{received:?}");
     assert!(
-        heard[0].contains("room:b") && heard[1].contains("room:c") && heard.iter().all(|heard| heard.contains("2000")),
-        "{heard:?}"
+        received[0].contains("room:b")
+            && received[1].contains("room:c")
+            && received.iter().all(|message| message.contains("2000")),
+        "{received:?}"
     );
     assert_eq!(story.session("ann").subscription_count(), 0);
     story.play(
@@ -124,7 +126,7 @@ fn a_client_is_unsubscribed_from_one_channel_or_from_all() {
 }
 
 #[test]
-fn who_is_unsubscribed_while_it_connects_has_to_connect_again() {
+fn a_client_that_is_unsubscribed_while_it_connects_has_to_connect_again() {
     let mut story = Story::with(node);
     story.is_slow = true;
     story.say("ann", r#"{"id":1,"connect":{"token":"{'sub':'ann','channels':['room:a']}"}}"#);

@@ -103,7 +103,7 @@ pub(crate) fn with_history(options: &mut ChannelOptions) {
 
 type Asker = (usize, Ticket);
 
-enum Mail {
+enum Queued {
     Answer(Asker, Response),
     Delivery(Delivery),
 }
@@ -112,7 +112,7 @@ struct Person {
     name: &'static str,
     session: Session,
     body: Encoding,
-    heard: VecDeque<String>,
+    received: VecDeque<String>,
     refused: Vec<RefusalReport>,
     program: Option<(Box<str>, Box<str>)>,
     is_gone: bool,
@@ -123,21 +123,21 @@ pub(crate) struct Story {
     pub(crate) node: SessionSettings,
     /// Answers and deliveries wait until [`Story::arrive`].
     pub(crate) is_slow: bool,
-    /// What each connection may be given.
+    /// The room of each connection.
     pub(crate) room: Room,
     pub(crate) random: u64,
     pub(crate) tracker: Tracker,
-    /// Every channel whose home was asked something, and what.
+    /// Every request to a home, with its channel.
     pub(crate) requests: Vec<(ChannelName, String)>,
-    /// Everything that the directory was asked.
+    /// Every request to the directory.
     pub(crate) asks: Vec<String>,
     pub(crate) now_ms: u64,
     hub: Hub,
     channels: Channels,
     directory: Directory<Asker>,
     people: Vec<Person>,
-    mail: VecDeque<Mail>,
-    /// Epochs, as they were heard.
+    queue: VecDeque<Queued>,
+    /// Epochs, in the order in which clients received them.
     epochs: Vec<String>,
 }
 
@@ -183,7 +183,7 @@ impl Story {
             channels,
             directory,
             people: Vec::new(),
-            mail: VecDeque::new(),
+            queue: VecDeque::new(),
             epochs: Vec::new(),
         }
     }
@@ -202,20 +202,20 @@ impl Story {
             name,
             session,
             body,
-            heard: VecDeque::new(),
+            received: VecDeque::new(),
             refused: Vec::new(),
             program: None,
             is_gone: false,
         });
     }
 
-    /// From now on a client speaks Protobuf. What it hears is told as `Protobuf` alone.
+    /// From now on a client speaks Protobuf. What it receives is shown as `Protobuf` alone.
     pub(crate) fn in_protobuf(&mut self, name: &str) {
         let index = self.index(name);
         self.people[index].body = Encoding::Protobuf;
     }
 
-    /// Plays a transcript. What is heard must be what it says, in its order, and nothing besides.
+    /// Plays a transcript. The clients must receive what it says, in its order, and nothing else.
     pub(crate) fn play(&mut self, script: &str) {
         let script = script.split("\\\n").map(str::trim_start).collect::<String>();
         for line in script.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -230,15 +230,15 @@ impl Story {
             } else {
                 let (name, expected) = line.split_once("< ").unwrap_or_else(|| panic!("no line of a story: {line}"));
                 let (expected, index) = (self.named(expected), self.index(name));
-                let heard = self.people[index]
-                    .heard
+                let received = self.people[index]
+                    .received
                     .pop_front()
                     .unwrap_or_else(|| panic!("{name} hears nothing instead of {expected}"));
-                let is_it = match (serde_json::from_str::<Value>(&heard), serde_json::from_str::<Value>(&expected)) {
-                    (Ok(heard), Ok(expected)) => heard == expected,
-                    _ => heard == expected,
+                let is_it = match (serde_json::from_str::<Value>(&received), serde_json::from_str::<Value>(&expected)) {
+                    (Ok(received), Ok(expected)) => received == expected,
+                    _ => received == expected,
                 };
-                assert!(is_it, "{name} hears\n  {heard}\ninstead of\n  {expected}");
+                assert!(is_it, "{name} hears\n  {received}\ninstead of\n  {expected}");
             }
         }
         self.quiet("the end");
@@ -249,7 +249,7 @@ impl Story {
         self.open(name, TransportMode::Duplex);
         self.say(name, &format!(r#"{{"id":1,"connect":{{"token":"{claims}"}}}}"#));
         let index = self.index(name);
-        let answer = self.people[index].heard.pop_front().unwrap_or_default();
+        let answer = self.people[index].received.pop_front().unwrap_or_default();
         assert!(answer.starts_with(r#"{"id":1,"connect":"#), "{name} hears {answer:?}");
     }
 
@@ -265,25 +265,25 @@ impl Story {
         self.decide(name, |session, context| session.receive(text.as_bytes(), context));
     }
 
-    /// What a client has heard since it was last looked at.
-    pub(crate) fn heard(&mut self, name: &str) -> Vec<String> {
+    /// What a client has received since the last call.
+    pub(crate) fn received(&mut self, name: &str) -> Vec<String> {
         let index = self.index(name);
-        self.people[index].heard.drain(..).collect()
+        self.people[index].received.drain(..).collect()
     }
 
-    /// The number of the error, or of the disconnect, that a command is answered with; 0 = it is carried out.
+    /// The number of the error, or of the disconnect, that a command gets; 0 = it is executed.
     pub(crate) fn code(&mut self, name: &str, command: &str) -> u64 {
         self.say(name, command);
-        let heard = self.heard(name);
-        let answers: Vec<_> = heard.iter().filter(|heard| !heard.starts_with(r#"{"push":"#)).collect();
-        let [answer] = &answers[..] else { panic!("one answer to {command}, not {heard:?}") };
+        let received = self.received(name);
+        let answers: Vec<_> = received.iter().filter(|message| !message.starts_with(r#"{"push":"#)).collect();
+        let [answer] = &answers[..] else { panic!("one answer to {command}, not {received:?}") };
         match answer.strip_prefix("disconnect ").and_then(|rest| rest.split(' ').next()) {
             Some(code) => code.parse().expect("a code"),
             None => serde_json::from_str::<Value>(answer).expect("JSON")["error"]["code"].as_u64().unwrap_or(0),
         }
     }
 
-    /// Why a client was refused what it was refused since it was last looked at: for the log.
+    /// The causes of a client's refusals since the last call, for the log.
     pub(crate) fn refused(&mut self, name: &str) -> Vec<RefusalReport> {
         let index = self.index(name);
         std::mem::take(&mut self.people[index].refused)
@@ -305,9 +305,9 @@ impl Story {
         for name in names {
             let index = self.index(name);
             let deadline_ms = |story: &Story| story.people[index].session.deadline_ms(&story.node.client);
-            let (due_ms, before) = (deadline_ms(self), self.people[index].heard.len());
+            let (due_ms, before) = (deadline_ms(self), self.people[index].received.len());
             self.decide(name, |session, context| session.tick(context));
-            let is_idle = self.people[index].heard.len() == before;
+            let is_idle = self.people[index].received.len() == before;
             assert!(is_idle || due_ms <= self.now_ms, "{name} has something to do before its deadline at {due_ms}");
             let next_ms = deadline_ms(self);
             assert!(
@@ -317,7 +317,7 @@ impl Story {
         }
     }
 
-    /// When a client's session wants to be looked at, milliseconds since the start.
+    /// When the tick of a client's session is due, milliseconds since the start.
     pub(crate) fn deadline(&self, name: &str) -> u64 {
         self.session(name).deadline_ms(&self.node.client) - START_S * 1_000
     }
@@ -343,35 +343,35 @@ impl Story {
         outcome
     }
 
-    /// The next answer or delivery arrives, in a story in which they are slow.
+    /// The next reply or delivery arrives, in a story in which they are slow.
     pub(crate) fn arrive(&mut self) {
-        match self.mail.pop_front().expect("something is under way") {
-            Mail::Answer((index, ticket), response) => {
+        match self.queue.pop_front().expect("something is under way") {
+            Queued::Answer((index, ticket), response) => {
                 if !self.people[index].is_gone {
                     self.act(index, |session, context| session.answer(ticket, response, context));
                     while self.people[index].session.is_deferring() && self.act(index, Session::resume) > 0 {}
                 }
             }
-            Mail::Delivery(delivery) => self.deliver(&delivery),
+            Queued::Delivery(delivery) => self.deliver(&delivery),
         }
     }
 
     /// Answers and deliveries under way.
     pub(crate) fn under_way(&self) -> usize {
-        self.mail.len()
+        self.queue.len()
     }
 
-    /// Replaces the next answer.
+    /// Replaces the next reply.
     pub(crate) fn forge_answer(&mut self, forged: Response) {
         let answer = self
-            .mail
+            .queue
             .iter_mut()
-            .find_map(|mail| if let Mail::Answer(_, response) = mail { Some(response) } else { None });
+            .find_map(|queue| if let Queued::Answer(_, response) = queue { Some(response) } else { None });
         *answer.expect("an answer is under way") = forged;
     }
 
     fn carry(&mut self) {
-        while !self.is_slow && !self.mail.is_empty() {
+        while !self.is_slow && !self.queue.is_empty() {
             self.arrive();
         }
     }
@@ -397,7 +397,7 @@ impl Story {
         let lines = effects.messages.bytes().split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         let lines: Vec<_> = match person.body {
             Encoding::Protobuf => lines.take(1).map(|_| "Protobuf".to_owned()).collect(),
-            _ => lines.map(|line| heard(line, epochs)).collect(),
+            _ => lines.map(|line| received(line, epochs)).collect(),
         };
         let errors = lines.iter().filter(|line| line.contains(r#""error":{"code":"#)).count();
         assert!(
@@ -405,9 +405,9 @@ impl Story {
             "metrics count the errors: {:?}, {lines:?}",
             effects.errors
         );
-        person.heard.extend(lines);
-        person.heard.extend(effects.released.iter().map(|frame| heard(frame, epochs)));
-        person.heard.extend(effects.ping.then(|| "ping".to_owned()));
+        person.received.extend(lines);
+        person.received.extend(effects.released.iter().map(|frame| received(frame, epochs)));
+        person.received.extend(effects.ping.then(|| "ping".to_owned()));
         person.refused.append(&mut effects.refusals);
         person.program = effects.program.take().or(person.program.take());
         let disconnect = effects.disconnect.take();
@@ -418,9 +418,9 @@ impl Story {
         outcome
     }
 
-    /// The host ends a connection as its session wants it: the session gives everything back.
+    /// The host ends a connection as its session wants it: the session releases everything.
     fn hang_up(&mut self, index: usize, why: &Disconnect) {
-        self.people[index].heard.push_back(format!("disconnect {} {}", why.code, why.reason));
+        self.people[index].received.push_back(format!("disconnect {} {}", why.code, why.reason));
         if !std::mem::replace(&mut self.people[index].is_gone, true) {
             self.act(index, |session, context| session.close(context));
         }
@@ -430,12 +430,12 @@ impl Story {
         for outbound in effects.requests {
             self.requests.push((outbound.channel.clone(), format!("{:?}", outbound.request)));
             let response = self.channels.execute(&outbound.channel, outbound.request, self.now_ms);
-            self.mail.extend(outbound.ticket.map(|ticket| Mail::Answer((index, ticket), response)));
+            self.queue.extend(outbound.ticket.map(|ticket| Queued::Answer((index, ticket), response)));
             self.post();
         }
-        for (ticket, who, ask) in effects.asks {
+        for (ticket, requester, ask) in effects.asks {
             self.asks.push(format!("{ask:?}"));
-            self.directory.ask(&who, ask, ticket.map(|ticket| (index, ticket)), self.now_ms);
+            self.directory.ask(&requester, ask, ticket.map(|ticket| (index, ticket)), self.now_ms);
             self.enact();
         }
     }
@@ -445,7 +445,8 @@ impl Story {
         for act in acts {
             match act {
                 DirectoryEffect::Answer(asker, answer) => {
-                    self.mail.push_back(Mail::Answer(asker, answer.map_or_else(Response::Refused, Response::Answer)));
+                    self.queue
+                        .push_back(Queued::Answer(asker, answer.map_or_else(Response::Refused, Response::Answer)));
                 }
                 DirectoryEffect::Announce(channel, push) => {
                     self.channels.execute(&channel.into(), Request::Announce(push), self.now_ms);
@@ -467,12 +468,12 @@ impl Story {
 
     fn give(&mut self, owner: OwnerId, message: &[u8]) {
         if let Some(person) = self.people.iter_mut().find(|person| person.session.owner() == owner) {
-            person.heard.push_back(heard(message, &mut self.epochs));
+            person.received.push_back(received(message, &mut self.epochs));
         }
     }
 
     fn post(&mut self) {
-        self.mail.extend(self.channels.deliveries().map(|(_, delivery)| Mail::Delivery(delivery)));
+        self.queue.extend(self.channels.deliveries().map(|(_, delivery)| Queued::Delivery(delivery)));
     }
 
     fn deliver(&mut self, delivery: &Delivery) {
@@ -506,7 +507,7 @@ impl Story {
         for (slot, frame) in given {
             let person = &mut self.people[slot as usize];
             if let Some(frame) = person.session.hold(frame, usize::MAX) {
-                person.heard.push_back(heard(&frame, &mut self.epochs));
+                person.received.push_back(received(&frame, &mut self.epochs));
             }
         }
     }
@@ -524,7 +525,12 @@ impl Story {
 
     fn quiet(&self, before: &str) {
         for person in &self.people {
-            assert!(person.heard.is_empty(), "before {before}\n{} has heard, too: {:#?}", person.name, person.heard);
+            assert!(
+                person.received.is_empty(),
+                "before {before}\n{} has received, too: {:#?}",
+                person.name,
+                person.received
+            );
         }
     }
 
@@ -538,11 +544,11 @@ impl Story {
         }
         assert!(
             (0..self.hub.capacity()).all(|index| self.hub.at(index).is_none()),
-            "nobody is here, and a channel is heard"
+            "a channel is live, and no client is here"
         );
         for (channel, _) in std::mem::take(&mut self.requests) {
             self.publish_content(&channel, Content { data: "1".into(), ..Content::default() });
-            assert!(self.mail.is_empty(), "nobody is here, and the home of {channel} sends");
+            assert!(self.queue.is_empty(), "nobody is here, and the home of {channel} sends");
         }
     }
 }
@@ -556,8 +562,8 @@ impl Drop for Story {
     }
 }
 
-/// A message with `epoch-1` for the epoch that was heard first.
-fn heard(message: &[u8], epochs: &mut Vec<String>) -> String {
+/// A message with `epoch-1` for the epoch that was received first.
+fn received(message: &[u8], epochs: &mut Vec<String>) -> String {
     let text = String::from_utf8_lossy(message);
     let mut out = String::new();
     for (index, piece) in text.trim().split(r#""epoch":""#).enumerate() {

@@ -1,4 +1,4 @@
-//! Subscriptions that clients ask for: how they begin, what they say, how they end.
+//! Subscriptions that clients request: their beginning, their replies, their end.
 
 use std::sync::Arc;
 
@@ -146,12 +146,12 @@ fn a_recovery_has_its_limits() {
         story.connect("ann", "{'sub':'ann'}");
         (1..=3).for_each(|n| story.publish("log:a", &n.to_string()));
         story.say("ann", r#"{"id":2,"subscribe":{"channel":"log:a","recoverable":true,"recover":true,"offset":1}}"#);
-        let heard = story.heard("ann").join("");
-        assert_eq!(heard.contains(r#""recovered":true"#), is_recovered, "{publications} {bytes}: {heard}");
+        let received = story.received("ann").join("");
+        assert_eq!(received.contains(r#""recovered":true"#), is_recovered, "{publications} {bytes}: {received}");
         // The subscriptions of one connect reply share the bytes.
         story.say("bob", &recovering_connect(&["log:a"]));
-        let heard = story.heard("bob").join("");
-        assert_eq!(heard.contains(r#""recovered":true"#), is_recovered, "{publications} {bytes}: {heard}");
+        let received = story.received("bob").join("");
+        assert_eq!(received.contains(r#""recovered":true"#), is_recovered, "{publications} {bytes}: {received}");
     }
     let mut story = Story::with(|settings| {
         node(settings);
@@ -160,9 +160,9 @@ fn a_recovery_has_its_limits() {
     (1..=3).for_each(|n| story.publish("log:a", &n.to_string()));
     (1..=3).for_each(|n| story.publish("log:b", &n.to_string()));
     story.say("ann", &recovering_connect(&["log:a", "log:b"]));
-    let heard = story.heard("ann").join("");
-    assert_eq!(heard.matches(r#""recovered":true"#).count(), 1, "the second has no room: {heard}");
-    assert_eq!(heard.matches(r#""was_recovering":true"#).count(), 2);
+    let received = story.received("ann").join("");
+    assert_eq!(received.matches(r#""recovered":true"#).count(), 1, "the second has no room: {received}");
+    assert_eq!(received.matches(r#""was_recovering":true"#).count(), 2);
 }
 
 #[test]
@@ -171,13 +171,13 @@ fn changes_begin_with_what_the_client_has() {
     let mut story = ann();
     (1..=2).for_each(|n| story.publish("log:a", &state(n)));
     let is_change = |story: &mut Story| {
-        let heard = story.heard("ann");
-        assert_eq!(heard.len(), 1, "{heard:?}");
-        assert!(heard[0].contains(r#""data":""#), "the payload is text: {heard:?}");
-        heard[0].contains(r#""delta":true"#)
+        let received = story.received("ann");
+        assert_eq!(received.len(), 1, "{received:?}");
+        assert!(received[0].contains(r#""data":""#), "the payload is text: {received:?}");
+        received[0].contains(r#""delta":true"#)
     };
     story.say("ann", r#"{"id":2,"subscribe":{"channel":"log:a","delta":"fossil"}}"#);
-    assert_eq!(story.heard("ann").join(""), r#"{"id":2,"subscribe":{"delta":true}}"#);
+    assert_eq!(story.received("ann").join(""), r#"{"id":2,"subscribe":{"delta":true}}"#);
     story.publish("log:a", &state(3));
     assert!(!is_change(&mut story), "the client has nothing to change");
     story.publish("log:a", &state(4));
@@ -187,8 +187,8 @@ fn changes_begin_with_what_the_client_has() {
         "ann",
         r#"{"id":4,"subscribe":{"channel":"log:a","delta":"fossil","recoverable":true,"recover":true,"offset":3}}"#,
     );
-    let heard = story.heard("ann").join("");
-    assert!(heard.contains(r#""recovered":true"#) && heard.contains(r#""delta":true}"#), "{heard}");
+    let received = story.received("ann").join("");
+    assert!(received.contains(r#""recovered":true"#) && received.contains(r#""delta":true}"#), "{received}");
     story.publish("log:a", &state(5));
     assert!(is_change(&mut story), "the client has the last one: it was recovered");
     // Where the namespace does not allow it, publications stay as they are.
@@ -262,8 +262,8 @@ fn what_a_home_refuses_its_client_is_told() {
             story.say("ann", &format!("{{\"id\":2,{command}}}"));
             story.forge_answer(answer);
             story.arrive();
-            let heard = story.heard("ann").join("");
-            assert!(heard.contains(&format!(r#""error":{{"code":{code},"#)), "{command}: {heard}");
+            let received = story.received("ann").join("");
+            assert!(received.contains(&format!(r#""error":{{"code":{code},"#)), "{command}: {received}");
         }
     }
     // A home that refuses what a token says ends the connect.
@@ -276,7 +276,7 @@ fn what_a_home_refuses_its_client_is_told() {
 }
 
 #[test]
-fn who_unsubscribes_before_the_answer_hears_nothing_of_the_channel() {
+fn a_client_that_unsubscribes_before_the_reply_gets_nothing_of_the_channel() {
     let mut story = ann();
     story.is_slow = true;
     story.say("ann", r#"{"id":2,"subscribe":{"channel":"open:a"}}"#);
@@ -299,7 +299,7 @@ fn who_unsubscribes_before_the_answer_hears_nothing_of_the_channel() {
 }
 
 #[test]
-fn a_publication_says_who_has_published_it() {
+fn a_publication_has_the_info_of_its_publisher() {
     let mut story = Story::with(node);
     story.connect("ann", "{'sub':'ann','info':'Ann'}");
     story.connect("bob", "{'sub':'bob'}");
@@ -342,9 +342,9 @@ fn history_is_read_as_it_is_asked_for() {
         (r#","limit":9,"since":{"offset":3},"reverse":true"#, vec![2, 1]),
     ] {
         story.say("ann", &format!(r#"{{"id":2,"history":{{"channel":"log:a"{asked}}}}}"#));
-        let heard: serde_json::Value = serde_json::from_str(&story.heard("ann").join("")).expect("one answer");
-        let history = &heard["history"];
-        assert_eq!((history["epoch"].as_str(), history["offset"].as_u64()), (Some("epoch-1"), Some(5)), "{heard}");
+        let received: serde_json::Value = serde_json::from_str(&story.received("ann").join("")).expect("one answer");
+        let history = &received["history"];
+        assert_eq!((history["epoch"].as_str(), history["offset"].as_u64()), (Some("epoch-1"), Some(5)), "{received}");
         let got: Vec<_> =
             history["publications"].as_array().into_iter().flatten().filter_map(|p| p["offset"].as_u64()).collect();
         assert_eq!(got, offsets, "{asked}");
@@ -383,7 +383,7 @@ fn where_memory_is_scarce_large_answers_are_refused() {
         let asked = |story: &Story| story.requests.len() + story.asks.len();
         let before = asked(&story);
         assert_eq!(story.code("ann", &command), expected, "{command}");
-        assert_eq!(asked(&story) == before, expected == 111, "nobody is asked in vain: {command}");
+        assert_eq!(asked(&story) == before, expected == 111, "no home gets a useless request: {command}");
         // The same where memory becomes scarce while the answer is made: what is empty can be had.
         let mut story = Story::with(node);
         story.connect("ann", "{'sub':'ann'}");
@@ -392,8 +392,8 @@ fn where_memory_is_scarce_large_answers_are_refused() {
         story.say("ann", &command);
         story.room = scarce;
         story.arrive();
-        let heard = story.heard("ann").join("");
-        assert_eq!(heard.contains(r#""code":111"#), expected == 111, "{command}: {heard}");
+        let received = story.received("ann").join("");
+        assert_eq!(received.contains(r#""code":111"#), expected == 111, "{command}: {received}");
         if command.contains("recover") {
             assert_eq!(story.session("ann").subscription_count(), 0);
         }
@@ -403,6 +403,6 @@ fn where_memory_is_scarce_large_answers_are_refused() {
     (1..=3).for_each(|n| story.publish("log:a", &n.to_string()));
     story.room = scarce;
     story.say("ann", &recovering_connect(&["log:a"]));
-    let heard = story.heard("ann").join("");
-    assert!(heard.contains(r#""was_recovering":true"#) && !heard.contains(r#""recovered":true"#), "{heard}");
+    let received = story.received("ann").join("");
+    assert!(received.contains(r#""was_recovering":true"#) && !received.contains(r#""recovered":true"#), "{received}");
 }

@@ -1,4 +1,4 @@
-//! Tokens: for whom they are, when they end, and how a client prolongs what they gave.
+//! Tokens: their users, their expiry, and how a client prolongs what they granted.
 
 use std::time::Duration;
 
@@ -119,7 +119,7 @@ fn a_connection_lasts_as_long_as_its_token_and_a_while() {
 }
 
 #[test]
-fn the_token_of_a_connection_says_who_it_is_and_until_when() {
+fn the_token_of_a_connection_has_its_user_and_its_expiry() {
     let now = START_S;
     let cases = [
         ("{'sub':'ann'}".to_owned(), 0, 0),
